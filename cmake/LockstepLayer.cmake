@@ -1,0 +1,18 @@
+# lockstep_add_layer(NAME HEADERS file... SOURCES file... [PUBLIC target...] [PRIVATE target...])
+#
+# One library a layer of src/lockstep/: target lockstep_NAME, alias Lockstep::NAME.
+#   HEADERS  public headers; installed, and each must compile on its own (VERIFY_INTERFACE_HEADER_SETS)
+#   PUBLIC   what the headers name      PRIVATE  what only the .cpp files name
+# A layer without sources yet is not legal: every layer holds code.
+function(lockstep_add_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE")
+  set(target lockstep_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(Lockstep::${name} ALIAS ${target})
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${arg_HEADERS})
+  target_link_libraries(${target}
+    PUBLIC Lockstep::options ${arg_PUBLIC}
+    PRIVATE Lockstep::warnings ${arg_PRIVATE})
+  set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
+endfunction()

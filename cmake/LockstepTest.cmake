@@ -1,0 +1,49 @@
+# lockstep_add_test(NAME layer.subject SOURCES file... [NP n...] [LINK target...] [LABELS label...]
+#                   [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...])
+#
+# One GoogleTest executable. Without NP: one CTest entry NAME, run directly (GoogleTest's own main).
+# With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each under mpiexec with our MPI main
+# (tests/support/mpi_main.cpp: the failures of every rank are printed by rank 0, in rank order).
+# PROCESSORS, TIMEOUT (default 60) and LABELS are set on every entry; a test that needs the launcher
+# depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
+find_package(GTest REQUIRED)
+
+function(lockstep_add_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;NP;LINK;LABELS;ENVIRONMENT;ARGS")
+  if(NOT arg_NAME OR NOT arg_SOURCES)
+    message(FATAL_ERROR "lockstep_add_test: NAME and SOURCES are required")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  set(target ${arg_NAME}_test)
+  add_executable(${target} ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${target} PRIVATE Lockstep::options Lockstep::warnings GTest::gtest ${arg_LINK})
+  target_precompile_headers(${target} PRIVATE <gtest/gtest.h>)
+  if(arg_NP)
+    target_link_libraries(${target} PRIVATE lockstep_test_mpi_main)
+    foreach(np IN LISTS arg_NP)
+      set(test ${arg_NAME}.np${np})
+      add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS}
+        ${MPIEXEC_NUMPROC_FLAG} ${np} $<TARGET_FILE:${target}> ${arg_ARGS})
+      set_tests_properties(${test} PROPERTIES PROCESSORS ${np} TIMEOUT ${arg_TIMEOUT}
+        LABELS "${arg_LABELS}" ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}"
+        FIXTURES_REQUIRED mpi)
+    endforeach()
+  else()
+    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+    add_test(NAME ${arg_NAME} COMMAND ${target} ${arg_ARGS})
+    set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+      ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}")
+  endif()
+endfunction()
+
+# What every test sees. UCX_MEM_EVENTS=n: UCX's memory hooks crash under ThreadSanitizer.
+set(LOCKSTEP_TEST_ENVIRONMENT
+  "LOCKSTEP_SOURCE_DIR=${PROJECT_SOURCE_DIR};LOCKSTEP_BINARY_DIR=${PROJECT_BINARY_DIR}")
+if(LOCKSTEP_SANITIZE)
+  list(APPEND LOCKSTEP_TEST_ENVIRONMENT "UCX_MEM_EVENTS=n"
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp"
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
+endif()

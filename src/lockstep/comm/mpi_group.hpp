@@ -1,0 +1,30 @@
+#pragma once
+#include <memory>
+
+#include <mpi.h>
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+
+/// A group over `comm`, which is duplicated: the caller's handle, its error handler and its
+/// attributes are left alone. Works at any thread level MPI was initialised with; below
+/// MPI_THREAD_MULTIPLE all calls must come from the thread that initialised MPI (or, for
+/// SERIALIZED, one at a time). Collective over `comm`.
+/// Throws CommError if MPI is not initialised or already finalised.
+[[nodiscard]] std::shared_ptr<ProcessGroup> make_mpi_group(MPI_Comm comm,
+                                                           const GroupOptions& options = {});
+
+/// Initialises MPI (MPI_THREAD_MULTIPLE where MPI grants it) if nobody has, and finalises it at the
+/// end only then. For programs that leave MPI to Lockstep; never made behind the user's back.
+class MpiSession {
+ public:
+  MpiSession(int& argc, char**& argv);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+ private:
+  bool owns_mpi_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#pragma once
+#include <utility>
+
+#include <lockstep/base/intrusive_ptr.hpp>
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// The record behind a Work: what a backend derives its own from. Pooled; it keeps the operation's
+/// tensors alive until the operation is over, whether or not anybody still holds the Work.
+class WorkRecord : public RefCounted<WorkRecord> {
+ public:
+  /// Advances the operation without blocking; true once it is over. Throws what failed.
+  virtual bool poll() = 0;
+  /// Blocks until over or until the group's deadline, which throws TimeoutError and poisons the
+  /// group.
+  virtual void wait() = 0;
+
+ protected:
+  WorkRecord() = default;
+  virtual ~WorkRecord() = default;
+
+ private:
+  friend class RefCounted<WorkRecord>;
+  /// The last handle is gone: recycle now if the operation is over, else once it is.
+  virtual void release() noexcept = 0;
+};
+
+/// One communication that has been started: a small movable handle. Dropping it does not cancel
+/// the operation, and the buffers stay alive until it is over.
+class Work {
+ public:
+  Work() = default;  ///< an operation that is over already
+  explicit Work(IntrusivePtr<WorkRecord> record) : record_(std::move(record)) {}
+
+  /// Makes the current stream wait for the result; on the host: blocks until it may be read here.
+  /// Throws TimeoutError at the group's deadline, CommError if a peer or MPI failed.
+  void wait() {
+    if (record_) record_->wait();
+  }
+  /// Blocks the host until the operation is over, on any device.
+  void synchronize() { wait(); }
+  /// True once wait() would not block. Also drives progress where nothing else does.
+  [[nodiscard]] bool test() { return !record_ || record_->poll(); }
+
+ private:
+  IntrusivePtr<WorkRecord> record_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// What a key's declaration says beside its name and field.
+struct KeyInfo {
+  std::string_view doc;                      ///< one line
+  std::string_view unit = {};                ///< "s", "bytes"; empty: a plain number
+  std::optional<double> min = {}, max = {};  ///< inclusive limits of numbers (of each, in lists)
+  bool above_min = false;                    ///< min itself is not allowed
+  std::initializer_list<std::string_view> choices = {};  ///< legal strings; empty: any
+};
+
+/// One table of a deck while an options struct declares itself on it. A component writes, beside
+/// its struct and in x_deck.cpp, one function:
+///   void declare(DeckTable& table, SgdOptions& options) {
+///     table.key("lr", options.lr, {.doc = "learning rate", .min = 0.0, .above_min = true});
+///   }
+/// From it come parsing, range errors with file and line, did-you-mean, the reference and --help:
+/// the field's value before the call is the default, the value after it the deck's.
+class DeckTable {
+ public:
+  virtual ~DeckTable() = default;
+  virtual void key(std::string_view name, bool& field, const KeyInfo& info) = 0;
+  virtual void key(std::string_view name, std::int64_t& field, const KeyInfo& info) = 0;
+  virtual void key(std::string_view name, double& field,
+                   const KeyInfo& info) = 0;  ///< 1 is read as 1.0
+  virtual void key(std::string_view name, std::string& field, const KeyInfo& info) = 0;
+  virtual void key(std::string_view name, std::vector<std::int64_t>& field,
+                   const KeyInfo& info) = 0;
+  virtual void key(std::string_view name, std::vector<double>& field, const KeyInfo& info) = 0;
+  virtual void key(std::string_view name, std::vector<std::string>& field, const KeyInfo& info) = 0;
+
+  /// A key whose string values stand for enumerators.
+  template <class Enum>
+  void choice(std::string_view name, Enum& field,
+              std::initializer_list<std::pair<std::string_view, Enum>> values,
+              std::string_view doc) {
+    std::vector<std::string_view> names;
+    std::size_t chosen = 0;
+    for (const auto& [text, value] : values) {
+      if (value == field) chosen = names.size();
+      names.push_back(text);
+    }
+    field = values.begin()[pick(name, names, chosen, doc)].second;
+  }
+
+ private:
+  virtual std::size_t pick(std::string_view name, const std::vector<std::string_view>& names,
+                           std::size_t chosen, std::string_view doc) = 0;
+};
+
+/// A typed input deck: a TOML file, the files it includes (`include = ["base.toml"]`, relative to
+/// the including file; the including file wins) and overrides ("table.key=value", value in TOML;
+/// the last wins). Every key must be read by somebody: check_all_read() says which were not.
+/// All errors are InputError with file, line and remedy.
+class Deck {
+ public:
+  /// Throws if the file is missing, a folder, not text, not TOML, has a key twice, or includes
+  /// itself; and if an override does not parse.
+  [[nodiscard]] static Deck load(const std::filesystem::path& file,
+                                 const std::vector<std::string>& overrides = {});
+  /// The same from memory; `name` stands for the file in messages. Includes are relative to the
+  /// working directory.
+  [[nodiscard]] static Deck parse(std::string_view toml, std::string_view name,
+                                  const std::vector<std::string>& overrides = {});
+  Deck(Deck&&) noexcept;
+  Deck& operator=(Deck&&) noexcept;
+  ~Deck();
+
+  /// Options declared on table `name` ("optimizer"; "" is the top level), defaults where the deck
+  /// is silent. Throws for a wrong type, a value out of range, not a number, or an unknown choice.
+  template <class Options>
+  [[nodiscard]] Options read(std::string_view name, Options options = {}) {
+    const auto table = open(name);
+    declare(*table, options);
+    return options;
+  }
+
+  /// Throws if the deck has a key or table that no read() declared, naming the nearest known one.
+  void check_all_read() const;
+
+  /// The deck as read so far, every declared key with its value, as TOML in order of declaration:
+  /// what --dry-run prints and run folders and checkpoints store. Reading it back gives the same.
+  [[nodiscard]] std::string resolved() const;
+  /// XXH3 of resolved(), 16 hexadecimal digits.
+  [[nodiscard]] std::string hash() const;
+
+  /// "inputs/a.toml:12" where `key` of `table` was set, or "the default" / "--set": for messages
+  /// about values that only another component can judge.
+  [[nodiscard]] std::string where(std::string_view table, std::string_view key) const;
+
+ private:
+  struct State;
+  explicit Deck(std::unique_ptr<State> state);
+  std::unique_ptr<DeckTable> open(std::string_view name);
+  std::unique_ptr<State> state_;
+};
+
+/// Collects declarations without a deck, for documentation.
+class DeckReference {
+ public:
+  DeckReference();
+  ~DeckReference();
+  /// Adds a table with its one-line description and the struct's defaults.
+  template <class Options>
+  void add(std::string_view name, std::string_view description, Options options = {}) {
+    const auto table = open(name, description);
+    declare(*table, options);
+  }
+  /// Markdown: one section a table, one row a key (name, type, unit, default, range, doc).
+  [[nodiscard]] std::string markdown() const;
+
+ private:
+  struct State;
+  std::unique_ptr<DeckTable> open(std::string_view name, std::string_view description);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

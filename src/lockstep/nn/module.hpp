@@ -1,0 +1,83 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/autograd/variable.hpp>
+#include <lockstep/tensor/state_dict.hpp>
+
+namespace lockstep::nn {
+
+/// A parameter with its full, dotted name ("conv1.weight"), as PyTorch names it.
+struct NamedParameter {
+  std::string name;
+  Variable variable;
+};
+
+/// A part of a model: parameters, buffers and sub-modules registered by name, and a forward.
+///   struct Net : nn::Module {
+///     std::shared_ptr<nn::Linear> fc = register_module("fc", std::make_shared<nn::Linear>(784,
+///     10)); Variable forward(const Variable& x) override { return
+///     log_softmax(fc->forward(flatten(x))); }
+///   };
+/// Not copyable: parameters have one owner.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  [[nodiscard]] virtual Variable forward(const Variable& x) = 0;
+  Variable operator()(const Variable& x) { return forward(x); }
+
+  /// Own parameters and those of sub-modules, in order of registration.
+  [[nodiscard]] std::vector<NamedParameter> named_parameters() const;
+  [[nodiscard]] std::vector<Variable> parameters() const;
+  /// Elements of all parameters.
+  [[nodiscard]] std::int64_t parameter_count() const;
+
+  /// Parameters and buffers by PyTorch's names; the tensors are the model's own memory.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Copies into the model's tensors. Throws Error listing names or shapes that do not fit.
+  void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
+
+  /// Training mode (dropout acts) or evaluation mode, for this and all sub-modules.
+  void train(bool on = true);
+  void eval() { train(false); }
+  [[nodiscard]] bool is_training() const noexcept { return training_; }
+
+  void zero_grad() const;
+
+  /// Name and module of each direct child, in order of registration.
+  [[nodiscard]] const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children()
+      const {
+    return children_;
+  }
+
+ protected:
+  /// Registers `data` as a trainable parameter; throws Error if the name is taken.
+  Variable register_parameter(std::string name, Tensor data);
+  /// Registers a tensor that is saved and broadcast but not trained.
+  Tensor register_buffer(std::string name, Tensor data);
+  template <class M>
+  std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> module) {
+    add_child(std::move(name), module);
+    return module;
+  }
+
+ private:
+  void add_child(std::string name, std::shared_ptr<Module> module);
+  void visit(const std::string& prefix,
+             const std::function<void(const std::string&, const Module&)>& f) const;
+
+  std::vector<NamedParameter> parameters_;
+  std::vector<std::pair<std::string, Tensor>> buffers_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  bool training_ = true;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,54 @@
+#include <lockstep/tensor/device_memory.hpp>
+
+#include <cstdlib>
+#include <cstring>
+
+#include <lockstep/tensor/dispatch.hpp>
+
+namespace lockstep {
+
+void* device_malloc(std::size_t bytes, Device device) noexcept {
+#ifdef KOKKOS_ENABLE_CUDA
+  if (device.type == DeviceType::cuda) {
+    void* data = nullptr;
+    return cudaMalloc(&data, bytes) == cudaSuccess ? data : nullptr;
+  }
+#endif
+  if (device.type != DeviceType::host) return nullptr;
+  return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+void device_copy(void* target, Device target_device, const void* source, Device source_device,
+                 std::size_t bytes) {
+  if (bytes == 0) return;
+  if (target_device.type == DeviceType::host && source_device.type == DeviceType::host) {
+    std::memmove(target, source, bytes);
+    return;
+  }
+#ifdef KOKKOS_ENABLE_CUDA
+  if (cudaMemcpy(target, source, bytes, cudaMemcpyDefault) != cudaSuccess) {
+    throw Error("copying " + std::to_string(bytes) + " bytes from " + to_string(source_device) +
+                " to " + to_string(target_device) +
+                " failed: " + cudaGetErrorString(cudaGetLastError()));
+  }
+#else
+  throw Error("this build has no CUDA, so it cannot copy from " + to_string(source_device) +
+              " to " + to_string(target_device));
+#endif
+}
+
+void device_zero(void* target, Device device, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (device.type == DeviceType::host) {
+    std::memset(target, 0, bytes);
+    return;
+  }
+#ifdef KOKKOS_ENABLE_CUDA
+  if (cudaMemset(target, 0, bytes) != cudaSuccess) {
+    throw Error("clearing " + std::to_string(bytes) + " bytes on " + to_string(device) +
+                " failed: " + cudaGetErrorString(cudaGetLastError()));
+  }
+#endif
+}
+
+}  // namespace lockstep

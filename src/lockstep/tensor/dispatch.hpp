@@ -1,0 +1,47 @@
+#pragma once
+#include <type_traits>
+#include <utility>
+
+#include <lockstep/tensor/stream.hpp>
+#include <lockstep/tensor/view.hpp>
+
+namespace lockstep {
+
+/// Initialises Kokkos if nobody has; it is finalised at exit only if we initialised it.
+/// Thread-safe.
+void ensure_kokkos();
+
+/// Calls f(space) with the execution space of `stream`'s device: the one place where a kernel
+/// template meets its device. `f` is a generic callable that launches kernels on that space.
+template <class F>
+void dispatch(const Stream& stream, F&& f) {
+  ensure_kokkos();
+#ifdef KOKKOS_ENABLE_CUDA
+  if (stream.device().type == DeviceType::cuda) {
+    std::forward<F>(f)(Kokkos::Cuda());
+    return;
+  }
+#else
+  static_cast<void>(stream);
+#endif
+  std::forward<F>(f)(Kokkos::DefaultHostExecutionSpace());
+}
+
+/// Calls f.template operator()<float>() or <double>() for a floating dtype; throws ShapeError for
+/// others, naming the operation.
+template <class F>
+void dispatch_floating(DType dtype, const char* operation, F&& f) {
+  switch (dtype) {
+    case DType::f32:
+      std::forward<F>(f).template operator()<float>();
+      return;
+    case DType::f64:
+      std::forward<F>(f).template operator()<double>();
+      return;
+    default:
+      throw ShapeError(std::string(operation) + " takes f32 or f64 tensors, not " +
+                       std::string(name_of(dtype)));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+#pragma once
+#include <lockstep/tensor/tensor.hpp>
+
+// Elementwise operations on tensors of any shape; operands must agree in shape and device.
+
+namespace lockstep {
+
+/// t = value, converted to t's dtype (f32, f64, i32, i64, u8, bool).
+void fill(const Tensor& t, double value);
+
+/// y = x converted to y's dtype, as static_cast would. Same shape.
+void convert(const Tensor& x, const Tensor& y);
+
+/// y += alpha * x. f32 or f64.
+void add_scaled(const Tensor& x, double alpha, const Tensor& y);
+
+/// x *= alpha. f32 or f64.
+void scale(const Tensor& x, double alpha);
+
+}  // namespace lockstep

@@ -1,0 +1,147 @@
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include <lockstep/tensor/view.hpp>
+
+// The two loops that element and row kernels are made of. Host kernels use only Kokkos'
+// parallel_for over a RangePolicy: anything else is not thread-safe in Kokkos 3.4's Serial space.
+
+namespace lockstep {
+
+/// f(i) for i in [0, n). `label` is a static string that a profiler shows.
+template <class Space, class F>
+void for_each(const char* label, const Space& space, std::int64_t n, const F& f) {
+  if (n == 0) return;
+  Kokkos::parallel_for(label,
+                       Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, n), f);
+}
+
+/// What a row kernel may do across the elements of its row. On the host: loops over 16 fixed lanes,
+/// so that the order of a sum, and with it its bits, is the same for every vector width.
+template <class Space>
+class Lanes;
+
+template <class Space>
+requires is_host_space<Space>
+class Lanes<Space> {
+ public:
+  explicit Lanes(std::int64_t width) : width_(width) {}
+
+  /// Sum of f(c) over the columns c: 16 partial sums, added pairwise.
+  template <class F>
+  [[nodiscard]] auto sum(const F& f) const {
+    using T = decltype(f(std::int64_t{}));
+    return reduce(T{0}, f, [](T a, T b) { return a + b; });
+  }
+
+  /// Largest f(c); `least` for an empty row.
+  template <class T, class F>
+  [[nodiscard]] T max(T least, const F& f) const {
+    return reduce(least, f, [](T a, T b) { return a > b ? a : b; });
+  }
+
+  /// f(c) for every column, in no order.
+  template <class F>
+  void each(const F& f) const {
+#pragma omp simd
+    for (std::int64_t c = 0; c < width_; ++c) f(c);
+  }
+
+  /// f() once a row.
+  template <class F>
+  void once(const F& f) const {
+    f();
+  }
+
+ private:
+  static constexpr int lanes = 16;
+
+  template <class T, class F, class Combine>
+  [[nodiscard]] T reduce(T neutral, const F& f, const Combine& combine) const {
+    T partial[lanes];
+    for (T& p : partial) p = neutral;
+    const std::int64_t whole = width_ / lanes * lanes;
+    for (std::int64_t c = 0; c < whole; c += lanes) {
+#pragma omp simd
+      for (int l = 0; l < lanes; ++l) partial[l] = combine(partial[l], f(c + l));
+    }
+    for (std::int64_t c = whole; c < width_; ++c)
+      partial[c - whole] = combine(partial[c - whole], f(c));
+    for (int half = lanes / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) partial[l] = combine(partial[l], partial[l + half]);
+    }
+    return partial[0];
+  }
+
+  std::int64_t width_;
+};
+
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
+template <>
+class Lanes<Kokkos::Cuda> {
+ public:
+  using Member = Kokkos::TeamPolicy<Kokkos::Cuda>::member_type;
+  KOKKOS_FUNCTION Lanes(const Member& member, std::int64_t width)
+      : member_(member), width_(width) {}
+
+  template <class F>
+  KOKKOS_FUNCTION auto sum(const F& f) const {
+    using T = decltype(f(std::int64_t{}));
+    T total{0};
+    Kokkos::parallel_reduce(
+        Kokkos::TeamThreadRange(member_, width_), [&](std::int64_t c, T& part) { part += f(c); },
+        total);
+    return total;
+  }
+
+  template <class T, class F>
+  KOKKOS_FUNCTION T max(T least, const F& f) const {
+    T best = least;
+    Kokkos::parallel_reduce(
+        Kokkos::TeamThreadRange(member_, width_),
+        [&](std::int64_t c, T& part) {
+          const T value = f(c);
+          if (value > part) part = value;
+        },
+        Kokkos::Max<T>(best));
+    return best > least ? best : least;
+  }
+
+  template <class F>
+  KOKKOS_FUNCTION void each(const F& f) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(member_, width_), f);
+  }
+
+  template <class F>
+  KOKKOS_FUNCTION void once(const F& f) const {
+    Kokkos::single(Kokkos::PerTeam(member_), f);
+  }
+
+ private:
+  const Member& member_;
+  std::int64_t width_;
+};
+#endif
+
+/// f(row, lanes) for every row of a rows x width problem.
+template <class Space, class F>
+void for_each_row(const char* label, const Space& space, std::int64_t rows, std::int64_t width,
+                  const F& f) {
+  if (rows == 0) return;
+  if constexpr (is_host_space<Space>) {
+    static_cast<void>(space);
+    for_each(label, space, rows, [=](std::int64_t r) { f(r, Lanes<Space>(width)); });
+  } else {
+#if defined(KOKKOS_ENABLE_CUDA) && defined(__CUDACC__)
+    using Policy = Kokkos::TeamPolicy<Space>;
+    Kokkos::parallel_for(
+        label, Policy(space, static_cast<int>(rows), Kokkos::AUTO),
+        KOKKOS_LAMBDA(const typename Policy::member_type& member) {
+          f(static_cast<std::int64_t>(member.league_rank()), Lanes<Space>(member, width));
+        });
+#endif
+  }
+}
+
+}  // namespace lockstep

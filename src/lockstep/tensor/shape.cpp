@@ -1,0 +1,72 @@
+#include <lockstep/tensor/shape.hpp>
+
+#include <algorithm>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/device.hpp>
+#include <lockstep/tensor/dtype.hpp>
+
+namespace lockstep {
+
+Shape::Shape(std::span<const std::int64_t> extents) : dims_(static_cast<int>(extents.size())) {
+  if (extents.size() > static_cast<std::size_t>(max_dims)) {
+    throw ShapeError("a tensor has at most " + std::to_string(max_dims) + " dimensions, not " +
+                     std::to_string(extents.size()));
+  }
+  std::ranges::copy(extents, extents_.begin());
+  for (const auto extent : *this) {
+    if (extent < 0) throw ShapeError("shape " + to_string(*this) + " has a negative extent");
+  }
+}
+
+std::int64_t Shape::operator[](int d) const {
+  const int index = d < 0 ? d + dims_ : d;
+  if (index < 0 || index >= dims_) {
+    throw ShapeError("shape " + to_string(*this) + " has no dimension " + std::to_string(d));
+  }
+  return extents_[static_cast<std::size_t>(index)];
+}
+
+Shape Shape::with_leading(std::int64_t extent) const {
+  if (dims_ == 0) throw ShapeError("a scalar has no leading dimension");
+  Shape result = *this;
+  result.extents_[0] = extent;
+  return result;
+}
+
+std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (const auto extent : shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(extent);
+  }
+  return text + "]";
+}
+
+std::string to_string(Device device) {
+  return device.type == DeviceType::host ? "host" : "cuda:" + std::to_string(device.index);
+}
+
+std::string_view name_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+    case DType::u8:
+      return "u8";
+    case DType::boolean:
+      return "bool";
+  }
+  return "?";
+}
+
+}  // namespace lockstep

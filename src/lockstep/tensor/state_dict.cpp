@@ -1,0 +1,59 @@
+#include <lockstep/tensor/state_dict.hpp>
+
+#include <algorithm>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+
+void StateDict::insert(std::string name, Tensor tensor, Placement placement) {
+  if (find(name)) throw Error("state dict: the name '" + name + "' is there twice");
+  entries_.push_back({std::move(name), std::move(tensor), placement});
+}
+
+void StateDict::insert_all(const std::string& prefix, const StateDict& other) {
+  for (const auto& entry : other) insert(prefix + entry.name, entry.tensor, entry.placement);
+}
+
+const StateDict::Entry* StateDict::find(std::string_view name) const noexcept {
+  const auto at = std::ranges::find(entries_, name, &Entry::name);
+  return at == entries_.end() ? nullptr : &*at;
+}
+
+const Tensor& StateDict::at(std::string_view name) const {
+  if (const auto* entry = find(name)) return entry->tensor;
+  std::string names;
+  for (const auto& entry : entries_) names += (names.empty() ? "" : ", ") + entry.name;
+  throw Error("state dict: no entry '" + std::string(name) + "'; it holds " +
+              (names.empty() ? "nothing" : names));
+}
+
+std::size_t StateDict::bytes() const noexcept {
+  std::size_t total = 0;
+  for (const auto& entry : entries_) total += entry.tensor.bytes();
+  return total;
+}
+
+void copy_state(const StateDict& source, const StateDict& target) {
+  std::string problems;
+  const auto complain = [&](const std::string& problem) {
+    problems += (problems.empty() ? "" : "; ") + problem;
+  };
+  for (const auto& entry : target) {
+    const auto* from = source.find(entry.name);
+    if (!from) {
+      complain(entry.name + " is missing");
+    } else if (from->tensor.shape() != entry.tensor.shape() ||
+               from->tensor.dtype() != entry.tensor.dtype()) {
+      complain(entry.name + " is " + describe(from->tensor) + " where the model has " +
+               describe(entry.tensor));
+    }
+  }
+  for (const auto& entry : source) {
+    if (!target.find(entry.name)) complain(entry.name + " is not in the model");
+  }
+  if (!problems.empty()) throw Error("the state does not fit the model: " + problems);
+  for (const auto& entry : target) entry.tensor.copy_from(source.at(entry.name));
+}
+
+}  // namespace lockstep

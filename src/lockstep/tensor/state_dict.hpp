@@ -1,0 +1,56 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// Which part of a global tensor a rank holds. Replicated: all of it, the same on every rank.
+/// Sharded: rows [offset, offset + local rows) of a leading dimension of `global_rows`.
+struct Placement {
+  bool sharded = false;
+  std::int64_t offset = 0;
+  std::int64_t global_rows = 0;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Names to tensors, in order of insertion: what checkpoints hold, models load and
+/// DistributedDataParallel broadcasts. Tensors are handles: writing into one writes the model.
+class StateDict {
+ public:
+  struct Entry {
+    std::string name;
+    Tensor tensor;
+    Placement placement;
+  };
+
+  /// Throws Error if the name is there already.
+  void insert(std::string name, Tensor tensor, Placement placement = {});
+  /// Inserts every entry of `other` with `prefix` before its name ("optimizer/").
+  void insert_all(const std::string& prefix, const StateDict& other);
+
+  /// The entry, or null.
+  [[nodiscard]] const Entry* find(std::string_view name) const noexcept;
+  /// The tensor; throws Error naming the nearest names if absent.
+  [[nodiscard]] const Tensor& at(std::string_view name) const;
+
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+  [[nodiscard]] auto begin() const noexcept { return entries_.begin(); }
+  [[nodiscard]] auto end() const noexcept { return entries_.end(); }
+  /// Bytes held by this rank.
+  [[nodiscard]] std::size_t bytes() const noexcept;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// Copies every tensor of `source` into the one of the same name in `target`. Names, shapes and
+/// dtypes must agree one to one; otherwise throws Error listing what is missing, extra or of
+/// another shape, and nothing is copied.
+void copy_state(const StateDict& source, const StateDict& target);
+
+}  // namespace lockstep

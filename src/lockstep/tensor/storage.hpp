@@ -1,0 +1,55 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include <lockstep/base/intrusive_ptr.hpp>
+#include <lockstep/tensor/device.hpp>
+
+namespace lockstep {
+
+/// A run of bytes on one device, owned by the tensors that view it. It comes from the caching
+/// allocator (allocate) or belongs to someone else (borrow: a shared window, a user's array).
+class Storage : public RefCounted<Storage> {
+ public:
+  using Deleter = void (*)(void* data, void* context) noexcept;
+
+  /// At least `bytes` bytes, aligned to 64; contents unspecified. Thread-safe. A freed storage is
+  /// kept and handed out again, so a steady loop never reaches the system's allocator.
+  /// Throws Error naming the size when memory is short.
+  [[nodiscard]] static IntrusivePtr<Storage> allocate(std::size_t bytes, Device device = {});
+
+  /// Wraps memory that is released by `deleter(data, context)` (may be null) with the last owner.
+  [[nodiscard]] static IntrusivePtr<Storage> borrow(void* data, std::size_t bytes, Device device,
+                                                    Deleter deleter = nullptr,
+                                                    void* context = nullptr);
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] Device device() const noexcept { return device_; }
+
+ private:
+  friend class RefCounted<Storage>;
+  friend class StorageCache;
+  Storage() = default;
+  ~Storage() = default;
+  void release() noexcept;
+
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  Device device_;
+  int size_class_ = -1;  // -1: borrowed
+  Deleter deleter_ = nullptr;
+  void* context_ = nullptr;
+  Storage* next_free_ = nullptr;
+};
+
+/// What the caching allocator did so far, in bytes unless named otherwise.
+struct MemoryStats {
+  std::int64_t in_use = 0;
+  std::int64_t peak_in_use = 0;
+  std::int64_t cached = 0;              ///< held for reuse
+  std::int64_t system_allocations = 0;  ///< calls that reached the system: zero in a steady loop
+};
+[[nodiscard]] MemoryStats memory_stats();
+
+}  // namespace lockstep

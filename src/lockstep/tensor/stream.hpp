@@ -1,0 +1,22 @@
+#pragma once
+#include <lockstep/tensor/device.hpp>
+
+namespace lockstep {
+
+/// An ordered queue of work on one device. Kernels and collectives are enqueued behind the thread's
+/// current stream of their device. On the host a stream runs its work in place, at once.
+class Stream {
+ public:
+  explicit Stream(Device device = {}) : device_(device) {}
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  /// Blocks this thread until everything enqueued so far is done. On the host: returns at once.
+  void synchronize() const;
+
+ private:
+  Device device_;
+};
+
+/// This thread's current stream on `device`.
+[[nodiscard]] Stream& current_stream(Device device = {});
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+#include <lockstep/tensor/tensor.hpp>
+
+#include <cstring>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/device_memory.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/view.hpp>
+
+namespace lockstep {
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  return over(Storage::allocate(bytes, device), 0, shape, dtype);
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
+  Tensor t = empty(shape, dtype, device);
+  t.zero();
+  return t;
+}
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor t = empty(shape, dtype, device);
+  t.fill(value);
+  return t;
+}
+
+Tensor Tensor::over(IntrusivePtr<Storage> storage, std::size_t offset_bytes, const Shape& shape,
+                    DType dtype) {
+  Tensor t;
+  t.offset_ = offset_bytes;
+  t.shape_ = shape;
+  t.dtype_ = dtype;
+  if (offset_bytes % size_of(dtype) != 0 || offset_bytes + t.bytes() > storage->bytes()) {
+    throw ShapeError("a tensor " + std::string(name_of(dtype)) + to_string(shape) + " at byte " +
+                     std::to_string(offset_bytes) + " does not fit a storage of " +
+                     std::to_string(storage->bytes()) + " bytes");
+  }
+  t.storage_ = std::move(storage);
+  return t;
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  if (shape.numel() != numel()) {
+    throw ShapeError("cannot reshape " + to_string(shape_) + " (" + std::to_string(numel()) +
+                     " elements) to " + to_string(shape) + " (" + std::to_string(shape.numel()) +
+                     " elements)");
+  }
+  Tensor t = *this;
+  t.shape_ = shape;
+  return t;
+}
+
+Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
+  const std::int64_t rows = dims() == 0 ? 0 : size(0);
+  if (begin < 0 || begin > end || end > rows) {
+    throw ShapeError("rows [" + std::to_string(begin) + ", " + std::to_string(end) +
+                     ") are not inside a tensor of shape " + to_string(shape_));
+  }
+  const std::int64_t row_elements = rows == 0 ? 0 : numel() / rows;
+  Tensor t = *this;
+  t.shape_ = shape_.with_leading(end - begin);
+  t.offset_ += static_cast<std::size_t>(begin * row_elements) * size_of(dtype_);
+  return t;
+}
+
+Tensor Tensor::clone() const {
+  Tensor t = empty(shape_, dtype_, device());
+  t.copy_from(*this);
+  return t;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Tensor t = empty(shape_, dtype, device());
+  convert(*this, t);
+  return t;
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  if (source.shape_ != shape_ || source.dtype_ != dtype_) {
+    throw ShapeError("cannot copy " + describe(source) + " into " + describe(*this));
+  }
+  device_copy(data(), device(), source.data(), source.device(), bytes());
+}
+
+void Tensor::fill(double value) const { lockstep::fill(*this, value); }
+
+void Tensor::zero() const { device_zero(data(), device(), bytes()); }
+
+double Tensor::item() const {
+  if (numel() != 1) throw ShapeError("item() needs one element, not " + describe(*this));
+  return to(DType::f64).reshape({1}).to_vector<double>().front();
+}
+
+void Tensor::copy_bytes_from_host(const void* elements, std::size_t count, DType dtype) const {
+  if (dtype != dtype_ || static_cast<std::int64_t>(count) != numel()) {
+    throw ShapeError("cannot copy " + std::to_string(count) + " host elements of " +
+                     std::string(name_of(dtype)) + " into " + describe(*this));
+  }
+  device_copy(data(), device(), elements, Device{}, bytes());
+}
+
+void Tensor::copy_bytes_to_host(void* elements, std::size_t count, DType dtype) const {
+  if (dtype != dtype_ || static_cast<std::int64_t>(count) != numel()) {
+    throw ShapeError("cannot read " + describe(*this) + " as " + std::string(name_of(dtype)));
+  }
+  device_copy(elements, Device{}, data(), device(), bytes());
+}
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  return std::string(name_of(tensor.dtype())) + to_string(tensor.shape()) + " on " +
+         to_string(tensor.device());
+}
+
+namespace detail {
+
+void view_mismatch(const Tensor& tensor, DType wanted, int dims, bool host) {
+  throw ShapeError("a kernel wants " + std::string(name_of(wanted)) + " with " +
+                   std::to_string(dims) + " dimensions on " + (host ? "host" : "cuda") + ", not " +
+                   describe(tensor));
+}
+
+}  // namespace detail
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lockstep/tensor/device.hpp>
+#include <lockstep/tensor/dtype.hpp>
+#include <lockstep/tensor/shape.hpp>
+#include <lockstep/tensor/storage.hpp>
+
+namespace lockstep {
+
+/// A dense row-major array on one device: a cheap handle to shared storage. Copying a Tensor copies
+/// the handle; `clone` copies elements. Always contiguous: reshape and leading-dimension slices
+/// share storage, everything else materialises. Constness is that of the handle, as in PyTorch.
+class Tensor {
+ public:
+  /// No tensor at all: defined() is false and everything else is off limits.
+  Tensor() = default;
+
+  /// Elements unspecified.
+  [[nodiscard]] static Tensor empty(const Shape& shape, DType dtype = DType::f32,
+                                    Device device = {});
+  [[nodiscard]] static Tensor zeros(const Shape& shape, DType dtype = DType::f32,
+                                    Device device = {});
+  [[nodiscard]] static Tensor full(const Shape& shape, double value, DType dtype = DType::f32,
+                                   Device device = {});
+  /// Copies host elements, row-major. Throws ShapeError if their count is not shape.numel().
+  template <class T>
+  [[nodiscard]] static Tensor from(std::span<const T> elements, const Shape& shape,
+                                   Device device = {}) {
+    Tensor t = empty(shape, dtype_of<T>, device);
+    t.copy_from_host(elements);
+    return t;
+  }
+  template <class T>
+  [[nodiscard]] static Tensor from(const std::vector<T>& elements, const Shape& shape,
+                                   Device device = {}) {
+    return from(std::span<const T>(elements), shape, device);
+  }
+  /// A tensor over the whole or a part of existing storage, starting `offset_bytes` into it.
+  [[nodiscard]] static Tensor over(IntrusivePtr<Storage> storage, std::size_t offset_bytes,
+                                   const Shape& shape, DType dtype);
+
+  [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(storage_); }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] Device device() const noexcept { return storage_ ? storage_->device() : Device{}; }
+  [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] int dims() const noexcept { return shape_.dims(); }
+  [[nodiscard]] std::int64_t size(int d) const { return shape_[d]; }
+  [[nodiscard]] std::int64_t numel() const noexcept { return shape_.numel(); }
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return static_cast<std::size_t>(numel()) * size_of(dtype_);
+  }
+
+  /// The address of the first element on the tensor's device: for MPI, HDF5, oneDNN and kernels.
+  /// Host code reads elements through to_vector, item or view<Space, T, N>(t), never through this.
+  [[nodiscard]] void* data() const noexcept {
+    return storage_ ? static_cast<std::byte*>(storage_->data()) + offset_ : nullptr;
+  }
+  [[nodiscard]] const IntrusivePtr<Storage>& storage() const noexcept { return storage_; }
+  [[nodiscard]] std::size_t offset_bytes() const noexcept { return offset_; }
+
+  /// The same elements under another shape of equal numel; shares storage. Throws ShapeError
+  /// printing both shapes.
+  [[nodiscard]] Tensor reshape(const Shape& shape) const;
+  /// Rows [begin, end) of the leading dimension; shares storage.
+  [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
+
+  [[nodiscard]] Tensor clone() const;
+  [[nodiscard]] Tensor to(DType dtype) const;  ///< converted copy, or this tensor if equal already
+  void copy_from(const Tensor& source) const;  ///< same shape and dtype; any devices
+  void fill(double value) const;
+  void zero() const;
+
+  /// Element access for host code: copies, and converts nothing (T must match dtype).
+  template <class T>
+  void copy_from_host(std::span<const T> elements) const {
+    copy_bytes_from_host(elements.data(), elements.size(), dtype_of<T>);
+  }
+  template <class T>
+  [[nodiscard]] std::vector<T> to_vector() const {
+    std::vector<T> out(static_cast<std::size_t>(numel()));
+    copy_bytes_to_host(out.data(), out.size(), dtype_of<T>);
+    return out;
+  }
+  /// The only element of a one-element tensor of any dtype, as double (i64 up to 2^53 exactly).
+  [[nodiscard]] double item() const;
+
+ private:
+  void copy_bytes_from_host(const void* elements, std::size_t count, DType dtype) const;
+  void copy_bytes_to_host(void* elements, std::size_t count, DType dtype) const;
+
+  IntrusivePtr<Storage> storage_;
+  std::size_t offset_ = 0;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+};
+
+/// "f32[128, 10] on host", for messages.
+[[nodiscard]] std::string describe(const Tensor& tensor);
+
+}  // namespace lockstep
