@@ -1,0 +1,69 @@
+#include <support/golden_file.hpp>
+
+#include <algorithm>
+#include <limits>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep::test {
+namespace {
+
+TEST(GoldenFile, ReadsEveryDatasetOfEveryFile) {
+  std::size_t read = 0;
+  for (const char* name : {"ops.h5", "optim.h5", "convnet.h5", "ddp.h5"}) {
+    const GoldenFile file(name);
+    const auto visit = [&](const auto& self, const std::string& group) -> void {
+      const std::string prefix = group.empty() ? "" : group + "/";
+      for (const auto& dataset : file.datasets(group)) {
+        EXPECT_TRUE(file.has(prefix + dataset));
+        EXPECT_TRUE(file.tensor(prefix + dataset).defined()) << prefix << dataset;
+        if (file.has_attribute(prefix + dataset, "ref_max_abs")) {
+          EXPECT_GE(file.tolerance(prefix + dataset), 0.0) << prefix << dataset;
+        }
+        ++read;
+      }
+      for (const auto& member : file.groups(group)) self(self, prefix + member);
+    };
+    visit(visit, "");
+  }
+  EXPECT_GT(read, 100U);
+}
+
+TEST(GoldenFile, AttributesComeAsNumbersListsAndText) {
+  const GoldenFile ops("ops.h5");
+  const auto groups = ops.groups("");
+  const auto conv = std::ranges::find_if(
+      groups, [&](const std::string& group) { return ops.text(group, "op") == "conv2d"; });
+  ASSERT_NE(conv, groups.end());
+  EXPECT_EQ(ops.numbers(*conv, "stride").size(), 2U);
+  EXPECT_GE(ops.number(*conv, "groups"), 1.0);
+  EXPECT_EQ(ops.number_or(*conv, "no_such_attribute", 3.5), 3.5);
+  EXPECT_EQ(ops.tensor(*conv + "/x").dtype(), DType::f32);
+  EXPECT_EQ(ops.tensor(*conv + "/out_f64").dtype(), DType::f64);
+}
+
+TEST(GoldenFile, SaysWhatIsMissing) {
+  EXPECT_THROW(GoldenFile("no_such_file.h5"), Error);
+  const GoldenFile ops("ops.h5");
+  EXPECT_FALSE(ops.has("nowhere/at/all"));
+  EXPECT_THROW(static_cast<void>(ops.tensor("nowhere")), Error);
+  EXPECT_THROW(static_cast<void>(ops.number("", "no_such_attribute")), Error);
+}
+
+TEST(MaxDifference, TreatsShapesAndNaNStrictly) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  const auto of = [](std::vector<double> values) {
+    const auto n = static_cast<std::int64_t>(values.size());
+    return Tensor::from(values, {n});
+  };
+  EXPECT_EQ(max_difference(of({1, 2}), of({1, 2.5})), 0.5);
+  EXPECT_EQ(max_difference(of({nan, infinite}), of({nan, infinite})), 0.0);
+  EXPECT_EQ(max_difference(of({nan}), of({1})), infinite);
+  EXPECT_EQ(max_difference(of({1}), of({nan})), infinite);
+  EXPECT_EQ(max_difference(of({infinite}), of({-infinite})), infinite);
+  EXPECT_EQ(max_difference(of({1, 2}), of({1})), infinite);
+}
+
+}  // namespace
+}  // namespace lockstep::test
