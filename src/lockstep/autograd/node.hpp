@@ -37,6 +37,10 @@ class Node : public RefCounted<Node> {
 
   /// Where input i's gradient goes. Call at most once an input, right before writing it.
   [[nodiscard]] GradTarget grad_target(int i);
+  /// For operations whose gradient is the output's own, seen under another shape: input i's
+  /// gradient becomes `gradient` without a copy where it is the first contribution, else it is
+  /// added. Nobody else may write to `gradient` afterwards.
+  void pass_grad(int i, const Tensor& gradient);
   [[nodiscard]] const Variable& input(int i) const { return inputs_[static_cast<std::size_t>(i)]; }
 
  private:
@@ -56,7 +60,6 @@ class Node : public RefCounted<Node> {
   std::array<Variable, max_inputs> inputs_;
   int input_count_ = 0;
   std::uint64_t sequence_;
-  detail::VariableRecord* output_ = nullptr;  ///< not owned: the output owns this node
 };
 
 /// What concrete nodes derive from, naming themselves: struct ReluNode : PooledNode<ReluNode>.

@@ -14,6 +14,7 @@ namespace detail {
 
 /// What a Variable is a handle to.
 struct VariableRecord : RefCounted<VariableRecord> {
+  VariableRecord();
   ~VariableRecord();
   void release() noexcept;
 
@@ -69,7 +70,7 @@ class Variable {
   [[nodiscard]] detail::VariableRecord* record() const noexcept { return record_.get(); }
 
  private:
-  friend class Node;
+  friend class Engine;
   explicit Variable(IntrusivePtr<detail::VariableRecord> record) : record_(std::move(record)) {}
 
   IntrusivePtr<detail::VariableRecord> record_;

@@ -70,6 +70,7 @@ class Module {
   }
 
  private:
+  void expect_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> module);
   void visit(const std::string& prefix,
              const std::function<void(const std::string&, const Module&)>& f) const;

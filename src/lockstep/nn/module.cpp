@@ -1,0 +1,85 @@
+#include <lockstep/nn/module.hpp>
+
+#include <algorithm>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep::nn {
+
+void Module::visit(const std::string& prefix,
+                   const std::function<void(const std::string&, const Module&)>& f) const {
+  f(prefix, *this);
+  for (const auto& [name, child] : children_) child->visit(prefix + name + ".", f);
+}
+
+std::vector<NamedParameter> Module::named_parameters() const {
+  std::vector<NamedParameter> all;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& p : module.parameters_) all.push_back({prefix + p.name, p.variable});
+  });
+  return all;
+}
+
+std::vector<Variable> Module::parameters() const {
+  std::vector<Variable> all;
+  for (auto& p : named_parameters()) all.push_back(std::move(p.variable));
+  return all;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& p : named_parameters()) count += p.variable.data().numel();
+  return count;
+}
+
+StateDict Module::state_dict() const {
+  StateDict state;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& p : module.parameters_) state.insert(prefix + p.name, p.variable.data());
+    for (const auto& [name, buffer] : module.buffers_) state.insert(prefix + name, buffer);
+  });
+  return state;
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (const auto& [name, child] : children_) child->train(on);
+}
+
+void Module::zero_grad() const {
+  visit("", [](const std::string&, const Module& module) {
+    for (const auto& p : module.parameters_) p.variable.zero_grad();
+  });
+}
+
+void Module::expect_new_name(const std::string& name) const {
+  if (name.empty() || name.find('.') != std::string::npos) {
+    throw Error("'" + name +
+                "' cannot name a part of a module: a name is not empty and has no dot");
+  }
+  const bool taken =
+      std::ranges::any_of(parameters_, [&](const auto& p) { return p.name == name; }) ||
+      std::ranges::any_of(buffers_, [&](const auto& b) { return b.first == name; }) ||
+      std::ranges::any_of(children_, [&](const auto& c) { return c.first == name; });
+  if (taken) throw Error("a module has two parts named '" + name + "'");
+}
+
+Variable Module::register_parameter(std::string name, Tensor data) {
+  expect_new_name(name);
+  parameters_.push_back({std::move(name), Variable(std::move(data), true)});
+  return parameters_.back().variable;
+}
+
+Tensor Module::register_buffer(std::string name, Tensor data) {
+  expect_new_name(name);
+  buffers_.emplace_back(std::move(name), std::move(data));
+  return buffers_.back().second;
+}
+
+void Module::add_child(std::string name, std::shared_ptr<Module> module) {
+  expect_new_name(name);
+  if (!module) throw Error("module '" + name + "' is null");
+  children_.emplace_back(std::move(name), std::move(module));
+}
+
+}  // namespace lockstep::nn

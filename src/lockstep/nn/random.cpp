@@ -1,0 +1,55 @@
+#include <lockstep/nn/random.hpp>
+
+#include <cmath>
+#include <vector>
+
+#include <lockstep/base/philox.hpp>
+#include <lockstep/nn/init.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+// Streams from here on are parameters; dropout layers count from 0.
+constexpr std::uint64_t first_parameter_stream = std::uint64_t{1} << 32U;
+
+struct Initialiser {
+  std::uint64_t seed = 0;
+  std::uint64_t next_parameter = first_parameter_stream;
+  std::uint32_t next_layer = 0;
+};
+
+Initialiser& initialiser() {
+  thread_local Initialiser state;
+  return state;
+}
+
+}  // namespace
+
+RandomContext& random_context() noexcept {
+  thread_local RandomContext context;
+  return context;
+}
+
+void manual_seed(std::uint64_t seed) { initialiser() = {.seed = seed}; }
+
+std::uint32_t next_random_stream() noexcept { return initialiser().next_layer++; }
+
+Tensor uniform(const Shape& shape, double bound) {
+  PhiloxSequence random(initialiser().seed, initialiser().next_parameter++);
+  std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
+  for (float& element : elements) {
+    element = static_cast<float>((2.0 * static_cast<double>(random.uniform()) - 1.0) * bound);
+  }
+  return Tensor::from(elements, shape);
+}
+
+Tensor default_weight(const Shape& shape) {
+  const double fan_in = static_cast<double>(shape.numel()) / static_cast<double>(shape[0]);
+  return uniform(shape, 1.0 / std::sqrt(fan_in));
+}
+
+Tensor default_bias(std::int64_t outputs, std::int64_t fan_in) {
+  return uniform({outputs}, 1.0 / std::sqrt(static_cast<double>(fan_in)));
+}
+
+}  // namespace lockstep::nn
