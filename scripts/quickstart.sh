@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# From a fresh clone to a trained network: installs what is missing, builds, and trains the ConvNet of
+# inputs/fashion_mnist.toml for 2 epochs on 2 MPI ranks. Run again, it does only what is left to do.
+#   JOBS  parallel compilations (default: the cores this process may use)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+run=runs/quickstart
+scripts/setup.sh release build data
+# apps/all: the apps and what they need; tests and benchmarks are scripts/test.sh's to build.
+cmake --build --preset release --parallel "${JOBS:-$(nproc)}" --target apps/all
+
+completed() { grep -qs '"completed": *true' "$run/summary.json"; }
+
+if completed; then
+  echo "quickstart: $run is complete already; remove the folder to train again."
+else
+  resume=()
+  if compgen -G "$run/checkpoints/*.h5" >/dev/null; then
+    echo "quickstart: $run is unfinished; going on from its newest checkpoint."
+    resume=(--resume)
+  fi
+  mpiexec=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' build/release/CMakeCache.txt)
+  "$mpiexec" -n 2 build/release/apps/classify inputs/fashion_mnist.toml \
+    --set train.epochs=2 --set "run.dir=\"$run\"" "${resume[@]}"
+  if ! completed; then
+    echo "quickstart: the training ended, but $run/summary.json does not say completed." >&2
+    exit 1
+  fi
+fi
+
+shopt -s nullglob
+checkpoints=("$run"/checkpoints/*.h5)
+echo
+echo "Run folder   $run"
+if [ -e "$run/curves.svg" ]; then
+  echo "Curves       $run/curves.svg"
+fi
+if [ ${#checkpoints[@]} -gt 0 ]; then
+  echo "Checkpoint   ${checkpoints[-1]}"
+fi
+echo "Next         scripts/test.sh runs every test; README.md says how to train a model of your own."
