@@ -91,7 +91,30 @@ void Tensor::zero() const { device_zero(data(), device(), bytes()); }
 
 double Tensor::item() const {
   if (numel() != 1) throw ShapeError("item() needs one element, not " + describe(*this));
-  return to(DType::f64).reshape({1}).to_vector<double>().front();
+  alignas(8) std::byte element[8];
+  device_copy(element, Device{}, data(), device(), bytes());
+  const auto as = [&]<class T>(T value) {
+    std::memcpy(&value, element, sizeof(T));
+    return static_cast<double>(value);
+  };
+  switch (dtype_) {
+    case DType::f32:
+      return as(float{});
+    case DType::f64:
+      return as(double{});
+    case DType::i32:
+      return as(std::int32_t{});
+    case DType::i64:
+      return as(std::int64_t{});
+    case DType::u8:
+      return as(std::uint8_t{});
+    case DType::boolean:
+      return as(false);
+    case DType::bf16:
+    case DType::f16:
+      break;
+  }
+  return to(DType::f32).item();
 }
 
 void Tensor::copy_bytes_from_host(const void* elements, std::size_t count, DType dtype) const {
