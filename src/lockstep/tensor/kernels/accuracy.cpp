@@ -1,0 +1,47 @@
+#include <lockstep/tensor/kernels/accuracy.hpp>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+namespace {
+
+template <class T, class Space>
+void count_correct_kernel(const Space& space, const Tensor& scores, const Tensor& target,
+                          const Tensor& count) {
+  const auto x = view<Space, const T, 2>(scores);                  // (samples, classes)
+  const auto wanted = view<Space, const std::int64_t, 1>(target);  // (samples)
+  const auto out = view<Space, std::int64_t, 1>(count);            // (1)
+  const std::int64_t samples = scores.size(0), classes = scores.size(1);
+  for_each_row(
+      "lockstep::count_correct", space, 1, samples,
+      KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
+        const std::int64_t correct = lanes.sum([&](std::int64_t n) {
+          const std::int64_t t = wanted(n);
+          bool right = true;
+          for (std::int64_t c = 0; c < classes; ++c) {
+            // Written so that NaN, on either side, makes the row wrong.
+            right = right && (c < t ? x(n, c) < x(n, t) : x(n, c) <= x(n, t));
+          }
+          return std::int64_t{right ? 1 : 0};
+        });
+        lanes.once([&] { out(0) = correct; });
+      });
+}
+
+}  // namespace
+
+std::int64_t count_correct(const Tensor& scores, const Tensor& target) {
+  if (scores.dims() != 2 || target.dims() != 1 || scores.size(0) != target.size(0)) {
+    throw ShapeError("count_correct takes scores [N, C] and targets [N], not " + describe(scores) +
+                     " and " + describe(target));
+  }
+  const Tensor count = Tensor::zeros({1}, DType::i64, scores.device());
+  dispatch(current_stream(scores.device()), [&](const auto& space) {
+    dispatch_floating(scores.dtype(), "count_correct",
+                      [&]<class T>() { count_correct_kernel<T>(space, scores, target, count); });
+  });
+  return static_cast<std::int64_t>(count.item());
+}
+
+}  // namespace lockstep

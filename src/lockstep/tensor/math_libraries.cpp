@@ -1,0 +1,40 @@
+#include <lockstep/tensor/math_libraries.hpp>
+
+#include <dlfcn.h>
+#include <dnnl.h>
+
+#include <lockstep/tensor/view.hpp>
+
+namespace lockstep {
+namespace {
+
+// Looked up at run time, because which OpenMP and which BLAS the process has is the installation's
+// choice: a BLAS without threads, or none of OpenMP, simply has no such function.
+void call_if_there(const char* function, int threads) {
+  using SetThreads = void (*)(int);
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
+  if (auto* const set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, function))) set(threads);
+}
+
+}  // namespace
+
+void set_math_threads(int threads) {
+  call_if_there("omp_set_num_threads", threads);
+  call_if_there("openblas_set_num_threads", threads);
+}
+
+std::vector<std::pair<std::string, std::string>> math_library_versions() {
+  const auto* onednn = dnnl_version();
+  const auto dotted = [](int major, int minor, int patch) {
+    return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+  };
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
+  auto* const openblas =
+      reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_config"));
+  return {
+      {"oneDNN", dotted(onednn->major, onednn->minor, onednn->patch)},
+      {"BLAS", openblas ? openblas() : "unknown"},
+      {"Kokkos", dotted(KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100)}};
+}
+
+}  // namespace lockstep
