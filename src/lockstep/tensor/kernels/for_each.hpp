@@ -1,6 +1,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include <lockstep/tensor/view.hpp>
 
@@ -13,7 +14,9 @@ namespace lockstep {
 template <class Space, class F>
 void for_each(const char* label, const Space& space, std::int64_t n, const F& f) {
   if (n == 0) return;
-  Kokkos::parallel_for(label,
+  // Kokkos takes a std::string: made once a kernel (F), else every launch would allocate.
+  static const std::string name(label);
+  Kokkos::parallel_for(name,
                        Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, n), f);
 }
 
