@@ -1,0 +1,58 @@
+# lockstep_add_app(NAME source... [LINK target...])
+#
+# An application: build/<preset>/apps/NAME, installed to bin/. It links Lockstep::train and what LINK
+# names, and begins with apps/cpu_check.c: a node that lacks instructions the build uses gets a sentence.
+
+# What LOCKSTEP_ARCH switches on, as __builtin_cpu_supports names it. Only what a compiler for plain
+# x86-64 would not use anyway is worth a question.
+function(lockstep_cpu_features out)
+  set(flags "")
+  if(LOCKSTEP_ARCH)
+    set(flags -march=${LOCKSTEP_ARCH})
+  endif()
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} ${flags} -dM -E -x c++ /dev/null
+    OUTPUT_VARIABLE macros RESULT_VARIABLE status ERROR_VARIABLE message)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "The compiler does not know LOCKSTEP_ARCH=${LOCKSTEP_ARCH}:\n${message}")
+  endif()
+  set(features "")
+  foreach(name sse3 ssse3 sse4.1 sse4.2 popcnt avx avx2 fma bmi bmi2 avx512f avx512cd avx512bw avx512dq
+      avx512vl avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq avx512bf16 gfni
+      vpclmulqdq)
+    string(TOUPPER ${name} macro)
+    string(REPLACE "." "_" macro ${macro})
+    if(macros MATCHES "#define __${macro}__ ")
+      list(APPEND features ${name})
+    endif()
+  endforeach()
+  set(${out} "${features}" PARENT_SCOPE)
+endfunction()
+
+# Writes FOLDER/lockstep_cpu_features.h, which apps/cpu_check.c includes.
+function(lockstep_write_cpu_features folder)
+  list(TRANSFORM ARGN REPLACE "(.+)" "X(\"\\1\")" OUTPUT_VARIABLE features)
+  list(JOIN features " " features)
+  file(CONFIGURE OUTPUT ${folder}/lockstep_cpu_features.h @ONLY CONTENT
+"#define LOCKSTEP_CPU_ARCH \"${LOCKSTEP_ARCH}\"
+#define LOCKSTEP_CPU_FEATURES(X) ${features}
+")
+endfunction()
+
+lockstep_cpu_features(features)
+lockstep_write_cpu_features(${PROJECT_BINARY_DIR}/generated ${features})
+add_library(lockstep_cpu_check OBJECT ${PROJECT_SOURCE_DIR}/apps/cpu_check.c)
+target_include_directories(lockstep_cpu_check PRIVATE ${PROJECT_BINARY_DIR}/generated)
+target_compile_options(lockstep_cpu_check PRIVATE -Wall -Wextra)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(lockstep_cpu_check PRIVATE -march=x86-64)
+endif()
+
+function(lockstep_add_app name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK")
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS} $<TARGET_OBJECTS:lockstep_cpu_check>)
+  target_link_libraries(${name} PRIVATE Lockstep::options Lockstep::warnings Lockstep::train ${arg_LINK})
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/apps
+    INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS ${name} RUNTIME)
+endfunction()
