@@ -22,16 +22,22 @@ class FailureCollector : public testing::EmptyTestEventListener {
   [[nodiscard]] const std::string& text() const { return text_; }
 
  private:
+  void OnTestStart(const testing::TestInfo& test) override {
+    running_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
+  void OnTestEnd(const testing::TestInfo& /*test*/) override { running_ = outside; }
+
+  // GoogleTest holds its lock here: asking it anything, such as the test's name, would hang.
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    text_ += test ? std::string(test->test_suite_name()) + "." + test->name() : "outside any test";
-    text_ += "\n  ";
+    text_ += running_ + "\n  ";
     text_ += result.file_name() ? result.file_name() : "unknown file";
     text_ += ":" + std::to_string(result.line_number()) + "\n";
     text_ += std::string(result.message()) + "\n";
   }
 
+  static constexpr const char* outside = "outside any test";
+  std::string running_ = outside;
   std::string text_;
 };
 
