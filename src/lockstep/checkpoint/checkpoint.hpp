@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/tensor/state_dict.hpp>
+
+namespace lockstep {
+
+/// Where a training stands: everything beside weights and optimizer slots that the next step
+/// depends on. Random numbers are counter-based, so the seed is their whole state.
+struct TrainState {
+  std::int64_t step = 0;      ///< optimizer updates done
+  std::int64_t epoch = 0;     ///< epochs finished
+  std::int64_t position = 0;  ///< updates done of the unfinished epoch
+  std::int64_t seed = 0;
+  /// Running totals of the unfinished epoch's metrics ("loss", "correct"), kept bit for bit.
+  std::vector<std::pair<std::string, double>> sums;
+  std::vector<std::pair<std::string, std::int64_t>> counts;
+  friend bool operator==(const TrainState&, const TrainState&) = default;
+};
+
+/// What a checkpoint holds. Model and optimizer may be replicated or sharded over the ranks (their
+/// placements tell); train, deck and metadata are rank 0's.
+struct CheckpointContents {
+  StateDict model;      ///< by PyTorch's names: "conv1.weight"
+  StateDict optimizer;  ///< "<parameter>/<slot>": "conv1.weight/momentum_buffer"
+  TrainState train;
+  std::string deck;  ///< the resolved deck, TOML
+  /// Who wrote it. The writer adds Lockstep's version and build, CPU, host and world size to what
+  /// the caller puts here (versions of the math libraries, of MPI).
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+/// When to save and what to keep.
+struct CheckpointOptions {
+  std::int64_t every_steps = 0;   ///< after each that many updates; 0: not by steps
+  std::int64_t every_epochs = 1;  ///< after each that many epochs; 0: not by epochs
+  std::int64_t keep = 3;          ///< newest files kept; 0: all
+};
+
+void declare(DeckTable& table, CheckpointOptions& options);
+
+/// True if a checkpoint is due now that `train.step` is done; `train.position` is 0 at the end of
+/// an epoch.
+[[nodiscard]] bool checkpoint_is_due(const CheckpointOptions& options, const TrainState& train);
+
+}  // namespace lockstep

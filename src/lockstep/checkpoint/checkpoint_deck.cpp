@@ -1,0 +1,21 @@
+#include <lockstep/checkpoint/checkpoint.hpp>
+
+namespace lockstep {
+
+void declare(DeckTable& table, CheckpointOptions& options) {
+  table.key("every_steps", options.every_steps,
+            {.doc = "save after each that many steps; 0: only by epochs", .min = 0});
+  table.key("every_epochs", options.every_epochs,
+            {.doc = "save after each that many epochs; 0: only by steps", .min = 0});
+  table.key("keep", options.keep,
+            {.doc = "newest checkpoints kept, older ones are removed; 0: all", .min = 0});
+}
+
+bool checkpoint_is_due(const CheckpointOptions& options, const TrainState& train) {
+  const bool by_step = options.every_steps > 0 && train.step % options.every_steps == 0;
+  const bool by_epoch =
+      options.every_epochs > 0 && train.position == 0 && train.epoch % options.every_epochs == 0;
+  return train.step > 0 && (by_step || by_epoch);
+}
+
+}  // namespace lockstep

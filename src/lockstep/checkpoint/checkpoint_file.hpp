@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include <lockstep/checkpoint/manifest.hpp>
+#include <lockstep/io/file.hpp>
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// A checkpoint opened for reading, by its manifest and without HDF5: nothing is believed before
+/// its checksum is right, and HDF5 is not safe against damaged files. All errors are
+/// CheckpointError with the file's name and a remedy.
+class CheckpointFile {
+ public:
+  /// Checks header, size, manifest and HDF5's structure: all but the data sets' bytes.
+  explicit CheckpointFile(std::filesystem::path path);
+
+  [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return header_.file_bytes; }
+
+  /// The data set as a tensor on the host (text: u8), each slab verified.
+  [[nodiscard]] Tensor read(const DatasetEntry& entry) const;
+  /// The text of a text data set, or the only element of an i64 or f64 one. Throws if the file has
+  /// no such data set.
+  [[nodiscard]] std::string text(const std::string& dataset) const;
+  [[nodiscard]] std::int64_t integer(const std::string& dataset) const;
+  [[nodiscard]] double real(const std::string& dataset) const;
+  /// Verifies the data set's slabs and keeps nothing.
+  void verify(const DatasetEntry& entry) const;
+
+ private:
+  void check_slab(const DatasetEntry& entry, const Slab& slab, void* target) const;
+  [[nodiscard]] const DatasetEntry& require(const std::string& dataset) const;
+  [[noreturn]] void fail(const std::string& how) const;
+
+  std::filesystem::path path_;
+  File file_;
+  Header header_;
+  Manifest manifest_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/io/atomic_file.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view name_prefix = "step-";
+constexpr std::string_view name_suffix = ".h5";
+
+/// The step in "step-00000938.h5"; empty for any other name.
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(name_prefix) || !name.ends_with(name_suffix)) return {};
+  const char* begin = name.data() + name_prefix.size();
+  const char* end = name.data() + name.size() - name_suffix.size();
+  std::int64_t step = 0;
+  if (begin >= end) return {};
+  const auto [last, error] = std::from_chars(begin, end, step);
+  if (error != std::errc() || last != end || step < 0) return {};
+  return step;
+}
+
+void remove_or_warn(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error)
+    log(LogLevel::warning,
+        fmt::format("the old checkpoint {} cannot be removed: {}", path.string(), error.message()));
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
+  return folder / fmt::format("{}{:08}{}", name_prefix, step, name_suffix);
+}
+
+std::vector<fs::path> list_checkpoints(const fs::path& folder) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (const auto step = step_of(at->path().filename().string()))
+      found.emplace_back(*step, at->path());
+  }
+  std::ranges::sort(found, std::greater<>());
+  std::vector<fs::path> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+std::optional<fs::path> newest_good_checkpoint(const fs::path& folder) {
+  for (const auto& path : list_checkpoints(folder)) {
+    try {
+      verify_checkpoint(path);
+      return path;
+    } catch (const CheckpointError& e) {
+      log(LogLevel::warning, fmt::format("skipped: {}", e.what()));
+    }
+  }
+  return {};
+}
+
+std::optional<fs::path> newest_good_checkpoint(ProcessGroup& group, const fs::path& folder) {
+  std::string found, error;
+  try {
+    if (group.rank() == 0) {
+      if (const auto path = newest_good_checkpoint(folder)) found = path->string();
+    }
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+  found = agree(group, "no checkpoint could be looked for", error, found).front();
+  if (found.empty()) return {};
+  return found;
+}
+
+void prune_checkpoints(const fs::path& folder, std::int64_t keep) {
+  const auto paths = list_checkpoints(folder);
+  for (auto i = static_cast<std::size_t>(keep); keep > 0 && i < paths.size(); ++i)
+    remove_or_warn(paths[i]);
+  std::vector<fs::path> unfinished;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string suffix = AtomicFile::temporary_suffix;
+    const auto name = at->path().filename().string();
+    if (name.ends_with(suffix) && step_of(name.substr(0, name.size() - suffix.size())))
+      unfinished.push_back(at->path());
+  }
+  for (const auto& path : unfinished) remove_or_warn(path);
+}
+
+}  // namespace lockstep

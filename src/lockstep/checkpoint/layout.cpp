@@ -1,0 +1,166 @@
+#include <lockstep/checkpoint/layout.hpp>
+
+#include <fmt/format.h>
+#include <hdf5.h>
+#include <unistd.h>
+
+#include <bit>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/io/hdf5.hpp>
+
+namespace lockstep {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "tensors' bytes are written as they are, under little-endian types");
+
+Hdf5Handle copy_type(hid_t type) { return {H5Tcopy(type), H5Tclose, "copy a type"}; }
+
+/// An IEEE-like float of two bytes; h5py widens what numpy does not have.
+Hdf5Handle half_type(std::size_t exponent_bits, std::size_t bias) {
+  auto type = copy_type(H5T_IEEE_F32LE);
+  hdf5_check(H5Tset_fields(type.id(), 15, 15 - exponent_bits, exponent_bits, 0, 15 - exponent_bits),
+             "describe a 16-bit float");
+  hdf5_check(H5Tset_size(type.id(), 2), "describe a 16-bit float");
+  hdf5_check(H5Tset_ebias(type.id(), bias), "describe a 16-bit float");
+  return type;
+}
+
+/// As h5py stores numpy's bool.
+Hdf5Handle bool_type() {
+  Hdf5Handle type(H5Tenum_create(H5T_STD_I8LE), H5Tclose, "describe bool");
+  for (const auto& [name, value] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}})
+    hdf5_check(H5Tenum_insert(type.id(), name, &value), "describe bool");
+  return type;
+}
+
+Hdf5Handle text_type(std::int64_t bytes) {
+  auto type = copy_type(H5T_C_S1);
+  hdf5_check(H5Tset_size(type.id(), static_cast<std::size_t>(bytes)), "describe text");
+  hdf5_check(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "describe text");
+  hdf5_check(H5Tset_cset(type.id(), H5T_CSET_UTF8), "describe text");
+  return type;
+}
+
+Hdf5Handle type_of(const DatasetEntry& entry) {
+  if (entry.text) return text_type(entry.bytes());
+  switch (entry.dtype) {
+    case DType::f32:
+      return copy_type(H5T_IEEE_F32LE);
+    case DType::f64:
+      return copy_type(H5T_IEEE_F64LE);
+    case DType::bf16:
+      return half_type(8, 127);
+    case DType::f16:
+      return half_type(5, 15);
+    case DType::i32:
+      return copy_type(H5T_STD_I32LE);
+    case DType::i64:
+      return copy_type(H5T_STD_I64LE);
+    case DType::u8:
+      return copy_type(H5T_STD_U8LE);
+    case DType::boolean:
+      return bool_type();
+  }
+  throw Error("a checkpoint cannot hold dtype " + std::string(name_of(entry.dtype)));
+}
+
+Hdf5Handle space_of(const DatasetEntry& entry) {
+  if (entry.text || entry.shape.dims() == 0)
+    return {H5Screate(H5S_SCALAR), H5Sclose, "create a space"};
+  const std::vector<hsize_t> extents(entry.shape.begin(), entry.shape.end());
+  return {H5Screate_simple(entry.shape.dims(), extents.data(), nullptr), H5Sclose,
+          "create a space"};
+}
+
+/// Creates data sets that are allocated at once, are never filled, and carry no time stamps: the
+/// same contents give the same file. Missing groups on the way are created.
+class DatasetMaker {
+ public:
+  explicit DatasetMaker(const Hdf5Handle& file) : file_(file.id()) {
+    const char* what = "set up the creation of data sets";
+    hdf5_check(H5Pset_layout(creation_.id(), H5D_CONTIGUOUS), what);
+    hdf5_check(H5Pset_alloc_time(creation_.id(), H5D_ALLOC_TIME_EARLY), what);
+    hdf5_check(H5Pset_fill_time(creation_.id(), H5D_FILL_TIME_NEVER), what);
+    hdf5_check(H5Pset_obj_track_times(creation_.id(), false), what);
+    hdf5_check(H5Pset_create_intermediate_group(links_.id(), 1), what);
+  }
+
+  /// Returns where in the file its bytes lie.
+  std::int64_t make(const DatasetEntry& entry) {
+    const auto type = type_of(entry);
+    const auto space = space_of(entry);
+    const Hdf5Handle dataset(H5Dcreate2(file_, entry.path.c_str(), type.id(), space.id(),
+                                        links_.id(), creation_.id(), H5P_DEFAULT),
+                             H5Dclose, "create data set " + entry.path);
+    if (entry.bytes() == 0) return 0;
+    const haddr_t offset = H5Dget_offset(dataset.id());
+    if (offset == HADDR_UNDEF) throw Error("HDF5 gave no room to data set " + entry.path);
+    return static_cast<std::int64_t>(offset);
+  }
+
+ private:
+  Hdf5Id file_;
+  Hdf5Handle creation_{H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "create a property list"};
+  Hdf5Handle links_{H5Pcreate(H5P_LINK_CREATE), H5Pclose, "create a property list"};
+};
+
+/// Groups whose members h5py lists in the order of the model rather than of the alphabet.
+void make_group(const Hdf5Handle& file, const char* name) {
+  const Hdf5Handle creation(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, "create a property list");
+  hdf5_check(
+      H5Pset_link_creation_order(creation.id(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED),
+      "order a group");
+  const Hdf5Handle group(H5Gcreate2(file.id(), name, H5P_DEFAULT, creation.id(), H5P_DEFAULT),
+                         H5Gclose, std::string("create group ") + name);
+}
+
+void set_format_attribute(const Hdf5Handle& file) {
+  const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose, "create a space");
+  const Hdf5Handle attribute(
+      H5Acreate2(file.id(), "lockstep_format", H5T_STD_I32LE, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose, "create an attribute");
+  const int format = Header::newest_format;
+  hdf5_check(H5Awrite(attribute.id(), H5T_NATIVE_INT, &format), "write an attribute");
+}
+
+struct Unlinker {
+  std::string path;
+  ~Unlinker() { ::unlink(path.c_str()); }
+};
+
+}  // namespace
+
+Skeleton lay_out(Manifest& manifest) {
+  Skeleton skeleton{File::create_temporary(), {}};
+  const Unlinker unlinker{skeleton.image.path().string()};
+  {
+    const Hdf5Lock lock;
+    const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "create a property list");
+    hdf5_check(H5Pset_userblock(creation.id(), Header::bytes), "reserve the header");
+    const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create a property list");
+    // Compact groups and checksums in HDF5's own structure; every HDF5 since 1.8 reads it.
+    hdf5_check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18),
+               "choose the file's version");
+    Hdf5Handle file(
+        H5Fcreate(skeleton.image.path().c_str(), H5F_ACC_TRUNC, creation.id(), access.id()),
+        H5Fclose, "lay out a file in memory");
+    set_format_attribute(file);
+    for (const auto* group : {"/model", "/optimizer", "/train", "/metadata"})
+      make_group(file, group);
+    DatasetMaker maker(file);
+    for (auto& entry : manifest.datasets) entry.offset = maker.make(entry);
+    DatasetEntry text;
+    text.path = "/manifest";
+    text.text = true;
+    text.shape = Shape{static_cast<std::int64_t>(manifest.to_text().size())};
+    skeleton.header.manifest = {maker.make(text), text.bytes()};
+    file.close("lay out a file in memory");
+  }
+  skeleton.header.file_bytes = skeleton.image.size();
+  return skeleton;
+}
+
+}  // namespace lockstep

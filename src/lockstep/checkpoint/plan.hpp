@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <lockstep/checkpoint/manifest.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/tensor/state_dict.hpp>
+
+namespace lockstep {
+
+/// Length of a slab: large enough for a parallel file system, small enough that the checksum finds
+/// it in cache, and a useful answer to "which bytes are damaged".
+inline constexpr std::int64_t slab_bytes = std::int64_t{4} << 20;
+
+/// Throws Error unless HDF5 can hold `name` ("blocks.0.attn.weight", "a/b") as groups and a data
+/// set, and the manifest as a line.
+void check_name(const std::string& name);
+
+/// [begin, begin + bytes) of a data set cut into slabs, all but the last of `slab_bytes`.
+[[nodiscard]] std::vector<Slab> cut_slabs(std::int64_t begin, std::int64_t bytes, int owner = 0);
+
+/// Deals slabs of replicated data sets to `ranks` ranks: laid end to end they are one run of bytes,
+/// of which each rank gets an equal and connected part, to within a slab. The cut, and so the file,
+/// does not depend on the number of ranks.
+void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks);
+
+/// One data set of a save with the bytes that this rank holds of it.
+struct PlannedDataset {
+  DatasetEntry entry;            ///< slabs of all ranks, with their owners
+  Tensor local;                  ///< on the host or a device
+  std::int64_t local_begin = 0;  ///< the byte of the data set at which `local` begins
+};
+
+/// Plans the tensors of `model` and `optimizer` as data sets under /model and /optimizer.
+/// Collective: names, dtypes and global shapes are compared, and the shards must tile each sharded
+/// tensor in rank order. Throws CheckpointError on all ranks otherwise. Same slabs on every rank.
+[[nodiscard]] std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
+                                                     const StateDict& optimizer);
+
+/// Throws CheckpointError on all ranks if `error` is not empty on any: the first such rank's
+/// sentence, with its rank, after `what` ("checkpoint x.h5 was not written"). Collective. Otherwise
+/// returns every rank's `payload`, in rank order.
+std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
+                               const std::string& error, const std::string& payload = {});
+
+}  // namespace lockstep

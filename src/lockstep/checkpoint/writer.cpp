@@ -1,0 +1,217 @@
+#include <lockstep/checkpoint/writer.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/hash.hpp>
+#include <lockstep/checkpoint/layout.hpp>
+#include <lockstep/checkpoint/metadata.hpp>
+#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/io/atomic_file.hpp>
+#include <lockstep/io/folder.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class T>
+PlannedDataset small_dataset(std::string path, const std::vector<T>& elements, const Shape& shape) {
+  PlannedDataset planned;
+  planned.entry.path = std::move(path);
+  planned.entry.dtype = dtype_of<T>;
+  planned.entry.shape = shape;
+  planned.entry.slabs = cut_slabs(0, planned.entry.bytes());
+  planned.local = Tensor::from(elements, shape);
+  return planned;
+}
+
+/// HDF5 has no string of length 0: the empty text is one zero byte, which the reader drops.
+PlannedDataset text_dataset(std::string path, const std::string& text) {
+  std::vector<std::uint8_t> bytes(text.begin(), text.end());
+  if (bytes.empty()) bytes.push_back(0);
+  const auto count = static_cast<std::int64_t>(bytes.size());
+  auto planned = small_dataset(std::move(path), bytes, Shape{count});
+  planned.entry.text = true;
+  return planned;
+}
+
+/// What rank 0 alone writes. The slabs' owner is 0.
+std::vector<PlannedDataset> plan_rest(const ProcessGroup& group,
+                                      const CheckpointContents& contents) {
+  std::vector<PlannedDataset> rest;
+  const auto number = [&](const std::string& name, std::int64_t value) {
+    rest.push_back(small_dataset("/train/" + name, std::vector{value}, Shape{}));
+  };
+  const TrainState& train = contents.train;
+  number("step", train.step);
+  number("epoch", train.epoch);
+  number("position", train.position);
+  number("seed", train.seed);
+  for (const auto& [name, value] : train.counts) number("counts/" + name, value);
+  for (const auto& [name, value] : train.sums)
+    rest.push_back(small_dataset("/train/sums/" + name, std::vector{value}, Shape{}));
+  rest.push_back(text_dataset("/deck", contents.deck));
+  const auto writer = describe_writer(group);
+  for (const auto& [key, value] : writer) rest.push_back(text_dataset("/metadata/" + key, value));
+  for (const auto& [key, value] : contents.metadata) {  // of a resumed run: the old writer's too
+    if (std::ranges::find(writer, key, &Metadata::value_type::first) == writer.end())
+      rest.push_back(text_dataset("/metadata/" + key, value));
+  }
+  for (const auto& planned : rest) check_name(planned.entry.path.substr(1));
+  return rest;
+}
+
+/// Writes this rank's slabs and returns their checksums, in order, as bytes.
+std::string write_slabs(const File& file, const std::vector<PlannedDataset>& plan, int rank) {
+  std::string hashes;
+  for (const auto& planned : plan) {
+    Tensor host;
+    for (const auto& slab : planned.entry.slabs) {
+      if (slab.owner != rank) continue;
+      if (!host.defined()) {
+        host = planned.local;
+        if (host.device() != Device{}) {
+          host = Tensor::empty(host.shape(), host.dtype());
+          host.copy_from(planned.local);
+        }
+      }
+      const auto* from =
+          static_cast<const std::byte*>(host.data()) + (slab.begin - planned.local_begin);
+      const std::uint64_t hash = hash64(from, static_cast<std::size_t>(slab.bytes));
+      hashes.append(reinterpret_cast<const char*>(&hash), sizeof hash);
+      file.write_at(planned.entry.offset + slab.begin, from, slab.bytes);
+    }
+  }
+  return hashes;
+}
+
+/// Rank 0's side of a save: the file under its temporary name, from its structure to its
+/// publishing.
+class FileOnRankZero {
+ public:
+  FileOnRankZero(const fs::path& path, const std::vector<PlannedDataset>& plan) : target_(path) {
+    for (const auto& planned : plan) manifest_.datasets.push_back(planned.entry);
+    const Skeleton skeleton = lay_out(manifest_);
+    header_ = skeleton.header;
+    const File& file = target_.file();
+    file.resize(header_.file_bytes);
+    Hasher hasher;
+    std::vector<char> buffer;
+    for (const auto& extent : structure_extents(header_, manifest_)) {
+      buffer.resize(static_cast<std::size_t>(extent.bytes));
+      skeleton.image.read_at(extent.offset, buffer.data(), extent.bytes);
+      hasher.update(buffer.data(), buffer.size());
+      file.write_at(extent.offset, buffer.data(), extent.bytes);
+    }
+    manifest_.structure_hash = hasher.digest();
+  }
+
+  [[nodiscard]] const File& file() const { return target_.file(); }
+  [[nodiscard]] std::int64_t bytes() const { return header_.file_bytes; }
+  [[nodiscard]] std::int64_t offset(std::size_t dataset) const {
+    return manifest_.datasets[dataset].offset;
+  }
+
+  /// `hashes`: what write_slabs returned on each rank. The header comes last: a file without one
+  /// is no checkpoint.
+  void publish(const std::vector<std::string>& hashes) {
+    std::vector<std::size_t> used(hashes.size(), 0);
+    for (auto& entry : manifest_.datasets) {
+      for (auto& slab : entry.slabs) {
+        auto& at = used[static_cast<std::size_t>(slab.owner)];
+        std::memcpy(&slab.hash, hashes[static_cast<std::size_t>(slab.owner)].data() + at,
+                    sizeof slab.hash);
+        at += sizeof slab.hash;
+      }
+    }
+    const std::string text = manifest_.to_text();
+    header_.manifest_hash = hash64(text.data(), text.size());
+    target_.file().write_at(header_.manifest.offset, text.data(), header_.manifest.bytes);
+    const auto block = header_.to_block();
+    target_.file().write_at(0, block.data(), Header::bytes);
+    target_.publish();
+  }
+
+ private:
+  AtomicFile target_;
+  Manifest manifest_;
+  Header header_;
+};
+
+/// Runs a rank's own part of a save and returns what went wrong in it, for agree().
+std::string failure_of(const fs::path& path, std::int64_t needed_bytes,
+                       const std::function<void()>& part) {
+  try {
+    part();
+    return {};
+  } catch (const FileError& e) {
+    std::string room;
+    if (e.error_number() == ENOSPC || e.error_number() == EDQUOT) {
+      const auto folder = path.parent_path();
+      room = fmt::format(" ({} needed, {} free). Free space there or use another file system",
+                         format_bytes(needed_bytes), format_bytes(available_bytes(folder)));
+    }
+    return e.what() + room + ". Earlier checkpoints are as they were.";
+  } catch (const std::exception& e) {
+    return std::string(e.what()) + ". Earlier checkpoints are as they were.";
+  }
+}
+
+}  // namespace
+
+SaveReport CheckpointWriter::save(ProcessGroup& group, const fs::path& path,
+                                  const CheckpointContents& contents) {
+  const auto start = Clock::now();
+  const std::string what = "checkpoint " + path.string() + " was not written";
+  auto plan = plan_state(group, contents.model, contents.optimizer);
+  const std::size_t shared = plan.size();
+
+  std::optional<FileOnRankZero> target;
+  std::vector<std::int64_t> layout(shared + 1);  // offsets, then the size of the file
+  auto needed = static_cast<std::int64_t>(contents.model.bytes() + contents.optimizer.bytes());
+  std::string error;
+  if (group.rank() == 0) {
+    error = failure_of(path, needed, [&] {
+      std::ranges::move(plan_rest(group, contents), std::back_inserter(plan));
+      target.emplace(path, plan);
+      for (std::size_t i = 0; i < plan.size(); ++i) plan[i].entry.offset = target->offset(i);
+      for (std::size_t i = 0; i < shared; ++i) layout[i] = plan[i].entry.offset;
+      layout[shared] = target->bytes();
+    });
+  }
+  const std::string laid_out(reinterpret_cast<const char*>(layout.data()),
+                             layout.size() * sizeof layout[0]);
+  const std::string offsets = agree(group, what, error, laid_out).front();
+  std::memcpy(layout.data(), offsets.data(), offsets.size());
+  needed = layout[shared];
+
+  std::string hashes;
+  error = failure_of(path, needed, [&] {
+    if (target) {
+      hashes = write_slabs(target->file(), plan, 0);
+    } else {
+      for (std::size_t i = 0; i < shared; ++i) plan[i].entry.offset = layout[i];
+      File file = File::open_for_writing(AtomicFile::temporary_path_of(path));
+      hashes = write_slabs(file, plan, group.rank());
+      file.sync();
+      file.close();
+    }
+  });
+  const auto all_hashes = agree(group, what, error, hashes);
+
+  error.clear();
+  if (target) error = failure_of(path, needed, [&] { target->publish(all_hashes); });
+  agree(group, what, error);
+  return {needed, seconds_since(start)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#include <lockstep/io/atomic_file.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include <lockstep/io/folder.hpp>
+
+namespace lockstep {
+
+std::filesystem::path AtomicFile::temporary_path_of(const std::filesystem::path& path) {
+  return path.string() + temporary_suffix;
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  if (path_.has_parent_path()) make_folder(path_.parent_path());
+  file_ = File::create(temporary_path_of(path_));
+}
+
+AtomicFile::~AtomicFile() {
+  std::error_code ignored;
+  if (!published_) std::filesystem::remove(file_.path(), ignored);
+}
+
+void AtomicFile::publish() {
+  file_.sync();
+  file_.close();
+  if (std::rename(file_.path().c_str(), path_.c_str()) != 0)
+    throw FileError("rename " + file_.path().string() + " to", path_, errno);
+  published_ = true;
+  sync_folder(path_.parent_path());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+#include <filesystem>
+
+#include <lockstep/io/file.hpp>
+
+namespace lockstep {
+
+/// A file that appears under its name whole, or not at all. It is written under a temporary name in
+/// the same folder; publish() puts it on stable storage and renames it over what was there. Until
+/// then a failure, or the end of this object, removes the temporary file and leaves the old one.
+/// Only a killed process can leave the temporary file behind; the next one of that name replaces
+/// it.
+class AtomicFile {
+ public:
+  /// Ends the temporary names: "step-00000938.h5.partial".
+  static constexpr const char* temporary_suffix = ".partial";
+
+  /// Makes the folder if need be and the empty temporary file. Throws FileError.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  [[nodiscard]] const File& file() const noexcept { return file_; }
+  /// Where other processes can open it before it is published.
+  [[nodiscard]] const std::filesystem::path& temporary_path() const noexcept {
+    return file_.path();
+  }
+  [[nodiscard]] static std::filesystem::path temporary_path_of(const std::filesystem::path& path);
+
+  /// fsync, close, rename, fsync of the folder. Throws FileError. At most once.
+  void publish();
+
+ private:
+  std::filesystem::path path_;
+  File file_;
+  bool published_ = false;
+};
+
+}  // namespace lockstep

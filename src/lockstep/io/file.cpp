@@ -1,0 +1,126 @@
+#include <lockstep/io/file.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+// Linux moves at most 2^31 - 4096 bytes a call; stay well below.
+constexpr std::int64_t longest_transfer = std::int64_t{1} << 30;
+
+int open_or_throw(const char* what, const std::filesystem::path& path, int flags) {
+  int descriptor;
+  do {
+    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  } while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0) throw FileError(what, path, errno);
+  return descriptor;
+}
+
+}  // namespace
+
+FileError::FileError(const std::string& what, const std::filesystem::path& path, int error_number)
+    : Error("cannot " + what + " " + path.string() + ": " +
+            std::generic_category().message(error_number)),
+      error_number_(error_number) {}
+
+File File::open_for_reading(const std::filesystem::path& path) {
+  File file(open_or_throw("open", path, O_RDONLY), path);
+  struct stat info {};
+  if (::fstat(file.descriptor_, &info) != 0) throw FileError("examine", path, errno);
+  if (S_ISDIR(info.st_mode)) throw FileError("read", path, EISDIR);
+  return file;
+}
+
+File File::open_for_writing(const std::filesystem::path& path) {
+  return {open_or_throw("open", path, O_WRONLY), path};
+}
+
+File File::create(const std::filesystem::path& path) {
+  return {open_or_throw("create", path, O_RDWR | O_CREAT | O_TRUNC), path};
+}
+
+File File::create_temporary() {
+  std::error_code ignored;
+  const std::filesystem::path memory = "/dev/shm";
+  const bool usable = ::access(memory.c_str(), W_OK | X_OK) == 0;
+  const auto folder = usable ? memory : std::filesystem::temp_directory_path(ignored);
+  std::string name = (folder / "lockstep-XXXXXX").string();
+  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor < 0) throw FileError("create", name, errno);
+  return {descriptor, name};
+}
+
+File::File(File&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void File::read_at(std::int64_t offset, void* target, std::int64_t bytes) const {
+  auto* to = static_cast<std::byte*>(target);
+  while (bytes > 0) {
+    const auto want = static_cast<std::size_t>(std::min(bytes, longest_transfer));
+    const ssize_t got = ::pread(descriptor_, to, want, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw FileError("read", path_, errno);
+    if (got == 0) {
+      throw Error("cannot read " + path_.string() + ": it ends at byte " + std::to_string(offset) +
+                  ", " + std::to_string(bytes) + " bytes too early");
+    }
+    to += got;
+    offset += got;
+    bytes -= got;
+  }
+}
+
+void File::write_at(std::int64_t offset, const void* source, std::int64_t bytes) const {
+  const auto* from = static_cast<const std::byte*>(source);
+  while (bytes > 0) {
+    const auto want = static_cast<std::size_t>(std::min(bytes, longest_transfer));
+    const ssize_t put = ::pwrite(descriptor_, from, want, offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) throw FileError("write", path_, put < 0 ? errno : EIO);
+    from += put;
+    offset += put;
+    bytes -= put;
+  }
+}
+
+std::int64_t File::size() const {
+  struct stat info {};
+  if (::fstat(descriptor_, &info) != 0) throw FileError("examine", path_, errno);
+  return info.st_size;
+}
+
+void File::resize(std::int64_t bytes) const {
+  if (::ftruncate(descriptor_, bytes) != 0) throw FileError("resize", path_, errno);
+}
+
+void File::sync() const {
+  if (::fsync(descriptor_) != 0) throw FileError("write", path_, errno);
+}
+
+void File::close() {
+  const int descriptor = std::exchange(descriptor_, -1);
+  // After EINTR Linux has released the descriptor all the same.
+  if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR)
+    throw FileError("write", path_, errno);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+
+/// A call on a file failed: "cannot write runs/x/a.h5: No space left on device".
+class FileError : public Error {
+ public:
+  FileError(const std::string& what, const std::filesystem::path& path, int error_number);
+  /// The system's errno, e.g. ENOSPC.
+  [[nodiscard]] int error_number() const noexcept { return error_number_; }
+
+ private:
+  int error_number_;
+};
+
+/// An open file of bytes at 64-bit offsets, closed with its owner. Reading and writing at an offset
+/// moves no file position, so several threads may use one File. Every failure is a FileError.
+class File {
+ public:
+  [[nodiscard]] static File open_for_reading(const std::filesystem::path& path);
+  /// An existing file.
+  [[nodiscard]] static File open_for_writing(const std::filesystem::path& path);
+  /// An empty file, whether or not there was one before.
+  [[nodiscard]] static File create(const std::filesystem::path& path);
+  /// An empty file of a name not used before on this node, in memory where there is /dev/shm, else
+  /// in the system's folder for temporary files. The caller removes it.
+  [[nodiscard]] static File create_temporary();
+
+  File() = default;  ///< no file
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  /// Exactly `bytes` bytes. A file that ends before them is an error as well.
+  void read_at(std::int64_t offset, void* target, std::int64_t bytes) const;
+  void write_at(std::int64_t offset, const void* source, std::int64_t bytes) const;
+  [[nodiscard]] std::int64_t size() const;
+  /// Cuts or extends (with zeros) to `bytes` bytes.
+  void resize(std::int64_t bytes) const;
+  /// Returns once everything written is on stable storage.
+  void sync() const;
+  /// Closes now; network file systems report late write errors only here.
+  void close();
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  File(int descriptor, std::filesystem::path path)
+      : descriptor_(descriptor), path_(std::move(path)) {}
+  int descriptor_ = -1;
+  std::filesystem::path path_;
+};
+
+}  // namespace lockstep

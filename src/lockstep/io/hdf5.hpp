@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace lockstep {
+
+/// HDF5's hid_t, so that hdf5.h stays inside .cpp files.
+using Hdf5Id = std::int64_t;
+
+/// Holds the process's one lock around HDF5, which is not thread-safe: every call of HDF5 is made
+/// under one of these. May be nested. While it lives HDF5 prints nothing; afterwards the error
+/// printing of whoever else uses HDF5 in this process is as it was.
+class Hdf5Lock {
+ public:
+  Hdf5Lock();
+  ~Hdf5Lock();
+  Hdf5Lock(const Hdf5Lock&) = delete;
+  Hdf5Lock& operator=(const Hdf5Lock&) = delete;
+
+ private:
+  std::lock_guard<std::recursive_mutex> guard_;
+  void* print_context_ = nullptr;
+  int (*print_)(Hdf5Id stack, void* context) = nullptr;
+};
+
+/// Throws Error "HDF5 cannot <what>: <innermost line of its error stack>" for a negative status or
+/// identifier; else returns it. `what` reads "create data set /model/fc1.weight". Under Hdf5Lock.
+Hdf5Id hdf5_check(Hdf5Id status, const std::string& what);
+
+/// An owned HDF5 object: file, data set, space, type, attribute or property list.
+class Hdf5Handle {
+ public:
+  /// Takes `id`, to be closed by `closer` (H5Fclose, H5Dclose, ...); throws as hdf5_check does.
+  Hdf5Handle(Hdf5Id id, int (*closer)(Hdf5Id), const std::string& what)
+      : id_(hdf5_check(id, what)), closer_(closer) {}
+  Hdf5Handle(Hdf5Handle&& other) noexcept;
+  Hdf5Handle& operator=(Hdf5Handle&& other) noexcept;
+  ~Hdf5Handle();
+
+  [[nodiscard]] Hdf5Id id() const noexcept { return id_; }
+  /// Closes now and throws what fails, which a destructor would have to swallow: for files.
+  void close(const std::string& what);
+
+ private:
+  Hdf5Id id_;
+  int (*closer_)(Hdf5Id);
+};
+
+}  // namespace lockstep
