@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs the library, moves the installation, builds the project in install/ against it and runs it:
+# its own MPI_Init, its own communicator, and not a byte of output that it did not write itself.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+  echo "FAILED: $*"
+  exit 1
+}
+compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$LOCKSTEP_BINARY_DIR/CMakeCache.txt")
+configure() {
+  cmake -S install -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" -DCMAKE_PREFIX_PATH="$work/moved" "$@"
+}
+
+cmake --install "$LOCKSTEP_BINARY_DIR" --prefix "$work/installed" >"$work/log" || { cat "$work/log"; exit 1; }
+mv "$work/installed" "$work/moved"
+configure
+cmake --build "$work/build"
+
+read -r -a flags <<<"${MPIEXEC_FLAGS//;/ }"
+output=$("$MPIEXEC" "${flags[@]}" -n 2 "$work/build/simulation" 2>&1)
+[ "$output" = "learned after training on 2 ranks, error handler as before" ] || fail "simulation printed: $output"
+output=$("$work/build/own_kernel" 2>&1)
+[ "$output" = "1 4 9" ] || fail "own_kernel printed: $output"
+
+# No header of a third-party library came along.
+for private in fmt toml++ CLI hdf5 dnnl nlohmann spdlog; do
+  ! grep -rlE "#include <$private" "$work/moved/include" || fail "a public header includes $private"
+done
+# Before 1.0 another minor version is another library.
+version=$(sed -nE 's/.*PACKAGE_VERSION "([0-9]+\.[0-9]+)\..*/\1/p' "$work"/moved/lib*/cmake/Lockstep/LockstepConfigVersion.cmake \
+  "$work"/moved/lib/*/cmake/Lockstep/LockstepConfigVersion.cmake 2>/dev/null | head -n 1)
+configure -DWANTED_VERSION="$version" >/dev/null || fail "version $version was refused"
+if configure -DWANTED_VERSION="${version%.*}.$((${version#*.} + 1))" >"$work/log" 2>&1; then
+  fail "a newer minor version than $version was accepted"
+fi
+grep -q 'compatible with requested version' "$work/log" || { cat "$work/log"; fail "not refused for its version"; }
+echo "installed version $version, moved, found, built against and run"

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Public headers (one path a line in $LOCKSTEP_BINARY_DIR/public_headers.txt, written at configuration)
+# include the standard library and public headers of Lockstep, and nothing else, except
+#   comm/mpi_group.hpp                                    mpi.h
+#   tensor/view.hpp, tensor/dispatch.hpp, tensor/kernels/ Kokkos; only these include view.hpp
+# Kernel headers (those that include view.hpp) are included by no other public header.
+set -euo pipefail
+mapfile -t headers <"${1:-$LOCKSTEP_BINARY_DIR/public_headers.txt}"
+public=" ${headers[*]#"$LOCKSTEP_SOURCE_DIR"/src/} "
+
+kernel_headers=" "
+for header in "${headers[@]}"; do
+  if grep -qE '^#include <(lockstep/tensor/(view|dispatch)\.hpp|Kokkos_)' "$header"; then
+    kernel_headers+="${header#"$LOCKSTEP_SOURCE_DIR"/src/} "
+  fi
+done
+
+files=0 failures=0
+fail() {
+  echo "$1"
+  failures=$((failures + 1))
+}
+for header in "${headers[@]}"; do
+  files=$((files + 1))
+  name=${header#"$LOCKSTEP_SOURCE_DIR"/src/}
+  case $name in
+    lockstep/tensor/view.hpp | lockstep/tensor/dispatch.hpp | lockstep/tensor/kernels/*) kernel=yes ;;
+    *) kernel=no ;;
+  esac
+  head -n 1 "$header" | grep -qx '#pragma once' || fail "$name:1: the first line is not '#pragma once'"
+  while IFS=: read -r line include; do
+    case $include in
+      lockstep/*)
+        if [[ $public != *" $include "* ]]; then
+          fail "$name:$line: <$include> is not a public header: list it in HEADERS of its layer"
+        elif [ "$kernel" = no ] && [[ $kernel_headers == *" $include "* ]]; then
+          fail "$name:$line: <$include> brings Kokkos into a header that is not a kernel's"
+        fi
+        ;;
+      mpi.h) [ "$name" = lockstep/comm/mpi_group.hpp ] || fail "$name:$line: only comm/mpi_group.hpp includes mpi.h" ;;
+      Kokkos_*) [ "$kernel" = yes ] || fail "$name:$line: only tensor/view.hpp and kernels include Kokkos" ;;
+      *[./]*) fail "$name:$line: <$include> is neither the standard library's nor Lockstep's" ;;
+    esac
+  done < <(sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]([^>"]*)[>"].*/\1/;T;=;p' "$header" |
+    paste -d: - -)
+done
+
+echo "$files public headers, $failures violations"
+[ "$files" -gt 0 ] && [ "$failures" -eq 0 ]

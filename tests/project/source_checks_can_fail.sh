@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# The checks of this folder find what they look for: each gets a tree with one thing wrong.
+set -euo pipefail
+here=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export LOCKSTEP_SOURCE_DIR=$work
+
+mkdir -p "$work"/src/lockstep/{base,tensor,nn}
+base=$work/src/lockstep/base/a.hpp nn=$work/src/lockstep/nn/b.hpp
+reset() {
+  printf '#pragma once\n#include <vector>\n' >"$base"
+  printf '#pragma once\n#include <lockstep/base/a.hpp>\n' >"$nn"
+  printf '%s\n' "$base" "$nn" >"$work/headers"
+}
+expect() {
+  "$here/expect_exit.sh" "$1" "$2" "${@:3}" || { echo "FAILED: ${*:3}"; exit 1; }
+}
+
+reset
+expect 0 '2 files, 2 includes, 0 violations' "$here/layering.sh" "$work"
+expect 0 '2 public headers, 0 violations' "$here/public_headers.sh" "$work/headers"
+expect 0 'none names' "$here/machine_paths.sh" "$work"
+
+echo '#include <lockstep/nn/b.hpp>' >>"$base"
+expect 1 'base/a.hpp:3: layer base must not use nn' "$here/layering.sh" "$work"
+reset
+echo '#include "c.hpp"' >>"$nn"
+expect 1 'nn/b.hpp:3: #include "c.hpp"' "$here/layering.sh" "$work"
+reset
+mkdir "$work/src/lockstep/other" && cp "$nn" "$work/src/lockstep/other/"
+expect 1 'other/b.hpp: no such layer' "$here/layering.sh" "$work"
+rm -r "$work/src/lockstep/other"
+
+for wrong in fmt/format.h mpi.h Kokkos_Core.hpp unistd.h lockstep/base/private.hpp; do
+  reset
+  echo "#include <$wrong>" >>"$base"
+  expect 1 "base/a.hpp:3: .*$wrong|base/a.hpp:3: only" "$here/public_headers.sh" "$work/headers"
+done
+reset
+view=$work/src/lockstep/tensor/view.hpp
+printf '#pragma once\n#include <Kokkos_Core.hpp>\n' >"$view"
+echo "$view" >>"$work/headers"
+expect 0 '3 public headers, 0 violations' "$here/public_headers.sh" "$work/headers"
+echo '#include <lockstep/tensor/view.hpp>' >>"$nn"
+expect 1 'nn/b.hpp:3: .*brings Kokkos' "$here/public_headers.sh" "$work/headers"
+
+reset
+printf 'data = "/%s/somebody/data"\n' home >"$work/deck.toml"
+expect 1 'deck.toml:1:' "$here/machine_paths.sh" "$work"
+printf 'host = 192.168.%s\n' 7.9 >"$work/deck.toml"
+expect 1 'deck.toml:1:' "$here/machine_paths.sh" "$work"
+
+# Nothing to look at is a failure, not a pass.
+rm -r "$work/src/lockstep"/* "$work/deck.toml"
+expect 1 '0 files' "$here/layering.sh" "$work"
+: >"$work/headers"
+expect 1 '0 public headers' "$here/public_headers.sh" "$work/headers"
