@@ -1,0 +1,37 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// How gradients are gathered into buckets.
+struct BucketOptions {
+  /// Limit of the first bucket: small, so that communication starts early in backward.
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
+  /// Limit of the others: large, so that each all-reduce is efficient.
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
+};
+
+/// One run of flat memory that holds the gradients of some parameters.
+struct BucketPlan {
+  struct Slice {
+    std::size_t parameter;     ///< index into what plan_buckets was given
+    std::size_t offset_bytes;  ///< in the bucket; a multiple of 64, as vector loads like it
+  };
+  DType dtype = DType::f32;
+  std::size_t bytes = 0;  ///< with the gaps between slices and after the last
+  std::vector<Slice> slices;
+};
+
+/// Assigns each parameter to a bucket, in reverse order, because backward finishes the last layer's
+/// gradients first. A bucket is closed before the parameter that would carry it over its limit or
+/// is of another dtype; a parameter larger than the limit has a bucket of its own. A pure function
+/// of shapes, dtypes and options, so that all ranks come to the same plan.
+[[nodiscard]] std::vector<BucketPlan> plan_buckets(std::span<const Tensor> parameters,
+                                                   const BucketOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+namespace lockstep {
+
+void declare(DeckTable& table, DdpOptions& options) {
+  table.key("first_bucket_bytes", options.buckets.first_bucket_bytes,
+            {.doc = "limit of the first gradient bucket", .unit = "bytes", .min = 1});
+  table.key("bucket_bytes", options.buckets.bucket_bytes,
+            {.doc = "limit of the other gradient buckets", .unit = "bytes", .min = 1});
+}
+
+}  // namespace lockstep

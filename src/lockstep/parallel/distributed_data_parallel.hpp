@@ -1,0 +1,95 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/bucket_plan.hpp>
+
+namespace lockstep {
+
+class DeckTable;
+
+struct DdpOptions {
+  BucketOptions buckets;
+};
+void declare(DeckTable& table, DdpOptions& options);
+
+/// Data-parallel training: every rank holds the whole model, computes the gradient of its share of
+/// the global batch, and all ranks end with the same bits of the gradient of the whole batch.
+///   optimizer.zero_grad();
+///   const Variable loss = nll_loss(ddp.forward(x), target);        // mean over this rank's
+///   samples ddp.backward(loss, double(samples) / double(global_samples));  // collective
+///   optimizer.step();                                              // over
+///   module().named_parameters()
+/// A rank without samples in this step calls ddp.backward({}, 0.0). A group of one runs the same
+/// code.
+///
+/// Gradients are views of flat buckets, in reverse order of registration; a bucket's all-reduce
+/// starts inside backward, as soon as its last gradient is final. Parameters are those that require
+/// a gradient at construction; while this object lives nobody else may set their gradient buffers
+/// or hooks. One thread at a time.
+class DistributedDataParallel {
+ public:
+  /// Checks that all ranks built the same model, and copies rank 0's parameters and buffers to all.
+  /// Collective. Throws InputError for bucket sizes below 1, and, on every rank alike, Error naming
+  /// the first name, shape, dtype or option that differs.
+  DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
+                          const DdpOptions& options = {});
+  /// Local. The gradients stay where they are.
+  ~DistributedDataParallel();
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  [[nodiscard]] Variable forward(const Variable& x) { return module_->forward(x); }
+
+  /// Makes each parameter's gradient the sum over ranks of weight x the gradient of that rank's
+  /// loss. With weight = the rank's samples / the global batch's, and losses that are means over
+  /// the rank's samples, that is exactly the gradient of the mean over the global batch.
+  /// `loss` has one element, or is undefined on a rank that has no samples: it then contributes
+  /// zeros, and `weight` counts for nothing. Parameters that no rank's loss depends on get zeros.
+  /// Replaces gradients held before. Collective; returns when all gradients are final.
+  /// Throws what backward or the group throws; then the other ranks may be left waiting until their
+  /// deadline, as after any failure between two collectives.
+  void backward(const Variable& loss, double weight);
+
+  /// Forgets the gradients; their memory stays in the buckets.
+  void zero_grad() const;
+
+  [[nodiscard]] nn::Module& module() const noexcept { return *module_; }
+  [[nodiscard]] ProcessGroup& group() const noexcept { return *group_; }
+  /// The module's: names carry no "module." prefix, so checkpoints fit with and without this class.
+  [[nodiscard]] StateDict state_dict() const { return module_->state_dict(); }
+  void load_state_dict(const StateDict& state) { module_->load_state_dict(state); }
+
+  /// Seconds that backward() has spent waiting for communication which computation did not hide,
+  /// since construction.
+  [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
+  [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
+
+ private:
+  struct Bucket {
+    Tensor memory;
+    std::vector<Variable> parameters;
+    std::size_t unready = 0;  ///< gradients that this backward has still to finish
+    Work work;
+  };
+
+  void make_buckets(const std::vector<Variable>& parameters, const BucketOptions& options);
+  void begin();
+  void gradient_is_final(std::size_t bucket);
+  void start_ready_buckets();
+  void finish();
+
+  std::shared_ptr<nn::Module> module_;
+  std::shared_ptr<ProcessGroup> group_;
+  std::vector<Bucket> buckets_;
+  std::size_t started_ =
+      0;                   ///< buckets whose all-reduce this backward has started: always the first
+  bool reducing_ = false;  ///< inside backward(): hooks count
+  double wait_seconds_ = 0.0;
+};
+
+}  // namespace lockstep

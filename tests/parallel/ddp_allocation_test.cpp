@@ -1,0 +1,47 @@
+#include <memory>
+
+#include <gtest/gtest.h>
+#include <support/allocation_counter.hpp>
+
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/nn/models.hpp>
+#include <lockstep/optim/sgd.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include "ranks.hpp"
+
+namespace lockstep {
+namespace {
+
+class DdpAllocation : public testing::TestWithParam<int> {};
+
+TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
+    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}});
+    ASSERT_GT(ddp.bucket_count(), 2U);
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
+    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const double weight = 1.0 / group->size();
+    const auto step = [&] {
+      ddp.zero_grad();
+      ddp.backward(nll_loss(ddp.forward(x), target), weight);
+      sgd.step();
+    };
+
+    for (int s = 0; s < 20; ++s) step();
+    group->barrier();
+    const auto allocations = test::allocation_count();
+    const auto system_allocations = memory_stats().system_allocations;
+    for (int s = 0; s < 20; ++s) step();
+    EXPECT_EQ(test::allocation_count() - allocations, 0) << "on rank " << group->rank();
+    EXPECT_EQ(memory_stats().system_allocations - system_allocations, 0);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, DdpAllocation, testing::ValuesIn(test::rank_counts()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+#include <gtest/gtest.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+namespace lockstep {
+namespace {
+
+DdpOptions read(const char* toml) { return Deck::parse(toml, "test.toml").read<DdpOptions>("ddp"); }
+
+TEST(DdpDeck, EveryKeyReachesItsOption) {
+  const DdpOptions options = read("[ddp]\nfirst_bucket_bytes = 5\nbucket_bytes = 7\n");
+  EXPECT_EQ(options.buckets.first_bucket_bytes, 5);
+  EXPECT_EQ(options.buckets.bucket_bytes, 7);
+}
+
+TEST(DdpDeck, LimitsBelowOneAreRefused) {
+  EXPECT_THROW(read("[ddp]\nfirst_bucket_bytes = 0\n"), InputError);
+  EXPECT_THROW(read("[ddp]\nbucket_bytes = 0\n"), InputError);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <support/golden_file.hpp>
+
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include "ranks.hpp"
+#include "small_models.hpp"
+
+// ddp.h5, weighted_mean: ranks with different numbers of samples, one with none.
+
+namespace lockstep {
+namespace {
+
+using test::Batch;
+
+/// The file's network: fc2(tanh(fc1(x))), its parameters under the file's names.
+struct GoldenMlp : nn::Module {
+  explicit GoldenMlp(const test::GoldenFile& file) {
+    for (const char* name : {"W1", "b1", "W2", "b2"}) {
+      parts.push_back(
+          register_parameter(name, file.tensor("weighted_mean/param/" + std::string(name))));
+    }
+  }
+  Variable forward(const Variable& x) override {
+    return linear(test::tanh(linear(x, parts[0], parts[1])), parts[2], parts[3]);
+  }
+  std::vector<Variable> parts;
+};
+
+/// First row of every share of the file's world, and the end of the last.
+std::vector<std::int64_t> share_bounds(const test::GoldenFile& file) {
+  std::vector<std::int64_t> bounds{0};
+  for (const double count : file.numbers("weighted_mean", "counts")) {
+    bounds.push_back(bounds.back() + static_cast<std::int64_t>(count));
+  }
+  return bounds;
+}
+
+/// Rank r of a group takes share r of the file's world; the last rank takes all that remain, and
+/// ranks beyond the file's world get nothing.
+Batch share_of(const Batch& whole, const std::vector<std::int64_t>& bounds, int rank, int size) {
+  const auto shares = static_cast<int>(bounds.size()) - 1;
+  const auto at = [&](int i) { return bounds[static_cast<std::size_t>(std::min(i, shares))]; };
+  return whole.rows(at(rank), rank == size - 1 ? whole.rows() : at(rank + 1));
+}
+
+class DdpGolden : public testing::TestWithParam<int> {};
+
+TEST_P(DdpGolden, WeightedMeanIsTheGradientOfTheGlobalBatch) {
+  const test::GoldenFile file("ddp.h5");
+  const Batch whole{file.tensor("weighted_mean/x"), file.tensor("weighted_mean/target")};
+  const auto bounds = share_bounds(file);
+  ASSERT_EQ(bounds.back(), whole.rows());
+
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const auto model = std::make_shared<GoldenMlp>(file);
+    DistributedDataParallel ddp(model, group, {.buckets = {64, 128}});
+    const Batch share = share_of(whole, bounds, group->rank(), group->size());
+    ddp.backward(test::mean_loss(ddp, share),
+                 static_cast<double>(share.rows()) / static_cast<double>(whole.rows()));
+    for (const auto& [name, variable] : model->named_parameters()) {
+      const std::string path = "weighted_mean/global_grad/" + name + "_f64";
+      EXPECT_LE(test::max_difference(variable.grad().to(DType::f64), file.tensor(path)),
+                file.tolerance(path))
+          << path << " on rank " << group->rank();
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, DdpGolden, testing::ValuesIn(test::rank_counts()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace lockstep

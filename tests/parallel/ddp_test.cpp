@@ -1,0 +1,312 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <support/golden_file.hpp>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/hash.hpp>
+#include <lockstep/optim/sgd.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include "ranks.hpp"
+#include "small_models.hpp"
+
+namespace lockstep {
+namespace {
+
+using test::Batch;
+using test::make_batch;
+using test::max_difference;
+using test::mean_loss;
+using test::Mlp;
+
+class Ddp : public testing::TestWithParam<int> {};
+
+double weight_of(const Batch& share, const Batch& whole) {
+  return static_cast<double>(share.rows()) / static_cast<double>(whole.rows());
+}
+
+/// One backward of `ddp` over this rank's share of `batch`.
+void backward(DistributedDataParallel& ddp, const Batch& batch) {
+  const Batch share = batch.share(ddp.group().rank(), ddp.group().size());
+  ddp.backward(mean_loss(ddp, share), weight_of(share, batch));
+}
+
+std::string hash_of(const StateDict& state) {
+  Hasher hasher;
+  for (const auto& entry : state) {
+    const auto values = entry.tensor.to(DType::f64).to_vector<double>();
+    hasher.update(values.data(), values.size() * sizeof(double));
+  }
+  return to_hex(hasher.digest());
+}
+
+/// Limits that give one bucket, one a parameter, and something between.
+std::vector<DdpOptions> bucket_limits() {
+  return {{}, {.buckets = {1, 1}}, {.buckets = {100, 200}}};
+}
+
+TEST_P(Ddp, GradientOfManyRanksIsThatOfOneRankWithTheWholeBatch) {
+  const Batch batch = make_batch(13, 0.5);
+  Mlp whole(1.0);
+  mean_loss(whole, batch).backward();
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    for (const DdpOptions& options : bucket_limits()) {
+      const auto model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, options);
+      backward(ddp, batch);
+      const auto expected = whole.named_parameters(), actual = model->named_parameters();
+      for (std::size_t i = 0; i < actual.size(); ++i) {
+        if (actual[i].name == "unused") continue;
+        EXPECT_LE(max_difference(actual[i].variable.grad(), expected[i].variable.grad()), 1e-14)
+            << actual[i].name << " in " << ddp.bucket_count() << " buckets";
+      }
+    }
+  });
+}
+
+TEST_P(Ddp, TinyLimitsGiveEachParameterItsBucket) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    EXPECT_EQ(DistributedDataParallel(model, group).bucket_count(), 1U);
+    EXPECT_EQ(DistributedDataParallel(model, group, {.buckets = {1, 1}}).bucket_count(), 5U);
+  });
+}
+
+TEST_P(Ddp, ParametersAndBuffersComeFromRankZero) {
+  const std::string zeros = hash_of(Mlp(0.0).state_dict());
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const auto model = std::make_shared<Mlp>(group->rank());
+    const DistributedDataParallel ddp(model, group);
+    EXPECT_EQ(hash_of(ddp.state_dict()), zeros);
+    EXPECT_EQ(hash_of(model->state_dict()), zeros);
+    EXPECT_NE(ddp.state_dict().find("statistics"), nullptr);
+  });
+}
+
+TEST_P(Ddp, GradientsAreViewsOfTheirBucket) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    backward(ddp, make_batch(8, 0.5));
+    const auto storage = model->W1.grad().storage();
+    for (const auto& parameter : model->parameters()) {
+      EXPECT_EQ(parameter.grad().storage(), storage);
+    }
+  });
+}
+
+TEST_P(Ddp, ParameterThatNoRankUsesGetsZeros) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    for (const DdpOptions& options : bucket_limits()) {
+      const auto model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, options);
+      model->unused.grad_buffer().fill(7.0);
+      backward(ddp, make_batch(8, 0.5));
+      EXPECT_EQ(model->unused.grad().template to_vector<double>(), std::vector<double>(3, 0.0));
+    }
+  });
+}
+
+/// Two layers of which a rank uses one.
+struct Branches : nn::Module {
+  explicit Branches(int chosen) : use(chosen) {}
+  Variable forward(const Variable& x) override {
+    return linear(x, layers[static_cast<std::size_t>(use)], Variable());
+  }
+  int use;
+  std::vector<Variable> layers{register_parameter("first", test::wave({4, 6}, 1.0)),
+                               register_parameter("second", test::wave({4, 6}, 2.0))};
+};
+
+TEST_P(Ddp, ParameterThatSomeRanksUseGetsTheirSum) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const Batch batch = make_batch(3, 0.5);
+    const int used_twice = group->size() > 1 ? 1 : 0;
+    for (const DdpOptions& options : bucket_limits()) {
+      const auto model = std::make_shared<Branches>(group->rank() == 0 ? 0 : 1);
+      DistributedDataParallel ddp(model, group, options);
+      ddp.backward(mean_loss(ddp, batch), 1.0);
+
+      for (const int branch : {0, 1}) {
+        Branches alone(branch);
+        mean_loss(alone, batch).backward();
+        const auto index = static_cast<std::size_t>(branch);
+        Tensor expected = alone.layers[index].grad();
+        const int users = branch == 0 ? 1 : (group->size() - 1) * used_twice;
+        auto values = expected.to_vector<double>();
+        for (double& value : values) value *= users;
+        expected = Tensor::from(values, expected.shape());
+        EXPECT_LE(max_difference(model->layers[index].grad(), expected), 1e-14);
+      }
+    }
+  });
+}
+
+TEST_P(Ddp, RanksWithoutSamplesContributeZeros) {
+  const Batch batch = make_batch(1, 0.5);
+  Mlp alone(1.0);
+  mean_loss(alone, batch).backward();
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    for (const DdpOptions& options : bucket_limits()) {
+      const auto model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, options);
+      for (int step = 0; step < 2; ++step) {
+        if (group->rank() == group->size() - 1) {
+          ddp.backward(mean_loss(ddp, batch), 1.0);
+        } else {
+          ddp.backward({}, 0.0);
+        }
+        EXPECT_EQ(max_difference(model->W1.grad(), alone.W1.grad()), 0.0);
+        EXPECT_EQ(max_difference(model->b2.grad(), alone.b2.grad()), 0.0);
+      }
+    }
+  });
+}
+
+TEST_P(Ddp, ParametersStayBitEqualOverRanks) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(group->rank(), 5, DType::f32);
+    DistributedDataParallel ddp(model, group, {.buckets = {100, 200}});
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.1, .momentum = 0.9});
+    const std::string start = hash_of(ddp.state_dict());
+    for (int step = 0; step < 10; ++step) {
+      backward(ddp, make_batch(7, step, DType::f32));
+      sgd.step();
+    }
+    EXPECT_NE(hash_of(ddp.state_dict()), start);
+    EXPECT_TRUE(test::same_on_all_ranks(*group, hash_of(ddp.state_dict())));
+    EXPECT_TRUE(test::same_on_all_ranks(*group, hash_of(sgd.state_dict())));
+  });
+}
+
+TEST_P(Ddp, GivesTheNumbersOfTheLoopThatAveragesByHand) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const Batch batch = make_batch(11, 0.5);
+    const Batch share = batch.share(group->rank(), group->size());
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group, {.buckets = {100, 200}});
+    backward(ddp, batch);
+
+    Mlp by_hand(1.0);
+    const Variable loss = mean_loss(by_hand, share);
+    if (loss.defined()) loss.backward(weight_of(share, batch));
+    const auto expected = by_hand.named_parameters(), actual = model->named_parameters();
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      const Tensor sum = expected[i].variable.grad_buffer();
+      if (!expected[i].variable.grad().defined()) sum.zero();
+      group->all_reduce(sum, ReduceOp::sum).wait();
+      EXPECT_LE(max_difference(actual[i].variable.grad(), sum), 1e-14) << actual[i].name;
+    }
+  });
+}
+
+TEST_P(Ddp, BackwardReplacesGradientsHeldBefore) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    backward(ddp, make_batch(9, 0.5));
+    const Tensor once = model->W1.grad().clone();
+    backward(ddp, make_batch(9, 0.5));
+    EXPECT_EQ(max_difference(model->W1.grad(), once), 0.0);
+    ddp.zero_grad();
+    EXPECT_FALSE(model->W1.grad().defined());
+  });
+}
+
+TEST_P(Ddp, BackwardOfTheLossItselfStaysLocal) {
+  const Batch batch = make_batch(5, 0.5);
+  Mlp alone(1.0);
+  mean_loss(alone, batch).backward();
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    // On one rank only: a collective here would not come back.
+    if (group->rank() != 0) return;
+    mean_loss(*model, batch).backward();
+    EXPECT_EQ(max_difference(model->W1.grad(), alone.W1.grad()), 0.0);
+  });
+}
+
+TEST_P(Ddp, ModelOutlivesIt) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    { const DistributedDataParallel ddp(model, group); }
+    mean_loss(*model, make_batch(5, 0.5)).backward();
+    EXPECT_TRUE(model->W1.grad().defined());
+  });
+}
+
+/// Constructs with `odd()` on the last rank and `usual()` on the others; every rank must get the
+/// same error, which names the last rank and `clue`, and the group must still work.
+template <class Usual, class Odd>
+void expect_mismatch(int ranks, const Usual& usual, const Odd& odd, const std::string& clue) {
+  test::on_ranks(ranks, [&](const auto& group) {
+    const int last = group->size() - 1;
+    std::string message;
+    try {
+      const std::unique_ptr<DistributedDataParallel> ddp =
+          group->rank() == last ? odd(group) : usual(group);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    if (last == 0) {
+      EXPECT_EQ(message, "");  // nobody to disagree with
+      return;
+    }
+    EXPECT_NE(message.find("rank " + std::to_string(last)), std::string::npos) << message;
+    EXPECT_NE(message.find(clue), std::string::npos) << message;
+    EXPECT_TRUE(test::same_on_all_ranks(*group, message));
+  });
+}
+
+template <class... Args>
+auto wrapped_mlp(Args... args) {
+  return [=](const std::shared_ptr<ProcessGroup>& group) {
+    return std::make_unique<DistributedDataParallel>(std::make_shared<Mlp>(args...), group);
+  };
+}
+
+struct Renamed : nn::Module {
+  Variable forward(const Variable& x) override { return x; }
+  Variable w = register_parameter("W_one", test::wave({5, 6}, 0.0));
+};
+
+TEST_P(Ddp, AnotherShapeIsTheSameErrorOnEveryRank) {
+  expect_mismatch(GetParam(), wrapped_mlp(0.0), wrapped_mlp(0.0, 7), "'W1' f64[7, 6]");
+}
+
+TEST_P(Ddp, AnotherDtypeIsTheSameErrorOnEveryRank) {
+  expect_mismatch(GetParam(), wrapped_mlp(0.0), wrapped_mlp(0.0, 5, DType::f32), "'W1' f32[5, 6]");
+}
+
+TEST_P(Ddp, AnotherNameIsTheSameErrorOnEveryRank) {
+  const auto renamed = [](const std::shared_ptr<ProcessGroup>& group) {
+    return std::make_unique<DistributedDataParallel>(std::make_shared<Renamed>(), group);
+  };
+  expect_mismatch(GetParam(), wrapped_mlp(0.0), renamed, "'W_one'");
+}
+
+TEST_P(Ddp, OtherBucketLimitsAreTheSameErrorOnEveryRank) {
+  const auto tiny = [](const std::shared_ptr<ProcessGroup>& group) {
+    return std::make_unique<DistributedDataParallel>(std::make_shared<Mlp>(0.0), group,
+                                                     DdpOptions{.buckets = {1, 1}});
+  };
+  expect_mismatch(GetParam(), wrapped_mlp(0.0), tiny, "first_bucket_bytes = 1,");
+}
+
+TEST_P(Ddp, BucketLimitsBelowOneAreRefused) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(0.0);
+    EXPECT_THROW(DistributedDataParallel(model, group, {.buckets = {0, 1}}), InputError);
+    EXPECT_THROW(DistributedDataParallel(model, group, {.buckets = {1, 0}}), InputError);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Ddp, testing::ValuesIn(test::rank_counts()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace lockstep

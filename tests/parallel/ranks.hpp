@@ -1,0 +1,29 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep::test {
+
+using RankBody = std::function<void(const std::shared_ptr<ProcessGroup>&)>;
+
+/// The numbers of ranks that this program can run a body on: all that there are under mpiexec, or
+/// 1 to 4 threads. Linked from ranks_mpi.cpp or ranks_threads.cpp, so that one source of tests
+/// serves both backends.
+[[nodiscard]] std::vector<int> rank_counts();
+
+/// Runs `body` once a rank, each with its group of `ranks` ranks, and closes the group.
+void on_ranks(int ranks, const RankBody& body);
+
+/// True if all ranks gave the same bytes. Collective.
+[[nodiscard]] inline bool same_on_all_ranks(ProcessGroup& group, const std::string& bytes) {
+  for (const auto& other : all_gather_object(group, bytes)) {
+    if (other != bytes) return false;
+  }
+  return true;
+}
+
+}  // namespace lockstep::test

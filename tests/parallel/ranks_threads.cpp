@@ -1,0 +1,18 @@
+#include <lockstep/comm/threads_group.hpp>
+
+#include "ranks.hpp"
+
+namespace lockstep::test {
+
+std::vector<int> rank_counts() { return {1, 2, 3, 4}; }
+
+void on_ranks(int ranks, const RankBody& body) {
+  run_ranks_as_threads(ranks,
+                       [&](ProcessGroup& group) {
+                         // Not an owner: the group belongs to run_ranks_as_threads.
+                         body(std::shared_ptr<ProcessGroup>(std::shared_ptr<void>(), &group));
+                       },
+                       {.timeout = std::chrono::seconds(30)});
+}
+
+}  // namespace lockstep::test

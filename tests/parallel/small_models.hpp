@@ -1,0 +1,88 @@
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/nn/module.hpp>
+
+// Small smooth models and batches for the tests of this folder.
+
+namespace lockstep::test {
+
+/// Elements a, sin(1 a), ... : no two alike, the same everywhere.
+inline Tensor wave(const Shape& shape, double phase, DType dtype = DType::f64) {
+  std::vector<double> values(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::sin(phase + 1.7 * static_cast<double>(i));
+  }
+  return Tensor::from(values, shape).to(dtype);
+}
+
+/// y = tanh(x), dx = dy (1 - y^2), through host vectors.
+struct TanhNode : PooledNode<TanhNode> {
+  explicit TanhNode(std::vector<double> output) : y(std::move(output)) {}
+  void backward(const Tensor& grad_output) override {
+    auto grad = grad_output.to(DType::f64).to_vector<double>();
+    for (std::size_t i = 0; i < grad.size(); ++i) grad[i] *= 1.0 - y[i] * y[i];
+    pass_grad(0, Tensor::from(grad, grad_output.shape()).to(grad_output.dtype()));
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "tanh"; }
+  std::vector<double> y;
+};
+
+inline Variable tanh(const Variable& x) {
+  auto y = x.data().to(DType::f64).to_vector<double>();
+  for (double& value : y) value = std::tanh(value);
+  return record<TanhNode>(Tensor::from(y, x.shape()).to(x.data().dtype()), {&x}, y);
+}
+
+/// W2 tanh(W1 x + b1) + b2, with a buffer and a last parameter that forward leaves out.
+struct Mlp : nn::Module {
+  explicit Mlp(double seed, std::int64_t hidden = 5, DType dtype = DType::f64)
+      : W1(register_parameter("W1", wave({hidden, 6}, seed, dtype))),
+        b1(register_parameter("b1", wave({hidden}, seed + 1, dtype))),
+        W2(register_parameter("W2", wave({4, hidden}, seed + 2, dtype))),
+        b2(register_parameter("b2", wave({4}, seed + 3, dtype))),
+        unused(register_parameter("unused", wave({3}, seed + 4, dtype))),
+        statistics(register_buffer("statistics", wave({2}, seed + 5, dtype))) {}
+
+  Variable forward(const Variable& x) override {
+    return linear(test::tanh(linear(x, W1, b1)), W2, b2);
+  }
+
+  Variable W1, b1, W2, b2, unused;
+  Tensor statistics;
+};
+
+/// Rows of a batch of which each rank takes a contiguous share.
+struct Batch {
+  Tensor x, target;
+
+  [[nodiscard]] std::int64_t rows() const { return x.size(0); }
+  [[nodiscard]] Batch rows(std::int64_t begin, std::int64_t end) const {
+    return {x.slice(begin, end), target.slice(begin, end)};
+  }
+  /// The share of `rank`: sizes differ by at most one, and may be zero.
+  [[nodiscard]] Batch share(int rank, int size) const {
+    return rows(rows() * rank / size, rows() * (rank + 1) / size);
+  }
+};
+
+inline Batch make_batch(std::int64_t rows, double phase, DType dtype = DType::f64) {
+  std::vector<std::int64_t> target(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < target.size(); ++i) target[i] = static_cast<std::int64_t>(i * 7 % 4);
+  return {wave({rows, 6}, phase, dtype), Tensor::from(target, {rows})};
+}
+
+/// Mean cross entropy; undefined for a batch without rows.
+template <class Model>
+Variable mean_loss(Model& model, const Batch& batch) {
+  if (batch.rows() == 0) return {};
+  return cross_entropy(model.forward(Variable(batch.x)), batch.target);
+}
+
+}  // namespace lockstep::test
