@@ -1,0 +1,76 @@
+#include <utility>
+
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/tensor/kernels/conv2d_max_pool2d.hpp>
+
+namespace lockstep {
+namespace {
+
+class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
+ public:
+  Conv2dMaxPool2dReluNode(Conv2dMaxPool2dInputs inputs, Tensor y, Tensor code)
+      : inputs_(std::move(inputs)), y_(std::move(y)), code_(std::move(code)) {}
+
+  void backward(const Tensor& grad_output) override {
+    auto x = grad_target(0), weight = grad_target(1), bias = grad_target(2);
+    Conv2dMaxPool2dGradients gradients;
+    if (x.wanted) gradients.x = std::move(x.tensor);
+    if (weight.wanted) gradients.weight = std::move(weight.tensor);
+    if (bias.wanted) gradients.bias = std::move(bias.tensor);
+    gradients.accumulate_x = x.accumulate;
+    gradients.accumulate_weight = weight.accumulate;
+    gradients.accumulate_bias = bias.accumulate;
+    conv2d_max_pool2d_relu_backward(inputs_, y_, code_, grad_output, gradients);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "conv2d_max_pool2d_relu"; }
+
+ private:
+  Conv2dMaxPool2dInputs inputs_;
+  Tensor y_, code_;
+};
+
+/// x[N,C,H,W] times scale[N,C].
+class ChannelScaleNode : public PooledNode<ChannelScaleNode> {
+ public:
+  explicit ChannelScaleNode(Tensor scale) : scale_(std::move(scale)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      apply_scale(grad_output, scale_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "channel_scale"; }
+
+ private:
+  Tensor scale_;
+};
+
+Variable scale_channels(const Variable& x, const Tensor& scale) {
+  Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
+  apply_scale(x.data(), scale, false, y);
+  return record<ChannelScaleNode>(std::move(y), {&x}, scale);
+}
+
+}  // namespace
+
+Variable conv2d_max_pool2d_relu(const Variable& x, const Variable& weight, const Variable& bias,
+                                const Conv2dOptions& conv, const Pool2dOptions& pool,
+                                const Tensor& channel_scale) {
+  if (x.data().device().type != DeviceType::host ||
+      !conv2d_max_pool2d_supported(x.shape(), weight.shape(), conv, pool, x.data().dtype())) {
+    Variable y = conv2d(x, weight, bias, conv);
+    if (channel_scale.defined()) y = scale_channels(y, channel_scale);
+    return relu(max_pool2d(y, pool));
+  }
+  Conv2dMaxPool2dInputs inputs{
+      x.data(), weight.data(), bias.defined() ? bias.data() : Tensor(), channel_scale, conv, pool};
+  const Shape shape = conv2d_max_pool2d_shape(x.shape(), weight.shape(), conv, pool);
+  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  Tensor code = grad_enabled() ? Tensor::empty(shape, DType::u8, x.data().device()) : Tensor();
+  conv2d_max_pool2d_relu_forward(inputs, y, code);
+  return record<Conv2dMaxPool2dReluNode>(y, {&x, &weight, &bias}, std::move(inputs), y,
+                                         std::move(code));
+}
+
+}  // namespace lockstep
