@@ -1,0 +1,143 @@
+#include <lockstep/deck/deck.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <lockstep/base/hash.hpp>
+#include <lockstep/deck/deck_source.hpp>
+#include <lockstep/deck/deck_tree.hpp>
+#include <lockstep/deck/key_reader.hpp>
+#include <lockstep/deck/key_text.hpp>
+#include <lockstep/deck/read_tables.hpp>
+
+namespace lockstep {
+
+using namespace detail;
+
+struct Deck::State {
+  DeckTree tree;
+  std::vector<ReadTable> read;  // in order of declaration
+};
+
+namespace {
+
+class Reader final : public DeckTable {
+ public:
+  Reader(const DeckTree& tree, std::vector<ReadTable>& read, std::string_view name)
+      : tree_(tree), read_(read), name_(name) {
+    if (std::ranges::find(read_, name_, &ReadTable::name) == read_.end()) {
+      read_.push_back({name_, {}});
+    }
+  }
+
+  void key(std::string_view name, bool& field, const KeyInfo& info) override {
+    read(name, field, info);
+  }
+  void key(std::string_view name, std::int64_t& field, const KeyInfo& info) override {
+    read(name, field, info);
+  }
+  void key(std::string_view name, double& field, const KeyInfo& info) override {
+    read(name, field, info);
+  }
+  void key(std::string_view name, std::string& field, const KeyInfo& info) override {
+    read(name, field, info);
+  }
+  void key(std::string_view name, std::vector<std::int64_t>& field, const KeyInfo& info) override {
+    read(name, field, info);
+  }
+  void key(std::string_view name, std::vector<double>& field, const KeyInfo& info) override {
+    read(name, field, info);
+  }
+  void key(std::string_view name, std::vector<std::string>& field, const KeyInfo& info) override {
+    read(name, field, info);
+  }
+
+ private:
+  template <class T>
+  void read(std::string_view name, T& field, const KeyInfo& info) {
+    const KeyReader reader(name_, name, info, to_toml(field));
+    reader.check_is_no_table(tree_, type_name<T>);
+    if (const auto* value = tree_.find(name_, name)) field = reader.read(*value, field);
+    table().set(name, to_toml(field));
+  }
+
+  std::size_t pick(std::string_view name, const std::vector<std::string_view>& names,
+                   std::size_t chosen, std::string_view doc) override {
+    const KeyInfo info{.doc = doc};
+    const KeyReader reader(name_, name, info, to_toml(names[chosen]));
+    reader.check_is_no_table(tree_, type_name<std::string>);
+    if (const auto* value = tree_.find(name_, name)) chosen = reader.pick(*value, names);
+    table().set(name, to_toml(names[chosen]));
+    return chosen;
+  }
+
+  ReadTable& table() { return *std::ranges::find(read_, name_, &ReadTable::name); }
+
+  const DeckTree& tree_;
+  std::vector<ReadTable>& read_;
+  std::string name_;
+};
+
+}  // namespace
+
+Deck::Deck(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Deck::Deck(Deck&&) noexcept = default;
+Deck& Deck::operator=(Deck&&) noexcept = default;
+Deck::~Deck() = default;
+
+Deck Deck::load(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  auto state = std::make_unique<State>(State{load_deck(file), {}});
+  for (const auto& text : overrides) state->tree.merge(parse_override(text));
+  return Deck(std::move(state));
+}
+
+Deck Deck::parse(std::string_view toml, std::string_view name,
+                 const std::vector<std::string>& overrides) {
+  auto state = std::make_unique<State>(State{load_deck_text(toml, std::string(name)), {}});
+  for (const auto& text : overrides) state->tree.merge(parse_override(text));
+  return Deck(std::move(state));
+}
+
+std::unique_ptr<DeckTable> Deck::open(std::string_view name) {
+  // "optimizer = 1" where a table is due, at any depth of "a.b.c".
+  for (std::size_t end = 0; end < name.size();) {
+    const auto begin = end == 0 ? 0 : end + 1;
+    const auto parent = name.substr(0, end);
+    end = std::min(name.find('.', begin), name.size());
+    if (const auto* value = state_->tree.find(parent, name.substr(begin, end - begin))) {
+      throw deck_error(value->position,
+                       fmt::format("{0} = {1} is a value, but {0} must be a table. Write its keys "
+                                   "below a line [{0}].",
+                                   name.substr(0, end), shortened(to_toml(*value))));
+    }
+  }
+  return std::make_unique<Reader>(state_->tree, state_->read, name);
+}
+
+void Deck::check_all_read() const { check_all_known(state_->tree, state_->read); }
+
+std::string Deck::resolved() const {
+  std::string top, tables;
+  for (const auto& table : state_->read) {
+    // TOML's top level ends at the first header, so its keys come first, whenever declared.
+    auto& text = table.name.empty() ? top : tables;
+    if (!table.name.empty() && !table.keys.empty()) text += fmt::format("\n[{}]\n", table.name);
+    for (const auto& [key, value] : table.keys) text += fmt::format("{} = {}\n", key, value);
+  }
+  auto text = top + tables;
+  return text.starts_with('\n') ? text.substr(1) : text;
+}
+
+std::string Deck::hash() const {
+  const auto text = resolved();
+  return to_hex(hash64(text.data(), text.size()));
+}
+
+std::string Deck::where(std::string_view table, std::string_view key) const {
+  const auto* value = state_->tree.find(table, key);
+  return value ? to_string(value->position) : "the default";
+}
+
+}  // namespace lockstep

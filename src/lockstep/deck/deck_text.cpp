@@ -1,0 +1,95 @@
+#include <lockstep/deck/deck_text.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace lockstep::detail {
+namespace {
+
+constexpr int most_parts = 32;
+
+// Length of the UTF-8 character that `text` begins with; 0 if it begins with none, or with a NUL.
+// The Unicode Standard 15.0, table 3-7.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first == 0 ? 0 : 1;
+  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
+  const unsigned least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const unsigned most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  if (byte(1) < least || byte(1) > most) return 0;
+  for (std::size_t i = 2; i < length; ++i) {
+    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
+  }
+  return length;
+}
+
+void check_is_utf8(std::string_view text, DeckPosition position) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto length = utf8_length(text.substr(at));
+    if (length == 0) {
+      throw deck_error(position,
+                       fmt::format("byte {:#04x} at offset {} is not UTF-8 text. Decks are TOML "
+                                   "text files; is this the right file?",
+                                   static_cast<unsigned char>(text[at]), at));
+    }
+    if (text[at] == '\n' && position.line > 0) ++position.line;
+    at += length;
+  }
+}
+
+// Offset behind the TOML string that begins at `at`; the text's end if it is not closed.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const std::string_view three = quote == '"' ? "\"\"\"" : "'''";
+  const bool long_string = text.substr(at).starts_with(three);
+  const auto closing = long_string ? three : three.substr(0, 1);
+  for (at += closing.size(); at < text.size(); ++at) {
+    if (quote == '"' && text[at] == '\\') {
+      ++at;
+    } else if (text.substr(at).starts_with(closing)) {
+      return at + closing.size();
+    } else if (text[at] == '\n' && !long_string) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
+void check_keys_are_short(std::string_view text, DeckPosition position) {
+  int dots = 0;  // since the last character that ends a key
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    std::size_t next = at + 1;
+    if (c == '"' || c == '\'') {
+      next = end_of_string(text, at);
+    } else if (c == '#') {
+      next = std::min(text.find('\n', at), text.size());
+    } else if (c == '.') {
+      ++dots;
+    } else if (c == '=' || c == ',' || c == '[' || c == '{' || c == '\n') {
+      dots = 0;
+    }
+    if (dots >= most_parts) {
+      throw deck_error(position,
+                       fmt::format("a key has more than {} parts. Use shorter keys.", most_parts));
+    }
+    if (position.line > 0) {
+      const auto passed = text.substr(at, next - at);
+      position.line += static_cast<int>(std::ranges::count(passed, '\n'));
+    }
+    at = next;
+  }
+}
+
+}  // namespace
+
+void check_deck_text(std::string_view text, DeckPosition position) {
+  check_is_utf8(text, position);
+  check_keys_are_short(text, std::move(position));
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,25 @@
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/deck/deck_tree.hpp>
+
+namespace lockstep::detail {
+
+/// A table that some component has read, with its keys in order of declaration.
+struct ReadTable {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> keys;  ///< name and value as TOML
+
+  [[nodiscard]] bool has(std::string_view key) const;
+  /// A key that is read again keeps its place.
+  void set(std::string_view key, std::string value);
+};
+
+/// Throws one InputError that lists, in order of file and line, each table and key of `tree` that
+/// nobody has read, with the nearest name that somebody has.
+void check_all_known(const DeckTree& tree, const std::vector<ReadTable>& read);
+
+}  // namespace lockstep::detail
