@@ -1,0 +1,269 @@
+#include <lockstep/train/app.hpp>
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/metadata.hpp>
+#include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/command_line.hpp>
+#include <lockstep/train/console.hpp>
+#include <lockstep/train/launch.hpp>
+#include <lockstep/train/library_versions.hpp>
+#include <lockstep/train/report.hpp>
+#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/summary.hpp>
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One run, from command line to exit code. Every part is collective; a failure that all ranks
+/// share leaves as AgreedError.
+class Run {
+ public:
+  Run(std::string name, std::shared_ptr<ProcessGroup> world, Console& console)
+      : name_(std::move(name)), group_(std::move(world)), console_(console) {}
+
+  ExitCode operator()(const std::string& description, const App::TaskFactory& make_task, int argc,
+                      char** argv) {
+    agree(*group_, [&] { line_ = parse_command_line(name_, description, argc, argv); });
+    if (line_.text_only) {
+      if (group_->rank() == 0) std::fputs(line_.text_only->c_str(), stdout);
+      return ExitCode::done;
+    }
+    read_deck(make_task);
+    look_at_launch();
+    if (line_.dry_run) return dry_run();
+    train();
+    return finish();
+  }
+
+ private:
+  void read_deck(const App::TaskFactory& make_task) {
+    std::unique_ptr<Deck> deck;
+    agree(*group_, [&] {
+      deck = std::make_unique<Deck>(Deck::load(line_.deck, line_.overrides));
+      plan_ = read_run_plan(*deck);
+      if (plan_.run.dir.empty())
+        plan_.run.dir = (fs::path("runs") / fs::path(line_.deck).stem()).string();
+      task_ = make_task(*deck);
+      deck->check_all_read();
+      deck_ = deck->resolved();
+      deck_hash_ = deck->hash();
+    });
+    console_.set_level(plan_.log.level);
+    set_timeout(plan_.comm);
+  }
+
+  /// From here on every wait has the deck's deadline.
+  void set_timeout(const GroupOptions& options) {
+    auto group = make_mpi_group(MPI_COMM_WORLD, options);
+    group_->close();
+    group_ = std::move(group);
+  }
+
+  void look_at_launch() {
+    launch_ = inspect_launch(*group_);
+    for (const Finding& finding : check_launch(*group_, launch_, deck_hash_)) {
+      if (finding.fatal) throw AgreedError(finding.sentence, ExitCode::bad_input);
+      if (group_->rank() == 0) log(LogLevel::warning, finding.sentence);
+    }
+    threads_ = plan_.run.threads > 0 ? static_cast<int>(plan_.run.threads) : launch_.cores_owned();
+    set_math_threads(threads_);
+  }
+
+  ExitCode dry_run() {
+    const Datasets& data = task_->data();
+    agree(*group_, [&] { Trainer::check(*task_, plan_); });
+    const Trainer trainer(group_, *task_, plan_);
+    if (group_->rank() != 0) return ExitCode::done;
+    std::fputs(deck_.c_str(), stdout);
+    console_.say(
+        fmt::format("# {} ranks; {} training and {} test samples of shape {}; model of {} "
+                    "parameters; {} steps an "
+                    "epoch. Nothing was trained (--dry-run).",
+                    group_->size(), data.train->size(), data.test->size(),
+                    to_string(data.train->sample_shape()), trainer.model().parameter_count(),
+                    trainer.steps_an_epoch()));
+    return ExitCode::done;
+  }
+
+  void train() {
+    agree(*group_, [&] { Trainer::check(*task_, plan_); });
+    const std::optional<fs::path> from = checkpoint_to_resume();
+    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run.dir, line_.resume));
+    libraries_ = library_versions();
+    Trainer trainer(group_, *task_, plan_, libraries_);
+    if (from) {
+      CheckpointContents checkpoint;
+      agree(*group_, [&] { checkpoint = load_checkpoint(*from); });
+      agree(*group_, [&] { trainer.restore(checkpoint); });
+      warn_if_environment_changed(checkpoint);
+    }
+    agree(*group_, [&] {
+      if (group_->rank() != 0) return;
+      folder_->write("deck.toml", fmt::format("# hash {}\n{}", deck_hash_, deck_));
+      console_.open_log(folder_->file("log.txt"));
+      metrics_ =
+          MetricsFile(folder_->file("metrics.jsonl"), from.has_value(), trainer.state().step);
+    });
+    write_summary(false);
+    announce(trainer, from);
+    outcome_ = trainer.run(*folder_, metrics_, console_, deck_);
+    outcome_from_earlier_epochs();
+  }
+
+  /// The checkpoint that --resume means; none where there is nothing to resume.
+  std::optional<fs::path> checkpoint_to_resume() {
+    if (!line_.resume) return std::nullopt;
+    if (!line_.resume_from.empty()) return fs::path(line_.resume_from);
+    const fs::path checkpoints = fs::path(plan_.run.dir) / "checkpoints";
+    auto newest = newest_good_checkpoint(*group_, checkpoints);
+    if (!newest) {
+      agree(*group_, [&] {
+        if (group_->rank() == 0 && !list_checkpoints(checkpoints).empty()) {
+          throw CheckpointError(
+              fmt::format("no checkpoint in {} is usable (each is named above). Start anew without "
+                          "--resume, or name another with --resume=FILE.",
+                          checkpoints.string()));
+        }
+      });
+      if (group_->rank() == 0) {
+        log(LogLevel::warning, fmt::format("nothing to resume in {}: starting from the beginning",
+                                           checkpoints.string()));
+      }
+    }
+    return newest;
+  }
+
+  void warn_if_environment_changed(const CheckpointContents& checkpoint) {
+    if (group_->rank() != 0) return;
+    Metadata now = describe_writer(*group_);
+    now.insert(now.end(), libraries_.begin(), libraries_.end());
+    const std::string changes = environment_changes(checkpoint.metadata, now);
+    if (!changes.empty()) log(LogLevel::warning, changes);
+  }
+
+  void announce(const Trainer& trainer, const std::optional<fs::path>& from) {
+    if (group_->rank() != 0) return;
+    console_.say(fmt::format("{}: {} on {} rank{}, {} thread{} each, {}; run folder {}", name_,
+                             line_.deck, group_->size(), group_->size() == 1 ? "" : "s", threads_,
+                             threads_ == 1 ? "" : "s", fmt::join(launch_.hosts, " "),
+                             folder_->path().string()));
+    console_.say(
+        fmt::format("{} training and {} test samples; model of {} parameters; {} steps an epoch",
+                    task_->data().train->size(), task_->data().test->size(),
+                    trainer.model().parameter_count(), trainer.steps_an_epoch()));
+    if (from)
+      console_.say(fmt::format("resumed from {} at step {}", from->string(), trainer.state().step));
+    first_step_s_ = seconds_since(start_);
+  }
+
+  /// A run that had nothing left to do reports what its earlier part found.
+  void outcome_from_earlier_epochs() {
+    if (group_->rank() != 0 || outcome_.test_accuracy > 0) return;
+    for (const MetricsRow& row : metrics_.rows()) {
+      if (row.kind == "epoch") outcome_.train_loss = row.loss;
+      if (row.kind != "eval") continue;
+      outcome_.test_loss = row.loss;
+      outcome_.test_accuracy = row.accuracy;
+    }
+  }
+
+  void write_summary(bool completed) {
+    SummaryFacts facts{.app = name_,
+                       .deck_hash = deck_hash_,
+                       .seed = static_cast<std::int64_t>(plan_.train.seed),
+                       .threads = threads_,
+                       .wall_s = seconds_since(start_),
+                       .first_step_s = first_step_s_,
+                       .peak_rss_mib = peak_rss_mib(*group_),
+                       .libraries = libraries_,
+                       .completed = completed};
+    agree(*group_, [&] {
+      if (group_->rank() == 0)
+        folder_->write("summary.json", summary_json(*group_, launch_, outcome_, facts));
+    });
+  }
+
+  ExitCode finish() {
+    const bool stopped = outcome_.stopped_early;
+    std::string curves;
+    if (group_->rank() == 0) curves = draw_curves(metrics_.rows(), folder_->file("curves.svg"));
+    write_summary(!stopped);
+    if (group_->rank() == 0) {
+      console_.say(report_table(metrics_.rows()));
+      console_.say(fmt::format("curves      {}", curves));
+      const auto checkpoints = list_checkpoints(folder_->checkpoints());
+      console_.say(fmt::format("checkpoint  {}", checkpoints.empty()
+                                                     ? "none (see [checkpoint] in the deck)"
+                                                     : checkpoints.front().string()));
+      console_.say(fmt::format("run folder  {}", folder_->path().string()));
+      if (stopped)
+        console_.say(
+            fmt::format("stopped on request at step {}; go on with --resume", outcome_.steps));
+    }
+    group_->close();
+    return stopped ? ExitCode::requeue : ExitCode::done;
+  }
+
+  std::string name_;
+  std::shared_ptr<ProcessGroup> group_;
+  Console& console_;
+  Clock::time_point start_ = Clock::now();
+  double first_step_s_ = 0;
+  CommandLine line_;
+  RunPlan plan_;
+  std::unique_ptr<Task> task_;
+  std::string deck_, deck_hash_;
+  Launch launch_;
+  int threads_ = 1;
+  std::vector<std::pair<std::string, std::string>> libraries_;
+  std::unique_ptr<RunFolder> folder_;
+  MetricsFile metrics_;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+App::App(std::string name, std::string description, TaskFactory make_task)
+    : name_(std::move(name)),
+      description_(std::move(description)),
+      make_task_(std::move(make_task)) {}
+
+int App::run(int argc, char** argv) {
+  int rank = 0, ranks = 1;
+  Failure failure;
+  {
+    const MpiSession mpi(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    Console console(rank, ranks);
+    try {
+      return static_cast<int>(Run(name_, make_mpi_group(MPI_COMM_WORLD), console)(
+          description_, make_task_, argc, argv));
+    } catch (const AgreedError& error) {
+      if (rank == 0) console.complain(fmt::format("{}: {}", name_, error.what()));
+      return static_cast<int>(error.exit_code());
+    } catch (...) {
+      failure = current_failure();
+    }
+    const std::string who =
+        ranks == 1 ? "" : fmt::format("rank {} of {} ({}): ", rank, ranks, host_name());
+    console.complain(fmt::format("{}: {}{}", name_, failure.message.starts_with("rank ") ? "" : who,
+                                 failure.message));
+    if (ranks > 1) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(failure.code));
+  }
+  return static_cast<int>(failure.code);
+}
+
+}  // namespace lockstep::train

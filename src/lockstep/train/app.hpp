@@ -1,0 +1,33 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <lockstep/train/task.hpp>
+
+namespace lockstep::train {
+
+/// The whole life of a training program: MPI, command line, deck, launch checks, run folder,
+/// training, report, exit code. It alone in Lockstep prints, and ends the job with MPI_Abort when
+/// one rank fails where the others cannot know.
+///   int main(int argc, char** argv) {
+///     return lockstep::train::App("classify", "Trains an image classifier.", [](lockstep::Deck&
+///     deck) {
+///       return std::make_unique<lockstep::train::Classification>(deck);
+///     }).run(argc, argv);
+///   }
+class App {
+ public:
+  using TaskFactory = std::function<std::unique_ptr<Task>(Deck&)>;
+
+  App(std::string name, std::string description, TaskFactory make_task);
+
+  /// What main() returns: an ExitCode. All processes of the job must call it.
+  int run(int argc, char** argv);
+
+ private:
+  std::string name_, description_;
+  TaskFactory make_task_;
+};
+
+}  // namespace lockstep::train

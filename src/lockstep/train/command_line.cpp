@@ -1,0 +1,46 @@
+#include <lockstep/train/command_line.hpp>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/version.hpp>
+
+namespace lockstep::train {
+
+CommandLine parse_command_line(const std::string& name, const std::string& description, int argc,
+                               char** argv) {
+  CommandLine line;
+  std::string resume;
+  CLI::App cli(fmt::format("{}\nStart it with: mpiexec -n RANKS {} DECK", description, name), name);
+  cli.add_option("DECK", line.deck, "input deck, a TOML file (keys: lockstep deck reference)")
+      ->required();
+  cli.add_option("--set", line.overrides,
+                 "override a key of the deck: --set train.epochs=2 --set 'run.dir=\"runs/x\"'")
+      ->type_name("TABLE.KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  cli.add_flag("--resume{latest}", resume,
+               "go on from the run folder's newest good checkpoint, or from --resume=FILE");
+  cli.add_flag("--dry-run", line.dry_run, "resolve the deck, print it, check the data, stop");
+  cli.set_version_flag("--version", fmt::format("{} (Lockstep {})", name, version()));
+  cli.footer(
+      "Exit codes: 0 done, 1 failure, 2 bad command line, deck or data, 3 communication failure,\n"
+      "4 checkpoint unusable, 75 stopped early on request with a checkpoint written.");
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    line.text_only = cli.help();
+  } catch (const CLI::CallForVersion& version_text) {
+    line.text_only = std::string(version_text.what()) + "\n";
+  } catch (const CLI::ParseError& error) {
+    throw InputError(fmt::format("{}. Try {} --help.", error.what(), name));
+  }
+  line.resume = !resume.empty();
+  if (resume != "latest") line.resume_from = resume;
+  return line;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,23 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::train {
+
+/// What every training program takes.
+struct CommandLine {
+  std::string deck;
+  std::vector<std::string> overrides;  ///< --set table.key=value
+  bool resume = false;
+  std::string resume_from;  ///< --resume=PATH; empty: the run folder's newest good checkpoint
+  bool dry_run = false;
+  /// --help or --version: print this and end with 0.
+  std::optional<std::string> text_only;
+};
+
+/// Throws InputError, with a hint at --help, for anything it does not know.
+[[nodiscard]] CommandLine parse_command_line(const std::string& name,
+                                             const std::string& description, int argc, char** argv);
+
+}  // namespace lockstep::train

@@ -1,0 +1,41 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <lockstep/base/log.hpp>
+
+namespace lockstep::train {
+
+/// What a person sees of a run. Rank 0 writes to the terminal (stdout; warnings and errors to
+/// stderr) and, once opened, to log.txt; another rank writes only warnings and errors, with its
+/// rank before them. While alive it is the library's log sink.
+class Console {
+ public:
+  Console(int rank, int ranks);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  void set_level(LogLevel level);
+  /// From now on everything said is also appended to `file`.
+  void open_log(const std::filesystem::path& file);
+
+  /// A line for everybody (rank 0's only).
+  void say(const std::string& line);
+  /// A line that tells how far the run is: redrawn in place on a terminal, a plain line elsewhere.
+  void progress(const std::string& line);
+  /// A failure, to stderr and log.txt, whatever the rank and level.
+  void complain(const std::string& message);
+
+ private:
+  struct Loggers;
+  void clear_progress();
+
+  std::unique_ptr<Loggers> loggers_;
+  int rank_, ranks_;
+  bool terminal_;
+  bool progress_shown_ = false;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,87 @@
+#include <lockstep/train/metrics.hpp>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no NaN; a loss that is not finite is written as null.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json to_json(const Spread& spread) {
+  return Json::array({number(spread.min), number(spread.mean), number(spread.max)});
+}
+
+Json to_json(const MetricsRow& row) {
+  Json json{
+      {"kind", row.kind}, {"step", row.step}, {"epoch", row.epoch}, {"loss", number(row.loss)}};
+  if (row.accuracy >= 0) json["accuracy"] = row.accuracy;
+  if (row.lr >= 0) json["lr"] = row.lr;
+  if (row.samples_per_s >= 0) json["samples_per_s"] = row.samples_per_s;
+  if (row.seconds >= 0) json["seconds"] = row.seconds;
+  if (row.has_times) {
+    json["time_min_mean_max_s"] = {{"compute", to_json(row.times.compute)},
+                                   {"communication", to_json(row.times.communication)},
+                                   {"data", to_json(row.times.data)},
+                                   {"other", to_json(row.times.other)}};
+  }
+  return json;
+}
+
+Spread spread_from(const Json& json, const char* name) {
+  const auto& values = json.at("time_min_mean_max_s").at(name);
+  return {values.at(0).get<double>(), values.at(1).get<double>(), values.at(2).get<double>()};
+}
+
+MetricsRow row_from(const Json& json) {
+  MetricsRow row;
+  row.kind = json.at("kind").get<std::string>();
+  row.step = json.at("step").get<std::int64_t>();
+  row.epoch = json.at("epoch").get<std::int64_t>();
+  row.loss = json.at("loss").is_null() ? std::nan("") : json.at("loss").get<double>();
+  row.accuracy = json.value("accuracy", -1.0);
+  row.lr = json.value("lr", -1.0);
+  row.samples_per_s = json.value("samples_per_s", -1.0);
+  row.seconds = json.value("seconds", -1.0);
+  row.has_times = json.contains("time_min_mean_max_s");
+  if (row.has_times) {
+    row.times = {spread_from(json, "compute"), spread_from(json, "communication"),
+                 spread_from(json, "data"), spread_from(json, "other")};
+  }
+  return row;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::filesystem::path& file, bool resume, std::int64_t resume_step)
+    : path_(file) {
+  std::vector<std::string> kept;
+  if (resume) {
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) {
+      const Json json = Json::parse(line, nullptr, false);
+      if (json.is_discarded()) continue;  // the last line of a killed run may be half a line
+      MetricsRow row = row_from(json);
+      if (row.step > resume_step) continue;
+      rows_.push_back(std::move(row));
+      kept.push_back(line);
+    }
+  }
+  out_.open(file, std::ios::trunc);
+  for (const auto& line : kept) out_ << line << '\n';
+  out_.flush();
+  if (!out_) throw Error("cannot write " + file.string() + ": is the disk full?");
+}
+
+void MetricsFile::append(const MetricsRow& row) {
+  rows_.push_back(row);
+  out_ << to_json(row).dump() << '\n' << std::flush;
+  if (!out_) throw Error("cannot write " + path_.string() + ": is the disk full?");
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include <lockstep/base/log.hpp>
+
+namespace lockstep {
+class DeckTable;
+}
+
+namespace lockstep::train {
+
+/// [run]: where results go and what of the machine a rank uses.
+struct RunOptions {
+  std::string dir;           ///< run folder; empty: runs/<name of the deck>
+  std::int64_t threads = 0;  ///< math threads a rank; 0: the cores the rank owns
+};
+void declare(DeckTable& table, RunOptions& options);
+
+/// [log]: how much is said, and how often.
+struct LogOptions {
+  LogLevel level = LogLevel::info;
+  std::int64_t every_steps = 50;  ///< steps between two "step" lines
+};
+void declare(DeckTable& table, LogOptions& options);
+
+/// [train]: the loop. Batch, step and epoch are defined in docs/running.md.
+struct TrainOptions {
+  enum class OnNan : std::uint8_t { stop, ignore };
+  std::int64_t epochs = 10;
+  std::int64_t batch_size = 128;  ///< samples of one step over all ranks
+  bool drop_last = false;         ///< leave out the last, smaller batch of an epoch
+  std::uint64_t seed = 1234;      ///< of initialisation, shuffling and dropout
+  OnNan on_nan = OnNan::stop;
+};
+void declare(DeckTable& table, TrainOptions& options);
+
+/// [eval]: measuring on the test set after each epoch.
+struct EvalOptions {
+  std::int64_t batch_size = 1000;
+};
+void declare(DeckTable& table, EvalOptions& options);
+
+}  // namespace lockstep::train

@@ -1,0 +1,40 @@
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/train/options.hpp>
+
+namespace lockstep::train {
+
+void declare(DeckTable& table, RunOptions& options) {
+  table.key("dir", options.dir, {.doc = "run folder; empty: runs/<name of the deck>"});
+  table.key("threads", options.threads,
+            {.doc = "math threads a rank; 0: the cores the rank owns", .min = 0, .max = 1024});
+}
+
+void declare(DeckTable& table, LogOptions& options) {
+  table.choice("level", options.level,
+               {{"error", LogLevel::error},
+                {"warn", LogLevel::warning},
+                {"info", LogLevel::info},
+                {"debug", LogLevel::debug}},
+               "least level that is shown and written to log.txt");
+  table.key("every_steps", options.every_steps, {.doc = "steps between two step lines", .min = 1});
+}
+
+void declare(DeckTable& table, TrainOptions& options) {
+  using OnNan = TrainOptions::OnNan;
+  table.key("epochs", options.epochs, {.doc = "passes over the training set", .min = 1});
+  table.key("batch_size", options.batch_size,
+            {.doc = "samples of one step over all ranks (the global batch)", .min = 1});
+  table.key("drop_last", options.drop_last,
+            {.doc = "leave out the last, smaller batch of an epoch"});
+  auto seed = static_cast<std::int64_t>(options.seed);
+  table.key("seed", seed, {.doc = "seed of initialisation, shuffling and dropout", .min = 0});
+  options.seed = static_cast<std::uint64_t>(seed);
+  table.choice("on_nan", options.on_nan, {{"stop", OnNan::stop}, {"ignore", OnNan::ignore}},
+               "what to do when the loss is not a finite number");
+}
+
+void declare(DeckTable& table, EvalOptions& options) {
+  table.key("batch_size", options.batch_size, {.doc = "samples of one evaluation batch", .min = 1});
+}
+
+}  // namespace lockstep::train

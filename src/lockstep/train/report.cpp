@@ -1,0 +1,112 @@
+#include <lockstep/train/report.hpp>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <fstream>
+
+namespace lockstep::train {
+namespace {
+
+const MetricsRow* eval_of_epoch(const std::vector<MetricsRow>& rows, std::int64_t epoch) {
+  for (const auto& row : rows) {
+    if (row.kind == "eval" && row.epoch == epoch) return &row;
+  }
+  return nullptr;
+}
+
+std::string percentages(const TimeSplit& times) {
+  const std::array parts{times.compute.mean, times.communication.mean, times.data.mean,
+                         times.other.mean};
+  double total = 0;
+  for (const double part : parts) total += part;
+  if (!(total > 0)) return "";
+  return fmt::format("{:>7.0f} {:>7.0f} {:>7.0f} {:>7.0f}", 100 * parts[0] / total,
+                     100 * parts[1] / total, 100 * parts[2] / total, 100 * parts[3] / total);
+}
+
+/// gnuplot's data: blocks for the step losses, the epoch losses, test losses and accuracies.
+void write_blocks(std::ostream& out, const std::vector<MetricsRow>& rows) {
+  const auto block = [&](const char* name, const char* kind, auto value) {
+    out << '$' << name << " << EOD\n";
+    for (const auto& row : rows) {
+      if (row.kind == kind && std::isfinite(value(row)))
+        out << row.step << ' ' << value(row) << '\n';
+    }
+    out << "EOD\n";
+  };
+  block("train", "step", [](const MetricsRow& row) { return row.loss; });
+  block("epoch", "epoch", [](const MetricsRow& row) { return row.loss; });
+  block("test", "eval", [](const MetricsRow& row) { return row.loss; });
+  block("accuracy", "eval", [](const MetricsRow& row) { return row.accuracy; });
+}
+
+/// Runs `gnuplot script`, its output thrown away; true if it ended with 0.
+bool run_gnuplot(const std::string& script) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::string program = "gnuplot";
+  std::string argument = script;
+  std::array<char*, 3> arguments{program.data(), argument.data(), nullptr};
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, "gnuplot", &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  return error == 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+std::string report_table(const std::vector<MetricsRow>& rows) {
+  std::string table = fmt::format(
+      "{:>6} {:>11} {:>10} {:>9} {:>11} {:>31}\n{:>6} {:>11} {:>10} {:>9} {:>11} {:>7} {:>7} {:>7} "
+      "{:>7}\n",
+      "", "", "", "", "", "time in %", "epoch", "train loss", "test loss", "accuracy", "samples/s",
+      "compute", "comm", "data", "other");
+  for (const auto& row : rows) {
+    if (row.kind != "epoch") continue;
+    const auto* eval = eval_of_epoch(rows, row.epoch);
+    table += fmt::format("{:>6} {:>11.4f} {:>10} {:>9} {:>11.0f} {}\n", row.epoch, row.loss,
+                         eval ? fmt::format("{:.4f}", eval->loss) : "-",
+                         eval ? fmt::format("{:.4f}", eval->accuracy) : "-", row.samples_per_s,
+                         row.has_times ? percentages(row.times) : "");
+  }
+  return table;
+}
+
+std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesystem::path& svg) {
+  auto script = svg;
+  script.replace_extension(".gp");
+  {
+    std::ofstream out(script);
+    write_blocks(out, rows);
+    out << "set terminal svg size 900,420 font 'sans,11'\nset output '" << svg.string()
+        << "'\nset multiplot layout 1,2\nset grid\nset xlabel 'step'\nset xrange [0:*]\n"
+           "set title 'loss'\nset yrange [0:*]\n"
+           "plot $train with lines lc rgb '#b0c4de' title 'batch', "
+           "$epoch with linespoints lw 2 pt 7 ps 0.6 lc rgb '#1f4e9e' title 'training, epoch "
+           "mean', "
+           "$test with linespoints lw 2 pt 7 ps 0.6 lc rgb '#c0392b' title 'test'\n"
+           "set title 'test accuracy'\nset yrange [0:1]\nset key bottom right\n"
+           "plot $accuracy with linespoints lw 2 pt 7 ps 0.6 lc rgb '#2e7d32' title "
+           "'accuracy'\nunset multiplot\n";
+  }
+  if (run_gnuplot(script.string()) && std::filesystem::exists(svg)) {
+    std::error_code ignored;
+    std::filesystem::remove(script, ignored);
+    return svg.string();
+  }
+  return fmt::format(
+      "not drawn, because gnuplot could not be run (Debian: gnuplot-nox); later: gnuplot {}",
+      script.string());
+}
+
+}  // namespace lockstep::train

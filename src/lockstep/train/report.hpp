@@ -1,0 +1,19 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <lockstep/train/metrics.hpp>
+
+namespace lockstep::train {
+
+/// The table at the end of a run: one line an epoch (training loss, test loss, accuracy, samples/s
+/// and where the time went, means over ranks).
+[[nodiscard]] std::string report_table(const std::vector<MetricsRow>& rows);
+
+/// Draws loss and accuracy over the steps as an SVG with gnuplot. Returns what to tell the user:
+/// the file's name, or why there is none.
+[[nodiscard]] std::string draw_curves(const std::vector<MetricsRow>& rows,
+                                      const std::filesystem::path& svg);
+
+}  // namespace lockstep::train

@@ -1,0 +1,39 @@
+#include <lockstep/train/run_plan.hpp>
+
+#include <lockstep/data/data_options.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/models.hpp>
+
+namespace lockstep::train {
+
+RunPlan read_run_plan(Deck& deck) {
+  RunPlan plan;
+  plan.run = deck.read<RunOptions>("run");
+  plan.train = deck.read<TrainOptions>("train");
+  plan.eval = deck.read<EvalOptions>("eval");
+  plan.optimizer = deck.read<optim::OptimizerOptions>("optimizer");
+  plan.schedule = deck.read<optim::ScheduleOptions>("schedule");
+  plan.ddp = deck.read<DdpOptions>("ddp");
+  plan.checkpoint = deck.read<CheckpointOptions>("checkpoint");
+  plan.comm = deck.read<GroupOptions>("comm");
+  plan.log = deck.read<LogOptions>("log");
+  return plan;
+}
+
+std::string deck_reference() {
+  DeckReference reference;
+  reference.add<RunOptions>("run", "where results go and what of the machine a rank uses");
+  reference.add<DataOptions>("data", "what the run trains on and is judged by");
+  reference.add<nn::ModelOptions>("model", "the network");
+  reference.add<TrainOptions>("train", "the training loop");
+  reference.add<EvalOptions>("eval", "measuring on the test set after each epoch");
+  reference.add<optim::OptimizerOptions>("optimizer", "how parameters follow their gradients");
+  reference.add<optim::ScheduleOptions>("schedule", "how the learning rate falls");
+  reference.add<DdpOptions>("ddp", "data-parallel gradient reduction");
+  reference.add<CheckpointOptions>("checkpoint", "when to save and what to keep");
+  reference.add<GroupOptions>("comm", "communication between ranks");
+  reference.add<LogOptions>("log", "how much is said, and how often");
+  return reference.markdown();
+}
+
+}  // namespace lockstep::train

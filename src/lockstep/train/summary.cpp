@@ -1,0 +1,60 @@
+#include <lockstep/train/summary.hpp>
+
+#include <sys/resource.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/base/version.hpp>
+#include <lockstep/checkpoint/metadata.hpp>
+
+namespace lockstep::train {
+
+std::vector<std::int64_t> peak_rss_mib(ProcessGroup& group) {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const std::vector<std::int64_t> mine{usage.ru_maxrss / 1024};
+  const Tensor all = Tensor::empty({group.size(), 1}, DType::i64);
+  group.all_gather(Tensor::from(mine, {1}), all).wait();
+  return all.to_vector<std::int64_t>();
+}
+
+std::string summary_json(const ProcessGroup& group, const Launch& launch, const Outcome& outcome,
+                         const SummaryFacts& facts) {
+  using Json = nlohmann::ordered_json;
+  const auto number = [](double value) {
+    return std::isfinite(value) ? Json(value) : Json(nullptr);
+  };
+  Json libraries = Json::object();
+  for (const auto& [name, value] : facts.libraries) libraries[name] = value;
+  const BuildInfo& build = build_info();
+  const Json json{
+      {"app", facts.app},
+      {"completed", facts.completed},
+      {"stopped_early", outcome.stopped_early},
+      {"ranks", group.size()},
+      {"threads", facts.threads},
+      {"hosts", launch.hosts},
+      {"epochs", outcome.epochs},
+      {"steps", outcome.steps},
+      {"train_loss", number(outcome.train_loss)},
+      {"test_loss", number(outcome.test_loss)},
+      {"test_accuracy", number(outcome.test_accuracy)},
+      {"samples_per_s", number(outcome.samples_per_s)},
+      {"wall_s", number(facts.wall_s)},
+      {"first_step_s", number(facts.first_step_s)},
+      {"peak_rss_mib", facts.peak_rss_mib},
+      {"seed", facts.seed},
+      {"deck_hash", facts.deck_hash},
+      {"version", version()},
+      {"git_commit", build.git_commit},
+      {"compiler", build.compiler},
+      {"flags", build.flags},
+      {"arch", build.arch},
+      {"cpu_features", cpu_features()},
+      {"libraries", libraries},
+  };
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lockstep::train

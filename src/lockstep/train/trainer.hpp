@@ -1,0 +1,97 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/batch_plan.hpp>
+#include <lockstep/data/loader.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/train/console.hpp>
+#include <lockstep/train/metrics.hpp>
+#include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/step_clock.hpp>
+#include <lockstep/train/task.hpp>
+
+namespace lockstep::train {
+
+/// How a run ended.
+struct Outcome {
+  std::int64_t epochs = 0;  ///< finished
+  std::int64_t steps = 0;
+  double train_loss = 0;  ///< of the last finished epoch
+  double test_loss = 0;
+  double test_accuracy = 0;
+  double samples_per_s = 0;  ///< over all training steps of this process, evaluation left out
+  bool stopped_early = false;
+};
+
+/// The distributed SGD loop: plan, loader, model, optimizer, evaluation, checkpoints, metrics.
+/// Everything public is collective over the group.
+class Trainer {
+ public:
+  /// Builds the model (after nn::manual_seed), broadcasts it, and makes loaders and optimizer.
+  /// Throws what check() throws.
+  Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const RunPlan& plan,
+          std::vector<std::pair<std::string, std::string>> library_versions = {});
+
+  /// Throws InputError where options, data and model do not fit each other. Local: what all ranks
+  /// should agree on before they construct a Trainer.
+  static void check(const Task& task, const RunPlan& plan);
+
+  /// Goes on from a checkpoint instead of from the beginning. Throws CheckpointError for another
+  /// model's, InputError where the deck contradicts it.
+  void restore(const CheckpointContents& checkpoint);
+
+  /// Trains to the last epoch, or until a stop is requested. Writes metrics and checkpoints into
+  /// `folder`; `deck` is stored in checkpoints. Throws AgreedError with ExitCode::checkpoint if the
+  /// final checkpoint could not be saved; Error on a rank whose loss is not finite.
+  Outcome run(const RunFolder& folder, MetricsFile& metrics, Console& console,
+              const std::string& deck);
+
+  /// One optimizer step on the next batch; returns this rank's summed loss over its samples. What
+  /// run() repeats: for benchmarks and tests. Call start_epoch first.
+  double step();
+  void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
+
+  /// Mean loss and accuracy on the test set, the same bits for any number of ranks.
+  struct Evaluation {
+    double loss = 0, accuracy = 0;
+  };
+  [[nodiscard]] Evaluation evaluate();
+
+  [[nodiscard]] nn::Module& model() const noexcept { return ddp_->module(); }
+  [[nodiscard]] std::int64_t steps_an_epoch() const noexcept { return batches_.steps(); }
+  [[nodiscard]] const TrainState& state() const noexcept { return state_; }
+
+ private:
+  struct Reporting;  // what run() carries through an epoch
+
+  [[nodiscard]] CheckpointContents contents(const std::string& deck);
+  /// True if it was saved. A failure is logged and the run goes on.
+  bool save(const RunFolder& folder, const std::string& deck);
+  bool train_epoch(Reporting& reporting);
+  void report_steps(Reporting& reporting, double step_loss, const Share& share);
+  void finish_epoch(Reporting& reporting);
+
+  std::shared_ptr<ProcessGroup> group_;
+  const Task& task_;
+  RunPlan plan_;
+  std::vector<std::pair<std::string, std::string>> library_versions_;
+  BatchPlan batches_;
+  EvalPlan eval_batches_;
+  std::unique_ptr<DistributedDataParallel> ddp_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  double base_lr_ = 0;
+  Loader loader_;
+  Loader eval_loader_;
+  StepClock clock_;
+  TrainState state_;
+  double epoch_loss_ = 0;  ///< this rank's summed loss of the unfinished epoch
+  std::string last_save_failure_;
+};
+
+}  // namespace lockstep::train
