@@ -65,7 +65,7 @@ if [ ${#packages[@]} -eq 0 ]; then
   exit 2
 fi
 
-missing=()
+missing=("${packages[@]}")  # for all we know
 if command -v dpkg-query >/dev/null; then
   mapfile -t missing < <(missing_packages "${packages[@]}")
   if [ ${#missing[@]} -gt 0 ] && may_install; then
@@ -86,13 +86,15 @@ fi
 for tool in cmake ninja; do
   if ! command -v "$tool" >/dev/null; then
     say "$tool was not found on PATH."
-    how_to_get_them "${packages[@]}"
+    how_to_get_them "${missing[@]}"
     exit 1
   fi
 done
 read -r -a arguments <<<"${LOCKSTEP_CMAKE_ARGS:-}"
 if ! cmake --preset "$preset" "${arguments[@]}" >&2; then
-  say "CMake did not find everything; its first error above names what."
-  how_to_get_them "${missing[@]:-${packages[@]}}"
+  say "CMake could not configure build/$preset; its first error above says why."
+  if [ ${#missing[@]} -gt 0 ]; then
+    how_to_get_them "${missing[@]}"
+  fi
   exit 1
 fi

@@ -62,7 +62,13 @@ expect '^cmake --preset release$'
 
 run 1000 no 1 release build
 expect_code 1
-expect 'CMake did not find everything'
+expect 'CMake could not configure'
+expect 'apt-get install mpich$'
+
+run 0 no 1 release build
+expect_code 1
+expect 'CMake could not configure'
+expect_not 'module avail'  # everything is installed: the error is another
 
 rm "$work/bin/dpkg-query"
 LOCKSTEP_CMAKE_ARGS="-DLOCKSTEP_ARCH=x86-64-v3 -DX=1" run 1000 no 0 debug build
