@@ -3,6 +3,9 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
+// Losses over classes. x is [N,C, ...], the target i64[N, ...]; a "row" is one element of the
+// target, in row-major order.
+
 namespace lockstep {
 
 enum class Reduction : std::uint8_t { none, mean, sum };
@@ -15,5 +18,33 @@ struct LossOptions {
   std::int64_t ignore_index = -100;  ///< targets of this value count for nothing
   double label_smoothing = 0.0;      ///< cross_entropy only
 };
+
+/// Throws ShapeError, naming `operation` and printing the shapes, unless x, target and options fit;
+/// on the host also InputError for a target that is neither a class nor ignore_index.
+void check_loss(const char* operation, const Tensor& x, const Tensor& target,
+                const LossOptions& options);
+
+/// losses[row] = -w[t] x[row, t], 0 for ignored rows. losses has the target's shape.
+void nll_loss_forward(const Tensor& x, const Tensor& target, const LossOptions& options,
+                      const Tensor& losses);
+
+/// With p = log_softmax(x), e = label_smoothing: losses[row] = -(1 - e) w[t] p[t]
+/// - (e / C) sum_c w[c] p[c], 0 for ignored rows. row_stats [2, rows] keeps each row's maximum and
+/// the logarithm of sum(exp(x - maximum)) for the backward.
+void cross_entropy_forward(const Tensor& x, const Tensor& target, const LossOptions& options,
+                           const Tensor& losses, const Tensor& row_stats);
+
+/// loss (one element) = sum of losses / divisor; divisor (one element) = summed weights of the kept
+/// targets for Reduction::mean (0 if there are none: the loss is NaN), else 1.
+void reduce_loss(const Tensor& losses, const Tensor& target, const LossOptions& options,
+                 const Tensor& loss, const Tensor& divisor);
+
+/// grad_x (+)= the gradient, for grad_loss of one element, or of the target's shape with
+/// Reduction::none (`divisor` is then undefined). Ignored rows get exactly 0.
+void nll_loss_backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& target,
+                       const LossOptions& options, bool accumulate, const Tensor& grad_x);
+void cross_entropy_backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& x,
+                            const Tensor& row_stats, const Tensor& target,
+                            const LossOptions& options, bool accumulate, const Tensor& grad_x);
 
 }  // namespace lockstep

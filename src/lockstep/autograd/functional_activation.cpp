@@ -1,0 +1,92 @@
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/activation.hpp>
+#include <lockstep/tensor/kernels/softmax.hpp>
+
+namespace lockstep {
+namespace {
+
+class ReluNode : public PooledNode<ReluNode> {
+ public:
+  explicit ReluNode(Tensor y) : y_(std::move(y)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      relu_backward(grad_output, y_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "relu"; }
+
+ private:
+  Tensor y_;
+};
+
+class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
+ public:
+  LogSoftmaxNode(Tensor y, int dim) : y_(std::move(y)), dim_(dim) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      log_softmax_backward(grad_output, y_, dim_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "log_softmax"; }
+
+ private:
+  Tensor y_;
+  int dim_;
+};
+
+/// dropout and dropout2d: a scale of 0 or 1 / (1 - p) for each element or channel.
+class ScaleNode : public PooledNode<ScaleNode> {
+ public:
+  explicit ScaleNode(Tensor scale) : scale_(std::move(scale)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      apply_scale(grad_output, scale_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "dropout"; }
+
+ private:
+  Tensor scale_;
+};
+
+Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
+
+Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
+  Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());
+  dropout_scale(p, key, scale);
+  Tensor y = empty_like(x.data());
+  apply_scale(x.data(), scale, false, y);
+  return record<ScaleNode>(std::move(y), {&x}, std::move(scale));
+}
+
+}  // namespace
+
+Variable relu(const Variable& x) {
+  Tensor y = empty_like(x.data());
+  relu_forward(x.data(), y);
+  return record<ReluNode>(y, {&x}, y);
+}
+
+Variable log_softmax(const Variable& x, int dim) {
+  Tensor y = empty_like(x.data());
+  log_softmax_forward(x.data(), dim, y);
+  return record<LogSoftmaxNode>(y, {&x}, y, dim);
+}
+
+Variable dropout(const Variable& x, double p, const RandomKey& key) {
+  return scaled(x, x.shape(), p, key);
+}
+
+Variable dropout2d(const Variable& x, double p, const RandomKey& key) {
+  if (x.shape().dims() != 4) {
+    throw ShapeError("dropout2d takes [N, C, H, W], not " + describe(x.data()));
+  }
+  return scaled(x, {x.shape()[0], x.shape()[1]}, p, key);
+}
+
+}  // namespace lockstep

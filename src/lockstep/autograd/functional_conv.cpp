@@ -1,0 +1,65 @@
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/node.hpp>
+
+namespace lockstep {
+namespace {
+
+class Conv2dNode : public PooledNode<Conv2dNode> {
+ public:
+  explicit Conv2dNode(const Conv2dOptions& options) : options_(options) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto bias = grad_target(2); bias.wanted) {
+      conv2d_backward_bias(grad_output, bias.accumulate, bias.tensor);
+    }
+    if (const auto weight = grad_target(1); weight.wanted) {
+      conv2d_backward_weight(grad_output, input(0).data(), options_, weight.accumulate,
+                             weight.tensor);
+    }
+    if (const auto x = grad_target(0); x.wanted) {
+      conv2d_backward_input(grad_output, input(1).data(), options_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "conv2d"; }
+
+ private:
+  Conv2dOptions options_;
+};
+
+class MaxPool2dNode : public PooledNode<MaxPool2dNode> {
+ public:
+  MaxPool2dNode(const Pool2dOptions& options, Tensor indices)
+      : options_(options), indices_(std::move(indices)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      max_pool2d_backward(grad_output, indices_, options_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "max_pool2d"; }
+
+ private:
+  Pool2dOptions options_;
+  Tensor indices_;
+};
+
+}  // namespace
+
+Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+                const Conv2dOptions& options) {
+  const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
+  Tensor y = Tensor::empty(conv2d_shape(x.data(), weight.data(), bias_data, options),
+                           x.data().dtype(), x.data().device());
+  conv2d_forward(x.data(), weight.data(), bias_data, options, y);
+  return record<Conv2dNode>(std::move(y), {&x, &weight, &bias}, options);
+}
+
+Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
+  const Shape shape = max_pool2d_shape(x.shape(), options);
+  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
+  max_pool2d_forward(x.data(), options, y, indices);
+  return record<MaxPool2dNode>(std::move(y), {&x}, options, std::move(indices));
+}
+
+}  // namespace lockstep

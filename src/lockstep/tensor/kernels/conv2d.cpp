@@ -1,0 +1,151 @@
+#include <lockstep/tensor/kernels/conv2d.hpp>
+
+#include <fmt/core.h>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/conv2d_methods.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+
+namespace detail {
+
+Conv2dProblem Conv2dProblem::of(const Shape& x, const Shape& weight, const Shape& y,
+                                const Conv2dOptions& options) {
+  return {x[0], x[1], x[2], x[3], weight[0], weight[2], weight[3], y[2], y[3], options};
+}
+
+bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {
+  const auto extents = [](const Conv2dProblem& p) {
+    return std::array{p.n, p.c, p.h, p.w, p.o, p.kh, p.kw, p.oh, p.ow, p.options.groups};
+  };
+  return extents(a) == extents(b) && a.options.stride == b.options.stride &&
+         a.options.padding == b.options.padding && a.options.dilation == b.options.dilation;
+}
+
+}  // namespace detail
+
+namespace {
+
+using detail::Conv2dProblem;
+
+template <class T>
+const T* elements(const Tensor& t) {
+  return t.defined() ? static_cast<const T*>(t.data()) : nullptr;
+}
+
+/// oneDNN pays where there is work to pay for its reorders; see conv2d_bench.
+bool use_onednn(const Conv2dProblem& p) { return p.n > 0; }
+
+template <class T, class Space>
+void bias_kernel(const Space& space, const Tensor& grad_y, bool accumulate,
+                 const Tensor& grad_bias) {
+  const std::int64_t samples = grad_y.size(0), channels = grad_y.size(1);
+  const std::int64_t positions = grad_y.size(2) * grad_y.size(3);
+  const auto g = view<Space, const T, 3>(grad_y.reshape({samples, channels, positions}));
+  const auto out = view<Space, T, 1>(grad_bias);
+  for_each_row(
+      "lockstep::conv2d_backward_bias", space, channels, positions,
+      KOKKOS_LAMBDA(std::int64_t o, const Lanes<Space>& lanes) {
+        T total{0};
+        for (std::int64_t n = 0; n < samples; ++n) {
+          total += lanes.sum([&](std::int64_t p) { return g(n, o, p); });
+        }
+        lanes.once([&] { out(o) = (accumulate ? out(o) : T{0}) + total; });
+      });
+}
+
+}  // namespace
+
+Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const Conv2dOptions& o) {
+  const auto complain = [&](std::string_view why) {
+    throw ShapeError(fmt::format(
+        "conv2d of x {} with weight {}{}, stride {} x {}, padding {} x {}, dilation {} x {}, "
+        "groups {}: {}",
+        describe(x), describe(weight), bias.defined() ? " and bias " + describe(bias) : "",
+        o.stride[0], o.stride[1], o.padding[0], o.padding[1], o.dilation[0], o.dilation[1],
+        o.groups, why));
+  };
+  if (x.dims() != 4 || weight.dims() != 4) {
+    complain("x must be [N, C, H, W] and weight [O, C / groups, kh, kw]");
+  }
+  if (o.groups < 1 || o.stride[0] < 1 || o.stride[1] < 1 || o.dilation[0] < 1 ||
+      o.dilation[1] < 1 || o.padding[0] < 0 || o.padding[1] < 0) {
+    complain("stride, dilation and groups are at least 1, padding at least 0");
+  }
+  if (weight.size(0) % o.groups != 0 || x.size(1) != weight.size(1) * o.groups) {
+    complain("the channels of x and weight do not fit");
+  }
+  if (weight.size(2) < 1 || weight.size(3) < 1) complain("the kernel is empty");
+  if (bias.defined() && bias.shape() != Shape{weight.size(0)}) complain("the bias must be [O]");
+  if (weight.dtype() != x.dtype() || (bias.defined() && bias.dtype() != x.dtype())) {
+    complain("the dtypes differ");
+  }
+  if (x.device().type != DeviceType::host) complain("it runs on the host only");
+  const auto extent = [&](std::size_t d, std::int64_t size, std::int64_t kernel) {
+    const std::int64_t room = size + 2 * o.padding[d] - o.dilation[d] * (kernel - 1) - 1;
+    if (room < 0) complain("the kernel is larger than the padded input");
+    return room / o.stride[d] + 1;
+  };
+  return {x.size(0), weight.size(0), extent(0, x.size(2), weight.size(2)),
+          extent(1, x.size(3), weight.size(3))};
+}
+
+void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                    const Conv2dOptions& options, const Tensor& y) {
+  const auto problem = Conv2dProblem::of(x.shape(), weight.shape(), y.shape(), options);
+  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    auto* const out = static_cast<T*>(y.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (use_onednn(problem)) {
+        detail::onednn::forward(problem, elements<T>(x), elements<T>(weight), elements<T>(bias),
+                                out);
+        return;
+      }
+    }
+    detail::im2col::forward(problem, elements<T>(x), elements<T>(weight), elements<T>(bias), out);
+  });
+}
+
+void conv2d_backward_input(const Tensor& grad_y, const Tensor& weight, const Conv2dOptions& options,
+                           bool accumulate, const Tensor& grad_x) {
+  const auto problem = Conv2dProblem::of(grad_x.shape(), weight.shape(), grad_y.shape(), options);
+  dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
+    auto* const out = static_cast<T*>(grad_x.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (use_onednn(problem)) {
+        detail::onednn::backward_input(problem, elements<T>(grad_y), elements<T>(weight),
+                                       accumulate, out);
+        return;
+      }
+    }
+    detail::im2col::backward_input(problem, elements<T>(grad_y), elements<T>(weight), accumulate,
+                                   out);
+  });
+}
+
+void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dOptions& options,
+                            bool accumulate, const Tensor& grad_weight) {
+  const auto problem = Conv2dProblem::of(x.shape(), grad_weight.shape(), grad_y.shape(), options);
+  dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
+    auto* const out = static_cast<T*>(grad_weight.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (use_onednn(problem)) {
+        detail::onednn::backward_weight(problem, elements<T>(grad_y), elements<T>(x), accumulate,
+                                        out);
+        return;
+      }
+    }
+    detail::im2col::backward_weight(problem, elements<T>(grad_y), elements<T>(x), accumulate, out);
+  });
+}
+
+void conv2d_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
+  dispatch(current_stream(grad_y.device()), [&](const auto& space) {
+    dispatch_floating(grad_y.dtype(), "conv2d",
+                      [&]<class T>() { bias_kernel<T>(space, grad_y, accumulate, grad_bias); });
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#pragma once
+// The two ways of computing a convolution on the host; conv2d.cpp chooses by dtype and shape.
+#include <cstdint>
+
+#include <lockstep/tensor/kernels/conv2d.hpp>
+
+namespace lockstep::detail {
+
+/// The extents of one convolution: x[n,c,h,w], weight[o,c/groups,kh,kw], y[n,o,oh,ow].
+struct Conv2dProblem {
+  std::int64_t n, c, h, w, o, kh, kw, oh, ow;
+  Conv2dOptions options;
+
+  static Conv2dProblem of(const Shape& x, const Shape& weight, const Shape& y,
+                          const Conv2dOptions& options);
+  friend bool operator==(const Conv2dProblem& a, const Conv2dProblem& b);
+};
+
+/// One sample at a time: its windows are laid out as columns, [c/groups * kh * kw, oh * ow] a
+/// group, small enough to stay in cache, and one matrix product a group does the rest. T is float
+/// or double. The specification of the other method, too.
+namespace im2col {
+template <class T>
+void forward(const Conv2dProblem& problem, const T* x, const T* weight, const T* bias, T* y);
+template <class T>
+void backward_input(const Conv2dProblem& problem, const T* grad_y, const T* weight, bool accumulate,
+                    T* grad_x);
+template <class T>
+void backward_weight(const Conv2dProblem& problem, const T* grad_y, const T* x, bool accumulate,
+                     T* grad_weight);
+}  // namespace im2col
+
+/// oneDNN's primitives in the layouts it prefers. Primitives, reorders and their memory are kept
+/// by shape for each thread, so that a call in a steady loop allocates nothing.
+namespace onednn {
+void forward(const Conv2dProblem& problem, const float* x, const float* weight, const float* bias,
+             float* y);
+void backward_input(const Conv2dProblem& problem, const float* grad_y, const float* weight,
+                    bool accumulate, float* grad_x);
+void backward_weight(const Conv2dProblem& problem, const float* grad_y, const float* x,
+                     bool accumulate, float* grad_weight);
+}  // namespace onednn
+
+}  // namespace lockstep::detail

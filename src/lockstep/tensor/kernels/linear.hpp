@@ -1,0 +1,24 @@
+#pragma once
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// [..., out] for x[..., in], weight[out, in], bias[out] (or undefined). Throws ShapeError,
+/// printing the shapes, if they or the dtypes do not fit.
+[[nodiscard]] Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+/// y[..., out] = x[..., in] weight[out, in]^T + bias[out] (bias may be undefined). f32 or f64.
+void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
+
+/// grad_x (+)= grad_y weight.
+void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accumulate,
+                           const Tensor& grad_x);
+
+/// grad_weight (+)= grad_y^T x.
+void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumulate,
+                            const Tensor& grad_weight);
+
+/// grad_bias (+)= the sum of grad_y's rows.
+void linear_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias);
+
+}  // namespace lockstep

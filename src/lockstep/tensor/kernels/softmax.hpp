@@ -1,0 +1,14 @@
+#pragma once
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// y = x - max - log(sum(exp(x - max))) along dimension `dim` (negative counts from the end).
+/// f32 or f64, same shape.
+void log_softmax_forward(const Tensor& x, int dim, const Tensor& y);
+
+/// grad_x (+)= grad_y - exp(y) * sum(grad_y) along `dim`, with y of log_softmax_forward.
+void log_softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
+                          const Tensor& grad_x);
+
+}  // namespace lockstep
