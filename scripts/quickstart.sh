@@ -16,8 +16,8 @@ if completed; then
   echo "quickstart: $run is complete already; remove the folder to train again."
 else
   resume=()
-  if compgen -G "$run/checkpoints/*.h5" >/dev/null; then
-    echo "quickstart: $run is unfinished; going on from its newest checkpoint."
+  if [ -e "$run" ]; then
+    echo "quickstart: $run is unfinished; going on from its newest checkpoint, if it has one."
     resume=(--resume)
   fi
   mpiexec=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' build/release/CMakeCache.txt)
