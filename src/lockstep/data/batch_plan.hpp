@@ -1,0 +1,72 @@
+#pragma once
+#include <cstdint>
+
+namespace lockstep {
+
+/// Positions [begin, end).
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  [[nodiscard]] std::int64_t size() const noexcept { return end - begin; }
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+/// A rank's part of one step's global batch.
+struct Share {
+  Range positions;                  ///< in the epoch's permutation
+  std::int64_t first_in_batch = 0;  ///< place of the share's first sample in the global batch
+  std::int64_t batch_size = 0;      ///< of the global batch: all ranks together
+  [[nodiscard]] std::int64_t size() const noexcept { return positions.size(); }
+  friend bool operator==(const Share&, const Share&) = default;
+};
+
+/// Which samples each step of an epoch takes and which rank computes them: arithmetic on
+/// (N, B, W) that any rank can do for any other. Steps of an epoch count from 0 here. Global batch
+/// s is positions [sB, min((s+1)B, N)) of the epoch's permutation; rank r takes its r-th
+/// contiguous share; sizes differ by at most one (the first ranks have the larger ones) and may be
+/// zero, so any W is legal. Ranks weigh by share.size() / share.batch_size.
+class BatchPlan {
+ public:
+  /// N samples in global batches of B; the last one is smaller, or dropped with `drop_last`.
+  /// Throws InputError if N or B is below 1, or B exceeds N with drop_last (no step would be left).
+  BatchPlan(std::int64_t samples, std::int64_t batch_size, int world, bool drop_last = false);
+
+  [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
+  [[nodiscard]] std::int64_t batch_size() const noexcept { return batch_size_; }
+  [[nodiscard]] int world() const noexcept { return static_cast<int>(world_); }
+  /// ceil(N/B), floor with drop_last.
+  [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
+  /// The largest share that `rank` ever has.
+  [[nodiscard]] std::int64_t largest_share(int rank) const;
+
+  /// Positions of the whole batch of `step` in [0, steps()). Throws Error outside.
+  [[nodiscard]] Range batch(std::int64_t step) const;
+  /// The part of it that `rank` in [0, world) computes. Throws Error outside.
+  [[nodiscard]] Share share(std::int64_t step, int rank) const;
+
+ private:
+  std::int64_t samples_, batch_size_, world_, steps_;
+};
+
+/// Evaluation's plan: fixed batches of `batch_size` by sample number, whatever the world's size,
+/// dealt round-robin: rank r has batches r, r + W, r + 2W ... No sample is counted twice.
+class EvalPlan {
+ public:
+  /// Throws InputError if samples or batch_size is below 1.
+  EvalPlan(std::int64_t samples, std::int64_t batch_size, int world);
+
+  [[nodiscard]] std::int64_t batch_size() const noexcept { return batch_size_; }
+  /// Batches of all ranks together.
+  [[nodiscard]] std::int64_t batches() const noexcept { return batches_; }
+  /// How many of them `rank` has.
+  [[nodiscard]] std::int64_t batches_of(int rank) const;
+  /// Number, in [0, batches()), of the k-th batch of `rank`.
+  [[nodiscard]] std::int64_t batch_of(int rank, std::int64_t k) const { return rank + k * world_; }
+  /// Sample numbers of a batch. Throws Error outside [0, batches()).
+  [[nodiscard]] Range batch(std::int64_t batch) const;
+
+ private:
+  std::int64_t samples_, batch_size_, world_, batches_;
+};
+
+}  // namespace lockstep

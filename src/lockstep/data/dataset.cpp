@@ -1,0 +1,41 @@
+#include <lockstep/data/dataset.hpp>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+namespace {
+
+Shape batch_shape(const Shape& sample, std::int64_t capacity) {
+  std::array<std::int64_t, Shape::max_dims> extents{capacity};
+  std::copy(sample.begin(), sample.end(), extents.begin() + 1);
+  return Shape(
+      std::span<const std::int64_t>(extents).first(static_cast<std::size_t>(sample.dims()) + 1));
+}
+
+}  // namespace
+
+Batch::Batch(const Shape& sample_shape, std::int64_t capacity, Device device)
+    : all_inputs_(Tensor::zeros(batch_shape(sample_shape, capacity), DType::f32, device)),
+      all_targets_(Tensor::zeros({capacity}, DType::i64, device)),
+      all_indices_(Tensor::zeros({capacity}, DType::i64, device)) {
+  reset({});
+}
+
+std::int64_t Batch::capacity() const noexcept {
+  return all_targets_.defined() ? all_targets_.numel() : 0;
+}
+
+void Batch::reset(std::span<const std::int64_t> indices) {
+  const auto n = static_cast<std::int64_t>(indices.size());
+  if (n > capacity()) {
+    throw ShapeError("a batch with room for " + std::to_string(capacity()) +
+                     " samples cannot take " + std::to_string(n));
+  }
+  inputs_ = all_inputs_.slice(0, n);
+  targets_ = all_targets_.slice(0, n);
+  indices_ = all_indices_.slice(0, n);
+  indices_.copy_from_host(indices);
+  size_ = n;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// Room for up to `capacity` samples, allocated once and refilled again and again. Tensors taken
+/// from it are views: they show the next samples after the next refill.
+class Batch {
+ public:
+  Batch() = default;
+  Batch(const Shape& sample_shape, std::int64_t capacity, Device device = {});
+
+  /// Samples now in the batch; 0 is legal (a rank without data).
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::int64_t capacity() const noexcept;
+  /// f32 [size, ...sample shape].
+  [[nodiscard]] const Tensor& inputs() const noexcept { return inputs_; }
+  /// i64 [size]: the class of each sample.
+  [[nodiscard]] const Tensor& targets() const noexcept { return targets_; }
+  /// i64 [size]: which samples of the data set these are.
+  [[nodiscard]] const Tensor& indices() const noexcept { return indices_; }
+
+  /// Makes room for exactly these samples and notes their indices; inputs and targets are then the
+  /// data set's to fill. Allocates nothing. Throws ShapeError if there are more than capacity().
+  void reset(std::span<const std::int64_t> indices);
+
+ private:
+  Tensor all_inputs_, all_targets_, all_indices_;
+  Tensor inputs_, targets_, indices_;
+  std::int64_t size_ = 0;
+};
+
+/// Labelled samples with numbers 0 to size()-1. Immutable: any thread may load at any time.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
+  /// Shape of one sample, e.g. [1, 28, 28].
+  [[nodiscard]] virtual Shape sample_shape() const = 0;
+  /// Targets are in [0, classes()).
+  [[nodiscard]] virtual std::int64_t classes() const noexcept = 0;
+
+  /// Fills `batch` with the samples of these numbers, in this order. Must allocate nothing and give
+  /// the same bits for a sample whoever loads it. Throws Error for a number outside [0, size()).
+  virtual void load(std::span<const std::int64_t> indices, Batch& batch) const = 0;
+};
+
+/// What a run trains on and what it is judged by: samples of one shape and the same classes.
+struct Datasets {
+  std::shared_ptr<const Dataset> train;
+  std::shared_ptr<const Dataset> test;
+};
+
+}  // namespace lockstep

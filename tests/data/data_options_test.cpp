@@ -1,0 +1,108 @@
+#include <lockstep/data/data_options.hpp>
+
+#include <gtest/gtest.h>
+#include <data/idx_files.hpp>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
+
+namespace lockstep {
+namespace {
+
+DataOptions from_deck(const std::string& toml) {
+  Deck deck = Deck::parse("[data]\n" + toml, "test.toml");
+  auto options = deck.read<DataOptions>("data");
+  deck.check_all_read();
+  return options;
+}
+
+TEST(DataOptions, DefaultsAreFashionMnistAsPyTorchsExampleNormalisesIt) {
+  const auto options = from_deck("");
+  EXPECT_EQ(options.kind, DataKind::fashion_mnist);
+  EXPECT_EQ(options.path, "auto");
+  EXPECT_EQ(options.normalisation.mean, 0.1307);
+  EXPECT_EQ(options.normalisation.std, 0.3081);
+  EXPECT_TRUE(options.shuffle);
+  EXPECT_EQ(options.prefetch, 2);
+}
+
+TEST(DataOptions, EveryKeyReachesItsField) {
+  const auto o = from_deck(R"(
+kind = "synthetic"
+path = "/data"
+mean = 0.5
+std = 0.25
+train_limit = 11
+test_limit = 12
+shuffle = false
+prefetch = 3
+synthetic_samples = 13
+synthetic_test_samples = 14
+synthetic_classes = 15
+synthetic_image_size = 16
+synthetic_noise = 0.75
+synthetic_seed = 17
+)");
+  EXPECT_EQ(o.kind, DataKind::synthetic);
+  EXPECT_EQ(o.path, "/data");
+  EXPECT_EQ(o.normalisation.mean, 0.5);
+  EXPECT_EQ(o.normalisation.std, 0.25);
+  EXPECT_EQ(o.train_limit, 11);
+  EXPECT_EQ(o.test_limit, 12);
+  EXPECT_FALSE(o.shuffle);
+  EXPECT_EQ(o.prefetch, 3);
+  EXPECT_EQ(o.synthetic.samples, 13);
+  EXPECT_EQ(o.synthetic.test_samples, 14);
+  EXPECT_EQ(o.synthetic.classes, 15);
+  EXPECT_EQ(o.synthetic.image_size, 16);
+  EXPECT_EQ(o.synthetic.noise, 0.75);
+  EXPECT_EQ(o.synthetic.seed, 17);
+}
+
+TEST(DataOptions, ValuesOutOfRangeAreRefused) {
+  for (const char* toml :
+       {"kind = \"cifar\"", "std = 0.0", "std = -1.0", "train_limit = -1", "test_limit = -1",
+        "prefetch = 0", "synthetic_samples = 0", "synthetic_test_samples = 0",
+        "synthetic_classes = 1", "synthetic_classes = 257", "synthetic_image_size = 0",
+        "synthetic_noise = 1.5"}) {
+    EXPECT_THROW(from_deck(toml), InputError) << toml;
+  }
+}
+
+TEST(MakeDatasets, SyntheticNeedsNoFiles) {
+  DataOptions options;
+  options.kind = DataKind::synthetic;
+  options.path = "/no/such/folder";
+  const auto sets = make_datasets(options);
+  EXPECT_EQ(sets.train->size(), 2048);
+  EXPECT_EQ(sets.test->size(), 512);
+}
+
+TEST(MakeDatasets, LimitsCutBothKinds) {
+  const test::TemporaryFolder folder;
+  test::write_mnist_files(folder, 20, 10);
+  DataOptions options;
+  options.path = folder.path().string();
+  options.train_limit = 7;
+  options.test_limit = 3;
+  for (const auto kind : {DataKind::fashion_mnist, DataKind::synthetic}) {
+    options.kind = kind;
+    const auto sets = make_datasets(options);
+    EXPECT_EQ(sets.train->size(), 7);
+    EXPECT_EQ(sets.test->size(), 3);
+  }
+}
+
+TEST(MakeDatasets, SplitsOfDifferentImageSizesAreRefused) {
+  const test::TemporaryFolder folder;
+  test::write_mnist_files(folder, 20, 10, 4, 3);
+  folder.write("t10k-images-idx3-ubyte", test::idx({10, 3, 4}, test::counting(120)));
+  DataOptions options;
+  options.path = folder.path().string();
+  const auto message = test::input_error([&] { return make_datasets(options); });
+  EXPECT_NE(message.find("training images are [1, 4, 3], test images [1, 3, 4]"), std::string::npos)
+      << message;
+}
+
+}  // namespace
+}  // namespace lockstep
