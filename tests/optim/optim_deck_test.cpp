@@ -1,3 +1,6 @@
+#include <string>
+#include <string_view>
+
 #include <gtest/gtest.h>
 
 #include <lockstep/base/error.hpp>
@@ -36,19 +39,21 @@ TEST(OptimDeck, EveryKeyReachesItsOption) {
   EXPECT_EQ(schedule.eta_min, 0.25);
 }
 
+template <class Options>
+void expect_refused(std::string_view table, std::string_view line) {
+  std::string toml("[");
+  toml.append(table).append("]\n").append(line).append("\n");
+  EXPECT_THROW(static_cast<void>(deck(toml).read<Options>(table)), InputError) << line;
+}
+
 TEST(OptimDeck, ValuesOutOfRangeAreRefused) {
   for (const char* line : {"lr = -0.1", "momentum = 1.5", "dampening = -1.0", "weight_decay = -1.0",
                            "kind = 'newton'", "nesterov = 1"}) {
-    EXPECT_THROW(
-        deck(std::string("[optimizer]\n") + line).read<optim::OptimizerOptions>("optimizer"),
-        InputError)
-        << line;
+    expect_refused<optim::OptimizerOptions>("optimizer", line);
   }
   for (const char* line :
        {"kind = 'linear'", "unit = 'day'", "step_size = 0", "gamma = 0.0", "t_max = 0"}) {
-    EXPECT_THROW(deck(std::string("[schedule]\n") + line).read<optim::ScheduleOptions>("schedule"),
-                 InputError)
-        << line;
+    expect_refused<optim::ScheduleOptions>("schedule", line);
   }
 }
 
