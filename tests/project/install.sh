@@ -20,9 +20,9 @@ configure
 cmake --build "$work/build"
 
 read -r -a flags <<<"${MPIEXEC_FLAGS//;/ }"
-output=$("$MPIEXEC" "${flags[@]}" -n 2 "$work/build/simulation" 2>&1)
+output=$("$MPIEXEC" "${flags[@]}" -n 2 "$work/build/simulation" 2>&1) || fail "simulation ended with code $?: $output"
 [ "$output" = "learned after training on 2 ranks, error handler as before" ] || fail "simulation printed: $output"
-output=$("$work/build/own_kernel" 2>&1)
+output=$("$work/build/own_kernel" 2>&1) || fail "own_kernel ended with code $?: $output"
 [ "$output" = "1 4 9" ] || fail "own_kernel printed: $output"
 
 # No header of a third-party library came along.
@@ -30,8 +30,8 @@ for private in fmt toml++ CLI hdf5 dnnl nlohmann spdlog; do
   ! grep -rlE "#include <$private" "$work/moved/include" || fail "a public header includes $private"
 done
 # Before 1.0 another minor version is another library.
-version=$(sed -nE 's/.*PACKAGE_VERSION "([0-9]+\.[0-9]+)\..*/\1/p' "$work"/moved/lib*/cmake/Lockstep/LockstepConfigVersion.cmake \
-  "$work"/moved/lib/*/cmake/Lockstep/LockstepConfigVersion.cmake 2>/dev/null | head -n 1)
+file=$(find "$work/moved" -name LockstepConfigVersion.cmake)
+version=$(sed -nE 's/.*PACKAGE_VERSION "([0-9]+\.[0-9]+)\..*/\1/p' "$file" | head -n 1)
 configure -DWANTED_VERSION="$version" >/dev/null || fail "version $version was refused"
 if configure -DWANTED_VERSION="${version%.*}.$((${version#*.} + 1))" >"$work/log" 2>&1; then
   fail "a newer minor version than $version was accepted"
