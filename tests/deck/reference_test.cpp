@@ -1,0 +1,49 @@
+#include "sample.hpp"
+
+namespace lockstep::test {
+namespace {
+
+TEST(DeckReference, HasASectionATableAndARowAKey) {
+  DeckReference reference;
+  reference.add<SampleOptions>("train", "The training loop.");
+  reference.add<OtherOptions>("", "Everything else.");
+  EXPECT_EQ(reference.markdown(), R"(## `[train]`
+
+The training loop.
+
+| key | type | unit | default | range | meaning |
+|---|---|---|---|---|---|
+| `lr` | number |  | `0.01` | above 0 | learning rate |
+| `clip` | number |  | `inf` | at least 0 | largest gradient norm |
+| `timeout` | number | s | `30.0` | at least 0.5 and at most 3600 | longest wait |
+| `ratio` | number |  | `0.5` |  | share of samples |
+| `epochs` | integer |  | `10` | at least 1 and at most 1000 | passes over the data |
+| `shuffle` | boolean |  | `true` |  | new order each epoch |
+| `dir` | string |  | `"runs/x"` |  | run folder |
+| `backend` | string |  | `"mpi"` | one of "mpi", "threads" | what carries data |
+| `pace` | string |  | `"slow"` | one of "slow", "fast" | how fast |
+| `sizes` | list of integers |  | `[1, 2]` | at least 1 | layer widths |
+| `betas` | list of numbers |  | `[0.9, 0.999]` | at least 0 and at most 1 | decay \| rates |
+| `files` | list of strings |  | `[]` |  | inputs |
+
+## Top level
+
+Everything else.
+
+| key | type | unit | default | range | meaning |
+|---|---|---|---|---|---|
+| `momentum` | integer |  | `0` |  | of the other table |
+)");
+}
+
+TEST(DeckReference, TwoComponentsMayShareATable) {
+  DeckReference reference;
+  reference.add<OtherOptions>("x", "One.");
+  reference.add<OtherOptions>("x", "Two.");
+  const auto text = reference.markdown();
+  EXPECT_NE(text.find("One. Two."), std::string::npos);
+  EXPECT_EQ(text.find("## `[x]`"), text.rfind("## `[x]`"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

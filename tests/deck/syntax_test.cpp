@@ -1,0 +1,77 @@
+#include "sample.hpp"
+
+namespace lockstep::test {
+namespace {
+
+TEST(DeckSyntax, ADuplicateKeyNamesBothLines) {
+  EXPECT_EQ(error_of("[train]\nlr = 1\nepochs = 2\nlr = 3\n"),
+            "a.toml:4: train.lr is given twice; the first is on line 2. Keep one of them.");
+  EXPECT_EQ(error_of("x = 1\nx = 1\n"),
+            "a.toml:2: x is given twice; the first is on line 1. Keep one of them.");
+}
+
+TEST(DeckSyntax, ADuplicateOnOneLineIsSaid) {
+  EXPECT_EQ(error_of("x = {a = 1, a = 2}\n").rfind("a.toml:1: a is given twice", 0), 0U);
+}
+
+TEST(DeckSyntax, TheSameKeyInAnotherTableIsNotTheFirst) {
+  EXPECT_EQ(error_of("[a]\nlr = 1\n[b]\nlr = 1\n\nlr = 1\n"),
+            "a.toml:6: b.lr is given twice; the first is on line 4. Keep one of them.");
+}
+
+TEST(DeckSyntax, ADuplicateTableNamesBothLines) {
+  EXPECT_EQ(error_of("[train]\nlr = 1\n[other]\n[train]\nepochs = 1\n"),
+            "a.toml:4: the table [train] is given twice; the first is on line 1. Keep one header "
+            "and write all of its keys below that.");
+}
+
+TEST(DeckSyntax, AStringWithoutQuotesIsShownWithThem) {
+  EXPECT_EQ(error_of("[train]\ndir = runs/x # here\n"),
+            "a.toml:2: \"dir = runs/x # here\" is not valid TOML (could not determine value type). "
+            "Strings need quotes, and booleans are true or false; write dir = \"runs/x\"");
+  EXPECT_NE(error_of("train.shuffle = True\n").find("write train.shuffle = true"),
+            std::string::npos);
+}
+
+TEST(DeckSyntax, AnIntegerBeyond64BitsIsRefused) {
+  EXPECT_EQ(
+      error_of("[train]\nepochs = 9223372036854775808\n"),
+      "a.toml:2: \"epochs = 9223372036854775808\" is not valid TOML ('9223372036854775808' is "
+      "not representable in 64 bits). Whole numbers lie between -9223372036854775808 and "
+      "9223372036854775807.");
+}
+
+TEST(DeckSyntax, TheLineIsShownWithAnExample) {
+  EXPECT_EQ(
+      error_of("[train]\n\nlr: 3\n"),
+      "a.toml:3: \"lr: 3\" is not valid TOML (expected '=', saw ':'). A deck has lines `key = "
+      "value` below lines [table].");
+}
+
+TEST(DeckSyntax, AValueAndATableOfOneNameAreRefused) {
+  EXPECT_EQ(error_of("train = 1\n[train]\nlr = 1\n").rfind("a.toml:2: ", 0), 0U);
+}
+
+TEST(DeckSyntax, NestingIsBounded) {
+  std::string key = "a";
+  for (int i = 0; i < 1000000; ++i) key += ".a";
+  const auto message = error_of("\n" + key + " = 1\n");
+  EXPECT_EQ(message, "a.toml:2: a key has more than 32 parts. Use shorter keys.");
+  EXPECT_NE(error_of("[" + key + "]\n").find("more than 32 parts"), std::string::npos);
+  EXPECT_NE(error_of("a = " + std::string(1000000, '[') + "\n"), "");
+  EXPECT_NE(error_of("", {key + "=1"}).find("--set: a key has more than 32 parts"),
+            std::string::npos);
+}
+
+TEST(DeckSyntax, DotsInTextAndNumbersAreNoNesting) {
+  std::string dots(100, '.');
+  EXPECT_EQ(read_sample("# " + dots + "\n[train]\ndir = \"\\\"" + dots + "\"\n").dir, "\"" + dots);
+  std::string list;
+  for (int i = 0; i < 100; ++i) list += "0.5,";
+  EXPECT_EQ(read_sample("train.betas = [" + list + "]").betas.size(), 100U);
+  EXPECT_EQ(read_sample("[train]\ndir = '''\n" + dots + "'x'\n" + dots + "'''\n").dir,
+            dots + "'x'\n" + dots);
+}
+
+}  // namespace
+}  // namespace lockstep::test
