@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,12 +19,34 @@ namespace {
 
 using test::Batch;
 
-/// The file's network: fc2(tanh(fc1(x))), its parameters under the file's names.
+constexpr std::array names{"W1", "b1", "W2", "b2"};
+
+/// The case, read once: HDF5 must not be called from several threads.
+struct Case {
+  Case() {
+    const test::GoldenFile file("ddp.h5");
+    whole = {file.tensor("weighted_mean/x"), file.tensor("weighted_mean/target")};
+    for (const double count : file.numbers("weighted_mean", "counts")) {
+      bounds.push_back(bounds.back() + static_cast<std::int64_t>(count));
+    }
+    for (const std::string name : names) {
+      const std::string path = "weighted_mean/global_grad/" + name + "_f64";
+      parameters.push_back(file.tensor("weighted_mean/param/" + name));
+      gradients.push_back(file.tensor(path));
+      tolerances.push_back(file.tolerance(path));
+    }
+  }
+  Batch whole;
+  std::vector<std::int64_t> bounds{0};  ///< first row of every share, and the end of the last
+  std::vector<Tensor> parameters, gradients;
+  std::vector<double> tolerances;
+};
+
+/// The file's network: fc2(tanh(fc1(x))).
 struct GoldenMlp : nn::Module {
-  explicit GoldenMlp(const test::GoldenFile& file) {
-    for (const char* name : {"W1", "b1", "W2", "b2"}) {
-      parts.push_back(
-          register_parameter(name, file.tensor("weighted_mean/param/" + std::string(name))));
+  explicit GoldenMlp(const Case& golden) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      parts.push_back(register_parameter(names[i], golden.parameters[i].clone()));
     }
   }
   Variable forward(const Variable& x) override {
@@ -31,15 +54,6 @@ struct GoldenMlp : nn::Module {
   }
   std::vector<Variable> parts;
 };
-
-/// First row of every share of the file's world, and the end of the last.
-std::vector<std::int64_t> share_bounds(const test::GoldenFile& file) {
-  std::vector<std::int64_t> bounds{0};
-  for (const double count : file.numbers("weighted_mean", "counts")) {
-    bounds.push_back(bounds.back() + static_cast<std::int64_t>(count));
-  }
-  return bounds;
-}
 
 /// Rank r of a group takes share r of the file's world; the last rank takes all that remain, and
 /// ranks beyond the file's world get nothing.
@@ -52,22 +66,20 @@ Batch share_of(const Batch& whole, const std::vector<std::int64_t>& bounds, int 
 class DdpGolden : public testing::TestWithParam<int> {};
 
 TEST_P(DdpGolden, WeightedMeanIsTheGradientOfTheGlobalBatch) {
-  const test::GoldenFile file("ddp.h5");
-  const Batch whole{file.tensor("weighted_mean/x"), file.tensor("weighted_mean/target")};
-  const auto bounds = share_bounds(file);
-  ASSERT_EQ(bounds.back(), whole.rows());
+  const Case golden;
+  const Batch& whole = golden.whole;
+  ASSERT_EQ(golden.bounds.back(), whole.rows());
 
   test::on_ranks(GetParam(), [&](const auto& group) {
-    const auto model = std::make_shared<GoldenMlp>(file);
+    const auto model = std::make_shared<GoldenMlp>(golden);
     DistributedDataParallel ddp(model, group, {.buckets = {64, 128}});
-    const Batch share = share_of(whole, bounds, group->rank(), group->size());
+    const Batch share = share_of(whole, golden.bounds, group->rank(), group->size());
     ddp.backward(test::mean_loss(ddp, share),
                  static_cast<double>(share.rows()) / static_cast<double>(whole.rows()));
-    for (const auto& [name, variable] : model->named_parameters()) {
-      const std::string path = "weighted_mean/global_grad/" + name + "_f64";
-      EXPECT_LE(test::max_difference(variable.grad().to(DType::f64), file.tensor(path)),
-                file.tolerance(path))
-          << path << " on rank " << group->rank();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const Tensor gradient = model->parts[i].grad().to(DType::f64);
+      EXPECT_LE(test::max_difference(gradient, golden.gradients[i]), golden.tolerances[i])
+          << names[i] << " on rank " << group->rank();
     }
   });
 }
