@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 
 #include <mpi.h>
 #include <lockstep/comm/process_group.hpp>
@@ -10,12 +11,15 @@ namespace lockstep {
 /// attributes are left alone. Works at any thread level MPI was initialised with; below
 /// MPI_THREAD_MULTIPLE all calls must come from the thread that initialised MPI (or, for
 /// SERIALIZED, one at a time). Collective over `comm`.
-/// Throws CommError if MPI is not initialised or already finalised.
+/// Throws CommError if MPI is not initialised or already finalised, or if `comm` is null or an
+/// intercommunicator; TimeoutError if not every rank of `comm` has called by the deadline.
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_mpi_group(MPI_Comm comm,
                                                            const GroupOptions& options = {});
 
 /// Initialises MPI (MPI_THREAD_MULTIPLE where MPI grants it) if nobody has, and finalises it at the
 /// end only then. For programs that leave MPI to Lockstep; never made behind the user's back.
+/// A session destroyed by an exception leaves MPI as it is: MPI_Finalize would wait for peers that
+/// wait for this rank. Return a non-zero code from main() then, and the launcher ends the job.
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);
@@ -25,6 +29,19 @@ class MpiSession {
 
  private:
   bool owns_mpi_ = false;
+  int exceptions_;  // in flight when the session began
 };
+
+/// Where a rank sits: its number among the ranks of `comm` on its machine, how many there are, and
+/// the machine's name.
+struct NodeLayout {
+  int local_rank = 0;
+  int local_size = 1;
+  std::string host;
+};
+
+/// From MPI itself (MPI_Comm_split_type), not from a launcher's environment. Collective over
+/// `comm`; waits without a deadline. Throws CommError if MPI fails.
+[[nodiscard]] NodeLayout node_layout(MPI_Comm comm);
 
 }  // namespace lockstep

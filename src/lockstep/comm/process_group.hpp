@@ -10,12 +10,15 @@
 
 namespace lockstep {
 
+class DeckTable;
+
 enum class ReduceOp : std::uint8_t { sum, avg, min, max };
 
 struct GroupOptions {
   /// Every wait ends by then. Counted from the moment the wait begins.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
+void declare(DeckTable& table, GroupOptions& options);
 
 /// An ordered set of ranks that talk to each other and to nobody else.
 ///

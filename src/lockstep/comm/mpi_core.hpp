@@ -1,0 +1,66 @@
+#pragma once
+#include <string>
+#include <thread>
+
+#include <mpi.h>
+#include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+
+class MpiWork;
+
+/// A communicator and the operations in flight on it: what an MPI group and its Works share. It
+/// outlives the group, so that a Work may be waited for after the group is gone, and it is owned by
+/// mpi_lifetime until close() or MPI_Finalize.
+class MpiCore : public RefCounted<MpiCore> {
+ public:
+  /// Collective over `comm`; waits for all of its ranks to the deadline.
+  MpiCore(MPI_Comm comm, const GroupOptions& options);
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+
+  /// Numbers the operation and hands it to MPI. Also drives whatever else is in flight, so that
+  /// operations whose Work was dropped end too.
+  [[nodiscard]] Work start(Operation operation);
+  /// Drains what is in flight, waits for every rank to do so, frees the communicator. Collective.
+  void close();
+  /// Local: MPI_Finalize has begun. Nothing of MPI is touched after this.
+  void at_finalize() noexcept;
+
+ private:
+  friend class MpiWork;
+  friend class RefCounted<MpiCore>;
+  enum class State { open, poisoned, closed, finalized };
+
+  ~MpiCore() = default;
+  void release() noexcept { delete this; }
+
+  [[nodiscard]] std::string speaker() const;  ///< "rank 1 of 4 (node12)"
+  void expect_callable() const;               ///< throws where no call is possible any more
+  void expect_right_thread() const;
+  void progress();
+  void enlist(MpiWork* work) noexcept;
+  void delist(MpiWork* work) noexcept;
+  /// Ends the group: later calls throw, buffers that MPI may still write to are kept for good.
+  void poison(const std::string& reason) noexcept;
+  void bury_all() noexcept;
+  [[noreturn]] void time_out(const MpiWork& work, double waited_s);
+  [[noreturn]] void mpi_failed(const MpiWork& work, int status);
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  GroupOptions options_;
+  std::string host_;
+  State state_ = State::open;
+  std::string reason_;  // why the state is not open
+  bool any_thread_ = true;
+  std::thread::id owner_;  // the only thread that may call, unless any_thread_
+  std::uint64_t sequence_ = 0;
+  MpiWork* first_ = nullptr;  // in flight, oldest first; each is owned by this list
+  MpiWork* last_ = nullptr;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,132 @@
+#include <lockstep/comm/threads_group.hpp>
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/threads_hub.hpp>
+
+namespace lockstep {
+namespace {
+
+/// One rank's view of a hub.
+class ThreadsGroup final : public ProcessGroup {
+ public:
+  ThreadsGroup(std::shared_ptr<ThreadsHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return hub_->size(); }
+  [[nodiscard]] const char* backend() const noexcept override { return "threads"; }
+
+  [[nodiscard]] Work all_reduce(const Tensor& t, ReduceOp op) override {
+    return start(all_reduce_operation(t, op));
+  }
+  [[nodiscard]] Work broadcast(const Tensor& t, int root) override {
+    return start(broadcast_operation(t, root, size()));
+  }
+  [[nodiscard]] Work all_gather(const Tensor& input, const Tensor& output) override {
+    return start(all_gather_operation(input, output, size()));
+  }
+  void barrier() override { start(Operation{}).wait(); }
+
+  void close() override {
+    if (closed_) return;
+    barrier();
+    closed_ = true;
+  }
+
+ private:
+  Work start(Operation operation) {
+    if (closed_) {
+      throw CommError(refusal(fmt::format("rank {} of {}", rank_, size()),
+                              "it was closed. Make a new one, or close it later."));
+    }
+    return hub_->start(rank_, std::move(operation));
+  }
+
+  std::shared_ptr<ThreadsHub> hub_;
+  int rank_;
+  bool closed_ = false;
+};
+
+/// Rethrows with the rank in front of the message, keeping the class that decides the exit code.
+[[noreturn]] void rethrow_naming(int rank, int ranks, const std::exception_ptr& failure) {
+  const auto named = [&](const std::exception& error) {
+    const std::string speaker = fmt::format("rank {} of {}: ", rank, ranks);
+    const std::string message = error.what();
+    return message.compare(0, speaker.size(), speaker) == 0 ? message : speaker + message;
+  };
+  try {
+    std::rethrow_exception(failure);
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(named(error));
+  } catch (const CommError& error) {
+    throw CommError(named(error));
+  } catch (const InputError& error) {
+    throw InputError(named(error));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(named(error));
+  } catch (const ShapeError& error) {
+    throw ShapeError(named(error), error.exit_code());
+  } catch (const Error& error) {
+    throw Error(named(error), error.exit_code());
+  } catch (const std::exception& error) {
+    throw Error(named(error));
+  }
+}
+
+}  // namespace
+
+void run_ranks_as_threads(int ranks, const std::function<void(ProcessGroup&)>& body,
+                          const GroupOptions& options) {
+  if (ranks < 1) {
+    throw InputError(
+        fmt::format("run_ranks_as_threads: {} ranks were asked for; at least 1 is needed", ranks));
+  }
+  const auto hub = std::make_shared<ThreadsHub>(ranks, options);
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
+  const auto run = [&](int rank) {
+    auto& failure = failures[static_cast<std::size_t>(rank)];
+    try {
+      ThreadsGroup group(hub, rank);
+      body(group);
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      hub->poison(rank, error.what());
+    } catch (...) {
+      failure = std::current_exception();
+      hub->poison(rank, "an exception of unknown type was thrown");
+    }
+  };
+
+  {
+    std::vector<std::jthread> threads;
+    threads.reserve(failures.size());
+    try {
+      for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+    } catch (const std::exception& error) {
+      hub->poison(static_cast<int>(threads.size()), error.what());  // releases those that run
+      throw;
+    }
+  }
+  const int first = hub->failed_rank();
+  hub->clear();
+
+  // The rank that failed first may have dealt with its failure; then an echo is all there is.
+  if (first < 0) return;
+  if (failures[static_cast<std::size_t>(first)]) {
+    rethrow_naming(first, ranks, failures[static_cast<std::size_t>(first)]);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (failures[static_cast<std::size_t>(rank)]) {
+      rethrow_naming(rank, ranks, failures[static_cast<std::size_t>(rank)]);
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,140 @@
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/mpi_group.hpp>
+
+namespace lockstep {
+namespace {
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int world_size() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+TEST(MpiGroup, AgreesWithRawMpi) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  ASSERT_EQ(group->rank(), world_rank());
+  ASSERT_EQ(group->size(), world_size());
+  for (const std::int64_t n : {1, 77, 4096, 100003}) {
+    std::vector<double> mine(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      mine[i] = static_cast<double>((i * 37 + static_cast<std::size_t>(world_rank()) * 101) % 1000);
+    }
+    std::vector<double> expected(mine.size());
+    MPI_Allreduce(mine.data(), expected.data(), static_cast<int>(n), MPI_DOUBLE, MPI_SUM,
+                  MPI_COMM_WORLD);
+    const auto t = Tensor::from(mine, {n});
+    group->all_reduce(t, ReduceOp::sum).wait();
+    EXPECT_EQ(t.to_vector<double>(), expected);  // whole numbers: exact in any order
+  }
+  group->close();
+}
+
+TEST(MpiGroup, OnASubCommunicatorTalksToItsRanksOnly) {
+  MPI_Comm parity = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, world_rank() % 2, -world_rank(), &parity);  // reversed order
+  const auto group = make_mpi_group(parity);
+  double expected = 0.0;
+  for (int r = world_rank() % 2; r < world_size(); r += 2) expected += r;
+  EXPECT_EQ(all_reduce_scalar(*group, world_rank(), ReduceOp::sum), expected);
+  int rank_in_parity = -1;
+  MPI_Comm_rank(parity, &rank_in_parity);
+  EXPECT_EQ(group->rank(), rank_in_parity);
+  // The caller may free its own communicator at once: the group has its own.
+  MPI_Comm_free(&parity);
+  EXPECT_EQ(all_reduce_scalar(*group, 1.0, ReduceOp::sum), group->size());
+  group->close();
+}
+
+int copies = 0;
+int deletions = 0;
+int count_copy(MPI_Comm, int, void*, void* in, void* out, int* flag) {
+  ++copies;
+  *static_cast<void**>(out) = in;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+int count_deletion(MPI_Comm, int, void*, void*) {
+  ++deletions;
+  return MPI_SUCCESS;
+}
+
+TEST(MpiGroup, LeavesTheCallersErrorHandlerAndAttributesAlone) {
+  MPI_Comm mine = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &mine);
+  MPI_Comm_set_errhandler(mine, MPI_ERRORS_ARE_FATAL);
+  int keyval = MPI_KEYVAL_INVALID;
+  int value = 42;
+  MPI_Comm_create_keyval(count_copy, count_deletion, &keyval, nullptr);
+  MPI_Comm_set_attr(mine, keyval, &value);
+  {
+    const auto closed = make_mpi_group(mine);
+    const auto left_open = make_mpi_group(mine);
+    EXPECT_EQ(all_reduce_scalar(*closed, 1.0, ReduceOp::sum), world_size());
+    EXPECT_EQ(all_reduce_scalar(*left_open, 1.0, ReduceOp::sum), world_size());
+    closed->close();
+  }
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  MPI_Comm_get_errhandler(mine, &handler);
+  EXPECT_EQ(handler, MPI_ERRORS_ARE_FATAL);
+  void* found = nullptr;
+  int flag = 0;
+  MPI_Comm_get_attr(mine, keyval, static_cast<void*>(&found), &flag);
+  EXPECT_TRUE(flag);
+  EXPECT_EQ(found, &value);
+  EXPECT_EQ(copies, 0);
+  EXPECT_EQ(deletions, 0);
+  MPI_Comm_free_keyval(&keyval);
+  MPI_Comm_free(&mine);
+}
+
+TEST(MpiGroup, DestructorIsLocal) {
+  auto group = make_mpi_group(MPI_COMM_WORLD);
+  // A ring of messages through the destructors: it can only go round if none waits for another
+  // rank.
+  const int next = (world_rank() + 1) % world_size();
+  const int previous = (world_rank() + world_size() - 1) % world_size();
+  int token = 0;
+  if (world_rank() == 0) {
+    group.reset();
+    MPI_Send(&token, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
+    MPI_Recv(&token, 1, MPI_INT, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Recv(&token, 1, MPI_INT, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    group.reset();
+    ++token;
+    MPI_Send(&token, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
+  }
+  EXPECT_EQ(token, world_rank() == 0 ? world_size() - 1 : world_rank());
+}
+
+TEST(MpiGroup, AWorkMayOutliveItsGroup) {
+  auto group = make_mpi_group(MPI_COMM_WORLD);
+  const auto t = Tensor::full({1 << 16}, 1.0);
+  auto work = group->all_reduce(t, ReduceOp::sum);
+  group.reset();
+  work.wait();
+  EXPECT_EQ(t.to_vector<float>().back(), world_size());
+}
+
+TEST(MpiGroup, RefusesNoCommunicator) {
+  EXPECT_THROW(static_cast<void>(make_mpi_group(MPI_COMM_NULL)), CommError);
+}
+
+TEST(NodeLayout, CountsTheRanksOfThisMachine) {
+  const NodeLayout layout = node_layout(MPI_COMM_WORLD);
+  EXPECT_EQ(layout.local_rank, world_rank());  // the tests run on one machine
+  EXPECT_EQ(layout.local_size, world_size());
+  EXPECT_FALSE(layout.host.empty());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#pragma once
+// Small MPI programs that make and end MPI themselves, each started by CTest under its own mpiexec.
+// They print what is wrong and return 1; nothing of GoogleTest may stand between them and MPI.
+#include <cstdio>
+#include <string>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep::test {
+
+inline int failures = 0;
+
+inline void expect(bool condition, const std::string& claim) {
+  if (condition) return;
+  std::fprintf(stderr, "FAILED: %s\n", claim.c_str());
+  ++failures;
+}
+
+/// The message of the E that `call` throws; complains if it throws none.
+template <class E, class Call>
+std::string thrown_by(const Call& call, const std::string& what) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    expect(false, what + " threw something else: " + error.what());
+    return "";
+  }
+  expect(false, what + " did not throw");
+  return "";
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,120 @@
+#include <array>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/kernels/combine.hpp>
+#include <lockstep/comm/threads_group.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+
+namespace lockstep {
+namespace {
+
+// First of all: the host kernels may run on several threads at once (Kokkos' Serial space is
+// thread-safe for parallel_for over a RangePolicy only).
+TEST(ThreadsGroup, ElementwiseKernelsRunOnFourThreadsAtOnce) {
+  run_ranks_as_threads(4, [](ProcessGroup& group) {
+    const double mine = group.rank() + 1;
+    for (int repeat = 0; repeat < 50; ++repeat) {
+      const auto x = Tensor::empty({3001});
+      const auto y = Tensor::empty({3001});
+      const auto z = Tensor::empty({3001}, DType::f64);
+      fill(x, mine);
+      fill(y, 10.0);
+      add_scaled(x, 2.0, y);
+      scale(y, 0.5);
+      combine(ReduceOp::sum, x, y);
+      convert(y, z);
+      for (const double value : z.to_vector<double>()) ASSERT_EQ(value, 5.0 + 2.0 * mine);
+    }
+  });
+}
+
+TEST(ThreadsGroup, SumsInRankOrder) {
+  constexpr std::array<float, 4> parts{1e8F, 3.3333F, -1e8F, 0.1F};
+  const float expected = ((parts[0] + parts[1]) + parts[2]) + parts[3];
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    run_ranks_as_threads(4, [&](ProcessGroup& group) {
+      const auto t = Tensor::full({17}, parts.at(static_cast<std::size_t>(group.rank())));
+      group.all_reduce(t, ReduceOp::sum).wait();
+      EXPECT_EQ(t.to_vector<float>().back(), expected);
+    });
+  }
+}
+
+/// Runs the body; returns what it threw, as text, and expects it to have been an `E`.
+template <class E>
+std::string message_of(int ranks, const std::function<void(ProcessGroup&)>& body,
+                       const GroupOptions& options = {}) {
+  try {
+    run_ranks_as_threads(ranks, body, options);
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing of the expected type was thrown";
+}
+
+TEST(ThreadsGroup, AnExceptionOnOneRankReleasesTheOthersAtOnce) {
+  const auto start = Clock::now();
+  const auto message = message_of<CheckpointError>(4, [](ProcessGroup& group) {
+    if (group.rank() == 2) throw CheckpointError("the disk is full");
+    try {
+      for (int i = 0; i < 2; ++i) group.barrier();
+      ADD_FAILURE() << "rank " << group.rank() << " was not told";
+    } catch (const CommError& echo) {
+      EXPECT_NE(std::string(echo.what()).find("the disk is full"), std::string::npos)
+          << echo.what();
+      EXPECT_THROW(group.barrier(), CommError);
+      throw;
+    }
+  });
+  EXPECT_EQ(message, "rank 2 of 4: the disk is full");
+  EXPECT_LT(seconds_since(start), 5.0);  // the deadline is 10 minutes
+}
+
+TEST(ThreadsGroup, ATimeOutNamesTheRankThatDidNotCall) {
+  std::atomic<int> told = 0;
+  run_ranks_as_threads(
+      3,
+      [&](ProcessGroup& group) {
+        group.barrier();
+        if (group.rank() == 1) return;
+        const auto t = Tensor::zeros({21840});
+        try {
+          group.all_reduce(t, ReduceOp::sum).wait();
+          ADD_FAILURE() << "rank " << group.rank() << " did not time out";
+        } catch (const CommError& error) {
+          const std::string text = error.what();
+          EXPECT_NE(
+              text.find("all_reduce #2 of f32[21840] has not completed after 0.2 s: rank 1 has "
+                        "not called it"),
+              std::string::npos)
+              << text;
+          ++told;
+        }
+        EXPECT_THROW(group.barrier(), CommError);
+      },
+      {.timeout = std::chrono::milliseconds(200)});
+  EXPECT_EQ(told, 2);
+}
+
+TEST(ThreadsGroup, CallsThatDifferAreNamedSideBySide) {
+  const auto message = message_of<CommError>(2, [](ProcessGroup& group) {
+    const auto t = Tensor::zeros({group.rank() == 0 ? 4 : 32});
+    group.all_reduce(t, ReduceOp::sum).wait();
+  });
+  EXPECT_NE(
+      message.find("rank 1 of 2 called all_reduce(sum) #1 of f32[32] where rank 0 of 2 called "
+                   "all_reduce(sum) #1 of f32[4]"),
+      std::string::npos)
+      << message;
+}
+
+TEST(ThreadsGroup, NeedsAtLeastOneRank) {
+  EXPECT_THROW(run_ranks_as_threads(0, [](ProcessGroup&) {}), InputError);
+}
+
+}  // namespace
+}  // namespace lockstep
