@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <hdf5.h>
-#include <unistd.h>
 
 #include <bit>
 #include <vector>
@@ -126,41 +125,30 @@ void set_format_attribute(const Hdf5Handle& file) {
   hdf5_check(H5Awrite(attribute.id(), H5T_NATIVE_INT, &format), "write an attribute");
 }
 
-struct Unlinker {
-  std::string path;
-  ~Unlinker() { ::unlink(path.c_str()); }
-};
-
 }  // namespace
 
-Skeleton lay_out(Manifest& manifest) {
-  Skeleton skeleton{File::create_temporary(), {}};
-  const Unlinker unlinker{skeleton.image.path().string()};
-  {
-    const Hdf5Lock lock;
-    const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "create a property list");
-    hdf5_check(H5Pset_userblock(creation.id(), Header::bytes), "reserve the header");
-    const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create a property list");
-    // Compact groups and checksums in HDF5's own structure; every HDF5 since 1.8 reads it.
-    hdf5_check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18),
-               "choose the file's version");
-    Hdf5Handle file(
-        H5Fcreate(skeleton.image.path().c_str(), H5F_ACC_TRUNC, creation.id(), access.id()),
-        H5Fclose, "lay out a file in memory");
-    set_format_attribute(file);
-    for (const auto* group : {"/model", "/optimizer", "/train", "/metadata"})
-      make_group(file, group);
-    DatasetMaker maker(file);
-    for (auto& entry : manifest.datasets) entry.offset = maker.make(entry);
-    DatasetEntry text;
-    text.path = "/manifest";
-    text.text = true;
-    text.shape = Shape{static_cast<std::int64_t>(manifest.to_text().size())};
-    skeleton.header.manifest = {maker.make(text), text.bytes()};
-    file.close("lay out a file in memory");
-  }
-  skeleton.header.file_bytes = skeleton.image.size();
-  return skeleton;
+Header lay_out(Manifest& manifest, Hdf5Image& image) {
+  const Hdf5Lock lock;
+  const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "create a property list");
+  hdf5_check(H5Pset_userblock(creation.id(), Header::bytes), "reserve the header");
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create a property list");
+  // Compact groups and checksums in HDF5's own structure; every HDF5 since 1.8 reads it.
+  hdf5_check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18),
+             "choose the file's version");
+  Hdf5Handle file = image.create(creation, access);
+  set_format_attribute(file);
+  for (const auto* group : {"/model", "/optimizer", "/train", "/metadata"}) make_group(file, group);
+  DatasetMaker maker(file);
+  for (auto& entry : manifest.datasets) entry.offset = maker.make(entry);
+  DatasetEntry text;
+  text.path = "/manifest";
+  text.text = true;
+  text.shape = Shape{static_cast<std::int64_t>(manifest.to_text().size())};
+  Header header;
+  header.manifest = {maker.make(text), text.bytes()};
+  file.close("lay out a file in memory");
+  header.file_bytes = image.size();
+  return header;
 }
 
 }  // namespace lockstep

@@ -1,18 +1,13 @@
 #pragma once
 #include <lockstep/checkpoint/manifest.hpp>
-#include <lockstep/io/file.hpp>
+#include <lockstep/io/hdf5_image.hpp>
 
 namespace lockstep {
 
-/// An HDF5 file as HDF5 lays it out: all of its structure, none of its data.
-struct Skeleton {
-  File image;  ///< sparse, without a name: data sets take no room
-  Header header;
-};
-
-/// Lets HDF5 make the file of `manifest` in the node's memory, sets each data set's offset, and
-/// reserves /manifest for the manifest's text. HDF5 never sees the checkpoint's file system: there
-/// it would take locks, and keep files that it cannot close once a disk is full. Throws Error.
-[[nodiscard]] Skeleton lay_out(Manifest& manifest);
+/// Lets HDF5 make the file of `manifest` in `image`, all of its structure and none of its data;
+/// sets each data set's offset and reserves /manifest for the manifest's text. Returns the header,
+/// still without the manifest's checksum. HDF5 never sees the checkpoint's file system. Throws
+/// Error.
+[[nodiscard]] Header lay_out(Manifest& manifest, Hdf5Image& image);
 
 }  // namespace lockstep

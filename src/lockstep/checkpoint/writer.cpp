@@ -100,15 +100,15 @@ class FileOnRankZero {
  public:
   FileOnRankZero(const fs::path& path, const std::vector<PlannedDataset>& plan) : target_(path) {
     for (const auto& planned : plan) manifest_.datasets.push_back(planned.entry);
-    const Skeleton skeleton = lay_out(manifest_);
-    header_ = skeleton.header;
+    Hdf5Image image;
+    header_ = lay_out(manifest_, image);
     const File& file = target_.file();
     file.resize(header_.file_bytes);
     Hasher hasher;
     std::vector<char> buffer;
     for (const auto& extent : structure_extents(header_, manifest_)) {
       buffer.resize(static_cast<std::size_t>(extent.bytes));
-      skeleton.image.read_at(extent.offset, buffer.data(), extent.bytes);
+      image.read_at(extent.offset, buffer.data(), extent.bytes);
       hasher.update(buffer.data(), buffer.size());
       file.write_at(extent.offset, buffer.data(), extent.bytes);
     }
@@ -177,7 +177,8 @@ SaveReport CheckpointWriter::save(ProcessGroup& group, const fs::path& path,
 
   std::optional<FileOnRankZero> target;
   std::vector<std::int64_t> layout(shared + 1);  // offsets, then the size of the file
-  auto needed = static_cast<std::int64_t>(contents.model.bytes() + contents.optimizer.bytes());
+  std::int64_t needed = 0;
+  for (const auto& planned : plan) needed += planned.entry.bytes();
   std::string error;
   if (group.rank() == 0) {
     error = failure_of(path, needed, [&] {

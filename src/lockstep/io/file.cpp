@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <system_error>
 #include <utility>
 
@@ -46,17 +45,6 @@ File File::open_for_writing(const std::filesystem::path& path) {
 
 File File::create(const std::filesystem::path& path) {
   return {open_or_throw("create", path, O_RDWR | O_CREAT | O_TRUNC), path};
-}
-
-File File::create_temporary() {
-  std::error_code ignored;
-  const std::filesystem::path memory = "/dev/shm";
-  const bool usable = ::access(memory.c_str(), W_OK | X_OK) == 0;
-  const auto folder = usable ? memory : std::filesystem::temp_directory_path(ignored);
-  std::string name = (folder / "lockstep-XXXXXX").string();
-  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
-  if (descriptor < 0) throw FileError("create", name, errno);
-  return {descriptor, name};
 }
 
 File::File(File&& other) noexcept

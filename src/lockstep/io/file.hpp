@@ -28,9 +28,6 @@ class File {
   [[nodiscard]] static File open_for_writing(const std::filesystem::path& path);
   /// An empty file, whether or not there was one before.
   [[nodiscard]] static File create(const std::filesystem::path& path);
-  /// An empty file of a name not used before on this node, in memory where there is /dev/shm, else
-  /// in the system's folder for temporary files. The caller removes it.
-  [[nodiscard]] static File create_temporary();
 
   File() = default;  ///< no file
   File(File&& other) noexcept;

@@ -1,0 +1,38 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+
+#include <lockstep/io/hdf5.hpp>
+
+namespace lockstep {
+
+/// A file that HDF5 writes into memory, where nothing can fail it: after a failed write on a real
+/// file system (disk full, a limit on file sizes) HDF5 1.10 keeps a file that it cannot close, and
+/// crashes over it in MPI_Finalize. Sparse: only pages that were written take memory, so a file of
+/// any size can be laid out before its data is there. HDF5's core driver is not sparse.
+class Hdf5Image {
+ public:
+  Hdf5Image() = default;
+  Hdf5Image(const Hdf5Image&) = delete;
+  Hdf5Image& operator=(const Hdf5Image&) = delete;
+
+  /// A new, empty HDF5 file in this image, made with two HDF5 property lists: file creation and
+  /// file access (whose driver this sets). Once per image; the image must outlive it.
+  [[nodiscard]] Hdf5Handle create(const Hdf5Handle& creation, const Hdf5Handle& access);
+
+  /// Of the whole file, written or not.
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  /// What was never written reads as zero.
+  void read_at(std::int64_t offset, void* target, std::int64_t bytes) const noexcept;
+  void write_at(std::int64_t offset, const void* source, std::int64_t bytes);
+  void resize(std::int64_t bytes) noexcept { size_ = bytes; }
+
+ private:
+  static constexpr std::int64_t page_bytes = 4096;
+  using Page = std::array<char, static_cast<std::size_t>(page_bytes)>;
+  std::map<std::int64_t, Page> pages_;  // by number
+  std::int64_t size_ = 0;
+};
+
+}  // namespace lockstep

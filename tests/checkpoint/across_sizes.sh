@@ -1,0 +1,16 @@
+#!/bin/sh
+# Any number of processes reads, bit for bit, what any other number wrote.
+# Usage: across_sizes.sh TOOL MPIEXEC [FLAGS...]
+set -eu
+tool=$1
+mpiexec=$2
+shift 2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+for writers in 1 2 3; do
+  "$mpiexec" "$@" -n $writers "$tool" save "$folder" $writers 9
+  for readers in 1 2 3; do
+    "$mpiexec" "$@" -n $readers "$tool" check "$folder" $writers 9
+  done
+done
+! "$mpiexec" "$@" -n 2 "$tool" check "$folder" 1 5 2>/dev/null  # the check can fail

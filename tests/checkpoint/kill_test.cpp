@@ -1,0 +1,73 @@
+// SIGKILL at random moments of a program that does nothing but save.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include <checkpoint/sample.hpp>
+#include <lockstep/base/philox.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/io/atomic_file.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Starts the loop on `folder`, waits for its first save and then `delay`, kills it, and returns
+/// the last step it said it had saved.
+std::int64_t run_and_kill(const fs::path& folder, std::chrono::microseconds delay) {
+  const char* tool = std::getenv("LOCKSTEP_CHECKPOINT_TOOL");
+  std::array<int, 2> ends{};
+  if (!tool || pipe(ends.data()) != 0)
+    throw Error("LOCKSTEP_CHECKPOINT_TOOL is not set, or no pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execl(tool, tool, "loop", folder.c_str(), "2", nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  FILE* out = fdopen(ends[0], "r");
+  long long step = -1;
+  if (std::fscanf(out, "%lld", &step) != 1) ADD_FAILURE() << "the loop saved nothing";
+  std::this_thread::sleep_for(delay);
+  kill(child, SIGKILL);
+  for (long long next = 0; std::fscanf(out, "%lld", &next) == 1;) step = next;
+  std::fclose(out);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "the loop ended by itself";
+  return step;
+}
+
+TEST(KilledWhileSaving, LeavesEveryPublishedCheckpointGoodAndTheLastOneAnnouncedIsThere) {
+  const auto folder = test::scratch("kill");
+  PhiloxSequence random(5, 6);
+  int caught_in_the_act = 0;
+  for (int round = 0; round < 20; ++round) {
+    const auto announced = run_and_kill(folder, std::chrono::microseconds(random.below(40'000)));
+    const auto paths = list_checkpoints(folder);
+    ASSERT_FALSE(paths.empty());
+    for (const auto& path : paths) EXPECT_NO_THROW(verify_checkpoint(path)) << path;
+    const auto newest = newest_good_checkpoint(folder);
+    ASSERT_TRUE(newest.has_value());
+    EXPECT_EQ(*newest, paths.front());
+    // It may have been killed between the rename and the announcement.
+    EXPECT_GE(load_checkpoint(*newest).train.step, announced);
+    for (const auto& file : fs::directory_iterator(folder))
+      caught_in_the_act += file.path().extension() == AtomicFile::temporary_suffix ? 1 : 0;
+  }
+  EXPECT_GT(caught_in_the_act, 0) << "no kill came in the middle of a save";
+}
+
+}  // namespace
+}  // namespace lockstep

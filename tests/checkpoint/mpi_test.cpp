@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+#include <mpi.h>
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include <checkpoint/sample.hpp>
+#include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/io/atomic_file.hpp>
+
+namespace lockstep {
+namespace {
+
+using test::checkpoint_error_of;
+using test::contains;
+using test::expect_sample;
+using test::sample;
+
+/// A path all ranks agree on and no other run of this test uses; rank 0 clears it.
+std::filesystem::path shared_path(ProcessGroup& group, const std::string& name) {
+  std::string path;
+  if (group.rank() == 0)
+    path = test::scratch("mpi-" + std::to_string(group.size()) + "-" + name).string();
+  return broadcast_object(group, path, 0);
+}
+
+TEST(CheckpointOnMpi, TheBitsSavedComeBackOnEveryRank) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  const auto path = shared_path(*group, "round-trip") / "a.h5";
+  const auto report = CheckpointWriter().save(*group, path, sample(group->rank(), group->size()));
+  EXPECT_EQ(report.bytes, static_cast<std::int64_t>(std::filesystem::file_size(path)));
+  expect_sample(load_checkpoint(*group, path));
+  group->close();
+}
+
+/// A limit on the size of files on the last rank alone stands for its disk failing: the write
+/// really fails there, and nowhere else.
+TEST(CheckpointOnMpi, AWriteThatFailsOnOneRankFailsOnAllAndThePreviousFileStays) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  const int culprit = group->size() - 1;
+  const auto path = shared_path(*group, "one-rank") / "a.h5";
+  CheckpointWriter().save(*group, path, sample(group->rank(), group->size(), 0));
+
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  if (group->rank() == culprit) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{1'000'000, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  const auto contents = sample(group->rank(), group->size(), 50);
+  const auto error = checkpoint_error_of([&] { CheckpointWriter().save(*group, path, contents); });
+  if (group->rank() == culprit) setrlimit(RLIMIT_FSIZE, &before);
+  group->barrier();
+
+  EXPECT_TRUE(contains(error, "File too large")) << error;
+  EXPECT_EQ(contains(error, "rank " + std::to_string(culprit) + " of "), group->size() > 1)
+      << error;
+  EXPECT_FALSE(std::filesystem::exists(AtomicFile::temporary_path_of(path)));
+  expect_sample(load_checkpoint(path), 0);
+  group->barrier();
+  CheckpointWriter().save(*group, path, contents);
+  expect_sample(load_checkpoint(path), 50);
+  group->close();
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+#include <lockstep/checkpoint/plan.hpp>
+
+#include <gtest/gtest.h>
+
+#include <checkpoint/sample.hpp>
+
+namespace lockstep {
+namespace {
+
+using test::checkpoint_error_of;
+using test::contains;
+
+DatasetEntry dataset_of(std::int64_t elements) {
+  DatasetEntry entry;
+  entry.dtype = DType::f32;
+  entry.shape = Shape{elements};
+  entry.slabs = cut_slabs(0, entry.bytes());
+  return entry;
+}
+
+TEST(CutSlabs, CoverEveryByteOnceAlsoBeyondTwoToThe31) {
+  const std::int64_t begin = 12, bytes = (std::int64_t{5} << 30) + 3;
+  std::int64_t end = begin;
+  for (const auto& slab : cut_slabs(begin, bytes)) {
+    EXPECT_EQ(slab.begin, end);
+    EXPECT_GT(slab.bytes, 0);
+    EXPECT_LE(slab.bytes, slab_bytes);
+    end += slab.bytes;
+  }
+  EXPECT_EQ(end, begin + bytes);
+  EXPECT_TRUE(cut_slabs(5, 0).empty());
+}
+
+TEST(DealReplicated, GivesEachRankAConnectedShareEqualToWithinASlab) {
+  for (const int ranks : {1, 2, 3, 7, 64}) {
+    // 20 GB, a sliver, 3 GB, a sliver
+    std::vector<DatasetEntry> entries{dataset_of(5'000'000'000), dataset_of(10),
+                                      dataset_of(750'000'001), dataset_of(1)};
+    std::vector<DatasetEntry*> pointers;
+    std::int64_t total = 0;
+    for (auto& entry : entries) {
+      pointers.push_back(&entry);
+      total += entry.bytes();
+    }
+    deal_replicated(pointers, ranks);
+    std::vector<std::int64_t> share(static_cast<std::size_t>(ranks), 0);
+    int last = 0;
+    for (const auto& entry : entries) {
+      for (const auto& slab : entry.slabs) {
+        EXPECT_GE(slab.owner, last) << "shares are connected";
+        last = slab.owner;
+        share.at(static_cast<std::size_t>(slab.owner)) += slab.bytes;
+      }
+    }
+    for (const auto bytes : share)
+      EXPECT_LE(std::abs(bytes - total / ranks), slab_bytes + ranks) << ranks << " ranks";
+  }
+}
+
+TEST(DealReplicated, IsHappyWithMoreRanksThanBytes) {
+  auto entry = dataset_of(1);
+  deal_replicated({&entry}, 1000);
+  EXPECT_LT(entry.slabs.at(0).owner, 1000);
+  auto empty = dataset_of(0);
+  deal_replicated({&empty}, 3);
+  EXPECT_TRUE(empty.slabs.empty());
+}
+
+TEST(CheckName, RefusesWhatHdf5WouldReadAsAnotherPath) {
+  for (const char* good : {"conv1.weight", "a/b", ".a", "a..b", "w\xc3\xa4rme"})
+    EXPECT_NO_THROW(check_name(good)) << good;
+  for (const char* bad : {"", "/", "/a", "a/", "a//b", ".", "a/../b", "a\nb", "./a"})
+    EXPECT_THROW(check_name(bad), Error) << bad;
+}
+
+TEST(PlanState, NamesTheFirstTensorInWhichRanksDiffer) {
+  run_ranks_as_threads(3, [](ProcessGroup& group) {
+    StateDict model;
+    model.insert("a", Tensor::zeros({2}));
+    model.insert("b", Tensor::zeros({group.rank() == 2 ? 4 : 3}));
+    const auto error =
+        checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
+    EXPECT_TRUE(contains(error,
+                         "ranks 0 and 2 hold different tensors: '/model/b f32[3]' against "
+                         "'/model/b f32[4]'"))
+        << error;
+  });
+}
+
+TEST(PlanState, RefusesShardsThatOverlapOrLeaveAGapOnAllRanks) {
+  run_ranks_as_threads(2, [](ProcessGroup& group) {
+    StateDict gap, short_of;
+    gap.insert("a", Tensor::zeros({2, 3}), {true, group.rank() * 3, 5});
+    short_of.insert("a", Tensor::zeros({2, 3}), {true, group.rank() * 2, 5});
+    auto error = checkpoint_error_of([&] { static_cast<void>(plan_state(group, gap, {})); });
+    EXPECT_TRUE(contains(error,
+                         "rank 1's shard of /model/a begins at byte 36, but the ranks "
+                         "before it end at byte 24"))
+        << error;
+    error = checkpoint_error_of([&] { static_cast<void>(plan_state(group, short_of, {})); });
+    EXPECT_TRUE(contains(error, "shards of /model/a hold 48 of its 60 bytes")) << error;
+  });
+}
+
+TEST(PlanState, AnIllegalNameOnOneRankIsToldOnAll) {
+  run_ranks_as_threads(2, [](ProcessGroup& group) {
+    StateDict model;
+    model.insert(group.rank() == 1 ? "a/../b" : "a", Tensor::zeros({2}));
+    const auto error =
+        checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
+    EXPECT_TRUE(contains(error, "rank 1 of 2: the state cannot be saved: 'a/../b'")) << error;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

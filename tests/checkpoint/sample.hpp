@@ -1,0 +1,109 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/checkpoint/checkpoint.hpp>
+#include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/comm/threads_group.hpp>
+
+namespace lockstep::test {
+
+/// Elements that differ everywhere, so that bytes in the wrong place are found.
+inline Tensor pattern(const Shape& shape, float first = 0) {
+  std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = first + static_cast<float>(i);
+  return Tensor::from(elements, shape);
+}
+
+/// This rank's rows of `whole`, cut so that sizes differ and some may be zero.
+inline std::pair<Tensor, Placement> shard(const Tensor& whole, int rank, int ranks) {
+  const std::int64_t rows = whole.size(0);
+  const std::int64_t begin = rows * rank / ranks, end = rows * (rank + 1) / ranks;
+  return {whole.slice(begin, end), {true, begin, rows}};
+}
+
+/// Contents with every dtype that has a tensor maker, a scalar, an empty tensor, one of more than
+/// a slab, and two sharded ones. The same for any number of ranks.
+inline CheckpointContents sample(int rank = 0, int ranks = 1, float first = 0) {
+  CheckpointContents contents;
+  contents.model.insert("conv1.weight", pattern({10, 1, 5, 5}, first));
+  contents.model.insert("conv1.bias", pattern({10}, first + 1));
+  contents.model.insert("fc.weight", pattern({1200, 1000}, first + 2));
+  contents.model.insert("count", Tensor::full({}, 1234567, DType::i64));
+  contents.model.insert("empty", Tensor::zeros({0, 3}));
+  const auto [rows, placement] = shard(pattern({7, 3}, first + 3), rank, ranks);
+  contents.model.insert("table", rows, placement);
+  contents.optimizer.insert("conv1.weight/momentum_buffer", pattern({10, 1, 5, 5}, first + 4));
+  const auto [few, few_placement] = shard(pattern({2, 2}, first + 5), rank, ranks);
+  contents.optimizer.insert("table/momentum_buffer", few, few_placement);
+  contents.train = {938, 2, 17, 1234, {{"loss", 0.1 + 0.2}}, {{"correct", 1LL << 60}}};
+  contents.deck = "[train]\nepochs = 2\n";
+  contents.metadata = {{"onednn", "2.6.3"}, {"empty", ""}};
+  return contents;
+}
+
+inline std::vector<std::uint8_t> bits_of(const Tensor& t) {
+  if (t.numel() == 0) return {};
+  return Tensor::over(t.storage(), t.offset_bytes(), {static_cast<std::int64_t>(t.bytes())},
+                      DType::u8)
+      .to_vector<std::uint8_t>();
+}
+
+inline void expect_same_bits(const StateDict& got, const StateDict& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (auto g = got.begin(), w = want.begin(); w != want.end(); ++g, ++w) {
+    EXPECT_EQ(g->name, w->name);
+    EXPECT_EQ(g->tensor.shape(), w->tensor.shape()) << w->name;
+    EXPECT_EQ(g->tensor.dtype(), w->tensor.dtype()) << w->name;
+    EXPECT_EQ(bits_of(g->tensor), bits_of(w->tensor)) << w->name;
+  }
+}
+
+/// `got` is what sample(0, 1, first) holds.
+inline void expect_sample(const CheckpointContents& got, float first = 0) {
+  const auto want = sample(0, 1, first);
+  expect_same_bits(got.model, want.model);
+  expect_same_bits(got.optimizer, want.optimizer);
+  EXPECT_EQ(got.train, want.train);
+  EXPECT_EQ(got.deck, want.deck);
+}
+
+/// What `f` throws, as text; empty if nothing. Anything but a CheckpointError fails the test.
+template <class F>
+std::string checkpoint_error_of(F&& f) {
+  try {
+    f();
+  } catch (const CheckpointError& e) {
+    EXPECT_EQ(e.exit_code(), ExitCode::checkpoint);
+    return e.what();
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "not a CheckpointError: " << e.what();
+    return e.what();
+  }
+  return {};
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A path for this test alone; nothing is there.
+inline std::filesystem::path scratch(const std::string& name) {
+  auto path = std::filesystem::path(testing::TempDir()) / ("lockstep-checkpoint-" + name);
+  std::filesystem::remove_all(path);
+  return path;
+}
+
+inline void save_on_threads(const std::filesystem::path& path, int ranks, float first = 0) {
+  run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
+    CheckpointWriter().save(group, path, sample(group.rank(), group.size(), first));
+  });
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,135 @@
+#include <lockstep/io/file.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+
+#include <lockstep/io/atomic_file.hpp>
+#include <lockstep/io/folder.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// An empty folder of this test's own, removed at the end.
+class FileTest : public testing::Test {
+ protected:
+  FileTest()
+      : folder(fs::path(testing::TempDir()) /
+               (std::string("lockstep-io-") +
+                testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+  }
+  ~FileTest() override { fs::remove_all(folder); }
+
+  static std::string text_of(const fs::path& path) {
+    const File file = File::open_for_reading(path);
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    file.read_at(0, text.data(), file.size());
+    return text;
+  }
+
+  fs::path folder;
+};
+
+using FileIo = FileTest;
+using AtomicPublish = FileTest;
+using Folder = FileTest;
+
+TEST_F(FileIo, BytesComeBackFromWhereTheyWereWritten) {
+  const File file = File::create(folder / "a");
+  file.write_at(3'000'000'000, "abc", 3);  // beyond 2^31, sparse
+  EXPECT_EQ(file.size(), 3'000'000'003);
+  std::string back(3, ' ');
+  file.read_at(3'000'000'000, back.data(), 3);
+  EXPECT_EQ(back, "abc");
+}
+
+TEST_F(FileIo, ReadingBeyondTheEndIsAnErrorThatNamesTheFileAndTheByte) {
+  const File file = File::create(folder / "a");
+  file.write_at(0, "abc", 3);
+  std::string back(5, ' ');
+  try {
+    file.read_at(0, back.data(), 5);
+    FAIL() << "read 5 bytes of 3";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("/a: it ends at byte 3, 2 bytes too early"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+TEST_F(FileIo, AMissingFileAndAFolderAreErrorsWithTheSystemsReason) {
+  const auto reason = [](const fs::path& path) {
+    try {
+      static_cast<void>(File::open_for_reading(path));
+    } catch (const FileError& e) {
+      return e.error_number();
+    }
+    return 0;
+  };
+  EXPECT_EQ(reason(folder / "none"), ENOENT);
+  EXPECT_EQ(reason(folder), EISDIR);
+}
+
+TEST_F(AtomicPublish, NothingIsThereUnderTheNameBeforePublish) {
+  AtomicFile file(folder / "sub" / "a");
+  file.file().write_at(0, "new", 3);
+  EXPECT_FALSE(fs::exists(folder / "sub" / "a"));
+  EXPECT_TRUE(fs::exists(file.temporary_path()));
+  file.publish();
+  EXPECT_EQ(text_of(folder / "sub" / "a"), "new");
+  EXPECT_FALSE(fs::exists(file.temporary_path()));
+}
+
+TEST_F(AtomicPublish, GivingUpLeavesTheOldFileAndNoTemporaryOne) {
+  {
+    AtomicFile file(folder / "a");
+    file.file().write_at(0, "old", 3);
+    file.publish();
+  }
+  {
+    AtomicFile file(folder / "a");
+    file.file().write_at(0, "half", 4);
+  }
+  EXPECT_EQ(text_of(folder / "a"), "old");
+  EXPECT_FALSE(fs::exists(AtomicFile::temporary_path_of(folder / "a")));
+}
+
+TEST_F(AtomicPublish, ANameThatIsAFolderIsRefusedAndTheTemporaryFileRemoved) {
+  fs::create_directories(folder / "a" / "b");
+  {
+    AtomicFile file(folder / "a");
+    EXPECT_THROW(file.publish(), FileError);
+  }
+  EXPECT_TRUE(fs::exists(folder / "a" / "b"));
+  EXPECT_FALSE(fs::exists(AtomicFile::temporary_path_of(folder / "a")));
+}
+
+TEST_F(Folder, AWritableOneIsMadeAndLeftEmpty) {
+  EXPECT_EQ(why_not_writable(folder / "x" / "y"), "");
+  EXPECT_TRUE(fs::is_empty(folder / "x" / "y"));
+}
+
+TEST_F(Folder, OneBelowAFileCannotBeWrittenAndTheSentenceSaysSo) {
+  static_cast<void>(File::create(folder / "file"));
+  EXPECT_EQ(why_not_writable(folder / "file" / "x"),
+            "folder " + (folder / "file" / "x").string() + " cannot be written: Not a directory");
+}
+
+TEST_F(Folder, FreeBytesOfAFolderYetToBeMadeAreThoseOfItsParent) {
+  EXPECT_GT(available_bytes(folder / "a" / "b"), 0);
+}
+
+TEST(FormatBytes, PicksTheUnit) {
+  EXPECT_EQ(format_bytes(17), "17 bytes");
+  EXPECT_EQ(format_bytes(4 << 20), "4.0 MiB");
+  EXPECT_EQ(format_bytes(std::int64_t{3} << 40), "3.0 TiB");
+}
+
+}  // namespace
+}  // namespace lockstep
