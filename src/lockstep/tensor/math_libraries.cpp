@@ -20,7 +20,8 @@ void call_if_there(const char* function, int threads) {
 
 void set_math_threads(int threads) {
   call_if_there("omp_set_num_threads", threads);
-  call_if_there("openblas_set_num_threads", threads);
+  // BLAS gets the small products only; sharing those between threads costs more than it gains.
+  call_if_there("openblas_set_num_threads", 1);
 }
 
 std::vector<std::pair<std::string, std::string>> math_library_versions() {

@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// Limits the math libraries (oneDNN through OpenMP, OpenBLAS) to `threads` threads for calls made
-/// from this thread; OpenBLAS's limit holds for the whole process. Without it they take every core
-/// of the machine, which ranks that share it pay for.
+/// Lets oneDNN (through OpenMP) use `threads` threads for calls made from this thread; OpenBLAS,
+/// which gets small products only, one in the whole process. Without this both take every core of
+/// the machine, which ranks that share it pay for.
 void set_math_threads(int threads);
 
 /// Name and version of each, for reports: oneDNN, BLAS, Kokkos.

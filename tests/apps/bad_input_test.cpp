@@ -1,0 +1,211 @@
+// Wrong input, as users make it: one sentence that names place and remedy, the exit code of the
+// documentation, and nothing left behind.
+#include <gtest/gtest.h>
+
+#include <apps/small_run.hpp>
+#include <filesystem>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+void expect_refused(const Finished& run, int exit_code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(run.exit_code, exit_code) << run.output;
+  for (const auto& part : parts)
+    EXPECT_TRUE(run.says(part)) << "no '" << part << "' in:\n" << run.output;
+  EXPECT_FALSE(run.says("terminate called")) << run.output;
+  EXPECT_LT(run.seconds, 10.0);
+}
+
+struct BadOption {
+  const char* name;
+  std::vector<std::string> arguments;
+  std::vector<std::string> parts;
+};
+
+class BadSetting : public testing::TestWithParam<BadOption> {};
+
+TEST_P(BadSetting, IsExitCodeTwoWithASentenceOnAllRanks) {
+  const ScratchFolder scratch;
+  const Finished run = classify(2, small_run(scratch.file("run"), GetParam().arguments));
+  expect_refused(run, 2, GetParam().parts);
+  EXPECT_FALSE(fs::exists(scratch.file("run/summary.json"))) << "a run was half started";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Deck, BadSetting,
+    testing::Values(
+        BadOption{"UnknownKey", {"--set", "train.epoch=3"}, {"train.epoch", "epochs"}},
+        BadOption{"UnknownTable", {"--set", "optimiser.lr=0.1"}, {"optimiser", "optimizer"}},
+        BadOption{"WrongType", {"--set", "train.epochs=\"many\""}, {"train.epochs"}},
+        BadOption{"OutOfRange", {"--set", "optimizer.lr=-1"}, {"optimizer.lr", "-1"}},
+        BadOption{"NotANumber", {"--set", "optimizer.lr=nan"}, {"optimizer.lr"}},
+        BadOption{"BareWord", {"--set", "run.dir=here"}, {"run.dir", "\""}},
+        BadOption{"BatchOfZero", {"--set", "train.batch_size=0"}, {"train.batch_size"}},
+        BadOption{"BatchLargerThanTheDataWithDropLast",
+                  {"--set", "train.batch_size=1000", "--set", "train.drop_last=true"},
+                  {"1000", "570", "drop_last"}},
+        BadOption{"UnknownModel", {"--set", "model.kind=\"resnet50\""}, {"resnet50", "convnet"}},
+        BadOption{"ImagesTooSmallForTheModel",
+                  {"--set", "data.synthetic_image_size=9"},
+                  {"convnet", "[1, 9, 9]"}},
+        BadOption{"UnknownOption", {"--resum"}, {"--resum", "--help"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+struct BadFile {
+  const char* name;
+  std::string text;
+  std::vector<std::string> parts;
+};
+
+class BadDeck : public testing::TestWithParam<BadFile> {};
+
+TEST_P(BadDeck, IsExitCodeTwoNamingFileAndLine) {
+  const ScratchFolder scratch;
+  const std::string deck = scratch.write("deck.toml", GetParam().text);
+  expect_refused(classify(2, {deck}), 2, GetParam().parts);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Deck, BadDeck,
+    testing::Values(
+        BadFile{"DuplicateKey", "[train]\nepochs = 1\nepochs = 2\n", {"deck.toml:3", "epochs"}},
+        BadFile{"NotToml", "[train\nepochs = 1\n", {"deck.toml:1"}},
+        BadFile{"WrongType", "[train]\n\nepochs = 1.5\n", {"deck.toml:3", "train.epochs"}},
+        BadFile{"IncludesItself", "include = [\"deck.toml\"]\n", {"deck.toml", "include"}},
+        BadFile{"Binary", std::string("\x7f\x45\x4c\x46\0\0\1", 7), {"deck.toml"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Deck, MissingOneOrAFolderIsExitCodeTwo) {
+  const ScratchFolder scratch;
+  expect_refused(classify(2, {scratch.file("none.toml")}), 2, {"none.toml"});
+  expect_refused(classify(2, {scratch.path()}), 2, {scratch.path(), "folder"});
+  expect_refused(classify(1, {}), 2, {"DECK"});
+}
+
+Finished train_on(const std::string& folder) {
+  return classify(2, {source("inputs/fashion_mnist.toml"), "--set", "data.path=\"" + folder + "\"",
+                      "--set", "run.dir=\"" + folder + "/run\""});
+}
+
+// A tiny valid data set in plain IDX: 2 images of 16 x 16, 2 labels, for training and test.
+void write_idx_files(const ScratchFolder& folder) {
+  const auto header = [](std::string dims, std::initializer_list<int> sizes) {
+    std::string bytes{'\0', '\0', '\x08'};
+    bytes += dims;
+    for (const int size : sizes)
+      bytes += {'\0', '\0', static_cast<char>(size / 256), static_cast<char>(size % 256)};
+    return bytes;
+  };
+  for (const char* split : {"train", "t10k"}) {
+    folder.write(std::string(split) + "-images-idx3-ubyte",
+                 header("\x03", {2, 16, 16}) + std::string(512, 'x'));
+    folder.write(std::string(split) + "-labels-idx1-ubyte",
+                 header("\x01", {2}) + std::string("\x01\x02"));
+  }
+}
+
+TEST(Data, MissingFolderNamesThePackageAndTheFiles) {
+  const ScratchFolder scratch;
+  expect_refused(train_on(scratch.file("nowhere")), 2, {"train-images-idx3-ubyte"});
+  auto command = app(2, "apps/classify", {source("inputs/fashion_mnist.toml")});
+  expect_refused(run(command, {{"LOCKSTEP_DATA", ""}, {"XDG_DATA_DIRS", scratch.path()}}), 2,
+                 {"dataset-fashion-mnist", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"});
+}
+
+struct Damage {
+  const char* name;
+  const char* file;
+  std::string bytes;
+  std::vector<std::string> parts;
+};
+
+class DamagedData : public testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedData, IsExitCodeTwoNamingTheFile) {
+  const ScratchFolder scratch;
+  write_idx_files(scratch);
+  scratch.write(GetParam().file, GetParam().bytes);
+  auto parts = GetParam().parts;
+  parts.emplace_back(GetParam().file);
+  expect_refused(train_on(scratch.path()), 2, parts);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Idx, DamagedData,
+    testing::Values(Damage{"Truncated",
+                           "train-images-idx3-ubyte",
+                           std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x10\0\0\0\x10short", 21),
+                           {"512"}},
+                    Damage{"WrongMagic",
+                           "train-images-idx3-ubyte",
+                           std::string("\x12\x34\x08\x03\0\0\0\x02\0\0\0\x10\0\0\0\x10", 16),
+                           {}},
+                    Damage{
+                        "AbsurdSize",
+                        "train-images-idx3-ubyte",
+                        std::string("\0\0\x08\x03\x7f\xff\xff\xff\x7f\xff\xff\xff\0\0\0\x10", 16),
+                        {}},
+                    Damage{"Empty", "train-labels-idx1-ubyte", "", {}},
+                    Damage{"LabelCountDiffers",
+                           "train-labels-idx1-ubyte",
+                           std::string("\0\0\x08\x01\0\0\0\x03\1\2\3", 11),
+                           {"3", "2"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Data, MissingOnOneRankAloneEndsAllRanksNamingIt) {
+  const ScratchFolder scratch;
+  write_idx_files(scratch);
+  const std::string run_dir = "run.dir=\"" + scratch.file("run") + "\"";
+  // Two programs in one job that differ in their environment only.
+  auto command = app(1, "apps/classify", {source("inputs/fashion_mnist.toml"), "--set", run_dir});
+  const auto second = command;
+  command.emplace_back(":");
+  command.insert(command.end(), {"-n", "1", "-env", "LOCKSTEP_DATA", scratch.file("nowhere")});
+  command.insert(command.end(), std::ranges::find(second, built("apps/classify")), second.end());
+  const Finished finished = run(command, {{"LOCKSTEP_DATA", scratch.path()}});
+  expect_refused(finished, 2, {"rank 1 of 2", "nowhere"});
+  EXPECT_LT(finished.seconds, 5.0);
+}
+
+TEST(RunFolder, ThatCannotBeWrittenIsExitCodeTwo) {
+  const ScratchFolder scratch;
+  expect_refused(classify(2, small_run("/proc/run")), 2, {"/proc/run", "run.dir"});
+  expect_refused(classify(2, small_run(scratch.write("file", "x"))), 2, {"run.dir"});
+}
+
+TEST(Resume, DamagedOrForeignCheckpointIsExitCodeFour) {
+  const ScratchFolder scratch;
+  ASSERT_EQ(classify(1, small_run(scratch.file("run"), {"--set", "train.epochs=1"})).exit_code, 0);
+  const std::string checkpoint = scratch.file("run/checkpoints/step-00000010.h5");
+  expect_refused(classify(2, small_run(scratch.file("other"),
+                                       {"--resume=" + checkpoint, "--set", "model.kind=\"mlp\""})),
+                 4, {"conv1.weight"});
+  const std::string bytes = read_file(checkpoint);
+  std::string flipped = bytes;
+  flipped[bytes.size() / 2] = static_cast<char>(flipped[bytes.size() / 2] ^ 16);
+  expect_refused(classify(2, small_run(scratch.file("other"),
+                                       {"--resume=" + scratch.write("flipped.h5", flipped)})),
+                 4, {"flipped.h5"});
+  expect_refused(
+      classify(2, small_run(scratch.file("other"),
+                            {"--resume=" +
+                             scratch.write("cut.h5", bytes.substr(0, bytes.size() * 2 / 3))})),
+      4, {"cut.h5"});
+  expect_refused(
+      classify(2, small_run(scratch.file("other"), {"--resume=" + scratch.file("none.h5")})), 4,
+      {"none.h5"});
+  const Finished verify = lockstep_utility({"checkpoint", "verify", scratch.file("flipped.h5")});
+  EXPECT_EQ(verify.exit_code, 4) << verify.output;
+}
+
+TEST(Launch, WorldOfOneUnderALauncherOfSeveralIsExitCodeTwoWithTheRemedy) {
+  const ScratchFolder scratch;
+  auto command = small_run(scratch.file("run"));
+  command.insert(command.begin(), built("apps/classify"));
+  expect_refused(run(command, {{"SLURM_STEP_NUM_TASKS", "4"}}), 2, {"alone", "srun --mpi=pmi2"});
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,153 @@
+// A run that was stopped, killed or cut short and resumed has the bits of one that was not.
+#include <gtest/gtest.h>
+
+#include <apps/small_run.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/checkpoint/reader.hpp>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+std::vector<std::uint8_t> bytes_of(const Tensor& t) {
+  std::vector<std::uint8_t> bytes(t.bytes());
+  std::memcpy(bytes.data(), t.data(), bytes.size());
+  return bytes;
+}
+
+void expect_same_bits(const StateDict& a, const StateDict& b) {
+  ASSERT_GT(a.size(), 0U);
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& entry : a)
+    EXPECT_EQ(bytes_of(entry.tensor), bytes_of(b.at(entry.name))) << entry.name;
+}
+
+void expect_same_end(const std::string& a, const std::string& b) {
+  const auto x = load_checkpoint(a + "/checkpoints/step-00000040.h5"),
+             y = load_checkpoint(b + "/checkpoints/step-00000040.h5");
+  expect_same_bits(x.model, y.model);
+  expect_same_bits(x.optimizer, y.optimizer);
+  EXPECT_EQ(x.train.step, y.train.step);
+  const Json s = Json::parse(read_file(a + "/summary.json")),
+             t = Json::parse(read_file(b + "/summary.json"));
+  for (const char* key :
+       {"train_loss", "test_loss", "test_accuracy", "steps", "epochs", "completed"})
+    EXPECT_EQ(s.at(key), t.at(key)) << key;
+}
+
+std::vector<std::string> saving_every_three_steps(const std::string& dir,
+                                                  std::vector<std::string> more = {}) {
+  auto arguments =
+      small_run(dir, {"--set", "checkpoint.every_steps=3", "--set", "checkpoint.keep=0"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+class Resume : public testing::TestWithParam<int> {};
+
+TEST_P(Resume, FromTheMiddleOfAnEpochGivesTheSameBitsAndMetrics) {
+  const ScratchFolder scratch;
+  const std::string whole = scratch.file("whole"), resumed = scratch.file("resumed");
+  ASSERT_EQ(classify(GetParam(), saving_every_three_steps(whole)).exit_code, 0);
+  const Finished run = classify(
+      GetParam(),
+      saving_every_three_steps(resumed, {"--resume=" + whole + "/checkpoints/step-00000027.h5"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(run.says("at step 27")) << run.output;
+  expect_same_end(whole, resumed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Resume, testing::Values(1, 2, 3));
+
+/// A run in which rank 1 does something to itself in its 23rd step.
+Finished interrupted(const std::string& what, const std::vector<std::string>& arguments) {
+  return run(app(2, "tests/apps/misbehave", arguments), {{"MISBEHAVE", what + " 1 23"}});
+}
+
+TEST(Resume, OfAKilledRunGoesOnFromTheNewestCheckpointToTheSameBits) {
+  const ScratchFolder scratch;
+  const std::string whole = scratch.file("whole"), killed = scratch.file("killed");
+  ASSERT_EQ(classify(2, saving_every_three_steps(whole)).exit_code, 0);
+  ASSERT_NE(interrupted("kill", saving_every_three_steps(killed)).exit_code, 0);
+  EXPECT_FALSE(fs::exists(killed + "/checkpoints/step-00000024.h5"));
+  const Finished rest = classify(2, saving_every_three_steps(killed, {"--resume"}));
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("resumed from")) << rest.output;
+  expect_same_end(whole, killed);
+}
+
+TEST(Resume, MetricsContinueWithoutGapsOrRepeats) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  ASSERT_EQ(classify(2, saving_every_three_steps(dir)).exit_code, 0);
+  fs::remove(dir + "/checkpoints/step-00000040.h5");
+  fs::remove(dir + "/checkpoints/step-00000039.h5");
+  std::ofstream(dir + "/metrics.jsonl", std::ios::app) << "{\"kind\": \"st";  // as a kill leaves it
+  ASSERT_EQ(classify(2, saving_every_three_steps(dir, {"--resume"})).exit_code, 0);
+  std::ifstream in(dir + "/metrics.jsonl");
+  std::vector<std::int64_t> steps;
+  for (std::string line; std::getline(in, line);) {
+    const Json row = Json::parse(line);
+    if (row["kind"] == "step") steps.push_back(row["step"]);
+  }
+  std::vector<std::int64_t> expected;
+  for (std::int64_t step = 2; step <= 40; step += 2) expected.push_back(step);
+  EXPECT_EQ(steps, expected);
+}
+
+TEST(Resume, OfAFinishedRunHasNothingToDoAndReportsIt) {
+  const ScratchFolder scratch;
+  ASSERT_EQ(classify(1, small_run(scratch.file("run"))).exit_code, 0);
+  const Json before = Json::parse(read_file(scratch.file("run/summary.json")));
+  ASSERT_EQ(classify(1, small_run(scratch.file("run"), {"--resume"})).exit_code, 0);
+  const Json after = Json::parse(read_file(scratch.file("run/summary.json")));
+  EXPECT_EQ(before.at("test_loss"), after.at("test_loss"));
+  EXPECT_TRUE(after.at("completed").get<bool>());
+}
+
+TEST(Resume, OnAnotherNumberOfRanksIsPossible) {
+  const ScratchFolder scratch;
+  ASSERT_EQ(classify(3, saving_every_three_steps(scratch.file("three"))).exit_code, 0);
+  const Finished run = classify(
+      2,
+      saving_every_three_steps(scratch.file("two"),
+                               {"--resume=" + scratch.file("three/checkpoints/step-00000027.h5")}));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+}
+
+TEST(Resume, WithNothingThereStartsFromTheBeginningAndSaysSo) {
+  const ScratchFolder scratch;
+  const Finished run =
+      classify(1, small_run(scratch.file("run"), {"--resume", "--set", "train.epochs=1"}));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(run.says("nothing to resume")) << run.output;
+}
+
+TEST(Resume, WithAnotherSeedIsRefusedNamingBoth) {
+  const ScratchFolder scratch;
+  ASSERT_EQ(classify(1, small_run(scratch.file("run"), {"--set", "train.epochs=1"})).exit_code, 0);
+  const Finished run =
+      classify(1, small_run(scratch.file("run"), {"--resume", "--set", "train.seed=7"}));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_TRUE(run.says("train.seed = 7") && run.says("1234")) << run.output;
+}
+
+TEST(Stop, BySignalSavesAndIsExitCode75AndResumesToTheSameBits) {
+  const ScratchFolder scratch;
+  const std::string whole = scratch.file("whole"), stopped = scratch.file("stopped");
+  ASSERT_EQ(classify(2, small_run(whole)).exit_code, 0);
+  const Finished cut = interrupted("usr1", small_run(stopped));
+  ASSERT_EQ(cut.exit_code, 75) << cut.output;
+  EXPECT_FALSE(Json::parse(read_file(stopped + "/summary.json")).at("completed").get<bool>());
+  ASSERT_EQ(classify(2, small_run(stopped, {"--resume"})).exit_code, 0);
+  expect_same_end(whole, stopped);
+}
+
+}  // namespace
+}  // namespace lockstep::test

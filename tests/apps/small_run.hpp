@@ -1,0 +1,41 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include <support/process.hpp>
+
+namespace lockstep::test {
+
+/// Arguments of a run of generated data that is done in a second or two: 4 epochs of 10 steps.
+inline std::vector<std::string> small_run(const std::string& dir,
+                                          std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{source("inputs/synthetic.toml"),
+                                     "--set",
+                                     "run.dir=\"" + dir + "\"",
+                                     "--set",
+                                     "train.epochs=4",
+                                     "--set",
+                                     "train.batch_size=60",
+                                     "--set",
+                                     "data.synthetic_samples=570",
+                                     "--set",
+                                     "data.synthetic_test_samples=130",
+                                     "--set",
+                                     "data.synthetic_image_size=18",
+                                     "--set",
+                                     "log.every_steps=2"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+inline Finished classify(int ranks, const std::vector<std::string>& arguments) {
+  return run(app(ranks, "apps/classify", arguments));
+}
+
+inline Finished lockstep_utility(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command{built("apps/lockstep")};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run(command);
+}
+
+}  // namespace lockstep::test

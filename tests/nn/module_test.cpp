@@ -1,0 +1,154 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/init.hpp>
+#include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/random.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+struct Inner : Module {
+  Inner()
+      : scale(register_parameter("scale", Tensor::full({2}, 3.0))),
+        seen(register_buffer("seen", Tensor::zeros({1}))) {}
+  Variable forward(const Variable& x) override { return x; }
+  Variable scale;
+  Tensor seen;
+};
+
+struct Outer : Module {
+  Variable forward(const Variable& x) override { return inner->forward(fc->forward(x)); }
+  std::shared_ptr<Linear> fc = register_module("fc", std::make_shared<Linear>(4, 2));
+  std::shared_ptr<Inner> inner = register_module("inner", std::make_shared<Inner>());
+};
+
+std::vector<std::string> names(const StateDict& state) {
+  std::vector<std::string> all;
+  for (const auto& entry : state) all.push_back(entry.name);
+  return all;
+}
+
+TEST(Module, StateHasPyTorchsDottedNamesInOrderOfRegistration) {
+  const Outer model;
+  EXPECT_EQ(names(model.state_dict()),
+            (std::vector<std::string>{"fc.weight", "fc.bias", "inner.scale", "inner.seen"}));
+  EXPECT_EQ(model.named_parameters().size(), 3U) << "a buffer is not a parameter";
+  EXPECT_EQ(model.parameter_count(), 2 * 4 + 2 + 2);
+}
+
+TEST(Module, LoadedStateIsTheModelsOwn) {
+  Outer from, to;
+  from.inner->scale.data().fill(7.0);
+  to.load_state_dict(from.state_dict());
+  EXPECT_EQ(to.inner->scale.data().to_vector<float>(), (std::vector<float>{7, 7}));
+  EXPECT_EQ(to.fc->state_dict().at("weight").to_vector<float>(),
+            from.fc->state_dict().at("weight").to_vector<float>());
+}
+
+TEST(Module, StateOfAnotherModelIsRefusedWithEveryDifferenceAndNothingIsCopied) {
+  Outer model;
+  StateDict other;
+  other.insert("fc.weight", Tensor::zeros({3, 4}));
+  other.insert("inner.scale", Tensor::zeros({2}));
+  other.insert("inner.seen", Tensor::zeros({1}));
+  other.insert("extra", Tensor::zeros({1}));
+  try {
+    model.load_state_dict(other);
+    FAIL() << "it was accepted";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    for (const char* part : {"fc.weight", "[3, 4]", "[2, 4]", "fc.bias is missing", "extra"}) {
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+  }
+  EXPECT_EQ(model.inner->scale.data().to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
+TEST(Module, TrainAndEvalReachEveryPart) {
+  Outer model;
+  model.eval();
+  EXPECT_FALSE(model.inner->is_training());
+  model.train();
+  EXPECT_TRUE(model.inner->is_training());
+}
+
+TEST(Module, NamesAreUniqueAndHaveNoDots) {
+  struct Twice : Module {
+    Twice() {
+      register_parameter("a", Tensor::zeros({1}));
+      register_buffer("a", Tensor::zeros({1}));
+    }
+    Variable forward(const Variable& x) override { return x; }
+  };
+  struct Dotted : Module {
+    Dotted() { register_parameter("a.b", Tensor::zeros({1})); }
+    Variable forward(const Variable& x) override { return x; }
+  };
+  EXPECT_THROW(Twice(), Error);
+  EXPECT_THROW(Dotted(), Error);
+}
+
+TEST(Initialisation, SameSeedGivesTheSameParametersAndAnotherSeedOthers) {
+  const auto weights = [](std::uint64_t seed) {
+    manual_seed(seed);
+    return Outer().fc->state_dict().at("weight").to_vector<float>();
+  };
+  EXPECT_EQ(weights(1), weights(1));
+  EXPECT_NE(weights(1), weights(2));
+}
+
+TEST(Initialisation, DefaultsAreUniformWithinOneOverTheRootOfFanIn) {
+  manual_seed(3);
+  const auto weight = default_weight({100, 10, 5, 5}).to_vector<float>();
+  const double bound = 1.0 / std::sqrt(250.0);
+  double sum = 0, squares = 0;
+  for (const float w : weight) {
+    ASSERT_LE(std::abs(w), bound);
+    sum += w;
+    squares += static_cast<double>(w) * w;
+  }
+  const auto n = static_cast<double>(weight.size());
+  EXPECT_LE(std::abs(sum / n), 4 * bound / std::sqrt(3 * n)) << "mean, four standard errors";
+  EXPECT_NEAR(squares / n, bound * bound / 3, 0.05 * bound * bound / 3)
+      << "variance of a uniform distribution";
+}
+
+TEST(Dropout, ActsInTrainingOnlyAndKeepsTheMean) {
+  manual_seed(1);
+  Dropout layer(0.25);
+  const Variable ones(Tensor::full({1000, 10}, 1.0));
+  double sum = 0, zeros = 0;
+  for (const float y : layer(ones).data().to_vector<float>()) {
+    sum += y;
+    zeros += y == 0.0F ? 1 : 0;
+  }
+  EXPECT_NEAR(zeros / 10000, 0.25, 0.02);
+  EXPECT_NEAR(sum / 10000, 1.0, 0.03);
+  layer.eval();
+  EXPECT_EQ(layer(ones).data().to_vector<float>(), ones.data().to_vector<float>());
+}
+
+TEST(Dropout, EveryStepAndLayerDrawsItsOwnNumbers) {
+  manual_seed(1);
+  Dropout first(0.5), second(0.5);
+  const Variable ones(Tensor::full({8, 64}, 1.0));
+  random_context() = {.seed = 5, .step = 0};
+  const auto a = first(ones).data().to_vector<float>();
+  EXPECT_EQ(first(ones).data().to_vector<float>(), a) << "the same step gives the same numbers";
+  EXPECT_NE(second(ones).data().to_vector<float>(), a);
+  random_context().step = 1;
+  EXPECT_NE(first(ones).data().to_vector<float>(), a);
+}
+
+TEST(Layers, SizesThatCannotBeAreRefused) {
+  EXPECT_THROW(Linear(0, 3), InputError);
+  EXPECT_THROW(Conv2d(3, 4, 3, {.groups = 2}), InputError);
+  EXPECT_THROW(Dropout(1.0), InputError);
+  EXPECT_THROW(Dropout(std::nan("")), InputError);
+}
+
+}  // namespace
+}  // namespace lockstep::nn

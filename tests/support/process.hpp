@@ -1,0 +1,53 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+/// How a command ended.
+struct Finished {
+  int exit_code = -1;  ///< 128 + n if signal n ended it; 124 if it was stopped after `limit_s`
+  std::string output;  ///< stdout and stderr together
+  double seconds = 0;
+
+  [[nodiscard]] bool says(const std::string& text) const {
+    return output.find(text) != std::string::npos;
+  }
+};
+
+/// Runs a program (found in PATH) to its end and reads what it prints. After `limit_s` its whole
+/// process group is killed: a test of a hang must not hang.
+[[nodiscard]] Finished run(const std::vector<std::string>& command,
+                           const std::vector<std::pair<std::string, std::string>>& environment = {},
+                           double limit_s = 60);
+
+/// {"mpiexec", "-n", "2", build/apps/classify, ...}: an application of this build on `ranks` ranks.
+[[nodiscard]] std::vector<std::string> app(int ranks, const std::string& name,
+                                           const std::vector<std::string>& arguments);
+
+/// A file of the sources: source("inputs/synthetic.toml").
+[[nodiscard]] std::string source(const std::string& path);
+
+/// An executable of this build: built("apps/lockstep").
+[[nodiscard]] std::string built(const std::string& path);
+
+/// A new empty folder, removed with everything in it at the end of the scope.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+  /// Writes a file in it and returns its path.
+  std::string write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::string path_;
+};
+
+[[nodiscard]] std::string read_file(const std::string& path);
+
+}  // namespace lockstep::test

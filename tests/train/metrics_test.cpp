@@ -1,0 +1,55 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <lockstep/train/metrics.hpp>
+#include <support/process.hpp>
+
+namespace lockstep::train {
+namespace {
+
+MetricsRow step_row(std::int64_t step) {
+  return {.kind = "step", .step = step, .epoch = 1, .loss = 0.5};
+}
+
+TEST(MetricsFile, RowsReadBackAsWritten) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  MetricsRow row = step_row(10);
+  row.lr = 0.1;
+  row.samples_per_s = 1234.5;
+  row.has_times = true;
+  row.times.communication = {0.25, 0.5, 1.0};
+  MetricsFile(file, false, 0).append(row);
+  const MetricsFile again(file, true, 10);
+  ASSERT_EQ(again.rows().size(), 1U);
+  EXPECT_EQ(again.rows()[0].samples_per_s, 1234.5);
+  EXPECT_EQ(again.rows()[0].times.communication.max, 1.0);
+}
+
+TEST(MetricsFile, ResumingDropsLaterRowsAndAHalfWrittenLine) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  {
+    MetricsFile metrics(file, false, 0);
+    for (const std::int64_t step : {10, 20, 30}) metrics.append(step_row(step));
+  }
+  std::ofstream(file, std::ios::app) << "{\"kind\": \"st";
+  const MetricsFile resumed(file, true, 20);
+  ASSERT_EQ(resumed.rows().size(), 2U);
+  EXPECT_EQ(resumed.rows().back().step, 20);
+  EXPECT_EQ(test::read_file(file).find("\"step\":30"), std::string::npos);
+}
+
+TEST(MetricsFile, LossThatIsNotFiniteIsNullAndComesBackAsNan) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  MetricsRow row = step_row(1);
+  row.loss = std::nan("");
+  MetricsFile(file, false, 0).append(row);
+  EXPECT_NE(test::read_file(file).find("\"loss\":null"), std::string::npos);
+  EXPECT_TRUE(std::isnan(MetricsFile(file, true, 1).rows().at(0).loss));
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,45 @@
+#include <gtest/gtest.h>
+
+#include <lockstep/train/report.hpp>
+#include <support/process.hpp>
+
+namespace lockstep::train {
+namespace {
+
+std::vector<MetricsRow> two_epochs() {
+  std::vector<MetricsRow> rows;
+  for (const std::int64_t epoch : {1, 2}) {
+    MetricsRow row{.kind = "epoch",
+                   .step = 10 * epoch,
+                   .epoch = epoch,
+                   .loss = 1.0 / static_cast<double>(epoch)};
+    row.samples_per_s = 50000;
+    row.has_times = true;
+    row.times.compute.mean = 3;
+    row.times.communication.mean = 1;
+    rows.push_back(row);
+    rows.push_back(
+        {.kind = "eval", .step = 10 * epoch, .epoch = epoch, .loss = 0.75, .accuracy = 0.625});
+  }
+  return rows;
+}
+
+TEST(Report, TableHasALineAnEpochWithLossAccuracySpeedAndTimeSplit) {
+  const std::string table = report_table(two_epochs());
+  for (const char* part : {"train loss", "0.5000", "0.7500", "0.6250", "50000", " 75 ", " 25 "}) {
+    EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
+  }
+}
+
+TEST(Report, CurvesAreAnSvgWithAllFourLines) {
+  const test::ScratchFolder scratch;
+  const std::string svg = scratch.file("curves.svg");
+  ASSERT_EQ(draw_curves(two_epochs(), svg), svg);
+  const std::string text = test::read_file(svg);
+  EXPECT_NE(text.find("<svg"), std::string::npos);
+  EXPECT_NE(text.find("test accuracy"), std::string::npos);
+  EXPECT_NE(text.find("training, epoch mean"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::train

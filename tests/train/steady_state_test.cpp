@@ -1,0 +1,45 @@
+// The training step of the default model allocates nothing, neither by operator new nor from the
+// tensor allocator's system side, loader and dropout included.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/train/trainer.hpp>
+#include <support/allocation_counter.hpp>
+
+namespace lockstep::train {
+namespace {
+
+class SteadyState : public testing::TestWithParam<const char*> {};
+
+TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
+  auto deck = Deck::parse(R"(
+    [data]
+    kind = "synthetic"
+    [train]
+    batch_size = 32
+    [optimizer]
+    lr = 0.01
+    momentum = 0.5
+  )",
+                          "steady state", {std::string("model.kind=\"") + GetParam() + "\""});
+  const Classification task(deck);
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  {
+    Trainer trainer(group, task, read_run_plan(deck));
+    trainer.start_epoch(0);
+    ASSERT_GE(trainer.steps_an_epoch(), 41);
+    for (int step = 0; step < 20; ++step) trainer.step();
+    group->barrier();
+    const auto before = test::allocation_count() + memory_stats().system_allocations;
+    for (int step = 20; step < 40; ++step) trainer.step();
+    EXPECT_EQ(test::allocation_count() + memory_stats().system_allocations - before, 0);
+  }
+  group->close();
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SteadyState, testing::Values("convnet", "mlp"));
+
+}  // namespace
+}  // namespace lockstep::train
