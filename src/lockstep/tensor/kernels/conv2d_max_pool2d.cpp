@@ -21,6 +21,7 @@ ConvPoolPlan::ConvPoolPlan(const Shape& x, const Shape& weight, const Conv2dOpti
       pad_h(conv.padding[0]),
       pad_w(conv.padding[1]),
       pool(window.kernel),
+      pool_reciprocal(static_cast<std::int32_t>((65536 + pool - 1) / pool)),
       pooled_h((height + 2 * pad_h - kernel_h + 1) / pool),
       pooled_w((width + 2 * pad_w - kernel_w + 1) / pool),
       area(pooled_h * pooled_w),
@@ -29,7 +30,8 @@ ConvPoolPlan::ConvPoolPlan(const Shape& x, const Shape& weight, const Conv2dOpti
 
 Image stage_sample(const ConvPoolPlan& plan, const float* x, std::int64_t n, float* scratch) {
   const float* sample = x + n * plan.sample_numel();
-  if (plan.pad_h == 0 && plan.pad_w == 0 && n + 1 < plan.samples && plan.sample_numel() >= 16) {
+  if (plan.pad_h == 0 && plan.pad_w == 0 &&
+      (plan.samples - n - 1) * plan.sample_numel() >= overread) {
     return {sample, plan.width, plan.height * plan.width};
   }
   for (std::int64_t c = 0; c < plan.channels; ++c) {

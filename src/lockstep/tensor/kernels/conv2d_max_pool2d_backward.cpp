@@ -14,19 +14,21 @@ using simd::Floats;
 using simd::Ints;
 
 /// Vectors of a window that stay in registers while a list of elements is visited.
-constexpr int max_vectors = simd::registers == 32 ? 24 : 12;
+constexpr int max_vectors = simd::registers == 32 ? 28 : 12;
 
-/// patch[ow][row][c][j] = image[c][row][ow + j]. Runs of kernel_w floats are copied in blocks; what
-/// a block spills is overwritten by the runs that follow.
+/// Arranges a sample as ConvPoolPlan describes. Runs are copied in blocks; what a block spills is
+/// overwritten by the runs that follow.
 template <int Block>
-void pack_patches(const ConvPoolPlan& plan, const Image& image, float* patches) {
-  for (std::int64_t ow = 0; ow < plan.strips(); ++ow) {
+[[gnu::noinline]] void pack_patches(const ConvPoolPlan& plan, const Image& image, float* patches) {
+  const std::int64_t run = plan.run(), strips = plan.strips(), span = plan.span();
+  const std::int64_t channels = plan.channels, channel_stride = image.channel_stride;
+  for (std::int64_t s = 0; s < strips; ++s) {
     for (std::int64_t row = 0; row < plan.rows; ++row) {
-      const float* source = image.data + row * image.row_stride + ow;
-      for (std::int64_t c = 0; c < plan.channels; ++c) {
-        simd::copy_blocks<Block>(source, patches, plan.kernel_w);
-        source += image.channel_stride;
-        patches += plan.kernel_w;
+      const float* source = image.data + row * image.row_stride + s * span;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        simd::copy_blocks<Block>(source, patches, run);
+        source += channel_stride;
+        patches += run;
       }
     }
   }
@@ -40,13 +42,14 @@ struct Elements {
 };
 
 /// Fills `elements` and adds their gradients to `bias_sum`.
-void list_elements(const ConvPoolPlan& plan, const float* y, const std::uint8_t* code,
-                   const float* grad_y, float scale, const std::int32_t* first_window,
-                   Elements& elements, Floats& bias_sum) {
+[[gnu::noinline]] void list_elements(const ConvPoolPlan& plan, const float* y,
+                                     const std::uint8_t* code, const float* grad_y, float scale,
+                                     const std::int32_t* first_window, Elements& elements,
+                                     Floats& bias_sum) {
   const auto pool = static_cast<std::int32_t>(plan.pool);
-  const std::int32_t reciprocal = (65536 + pool - 1) / pool;  // exact division of codes below 255
+  const std::int32_t reciprocal = plan.pool_reciprocal;
   const auto pitch = static_cast<std::int32_t>(plan.pitch());
-  const auto strip = static_cast<std::int32_t>(plan.strip());
+  const auto next_column = static_cast<std::int32_t>(plan.span() == 1 ? plan.strip() : 1);
   elements.count = 0;
   for (std::int64_t pixel = 0; pixel < plan.area; pixel += simd::width) {
     const std::int64_t count = std::min<std::int64_t>(simd::width, plan.area - pixel);
@@ -61,9 +64,10 @@ void list_elements(const ConvPoolPlan& plan, const float* y, const std::uint8_t*
     const Ints passes = ~(value <= 0.0F);  // NaN passes, as in PyTorch
     const Floats grad = simd::load_partial(grad_y + pixel, count) * scale;
     bias_sum += passes ? grad : Floats{};
-    const Ints below = (codes * reciprocal) >> 16;
+    const Ints below = pool == 2 ? codes >> 1 : (codes * reciprocal) >> 16;
     const Ints beside = codes - below * pool;
-    const Ints window = simd::load<Ints>(first_window + pixel) + below * pitch + beside * strip;
+    const Ints window =
+        simd::load<Ints>(first_window + pixel) + below * pitch + beside * next_column;
     elements.count =
         simd::append_if(passes, window, elements.window, grad, elements.grad, elements.count);
   }
@@ -77,18 +81,23 @@ void gather(const Elements& elements, const float* patches, float* sum) {
   Floats part[unroll][V]{};
   std::int64_t e = 0;
   for (; e + unroll <= elements.count; e += unroll) {
+#pragma GCC unroll 32
     for (int u = 0; u < unroll; ++u) {
       const float* window = patches + elements.window[e + u];
       const Floats grad = simd::broadcast(elements.grad[e + u]);
+#pragma GCC unroll 32
       for (int v = 0; v < V; ++v) part[u][v] += grad * simd::load(window + v * simd::width);
     }
   }
   for (; e < elements.count; ++e) {
     const float* window = patches + elements.window[e];
     const Floats grad = simd::broadcast(elements.grad[e]);
+#pragma GCC unroll 32
     for (int v = 0; v < V; ++v) part[0][v] += grad * simd::load(window + v * simd::width);
   }
+#pragma GCC unroll 32
   for (int v = 0; v < V; ++v) {
+#pragma GCC unroll 32
     for (int u = 1; u < unroll; ++u) part[0][v] += part[u][v];
     float* target = sum + v * simd::width;
     simd::store(target, simd::load(target) + part[0][v]);
@@ -99,10 +108,12 @@ void gather(const Elements& elements, const float* patches, float* sum) {
 template <int V>
 void scatter(const Elements& elements, const float* weight, float* patches) {
   Floats w[V];
+#pragma GCC unroll 32
   for (int v = 0; v < V; ++v) w[v] = simd::load(weight + v * simd::width);
   for (std::int64_t e = 0; e < elements.count; ++e) {
     float* window = patches + elements.window[e];
     const Floats grad = simd::broadcast(elements.grad[e]);
+#pragma GCC unroll 32
     for (int v = 0; v < V; ++v) {
       float* target = window + v * simd::width;
       simd::store(target, simd::load(target) + grad * w[v]);
@@ -134,45 +145,46 @@ void for_pieces(std::int64_t vectors, const F& f) {
   }
 }
 
-/// grad_x[c][h][w] = sum over j of patch[w - j][h][c][j], one vector of a row at a time: a patch's
-/// run of kernel_w floats is loaded so that it stands in the lanes that it belongs to, the others
+/// grad_x[c][h][w] = sum over strips s of patch[s][h][c][w - s * span], one vector of a row at a
+/// time: a strip's run is loaded so that it stands in the lanes that it belongs to, the others
 /// masked.
-void fold_patches(const ConvPoolPlan& plan, const float* patches, const std::int32_t* lane_mask,
-                  bool accumulate, float* grad_x) {
+[[gnu::noinline]] void fold_patches(const ConvPoolPlan& plan, const float* patches,
+                                    const std::int32_t* lane_mask, bool accumulate, float* grad_x) {
   constexpr std::int64_t width = simd::width;
-  for (std::int64_t c = 0; c < plan.channels; ++c) {
-    for (std::int64_t h = 0; h < plan.height; ++h) {
-      float* row = grad_x + (c * plan.height + h) * plan.width;
-      const std::int64_t from = h + plan.pad_h;
-      for (std::int64_t w = 0; w < plan.width; w += width) {
-        const std::int64_t count = std::min(width, plan.width - w);
-        Floats sum = accumulate ? simd::load_partial(row + w, count) : Floats{};
-        if (from < plan.rows) {
-          const std::int64_t column = w + plan.pad_w;
-          const std::int64_t first = std::max<std::int64_t>(0, column - plan.kernel_w + 1);
-          const std::int64_t last = std::min(plan.strips(), column + width);
-          const float* run = patches + from * plan.pitch() + c * plan.kernel_w;
-          for (std::int64_t ow = first; ow < last; ++ow) {
-            const std::int64_t lane = ow - column;
-            const Ints bits = simd::load<Ints>(run + ow * plan.strip() - lane) &
-                              simd::load<Ints>(lane_mask + width - lane);
+  const std::int64_t span = plan.span(), run = plan.run(), strip = plan.strip();
+  for (std::int64_t w = 0; w < plan.width; w += width) {
+    const std::int64_t count = std::min(width, plan.width - w), column = w + plan.pad_w;
+    const std::int64_t first = std::max<std::int64_t>(0, (column - run + span) / span);
+    const std::int64_t last = std::min(plan.strips(), (column + width + span - 1) / span);
+    const std::int64_t first_lane = first * span - column;
+    for (std::int64_t c = 0; c < plan.channels; ++c) {
+      for (std::int64_t h = 0; h < plan.height; ++h) {
+        float* target = grad_x + (c * plan.height + h) * plan.width + w;
+        Floats sum = accumulate ? simd::load_partial(target, count) : Floats{};
+        const std::int64_t row = h + plan.pad_h;
+        if (row < plan.rows) {
+          const float* source = patches + first * strip + row * plan.pitch() + c * run - first_lane;
+          const std::int32_t* mask = lane_mask + width - first_lane;
+          for (std::int64_t s = first; s < last; ++s) {
+            const Ints bits = simd::load<Ints>(source) & simd::load<Ints>(mask);
             sum += reinterpret_cast<Floats>(bits);
+            source += strip - span;
+            mask -= span;
           }
         }
-        simd::store_partial(row + w, sum, count);
+        simd::store_partial(target, sum, count);
       }
     }
   }
 }
 
-/// [C,kh,kw] <-> [kh,C,kw], the order of a window.
+/// f(index in a channel's weight [C,kh,kw], index in its window) for every tap.
 template <class F>
-void for_window(const ConvPoolPlan& plan, const F& f) {
+void for_taps(const ConvPoolPlan& plan, const F& f) {
   std::int64_t tap = 0;
   for (std::int64_t c = 0; c < plan.channels; ++c) {
     for (std::int64_t i = 0; i < plan.kernel_h; ++i) {
-      for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++tap)
-        f(tap, (i * plan.channels + c) * plan.kernel_w + j);
+      for (std::int64_t j = 0; j < plan.kernel_w; ++j) f(tap++, plan.window_offset(c, i, j));
     }
   }
 }
@@ -199,25 +211,26 @@ void conv2d_max_pool2d_relu_backward(const Conv2dMaxPool2dInputs& inputs, const 
   constexpr std::int64_t width = simd::width;
   const std::int64_t vectors = (plan.window_numel() + width - 1) / width;
   const std::int64_t window_numel = vectors * width;
-  const std::int64_t staged_numel = plan.staged_numel() + 16;
+  const std::int64_t windows_numel = plan.outputs * window_numel;
   // Vectors may begin up to one before a run and end up to one behind the last.
   const std::int64_t patches_numel = 16 + plan.strips() * plan.strip() + 16;
   const std::int64_t list_numel = plan.area + 2 * 16;
-  const std::int64_t mask_numel = 3 * width + plan.kernel_w;
-  Scratch scratch(Scratch::padded(staged_numel) + 2 * Scratch::padded(patches_numel) +
-                  3 * Scratch::padded(list_numel) + Scratch::padded(mask_numel) +
-                  2 * plan.outputs * window_numel + 16 + plan.outputs * width);
-  float* staged = scratch.take(staged_numel);
-  float* patches = scratch.take(patches_numel) + 16;
-  float* grad_patches = scratch.take(patches_numel) + 16;
+  const std::int64_t mask_numel = 3 * width + plan.run();
+  const detail::Scratch<11> scratch(
+      {plan.staged_numel() + detail::overread, patches_numel, patches_numel, list_numel, list_numel,
+       list_numel, mask_numel, windows_numel, windows_numel, windows_numel, plan.outputs * width});
+  float* staged = scratch[0];
+  float* patches = scratch[1] + 16;
+  float* grad_patches = scratch[2] + 16;
   Elements elements;
-  elements.grad = scratch.take(list_numel);
-  elements.window = reinterpret_cast<std::int32_t*>(scratch.take(list_numel));
-  auto* first_window = reinterpret_cast<std::int32_t*>(scratch.take(list_numel));
-  auto* lane_mask = reinterpret_cast<std::int32_t*>(scratch.take(mask_numel));
-  float* weight_windows = scratch.take(plan.outputs * window_numel);
-  float* weight_sums = scratch.take(plan.outputs * window_numel);
-  float* bias_sums = scratch.take(plan.outputs * width);
+  elements.grad = scratch[3];
+  elements.window = reinterpret_cast<std::int32_t*>(scratch[4]);
+  auto* first_window = reinterpret_cast<std::int32_t*>(scratch[5]);
+  auto* lane_mask = reinterpret_cast<std::int32_t*>(scratch[6]);
+  float* weight_windows = scratch[7];
+  float* weight_sums = scratch[8];    // of a block of samples
+  float* weight_totals = scratch[9];  // of the batch
+  float* bias_sums = scratch[10];
 
   const auto* x = static_cast<const float*>(inputs.x.data());
   const auto* weight = static_cast<const float*>(inputs.weight.data());
@@ -228,17 +241,20 @@ void conv2d_max_pool2d_relu_backward(const Conv2dMaxPool2dInputs& inputs, const 
 
   for (std::int64_t p = 0; p < list_numel; ++p) {
     const std::int64_t ph = p / plan.pooled_w, pw = p % plan.pooled_w;
-    first_window[p] = static_cast<std::int32_t>(
-        p < plan.area ? plan.pool * (pw * plan.strip() + ph * plan.pitch()) : 0);
+    first_window[p] =
+        static_cast<std::int32_t>(p < plan.area ? pw * (plan.pool / plan.span()) * plan.strip() +
+                                                      ph * plan.pool * plan.pitch()
+                                                : 0);
   }
   for (std::int64_t i = 0; i < mask_numel; ++i)
-    lane_mask[i] = i >= width && i < width + plan.kernel_w ? -1 : 0;
+    lane_mask[i] = i >= width && i < width + plan.run() ? -1 : 0;
   std::fill_n(patches - 16, patches_numel, 0.0F);
   std::fill_n(bias_sums, plan.outputs * width, 0.0F);
+  std::fill_n(weight_totals, windows_numel, 0.0F);
   if (grad_x) {
-    std::fill_n(weight_windows, plan.outputs * window_numel, 0.0F);
+    std::fill_n(weight_windows, windows_numel, 0.0F);
     for (std::int64_t o = 0; o < plan.outputs; ++o) {
-      for_window(plan, [&](std::int64_t tap, std::int64_t at) {
+      for_taps(plan, [&](std::int64_t tap, std::int64_t at) {
         weight_windows[o * window_numel + at] = weight[o * plan.taps + tap];
       });
     }
@@ -249,11 +265,11 @@ void conv2d_max_pool2d_relu_backward(const Conv2dMaxPool2dInputs& inputs, const 
   // batches small.
   constexpr std::int64_t block = 32;
   for (std::int64_t begin = 0; begin < plan.samples; begin += block) {
-    std::fill_n(weight_sums, plan.outputs * window_numel, 0.0F);
+    std::fill_n(weight_sums, windows_numel, 0.0F);
     for (std::int64_t n = begin; n < std::min(plan.samples, begin + block); ++n) {
       if (grad_weight) {
         const Image image = detail::stage_sample(plan, x, n, staged);
-        simd::with_block(plan.kernel_w,
+        simd::with_block(plan.run(),
                          [&]<int Block>() { pack_patches<Block>(plan, image, patches); });
       }
       if (grad_x) std::fill_n(grad_patches - 16, patches_numel, 0.0F);
@@ -277,11 +293,12 @@ void conv2d_max_pool2d_relu_backward(const Conv2dMaxPool2dInputs& inputs, const 
                      grad_x + n * plan.sample_numel());
       }
     }
-    for (std::int64_t o = 0; grad_weight && o < plan.outputs; ++o) {
-      for_window(plan, [&](std::int64_t tap, std::int64_t at) {
-        grad_weight[o * plan.taps + tap] += weight_sums[o * window_numel + at];
-      });
-    }
+    for (std::int64_t i = 0; i < windows_numel; ++i) weight_totals[i] += weight_sums[i];
+  }
+  for (std::int64_t o = 0; grad_weight && o < plan.outputs; ++o) {
+    for_taps(plan, [&](std::int64_t tap, std::int64_t at) {
+      grad_weight[o * plan.taps + tap] += weight_totals[o * window_numel + at];
+    });
   }
   for (std::int64_t o = 0; grad_bias && o < plan.outputs; ++o) {
     const float total = simd::sum(simd::load(bias_sums + o * width));

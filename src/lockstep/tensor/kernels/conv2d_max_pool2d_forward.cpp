@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <lockstep/tensor/kernels/conv2d_max_pool2d_plan.hpp>
 
@@ -16,35 +17,27 @@ using simd::Ints;
 /// inputs.
 constexpr int max_group = simd::registers == 32 ? 6 : 3;
 
-/// Arranges a sample as ConvPoolPlan describes. Runs of pooled_w floats are copied in blocks; what
+/// Arranges a sample as ConvPoolPlan describes. Runs of pooled_w floats are written in blocks; what
 /// a block spills is overwritten by the runs that follow, so the order of the loops matters.
 template <int Block>
-void pack_planes(const ConvPoolPlan& plan, const Image& image, float* line, float* planes) {
-  const std::int64_t pool = plan.pool;
-  const std::int64_t residue_stride = (plan.columns + pool - 1) / pool + 16;
+[[gnu::noinline]] void pack_planes(const ConvPoolPlan& plan, const Image& image, float* planes) {
+  const std::int64_t pool = plan.pool, shifts = plan.shifts(), stride = plan.shift_stride();
   for (std::int64_t c = 0; c < plan.channels; ++c) {
     for (std::int64_t first_row = 0; first_row < pool; ++first_row) {
       float* target = planes + c * plan.plane_stride() + plan.row_offset(first_row);
-      for (std::int64_t row = first_row; row < plan.rows; row += pool) {
+      for (std::int64_t row = first_row; row < plan.rows; row += pool, target += plan.pooled_w) {
         const float* source = image.data + c * image.channel_stride + row * image.row_stride;
-        if (pool == 2) {
-          for (std::int64_t q = 0; q < plan.columns / 2; ++q) {
-            line[q] = source[2 * q];
-            line[residue_stride + q] = source[2 * q + 1];
-          }
-          if (plan.columns % 2 != 0) line[plan.columns / 2] = source[plan.columns - 1];
-        } else {
-          for (std::int64_t column = 0; column < plan.columns; ++column)
-            line[column % pool * residue_stride + column / pool] = source[column];
-        }
         std::int64_t shift = 0;
-        for (std::int64_t whole = 0; shift < plan.shifts(); ++whole) {
-          for (std::int64_t r = 0; r < pool && shift < plan.shifts(); ++r, ++shift) {
-            simd::copy_blocks<Block>(line + r * residue_stride + whole,
-                                     target + shift * plan.shift_stride(), plan.pooled_w);
+        if (pool == 2) {
+          for (; shift + 1 < shifts; shift += 2) {
+            simd::split_even_odd<Block>(source + shift, target + shift * stride,
+                                        target + (shift + 1) * stride, plan.pooled_w);
           }
         }
-        target += plan.pooled_w;
+        for (; shift < shifts; ++shift) {
+          for (std::int64_t pw = 0; pw < plan.pooled_w; ++pw)
+            target[shift * stride + pw] = source[shift + pool * pw];
+        }
       }
     }
   }
@@ -55,6 +48,7 @@ struct ChannelGroup {
   std::array<const float*, max_group> weight;  ///< [C,kh,kw] each
   std::array<float, max_group> bias;
   std::array<float, max_group> scale;
+  bool scaled;
   std::array<std::int64_t, max_group> channel;
 };
 
@@ -71,8 +65,18 @@ struct Winner {
   }
 };
 
-void store_winner(const ConvPoolPlan& plan, const Winner& winner, std::int64_t channel,
-                  std::int64_t pixel, float* y, std::uint8_t* code) {
+/// The first of the largest of four elements, none of them NaN.
+inline Winner winner_of_four(const Floats (&v)[4]) {
+  const Ints right = v[1] > v[0], lower_right = v[3] > v[2];
+  const Floats upper = right ? v[1] : v[0], below = lower_right ? v[3] : v[2];
+  const Ints lower = below > upper;
+  const Ints upper_code = right ? simd::broadcast(1) : simd::broadcast(0);
+  const Ints lower_code = lower_right ? simd::broadcast(3) : simd::broadcast(2);
+  return {lower ? below : upper, lower ? lower_code : upper_code};
+}
+
+inline void store_winner(const ConvPoolPlan& plan, const Winner& winner, std::int64_t channel,
+                         std::int64_t pixel, float* y, std::uint8_t* code) {
   // Written so that NaN, for which every comparison is false, stays.
   const Floats rectified = winner.value <= 0.0F ? Floats{} : winner.value;
   const auto bytes = __builtin_convertvector(winner.code, simd::Bytes);
@@ -93,45 +97,56 @@ template <int N>
 [[gnu::noinline]] void pool_2x2(const ConvPoolPlan& plan, const float* planes, std::int64_t pixel,
                                 const ChannelGroup& group, float* y, std::uint8_t* code) {
   Floats sum[N][4];
+#pragma GCC unroll 32
   for (int n = 0; n < N; ++n) {
     for (Floats& s : sum[n]) s = simd::broadcast(group.bias[n]);
   }
-  const std::int64_t shift_stride = plan.shift_stride();
+  const std::int64_t shift_stride = plan.shift_stride(), kernel_w = plan.kernel_w;
+  std::array<const float*, N> weight;
+  for (int n = 0; n < N; ++n) weight[n] = group.weight[n];
   std::int64_t tap = 0;
   for (std::int64_t c = 0; c < plan.channels; ++c) {
-    const float* plane = planes + c * plan.plane_stride() + pixel;
+    const float* even = planes + c * plan.plane_stride() + pixel;
+    const float* odd = even + plan.row_offset(1);
     for (std::int64_t i = 0; i < plan.kernel_h; ++i) {
-      const float* upper = plane + plan.row_offset(i);
-      const float* lower = plane + plan.row_offset(i + 1);
-      Floats upper_left = simd::load(upper), lower_left = simd::load(lower);
-      for (std::int64_t j = 0; j < plan.kernel_w; ++j, ++tap) {
+      const float* upper = even;
+      const float* lower = odd;
+      for (std::int64_t j = 0; j < kernel_w; ++j, ++tap) {
+        const Floats upper_left = simd::load(upper), lower_left = simd::load(lower);
         upper += shift_stride;
         lower += shift_stride;
         const Floats upper_right = simd::load(upper), lower_right = simd::load(lower);
+#pragma GCC unroll 32
         for (int n = 0; n < N; ++n) {
-          const Floats w = simd::broadcast(group.weight[n][tap]);
+          const Floats w = simd::broadcast(weight[n][tap]);
           sum[n][0] += w * upper_left;
           sum[n][1] += w * upper_right;
           sum[n][2] += w * lower_left;
           sum[n][3] += w * lower_right;
         }
-        upper_left = upper_right;
-        lower_left = lower_right;
       }
+      // The next kernel row: what was lower is upper now.
+      even += plan.pooled_w;
+      std::swap(even, odd);
     }
   }
+  Floats all{};  // NaN if there is a NaN anywhere
+#pragma GCC unroll 32
   for (int n = 0; n < N; ++n) {
-    const Floats scale = simd::broadcast(group.scale[n]);
-    for (Floats& s : sum[n]) s *= scale;
-    Winner winner{sum[n][0], Ints{}};
-    if (simd::any_nan((sum[n][0] + sum[n][1]) + (sum[n][2] + sum[n][3]))) [[unlikely]] {
+    if (group.scaled) {
+      for (Floats& s : sum[n]) s *= simd::broadcast(group.scale[n]);
+    }
+    all += (sum[n][0] + sum[n][1]) + (sum[n][2] + sum[n][3]);
+  }
+  const bool has_nan = simd::any_nan(all);
+#pragma GCC unroll 32
+  for (int n = 0; n < N; ++n) {
+    Winner winner;
+    if (has_nan) [[unlikely]] {
+      winner = {sum[n][0], Ints{}};
       for (int e = 1; e < 4; ++e) winner.challenge(sum[n][e], e);
     } else {
-      for (int e = 1; e < 4; ++e) {
-        const Ints wins = sum[n][e] > winner.value;
-        winner.value = wins ? sum[n][e] : winner.value;
-        winner.code = wins ? simd::broadcast(e) : winner.code;
-      }
+      winner = winner_of_four(sum[n]);
     }
     store_winner(plan, winner, group.channel[n], pixel, y, code);
   }
@@ -207,17 +222,12 @@ void conv2d_max_pool2d_relu_forward(const Conv2dMaxPool2dInputs& inputs, const T
   if (code.defined()) detail::check_operand("code", code, pooled, DType::u8);
   if (plan.samples == 0) return;
 
-  using detail::Scratch;
-  const std::int64_t line_numel = plan.columns + 32 * plan.pool;
   const std::int64_t planes_numel = plan.shifts() * plan.shift_stride() + 16;
-  const std::int64_t staged_numel = plan.staged_numel() + 16;
-  Scratch scratch(Scratch::padded(line_numel) + Scratch::padded(planes_numel) +
-                  Scratch::padded(staged_numel) + Scratch::padded(plan.outputs));
-  float* line = scratch.take(line_numel);
-  float* planes = scratch.take(planes_numel);
-  float* staged = scratch.take(staged_numel);
-  float* finite = scratch.take(plan.outputs);  // 1 where the channel's weight and bias are finite
-  std::fill_n(line, line_numel, 0.0F);
+  const detail::Scratch<3> scratch(
+      {planes_numel, plan.staged_numel() + detail::overread, plan.outputs});
+  float* planes = scratch[0];
+  float* staged = scratch[1];
+  float* finite = scratch[2];  // 1 where the channel's weight and bias are finite
   std::fill_n(planes, planes_numel, 0.0F);
 
   const auto* x = static_cast<const float*>(inputs.x.data());
@@ -235,8 +245,7 @@ void conv2d_max_pool2d_relu_forward(const Conv2dMaxPool2dInputs& inputs, const T
 
   for (std::int64_t n = 0; n < plan.samples; ++n) {
     const Image image = detail::stage_sample(plan, x, n, staged);
-    simd::with_block(plan.pooled_w,
-                     [&]<int Block>() { pack_planes<Block>(plan, image, line, planes); });
+    simd::with_block(plan.pooled_w, [&]<int Block>() { pack_planes<Block>(plan, image, planes); });
     float* y_sample = y_out + n * plan.outputs * plan.area;
     std::uint8_t* code_sample = code_out ? code_out + n * plan.outputs * plan.area : nullptr;
 
@@ -250,6 +259,7 @@ void conv2d_max_pool2d_relu_forward(const Conv2dMaxPool2dInputs& inputs, const T
     std::int64_t groups = (computed + max_group - 1) / max_group;
 
     ChannelGroup group;
+    group.scaled = scale != nullptr;
     int size = 0;
     for (std::int64_t o = 0; o < plan.outputs; ++o) {
       if (skipped(o)) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -109,19 +110,53 @@ inline float sum(const Floats& v) {
   return lanes[0];
 }
 
-/// Copies `count` floats in blocks of `Block`; may read and write up to Block - 1 beyond.
+/// Copies `count` floats in blocks of `Block`, one at least; may read and write up to Block - 1
+/// beyond.
 template <int Block>
 inline void copy_blocks(const float* source, float* target, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; i += Block)
+  std::int64_t i = 0;
+  do {
     std::memcpy(target + i, source + i, Block * sizeof(float));
+    i += Block;
+  } while (i < count);
+}
+
+template <int Block>
+struct Chunk;
+template <>
+struct Chunk<4> {
+  using type [[gnu::vector_size(16)]] = float;
+};
+template <>
+struct Chunk<8> {
+  using type [[gnu::vector_size(32)]] = float;
+};
+template <>
+struct Chunk<16> {
+  using type [[gnu::vector_size(64)]] = float;
+};
+
+/// even[i] = source[2 i], odd[i] = source[2 i + 1] for `count` i, in blocks as copy_blocks; may
+/// read 2 (Block - 1) beyond.
+template <int Block>
+inline void split_even_odd(const float* source, float* even, float* odd, std::int64_t count) {
+  using Vector = typename Chunk<Block>::type;
+  std::int64_t i = 0;
+  do {
+    const auto a = load<Vector>(source + 2 * i), b = load<Vector>(source + 2 * i + Block);
+    [&]<int... L>(std::integer_sequence<int, L...>) {
+      store(even + i, __builtin_shufflevector(a, b, 2 * L...));
+      store(odd + i, __builtin_shufflevector(a, b, (2 * L + 1)...));
+    }
+    (std::make_integer_sequence<int, Block>());
+    i += Block;
+  } while (i < count);
 }
 
 /// Calls f.template operator()<Block>() with the block size that suits runs of `count` floats.
 template <class F>
 inline void with_block(std::int64_t count, F&& f) {
-  if (count == 1) {
-    f.template operator()<1>();
-  } else if (count <= 4 || width == 4) {
+  if (count <= 4 || width == 4) {
     f.template operator()<4>();
   } else if (count <= 8 || width == 8) {
     f.template operator()<8>();
