@@ -1,0 +1,61 @@
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <lockstep/base/philox.hpp>
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+namespace {
+
+using HostLanes = Lanes<Kokkos::DefaultHostExecutionSpace>;
+
+TEST(Lanes, SumIsTheSumOverEveryWidth) {
+  for (const std::int64_t width : {0, 1, 15, 16, 17, 31, 32, 100}) {
+    const HostLanes lanes(width);
+    // Whole numbers below 2^24 are exact in float, in any order.
+    EXPECT_EQ(lanes.sum([](std::int64_t c) { return static_cast<float>(c); }),
+              static_cast<float>(width * (width - 1) / 2));
+  }
+}
+
+// The definition, written plainly: 16 partial sums, added in halves.
+TEST(Lanes, SumHasTheBitsOfItsDefinition) {
+  PhiloxSequence random(3, 0);
+  std::vector<float> x(1003);
+  for (float& value : x) value = random.uniform() - 0.5F;
+  float partial[16] = {};
+  for (std::size_t c = 0; c < x.size(); ++c) partial[c % 16] += x[c];
+  for (int half = 8; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) partial[l] += partial[l + half];
+  }
+  const HostLanes lanes(static_cast<std::int64_t>(x.size()));
+  EXPECT_EQ(lanes.sum([&](std::int64_t c) { return x[static_cast<std::size_t>(c)]; }), partial[0]);
+}
+
+TEST(Lanes, MaxFindsTheLargestAndLeastOfNothing) {
+  const double least = -std::numeric_limits<double>::infinity();
+  EXPECT_EQ(HostLanes(0).max(least, [](std::int64_t) { return 1.0; }), least);
+  for (const std::int64_t width : {1, 16, 33}) {
+    for (std::int64_t peak = 0; peak < width; ++peak) {
+      EXPECT_EQ(HostLanes(width).max(least, [&](std::int64_t c) { return c == peak ? 5.0 : -1.0; }),
+                5.0);
+    }
+  }
+}
+
+TEST(ForEachRow, VisitsEveryElementOnce) {
+  const Tensor visits = Tensor::zeros({7, 19}, DType::i32);
+  dispatch(current_stream(), [&](const auto& space) {
+    using Space = std::decay_t<decltype(space)>;
+    const auto out = view<Space, std::int32_t, 2>(visits);
+    for_each_row("test", space, 7, 19, [=](std::int64_t r, const Lanes<Space>& lanes) {
+      lanes.each([&](std::int64_t c) { ++out(r, c); });
+    });
+  });
+  EXPECT_EQ(visits.to_vector<std::int32_t>(), std::vector<std::int32_t>(7 * 19, 1));
+}
+
+}  // namespace
+}  // namespace lockstep

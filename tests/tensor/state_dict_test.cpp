@@ -1,0 +1,76 @@
+#include <lockstep/tensor/state_dict.hpp>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+namespace {
+
+StateDict two_tensors() {
+  StateDict state;
+  state.insert("fc.weight", Tensor::full({2, 3}, 1));
+  state.insert("fc.bias", Tensor::full({2}, 2));
+  return state;
+}
+
+TEST(StateDict, KeepsTheOrderOfInsertion) {
+  StateDict state = two_tensors();
+  state.insert("a", Tensor::zeros({1}));
+  std::string names;
+  for (const auto& entry : state) names += entry.name + " ";
+  EXPECT_EQ(names, "fc.weight fc.bias a ");
+  EXPECT_EQ(state.size(), 3U);
+  EXPECT_EQ(state.bytes(), (6U + 2 + 1) * 4);
+}
+
+TEST(StateDict, TensorsAreHandles) {
+  const StateDict state = two_tensors();
+  state.at("fc.bias").fill(9);
+  EXPECT_EQ(state.find("fc.bias")->tensor.to_vector<float>(), std::vector<float>(2, 9.0F));
+}
+
+TEST(StateDict, ATakenNameAndAMissingOneAreErrors) {
+  StateDict state = two_tensors();
+  EXPECT_THROW(state.insert("fc.bias", Tensor::zeros({2})), Error);
+  EXPECT_EQ(state.find("fc"), nullptr);
+  try {
+    static_cast<void>(state.at("fc.wieght"));
+    FAIL() << "a missing name was found";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("fc.weight"), std::string::npos) << error.what();
+  }
+}
+
+TEST(StateDict, InsertAllPutsAPrefixBeforeEveryName) {
+  StateDict state;
+  state.insert_all("model/", two_tensors());
+  EXPECT_NE(state.find("model/fc.weight"), nullptr);
+}
+
+TEST(CopyState, CopiesByNameWhateverTheOrder) {
+  const StateDict target = two_tensors();
+  StateDict source;
+  source.insert("fc.bias", Tensor::full({2}, 5));
+  source.insert("fc.weight", Tensor::full({2, 3}, 6));
+  copy_state(source, target);
+  EXPECT_EQ(target.at("fc.bias").to_vector<float>(), std::vector<float>(2, 5.0F));
+  EXPECT_EQ(target.at("fc.weight").to_vector<float>(), std::vector<float>(6, 6.0F));
+}
+
+TEST(CopyState, ListsEverythingThatDoesNotFitAndCopiesNothing) {
+  const StateDict target = two_tensors();
+  StateDict source;
+  source.insert("fc.weight", Tensor::full({3, 2}, 6));
+  source.insert("extra", Tensor::zeros({1}));
+  try {
+    copy_state(source, target);
+    FAIL() << "a state that does not fit was copied";
+  } catch (const Error& error) {
+    for (const char* part : {"fc.bias", "[3, 2]", "[2, 3]", "extra"}) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_EQ(target.at("fc.weight").to_vector<float>(), std::vector<float>(6, 1.0F));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#include <lockstep/tensor/stream.hpp>
+
+#include <thread>
+#include <vector>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+
+namespace lockstep {
+namespace {
+
+TEST(Stream, EachThreadHasItsOwn) {
+  const Stream* mine = &current_stream();
+  EXPECT_EQ(&current_stream(), mine);
+  EXPECT_EQ(current_stream().device(), Device{});
+  const Stream* theirs = mine;
+  std::jthread([&] { theirs = &current_stream(); }).join();
+  EXPECT_NE(theirs, mine);
+}
+
+TEST(Stream, OnTheHostWorkIsDoneWhenTheCallReturns) {
+  const Tensor t = Tensor::full({1000}, 3);
+  current_stream().synchronize();
+  EXPECT_EQ(t.to_vector<float>(), std::vector<float>(1000, 3.0F));
+}
+
+TEST(Dispatch, KokkosIsInitialisedOnceByWhicheverThreadIsFirst) {
+  std::vector<std::jthread> team;
+  for (int t = 0; t < 4; ++t) team.emplace_back(ensure_kokkos);
+  team.clear();
+  EXPECT_TRUE(Kokkos::is_initialized());
+}
+
+TEST(Dispatch, FloatingOnlyNamesTheOperation) {
+  try {
+    dispatch_floating(DType::u8, "my_operation", []<class T>() {});
+    FAIL() << "u8 was taken for a floating dtype";
+  } catch (const ShapeError& error) {
+    EXPECT_NE(std::string(error.what()).find("my_operation"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("u8"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
