@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <support/process.hpp>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> pages() {
+  std::vector<fs::path> all{source("README.md"), source("CONTRIBUTING.md")};
+  for (const auto& entry : fs::directory_iterator(source("docs"))) {
+    if (entry.path().extension() == ".md") all.push_back(entry.path());
+  }
+  return all;
+}
+
+TEST(Readme, ShowsTheOwnModelProgramThatIsCompiled) {
+  EXPECT_NE(read_file(source("README.md"))
+                .find("```cpp\n" + read_file(source("docs/examples/own_model.cpp")) + "```"),
+            std::string::npos)
+      << "README.md does not hold docs/examples/own_model.cpp word for word";
+}
+
+TEST(OwnModel, LearnsOnOneAndThreeRanks) {
+  for (const int ranks : {1, 3}) {
+    const Finished finished = run(app(ranks, "docs/examples/own_model", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    std::smatch last;
+    ASSERT_TRUE(std::regex_search(finished.output, last, std::regex("epoch 3  loss ([0-9.]+)")))
+        << finished.output;
+    EXPECT_LT(std::stod(last[1]), 0.3) << finished.output;
+  }
+}
+
+TEST(Pages, EveryLinkToAFileLeadsToOne) {
+  int links = 0;
+  const std::regex link(R"(\]\(([^)#:]+)(#[^)]*)?\))");
+  for (const auto& page : pages()) {
+    const std::string text = read_file(page);
+    for (std::sregex_iterator at(text.begin(), text.end(), link), end; at != end; ++at, ++links) {
+      EXPECT_TRUE(fs::exists(page.parent_path() / (*at)[1].str()))
+          << page << " links to " << (*at)[1];
+    }
+  }
+  EXPECT_GT(links, 10);
+}
+
+TEST(Pages, EveryDeckKeySetOnACommandLineIsOneThatDecksHave) {
+  const std::string reference = read_file(source("docs/deck_reference.md"));
+  int keys = 0;
+  const std::regex set(R"(--set '?([a-z_]+)\.([a-z_]+)=)");
+  for (const auto& page : pages()) {
+    const std::string text = read_file(page);
+    for (std::sregex_iterator at(text.begin(), text.end(), set), end; at != end; ++at, ++keys) {
+      EXPECT_NE(reference.find((*at)[2].str()), std::string::npos) << page << ": " << at->str();
+    }
+  }
+  EXPECT_GT(keys, 3);
+}
+
+TEST(Pages, EveryCommandOfTheReadmeSucceeds) {
+  // The two scripts are CI itself; every other line of the README's shell blocks is run here, in a
+  // scratch folder that has the sources' inputs/ and this build where the README has build/release.
+  const ScratchFolder scratch;
+  fs::create_directory_symlink(source("inputs"), scratch.file("inputs"));
+  fs::create_directory(scratch.file("build"));
+  fs::create_directory_symlink(built(""), scratch.file("build/release"));
+  const std::string text = read_file(source("README.md"));
+  const std::regex block("```sh\n([^`]*)```");
+  int commands = 0;
+  for (std::sregex_iterator at(text.begin(), text.end(), block), end; at != end; ++at) {
+    std::istringstream lines((*at)[1].str());
+    for (std::string line; std::getline(lines, line);) {
+      line = line.substr(0, line.find("  #"));
+      if (line.empty() || line.find("scripts/") != std::string::npos) continue;
+      if (line.find("sbatch") != std::string::npos || line.find("cmake") != std::string::npos)
+        continue;
+      const Finished finished = run({"sh", "-c", "cd " + scratch.path() + " && " + line}, {}, 120);
+      EXPECT_EQ(finished.exit_code, 0) << line << "\n" << finished.output;
+      ++commands;
+    }
+  }
+  EXPECT_GE(commands, 4);
+}
+
+}  // namespace
+}  // namespace lockstep::test
