@@ -105,8 +105,9 @@ TEST(MpiGroup, DestructorIsLocal) {
   int token = 0;
   if (world_rank() == 0) {
     group.reset();
-    MPI_Send(&token, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
-    MPI_Recv(&token, 1, MPI_INT, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    const int start = token;
+    MPI_Sendrecv(&start, 1, MPI_INT, next, 0, &token, 1, MPI_INT, previous, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
   } else {
     MPI_Recv(&token, 1, MPI_INT, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     group.reset();

@@ -1,0 +1,24 @@
+#pragma once
+#include <benchmark/benchmark.h>
+#include <lockstep/base/clock.hpp>
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep::bench {
+
+/// The group of all ranks that mpiexec started.
+[[nodiscard]] ProcessGroup& world();
+
+/// One iteration: all ranks meet, then run `batch` times `body`; the slowest rank's time divided by
+/// `batch` is the iteration's. Call it in `for (auto _ : state)` of a benchmark with
+/// UseManualTime(). Sharing the slowest rank's time also gives every rank the same iteration count:
+/// with each rank's own time the ranks would stop after different iterations and hang.
+template <class Body>
+void timed_iteration(benchmark::State& state, int batch, const Body& body) {
+  world().barrier();  // a late rank is not the collective's fault
+  const auto start = Clock::now();
+  for (int i = 0; i < batch; ++i) body();
+  const double mine = seconds_since(start) / batch;
+  state.SetIterationTime(all_reduce_scalar(world(), mine, ReduceOp::max));
+}
+
+}  // namespace lockstep::bench

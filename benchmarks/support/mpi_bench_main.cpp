@@ -1,0 +1,50 @@
+// main() of Google Benchmark programs under mpiexec: rank 0 reports, the others are silent.
+#include <memory>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <lockstep/comm/mpi_group.hpp>
+#include <support/mpi_bench.hpp>
+
+namespace lockstep::bench {
+namespace {
+
+std::shared_ptr<ProcessGroup> group;
+
+class NullReporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context& /*context*/) override { return true; }
+  void ReportRuns(const std::vector<Run>& /*runs*/) override {}
+};
+
+int run(int argc, char** argv) {
+  MpiSession session(argc, argv);
+  group = make_mpi_group(MPI_COMM_WORLD);
+  std::vector<char*> arguments(argv, argv + argc);
+  if (group->rank() != 0) {
+    // Files (--benchmark_out) are rank 0's alone.
+    std::erase_if(arguments, [](const char* argument) {
+      return std::string(argument).rfind("--benchmark_out", 0) == 0;
+    });
+  }
+  int count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, arguments.data());
+  if (group->rank() == 0) {
+    benchmark::AddCustomContext("ranks", std::to_string(group->size()));
+    benchmark::RunSpecifiedBenchmarks();
+  } else {
+    NullReporter silent;
+    benchmark::RunSpecifiedBenchmarks(&silent);
+  }
+  group->close();
+  group.reset();
+  return 0;
+}
+
+}  // namespace
+
+ProcessGroup& world() { return *group; }
+
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) { return lockstep::bench::run(argc, argv); }
