@@ -63,6 +63,40 @@ TEST(DeckSyntax, NestingIsBounded) {
             std::string::npos);
 }
 
+TEST(DeckSyntax, QuotesAtTheEndOfALongStringDoNotHideTheNextKey) {
+  std::string key = "a";
+  for (int i = 0; i < 40; ++i) key += ".a";
+  for (const std::string quotes : {"", "\"", "\"\""}) {
+    EXPECT_NE(error_of("x = {s = \"\"\"a\"\"\"" + quotes + ", " + key + " = 1}").find("32 parts"),
+              std::string::npos);
+  }
+}
+
+TEST(DeckSyntax, CharactersBeyondAsciiAreLegalInStringsAndCommentsOnly) {
+  // Among them those that other formats take for white space or line ends, and a string that goes
+  // on in the next line with such a character.
+  for (const std::string_view text : {"\xC3\xA4", "\xC2\x85", "\xE2\x80\xA8", "\xC2\xA0",
+                                      "\xE3\x80\x80", "\xF4\x8F\xBF\xBD", "\xCE\xBB = 1"}) {
+    const std::string x(text);
+    EXPECT_EQ(read_sample("# " + x + "\ntrain.dir = \"" + x + "\"").dir, x);
+    EXPECT_EQ(read_sample("train.dir = '" + x + "'").dir, x);
+    EXPECT_EQ(read_sample("train.dir = \"\"\"a\\\n  " + x + "\"\"\"").dir, "a" + x);
+    EXPECT_NE(error_of("[train]\n" + x + " = 1").find("a.toml:2: \"" + x), std::string::npos);
+    EXPECT_NE(error_of("train.lr = " + x).find("is not valid TOML"), std::string::npos);
+    EXPECT_NE(error_of("[train" + x + "]").find("is not valid TOML"), std::string::npos);
+  }
+  EXPECT_EQ(read_sample("train.dir = \"\\u00E4\"").dir, "\xC3\xA4");
+  EXPECT_EQ(error_of("\ntrain.dir = \"\\U0010FFC3\""),
+            "a.toml:2: escapes of the private characters from U+10FF00 on are not supported. Write "
+            "the character itself.");
+}
+
+TEST(DeckSyntax, AHeaderWithoutANameIsRefused) {
+  for (const std::string text : {"[", "[=", "[]", "[[", "[[=]]", "[ #", "[.a]", "[a.]", "[\n]"}) {
+    EXPECT_EQ(error_of(text).rfind("a.toml:1: ", 0), 0U) << text;
+  }
+}
+
 TEST(DeckSyntax, DotsInTextAndNumbersAreNoNesting) {
   std::string dots(100, '.');
   EXPECT_EQ(read_sample("# " + dots + "\n[train]\ndir = \"\\\"" + dots + "\"\n").dir, "\"" + dots);

@@ -51,7 +51,12 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     if (quote == '"' && text[at] == '\\') {
       ++at;
     } else if (text.substr(at).starts_with(closing)) {
-      return at + closing.size();
+      at += closing.size();
+      // Two more quotes at the end of a long string belong to it.
+      for (int more = 0; long_string && more < 2 && at < text.size() && text[at] == quote; ++more) {
+        ++at;
+      }
+      return at;
     } else if (text[at] == '\n' && !long_string) {
       return at;
     }

@@ -1,19 +1,60 @@
 // The only file that includes toml++, which costs seconds to compile.
 #include <lockstep/deck/toml_parser.hpp>
 
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
-#define TOML_MAX_NESTED_VALUES 32  // bounds the recursion, with deck_text.cpp's bound on keys
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <utility>
 
 #include <lockstep/deck/key_text.hpp>
 
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#define TOML_MAX_NESTED_VALUES 32  // bounds the recursion, with deck_text.cpp's bound on keys
+// toml++ 3.3 asserts (and, with NDEBUG, lets the optimizer assume) what its own checks a few lines
+// below report as errors: "[=" is enough. Without both, these checks decide.
+#undef NDEBUG
+#define TOML_ASSERT(expr) static_assert(true)
+#include <toml++/toml.h>
+
 namespace lockstep::detail {
 namespace {
+
+// toml++ 3.3 takes some characters for line ends and reaches __builtin_unreachable for others
+// (U+00A1 to U+0499) where it looks for white space, which a legal deck can make it do. So it sees
+// each byte b of a character beyond ASCII as U+10FF00 + b, private characters that it knows nothing
+// of, and unshielded() turns them back.
+std::string shielded(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80) {
+      result += c;
+    } else {
+      result += byte < 0xC0 ? "\xF4\x8F\xBE" : "\xF4\x8F\xBF";
+      result += static_cast<char>(0x80 | (byte & 0x3F));
+    }
+  }
+  return result;
+}
+
+std::string unshielded(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto four = text.substr(at, 4);
+    const bool low = four.starts_with("\xF4\x8F\xBE"), high = four.starts_with("\xF4\x8F\xBF");
+    if (four.size() == 4 && (low || high)) {
+      const auto bits = static_cast<unsigned char>(four[3]) & 0x3F;
+      result += static_cast<char>((low ? 0x80 : 0xC0) | bits);
+      at += 3;
+    } else {
+      result += text[at];
+    }
+  }
+  return result;
+}
 
 class TreeBuilder {
  public:
@@ -35,12 +76,13 @@ class TreeBuilder {
     tree.tables[path].position = std::move(table_position);
     for (const auto& [key, node] : table) {
       const auto key_position = position(key.source());
+      const auto name = unshielded(key.str());
       if (const auto* inner = node.as_table()) {
-        add(tree, join_path(path, key.str()), *inner, key_position);
+        add(tree, join_path(path, name), *inner, key_position);
       } else {
         auto value = convert(node);
         value.position = key_position;
-        tree.tables[path].keys.emplace(key.str(), std::move(value));
+        tree.tables[path].keys.emplace(name, std::move(value));
       }
     }
   }
@@ -58,7 +100,7 @@ class TreeBuilder {
         value.data = node.as_floating_point()->get();
         break;
       case toml::node_type::string:
-        value.data = node.as_string()->get();
+        value.data = unshielded(node.as_string()->get());
         break;
       case toml::node_type::array: {
         DeckValue::List list;
@@ -119,7 +161,7 @@ InputError given_twice(const DeckPosition& position, const Line& line, std::stri
   std::string first;
   const auto table = line.text.starts_with('[') ? std::string_view{} : table_above(line.before);
   const auto path = line.text.starts_with('[') ? std::string(name) : join_path(table, name);
-  if (const auto above = toml::parse(line.before)) {
+  if (const auto above = toml::parse(shielded(line.before))) {
     const auto tree = TreeBuilder(position.source, true).build(above.table());
     if (const auto* value = tree.find(table, name)) {
       first = fmt::format("; the first is on line {}", value->position.line);
@@ -156,7 +198,8 @@ InputError explained(const toml::parse_error& error, std::string_view text,
   const auto line = line_of(text, number);
 
   // "Error while parsing key-value pair: expected '=', saw '\n'": the second half says it.
-  std::string_view reason = error.description();
+  const auto description = unshielded(error.description());
+  std::string_view reason = description;
   if (const auto colon = reason.find(": "); colon != std::string_view::npos) {
     reason.remove_prefix(colon + 2);
   }
@@ -180,7 +223,16 @@ InputError explained(const toml::parse_error& error, std::string_view text,
 }  // namespace
 
 DeckTree parse_toml(std::string_view text, const std::string& source, bool numbered) {
-  const auto result = toml::parse(text);
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+  for (const std::string_view private_use : {"\\U0010FF", "\\U0010ff"}) {
+    if (const auto at = text.find(private_use); at != std::string_view::npos) {
+      const auto line = 1 + static_cast<int>(std::ranges::count(text.substr(0, at), '\n'));
+      throw deck_error({source, numbered ? line : 0},
+                       "escapes of the private characters from U+10FF00 on are not supported. "
+                       "Write the character itself.");
+    }
+  }
+  const auto result = toml::parse(shielded(text));
   if (!result) throw explained(result.error(), text, source, numbered);
   return TreeBuilder(source, numbered).build(result.table());
 }
