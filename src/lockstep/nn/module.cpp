@@ -47,9 +47,8 @@ void Module::train(bool on) {
 }
 
 void Module::zero_grad() const {
-  visit("", [](const std::string&, const Module& module) {
-    for (const auto& p : module.parameters_) p.variable.zero_grad();
-  });
+  for (const auto& p : parameters_) p.variable.zero_grad();
+  for (const auto& [name, child] : children_) child->zero_grad();
 }
 
 void Module::expect_new_name(const std::string& name) const {
