@@ -57,7 +57,7 @@ void for_each_tap(const Conv2dProblem& p, std::int64_t channels, const F& f) {
 /// columns[depth, positions] of one group of one sample.
 template <class T>
 void gather_columns(const Conv2dProblem& p, const Group& group, const T* x, T* columns) {
-  const auto [stride_h, stride_w] = p.options.stride;
+  const std::int64_t stride_h = p.options.stride[0], stride_w = p.options.stride[1];
   for_each_tap(
       p, group.in, [&](std::int64_t row, std::int64_t c, std::int64_t dh, std::int64_t dw) {
         T* out = columns + row * group.positions;
@@ -83,7 +83,7 @@ void gather_columns(const Conv2dProblem& p, const Group& group, const T* x, T* c
 /// Adds the columns back to the elements they came from.
 template <class T>
 void scatter_columns(const Conv2dProblem& p, const Group& group, const T* columns, T* x) {
-  const auto [stride_h, stride_w] = p.options.stride;
+  const std::int64_t stride_h = p.options.stride[0], stride_w = p.options.stride[1];
   for_each_tap(
       p, group.in, [&](std::int64_t row, std::int64_t c, std::int64_t dh, std::int64_t dw) {
         const T* in = columns + row * group.positions;
