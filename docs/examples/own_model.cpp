@@ -7,6 +7,7 @@
 #include <lockstep/data/loader.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/random.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 

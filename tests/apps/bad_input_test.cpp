@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>
+#include <algorithm>
 #include <filesystem>
 
 namespace lockstep::test {
@@ -51,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
                   {"--set", "data.synthetic_image_size=9"},
                   {"convnet", "[1, 9, 9]"}},
         BadOption{"UnknownOption", {"--resum"}, {"--resum", "--help"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 struct BadFile {
   const char* name;
@@ -75,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"WrongType", "[train]\n\nepochs = 1.5\n", {"deck.toml:3", "train.epochs"}},
         BadFile{"IncludesItself", "include = [\"deck.toml\"]\n", {"deck.toml", "include"}},
         BadFile{"Binary", std::string("\x7f\x45\x4c\x46\0\0\1", 7), {"deck.toml"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Deck, MissingOneOrAFolderIsExitCodeTwo) {
   const ScratchFolder scratch;
@@ -137,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Damage{"Truncated",
                            "train-images-idx3-ubyte",
                            std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x10\0\0\0\x10short", 21),
-                           {"512"}},
+                           {"truncated"}},
                     Damage{"WrongMagic",
                            "train-images-idx3-ubyte",
                            std::string("\x12\x34\x08\x03\0\0\0\x02\0\0\0\x10\0\0\0\x10", 16),
@@ -152,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
                            "train-labels-idx1-ubyte",
                            std::string("\0\0\x08\x01\0\0\0\x03\1\2\3", 11),
                            {"3", "2"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Data, MissingOnOneRankAloneEndsAllRanksNamingIt) {
   const ScratchFolder scratch;

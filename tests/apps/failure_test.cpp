@@ -87,7 +87,7 @@ TEST(DiskFull, DuringARunFailsTheSaveInOneSentenceAndTheRunGoesOn) {
       app(2, "apps/classify",
           small_run(dir + "/run", {"--set", "checkpoint.keep=0", "--set", "train.epochs=3"}));
   const Finished finished = run_on_small_disk(
-      "mount -t tmpfs -o size=600k tmpfs " + dir + " && " + quoted(train) + "; echo exit=$?; ls " +
+      "mount -t tmpfs -o size=160k tmpfs " + dir + " && " + quoted(train) + "; echo exit=$?; ls " +
       dir + "/run/checkpoints; " + built("apps/lockstep") + " checkpoint verify " + dir +
       "/run/checkpoints/step-00000010.h5");
   EXPECT_TRUE(finished.says("exit=4")) << finished.output;

@@ -55,7 +55,7 @@ void prepare(const fs::path& dir, bool resume) {
 }  // namespace
 
 RunFolder RunFolder::open(ProcessGroup& group, const fs::path& dir, bool resume) {
-  fs::path clean = fs::absolute(dir).lexically_normal();
+  fs::path clean = dir.lexically_normal();
   if (!clean.has_filename()) clean = clean.parent_path();
   agree(group, [&] {
     if (group.rank() == 0) prepare(clean, resume);
@@ -69,7 +69,7 @@ RunFolder RunFolder::open(ProcessGroup& group, const fs::path& dir, bool resume)
           clean.string()));
     }
   });
-  return RunFolder(fs::relative(clean));
+  return RunFolder(clean);
 }
 
 void RunFolder::write(const std::string& name, const std::string& text) const {
