@@ -66,13 +66,13 @@ Variable Dropout::forward(const Variable& x) {
 }
 
 Variable Dropout2d::forward(const Variable& x) {
-  return is_training() && p_ > 0.0 ? dropout2d(x, p_, key()) : x;
+  return is_training() && p() > 0.0 ? dropout2d(x, p(), key()) : x;
 }
 
 Tensor Dropout2d::channel_scale(std::int64_t samples, std::int64_t channels) const {
-  if (!is_training() || p_ == 0.0) return {};
+  if (!is_training() || p() == 0.0) return {};
   Tensor scale = Tensor::empty({samples, channels});
-  dropout_scale(p_, key(), scale);
+  dropout_scale(p(), key(), scale);
   return scale;
 }
 

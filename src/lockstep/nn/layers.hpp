@@ -59,12 +59,13 @@ class Dropout : public Module {
   /// Throws InputError unless 0 <= p < 1.
   explicit Dropout(double p = 0.5);
   Variable forward(const Variable& x) override;
+  [[nodiscard]] double p() const noexcept { return p_; }
 
  protected:
   [[nodiscard]] RandomKey key() const;
-  double p_;
 
  private:
+  double p_;
   std::uint32_t stream_;
 };
 

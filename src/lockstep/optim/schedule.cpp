@@ -9,8 +9,10 @@ double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t
   switch (options.kind) {
     case ScheduleOptions::Kind::constant:
       return base_lr;
-    case ScheduleOptions::Kind::step:
-      return base_lr * std::pow(options.gamma, static_cast<double>(k / options.step_size));
+    case ScheduleOptions::Kind::step: {
+      const std::int64_t falls = k / options.step_size;
+      return base_lr * std::pow(options.gamma, static_cast<double>(falls));
+    }
     case ScheduleOptions::Kind::cosine: {
       const double angle =
           std::numbers::pi * static_cast<double>(k) / static_cast<double>(options.t_max);
