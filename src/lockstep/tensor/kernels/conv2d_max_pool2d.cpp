@@ -1,5 +1,6 @@
 #include <lockstep/tensor/kernels/conv2d_max_pool2d.hpp>
 
+#include <algorithm>
 #include <string>
 
 #include <lockstep/base/error.hpp>
@@ -34,16 +35,15 @@ Image stage_sample(const ConvPoolPlan& plan, const float* x, std::int64_t n, flo
       (plan.samples - n - 1) * plan.sample_numel() >= overread) {
     return {sample, plan.width, plan.height * plan.width};
   }
+  const std::int64_t left = std::min(plan.pad_w, plan.columns);
+  const std::int64_t inside = std::clamp<std::int64_t>(plan.columns - left, 0, plan.width);
+  std::fill_n(scratch, plan.staged_numel(), 0.0F);
   for (std::int64_t c = 0; c < plan.channels; ++c) {
     for (std::int64_t row = 0; row < plan.rows; ++row) {
-      float* target = scratch + (c * plan.rows + row) * plan.columns;
-      const std::int64_t from = row - plan.pad_h;
-      const bool inside = from >= 0 && from < plan.height;
-      const float* source = sample + (c * plan.height + (inside ? from : 0)) * plan.width;
-      for (std::int64_t column = 0; column < plan.columns; ++column) {
-        const std::int64_t w = column - plan.pad_w;
-        target[column] = inside && w >= 0 && w < plan.width ? source[w] : 0.0F;
-      }
+      const std::int64_t h = row - plan.pad_h;
+      if (h < 0 || h >= plan.height) continue;
+      std::copy_n(sample + (c * plan.height + h) * plan.width, inside,
+                  scratch + (c * plan.rows + row) * plan.columns + left);
     }
   }
   return {scratch, plan.columns, plan.rows * plan.columns};

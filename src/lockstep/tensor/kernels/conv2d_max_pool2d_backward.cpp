@@ -36,7 +36,7 @@ template <int Block>
 
 /// The elements of one channel of one sample that gradient passes through.
 struct Elements {
-  std::int64_t count = 0;
+  std::int64_t count;
   std::int32_t* window;  ///< where their windows start in the patches
   float* grad;
 };
@@ -189,6 +189,130 @@ void for_taps(const ConvPoolPlan& plan, const F& f) {
   }
 }
 
+/// Scratch memory of one backward pass and the steps that use it.
+class BackwardPass {
+ public:
+  BackwardPass(const ConvPoolPlan& plan, bool wants_x, bool wants_weight)
+      : plan_(plan),
+        wants_x_(wants_x),
+        wants_weight_(wants_weight),
+        vectors_((plan.window_numel() + width - 1) / width),
+        scratch_(sizes()) {
+    std::fill_n(scratch_[patches_piece], patches_numel(), 0.0F);
+    std::fill_n(bias_sums_, plan.outputs * width, 0.0F);
+    std::fill_n(weight_totals_, windows_numel(), 0.0F);
+    for (std::int64_t p = 0; p < list_numel(); ++p) {
+      const std::int64_t ph = p / plan.pooled_w, pw = p % plan.pooled_w;
+      const std::int64_t strip = pw * (plan.pool / plan.span());
+      first_window_[p] = static_cast<std::int32_t>(
+          p < plan.area ? strip * plan.strip() + ph * plan.pool * plan.pitch() : 0);
+    }
+    for (std::int64_t i = 0; i < mask_numel(); ++i)
+      lane_mask_[i] = i >= width && i < width + plan.run() ? -1 : 0;
+  }
+
+  /// Arranges the weights as windows, for the gradient of x.
+  void load_weight(const float* weight) {
+    std::fill_n(weight_windows_, windows_numel(), 0.0F);
+    for (std::int64_t o = 0; o < plan_.outputs; ++o) {
+      for_taps(plan_, [&](std::int64_t tap, std::int64_t at) {
+        weight_windows_[o * window_numel() + at] = weight[o * plan_.taps + tap];
+      });
+    }
+  }
+
+  void begin_sample(const float* x, std::int64_t n) {
+    if (wants_weight_) {
+      const Image image = detail::stage_sample(plan_, x, n, staged_);
+      simd::with_block(plan_.run(),
+                       [&]<int Block>() { pack_patches<Block>(plan_, image, patches_); });
+    }
+    if (wants_x_) std::fill_n(scratch_[grad_patches_piece], patches_numel(), 0.0F);
+  }
+
+  void add_channel(std::int64_t o, const float* y, const std::uint8_t* code, const float* grad_y,
+                   float scale) {
+    Floats bias_sum = simd::load(bias_sums_ + o * width);
+    list_elements(plan_, y, code, grad_y, scale, first_window_, elements_, bias_sum);
+    if (elements_.count == 0) return;
+    simd::store(bias_sums_ + o * width, bias_sum);
+    for_pieces(vectors_, [&](std::int64_t first, std::size_t piece) {
+      const std::int64_t at = o * window_numel() + first;
+      if (wants_weight_) gather_of[piece](elements_, patches_ + first, weight_sums_ + at);
+      if (wants_x_) scatter_of[piece](elements_, weight_windows_ + at, grad_patches_ + first);
+    });
+  }
+
+  /// Where the gradient of x is wanted.
+  void end_sample(bool accumulate, float* grad_x) const {
+    fold_patches(plan_, grad_patches_, lane_mask_, accumulate, grad_x);
+  }
+
+  // Sums of weight gradients have three levels (a sample, a block of samples, the batch), so that
+  // rounding errors of large batches stay small.
+  void begin_block() { std::fill_n(weight_sums_, windows_numel(), 0.0F); }
+  void end_block() {
+    for (std::int64_t i = 0; i < windows_numel(); ++i) weight_totals_[i] += weight_sums_[i];
+  }
+
+  void store_weight(bool accumulate, float* grad_weight) const {
+    for (std::int64_t o = 0; o < plan_.outputs; ++o) {
+      for_taps(plan_, [&](std::int64_t tap, std::int64_t at) {
+        float& target = grad_weight[o * plan_.taps + tap];
+        target = weight_totals_[o * window_numel() + at] + (accumulate ? target : 0.0F);
+      });
+    }
+  }
+
+  void store_bias(bool accumulate, float* grad_bias) const {
+    for (std::int64_t o = 0; o < plan_.outputs; ++o) {
+      const float total = simd::sum(simd::load(bias_sums_ + o * width));
+      grad_bias[o] = total + (accumulate ? grad_bias[o] : 0.0F);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t width = simd::width;
+  static constexpr std::size_t patches_piece = 1, grad_patches_piece = 2;
+
+  [[nodiscard]] std::int64_t window_numel() const { return vectors_ * width; }
+  [[nodiscard]] std::int64_t windows_numel() const { return plan_.outputs * window_numel(); }
+  /// Vectors may begin up to one before the first run and end up to one behind the last.
+  [[nodiscard]] std::int64_t patches_numel() const {
+    return 16 + plan_.strips() * plan_.strip() + 16;
+  }
+  [[nodiscard]] std::int64_t list_numel() const { return plan_.area + 2 * 16; }
+  [[nodiscard]] std::int64_t mask_numel() const { return 3 * width + plan_.run(); }
+  [[nodiscard]] std::array<std::int64_t, 11> sizes() const {
+    return {plan_.staged_numel() + detail::overread,
+            patches_numel(),
+            patches_numel(),
+            list_numel(),
+            list_numel(),
+            list_numel(),
+            mask_numel(),
+            windows_numel(),
+            windows_numel(),
+            windows_numel(),
+            plan_.outputs * width};
+  }
+
+  const ConvPoolPlan& plan_;
+  bool wants_x_, wants_weight_;
+  std::int64_t vectors_;  // of a window
+  detail::Scratch<11> scratch_;
+  float* staged_ = scratch_[0];
+  float* patches_ = scratch_[patches_piece] + 16;
+  float* grad_patches_ = scratch_[grad_patches_piece] + 16;
+  Elements elements_{0, reinterpret_cast<std::int32_t*>(scratch_[3]), scratch_[4]};
+  std::int32_t* first_window_ = reinterpret_cast<std::int32_t*>(scratch_[5]);
+  std::int32_t* lane_mask_ = reinterpret_cast<std::int32_t*>(scratch_[6]);
+  float* weight_windows_ = scratch_[7];
+  float* weight_sums_ = scratch_[8];    // of a block of samples
+  float* weight_totals_ = scratch_[9];  // of the batch
+  float* bias_sums_ = scratch_[10];     // a vector a channel
+};
+
 }  // namespace
 
 void conv2d_max_pool2d_relu_backward(const Conv2dMaxPool2dInputs& inputs, const Tensor& y,
@@ -208,102 +332,29 @@ void conv2d_max_pool2d_relu_backward(const Conv2dMaxPool2dInputs& inputs, const 
   float* grad_weight = target("the gradient of weight", gradients.weight, inputs.weight.shape());
   float* grad_bias = target("the gradient of bias", gradients.bias, {plan.outputs});
 
-  constexpr std::int64_t width = simd::width;
-  const std::int64_t vectors = (plan.window_numel() + width - 1) / width;
-  const std::int64_t window_numel = vectors * width;
-  const std::int64_t windows_numel = plan.outputs * window_numel;
-  // Vectors may begin up to one before a run and end up to one behind the last.
-  const std::int64_t patches_numel = 16 + plan.strips() * plan.strip() + 16;
-  const std::int64_t list_numel = plan.area + 2 * 16;
-  const std::int64_t mask_numel = 3 * width + plan.run();
-  const detail::Scratch<11> scratch(
-      {plan.staged_numel() + detail::overread, patches_numel, patches_numel, list_numel, list_numel,
-       list_numel, mask_numel, windows_numel, windows_numel, windows_numel, plan.outputs * width});
-  float* staged = scratch[0];
-  float* patches = scratch[1] + 16;
-  float* grad_patches = scratch[2] + 16;
-  Elements elements;
-  elements.grad = scratch[3];
-  elements.window = reinterpret_cast<std::int32_t*>(scratch[4]);
-  auto* first_window = reinterpret_cast<std::int32_t*>(scratch[5]);
-  auto* lane_mask = reinterpret_cast<std::int32_t*>(scratch[6]);
-  float* weight_windows = scratch[7];
-  float* weight_sums = scratch[8];    // of a block of samples
-  float* weight_totals = scratch[9];  // of the batch
-  float* bias_sums = scratch[10];
-
   const auto* x = static_cast<const float*>(inputs.x.data());
-  const auto* weight = static_cast<const float*>(inputs.weight.data());
   const auto* scale = static_cast<const float*>(inputs.channel_scale.data());
   const auto* y_in = static_cast<const float*>(y.data());
   const auto* code_in = static_cast<const std::uint8_t*>(code.data());
   const auto* grad_in = static_cast<const float*>(grad_y.data());
 
-  for (std::int64_t p = 0; p < list_numel; ++p) {
-    const std::int64_t ph = p / plan.pooled_w, pw = p % plan.pooled_w;
-    first_window[p] =
-        static_cast<std::int32_t>(p < plan.area ? pw * (plan.pool / plan.span()) * plan.strip() +
-                                                      ph * plan.pool * plan.pitch()
-                                                : 0);
-  }
-  for (std::int64_t i = 0; i < mask_numel; ++i)
-    lane_mask[i] = i >= width && i < width + plan.run() ? -1 : 0;
-  std::fill_n(patches - 16, patches_numel, 0.0F);
-  std::fill_n(bias_sums, plan.outputs * width, 0.0F);
-  std::fill_n(weight_totals, windows_numel, 0.0F);
-  if (grad_x) {
-    std::fill_n(weight_windows, windows_numel, 0.0F);
-    for (std::int64_t o = 0; o < plan.outputs; ++o) {
-      for_taps(plan, [&](std::int64_t tap, std::int64_t at) {
-        weight_windows[o * window_numel + at] = weight[o * plan.taps + tap];
-      });
-    }
-  }
-  if (grad_weight && !gradients.accumulate_weight) gradients.weight.zero();
-
-  // Three levels of sums (a sample, a block of samples, the batch) keep rounding errors of large
-  // batches small.
+  BackwardPass pass(plan, grad_x != nullptr, grad_weight != nullptr);
+  if (grad_x) pass.load_weight(static_cast<const float*>(inputs.weight.data()));
   constexpr std::int64_t block = 32;
   for (std::int64_t begin = 0; begin < plan.samples; begin += block) {
-    std::fill_n(weight_sums, windows_numel, 0.0F);
+    pass.begin_block();
     for (std::int64_t n = begin; n < std::min(plan.samples, begin + block); ++n) {
-      if (grad_weight) {
-        const Image image = detail::stage_sample(plan, x, n, staged);
-        simd::with_block(plan.run(),
-                         [&]<int Block>() { pack_patches<Block>(plan, image, patches); });
-      }
-      if (grad_x) std::fill_n(grad_patches - 16, patches_numel, 0.0F);
+      pass.begin_sample(x, n);
       for (std::int64_t o = 0; o < plan.outputs; ++o) {
-        const float channel_scale = scale ? scale[n * plan.outputs + o] : 1.0F;
-        const std::int64_t at = (n * plan.outputs + o) * plan.area;
-        Floats bias_sum = simd::load(bias_sums + o * width);
-        list_elements(plan, y_in + at, code_in + at, grad_in + at, channel_scale, first_window,
-                      elements, bias_sum);
-        if (elements.count == 0) continue;
-        simd::store(bias_sums + o * width, bias_sum);
-        for_pieces(vectors, [&](std::int64_t first, std::size_t piece) {
-          const std::int64_t of_channel = o * window_numel + first;
-          if (grad_weight) gather_of[piece](elements, patches + first, weight_sums + of_channel);
-          if (grad_x)
-            scatter_of[piece](elements, weight_windows + of_channel, grad_patches + first);
-        });
+        const std::int64_t row = n * plan.outputs + o, at = row * plan.area;
+        pass.add_channel(o, y_in + at, code_in + at, grad_in + at, scale ? scale[row] : 1.0F);
       }
-      if (grad_x) {
-        fold_patches(plan, grad_patches, lane_mask, gradients.accumulate_x,
-                     grad_x + n * plan.sample_numel());
-      }
+      if (grad_x) pass.end_sample(gradients.accumulate_x, grad_x + n * plan.sample_numel());
     }
-    for (std::int64_t i = 0; i < windows_numel; ++i) weight_totals[i] += weight_sums[i];
+    pass.end_block();
   }
-  for (std::int64_t o = 0; grad_weight && o < plan.outputs; ++o) {
-    for_taps(plan, [&](std::int64_t tap, std::int64_t at) {
-      grad_weight[o * plan.taps + tap] += weight_totals[o * window_numel + at];
-    });
-  }
-  for (std::int64_t o = 0; grad_bias && o < plan.outputs; ++o) {
-    const float total = simd::sum(simd::load(bias_sums + o * width));
-    grad_bias[o] = gradients.accumulate_bias ? grad_bias[o] + total : total;
-  }
+  if (grad_weight) pass.store_weight(gradients.accumulate_weight, grad_weight);
+  if (grad_bias) pass.store_bias(gradients.accumulate_bias, grad_bias);
 }
 
 }  // namespace lockstep
