@@ -139,22 +139,21 @@ TEST(FashionMnistGolden, BatchesInFileOrderHaveTheReferencesLabelsAndPixels) {
         << "step " << step;
   }
 
-  // Whole data set: mean and deviation of the inputs are those the normalisation was made from,
-  // within what MNIST's constants differ from Fashion-MNIST's (0.2860 and 0.3530, widely
-  // published).
-  double sum = 0.0, squares = 0.0;
-  for (std::int64_t begin = 0; begin + batch_size <= train->size(); begin += batch_size) {
+  // Every tenth batch of the whole set: pixels have Fashion-MNIST's mean and deviation, widely
+  // published as 0.2860 and 0.3530; 6,000 images leave 0.002 to chance.
+  double sum = 0.0, squares = 0.0, n = 0.0;
+  for (std::int64_t begin = 0; begin + batch_size <= train->size(); begin += 10 * batch_size) {
     std::iota(indices.begin(), indices.end(), begin);
     train->load(indices, batch);
     for (const float x : batch.inputs().to_vector<float>()) {
       const double pixel = x * normalisation.std + normalisation.mean;
       sum += pixel;
       squares += pixel * pixel;
+      n += 1.0;
     }
   }
-  const double n = static_cast<double>(60000 / batch_size * batch_size) * 28 * 28;
-  EXPECT_NEAR(sum / n, 0.2860, 5e-4);
-  EXPECT_NEAR(std::sqrt(squares / n - sum / n * sum / n), 0.3530, 5e-4);
+  EXPECT_NEAR(sum / n, 0.2860, 6e-3);
+  EXPECT_NEAR(std::sqrt(squares / n - sum / n * sum / n), 0.3530, 6e-3);
 }
 
 }  // namespace
