@@ -10,6 +10,7 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
 
 using namespace lockstep;
 
@@ -26,6 +27,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc,
            &argv);  // your program's own MPI: Lockstep duplicates the communicator you give it
   const auto group = make_mpi_group(MPI_COMM_WORLD);
+  set_math_threads(1);  // one core a rank; without it oneDNN takes every core of the machine
   {
     const auto images = make_synthetic({.samples = 4096}, Split::train);
     const BatchPlan plan(images->size(), 128, group->size());  // 128 samples a step over all ranks
