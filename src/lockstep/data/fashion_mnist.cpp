@@ -40,7 +40,7 @@ bool complete(const fs::path& folder) {
 }
 
 fs::path require(const fs::path& folder, const std::string& name) {
-  const fs::path file = present(folder, name);
+  fs::path file = present(folder, name);
   if (file.empty()) {
     throw InputError(
         fmt::format("data file {}(.gz) is missing. {}", (folder / name).string(), remedy));
