@@ -102,6 +102,18 @@ TEST(PlanState, RefusesShardsThatOverlapOrLeaveAGapOnAllRanks) {
   });
 }
 
+TEST(PlanState, AShardThatCannotBeOneIsToldWithItsNumbers) {
+  run_ranks_as_threads(1, [](ProcessGroup& group) {
+    for (const auto& tensor : {Tensor::zeros({}), Tensor::zeros({4, 3})}) {
+      StateDict model;
+      model.insert("a", tensor, {true, 2, 5});
+      const auto error =
+          checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
+      EXPECT_TRUE(contains(error, "cannot be a shard, beginning at row 2, of 5 rows")) << error;
+    }
+  });
+}
+
 TEST(PlanState, AnIllegalNameOnOneRankIsToldOnAll) {
   run_ranks_as_threads(2, [](ProcessGroup& group) {
     StateDict model;

@@ -23,10 +23,10 @@ PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& sta
   planned.entry.shape = state.tensor.shape();
   planned.local = state.tensor;
   if (!sharded) return planned;
-  if (state.tensor.dims() == 0 || offset < 0 || offset + state.tensor.size(0) > rows)
-    throw Error(fmt::format("'{}': {} cannot be rows {} to {} of {}", state.name,
-                            describe(state.tensor), offset, offset + state.tensor.shape()[0],
-                            rows));
+  const std::int64_t local_rows = state.tensor.dims() == 0 ? -1 : state.tensor.size(0);
+  if (local_rows < 0 || offset < 0 || offset + local_rows > rows)
+    throw Error(fmt::format("'{}': {} cannot be a shard, beginning at row {}, of {} rows",
+                            state.name, describe(state.tensor), offset, rows));
   planned.entry.shape = state.tensor.shape().with_leading(rows);
   planned.local_begin = rows == 0 ? 0 : planned.entry.bytes() / rows * offset;
   return planned;

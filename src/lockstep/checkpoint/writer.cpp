@@ -147,22 +147,29 @@ class FileOnRankZero {
   Header header_;
 };
 
+/// What helps against a full disk; nothing where even asking for its free space fails.
+std::string advice_on_room(const fs::path& path, std::int64_t needed_bytes) {
+  try {
+    return fmt::format(" ({} needed, {} free). Free space there or use another file system",
+                       format_bytes(needed_bytes),
+                       format_bytes(available_bytes(path.parent_path())));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 /// Runs a rank's own part of a save and returns what went wrong in it, for agree().
 std::string failure_of(const fs::path& path, std::int64_t needed_bytes,
                        const std::function<void()>& part) {
+  const char* comfort = ". Earlier checkpoints are as they were.";
   try {
     part();
     return {};
   } catch (const FileError& e) {
-    std::string room;
-    if (e.error_number() == ENOSPC || e.error_number() == EDQUOT) {
-      const auto folder = path.parent_path();
-      room = fmt::format(" ({} needed, {} free). Free space there or use another file system",
-                         format_bytes(needed_bytes), format_bytes(available_bytes(folder)));
-    }
-    return e.what() + room + ". Earlier checkpoints are as they were.";
+    const bool full = e.error_number() == ENOSPC || e.error_number() == EDQUOT;
+    return e.what() + (full ? advice_on_room(path, needed_bytes) : std::string()) + comfort;
   } catch (const std::exception& e) {
-    return std::string(e.what()) + ". Earlier checkpoints are as they were.";
+    return std::string(e.what()) + comfort;
   }
 }
 

@@ -39,7 +39,8 @@ class Hdf5Handle {
   ~Hdf5Handle();
 
   [[nodiscard]] Hdf5Id id() const noexcept { return id_; }
-  /// Closes now and throws what fails, which a destructor would have to swallow: for files.
+  /// Closes now and throws what fails, which a destructor would have to swallow: for files. Under
+  /// Hdf5Lock.
   void close(const std::string& what);
 
  private:
