@@ -92,7 +92,7 @@ std::vector<double> run(const Operation& operation, DType dtype) {
 class FourThreads : public testing::TestWithParam<DType> {};
 
 TEST_P(FourThreads, GetTheBitsOfOne) {
-  constexpr int threads = 4, rounds = 5;
+  constexpr int threads = 4, rounds = 3;
   for (const Operation& operation : operations) {
     const auto alone = run(operation, GetParam());
     std::vector<int> differing(threads, 0);

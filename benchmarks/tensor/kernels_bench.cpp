@@ -177,5 +177,3 @@ BENCHMARK(loss_both<cross_entropy>)->Name("cross_entropy_with_backward/10")->Arg
 
 }  // namespace
 }  // namespace lockstep
-
-BENCHMARK_MAIN();
