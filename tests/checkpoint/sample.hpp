@@ -1,9 +1,11 @@
 #pragma once
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
@@ -93,11 +95,20 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A path for this test alone; nothing is there.
+/// A path for this test of this process alone; nothing is there, and what will be is removed when
+/// the process ends. Call it from one thread.
 inline std::filesystem::path scratch(const std::string& name) {
-  auto path = std::filesystem::path(testing::TempDir()) / ("lockstep-checkpoint-" + name);
-  std::filesystem::remove_all(path);
-  return path;
+  struct Folder {
+    std::filesystem::path path = std::filesystem::path(testing::TempDir()) /
+                                 ("lockstep-checkpoint-" + std::to_string(::getpid()));
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  };
+  static const Folder folder;
+  std::filesystem::remove_all(folder.path / name);
+  return folder.path / name;
 }
 
 inline void save_on_threads(const std::filesystem::path& path, int ranks, float first = 0) {

@@ -1,6 +1,7 @@
 #include <lockstep/io/file.hpp>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -19,7 +20,7 @@ class FileTest : public testing::Test {
  protected:
   FileTest()
       : folder(fs::path(testing::TempDir()) /
-               (std::string("lockstep-io-") +
+               ("lockstep-io-" + std::to_string(::getpid()) + "-" +
                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
     fs::remove_all(folder);
     fs::create_directories(folder);
