@@ -45,7 +45,9 @@ void raw_mpi_allreduce(benchmark::State& state) {
 }
 
 void sizes(benchmark::internal::Benchmark* benchmark) {
-  benchmark->UseManualTime()->ArgName("bytes");
+  // A fixed number of iterations, because Google Benchmark would add up the time of single calls,
+  // of which an iteration makes many, and go on for minutes.
+  benchmark->UseManualTime()->ArgName("bytes")->Iterations(200);
   for (const std::int64_t bytes :
        {4L, 64L, 1L << 10, 16L << 10, 256L << 10, 1L << 20, 4L << 20, 25L << 20, 64L << 20}) {
     benchmark->Arg(bytes);
