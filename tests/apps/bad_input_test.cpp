@@ -2,8 +2,8 @@
 // documentation, and nothing left behind.
 #include <gtest/gtest.h>
 
-#include <apps/small_run.hpp>
 #include <algorithm>
+#include <apps/small_run.hpp>
 #include <filesystem>
 
 namespace lockstep::test {
