@@ -50,7 +50,7 @@ class ConvNet(nn.Module):
 
 
 def train(rank, ranks, epochs, folder, port):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % len(os.sched_getaffinity(0))]})
     dist.init_process_group("gloo", rank=rank, world_size=ranks)

@@ -19,7 +19,8 @@ mv "$work/installed" "$work/moved"
 configure
 cmake --build "$work/build"
 
-read -r -a flags <<<"${MPIEXEC_FLAGS//;/ }"
+words=${MPIEXEC_FLAGS:-}
+read -r -a flags <<<"${words//;/ }"
 output=$("$MPIEXEC" "${flags[@]}" -n 2 "$work/build/simulation" 2>&1) || fail "simulation ended with code $?: $output"
 [ "$output" = "learned after training on 2 ranks, error handler as before" ] || fail "simulation printed: $output"
 output=$("$work/build/own_kernel" 2>&1) || fail "own_kernel ended with code $?: $output"
