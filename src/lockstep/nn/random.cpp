@@ -9,8 +9,9 @@
 namespace lockstep::nn {
 namespace {
 
-// Streams from here on are parameters; dropout layers count from 0.
-constexpr std::uint64_t first_parameter_stream = std::uint64_t{1} << 32U;
+// Sets parameters apart from other consumers of the same seed: "PARA" in the stream's upper half,
+// which for dropout is the layer's number.
+constexpr std::uint64_t first_parameter_stream = std::uint64_t{0x50415241} << 32U;
 
 struct Initialiser {
   std::uint64_t seed = 0;
