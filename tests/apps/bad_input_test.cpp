@@ -155,19 +155,58 @@ INSTANTIATE_TEST_SUITE_P(
                            {"3", "2"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
+/// One job of two programs, a rank each: `first` and `second` are commands as app(1, ...) makes
+/// them.
+Finished run_as_one_job(const std::vector<std::string>& first,
+                        const std::vector<std::string>& second,
+                        const std::vector<std::pair<std::string, std::string>>& environment = {},
+                        const std::vector<std::string>& options_of_second = {}) {
+  auto command = first;
+  command.insert(command.end(), {":", "-n", "1"});
+  command.insert(command.end(), options_of_second.begin(), options_of_second.end());
+  const auto program = std::find(second.begin(), second.end(), "1") + 1;  // what follows -n 1
+  command.insert(command.end(), program, second.end());
+  return run(command, environment);
+}
+
 TEST(Data, MissingOnOneRankAloneEndsAllRanksNamingIt) {
   const ScratchFolder scratch;
   write_idx_files(scratch);
-  const std::string run_dir = "run.dir=\"" + scratch.file("run") + "\"";
-  // Two programs in one job that differ in their environment only.
-  auto command = app(1, "apps/classify", {source("inputs/fashion_mnist.toml"), "--set", run_dir});
-  const auto second = command;
-  command.emplace_back(":");
-  command.insert(command.end(), {"-n", "1", "-env", "LOCKSTEP_DATA", scratch.file("nowhere")});
-  command.insert(command.end(), std::ranges::find(second, built("apps/classify")), second.end());
-  const Finished finished = run(command, {{"LOCKSTEP_DATA", scratch.path()}});
+  const auto command = app(
+      1, "apps/classify",
+      {source("inputs/fashion_mnist.toml"), "--set", "run.dir=\"" + scratch.file("run") + "\""});
+  const Finished finished = run_as_one_job(command, command, {{"LOCKSTEP_DATA", scratch.path()}},
+                                           {"-env", "LOCKSTEP_DATA", scratch.file("nowhere")});
   expect_refused(finished, 2, {"rank 1 of 2", "nowhere"});
   EXPECT_LT(finished.seconds, 5.0);
+}
+
+TEST(Launch, DecksThatDifferBetweenRanksAreExitCodeTwo) {
+  const ScratchFolder scratch;
+  const Finished finished = run_as_one_job(
+      app(1, "apps/classify", small_run(scratch.file("run"))),
+      app(1, "apps/classify", small_run(scratch.file("run"), {"--set", "optimizer.lr=0.125"})));
+  expect_refused(finished, 2, {"the resolved deck differs between ranks", "rank 1"});
+}
+
+TEST(Launch, ProgramsThatDifferBetweenRanksAreExitCodeTwo) {
+  const ScratchFolder scratch;
+  const std::string stale = scratch.write("classify", read_file(built("apps/classify")) + "x");
+  fs::permissions(stale, fs::perms::owner_all);
+  auto second = app(1, "apps/classify", small_run(scratch.file("run")));
+  std::replace(second.begin(), second.end(), built("apps/classify"), stale);
+  expect_refused(run_as_one_job(app(1, "apps/classify", small_run(scratch.file("run"))), second), 2,
+                 {"the program differs between ranks", "rank 1"});
+}
+
+TEST(Launch, MoreRanksThanCoresAreWarnedOfAndTrainAllTheSame) {
+  const ScratchFolder scratch;
+  auto command =
+      app(3, "apps/classify", small_run(scratch.file("run"), {"--set", "train.epochs=1"}));
+  command.insert(command.begin(), {"taskset", "-c", "0"});
+  const Finished finished = run(command);
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("3 ranks share 1 core(s)")) << finished.output;
 }
 
 TEST(RunFolder, ThatCannotBeWrittenIsExitCodeTwo) {
