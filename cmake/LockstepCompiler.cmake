@@ -9,14 +9,32 @@ set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, comma separat
 add_library(lockstep_options INTERFACE)
 add_library(Lockstep::options ALIAS lockstep_options)
 target_compile_features(lockstep_options INTERFACE cxx_std_20)
+# CMake 3.25 does not know that nvcc takes C++20 (CUDA_STANDARD), hence the flag. Philox and
+# std::numeric_limits are constexpr and run on the device too.
+target_compile_options(lockstep_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20> $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+
+# lockstep_kernel_sources(file...): these include Kokkos. With LOCKSTEP_ENABLE_CUDA nvcc compiles them
+# and the host compiler everything else, which thus costs no more than without CUDA.
+function(lockstep_kernel_sources)
+  if(LOCKSTEP_ENABLE_CUDA AND ARGN)
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+  endif()
+endfunction()
+
+# lockstep_host_options(TARGET option...): options for the host compiler, also where nvcc calls it.
+function(lockstep_host_options target)
+  list(JOIN ARGN "," joined)
+  target_compile_options(${target} INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:${ARGN}>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${joined}>")
+endfunction()
 
 if(LOCKSTEP_ARCH)
-  target_compile_options(lockstep_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${LOCKSTEP_ARCH}>)
+  lockstep_host_options(lockstep_options -march=${LOCKSTEP_ARCH})
 endif()
 # Results stay IEEE: no -ffast-math. The first two only drop errno and the promise to raise FP flags;
 # the third makes `#pragma omp simd` count, without OpenMP's threads.
-target_compile_options(lockstep_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno -fno-trapping-math -fopenmp-simd>)
+lockstep_host_options(lockstep_options -fno-math-errno -fno-trapping-math -fopenmp-simd)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(lockstep_options INTERFACE -O3)
 endif()
@@ -31,6 +49,9 @@ endif()
 # designated initialisers are for.
 add_library(lockstep_warnings INTERFACE)
 add_library(Lockstep::warnings ALIAS lockstep_warnings)
-target_compile_options(lockstep_warnings INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-  -Wno-psabi -Wno-missing-field-initializers -Wno-restrict $<$<BOOL:${LOCKSTEP_WARNINGS_AS_ERRORS}>:-Werror>>)
+set(_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  -Wno-psabi -Wno-missing-field-initializers -Wno-restrict)
+if(LOCKSTEP_WARNINGS_AS_ERRORS)
+  list(APPEND _warnings -Werror)
+endif()
+lockstep_host_options(lockstep_warnings ${_warnings})

@@ -61,10 +61,16 @@ else()
   set(LOCKSTEP_KOKKOS_VERSION "from Trilinos")
 endif()
 if(LOCKSTEP_ENABLE_CUDA)
-  if(NOT TARGET Kokkos::kokkos OR TARGET trilinos_kokkoscore)
-    message(FATAL_ERROR "LOCKSTEP_ENABLE_CUDA needs a Kokkos built with CUDA: set Kokkos_ROOT to its install folder.")
+  if(NOT "CUDA" IN_LIST Kokkos_DEVICES OR NOT Kokkos_COMPILE_LANGUAGE STREQUAL "CUDA")
+    message(FATAL_ERROR "LOCKSTEP_ENABLE_CUDA needs a Kokkos configured with -DKokkos_ENABLE_CUDA=ON "
+      "-DKokkos_ENABLE_COMPILE_AS_CMAKE_LANGUAGE=ON: set Kokkos_ROOT to its install folder.")
   endif()
-  kokkos_check(DEVICES CUDA)
+  set(CMAKE_CUDA_ARCHITECTURES ${Kokkos_CUDA_ARCHITECTURES})
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  enable_language(CUDA)
+elseif("CUDA" IN_LIST Kokkos_DEVICES)
+  message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} was built with CUDA: set LOCKSTEP_ENABLE_CUDA=ON (preset cuda), "
+    "or point Kokkos_ROOT at one without.")
 endif()
 
 # --- host math ------------------------------------------------------------------------------------

@@ -1,13 +1,15 @@
-# lockstep_add_layer(NAME HEADERS file... SOURCES file... [PUBLIC target...] [PRIVATE target...])
+# lockstep_add_layer(NAME HEADERS file... SOURCES file... [KERNELS file...] [PUBLIC target...] [PRIVATE target...])
 #
 # One library a layer of src/lockstep/: target lockstep_NAME, alias Lockstep::NAME.
 #   HEADERS  public headers; installed, and each must compile on its own (VERIFY_INTERFACE_HEADER_SETS)
+#   KERNELS  sources that include Kokkos (tensor/view.hpp): nvcc compiles them with LOCKSTEP_ENABLE_CUDA
 #   PUBLIC   what the headers name      PRIVATE  what only the .cpp files name
 # A layer without sources yet is not legal: every layer holds code.
 function(lockstep_add_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;KERNELS;PUBLIC;PRIVATE")
   set(target lockstep_${name})
-  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(${target} STATIC ${arg_SOURCES} ${arg_KERNELS})
+  lockstep_kernel_sources(${arg_KERNELS})
   add_library(Lockstep::${name} ALIAS ${target})
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${arg_HEADERS})
   target_link_libraries(${target}

@@ -1,15 +1,16 @@
-# lockstep_add_test(NAME layer.subject SOURCES file... [NP n...] [LINK target...] [LABELS label...]
-#                   [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...])
+# lockstep_add_test(NAME layer.subject SOURCES file... [KERNELS file...] [NP n...] [LINK target...]
+#                   [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...])
 #
 # One GoogleTest executable. Without NP: one CTest entry NAME, run directly (GoogleTest's own main).
 # With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each under mpiexec with our MPI main
 # (tests/support/mpi_main.cpp: the failures of every rank are printed by rank 0, in rank order).
+# KERNELS are sources that include Kokkos, as in lockstep_add_layer.
 # PROCESSORS, TIMEOUT (default 60) and LABELS are set on every entry; a test that needs the launcher
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
 find_package(GTest REQUIRED)
 
 function(lockstep_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;NP;LINK;LABELS;ENVIRONMENT;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
   if(NOT arg_NAME OR NOT arg_SOURCES)
     message(FATAL_ERROR "lockstep_add_test: NAME and SOURCES are required")
   endif()
@@ -17,7 +18,8 @@ function(lockstep_add_test)
     set(arg_TIMEOUT 60)
   endif()
   set(target ${arg_NAME}_test)
-  add_executable(${target} ${arg_SOURCES})
+  add_executable(${target} ${arg_SOURCES} ${arg_KERNELS})
+  lockstep_kernel_sources(${arg_KERNELS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE Lockstep::options Lockstep::warnings GTest::gtest ${arg_LINK})
   target_precompile_headers(${target} PRIVATE <gtest/gtest.h>)
@@ -44,7 +46,8 @@ set(LOCKSTEP_TEST_ENVIRONMENT
   "LOCKSTEP_SOURCE_DIR=${PROJECT_SOURCE_DIR};LOCKSTEP_BINARY_DIR=${PROJECT_BINARY_DIR}"
   "LOCKSTEP_LAUNCHER=${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG}")
 if(LOCKSTEP_SANITIZE)
-  list(APPEND LOCKSTEP_TEST_ENVIRONMENT "UCX_MEM_EVENTS=n"
+  # One thread in OpenMP and BLAS: ThreadSanitizer cannot see how theirs synchronise.
+  list(APPEND LOCKSTEP_TEST_ENVIRONMENT "UCX_MEM_EVENTS=n" "OMP_NUM_THREADS=1" "OPENBLAS_NUM_THREADS=1"
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp"
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
 endif()

@@ -21,7 +21,9 @@ void for_each(const char* label, const Space& space, std::int64_t n, const F& f)
 }
 
 /// What a row kernel may do across the elements of its row. On the host: loops over 16 fixed lanes,
-/// so that the order of a sum, and with it its bits, is the same for every vector width.
+/// so that the order of a sum, and with it its bits, is the same for every vector width. On a
+/// device: a team. The host's members are KOKKOS_FUNCTIONs because a KOKKOS_LAMBDA, which nvcc
+/// compiles for both, calls them.
 template <class Space>
 class Lanes;
 
@@ -29,31 +31,31 @@ template <class Space>
 requires is_host_space<Space>
 class Lanes<Space> {
  public:
-  explicit Lanes(std::int64_t width) : width_(width) {}
+  KOKKOS_FUNCTION explicit Lanes(std::int64_t width) : width_(width) {}
 
   /// Sum of f(c) over the columns c: 16 partial sums, added pairwise.
   template <class F>
-  [[nodiscard]] auto sum(const F& f) const {
+  [[nodiscard]] KOKKOS_FUNCTION auto sum(const F& f) const {
     using T = decltype(f(std::int64_t{}));
     return reduce(T{0}, f, [](T a, T b) { return a + b; });
   }
 
   /// Largest f(c); `least` for an empty row.
   template <class T, class F>
-  [[nodiscard]] T max(T least, const F& f) const {
+  [[nodiscard]] KOKKOS_FUNCTION T max(T least, const F& f) const {
     return reduce(least, f, [](T a, T b) { return a > b ? a : b; });
   }
 
   /// f(c) for every column, in no order.
   template <class F>
-  void each(const F& f) const {
+  KOKKOS_FUNCTION void each(const F& f) const {
 #pragma omp simd
     for (std::int64_t c = 0; c < width_; ++c) f(c);
   }
 
   /// f() once a row.
   template <class F>
-  void once(const F& f) const {
+  KOKKOS_FUNCTION void once(const F& f) const {
     f();
   }
 
@@ -61,7 +63,7 @@ class Lanes<Space> {
   static constexpr int lanes = 16;
 
   template <class T, class F, class Combine>
-  [[nodiscard]] T reduce(T neutral, const F& f, const Combine& combine) const {
+  [[nodiscard]] KOKKOS_FUNCTION T reduce(T neutral, const F& f, const Combine& combine) const {
     T partial[lanes];
     for (T& p : partial) p = neutral;
     const std::int64_t whole = width_ / lanes * lanes;
@@ -107,8 +109,8 @@ class Lanes<Kokkos::Cuda> {
           const T value = f(c);
           if (value > part) part = value;
         },
-        Kokkos::Max<T>(best));
-    return best > least ? best : least;
+        Largest<T>{best, least});
+    return best;
   }
 
   template <class F>
@@ -122,6 +124,23 @@ class Lanes<Kokkos::Cuda> {
   }
 
  private:
+  /// Kokkos::Max begins with the lowest finite number, which is above a row of -inf.
+  template <class T>
+  struct Largest {
+    using reducer = Largest;
+    using value_type = T;
+    using result_view_type = Kokkos::View<T, Kokkos::AnonymousSpace, Kokkos::MemoryUnmanaged>;
+    T& result;
+    T least;
+
+    KOKKOS_FUNCTION void init(T& value) const { value = least; }
+    KOKKOS_FUNCTION void join(T& value, const T& other) const {
+      if (other > value) value = other;
+    }
+    KOKKOS_FUNCTION T& reference() const { return result; }
+    KOKKOS_FUNCTION result_view_type view() const { return result_view_type(&result); }
+  };
+
   const Member& member_;
   std::int64_t width_;
 };
