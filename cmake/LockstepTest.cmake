@@ -7,7 +7,15 @@
 # KERNELS are sources that include Kokkos, as in lockstep_add_layer.
 # PROCESSORS, TIMEOUT (default 60) and LABELS are set on every entry; a test that needs the launcher
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
+# Target quick_tests builds the tests labelled quick, and nothing else.
 find_package(GTest REQUIRED)
+
+# GoogleTest's header, compiled once for all tests (an executable, because they are: -fPIE must agree).
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tests/precompiled.cpp CONTENT "int main() { return 0; }\n")
+add_executable(lockstep_test_precompiled ${PROJECT_BINARY_DIR}/tests/precompiled.cpp)
+target_link_libraries(lockstep_test_precompiled PRIVATE Lockstep::options Lockstep::warnings GTest::gtest)
+target_precompile_headers(lockstep_test_precompiled PRIVATE <gtest/gtest.h>)
+add_custom_target(quick_tests)
 
 function(lockstep_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
@@ -22,7 +30,12 @@ function(lockstep_add_test)
   lockstep_kernel_sources(${arg_KERNELS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE Lockstep::options Lockstep::warnings GTest::gtest ${arg_LINK})
-  target_precompile_headers(${target} PRIVATE <gtest/gtest.h>)
+  target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
+  if("quick" IN_LIST arg_LABELS)
+    add_dependencies(quick_tests ${target})
+  endif()
+  target_compile_options(${target} PRIVATE  # CMake precompiles no headers for nvcc
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-include gtest/gtest.h>")
   if(arg_NP)
     target_link_libraries(${target} PRIVATE lockstep_test_mpi_main)
     foreach(np IN LISTS arg_NP)

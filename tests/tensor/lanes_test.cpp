@@ -45,15 +45,19 @@ TEST(Lanes, MaxFindsTheLargestAndLeastOfNothing) {
   }
 }
 
+template <class Space>
+void count_visits(const Space& space, const Tensor& visits) {
+  const auto out = view<Space, std::int32_t, 2>(visits);
+  for_each_row(
+      "test", space, visits.size(0), visits.size(1),
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        lanes.each([&](std::int64_t c) { ++out(r, c); });
+      });
+}
+
 TEST(ForEachRow, VisitsEveryElementOnce) {
   const Tensor visits = Tensor::zeros({7, 19}, DType::i32);
-  dispatch(current_stream(), [&](const auto& space) {
-    using Space = std::decay_t<decltype(space)>;
-    const auto out = view<Space, std::int32_t, 2>(visits);
-    for_each_row("test", space, 7, 19, [=](std::int64_t r, const Lanes<Space>& lanes) {
-      lanes.each([&](std::int64_t c) { ++out(r, c); });
-    });
-  });
+  dispatch(current_stream(), [&](const auto& space) { count_visits(space, visits); });
   EXPECT_EQ(visits.to_vector<std::int32_t>(), std::vector<std::int32_t>(7 * 19, 1));
 }
 
