@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the library, moves the installation, builds the project in install/ against it and runs it:
 # its own MPI_Init, its own communicator, and not a byte of output that it did not write itself.
+# Arguments: what starts it on 2 ranks, such as mpiexec -n 2.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,9 +20,7 @@ mv "$work/installed" "$work/moved"
 configure
 cmake --build "$work/build"
 
-words=${MPIEXEC_FLAGS:-}
-read -r -a flags <<<"${words//;/ }"
-output=$("$MPIEXEC" "${flags[@]}" -n 2 "$work/build/simulation" 2>&1) || fail "simulation ended with code $?: $output"
+output=$("$@" "$work/build/simulation" 2>&1) || fail "simulation ended with code $?: $output"
 [ "$output" = "learned after training on 2 ranks, error handler as before" ] || fail "simulation printed: $output"
 output=$("$work/build/own_kernel" 2>&1) || fail "own_kernel ended with code $?: $output"
 [ "$output" = "1 4 9" ] || fail "own_kernel printed: $output"

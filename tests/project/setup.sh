@@ -3,6 +3,7 @@
 # scripts/setup.sh against stand-ins for dpkg-query, apt-get, sudo, id and cmake: it installs exactly
 # what is missing, as root or with sudo; without either it says what is missing and lets CMake judge.
 set -euo pipefail
+unset LOCKSTEP_CMAKE_ARGS  # CI sets it
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"
