@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/packages.txt is all that Lockstep needs: a bare Debian 12 in a folder, a clone of what is
 # committed here, scripts/quickstart.sh in a chroot. Needs root, debootstrap and this machine's Debian
-# mirror (apt's own configuration is asked for it). Downloads about 500 MB; 10 minutes on two cores.
+# mirror (apt's own configuration is asked for it). Some minutes: it downloads every package.
 set -euo pipefail
 
 skip() {
