@@ -2,7 +2,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/init.hpp>
-#include <lockstep/nn/models.hpp>
+#include <lockstep/nn/models/convnet.hpp>
+#include <lockstep/nn/models/mlp.hpp>
 
 namespace lockstep::nn {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>

@@ -5,7 +5,7 @@
 #include <support/allocation_counter.hpp>
 
 #include <lockstep/autograd/functional.hpp>
-#include <lockstep/nn/models.hpp>
+#include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 

@@ -12,7 +12,7 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/image_dataset.hpp>
-#include <lockstep/nn/models.hpp>
+#include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/kernels/accuracy.hpp>

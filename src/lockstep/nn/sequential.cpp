@@ -1,5 +1,6 @@
 #include <lockstep/nn/sequential.hpp>
 
+#include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/nn/layers.hpp>
 
 namespace lockstep::nn {

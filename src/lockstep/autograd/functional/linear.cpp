@@ -1,4 +1,4 @@
-#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/tensor/kernels/linear.hpp>
 

@@ -1,6 +1,7 @@
 #include <utility>
 
-#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/tensor/kernels/conv2d_max_pool2d.hpp>
 

@@ -1,4 +1,4 @@
-#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 

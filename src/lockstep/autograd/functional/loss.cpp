@@ -1,4 +1,4 @@
-#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/node.hpp>
 
 namespace lockstep {

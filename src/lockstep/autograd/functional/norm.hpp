@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/autograd/variable.hpp>
+
+namespace lockstep {
+
+/// (x - mean) / sqrt(var + eps) * weight + bias over the last weight.dims() dimensions, var biased
+/// (Ba et al. 2016, arXiv:1607.06450). weight and bias have the shape of those dimensions; bias may
+/// be undefined.
+[[nodiscard]] Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                                  double eps = 1e-5);
+
+/// x / sqrt(mean(x^2) + eps) * weight over the last weight.dims() dimensions (Zhang and Sennrich
+/// 2019, arXiv:1910.07467).
+[[nodiscard]] Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
+
+/// What batch_norm keeps beside its parameters: [C] each, of x's dtype.
+struct BatchNormStatistics {
+  Tensor running_mean, running_var;
+};
+
+/// (x - mean) / sqrt(var + eps) * weight + bias for each channel of x[N,C, ...] (Ioffe and Szegedy
+/// 2015, arXiv:1502.03167). In training mean and biased var are the batch's, and the running
+/// statistics become (1 - momentum) old + momentum new, with the unbiased variance; else they are
+/// used. Throws ShapeError in training if a channel has a single value.
+[[nodiscard]] Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                                  const BatchNormStatistics& statistics, bool training,
+                                  double momentum = 0.1, double eps = 1e-5);
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+#pragma once
+#include <initializer_list>
+
+#include <lockstep/autograd/variable.hpp>
+
+namespace lockstep {
+
+/// Over the dimensions `dims` (negative ones count from the end; none: all of them). A reduced
+/// dimension disappears, or stays with extent 1 if `keepdim`.
+[[nodiscard]] Variable sum(const Variable& x, std::initializer_list<int> dims = {},
+                           bool keepdim = false);
+[[nodiscard]] Variable mean(const Variable& x, std::initializer_list<int> dims = {},
+                            bool keepdim = false);
+/// The largest elements; equal ones share the gradient evenly. Throws ShapeError for an empty
+/// dimension.
+[[nodiscard]] Variable amax(const Variable& x, std::initializer_list<int> dims = {},
+                            bool keepdim = false);
+
+/// The largest elements along one dimension and where they are (i64); among equals the first, which
+/// takes the whole gradient. Throws ShapeError for an empty dimension.
+struct MaxResult {
+  Variable values;
+  Tensor indices;
+};
+[[nodiscard]] MaxResult max(const Variable& x, int dim, bool keepdim = false);
+
+/// log(sum(exp(x))) along `dim`; the largest element is subtracted first.
+[[nodiscard]] Variable logsumexp(const Variable& x, int dim, bool keepdim = false);
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include <lockstep/autograd/variable.hpp>
+
+// Every operation here but reshape and flatten copies: tensors are always contiguous.
+
+namespace lockstep {
+
+/// The same elements under another shape.
+[[nodiscard]] Variable reshape(const Variable& x, const Shape& shape);
+
+/// x[N, ...] -> [N, rest].
+[[nodiscard]] Variable flatten(const Variable& x);
+
+/// Dimension d of the result is dimension dims[d] of x.
+[[nodiscard]] Variable permute(const Variable& x, std::initializer_list<int> dims);
+
+/// Two dimensions exchanged.
+[[nodiscard]] Variable transpose(const Variable& x, int dim0, int dim1);
+
+/// Side by side along `dim`; all other extents are equal.
+[[nodiscard]] Variable concat(std::span<const Variable> parts, int dim = 0);
+
+/// Elements [start, start + length) of `dim`.
+[[nodiscard]] Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t length);
+
+/// Consecutive parts of these sizes, which must add up to the extent of `dim`.
+[[nodiscard]] std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> sizes,
+                                          int dim = 0);
+
+/// y[..., i, ...] = x[..., index[..., i, ...], ...] along `dim`; index is i64, its other extents at
+/// most x's. The gradient of an element chosen twice is the sum.
+[[nodiscard]] Variable gather(const Variable& x, int dim, const Tensor& index);
+
+}  // namespace lockstep

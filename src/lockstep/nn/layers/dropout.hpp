@@ -1,0 +1,35 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/nn/module.hpp>
+#include <lockstep/tensor/kernels/dropout.hpp>
+
+namespace lockstep::nn {
+
+/// In training mode each element is kept with probability 1 - p and scaled by 1 / (1 - p), else
+/// zero. Draws from random_context(): the same for a sample whatever rank computes it.
+class Dropout : public Module {
+ public:
+  /// Throws InputError unless 0 <= p < 1.
+  explicit Dropout(double p = 0.5);
+  Variable forward(const Variable& x) override;
+  [[nodiscard]] double p() const noexcept { return p_; }
+
+ protected:
+  [[nodiscard]] RandomKey key() const;
+
+ private:
+  double p_;
+  std::uint32_t stream_;
+};
+
+/// Dropout of whole channels of x[N, C, H, W].
+class Dropout2d : public Dropout {
+ public:
+  using Dropout::Dropout;
+  Variable forward(const Variable& x) override;
+  /// What forward multiplies x by: [N, C] of 0 and 1 / (1 - p); undefined when nothing is dropped.
+  [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels) const;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,18 @@
+#include <lockstep/nn/layers/linear.hpp>
+
+#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/nn/expect.hpp>
+#include <lockstep/nn/init.hpp>
+
+namespace lockstep::nn {
+
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, bool bias) {
+  expect_positive("Linear", "in_features", in_features);
+  expect_positive("Linear", "out_features", out_features);
+  weight_ = register_parameter("weight", default_weight({out_features, in_features}));
+  if (bias) bias_ = register_parameter("bias", default_bias(out_features, in_features));
+}
+
+Variable Linear::forward(const Variable& x) { return linear(x, weight_, bias_); }
+
+}  // namespace lockstep::nn

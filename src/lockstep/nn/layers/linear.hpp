@@ -1,0 +1,18 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/nn/module.hpp>
+
+namespace lockstep::nn {
+
+/// x[..., in] -> [..., out]; parameters weight[out, in], bias[out].
+class Linear : public Module {
+ public:
+  Linear(std::int64_t in_features, std::int64_t out_features, bool bias = true);
+  Variable forward(const Variable& x) override;
+
+ private:
+  Variable weight_, bias_;
+};
+
+}  // namespace lockstep::nn

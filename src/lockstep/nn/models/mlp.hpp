@@ -1,0 +1,15 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <lockstep/nn/sequential.hpp>
+
+namespace lockstep::nn {
+
+/// Flatten, then Linear and ReLU for each hidden size, Linear to `classes`, log-softmax. Parameters
+/// fc1, fc2, ...
+[[nodiscard]] std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t classes,
+                                              const std::vector<std::int64_t>& hidden);
+
+}  // namespace lockstep::nn

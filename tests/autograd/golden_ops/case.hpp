@@ -1,0 +1,56 @@
+#pragma once
+#include <support/golden_file.hpp>
+
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/autograd/variable.hpp>
+
+namespace lockstep::test {
+
+/// One case of ops.h5 in one dtype: hands out inputs by name and remembers which want a gradient.
+class Case {
+ public:
+  Case(const GoldenFile& file, std::string group, DType dtype)
+      : file_(file), group_(std::move(group)), dtype_(dtype) {}
+
+  /// A differentiable input; undefined where the case has none (an absent bias).
+  Variable input(const std::string& name);
+  /// A floating dataset in the dtype under test, or an integer one as it is.
+  [[nodiscard]] Tensor tensor(const std::string& name) const;
+  [[nodiscard]] double number(const std::string& name) const { return file_.number(group_, name); }
+  [[nodiscard]] std::int64_t integer(const std::string& name) const {
+    return static_cast<std::int64_t>(number(name));
+  }
+  [[nodiscard]] std::vector<std::int64_t> integers(const std::string& name) const;
+  [[nodiscard]] std::array<std::int64_t, 2> pair(const std::string& name) const;
+  [[nodiscard]] std::string text(const std::string& name) const { return file_.text(group_, name); }
+  [[nodiscard]] bool has(const std::string& name) const { return file_.has(group_ + "/" + name); }
+  [[nodiscard]] DType dtype() const { return dtype_; }
+
+  /// y agrees with a `_f64` dataset: 16 m in f32 (the golden set's rule), 1e-12 in f64.
+  void expect(const Tensor& y, const std::string& reference) const;
+  void expect_exact(const Tensor& y, const std::string& reference) const;
+  /// `out` against out_f64, then every input's gradient for the upstream gradient grad_out.
+  void expect_output_and_gradients(const Variable& out) const;
+  /// The inputs' gradients alone, after a backward of the caller's own.
+  void expect_gradients() const;
+
+ private:
+  const GoldenFile& file_;
+  std::string group_;
+  DType dtype_;
+  std::vector<std::pair<std::string, Variable>> inputs_;
+};
+
+/// How to check a case of each operation (the group's attribute `op`), by subject.
+using Checks = std::map<std::string, void (*)(Case&)>;
+[[nodiscard]] Checks activation_checks();
+[[nodiscard]] Checks conv_checks();
+[[nodiscard]] Checks linear_checks();
+[[nodiscard]] Checks loss_checks();
+
+}  // namespace lockstep::test

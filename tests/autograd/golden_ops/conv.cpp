@@ -1,0 +1,32 @@
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/functional/conv.hpp>
+
+#include "case.hpp"
+
+namespace lockstep::test {
+namespace {
+
+void conv2d_case(Case& c) {
+  const Conv2dOptions options{c.pair("stride"), c.pair("padding"), c.pair("dilation"),
+                              c.integer("groups")};
+  const Variable x = c.input("x"), weight = c.input("weight"), bias = c.input("bias");
+  ASSERT_EQ(bias.defined(), c.number("has_bias") != 0);
+  c.expect_output_and_gradients(conv2d(x, weight, bias, options));
+}
+
+void max_pool2d_case(Case& c) {
+  const Pool2dOptions options{c.integer("kernel"), c.integer("stride"), c.integer("padding")};
+  const Variable x = c.input("x"), y = max_pool2d(x, options);
+  c.expect_output_and_gradients(y);
+  c.expect_exact(y.data(), "out_f64");
+  const Tensor indices = Tensor::empty(y.shape(), DType::i32);
+  max_pool2d_forward(x.data(), options, Tensor::empty(y.shape(), c.dtype()), indices);
+  c.expect_exact(indices, "indices");
+}
+
+}  // namespace
+
+Checks conv_checks() { return {{"conv2d", conv2d_case}, {"max_pool2d", max_pool2d_case}}; }
+
+}  // namespace lockstep::test
