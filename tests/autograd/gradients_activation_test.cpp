@@ -1,0 +1,33 @@
+// Backward against central differences in double.
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/functional/activation.hpp>
+
+#include "gradient_check.hpp"
+
+namespace lockstep::test {
+namespace {
+
+TEST(ReluGradient, AgreesWithCentralDifferences) {
+  expect_gradients([](const std::vector<Variable>& v) { return relu(v[0]); },
+                   {random_tensor({3, 21}, 8)});
+}
+
+TEST(DropoutGradient, AgreesWithCentralDifferences) {
+  const RandomKey key{5, 1, 2, 3};
+  expect_gradients([&](const std::vector<Variable>& v) { return dropout(v[0], 0.4, key); },
+                   {random_tensor({3, 13}, 9)});
+  expect_gradients([&](const std::vector<Variable>& v) { return dropout2d(v[0], 0.4, key); },
+                   {random_tensor({3, 5, 2, 3}, 9)});
+}
+
+TEST(LogSoftmaxGradient, AgreesWithCentralDifferencesAlongEveryDimension) {
+  for (const int dim : {0, 1, 2, -1, -2}) {
+    SCOPED_TRACE(dim);
+    expect_gradients([&](const std::vector<Variable>& v) { return log_softmax(v[0], dim); },
+                     {random_tensor({2, 19, 3}, 10)});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,30 @@
+#include <lockstep/autograd/functional/loss.hpp>
+
+#include "operations.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// Classes 0 to 9, fixed, so that a steady loop makes them once.
+const Tensor& classes() {
+  static const Tensor targets = [] {
+    std::vector<std::int64_t> values;
+    for (std::int64_t r = 0; r < 128; ++r) values.push_back(r * 7 % 10);
+    return Tensor::from(values, {128});
+  }();
+  return targets;
+}
+
+}  // namespace
+
+Operations loss_operations() {
+  return {{"nll_loss", {{128, 10}}, [](const Inputs& v) { return nll_loss(v[0], classes()); }},
+          {"cross_entropy", {{128, 10}}, [](const Inputs& v) {
+             LossOptions options;
+             options.label_smoothing = 0.1;
+             return cross_entropy(v[0], classes(), options);
+           }}};
+}
+
+}  // namespace lockstep::test

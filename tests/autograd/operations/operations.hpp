@@ -1,0 +1,30 @@
+#pragma once
+#include <vector>
+
+#include <lockstep/autograd/variable.hpp>
+
+namespace lockstep::test {
+
+/// One operation on inputs of shapes as a network has them, and of every path its kernel may take:
+/// described once, tested for allocations (allocations_test) and for threads (threads_test).
+struct Operation {
+  const char* name;
+  std::vector<Shape> inputs;
+  Variable (*apply)(const std::vector<Variable>& inputs);
+};
+using Inputs = std::vector<Variable>;
+using Operations = std::vector<Operation>;
+
+[[nodiscard]] Operations activation_operations();
+[[nodiscard]] Operations conv_operations();
+[[nodiscard]] Operations linear_operations();
+[[nodiscard]] Operations loss_operations();
+[[nodiscard]] Operations shape_operations();
+
+/// Those of every subject.
+[[nodiscard]] Operations all_operations();
+
+/// The operation's inputs, numbers in [-1, 1), each wanting a gradient.
+[[nodiscard]] Inputs make_inputs(const Operation& operation, DType dtype);
+
+}  // namespace lockstep::test
