@@ -37,7 +37,7 @@ class ProcessGroup {
 
   [[nodiscard]] virtual int rank() const noexcept = 0;             ///< in [0, size())
   [[nodiscard]] virtual int size() const noexcept = 0;             ///< at least 1
-  [[nodiscard]] virtual const char* backend() const noexcept = 0;  ///< "mpi", "threads"
+  [[nodiscard]] virtual const char* backend() const noexcept = 0;  ///< "mpi", "threads", "fake"
 
   /// Starts replacing `t` (any shape, possibly empty) by its reduction over all ranks; `t` is off
   /// limits until wait(). dtypes: f32, f64, i32, i64, u8; avg: f32 and f64 only. Collective. Every

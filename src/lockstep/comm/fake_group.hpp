@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+
+struct Operation;
+
+/// One rank of a group of any size whose other ranks do not exist: plans, samplers and whole
+/// trainers of rank 3071 of 4,096 run on a laptop. Arguments are checked as by every backend, and
+/// every operation is over at once: all_reduce and broadcast leave the tensor as it is, all_gather
+/// fills every rank's place with the caller's input. Numbers that depend on the others are
+/// therefore wrong; shapes, counts and orders are right.
+class FakeGroup final : public ProcessGroup {
+ public:
+  /// Throws InputError unless 0 <= rank < size.
+  FakeGroup(int size, int rank);
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+  [[nodiscard]] const char* backend() const noexcept override { return "fake"; }
+
+  [[nodiscard]] Work all_reduce(const Tensor& t, ReduceOp op) override;
+  [[nodiscard]] Work broadcast(const Tensor& t, int root) override;
+  [[nodiscard]] Work all_gather(const Tensor& input, const Tensor& output) override;
+  void barrier() override;
+  void close() override { closed_ = true; }
+
+  /// What this rank would have sent so far.
+  struct Traffic {
+    std::int64_t operations = 0;  ///< barriers included
+    std::int64_t bytes = 0;       ///< of the tensors that it brought to them
+  };
+  [[nodiscard]] Traffic traffic() const noexcept { return traffic_; }
+
+ private:
+  Work count(const Operation& operation);
+
+  int size_, rank_;
+  bool closed_ = false;
+  Traffic traffic_;
+};
+
+}  // namespace lockstep
