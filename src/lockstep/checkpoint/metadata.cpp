@@ -2,13 +2,13 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <ctime>
 #include <fstream>
 
+#include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
 
 namespace lockstep {
@@ -20,11 +20,6 @@ std::string cpu_model() {
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   }
   return "unknown";
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
 /// Keys that may differ without a change of bits.

@@ -5,6 +5,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/comm/mpi_lifetime.hpp>
 #include <lockstep/comm/mpi_status.hpp>

@@ -20,7 +20,4 @@ inline void check_mpi(int status, const char* call) {
     throw CommError(std::string(call) + " failed: " + mpi_error_text(status));
 }
 
-/// The name of the machine this process runs on.
-[[nodiscard]] std::string host_name();
-
 }  // namespace lockstep

@@ -1,16 +1,8 @@
-#include <array>
-
+#include <lockstep/base/host.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/mpi_status.hpp>
 
 namespace lockstep {
-
-std::string host_name() {
-  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
-  int length = 0;
-  check_mpi(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
-  return {name.data(), static_cast<std::size_t>(length)};
-}
 
 NodeLayout node_layout(MPI_Comm comm) {
   int rank = 0;

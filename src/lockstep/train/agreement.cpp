@@ -1,18 +1,12 @@
 #include <lockstep/train/agreement.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <new>
 #include <vector>
 
-namespace lockstep::train {
+#include <lockstep/base/host.hpp>
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
-}
+namespace lockstep::train {
 
 std::string rank_prefix(const ProcessGroup& group) {
   if (group.size() == 1) return "";

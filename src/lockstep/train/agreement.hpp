@@ -22,9 +22,6 @@ void agree(ProcessGroup& group, const std::function<void()>& part);
 /// "rank 3 of 8 (node12): ", or nothing in a group of one.
 [[nodiscard]] std::string rank_prefix(const ProcessGroup& group);
 
-/// This machine's name.
-[[nodiscard]] std::string host_name();
-
 /// Message and exit code of whatever is being handled in a catch block.
 struct Failure {
   std::string message;

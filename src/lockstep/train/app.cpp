@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include <lockstep/base/host.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>

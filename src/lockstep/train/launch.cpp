@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <lockstep/base/hash.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
-#include <lockstep/train/agreement.hpp>
 
 namespace lockstep::train {
 namespace {
