@@ -3,8 +3,14 @@
 #include <algorithm>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/dtype_guard.hpp>
 
 namespace lockstep::nn {
+namespace {
+
+Tensor in_default_dtype(Tensor t) { return t.dtype() == DType::f32 ? t.to(default_dtype()) : t; }
+
+}  // namespace
 
 void Module::visit(const std::string& prefix,
                    const std::function<void(const std::string&, const Module&)>& f) const {
@@ -65,13 +71,13 @@ void Module::expect_new_name(const std::string& name) const {
 
 Variable Module::register_parameter(std::string name, Tensor data) {
   expect_new_name(name);
-  parameters_.push_back({std::move(name), Variable(std::move(data), true)});
+  parameters_.push_back({std::move(name), Variable(in_default_dtype(std::move(data)), true)});
   return parameters_.back().variable;
 }
 
 Tensor Module::register_buffer(std::string name, Tensor data) {
   expect_new_name(name);
-  buffers_.emplace_back(std::move(name), std::move(data));
+  buffers_.emplace_back(std::move(name), in_default_dtype(std::move(data)));
   return buffers_.back().second;
 }
 

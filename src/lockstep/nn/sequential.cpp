@@ -44,7 +44,7 @@ Variable Sequential::forward_fused(std::size_t child, std::size_t count, const V
   Tensor channel_scale;
   if (count == 4) {
     const auto& dropout = static_cast<const Dropout2d&>(*layer(1));
-    channel_scale = dropout.channel_scale(x.shape()[0], conv.weight().shape()[0]);
+    channel_scale = dropout.channel_scale(x.shape()[0], conv.weight().shape()[0], x.data().dtype());
   }
   return conv2d_max_pool2d_relu(x, conv.weight(), conv.bias(), conv.options(), pool.options(),
                                 channel_scale);

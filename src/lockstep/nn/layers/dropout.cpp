@@ -26,9 +26,9 @@ Variable Dropout2d::forward(const Variable& x) {
   return is_training() && p() > 0.0 ? dropout2d(x, p(), key()) : x;
 }
 
-Tensor Dropout2d::channel_scale(std::int64_t samples, std::int64_t channels) const {
+Tensor Dropout2d::channel_scale(std::int64_t samples, std::int64_t channels, DType dtype) const {
   if (!is_training() || p() == 0.0) return {};
-  Tensor scale = Tensor::empty({samples, channels});
+  Tensor scale = Tensor::empty({samples, channels}, dtype);
   dropout_scale(p(), key(), scale);
   return scale;
 }

@@ -29,7 +29,8 @@ class Dropout2d : public Dropout {
   using Dropout::Dropout;
   Variable forward(const Variable& x) override;
   /// What forward multiplies x by: [N, C] of 0 and 1 / (1 - p); undefined when nothing is dropped.
-  [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels) const;
+  [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels,
+                                     DType dtype) const;
 };
 
 }  // namespace lockstep::nn
