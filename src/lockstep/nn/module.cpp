@@ -4,6 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
+#include <lockstep/nn/forward_hook.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -11,6 +12,15 @@ namespace {
 Tensor in_default_dtype(Tensor t) { return t.dtype() == DType::f32 ? t.to(default_dtype()) : t; }
 
 }  // namespace
+
+Variable Module::operator()(const Variable& x) {
+  ForwardHook* const hook = ForwardHook::current();
+  if (!hook) return forward(x);
+  hook->before(*this, x);
+  Variable y = forward(x);
+  hook->after(*this, y);
+  return y;
+}
 
 void Module::visit(const std::string& prefix,
                    const std::function<void(const std::string&, const Module&)>& f) const {
@@ -33,8 +43,14 @@ std::vector<Variable> Module::parameters() const {
 }
 
 std::int64_t Module::parameter_count() const {
+  std::int64_t count = own_parameter_count();
+  for (const auto& [name, child] : children_) count += child->parameter_count();
+  return count;
+}
+
+std::int64_t Module::own_parameter_count() const {
   std::int64_t count = 0;
-  for (const auto& p : named_parameters()) count += p.variable.data().numel();
+  for (const auto& p : parameters_) count += p.variable.data().numel();
   return count;
 }
 

@@ -32,13 +32,15 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   [[nodiscard]] virtual Variable forward(const Variable& x) = 0;
-  Variable operator()(const Variable& x) { return forward(x); }
+  /// forward(x), seen by this thread's ForwardHook: how containers call their parts.
+  Variable operator()(const Variable& x);
 
   /// Own parameters and those of sub-modules, in order of registration.
   [[nodiscard]] std::vector<NamedParameter> named_parameters() const;
   [[nodiscard]] std::vector<Variable> parameters() const;
-  /// Elements of all parameters.
+  /// Elements of all parameters, and of those that are not in a sub-module.
   [[nodiscard]] std::int64_t parameter_count() const;
+  [[nodiscard]] std::int64_t own_parameter_count() const;
 
   /// Parameters and buffers by PyTorch's names; the tensors are the model's own memory.
   [[nodiscard]] StateDict state_dict() const;

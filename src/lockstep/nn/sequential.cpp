@@ -1,6 +1,7 @@
 #include <lockstep/nn/sequential.hpp>
 
 #include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/layers.hpp>
 
 namespace lockstep::nn {
@@ -52,10 +53,13 @@ Variable Sequential::forward_fused(std::size_t child, std::size_t count, const V
 
 Variable Sequential::forward(const Variable& x) {
   Variable value = x;
+  if (ForwardHook::current()) {  // which is to see every child
+    for (const auto& [name, child] : children()) value = (*child)(value);
+    return value;
+  }
   std::size_t child = 0;
   for (const std::size_t count : stages_) {
-    value =
-        count == 1 ? children()[child].second->forward(value) : forward_fused(child, count, value);
+    value = count == 1 ? (*children()[child].second)(value) : forward_fused(child, count, value);
     child += count;
   }
   return value;

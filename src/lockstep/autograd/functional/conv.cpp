@@ -1,4 +1,6 @@
 #include <lockstep/autograd/functional/conv.hpp>
+
+#include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/node.hpp>
 
 namespace lockstep {
@@ -51,6 +53,7 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
   Tensor y = Tensor::empty(conv2d_shape(x.data(), weight.data(), bias_data, options),
                            x.data().dtype(), x.data().device());
   conv2d_forward(x.data(), weight.data(), bias_data, options, y);
+  if (y.numel() > 0) count_flops(2 * y.numel() * weight.data().numel() / weight.shape()[0]);
   return record<Conv2dNode>(std::move(y), {&x, &weight, &bias}, options);
 }
 

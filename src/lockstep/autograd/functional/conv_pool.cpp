@@ -1,5 +1,6 @@
 #include <utility>
 
+#include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/node.hpp>
@@ -70,6 +71,8 @@ Variable conv2d_max_pool2d_relu(const Variable& x, const Variable& weight, const
   Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
   Tensor code = grad_enabled() ? Tensor::empty(shape, DType::u8, x.data().device()) : Tensor();
   conv2d_max_pool2d_relu_forward(inputs, y, code);
+  const Shape unpooled = conv2d_shape(inputs.x, inputs.weight, inputs.bias, conv);
+  count_flops(2 * unpooled.numel() * weight.data().numel() / weight.shape()[0]);
   return record<Conv2dMaxPool2dReluNode>(y, {&x, &weight, &bias}, std::move(inputs), y,
                                          std::move(code));
 }

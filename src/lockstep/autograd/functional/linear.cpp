@@ -1,4 +1,6 @@
 #include <lockstep/autograd/functional/linear.hpp>
+
+#include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/tensor/kernels/linear.hpp>
 
@@ -28,6 +30,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   Tensor y = Tensor::empty(linear_shape(x.data(), weight.data(), bias_data), x.data().dtype(),
                            x.data().device());
   linear_forward(x.data(), weight.data(), bias_data, y);
+  count_flops(2 * y.numel() * weight.shape()[1]);
   return record<LinearNode>(std::move(y), {&x, &weight, &bias});
 }
 

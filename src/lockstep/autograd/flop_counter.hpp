@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+
+namespace lockstep {
+
+/// While alive, counts the floating-point operations of the forward matrix products, convolutions
+/// and attention on this thread: two for each multiply-add, as PyTorch's FlopCounterMode does.
+/// Everything else counts as nothing. Counters nest; the inner one counts for the outer ones too.
+class FlopCounter {
+ public:
+  FlopCounter();
+  ~FlopCounter();
+  FlopCounter(const FlopCounter&) = delete;
+  FlopCounter& operator=(const FlopCounter&) = delete;
+
+  [[nodiscard]] std::int64_t flops() const noexcept { return flops_; }
+
+ private:
+  friend void count_flops(std::int64_t flops) noexcept;
+  FlopCounter* outer_;
+  std::int64_t flops_ = 0;
+};
+
+/// Called by operations: `flops` more, for whoever counts.
+void count_flops(std::int64_t flops) noexcept;
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+#include <lockstep/nn/describe.hpp>
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <typeinfo>
+
+#include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/nn/forward_hook.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+/// "Conv2d" of a lockstep::nn::Conv2d.
+std::string class_of(const Module& module) {
+  const auto& type = typeid(module);
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
+  const std::string name = text ? text.get() : type.name();
+  const auto colons = name.rfind("::");
+  return colons == std::string::npos ? name : name.substr(colons + 2);
+}
+
+void name_modules(const std::string& prefix, const Module& module,
+                  std::map<const Module*, std::string>& names) {
+  names.emplace(&module, prefix);
+  for (const auto& [name, child] : module.children()) {
+    name_modules(prefix.empty() ? name : prefix + "." + name, *child, names);
+  }
+}
+
+Shape without_batch(const Shape& shape) {
+  return shape.dims() == 0 ? shape : Shape(std::span(shape.begin() + 1, shape.end()));
+}
+
+/// Writes a layer down when it is entered, so that they stand in order of use.
+class Recorder final : public ForwardHook {
+ public:
+  explicit Recorder(const Module& root) { name_modules("", root, names_); }
+
+  void before(const Module& module, const Variable&) override {
+    open_.push_back({layers_.size(), flops_.flops()});
+    layers_.push_back({names_[&module], class_of(module), {}, module.own_parameter_count(), 0});
+    listed_.push_back(module.children().empty() || layers_.back().parameters > 0);
+  }
+
+  void after(const Module&, const Variable& y) override {
+    const Open open = open_.back();
+    open_.pop_back();
+    const std::int64_t all = flops_.flops() - open.flops_before;
+    layers_[open.index].output = without_batch(y.shape());
+    layers_[open.index].flops = all - open.flops_of_children;
+    if (!open_.empty()) open_.back().flops_of_children += all;
+  }
+
+  [[nodiscard]] std::vector<LayerDescription> listed() const {
+    std::vector<LayerDescription> result;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      if (listed_[i] || layers_[i].flops > 0) result.push_back(layers_[i]);
+    }
+    return result;
+  }
+
+ private:
+  struct Open {
+    std::size_t index;
+    std::int64_t flops_before;
+    std::int64_t flops_of_children = 0;
+  };
+
+  FlopCounter flops_;
+  std::map<const Module*, std::string> names_;
+  std::vector<LayerDescription> layers_;
+  std::vector<bool> listed_;
+  std::vector<Open> open_;
+};
+
+}  // namespace
+
+std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample) {
+  std::array<std::int64_t, Shape::max_dims> extents{1};
+  std::copy(sample.begin(), sample.end(), extents.begin() + 1);
+  const Shape batch(
+      std::span<const std::int64_t>(extents).first(static_cast<std::size_t>(sample.dims()) + 1));
+  const bool was_training = model.is_training();
+  model.eval();
+  const NoGradGuard no_grad;
+  Recorder recorder(model);
+  static_cast<void>(model(Variable(Tensor::zeros(batch))));
+  model.train(was_training);
+  return recorder.listed();
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <lockstep/nn/module.hpp>
+
+namespace lockstep::nn {
+
+/// One layer in the order in which forward comes to it.
+struct LayerDescription {
+  std::string name;             ///< dotted, as in state_dict()
+  std::string type;             ///< its class: "Conv2d"
+  Shape output;                 ///< for one sample, without the batch dimension
+  std::int64_t parameters = 0;  ///< elements of its own parameters, not of its children's
+  std::int64_t flops = 0;       ///< of the forward of one sample (FlopCounter), children's left out
+};
+
+/// The layers that hold parameters or have no children, found by running the forward on one sample
+/// of zeros of shape `sample` (without the batch dimension). In evaluation mode; the model's mode
+/// is put back.
+[[nodiscard]] std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample);
+
+}  // namespace lockstep::nn

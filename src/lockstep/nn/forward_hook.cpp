@@ -1,0 +1,24 @@
+#include <lockstep/nn/forward_hook.hpp>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+ForwardHook*& slot() noexcept {
+  thread_local ForwardHook* hook = nullptr;
+  return hook;
+}
+
+}  // namespace
+
+ForwardHook::ForwardHook() {
+  if (slot()) throw Error("there is a forward hook on this thread already; end that one first");
+  slot() = this;
+}
+
+ForwardHook::~ForwardHook() { slot() = nullptr; }
+
+ForwardHook* ForwardHook::current() noexcept { return slot(); }
+
+}  // namespace lockstep::nn
