@@ -11,7 +11,8 @@ namespace {
 
 Checks all_checks() {
   Checks all;
-  for (const auto& checks : {activation_checks(), conv_checks(), linear_checks(), loss_checks()}) {
+  for (const auto& checks : {activation_checks(), attention_checks(), conv_checks(),
+                             embedding_checks(), linear_checks(), loss_checks(), norm_checks()}) {
     all.insert(checks.begin(), checks.end());
   }
   return all;

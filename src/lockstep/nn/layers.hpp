@@ -1,8 +1,10 @@
 #pragma once
 // Layers with PyTorch's names, parameter layouts and default initialisation.
 #include <lockstep/nn/layers/activation.hpp>
+#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/layers/conv.hpp>
 #include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/linear.hpp>
+#include <lockstep/nn/layers/norm.hpp>
 #include <lockstep/nn/layers/pool.hpp>
 #include <lockstep/nn/layers/shape.hpp>

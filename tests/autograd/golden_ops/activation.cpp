@@ -7,6 +7,21 @@ namespace {
 
 void relu_case(Case& c) { c.expect_output_and_gradients(relu(c.input("x"))); }
 
+void gelu_case(Case& c) {
+  const Gelu approximation = c.name() == "gelu.tanh" ? Gelu::tanh : Gelu::exact;
+  c.expect_output_and_gradients(gelu(c.input("x"), approximation));
+}
+
+void silu_case(Case& c) { c.expect_output_and_gradients(silu(c.input("x"))); }
+
+void sigmoid_case(Case& c) { c.expect_output_and_gradients(sigmoid(c.input("x"))); }
+
+void tanh_case(Case& c) { c.expect_output_and_gradients(tanh(c.input("x"))); }
+
+void softmax_case(Case& c) {
+  c.expect_output_and_gradients(softmax(c.input("x"), static_cast<int>(c.integer("dim"))));
+}
+
 void log_softmax_case(Case& c) {
   const int dim = static_cast<int>(c.integer("dim"));
   c.expect_output_and_gradients(log_softmax(c.input("x"), dim));
@@ -31,7 +46,14 @@ void dropout_case(Case& c) {
 }  // namespace
 
 Checks activation_checks() {
-  return {{"relu", relu_case}, {"log_softmax", log_softmax_case}, {"dropout", dropout_case}};
+  return {{"relu", relu_case},
+          {"gelu", gelu_case},
+          {"silu", silu_case},
+          {"sigmoid", sigmoid_case},
+          {"tanh", tanh_case},
+          {"softmax", softmax_case},
+          {"log_softmax", log_softmax_case},
+          {"dropout", dropout_case}};
 }
 
 }  // namespace lockstep::test

@@ -29,6 +29,11 @@ class Case {
   [[nodiscard]] std::array<std::int64_t, 2> pair(const std::string& name) const;
   [[nodiscard]] std::string text(const std::string& name) const { return file_.text(group_, name); }
   [[nodiscard]] bool has(const std::string& name) const { return file_.has(group_ + "/" + name); }
+  /// The group, "gelu.tanh": what sets some cases apart.
+  [[nodiscard]] const std::string& name() const { return group_; }
+  [[nodiscard]] bool has_attribute(const std::string& name) const {
+    return file_.has_attribute(group_, name);
+  }
   [[nodiscard]] DType dtype() const { return dtype_; }
 
   /// y agrees with a `_f64` dataset: 16 m in f32 (the golden set's rule), 1e-12 in f64.
@@ -49,8 +54,11 @@ class Case {
 /// How to check a case of each operation (the group's attribute `op`), by subject.
 using Checks = std::map<std::string, void (*)(Case&)>;
 [[nodiscard]] Checks activation_checks();
+[[nodiscard]] Checks attention_checks();
 [[nodiscard]] Checks conv_checks();
+[[nodiscard]] Checks embedding_checks();
 [[nodiscard]] Checks linear_checks();
 [[nodiscard]] Checks loss_checks();
+[[nodiscard]] Checks norm_checks();
 
 }  // namespace lockstep::test

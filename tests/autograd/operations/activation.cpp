@@ -6,6 +6,14 @@ namespace lockstep::test {
 
 Operations activation_operations() {
   return {{"relu", {{64, 1440}}, [](const Inputs& v) { return relu(v[0]); }},
+          {"gelu_exact", {{64, 1441}}, [](const Inputs& v) { return gelu(v[0]); }},
+          {"gelu_tanh", {{64, 1441}}, [](const Inputs& v) { return gelu(v[0], Gelu::tanh); }},
+          {"silu", {{64, 51}}, [](const Inputs& v) { return silu(v[0]); }},
+          {"sigmoid", {{64, 51}}, [](const Inputs& v) { return sigmoid(v[0]); }},
+          {"tanh", {{64, 51}}, [](const Inputs& v) { return lockstep::tanh(v[0]); }},
+          {"softmax_rows", {{64, 197}}, [](const Inputs& v) { return softmax(v[0]); }},
+          {"softmax_columns", {{64, 10, 3}}, [](const Inputs& v) { return softmax(v[0], 1); }},
+          {"log_softmax_rows", {{64, 197}}, [](const Inputs& v) { return log_softmax(v[0]); }},
           {"dropout",
            {{64, 51}},
            [](const Inputs& v) {

@@ -6,8 +6,9 @@ namespace lockstep::test {
 
 Operations all_operations() {
   Operations all;
-  for (const auto& operations : {activation_operations(), conv_operations(), linear_operations(),
-                                 loss_operations(), shape_operations()}) {
+  for (const auto& operations :
+       {activation_operations(), attention_operations(), conv_operations(), embedding_operations(),
+        linear_operations(), loss_operations(), norm_operations(), shape_operations()}) {
     all.insert(all.end(), operations.begin(), operations.end());
   }
   return all;

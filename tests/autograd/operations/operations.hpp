@@ -16,9 +16,12 @@ using Inputs = std::vector<Variable>;
 using Operations = std::vector<Operation>;
 
 [[nodiscard]] Operations activation_operations();
+[[nodiscard]] Operations attention_operations();
 [[nodiscard]] Operations conv_operations();
+[[nodiscard]] Operations embedding_operations();
 [[nodiscard]] Operations linear_operations();
 [[nodiscard]] Operations loss_operations();
+[[nodiscard]] Operations norm_operations();
 [[nodiscard]] Operations shape_operations();
 
 /// Those of every subject.

@@ -22,6 +22,77 @@ class ReluNode : public PooledNode<ReluNode> {
   Tensor y_;
 };
 
+class GeluNode : public PooledNode<GeluNode> {
+ public:
+  explicit GeluNode(Gelu approximation) : approximation_(approximation) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      gelu_backward(grad_output, input(0).data(), approximation_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "gelu"; }
+
+ private:
+  Gelu approximation_;
+};
+
+class SiluNode : public PooledNode<SiluNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      silu_backward(grad_output, input(0).data(), x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "silu"; }
+};
+
+class SigmoidNode : public PooledNode<SigmoidNode> {
+ public:
+  explicit SigmoidNode(Tensor y) : y_(std::move(y)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      sigmoid_backward(grad_output, y_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "sigmoid"; }
+
+ private:
+  Tensor y_;
+};
+
+class TanhNode : public PooledNode<TanhNode> {
+ public:
+  explicit TanhNode(Tensor y) : y_(std::move(y)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      tanh_backward(grad_output, y_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "tanh"; }
+
+ private:
+  Tensor y_;
+};
+
+class SoftmaxNode : public PooledNode<SoftmaxNode> {
+ public:
+  SoftmaxNode(Tensor y, int dim) : y_(std::move(y)), dim_(dim) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      softmax_backward(grad_output, y_, dim_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "softmax"; }
+
+ private:
+  Tensor y_;
+  int dim_;
+};
+
 class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
  public:
   LogSoftmaxNode(Tensor y, int dim) : y_(std::move(y)), dim_(dim) {}
@@ -70,6 +141,36 @@ Variable relu(const Variable& x) {
   Tensor y = empty_like(x.data());
   relu_forward(x.data(), y);
   return record<ReluNode>(y, {&x}, y);
+}
+
+Variable gelu(const Variable& x, Gelu approximation) {
+  Tensor y = empty_like(x.data());
+  gelu_forward(x.data(), approximation, y);
+  return record<GeluNode>(std::move(y), {&x}, approximation);
+}
+
+Variable silu(const Variable& x) {
+  Tensor y = empty_like(x.data());
+  silu_forward(x.data(), y);
+  return record<SiluNode>(std::move(y), {&x});
+}
+
+Variable sigmoid(const Variable& x) {
+  Tensor y = empty_like(x.data());
+  sigmoid_forward(x.data(), y);
+  return record<SigmoidNode>(y, {&x}, y);
+}
+
+Variable tanh(const Variable& x) {
+  Tensor y = empty_like(x.data());
+  tanh_forward(x.data(), y);
+  return record<TanhNode>(y, {&x}, y);
+}
+
+Variable softmax(const Variable& x, int dim) {
+  Tensor y = empty_like(x.data());
+  softmax_forward(x.data(), dim, y);
+  return record<SoftmaxNode>(y, {&x}, y, dim);
 }
 
 Variable log_softmax(const Variable& x, int dim) {

@@ -1,17 +1,13 @@
 #pragma once
-#include <cstdint>
-
 #include <lockstep/autograd/variable.hpp>
+#include <lockstep/tensor/kernels/activation.hpp>
 #include <lockstep/tensor/kernels/dropout.hpp>
 
 namespace lockstep {
 
 [[nodiscard]] Variable relu(const Variable& x);
 
-/// Gaussian error linear unit (Hendrycks and Gimpel 2016, arXiv:1606.08415): exact is
-/// x (1 + erf(x / sqrt 2)) / 2, tanh its approximation
-/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
-enum class Gelu : std::uint8_t { exact, tanh };
+/// x (1 + erf(x / sqrt 2)) / 2, or its approximation by tanh.
 [[nodiscard]] Variable gelu(const Variable& x, Gelu approximation = Gelu::exact);
 
 /// x sigmoid(x).

@@ -2,45 +2,172 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/math_functions.hpp>
 
 namespace lockstep {
 namespace {
 
-template <class T, class Space>
+// An activation is its value at x and the gradient that it passes on, given grad_y and x or y.
+
+struct Relu {
+  static constexpr const char *name = "relu", *forward = "lockstep::relu_forward",
+                              *backward = "lockstep::relu_backward";
+  template <class T>
+  KOKKOS_FUNCTION static T value(T x) {
+    return x <= T{0} ? T{0} : x;
+  }
+  template <class T>
+  KOKKOS_FUNCTION static T gradient(T g, T y) {
+    return y <= T{0} ? T{0} : g;
+  }
+};
+
+struct ExactGelu {
+  static constexpr const char *name = "gelu", *forward = "lockstep::gelu_forward",
+                              *backward = "lockstep::gelu_backward";
+  template <class T>
+  KOKKOS_FUNCTION static T value(T x) {
+    return x * math::normal(x).cdf;
+  }
+  template <class T>
+  KOKKOS_FUNCTION static T gradient(T g, T x) {
+    const auto normal = math::normal(x);
+    return g * (normal.cdf + x * normal.density);
+  }
+};
+
+/// (1 + tanh(u)) / 2 = sigmoid(2 u).
+struct TanhGelu {
+  static constexpr const char *name = "gelu", *forward = "lockstep::gelu_tanh_forward",
+                              *backward = "lockstep::gelu_tanh_backward";
+  static constexpr double twice_root = 1.5957691216057308;  // 2 sqrt(2 / pi)
+  template <class T>
+  KOKKOS_FUNCTION static T value(T x) {
+    constexpr T a = static_cast<T>(twice_root), b = static_cast<T>(twice_root * 0.044715);
+    return x * math::sigmoid(x * (a + b * x * x));
+  }
+  template <class T>
+  KOKKOS_FUNCTION static T gradient(T g, T x) {
+    constexpr T a = static_cast<T>(twice_root), b = static_cast<T>(twice_root * 0.044715);
+    const auto s = math::sigmoid_and_complement(x * (a + b * x * x));
+    return g * (s.value + x * s.value * s.complement * (a + T{3} * b * x * x));
+  }
+};
+
+struct Silu {
+  static constexpr const char *name = "silu", *forward = "lockstep::silu_forward",
+                              *backward = "lockstep::silu_backward";
+  template <class T>
+  KOKKOS_FUNCTION static T value(T x) {
+    return x * math::sigmoid(x);
+  }
+  template <class T>
+  KOKKOS_FUNCTION static T gradient(T g, T x) {
+    const auto s = math::sigmoid_and_complement(x);
+    return g * s.value * (T{1} + x * s.complement);
+  }
+};
+
+struct Sigmoid {
+  static constexpr const char *name = "sigmoid", *forward = "lockstep::sigmoid_forward",
+                              *backward = "lockstep::sigmoid_backward";
+  template <class T>
+  KOKKOS_FUNCTION static T value(T x) {
+    return math::sigmoid(x);
+  }
+  template <class T>
+  KOKKOS_FUNCTION static T gradient(T g, T y) {
+    return g * y * (T{1} - y);
+  }
+};
+
+struct Tanh {
+  static constexpr const char *name = "tanh", *forward = "lockstep::tanh_forward",
+                              *backward = "lockstep::tanh_backward";
+  template <class T>
+  KOKKOS_FUNCTION static T value(T x) {
+    return math::tanh(x);
+  }
+  template <class T>
+  KOKKOS_FUNCTION static T gradient(T g, T y) {
+    return g * (T{1} - y * y);
+  }
+};
+
+template <class Activation, class T, class Space>
 void forward_kernel(const Space& space, const Tensor& x, const Tensor& y) {
   const auto in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(y);
-  for_each(
-      "lockstep::relu_forward", space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = in(i) <= T{0} ? T{0} : in(i); });
+  for_each_element(
+      Activation::forward, space, x.numel(),
+      KOKKOS_LAMBDA(std::int64_t i) { out(i) = Activation::value(in(i)); });
 }
 
-template <class T, class Space>
-void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& y, bool accumulate,
+template <class Activation, class T, class Space>
+void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& saved, bool accumulate,
                      const Tensor& grad_x) {
   const auto g = flat_view<Space, const T>(grad_y);
-  const auto out = flat_view<Space, const T>(y);
+  const auto at = flat_view<Space, const T>(saved);
   const auto result = flat_view<Space, T>(grad_x);
-  for_each(
-      "lockstep::relu_backward", space, y.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+  for_each_element(
+      Activation::backward, space, saved.numel(), KOKKOS_LAMBDA(std::int64_t i) {
         const T before = accumulate ? result(i) : T{0};
-        result(i) = before + (out(i) <= T{0} ? T{0} : g(i));
+        result(i) = before + Activation::gradient(g(i), at(i));
       });
+}
+
+template <class Activation>
+void forward(const Tensor& x, const Tensor& y) {
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), Activation::name,
+                      [&]<class T>() { forward_kernel<Activation, T>(space, x, y); });
+  });
+}
+
+template <class Activation>
+void backward(const Tensor& grad_y, const Tensor& saved, bool accumulate, const Tensor& grad_x) {
+  dispatch(current_stream(saved.device()), [&](const auto& space) {
+    dispatch_floating(saved.dtype(), Activation::name, [&]<class T>() {
+      backward_kernel<Activation, T>(space, grad_y, saved, accumulate, grad_x);
+    });
+  });
 }
 
 }  // namespace
 
-void relu_forward(const Tensor& x, const Tensor& y) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "relu", [&]<class T>() { forward_kernel<T>(space, x, y); });
-  });
-}
+void relu_forward(const Tensor& x, const Tensor& y) { forward<Relu>(x, y); }
 
 void relu_backward(const Tensor& grad_y, const Tensor& y, bool accumulate, const Tensor& grad_x) {
-  dispatch(current_stream(y.device()), [&](const auto& space) {
-    dispatch_floating(y.dtype(), "relu",
-                      [&]<class T>() { backward_kernel<T>(space, grad_y, y, accumulate, grad_x); });
-  });
+  backward<Relu>(grad_y, y, accumulate, grad_x);
+}
+
+void gelu_forward(const Tensor& x, Gelu approximation, const Tensor& y) {
+  approximation == Gelu::exact ? forward<ExactGelu>(x, y) : forward<TanhGelu>(x, y);
+}
+
+void gelu_backward(const Tensor& grad_y, const Tensor& x, Gelu approximation, bool accumulate,
+                   const Tensor& grad_x) {
+  approximation == Gelu::exact ? backward<ExactGelu>(grad_y, x, accumulate, grad_x)
+                               : backward<TanhGelu>(grad_y, x, accumulate, grad_x);
+}
+
+void silu_forward(const Tensor& x, const Tensor& y) { forward<Silu>(x, y); }
+
+void silu_backward(const Tensor& grad_y, const Tensor& x, bool accumulate, const Tensor& grad_x) {
+  backward<Silu>(grad_y, x, accumulate, grad_x);
+}
+
+void sigmoid_forward(const Tensor& x, const Tensor& y) { forward<Sigmoid>(x, y); }
+
+void sigmoid_backward(const Tensor& grad_y, const Tensor& y, bool accumulate,
+                      const Tensor& grad_x) {
+  backward<Sigmoid>(grad_y, y, accumulate, grad_x);
+}
+
+void tanh_forward(const Tensor& x, const Tensor& y) { forward<Tanh>(x, y); }
+
+void tanh_backward(const Tensor& grad_y, const Tensor& y, bool accumulate, const Tensor& grad_x) {
+  backward<Tanh>(grad_y, y, accumulate, grad_x);
 }
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 
 #include <lockstep/tensor/view.hpp>
 
-// The two loops that element and row kernels are made of. Host kernels use only Kokkos'
+// The loops that element and row kernels are made of. Host kernels use only Kokkos'
 // parallel_for over a RangePolicy: anything else is not thread-safe in Kokkos 3.4's Serial space.
 
 namespace lockstep {
@@ -20,12 +20,34 @@ void for_each(const char* label, const Space& space, std::int64_t n, const F& f)
                        Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, n), f);
 }
 
+/// The same for arithmetic on elements that lie side by side: on the host the compiler turns f into
+/// vectors. f(i) touches nothing that another f(j) writes.
+template <class Space, class F>
+void for_each_element(const char* label, const Space& space, std::int64_t n, const F& f) {
+  if constexpr (is_host_space<Space>) {
+    constexpr std::int64_t block = 4096;
+    for_each(label, space, (n + block - 1) / block, [=](std::int64_t b) {
+      const std::int64_t begin = b * block, end = begin + block < n ? begin + block : n;
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) f(i);
+    });
+  } else {
+    for_each(label, space, n, f);
+  }
+}
+
 /// What a row kernel may do across the elements of its row. On the host: loops over 16 fixed lanes,
 /// so that the order of a sum, and with it its bits, is the same for every vector width. On a
 /// device: a team. The host's members are KOKKOS_FUNCTIONs because a KOKKOS_LAMBDA, which nvcc
 /// compiles for both, calls them.
 template <class Space>
 class Lanes;
+
+/// What Lanes::sums returns.
+template <class T>
+struct Sums {
+  T first, second;
+};
 
 template <class Space>
 requires is_host_space<Space>
@@ -38,6 +60,27 @@ class Lanes<Space> {
   [[nodiscard]] KOKKOS_FUNCTION auto sum(const F& f) const {
     using T = decltype(f(std::int64_t{}));
     return reduce(T{0}, f, [](T a, T b) { return a + b; });
+  }
+
+  /// Sums of f(c) and of g(c), in one pass.
+  template <class F, class G>
+  [[nodiscard]] KOKKOS_FUNCTION auto sums(const F& f, const G& g) const {
+    using T = decltype(f(std::int64_t{}));
+    T first[lanes] = {}, second[lanes] = {};
+    const std::int64_t whole = width_ / lanes * lanes;
+    for (std::int64_t c = 0; c < whole; c += lanes) {
+#pragma omp simd
+      for (int l = 0; l < lanes; ++l) {
+        first[l] += f(c + l);
+        second[l] += g(c + l);
+      }
+    }
+    for (std::int64_t c = whole; c < width_; ++c) {
+      first[c - whole] += f(c);
+      second[c - whole] += g(c);
+    }
+    const auto add = [](T a, T b) { return a + b; };
+    return Sums<T>{fold(first, add), fold(second, add)};
   }
 
   /// Largest f(c); `least` for an empty row.
@@ -73,6 +116,11 @@ class Lanes<Space> {
     }
     for (std::int64_t c = whole; c < width_; ++c)
       partial[c - whole] = combine(partial[c - whole], f(c));
+    return fold(partial, combine);
+  }
+
+  template <class T, class Combine>
+  static KOKKOS_FUNCTION T fold(T (&partial)[lanes], const Combine& combine) {
     for (int half = lanes / 2; half > 0; half /= 2) {
       for (int l = 0; l < half; ++l) partial[l] = combine(partial[l], partial[l + half]);
     }
@@ -98,6 +146,11 @@ class Lanes<Kokkos::Cuda> {
         Kokkos::TeamThreadRange(member_, width_), [&](std::int64_t c, T& part) { part += f(c); },
         total);
     return total;
+  }
+
+  template <class F, class G>
+  KOKKOS_FUNCTION auto sums(const F& f, const G& g) const {
+    return Sums<decltype(f(std::int64_t{}))>{sum(f), sum(g)};
   }
 
   template <class T, class F>

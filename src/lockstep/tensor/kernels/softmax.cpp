@@ -4,6 +4,7 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/math_functions.hpp>
 
 namespace lockstep {
 namespace {
@@ -17,61 +18,127 @@ Shape around(const Shape& shape, int dim) {
   return {outer, width, inner};
 }
 
-template <class T, class Space>
-void forward_kernel(const Space& space, const Tensor& x, const Tensor& y) {
-  const auto in = view<Space, const T, 3>(x);  // (outer, width, inner)
-  const auto out = view<Space, T, 3>(y);
-  const std::int64_t width = x.size(1), inner = x.size(2);
+/// Element c of row r; a row's elements are `inner` apart, or, where the compiler may know it, side
+/// by side.
+template <class T, class Space, bool contiguous>
+struct Rows {
+  using View = decltype(flat_view<Space, T>(Tensor()));
+  View elements;
+  std::int64_t width, inner;
+
+  Rows(const Tensor& t, const Shape& shape)
+      : elements(flat_view<Space, T>(t)), width(shape[1]), inner(shape[2]) {}
+  KOKKOS_FUNCTION T& operator()(std::int64_t r, std::int64_t c) const {
+    if constexpr (contiguous) return elements(r * width + c);
+    return elements((r / inner * width + c) * inner + r % inner);
+  }
+};
+
+template <bool contiguous, class T, class Space>
+void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& shape,
+                            const Tensor& y) {
+  const Rows<const T, Space, contiguous> in(x, shape);
+  const Rows<T, Space, contiguous> out(y, shape);
   for_each_row(
-      "lockstep::log_softmax_forward", space, x.size(0) * inner, width,
+      "lockstep::softmax_forward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const std::int64_t o = r / inner, i = r % inner;
         const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
-                                    [&](std::int64_t c) { return in(o, c, i); });
-        const T log_sum =
-            std::log(lanes.sum([&](std::int64_t c) { return std::exp(in(o, c, i) - largest); }));
-        lanes.each([&](std::int64_t c) { out(o, c, i) = in(o, c, i) - largest - log_sum; });
+                                    [&](std::int64_t c) { return in(r, c); });
+        const T total =
+            lanes.sum([&](std::int64_t c) { return out(r, c) = math::exp(in(r, c) - largest); });
+        const T scale = T{1} / total;
+        lanes.each([&](std::int64_t c) { out(r, c) *= scale; });
       });
 }
 
-template <class T, class Space>
-void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& y, bool accumulate,
-                     const Tensor& grad_x) {
-  const auto g = view<Space, const T, 3>(grad_y);  // (outer, width, inner)
-  const auto out = view<Space, const T, 3>(y);
-  const auto result = view<Space, T, 3>(grad_x);
-  const std::int64_t width = y.size(1), inner = y.size(2);
+template <bool contiguous, class T, class Space>
+void softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& y,
+                             const Shape& shape, bool accumulate, const Tensor& grad_x) {
+  const Rows<const T, Space, contiguous> g(grad_y, shape), out(y, shape);
+  const Rows<T, Space, contiguous> result(grad_x, shape);
   for_each_row(
-      "lockstep::log_softmax_backward", space, y.size(0) * inner, width,
+      "lockstep::softmax_backward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const std::int64_t o = r / inner, i = r % inner;
-        const T total = lanes.sum([&](std::int64_t c) { return g(o, c, i); });
+        const T total = lanes.sum([&](std::int64_t c) { return g(r, c) * out(r, c); });
         lanes.each([&](std::int64_t c) {
-          const T before = accumulate ? result(o, c, i) : T{0};
-          result(o, c, i) = before + (g(o, c, i) - std::exp(out(o, c, i)) * total);
+          const T before = accumulate ? result(r, c) : T{0};
+          result(r, c) = before + out(r, c) * (g(r, c) - total);
         });
       });
 }
 
+template <bool contiguous, class T, class Space>
+void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& shape,
+                                const Tensor& y) {
+  const Rows<const T, Space, contiguous> in(x, shape);
+  const Rows<T, Space, contiguous> out(y, shape);
+  for_each_row(
+      "lockstep::log_softmax_forward", space, shape[0] * shape[2], shape[1],
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
+                                    [&](std::int64_t c) { return in(r, c); });
+        const T log_sum =
+            std::log(lanes.sum([&](std::int64_t c) { return math::exp(in(r, c) - largest); }));
+        lanes.each([&](std::int64_t c) { out(r, c) = in(r, c) - largest - log_sum; });
+      });
+}
+
+template <bool contiguous, class T, class Space>
+void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& y,
+                                 const Shape& shape, bool accumulate, const Tensor& grad_x) {
+  const Rows<const T, Space, contiguous> g(grad_y, shape), out(y, shape);
+  const Rows<T, Space, contiguous> result(grad_x, shape);
+  for_each_row(
+      "lockstep::log_softmax_backward", space, shape[0] * shape[2], shape[1],
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T total = lanes.sum([&](std::int64_t c) { return g(r, c); });
+        lanes.each([&](std::int64_t c) {
+          const T before = accumulate ? result(r, c) : T{0};
+          result(r, c) = before + (g(r, c) - math::exp(out(r, c)) * total);
+        });
+      });
+}
+
+/// f.template operator()<contiguous, T>(space, shape) for a softmax of `like` along `dim`.
+template <class F>
+void run(const char* operation, const Tensor& like, int dim, const F& f) {
+  const Shape shape = around(like.shape(), dim);
+  dispatch(current_stream(like.device()), [&](const auto& space) {
+    dispatch_floating(like.dtype(), operation, [&]<class T>() {
+      if (shape[2] == 1) {
+        f.template operator()<true, T>(space, shape);
+      } else {
+        f.template operator()<false, T>(space, shape);
+      }
+    });
+  });
+}
+
 }  // namespace
 
+void softmax_forward(const Tensor& x, int dim, const Tensor& y) {
+  run("softmax", x, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+    softmax_forward_kernel<contiguous, T>(space, x, shape, y);
+  });
+}
+
+void softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
+                      const Tensor& grad_x) {
+  run("softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+    softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
+  });
+}
+
 void log_softmax_forward(const Tensor& x, int dim, const Tensor& y) {
-  const Shape shape = around(x.shape(), dim);
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "log_softmax", [&]<class T>() {
-      forward_kernel<T>(space, x.reshape(shape), y.reshape(shape));
-    });
+  run("log_softmax", x, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+    log_softmax_forward_kernel<contiguous, T>(space, x, shape, y);
   });
 }
 
 void log_softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
                           const Tensor& grad_x) {
-  const Shape shape = around(y.shape(), dim);
-  dispatch(current_stream(y.device()), [&](const auto& space) {
-    dispatch_floating(y.dtype(), "log_softmax", [&]<class T>() {
-      backward_kernel<T>(space, grad_y.reshape(shape), y.reshape(shape), accumulate,
-                         grad_x.reshape(shape));
-    });
+  run("log_softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+    log_softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
   });
 }
 

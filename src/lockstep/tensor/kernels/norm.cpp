@@ -1,0 +1,243 @@
+#include <lockstep/tensor/kernels/norm.hpp>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+namespace {
+
+/// x as (rows, width), width = elements of weight.
+Tensor as_rows(const Tensor& x, const Tensor& weight) {
+  return x.reshape({norm_rows(x, weight)[0], weight.numel()});
+}
+
+template <class T, class Space>
+void layer_norm_forward_kernel(const Space& space, const Tensor& x, const Tensor& weight,
+                               const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
+                               const Tensor& inverse_std) {
+  const auto in = view<Space, const T, 2>(x);  // (rows, width)
+  const auto out = view<Space, T, 2>(y);
+  const auto w = flat_view<Space, const T>(weight);
+  const auto b = flat_view<Space, const T>(bias.defined() ? bias : weight);
+  const auto saved_mean = view<Space, T, 1>(mean);  // (rows)
+  const auto saved_inverse = view<Space, T, 1>(inverse_std);
+  const bool biased = bias.defined();
+  const T share = T{1} / static_cast<T>(x.size(1)), epsilon = static_cast<T>(eps);
+  for_each_row(
+      "lockstep::layer_norm_forward", space, x.size(0), x.size(1),
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T m = share * lanes.sum([&](std::int64_t c) { return in(r, c); });
+        const T variance = share * lanes.sum([&](std::int64_t c) {
+          const T difference = in(r, c) - m;
+          return difference * difference;
+        });
+        const T inverse = T{1} / std::sqrt(variance + epsilon);
+        if (biased) {
+          lanes.each([&](std::int64_t c) { out(r, c) = (in(r, c) - m) * inverse * w(c) + b(c); });
+        } else {
+          lanes.each([&](std::int64_t c) { out(r, c) = (in(r, c) - m) * inverse * w(c); });
+        }
+        lanes.once([&] {
+          saved_mean(r) = m;
+          saved_inverse(r) = inverse;
+        });
+      });
+}
+
+template <class T, class Space>
+void rms_norm_forward_kernel(const Space& space, const Tensor& x, const Tensor& weight, double eps,
+                             const Tensor& y, const Tensor& inverse_rms) {
+  const auto in = view<Space, const T, 2>(x);  // (rows, width)
+  const auto out = view<Space, T, 2>(y);
+  const auto w = flat_view<Space, const T>(weight);
+  const auto saved = view<Space, T, 1>(inverse_rms);  // (rows)
+  const T share = T{1} / static_cast<T>(x.size(1)), epsilon = static_cast<T>(eps);
+  for_each_row(
+      "lockstep::rms_norm_forward", space, x.size(0), x.size(1),
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T squares = lanes.sum([&](std::int64_t c) { return in(r, c) * in(r, c); });
+        const T inverse = T{1} / std::sqrt(share * squares + epsilon);
+        lanes.each([&](std::int64_t c) { out(r, c) = in(r, c) * inverse * w(c); });
+        lanes.once([&] { saved(r) = inverse; });
+      });
+}
+
+/// What the backward reads and writes; without a mean (RMSNorm) it is taken as 0.
+template <class T, class Space, bool centred>
+struct Backward {
+  using In = decltype(view<Space, const T, 2>(Tensor()));
+  using Row = decltype(view<Space, const T, 1>(Tensor()));
+  using Out = decltype(view<Space, T, 2>(Tensor()));
+  In grad_y, x;
+  Row weight, mean, inverse;
+
+  Backward(const Tensor& g, const Tensor& in, const Tensor& w, const Tensor& m, const Tensor& i)
+      : grad_y(view<Space, const T, 2>(g)),
+        x(view<Space, const T, 2>(in)),
+        weight(flat_view<Space, const T>(w)),
+        inverse(view<Space, const T, 1>(i)) {
+    if constexpr (centred) mean = view<Space, const T, 1>(m);
+  }
+
+  /// The normalised element, before weight and bias.
+  [[nodiscard]] KOKKOS_FUNCTION T normal(std::int64_t r, std::int64_t c, T m, T i) const {
+    if constexpr (centred) return (x(r, c) - m) * i;
+    return x(r, c) * i;
+  }
+
+  KOKKOS_FUNCTION void row(std::int64_t r, const Lanes<Space>& lanes, bool accumulate, T share,
+                           const Out& result) const {
+    const T i = inverse(r), m = centred ? mean(r) : T{0};
+    T mean_g{0}, mean_gh{0};
+    if constexpr (centred) {
+      const auto sums =
+          lanes.sums([&](std::int64_t c) { return grad_y(r, c) * weight(c); },
+                     [&](std::int64_t c) { return grad_y(r, c) * weight(c) * normal(r, c, m, i); });
+      mean_g = share * sums.first;
+      mean_gh = share * sums.second;
+    } else {
+      mean_gh = share * lanes.sum([&](std::int64_t c) {
+        return grad_y(r, c) * weight(c) * normal(r, c, m, i);
+      });
+    }
+    lanes.each([&](std::int64_t c) {
+      const T before = accumulate ? result(r, c) : T{0};
+      const T g = grad_y(r, c) * weight(c);
+      result(r, c) = before + i * (g - mean_g - normal(r, c, m, i) * mean_gh);
+    });
+  }
+};
+
+/// Rows a block: about as many as there are blocks, so that neither sum grows long.
+std::int64_t rows_a_block(std::int64_t rows) {
+  std::int64_t block = 64;
+  while (block * block < rows) block *= 2;
+  return block;
+}
+
+// Rows are read once: while a row is in cache its part of the columns' sums is added to its
+// block's.
+template <class T, bool centred, class Space>
+void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& x,
+                     const Tensor& weight, const Tensor& mean, const Tensor& inverse,
+                     const NormGradients& gradients, const Tensor& partial) {
+  const Backward<T, Space, centred> from(grad_y, x, weight, mean, inverse);
+  const bool into_x = gradients.x.defined(), into_parameters = partial.defined();
+  const auto result = view<Space, T, 2>(into_x ? as_rows(gradients.x, weight) : x);
+  typename Backward<T, Space, centred>::Out parts;  // (2 blocks, width): weight's, then bias's
+  if (into_parameters) parts = view<Space, T, 2>(partial);
+  const bool accumulate = gradients.accumulate_x;
+  const std::int64_t rows = x.size(0), width = x.size(1), block = rows_a_block(rows);
+  const T share = T{1} / static_cast<T>(width);
+  for_each_row(
+      "lockstep::norm_backward", space, (rows + block - 1) / block, width,
+      KOKKOS_LAMBDA(std::int64_t b, const Lanes<Space>& lanes) {
+        const std::int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
+        if (into_parameters) {
+          lanes.each([&](std::int64_t c) {
+            parts(2 * b, c) = T{0};
+            parts(2 * b + 1, c) = T{0};
+          });
+        }
+        for (std::int64_t r = b * block; r < end; ++r) {
+          if (into_x) from.row(r, lanes, accumulate, share, result);
+          if (!into_parameters) continue;
+          const T i = from.inverse(r), m = centred ? from.mean(r) : T{0};
+          lanes.each([&](std::int64_t c) {
+            parts(2 * b, c) += from.grad_y(r, c) * from.normal(r, c, m, i);
+            parts(2 * b + 1, c) += from.grad_y(r, c);
+          });
+        }
+      });
+}
+
+/// sums (+)= the sum over blocks b of parts(2 b + which, c).
+template <class T, class Space>
+void sum_parts_kernel(const Space& space, const Tensor& partial, int which, bool accumulate,
+                      const Tensor& sums) {
+  const auto parts = view<Space, const T, 2>(partial);
+  const auto out = flat_view<Space, T>(sums);
+  const std::int64_t end = partial.size(0);
+  for_each_element(
+      "lockstep::norm_sum_parts", space, partial.size(1), KOKKOS_LAMBDA(std::int64_t c) {
+        T total{0};
+        for (std::int64_t p = which; p < end; p += 2) total += parts(p, c);
+        out(c) = (accumulate ? out(c) : T{0}) + total;
+      });
+}
+
+template <bool centred>
+void backward(const char* operation, const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+              const Tensor& mean, const Tensor& inverse, const NormGradients& gradients) {
+  const Tensor rows = as_rows(x, weight), g = as_rows(grad_y, weight);
+  const std::int64_t block = rows_a_block(rows.size(0));
+  Tensor partial;
+  if (gradients.weight.defined() || gradients.bias.defined()) {
+    partial = Tensor::empty({(rows.size(0) + block - 1) / block * 2, rows.size(1)}, x.dtype(),
+                            x.device());
+  }
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), operation, [&]<class T>() {
+      backward_kernel<T, centred>(space, g, rows, weight, mean, inverse, gradients, partial);
+      if (gradients.weight.defined()) {
+        sum_parts_kernel<T>(space, partial, 0, gradients.accumulate_weight, gradients.weight);
+      }
+      if (gradients.bias.defined()) {
+        sum_parts_kernel<T>(space, partial, 1, gradients.accumulate_bias, gradients.bias);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void check_norm(const char* operation, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  bool fits = weight.dims() >= 1 && x.dims() >= weight.dims() && x.dtype() == weight.dtype() &&
+              (!bias.defined() || (bias.shape() == weight.shape() && bias.dtype() == x.dtype()));
+  for (int d = 1; fits && d <= weight.dims(); ++d) fits = x.size(-d) == weight.size(-d);
+  if (!fits) {
+    throw ShapeError(std::string(operation) + " of x " + describe(x) + " with weight " +
+                     describe(weight) + (bias.defined() ? " and bias " + describe(bias) : "") +
+                     ": x must end in the dimensions of weight, one at least, and bias must have "
+                     "weight's shape, all of one dtype");
+  }
+}
+
+Shape norm_rows(const Tensor& x, const Tensor& weight) {
+  std::int64_t rows = 1;
+  for (int d = 0; d < x.dims() - weight.dims(); ++d) rows *= x.size(d);
+  return {rows};
+}
+
+void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                        const Tensor& y, const Tensor& mean, const Tensor& inverse_std) {
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
+      layer_norm_forward_kernel<T>(space, as_rows(x, weight), weight, bias, eps, as_rows(y, weight),
+                                   mean, inverse_std);
+    });
+  });
+}
+
+void rms_norm_forward(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
+                      const Tensor& inverse_rms) {
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), "rms_norm", [&]<class T>() {
+      rms_norm_forward_kernel<T>(space, as_rows(x, weight), weight, eps, as_rows(y, weight),
+                                 inverse_rms);
+    });
+  });
+}
+
+void layer_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                         const Tensor& mean, const Tensor& inverse_std,
+                         const NormGradients& gradients) {
+  backward<true>("layer_norm", grad_y, x, weight, mean, inverse_std, gradients);
+}
+
+void rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                       const Tensor& inverse_rms, const NormGradients& gradients) {
+  backward<false>("rms_norm", grad_y, x, weight, Tensor(), inverse_rms, gradients);
+}
+
+}  // namespace lockstep
