@@ -129,7 +129,7 @@ TEST(FashionMnistGolden, BatchesInFileOrderHaveTheReferencesLabelsAndPixels) {
 
   const Tensor labels = file.tensor("labels").to(DType::i64);  // [steps, batch]
   ASSERT_EQ(labels.size(1), batch_size);
-  Batch batch(train->sample_shape(), batch_size);
+  Batch batch(*train, batch_size);
   List indices(static_cast<std::size_t>(batch_size));
   for (std::int64_t step = 0; step < labels.size(0); ++step) {
     std::iota(indices.begin(), indices.end(), first + step * batch_size);

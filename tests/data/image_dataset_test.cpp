@@ -23,7 +23,7 @@ ImageDataset three_images(std::vector<std::uint8_t> labels = {2, 0, 1}) {
 
 TEST(ImageDataset, LoadsTheAskedSamplesInOrder) {
   const auto data = three_images();
-  Batch batch(data.sample_shape(), 5);
+  Batch batch(data, 5);
   data.load(std::vector<std::int64_t>{2, 0}, batch);
   EXPECT_EQ(batch.size(), 2);
   EXPECT_EQ(batch.inputs().shape(), Shape({2, 1, 2, 2}));
@@ -35,7 +35,7 @@ TEST(ImageDataset, LoadsTheAskedSamplesInOrder) {
 TEST(ImageDataset, BatchWithoutSamplesIsLegal) {
   const auto data = three_images();
   for (const std::int64_t capacity : {0, 4}) {
-    Batch batch(data.sample_shape(), capacity);
+    Batch batch(data, capacity);
     data.load({}, batch);
     EXPECT_EQ(batch.size(), 0);
     EXPECT_EQ(batch.inputs().shape(), Shape({0, 1, 2, 2}));
@@ -45,7 +45,7 @@ TEST(ImageDataset, BatchWithoutSamplesIsLegal) {
 
 TEST(ImageDataset, SamplesOutsideAreRefused) {
   const auto data = three_images();
-  Batch batch(data.sample_shape(), 2);
+  Batch batch(data, 2);
   EXPECT_THROW(data.load(std::vector<std::int64_t>{3}, batch), Error);
   EXPECT_THROW(data.load(std::vector<std::int64_t>{-1}, batch), Error);
   EXPECT_THROW(data.load(std::vector<std::int64_t>{0, 1, 2}, batch), ShapeError);

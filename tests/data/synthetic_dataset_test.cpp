@@ -21,7 +21,7 @@ struct Samples {
 Samples all_of(const Dataset& data) {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(data.size()));
   std::iota(indices.begin(), indices.end(), std::int64_t{0});
-  Batch batch(data.sample_shape(), data.size());
+  Batch batch(data, data.size());
   data.load(indices, batch);
   return {batch.inputs().to_vector<float>(), batch.targets().to_vector<std::int64_t>(),
           data.sample_shape().numel()};

@@ -49,7 +49,7 @@ class ConvNetGolden : public testing::Test {
     const Share share = BatchPlan(images.size(), size, group_->size()).share(step, group_->rank());
     std::vector<std::int64_t> indices(static_cast<std::size_t>(share.size()));
     std::iota(indices.begin(), indices.end(), whole("", "first_index") + share.positions.begin);
-    Batch batch(images.sample_shape(), share.size());
+    Batch batch(images, share.size());
     images.load(indices, batch);
     ddp_.zero_grad();
     Variable loss;
@@ -98,7 +98,7 @@ TEST_F(ConvNetGolden, LossesParametersAndTestLossOfTwentyStepsAreThoseOfPyTorch)
   double loss = 0;
   std::int64_t correct = 0;
   constexpr std::int64_t size = 1000;
-  Batch batch(test_images->sample_shape(), size);
+  Batch batch(*test_images, size);
   std::vector<std::int64_t> indices(size);
   for (std::int64_t first = 0; first < test_images->size(); first += size) {
     std::iota(indices.begin(), indices.end(), first);

@@ -18,8 +18,11 @@ std::vector<MetricsRow> two_epochs() {
     row.times.compute.mean = 3;
     row.times.communication.mean = 1;
     rows.push_back(row);
-    rows.push_back(
-        {.kind = "eval", .step = 10 * epoch, .epoch = epoch, .loss = 0.75, .accuracy = 0.625});
+    rows.push_back({.kind = "eval",
+                    .step = 10 * epoch,
+                    .epoch = epoch,
+                    .loss = 0.75,
+                    .metrics = {{"accuracy", 0.625}}});
   }
   return rows;
 }

@@ -41,7 +41,7 @@ std::vector<Result> train_on_threads(int ranks) {
     const auto evaluation = trainer.evaluate();
     results[static_cast<std::size_t>(group.rank())] = {
         trainer.model().parameters()[0].data().to_vector<float>(), evaluation.loss,
-        evaluation.accuracy};
+        evaluation.metrics.at(0).second};
   });
   return results;
 }

@@ -14,15 +14,16 @@ Shape batch_shape(const Shape& sample, std::int64_t capacity) {
 
 }  // namespace
 
-Batch::Batch(const Shape& sample_shape, std::int64_t capacity, Device device)
-    : all_inputs_(Tensor::zeros(batch_shape(sample_shape, capacity), DType::f32, device)),
-      all_targets_(Tensor::zeros({capacity}, DType::i64, device)),
+Batch::Batch(const Dataset& dataset, std::int64_t capacity, Device device)
+    : all_inputs_(Tensor::zeros(batch_shape(dataset.sample_shape(), capacity), DType::f32, device)),
+      all_targets_(Tensor::zeros(batch_shape(dataset.target_shape(), capacity),
+                                 dataset.target_dtype(), device)),
       all_indices_(Tensor::zeros({capacity}, DType::i64, device)) {
   reset({});
 }
 
 std::int64_t Batch::capacity() const noexcept {
-  return all_targets_.defined() ? all_targets_.numel() : 0;
+  return all_indices_.defined() ? all_indices_.numel() : 0;
 }
 
 void Batch::reset(std::span<const std::int64_t> indices) {

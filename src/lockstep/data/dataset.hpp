@@ -7,19 +7,21 @@
 
 namespace lockstep {
 
-/// Room for up to `capacity` samples, allocated once and refilled again and again. Tensors taken
-/// from it are views: they show the next samples after the next refill.
+class Dataset;
+
+/// Room for up to `capacity` samples of a data set, allocated once and refilled again and again.
+/// Tensors taken from it are views: they show the next samples after the next refill.
 class Batch {
  public:
   Batch() = default;
-  Batch(const Shape& sample_shape, std::int64_t capacity, Device device = {});
+  Batch(const Dataset& dataset, std::int64_t capacity, Device device = {});
 
   /// Samples now in the batch; 0 is legal (a rank without data).
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t capacity() const noexcept;
   /// f32 [size, ...sample shape].
   [[nodiscard]] const Tensor& inputs() const noexcept { return inputs_; }
-  /// i64 [size]: the class of each sample.
+  /// i64 [size], the class of each sample, or f32 [size, ...target shape], its values.
   [[nodiscard]] const Tensor& targets() const noexcept { return targets_; }
   /// i64 [size]: which samples of the data set these are.
   [[nodiscard]] const Tensor& indices() const noexcept { return indices_; }
@@ -34,22 +36,30 @@ class Batch {
   std::int64_t size_ = 0;
 };
 
-/// Labelled samples with numbers 0 to size()-1. Immutable: any thread may load at any time.
+/// Samples with numbers 0 to size()-1, each with its target: a class, or values to be fitted.
+/// Immutable: any thread may load at any time.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
   /// Shape of one sample, e.g. [1, 28, 28].
   [[nodiscard]] virtual Shape sample_shape() const = 0;
-  /// Targets are in [0, classes()).
+  /// Targets are in [0, classes()); 0 if they are values.
   [[nodiscard]] virtual std::int64_t classes() const noexcept = 0;
+  /// i64 for classes, f32 for values.
+  [[nodiscard]] DType target_dtype() const noexcept {
+    return classes() > 0 ? DType::i64 : DType::f32;
+  }
+  /// Shape of one target: [] for a class or a single value.
+  [[nodiscard]] virtual Shape target_shape() const { return {}; }
 
   /// Fills `batch` with the samples of these numbers, in this order. Must allocate nothing and give
   /// the same bits for a sample whoever loads it. Throws Error for a number outside [0, size()).
   virtual void load(std::span<const std::int64_t> indices, Batch& batch) const = 0;
 };
 
-/// What a run trains on and what it is judged by: samples of one shape and the same classes.
+/// What a run trains on and what it is judged by: samples and targets of one shape, and the same
+/// classes.
 struct Datasets {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;

@@ -21,7 +21,7 @@ struct Loader::State {
         std::int64_t buffers)
       : dataset(std::move(data)), batches(std::move(source)), steps(batches->steps()) {
     for (std::int64_t i = 0; i < buffers; ++i) {
-      ring.emplace_back(dataset->sample_shape(), batches->largest_batch());
+      ring.emplace_back(*dataset, batches->largest_batch());
     }
   }
 

@@ -7,12 +7,12 @@
 namespace lockstep::nn {
 
 std::shared_ptr<Module> make_model(const ModelOptions& options, const Shape& sample,
-                                   std::int64_t classes) {
+                                   std::int64_t outputs, Head head) {
   switch (options.kind) {
     case ModelOptions::Kind::convnet:
-      return convnet(sample, classes, options.dropout);
+      return convnet(sample, outputs, options.dropout, head);
     case ModelOptions::Kind::mlp:
-      return mlp(sample, classes, options.hidden);
+      return mlp(sample, outputs, options.hidden, head);
   }
   throw Error("internal error: unknown model kind");
 }

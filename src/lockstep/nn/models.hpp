@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include <lockstep/nn/models/head.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep {
@@ -20,8 +21,10 @@ struct ModelOptions {
 };
 void declare(DeckTable& table, ModelOptions& options);
 
-/// The model that `options` names, for samples of shape `sample` (without the batch dimension).
+/// The model that `options` names, for samples of shape `sample` (without the batch dimension):
+/// `outputs` numbers a sample, classes or values.
 [[nodiscard]] std::shared_ptr<Module> make_model(const ModelOptions& options, const Shape& sample,
-                                                 std::int64_t classes);
+                                                 std::int64_t outputs,
+                                                 Head head = Head::log_probabilities);
 
 }  // namespace lockstep::nn

@@ -171,12 +171,12 @@ class Run {
 
   /// A run that had nothing left to do reports what its earlier part found.
   void outcome_from_earlier_epochs() {
-    if (group_->rank() != 0 || outcome_.test_accuracy > 0) return;
+    if (group_->rank() != 0 || !outcome_.test_metrics.empty()) return;
     for (const MetricsRow& row : metrics_.rows()) {
       if (row.kind == "epoch") outcome_.train_loss = row.loss;
       if (row.kind != "eval") continue;
       outcome_.test_loss = row.loss;
-      outcome_.test_accuracy = row.accuracy;
+      outcome_.test_metrics = row.metrics;
     }
   }
 

@@ -1,6 +1,10 @@
 #include <lockstep/train/metrics.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
+
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
@@ -13,6 +17,11 @@ using Json = nlohmann::ordered_json;
 // JSON has no NaN; a loss that is not finite is written as null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
+double number_from(const Json& json) { return json.is_null() ? std::nan("") : json.get<double>(); }
+
+/// The keys of an "eval" row that are not a task's metrics.
+constexpr std::array<std::string_view, 5> own_keys{"kind", "step", "epoch", "loss", "seconds"};
+
 Json to_json(const Spread& spread) {
   return Json::array({number(spread.min), number(spread.mean), number(spread.max)});
 }
@@ -20,7 +29,7 @@ Json to_json(const Spread& spread) {
 Json to_json(const MetricsRow& row) {
   Json json{
       {"kind", row.kind}, {"step", row.step}, {"epoch", row.epoch}, {"loss", number(row.loss)}};
-  if (row.accuracy >= 0) json["accuracy"] = row.accuracy;
+  for (const auto& [name, value] : row.metrics) json[name] = number(value);
   if (row.lr >= 0) json["lr"] = row.lr;
   if (row.samples_per_s >= 0) json["samples_per_s"] = row.samples_per_s;
   if (row.seconds >= 0) json["seconds"] = row.seconds;
@@ -43,8 +52,13 @@ MetricsRow row_from(const Json& json) {
   row.kind = json.at("kind").get<std::string>();
   row.step = json.at("step").get<std::int64_t>();
   row.epoch = json.at("epoch").get<std::int64_t>();
-  row.loss = json.at("loss").is_null() ? std::nan("") : json.at("loss").get<double>();
-  row.accuracy = json.value("accuracy", -1.0);
+  row.loss = number_from(json.at("loss"));
+  if (row.kind == "eval") {
+    for (const auto& [name, value] : json.items()) {
+      if (std::ranges::find(own_keys, name) == own_keys.end())
+        row.metrics.emplace_back(name, number_from(value));
+    }
+  }
   row.lr = json.value("lr", -1.0);
   row.samples_per_s = json.value("samples_per_s", -1.0);
   row.seconds = json.value("seconds", -1.0);

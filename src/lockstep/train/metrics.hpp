@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::train {
@@ -20,13 +21,16 @@ struct TimeSplit {
   Spread other;          ///< logging, checkpoints, everything else
 };
 
+/// Names and values of a task's metrics, in the task's order.
+using NamedFigures = std::vector<std::pair<std::string, double>>;
+
 /// One line of metrics.jsonl. Absent figures are not written.
 struct MetricsRow {
   std::string kind;  ///< "step", "epoch" or "eval"
   std::int64_t step = 0;
   std::int64_t epoch = 0;  ///< from 1
   double loss = 0;         ///< mean over the samples it stands for
-  double accuracy = -1;    ///< in [0, 1]; negative: not measured
+  NamedFigures metrics;    ///< of "eval" rows: the task's, each a key of its own
   double lr = -1;
   double samples_per_s = -1;
   double seconds = -1;  ///< wall-clock the line stands for

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>
@@ -30,7 +31,26 @@ std::string percentages(const TimeSplit& times) {
                      100 * parts[1] / total, 100 * parts[2] / total, 100 * parts[3] / total);
 }
 
-/// gnuplot's data: blocks for the step losses, the epoch losses, test losses and accuracies.
+/// The metrics of the first evaluation: all have the same.
+NamedFigures first_metrics(const std::vector<MetricsRow>& rows) {
+  const auto eval =
+      std::ranges::find_if(rows, [](const MetricsRow& row) { return row.kind == "eval"; });
+  return eval == rows.end() ? NamedFigures{} : eval->metrics;
+}
+
+double first_metric(const MetricsRow& row) {
+  return row.metrics.empty() ? std::nan("") : row.metrics.front().second;
+}
+
+/// A share is drawn from 0 to 1, anything else over the values it takes.
+const char* metric_range(const std::vector<MetricsRow>& rows) {
+  const bool share = std::ranges::all_of(rows, [](const MetricsRow& row) {
+    return row.metrics.empty() || (first_metric(row) >= 0 && first_metric(row) <= 1);
+  });
+  return share ? "[0:1]" : "[*:*]";
+}
+
+/// gnuplot's data: blocks for the step losses, the epoch losses, test losses and the first metric.
 void write_blocks(std::ostream& out, const std::vector<MetricsRow>& rows) {
   const auto block = [&](const char* name, const char* kind, auto value) {
     out << '$' << name << " << EOD\n";
@@ -43,7 +63,7 @@ void write_blocks(std::ostream& out, const std::vector<MetricsRow>& rows) {
   block("train", "step", [](const MetricsRow& row) { return row.loss; });
   block("epoch", "epoch", [](const MetricsRow& row) { return row.loss; });
   block("test", "eval", [](const MetricsRow& row) { return row.loss; });
-  block("accuracy", "eval", [](const MetricsRow& row) { return row.accuracy; });
+  block("metric", "eval", first_metric);
 }
 
 /// Runs `gnuplot script`, its output thrown away; true if it ended with 0.
@@ -66,17 +86,25 @@ bool run_gnuplot(const std::string& script) {
 }  // namespace
 
 std::string report_table(const std::vector<MetricsRow>& rows) {
+  const NamedFigures metrics = first_metrics(rows);
+  std::string names;
+  for (const auto& [name, value] : metrics) names += fmt::format(" {:>9}", name);
   std::string table = fmt::format(
-      "{:>6} {:>11} {:>10} {:>9} {:>11} {:>31}\n{:>6} {:>11} {:>10} {:>9} {:>11} {:>7} {:>7} {:>7} "
+      "{:>6} {:>11} {:>10}{:{}} {:>11} {:>31}\n{:>6} {:>11} {:>10}{} {:>11} {:>7} {:>7} {:>7} "
       "{:>7}\n",
-      "", "", "", "", "", "time in %", "epoch", "train loss", "test loss", "accuracy", "samples/s",
-      "compute", "comm", "data", "other");
+      "", "", "", "", names.size(), "", "time in %", "epoch", "train loss", "test loss", names,
+      "samples/s", "compute", "comm", "data", "other");
   for (const auto& row : rows) {
     if (row.kind != "epoch") continue;
     const auto* eval = eval_of_epoch(rows, row.epoch);
-    table += fmt::format("{:>6} {:>11.4f} {:>10} {:>9} {:>11.0f} {}\n", row.epoch, row.loss,
-                         eval ? fmt::format("{:.4f}", eval->loss) : "-",
-                         eval ? fmt::format("{:.4f}", eval->accuracy) : "-", row.samples_per_s,
+    std::string values;
+    for (std::size_t m = 0; m < metrics.size(); ++m) {
+      values +=
+          fmt::format(" {:>{}}", eval ? fmt::format("{:.4f}", eval->metrics.at(m).second) : "-",
+                      std::max<std::size_t>(9, metrics[m].first.size()));
+    }
+    table += fmt::format("{:>6} {:>11.4f} {:>10}{} {:>11.0f} {}\n", row.epoch, row.loss,
+                         eval ? fmt::format("{:.4f}", eval->loss) : "-", values, row.samples_per_s,
                          row.has_times ? percentages(row.times) : "");
   }
   return table;
@@ -86,6 +114,8 @@ std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesyst
   auto script = svg;
   script.replace_extension(".gp");
   {
+    const NamedFigures metrics = first_metrics(rows);
+    const std::string name = metrics.empty() ? "metric" : metrics.front().first;
     std::ofstream out(script);
     write_blocks(out, rows);
     out << "set terminal svg size 900,420 font 'sans,11'\nset output '" << svg.string()
@@ -95,9 +125,11 @@ std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesyst
            "$epoch with linespoints lw 2 pt 7 ps 0.6 lc rgb '#1f4e9e' title 'training, epoch "
            "mean', "
            "$test with linespoints lw 2 pt 7 ps 0.6 lc rgb '#c0392b' title 'test'\n"
-           "set title 'test accuracy'\nset yrange [0:1]\nset key bottom right\n"
-           "plot $accuracy with linespoints lw 2 pt 7 ps 0.6 lc rgb '#2e7d32' title "
-           "'accuracy'\nunset multiplot\n";
+           "set title 'test "
+        << name << "'\nset yrange " << metric_range(rows)
+        << "\nset key bottom right\n"
+           "plot $metric with linespoints lw 2 pt 7 ps 0.6 lc rgb '#2e7d32' title '"
+        << name << "'\nunset multiplot\n";
   }
   if (run_gnuplot(script.string()) && std::filesystem::exists(svg)) {
     std::error_code ignored;

@@ -7,12 +7,12 @@
 
 namespace lockstep::train {
 
-/// The table at the end of a run: one line an epoch (training loss, test loss, accuracy, samples/s
-/// and where the time went, means over ranks).
+/// The table at the end of a run: one line an epoch (training loss, test loss, the task's metrics,
+/// samples/s and where the time went, means over ranks).
 [[nodiscard]] std::string report_table(const std::vector<MetricsRow>& rows);
 
-/// Draws loss and accuracy over the steps as an SVG with gnuplot. Returns what to tell the user:
-/// the file's name, or why there is none.
+/// Draws the losses and the task's first metric over the steps as an SVG with gnuplot. Returns what
+/// to tell the user: the file's name, or why there is none.
 [[nodiscard]] std::string draw_curves(const std::vector<MetricsRow>& rows,
                                       const std::filesystem::path& svg);
 

@@ -28,7 +28,7 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
   Json libraries = Json::object();
   for (const auto& [name, value] : facts.libraries) libraries[name] = value;
   const BuildInfo& build = build_info();
-  const Json json{
+  Json json{
       {"app", facts.app},
       {"completed", facts.completed},
       {"stopped_early", outcome.stopped_early},
@@ -39,7 +39,9 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"steps", outcome.steps},
       {"train_loss", number(outcome.train_loss)},
       {"test_loss", number(outcome.test_loss)},
-      {"test_accuracy", number(outcome.test_accuracy)},
+  };
+  for (const auto& [name, value] : outcome.test_metrics) json["test_" + name] = number(value);
+  json.update({
       {"samples_per_s", number(outcome.samples_per_s)},
       {"wall_s", number(facts.wall_s)},
       {"first_step_s", number(facts.first_step_s)},
@@ -53,7 +55,7 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"arch", build.arch},
       {"cpu_features", cpu_features()},
       {"libraries", libraries},
-  };
+  });
   return json.dump(2) + "\n";
 }
 

@@ -22,8 +22,14 @@ Variable Classification::loss(const Variable& output, const Batch& batch) const 
   return nll_loss(output, batch.targets());
 }
 
-std::int64_t Classification::correct(const Tensor& output, const Batch& batch) const {
-  return count_correct(output, batch.targets());
+std::vector<Metric> Classification::metrics() const {
+  const auto samples = static_cast<double>(data_.test->size());
+  return {{"accuracy", ReduceOp::sum, [samples](double correct) { return correct / samples; }}};
+}
+
+void Classification::measure(const Tensor& output, const Batch& batch,
+                             std::span<double> figures) const {
+  figures[0] = static_cast<double>(count_correct(output, batch.targets()));
 }
 
 }  // namespace lockstep::train

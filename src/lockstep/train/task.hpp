@@ -1,8 +1,13 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <lockstep/autograd/variable.hpp>
+#include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/nn/models.hpp>
 
@@ -18,6 +23,14 @@ struct Loading {
   std::int64_t prefetch = 2;  ///< batches that the loader holds
 };
 
+/// What evaluation finds beside the loss. Each batch gives one figure; those of all batches are
+/// combined in batch order, whatever rank had them.
+struct Metric {
+  std::string name;                     ///< reported under it, in summary.json under test_<name>
+  ReduceOp combine = ReduceOp::sum;     ///< sum, min or max
+  std::function<double(double)> value;  ///< what is reported of the combined figure
+};
+
 /// What is trained: the data, the model, and what its output is worth. An application gives
 /// train::App one of these; the same object on every rank.
 class Task {
@@ -30,12 +43,15 @@ class Task {
   [[nodiscard]] virtual std::shared_ptr<nn::Module> make_model() const = 0;
   /// Mean loss, one element, over the samples of `batch` (at least one); `output` is the model's.
   [[nodiscard]] virtual Variable loss(const Variable& output, const Batch& batch) const = 0;
-  /// How many samples of `batch` the model's `output` gets right.
-  [[nodiscard]] virtual std::int64_t correct(const Tensor& output, const Batch& batch) const = 0;
+  /// What evaluation measures beside the loss; the first is drawn in curves.svg.
+  [[nodiscard]] virtual std::vector<Metric> metrics() const = 0;
+  /// The figure of each metric for the model's `output` of `batch` (at least one sample).
+  virtual void measure(const Tensor& output, const Batch& batch,
+                       std::span<double> figures) const = 0;
 };
 
 /// Classes from samples: data from [data], a model of the zoo from [model] that ends in
-/// log-probabilities, negative log-likelihood.
+/// log-probabilities, negative log-likelihood; accuracy is the share of samples it gets right.
 class Classification : public Task {
  public:
   /// Reads the deck and loads the data. Throws InputError. Local.
@@ -45,7 +61,8 @@ class Classification : public Task {
   [[nodiscard]] Loading loading() const override { return loading_; }
   [[nodiscard]] std::shared_ptr<nn::Module> make_model() const override;
   [[nodiscard]] Variable loss(const Variable& output, const Batch& batch) const override;
-  [[nodiscard]] std::int64_t correct(const Tensor& output, const Batch& batch) const override;
+  [[nodiscard]] std::vector<Metric> metrics() const override;
+  void measure(const Tensor& output, const Batch& batch, std::span<double> figures) const override;
 
  private:
   nn::ModelOptions model_;

@@ -22,6 +22,19 @@ std::int64_t count_of(const TrainState& state, const std::string& name) {
   return at == state.counts.end() ? -1 : at->second;
 }
 
+double combined(double a, double b, ReduceOp op) {
+  if (op == ReduceOp::sum) return a + b;
+  if (std::isnan(a) || std::isnan(b)) return std::nan("");  // std::max would lose one of them
+  return op == ReduceOp::max ? std::max(a, b) : std::min(a, b);
+}
+
+/// "test accuracy 0.8312  "
+std::string in_words(const NamedFigures& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) text += fmt::format("test {} {:.4f}  ", name, value);
+  return text;
+}
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const RunPlan& plan,
@@ -131,33 +144,37 @@ double Trainer::step() {
 Trainer::Evaluation Trainer::evaluate() {
   const NoGradGuard no_grad;
   model().eval();
-  // Loss and correct answers of each batch stand in its own place, so that the sum over ranks adds
-  // zeros only, and the sum over batches has one order.
-  const std::int64_t batches = eval_batches_.batches();
-  std::vector<double> losses(static_cast<std::size_t>(batches));
-  std::vector<std::int64_t> correct(static_cast<std::size_t>(batches));
+  // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds
+  // zeros only, and the batches are combined in one order.
+  const std::vector<Metric> metrics = task_.metrics();
+  const std::size_t width = 1 + metrics.size();
+  std::vector<double> rows(static_cast<std::size_t>(eval_batches_.batches()) * width);
   eval_loader_.start_epoch(0);
   while (eval_loader_.has_next()) {
-    const auto at =
+    const auto number =
         static_cast<std::size_t>(eval_batches_.batch_of(group_->rank(), eval_loader_.next_step()));
+    const auto row = std::span(rows).subspan(number * width, width);
     const Batch& batch = eval_loader_.next();
     const Variable output = model().forward(Variable(batch.inputs()));
-    losses[at] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
-    correct[at] = task_.correct(output.data(), batch);
+    row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
+    task_.measure(output.data(), batch, row.subspan(1));
   }
   model().train();
-  const Tensor all_losses = Tensor::from(losses, {batches});
-  const Tensor all_correct = Tensor::from(correct, {batches});
-  Work sum_losses = group_->all_reduce(all_losses, ReduceOp::sum);
-  group_->all_reduce(all_correct, ReduceOp::sum).wait();
-  sum_losses.wait();
+  const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
+  group_->all_reduce(all_rows, ReduceOp::sum).wait();
+  rows = all_rows.to_vector<double>();
+  const auto over_batches = [&](std::size_t column, ReduceOp op) {
+    double total = rows[column];
+    for (std::size_t at = column + width; at < rows.size(); at += width)
+      total = combined(total, rows[at], op);
+    return total;
+  };
   Evaluation result;
-  std::int64_t right = 0;
-  for (const double loss : all_losses.to_vector<double>()) result.loss += loss;
-  for (const std::int64_t count : all_correct.to_vector<std::int64_t>()) right += count;
-  const auto samples = static_cast<double>(task_.data().test->size());
-  result.loss /= samples;
-  result.accuracy = static_cast<double>(right) / samples;
+  result.loss = over_batches(0, ReduceOp::sum) / static_cast<double>(task_.data().test->size());
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    result.metrics.emplace_back(metrics[m].name,
+                                metrics[m].value(over_batches(1 + m, metrics[m].combine)));
+  }
   return result;
 }
 
@@ -301,19 +318,19 @@ void Trainer::finish_epoch(Reporting& reporting) {
   const Evaluation evaluation = evaluate();
   reporting.outcome.train_loss = row.loss;
   reporting.outcome.test_loss = evaluation.loss;
-  reporting.outcome.test_accuracy = evaluation.accuracy;
+  reporting.outcome.test_metrics = evaluation.metrics;
   if (group_->rank() != 0) return;
   reporting.metrics.append(row);
   reporting.metrics.append({.kind = "eval",
                             .step = row.step,
                             .epoch = row.epoch,
                             .loss = evaluation.loss,
-                            .accuracy = evaluation.accuracy,
+                            .metrics = evaluation.metrics,
                             .seconds = seconds_since(start)});
-  reporting.console.say(fmt::format(
-      "epoch {}/{}  train loss {:.4f}  test loss {:.4f}  test accuracy {:.4f}  {:.0f} samples/s",
-      row.epoch, plan_.train.epochs, row.loss, evaluation.loss, evaluation.accuracy,
-      row.samples_per_s));
+  reporting.console.say(
+      fmt::format("epoch {}/{}  train loss {:.4f}  test loss {:.4f}  {}{:.0f} samples/s", row.epoch,
+                  plan_.train.epochs, row.loss, evaluation.loss, in_words(evaluation.metrics),
+                  row.samples_per_s));
 }
 
 }  // namespace lockstep::train

@@ -24,8 +24,8 @@ struct Outcome {
   std::int64_t steps = 0;
   double train_loss = 0;  ///< of the last finished epoch
   double test_loss = 0;
-  double test_accuracy = 0;
-  double samples_per_s = 0;  ///< over all training steps of this process, evaluation left out
+  NamedFigures test_metrics;  ///< of the last evaluation
+  double samples_per_s = 0;   ///< over all training steps of this process, evaluation left out
   bool stopped_early = false;
 };
 
@@ -57,9 +57,10 @@ class Trainer {
   double step();
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
 
-  /// Mean loss and accuracy on the test set, the same bits for any number of ranks.
+  /// Mean loss and the task's metrics on the test set, the same bits for any number of ranks.
   struct Evaluation {
-    double loss = 0, accuracy = 0;
+    double loss = 0;
+    NamedFigures metrics;
   };
   [[nodiscard]] Evaluation evaluate();
 

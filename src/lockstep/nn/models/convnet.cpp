@@ -7,7 +7,8 @@
 
 namespace lockstep::nn {
 
-std::shared_ptr<Sequential> convnet(const Shape& image, std::int64_t classes, double dropout) {
+std::shared_ptr<Sequential> convnet(const Shape& image, std::int64_t outputs, double dropout,
+                                    Head head) {
   if (image.dims() != 3 || image[1] < 16 || image[2] < 16) {
     throw InputError(
         "model convnet takes images of shape [channels, height, width] of at least 16 x 16 "
@@ -16,7 +17,7 @@ std::shared_ptr<Sequential> convnet(const Shape& image, std::int64_t classes, do
   }
   const auto reduced = [](std::int64_t pixels) { return ((pixels - 4) / 2 - 4) / 2; };
   const std::int64_t features = 20 * reduced(image[1]) * reduced(image[2]);
-  return std::make_shared<Sequential>(std::initializer_list<Sequential::NamedModule>{
+  auto model = std::make_shared<Sequential>(std::initializer_list<Sequential::NamedModule>{
       {"conv1", std::make_shared<Conv2d>(image[0], 10, 5)},
       {"pool1", std::make_shared<MaxPool2d>(2)},
       {"relu1", std::make_shared<ReLU>()},
@@ -28,9 +29,11 @@ std::shared_ptr<Sequential> convnet(const Shape& image, std::int64_t classes, do
       {"fc1", std::make_shared<Linear>(features, 50)},
       {"relu3", std::make_shared<ReLU>()},
       {"drop", std::make_shared<Dropout>(dropout)},
-      {"fc2", std::make_shared<Linear>(50, classes)},
-      {"log_softmax", std::make_shared<LogSoftmax>()},
+      {"fc2", std::make_shared<Linear>(50, outputs)},
   });
+  if (head == Head::log_probabilities)
+    model->push_back("log_softmax", std::make_shared<LogSoftmax>());
+  return model;
 }
 
 }  // namespace lockstep::nn

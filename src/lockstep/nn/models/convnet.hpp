@@ -2,14 +2,16 @@
 #include <cstdint>
 #include <memory>
 
+#include <lockstep/nn/models/head.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep::nn {
 
 /// The classic small ConvNet for images [N, channels, H, W]: conv 10 k5, maxpool 2, relu, conv 20
-/// k5, dropout2d, maxpool 2, relu, fc 50, relu, dropout, fc `classes`, log-softmax. Parameters
-/// conv1, conv2, fc1, fc2. Throws InputError if the image is smaller than 16 x 16.
-[[nodiscard]] std::shared_ptr<Sequential> convnet(const Shape& image, std::int64_t classes,
-                                                  double dropout = 0.5);
+/// k5, dropout2d, maxpool 2, relu, fc 50, relu, dropout, fc `outputs`, and the head's log-softmax.
+/// Parameters conv1, conv2, fc1, fc2. Throws InputError if the image is smaller than 16 x 16.
+[[nodiscard]] std::shared_ptr<Sequential> convnet(const Shape& image, std::int64_t outputs,
+                                                  double dropout = 0.5,
+                                                  Head head = Head::log_probabilities);
 
 }  // namespace lockstep::nn
