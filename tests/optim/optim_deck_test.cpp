@@ -20,11 +20,11 @@ TEST(OptimDeck, EveryKeyReachesItsOption) {
           "nesterov = true\nweight_decay = 0.0625\n")
           .read<optim::OptimizerOptions>("optimizer");
   EXPECT_EQ(options.kind, optim::OptimizerOptions::Kind::sgd);
-  EXPECT_EQ(options.sgd.lr, 0.5);
-  EXPECT_EQ(options.sgd.momentum, 0.25);
-  EXPECT_EQ(options.sgd.dampening, 0.125);
-  EXPECT_TRUE(options.sgd.nesterov);
-  EXPECT_EQ(options.sgd.weight_decay, 0.0625);
+  EXPECT_EQ(options.lr, 0.5);
+  EXPECT_EQ(options.momentum, 0.25);
+  EXPECT_EQ(options.dampening, 0.125);
+  EXPECT_TRUE(options.nesterov);
+  EXPECT_EQ(options.weight_decay, 0.0625);
 
   const auto schedule =
       deck(

@@ -1,6 +1,4 @@
 #include <cmath>
-#include <cstdio>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,68 +7,97 @@
 
 #include <lockstep/optim/schedule.hpp>
 
-// optim.h5, lr/*: the rate of optimizer step k for every schedule that exists.
+// optim.h5, lr/*: the rate (and one_cycle's momentum) of optimizer step k, for every schedule.
 
 namespace lockstep {
 namespace {
 
 using optim::ScheduleOptions;
+using Kind = ScheduleOptions::Kind;
 
-/// The schedule a case describes by its attributes, if it is one of ours.
-std::optional<ScheduleOptions> schedule_of(const test::GoldenFile& file, const std::string& path,
-                                           const std::string& name) {
-  ScheduleOptions options;
-  if (name == "step") {
-    options.kind = ScheduleOptions::Kind::step;
-    options.step_size = static_cast<std::int64_t>(file.number(path, "step_size"));
-    options.gamma = file.number(path, "gamma");
-    return options;
+class ScheduleGolden : public testing::Test {
+ protected:
+  [[nodiscard]] double number(const std::string& name, const char* attribute) const {
+    return file_.number("lr/" + name, attribute);
   }
-  if (name.starts_with("cosine")) {
-    options.kind = ScheduleOptions::Kind::cosine;
-    options.t_max = static_cast<std::int64_t>(file.number(path, "T_max"));
-    options.eta_min = file.number(path, "eta_min");
-    return options;
+  [[nodiscard]] std::int64_t whole(const std::string& name, const char* attribute) const {
+    return static_cast<std::int64_t>(number(name, attribute));
   }
-  return std::nullopt;
-}
 
-TEST(ScheduleGolden, EveryRateAgreesWithPyTorch) {
-  const test::GoldenFile file("optim.h5");
-  int run = 0;
-  std::vector<std::string> not_built;
-  for (const auto& name : file.groups("lr")) {
-    const std::string path = "lr/" + name;
-    const auto options = schedule_of(file, path, name);
-    if (!options) {
-      not_built.push_back(name);
-      continue;
+  /// The schedule that a case describes by its name and attributes.
+  [[nodiscard]] ScheduleOptions schedule_of(const std::string& name) const {
+    if (name == "step") {
+      return {.kind = Kind::step,
+              .step_size = whole(name, "step_size"),
+              .gamma = number(name, "gamma")};
     }
-    const auto rates = file.tensor(path + "/lr").to_vector<double>();
-    ASSERT_FALSE(rates.empty());
+    if (name == "multistep") {
+      ScheduleOptions options{.kind = Kind::multistep, .gamma = number(name, "gamma")};
+      for (const double milestone : file_.numbers("lr/" + name, "milestones")) {
+        options.milestones.push_back(static_cast<std::int64_t>(milestone));
+      }
+      return options;
+    }
+    if (name == "exponential") return {.kind = Kind::exponential, .gamma = number(name, "gamma")};
+    if (name == "cosine" || name == "cosine_wraps") {
+      return {
+          .kind = Kind::cosine, .t_max = whole(name, "T_max"), .eta_min = number(name, "eta_min")};
+    }
+    if (name == "linear_then_cosine_sequential") {
+      return {.kind = Kind::cosine,
+              .t_max = whole(name, "T_max"),
+              .eta_min = number(name, "eta_min"),
+              .warmup = whole(name, "warmup"),
+              .start_factor = number(name, "start_factor")};
+    }
+    if (name == "warmup_cosine") {
+      return {.kind = Kind::warmup_cosine,
+              .warmup = whole(name, "warmup"),
+              .total = whole(name, "total"),
+              .min_factor = number(name, "min_factor")};
+    }
+    if (name == "one_cycle") {
+      EXPECT_EQ(number(name, "base_lr"), number(name, "max_lr"));
+      return {.kind = Kind::one_cycle,
+              .total = whole(name, "total_steps"),
+              .pct_start = number(name, "pct_start"),
+              .div_factor = number(name, "div_factor"),
+              .final_div_factor = number(name, "final_div_factor"),
+              .base_momentum = number(name, "base_momentum"),
+              .max_momentum = number(name, "max_momentum")};
+    }
+    ADD_FAILURE() << "the schedule " << name << " is not built";
+    return {};
+  }
+
+  test::GoldenFile file_{"optim.h5"};
+};
+
+TEST_F(ScheduleGolden, EveryRateAndMomentumAgreesWithPyTorch) {
+  std::size_t rates_compared = 0, momenta_compared = 0;
+  for (const auto& name : file_.groups("lr")) {
+    const auto options = optim::fit_to_run(schedule_of(name), 1, 1);
+    const auto rates = file_.tensor("lr/" + name + "/lr").to_vector<double>();
     for (std::size_t k = 0; k < rates.size(); ++k) {
       const double lr =
-          optim::scheduled_lr(*options, file.number(path, "base_lr"), static_cast<std::int64_t>(k));
-      EXPECT_LE(std::abs(lr - rates[k]), 1e-12) << path << ", k = " << k;
+          optim::scheduled_lr(options, number(name, "base_lr"), static_cast<std::int64_t>(k));
+      EXPECT_LE(std::abs(lr - rates[k]), 1e-12) << name << ", k = " << k;
+      ++rates_compared;
     }
-    ++run;
+    if (!file_.has("lr/" + name + "/momentum")) {
+      EXPECT_FALSE(optim::scheduled_momentum(options, 0)) << name;
+      continue;
+    }
+    const auto momenta = file_.tensor("lr/" + name + "/momentum").to_vector<double>();
+    for (std::size_t k = 0; k < momenta.size(); ++k) {
+      const auto momentum = optim::scheduled_momentum(options, static_cast<std::int64_t>(k));
+      ASSERT_TRUE(momentum.has_value());
+      EXPECT_LE(std::abs(*momentum - momenta[k]), 1e-12) << name << ", k = " << k;
+      ++momenta_compared;
+    }
   }
-  EXPECT_GE(run, 2);
-  std::printf("optim.h5 lr: %d schedules compared, %zu not built:", run, not_built.size());
-  for (const auto& name : not_built) std::printf(" %s", name.c_str());
-  std::printf("\n");
-  RecordProperty("not_built", static_cast<int>(not_built.size()));
-}
-
-TEST(Schedule, ConstantNeverChanges) {
-  for (const std::int64_t k : {0, 1, 1000000}) EXPECT_EQ(optim::scheduled_lr({}, 0.25, k), 0.25);
-}
-
-TEST(Schedule, UnitSaysWhetherEpochsOrStepsCount) {
-  ScheduleOptions options{.kind = ScheduleOptions::Kind::step, .step_size = 2, .gamma = 0.5};
-  EXPECT_EQ(optim::scheduled_lr(options, 1.0, 4, 1000), 0.25);
-  options.unit = ScheduleOptions::Unit::step;
-  EXPECT_EQ(optim::scheduled_lr(options, 1.0, 1000, 3), 0.5);
+  EXPECT_EQ(rates_compared, 8U * 100U);
+  EXPECT_EQ(momenta_compared, 100U);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/optim/sgd.hpp>
 
 namespace lockstep {
 namespace {
@@ -132,7 +133,7 @@ TEST(Sgd, ParametersThatCannotBeOptimizedAreRefused) {
 
 TEST(Sgd, LearningRateOfTheNextStepCanBeSet) {
   const auto p = parameter("w", {1.0F});
-  const auto optimizer = optim::make_optimizer({.sgd = {.lr = 0.5}}, {p});
+  const auto optimizer = optim::make_optimizer({.lr = 0.5}, {p});
   EXPECT_EQ(optimizer->lr(), 0.5);
   optimizer->set_lr(0.25);
   set_grad(p.variable, 1.0);

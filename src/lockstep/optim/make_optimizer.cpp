@@ -2,15 +2,67 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <lockstep/base/error.hpp>
+#include <lockstep/optim/adam.hpp>
+#include <lockstep/optim/sgd.hpp>
 
 namespace lockstep::optim {
+namespace {
+
+std::vector<ParameterGroup> groups_of(const OptimizerOptions& options) {
+  const auto& [patterns, factors, decays] =
+      std::tie(options.group_pattern, options.group_lr_factor, options.group_weight_decay);
+  for (const auto* list : {&factors, &decays}) {
+    if (list->empty() || list->size() == patterns.size()) continue;
+    throw InputError(fmt::format("{} parameter groups have {} learning rates or weight decays",
+                                 patterns.size(), list->size()));
+  }
+  std::vector<ParameterGroup> groups;
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    ParameterGroup& group = groups.emplace_back(ParameterGroup{patterns[i]});
+    if (!factors.empty()) group.lr_factor = factors[i];
+    if (!decays.empty()) group.weight_decay = decays[i];
+  }
+  return groups;
+}
+
+}  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<nn::NamedParameter> parameters) {
+  using Kind = OptimizerOptions::Kind;
+  if (options.betas.size() != 2) {
+    throw InputError(fmt::format("betas are two numbers, not {}", options.betas.size()));
+  }
+  const std::array betas{options.betas[0], options.betas[1]};
+  const auto groups = groups_of(options);
   switch (options.kind) {
-    case OptimizerOptions::Kind::sgd:
-      return std::make_unique<SGD>(std::move(parameters), options.sgd);
+    case Kind::sgd:
+      return std::make_unique<SGD>(std::move(parameters),
+                                   SgdOptions{.lr = options.lr,
+                                              .momentum = options.momentum,
+                                              .dampening = options.dampening,
+                                              .nesterov = options.nesterov,
+                                              .weight_decay = options.weight_decay},
+                                   groups);
+    case Kind::adam:
+      return std::make_unique<Adam>(std::move(parameters),
+                                    AdamOptions{.lr = options.lr,
+                                                .betas = betas,
+                                                .eps = options.eps,
+                                                .weight_decay = options.weight_decay,
+                                                .amsgrad = options.amsgrad},
+                                    groups);
+    case Kind::adamw:
+      return std::make_unique<AdamW>(std::move(parameters),
+                                     AdamWOptions{.lr = options.lr,
+                                                  .betas = betas,
+                                                  .eps = options.eps,
+                                                  .weight_decay = options.weight_decay,
+                                                  .amsgrad = options.amsgrad},
+                                     groups);
   }
   throw Error("make_optimizer: this kind of optimizer is not known");
 }

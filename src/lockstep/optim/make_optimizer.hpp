@@ -1,28 +1,46 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <lockstep/optim/optimizer.hpp>
-#include <lockstep/optim/sgd.hpp>
 
 namespace lockstep {
+class Deck;
 class DeckTable;
-}
+}  // namespace lockstep
 
 namespace lockstep::optim {
 
-/// Which optimizer, and its hyper-parameters.
+/// The deck's [optimizer] table: which optimizer, and the hyper-parameters of all kinds. Each kind
+/// takes those that its own options struct has (SgdOptions, AdamOptions ...).
 struct OptimizerOptions {
-  enum class Kind : std::uint8_t { sgd };
+  enum class Kind : std::uint8_t { sgd, adam, adamw };
   Kind kind = Kind::sgd;
-  SgdOptions sgd;
+  double lr = 1e-3;
+  double momentum = 0.0;
+  double dampening = 0.0;
+  bool nesterov = false;
+  double weight_decay = 0.0;
+  std::vector<double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  bool amsgrad = false;
+  /// Parameter groups, an entry a group; the other lists are as long, or empty for the optimizer's
+  /// own values.
+  std::vector<std::string> group_pattern;
+  std::vector<double> group_lr_factor;
+  std::vector<double> group_weight_decay;
 };
-void declare(DeckTable& table, SgdOptions& options);
+/// Where the deck is silent, weight_decay and eps are what PyTorch's optimizer of that kind has.
 void declare(DeckTable& table, OptimizerOptions& options);
 
+/// Reads [optimizer]. Throws InputError, naming file and line, also where lists do not fit
+/// together.
+[[nodiscard]] OptimizerOptions read_optimizer_options(Deck& deck);
+
 /// The optimizer that `options` names, over `parameters` (model.named_parameters()).
-/// Throws InputError if the options do not fit together.
+/// Throws InputError if the options do not fit together or to the parameters.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         std::vector<nn::NamedParameter> parameters);
 

@@ -1,6 +1,9 @@
 #include <lockstep/optim/optimizer.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <unordered_set>
 #include <utility>
 
@@ -28,12 +31,121 @@ void expect_trainable(const std::vector<nn::NamedParameter>& parameters) {
   }
 }
 
+std::vector<std::size_t> by_address(const std::vector<nn::NamedParameter>& parameters) {
+  std::vector<std::size_t> order(parameters.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, std::less<const void*>{},
+                    [&](std::size_t i) { return parameters[i].variable.data().data(); });
+  return order;
+}
+
+bool same_kind(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.device() == b.device();
+}
+
+/// Does `next` begin where `t` ends, in one storage?
+bool follows(const Tensor& t, const Tensor& next) {
+  return t.storage().get() == next.storage().get() && t.dtype() == next.dtype() &&
+         t.offset_bytes() + t.bytes() == next.offset_bytes();
+}
+
+/// A flat tensor over `t` and the tensor that follows it.
+Tensor joined(const Tensor& t, const Tensor& next) {
+  return Tensor::over(t.storage(), t.offset_bytes(), {t.numel() + next.numel()}, t.dtype());
+}
+
 }  // namespace
 
-Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, double lr)
-    : parameters_(std::move(parameters)) {
+Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
+                     const std::vector<ParameterGroup>& groups)
+    : parameters_(std::move(parameters)), setup_(std::move(setup)) {
   expect_trainable(parameters_);
-  set_lr(lr);
+  set_lr(setup_.lr);
+  for (const std::size_t g : group_of_each(parameters_, groups)) {
+    Settings& settings = settings_.emplace_back(Settings{1.0, setup_.weight_decay});
+    if (g == groups.size()) continue;
+    settings.lr_factor = groups[g].lr_factor;
+    settings.weight_decay = groups[g].weight_decay.value_or(setup_.weight_decay);
+  }
+  order_ = by_address(parameters_);
+  if (!setup_.slots.empty()) make_state();
+}
+
+void Optimizer::make_state() {
+  constexpr std::size_t alignment = 64;  // as vector loads like it
+  const std::size_t count = parameters_.size();
+  const auto parameter = [&](std::size_t k) -> const Tensor& {
+    return parameters_[order_[k]].variable.data();
+  };
+  slots_.assign(setup_.slots.size(), std::vector<Tensor>(count));
+  std::vector<std::size_t> offsets(count);
+  for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
+    // One flat memory for all that are of one dtype on one device, with gaps where the parameters'
+    // own memory has some: so the state of neighbours is contiguous.
+    std::size_t bytes = 0;
+    for (; end < count && same_kind(parameter(begin), parameter(end)); ++end) {
+      const bool neighbour = end > begin && follows(parameter(end - 1), parameter(end));
+      if (!neighbour) bytes = (bytes + alignment - 1) / alignment * alignment;
+      offsets[end] = bytes;
+      bytes += parameter(end).bytes();
+    }
+    const Tensor& like = parameter(begin);
+    const auto elements = static_cast<std::int64_t>(bytes / size_of(like.dtype()));
+    for (auto& slot : slots_) {
+      const Tensor flat = Tensor::zeros({elements}, like.dtype(), like.device());
+      for (std::size_t k = begin; k < end; ++k) {
+        slot[order_[k]] =
+            Tensor::over(flat.storage(), offsets[k], parameter(k).shape(), like.dtype());
+      }
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) steps_.push_back(Tensor::zeros({}, DType::i64));
+  run_.slots.resize(slots_.size());
+}
+
+void Optimizer::step() {
+  bool pending = false;
+  for (const std::size_t i : order_) {
+    const Tensor gradient = parameters_[i].variable.grad();
+    if (!gradient.defined()) continue;
+    std::int64_t step = 0;
+    if (!steps_.empty()) {
+      step = static_cast<std::int64_t>(steps_[i].item()) + 1;
+      steps_[i].fill(static_cast<double>(step));
+    }
+    if (pending && extend_run(i, gradient, step)) continue;
+    if (pending) update(run_);
+    begin_run(i, gradient, step);
+    pending = true;
+  }
+  if (pending) update(run_);
+}
+
+void Optimizer::begin_run(std::size_t parameter, const Tensor& gradient, std::int64_t step) {
+  run_.parameter = parameters_[parameter].variable.data();
+  run_.gradient = gradient;
+  for (std::size_t s = 0; s < slots_.size(); ++s) run_.slots[s] = slots_[s][parameter];
+  run_.lr = lr_ * settings_[parameter].lr_factor;
+  run_.weight_decay = settings_[parameter].weight_decay;
+  run_.step = step;
+  run_.first = parameter;
+}
+
+bool Optimizer::extend_run(std::size_t parameter, const Tensor& gradient, std::int64_t step) {
+  const Tensor& data = parameters_[parameter].variable.data();
+  if (!setup_.elementwise || step != run_.step || settings_[parameter] != settings_[run_.first] ||
+      !follows(run_.parameter, data) || !follows(run_.gradient, gradient)) {
+    return false;
+  }
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    if (!follows(run_.slots[s], slots_[s][parameter])) return false;
+  }
+  run_.parameter = joined(run_.parameter, data);
+  run_.gradient = joined(run_.gradient, gradient);
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    run_.slots[s] = joined(run_.slots[s], slots_[s][parameter]);
+  }
+  return true;
 }
 
 void Optimizer::zero_grad() const {
@@ -45,6 +157,31 @@ void Optimizer::set_lr(double lr) {
     throw InputError(fmt::format("a learning rate must be finite and not negative, not {}", lr));
   }
   lr_ = lr;
+}
+
+void Optimizer::set_momentum(double momentum) {
+  if (this->momentum() == 0.0) {
+    throw InputError(
+        "the momentum of an optimizer that was made without one cannot be set: give it a momentum "
+        "above 0");
+  }
+  if (!(momentum > 0.0 && momentum < 1.0)) {
+    throw InputError(fmt::format("a momentum must be above 0 and below 1, not {}", momentum));
+  }
+  keep_momentum(momentum);
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict state;
+  if (slots_.empty()) return state;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& name = parameters_[i].name;
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+      state.insert(name + "/" + setup_.slots[s], slots_[s][i]);
+    }
+    state.insert(name + "/step", steps_[i]);
+  }
+  return state;
 }
 
 }  // namespace lockstep::optim

@@ -1,7 +1,11 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include <lockstep/nn/module.hpp>
+#include <lockstep/optim/parameter_group.hpp>
 #include <lockstep/tensor/state_dict.hpp>
 
 namespace lockstep::optim {
@@ -16,32 +20,79 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update of every parameter that has a gradient. Allocates nothing.
-  virtual void step() = 0;
+  void step();
 
   /// Forgets the gradients; their memory is overwritten by the next backward.
   void zero_grad() const;
 
-  /// The learning rate of the next step; schedules set it, checkpoints do not hold it.
+  /// The learning rate of the next step, before the groups' factors; schedules set it, checkpoints
+  /// do not hold it.
   [[nodiscard]] double lr() const noexcept { return lr_; }
   void set_lr(double lr);  ///< throws InputError if negative or not finite
 
+  /// The share of the running mean of gradients that the next step keeps: SGD's and LARS's
+  /// momentum, Adam's and LAMB's beta1. What one-cycle schedules move. 0: there is none.
+  [[nodiscard]] virtual double momentum() const noexcept = 0;
+  /// Throws InputError if the optimizer was made without one, or unless 0 < momentum < 1.
+  void set_momentum(double momentum);
+
   [[nodiscard]] const std::vector<nn::NamedParameter>& parameters() const { return parameters_; }
 
-  /// The state by `<parameter name>/<slot>`, such as "conv1.weight/momentum_buffer": the
-  /// optimizer's own memory, complete from construction, so that loading into it before or after
-  /// the first step continues exactly where the saved optimizer was. Empty for a stateless one.
-  [[nodiscard]] virtual StateDict state_dict() const = 0;
+  /// The state by `<parameter name>/<slot>`, such as "conv1.weight/momentum_buffer", and
+  /// `<parameter name>/step`, an i64 scalar on the host: the updates this parameter has had. It is
+  /// the optimizer's own memory, complete from construction, so that loading into it before or
+  /// after the first step continues exactly where the saved optimizer was. Empty for a stateless
+  /// one.
+  [[nodiscard]] StateDict state_dict() const;
   /// Copies into the state. Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
 
  protected:
-  /// Throws Error if there are no parameters, or one is undefined, needs no gradient, or is there
-  /// twice (by name or by memory).
-  Optimizer(std::vector<nn::NamedParameter> parameters, double lr);
+  /// What an optimizer is made of, apart from its formula.
+  struct Setup {
+    double lr = 0.0;
+    double weight_decay = 0.0;
+    std::vector<std::string> slots;  ///< names of the tensors it keeps a parameter; none: no state
+    bool elementwise = true;         ///< false: the formula needs to see each parameter on its own
+  };
+
+  /// What one kernel updates: a parameter, or the flat memory of several that are neighbours in
+  /// memory together with their gradients and state, and for which all numbers are the same.
+  struct Run {
+    Tensor parameter, gradient;
+    std::vector<Tensor> slots;  ///< in the order of Setup::slots
+    double lr = 0.0, weight_decay = 0.0;
+    std::int64_t step = 0;  ///< this update's number, from 1; 0 without state
+    std::size_t first = 0;  ///< index of the first parameter in parameters()
+  };
+
+  /// Throws InputError for groups or numbers that are out of range, Error if there are no
+  /// parameters, or one is undefined, needs no gradient, or is there twice (by name or by memory).
+  Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
+            const std::vector<ParameterGroup>& groups);
+
+  /// The formula.
+  virtual void update(const Run& run) = 0;
+  virtual void keep_momentum(double momentum) = 0;
 
  private:
+  struct Settings {
+    double lr_factor = 1.0, weight_decay = 0.0;
+    friend bool operator==(const Settings&, const Settings&) = default;
+  };
+
+  void make_state();
+  void begin_run(std::size_t parameter, const Tensor& gradient, std::int64_t step);
+  [[nodiscard]] bool extend_run(std::size_t parameter, const Tensor& gradient, std::int64_t step);
+
   std::vector<nn::NamedParameter> parameters_;
+  Setup setup_;
   double lr_ = 0.0;
+  std::vector<Settings> settings_;          ///< one a parameter
+  std::vector<std::size_t> order_;          ///< the parameters by address
+  std::vector<std::vector<Tensor>> slots_;  ///< [slot][parameter]
+  std::vector<Tensor> steps_;               ///< [parameter]; empty without state
+  Run run_;
 };
 
 }  // namespace lockstep::optim

@@ -1,31 +1,131 @@
 #include <lockstep/optim/schedule.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
-namespace lockstep::optim {
+#include <fmt/format.h>
 
-double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t k) {
-  switch (options.kind) {
-    case ScheduleOptions::Kind::constant:
-      return base_lr;
-    case ScheduleOptions::Kind::step: {
-      const std::int64_t falls = k / options.step_size;
-      return base_lr * std::pow(options.gamma, static_cast<double>(falls));
-    }
-    case ScheduleOptions::Kind::cosine: {
-      const double angle =
-          std::numbers::pi * static_cast<double>(k) / static_cast<double>(options.t_max);
-      return options.eta_min + (base_lr - options.eta_min) * (1.0 + std::cos(angle)) / 2.0;
-    }
-  }
-  return base_lr;
+#include <lockstep/base/error.hpp>
+#include <lockstep/optim/optimizer.hpp>
+
+namespace lockstep::optim {
+namespace {
+
+using Kind = ScheduleOptions::Kind;
+
+double number(std::int64_t k) { return static_cast<double>(k); }
+
+/// From a at x = 0 to b at x = 1 along half a cosine.
+double half_cosine(double a, double b, double x) {
+  return b + (a - b) * (1.0 + std::cos(std::numbers::pi * x)) / 2.0;
 }
 
-double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t epochs,
-                    std::int64_t steps) {
-  return scheduled_lr(options, base_lr,
-                      options.unit == ScheduleOptions::Unit::epoch ? epochs : steps);
+bool has_total(Kind kind) { return kind == Kind::warmup_cosine || kind == Kind::one_cycle; }
+
+double warmup_cosine(const ScheduleOptions& o, double base, std::int64_t k) {
+  if (k < o.warmup) return base * number(k + 1) / number(o.warmup);
+  const double x = number(std::min(k, o.total) - o.warmup) / number(o.total - o.warmup);
+  return half_cosine(base, base * o.min_factor, x);
+}
+
+/// A value that goes from `first` to `middle` while the rate of a cycle rises, and on to `last`
+/// while it falls.
+double cycle(const ScheduleOptions& o, double first, double middle, double last, std::int64_t k) {
+  const double peak = o.pct_start * number(o.total) - 1.0, end = number(o.total) - 1.0;
+  const double at = std::min(number(k), end);
+  if (at <= peak) return half_cosine(first, middle, at / peak);
+  return half_cosine(middle, last, (at - peak) / (end - peak));
+}
+
+std::int64_t falls(const ScheduleOptions& o, std::int64_t k) {
+  switch (o.kind) {
+    case Kind::step:
+      return k / o.step_size;
+    case Kind::multistep:
+      return std::ranges::upper_bound(o.milestones, k) - o.milestones.begin();
+    default:
+      return k;
+  }
+}
+
+[[noreturn]] void refuse(const std::string& message) { throw InputError("schedule: " + message); }
+
+void expect_fit(const ScheduleOptions& o) {
+  if (o.kind == Kind::multistep) {
+    if (o.milestones.empty()) refuse("kind = \"multistep\" needs milestones, such as [10, 20].");
+    if (std::ranges::adjacent_find(o.milestones, std::greater_equal{}) != o.milestones.end()) {
+      refuse(fmt::format("milestones = [{}] must ascend.", fmt::join(o.milestones, ", ")));
+    }
+  }
+  if (o.kind == Kind::one_cycle && o.warmup > 0) {
+    refuse(fmt::format(
+        "one_cycle has a warm-up of its own, set by pct_start: warmup = {} must be 0.", o.warmup));
+  }
+  if (!has_total(o.kind)) return;
+  if (o.warmup >= o.total) {
+    refuse(fmt::format(
+        "warmup = {0} must be shorter than the total of {1} {2}s. Lower warmup, train longer, or "
+        "set total.",
+        o.warmup, o.total, o.unit == ScheduleOptions::Unit::epoch ? "epoch" : "step"));
+  }
+  // Of the peak's place, pct_start * total - 1, both sides must hold something.
+  const double rising = o.pct_start * number(o.total);
+  if (o.kind == Kind::one_cycle && !(rising > 1.0 && rising < number(o.total))) {
+    refuse(fmt::format(
+        "one_cycle over {0} {1}s with pct_start = {2} has no time to rise and fall: it needs "
+        "pct_start * total above 1 and pct_start below 1. Count steps with unit = \"step\", train "
+        "longer, or set pct_start.",
+        o.total, o.unit == ScheduleOptions::Unit::epoch ? "epoch" : "step", o.pct_start));
+  }
+}
+
+}  // namespace
+
+ScheduleOptions fit_to_run(ScheduleOptions options, std::int64_t epochs,
+                           std::int64_t steps_an_epoch) {
+  if (has_total(options.kind) && options.total == 0) {
+    options.total = options.unit == ScheduleOptions::Unit::epoch ? epochs : epochs * steps_an_epoch;
+  }
+  expect_fit(options);
+  return options;
+}
+
+double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t k) {
+  if (options.kind == Kind::warmup_cosine) return warmup_cosine(options, base_lr, k);
+  if (options.kind == Kind::one_cycle) {
+    const double first = base_lr / options.div_factor;
+    return cycle(options, first, base_lr, first / options.final_div_factor, k);
+  }
+  if (k < options.warmup) {
+    const double done = number(k) / number(options.warmup);
+    return base_lr * (options.start_factor + (1.0 - options.start_factor) * done);
+  }
+  k -= options.warmup;
+  if (options.kind == Kind::constant) return base_lr;
+  if (options.kind == Kind::cosine) {
+    return half_cosine(base_lr, options.eta_min, number(k) / number(options.t_max));
+  }
+  return base_lr * std::pow(options.gamma, number(falls(options, k)));
+}
+
+std::optional<double> scheduled_momentum(const ScheduleOptions& options, std::int64_t k) {
+  if (options.kind != Kind::one_cycle || !options.cycle_momentum) return std::nullopt;
+  return cycle(options, options.max_momentum, options.base_momentum, options.max_momentum, k);
+}
+
+void apply_schedule(const ScheduleOptions& options, double base_lr, std::int64_t epochs,
+                    std::int64_t steps, Optimizer& optimizer) {
+  const std::int64_t k = options.unit == ScheduleOptions::Unit::epoch ? epochs : steps;
+  optimizer.set_lr(scheduled_lr(options, base_lr, k));
+  const auto momentum = scheduled_momentum(options, k);
+  if (!momentum) return;
+  if (optimizer.momentum() == 0.0) {
+    throw InputError(
+        "schedule: one_cycle moves the momentum, but the optimizer has none. Set "
+        "optimizer.momentum above 0, or schedule.cycle_momentum = false.");
+  }
+  optimizer.set_momentum(*momentum);
 }
 
 }  // namespace lockstep::optim

@@ -1,5 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace lockstep {
 class DeckTable;
@@ -7,30 +9,76 @@ class DeckTable;
 
 namespace lockstep::optim {
 
-/// How the learning rate falls: PyTorch's StepLR and CosineAnnealingLR.
+class Optimizer;
+
+/// How the learning rate moves: PyTorch's schedulers, as pure functions of what is done so far.
 struct ScheduleOptions {
-  enum class Kind : std::uint8_t { constant, step, cosine };
+  enum class Kind : std::uint8_t {
+    constant,
+    step,           ///< StepLR
+    multistep,      ///< MultiStepLR
+    exponential,    ///< ExponentialLR
+    cosine,         ///< CosineAnnealingLR
+    warmup_cosine,  ///< the usual one of transformers: up by equal steps, then half a cosine
+    one_cycle,      ///< OneCycleLR with cosine annealing
+  };
   enum class Unit : std::uint8_t { epoch, step };
 
   Kind kind = Kind::constant;
   Unit unit = Unit::epoch;  ///< what k counts: PyTorch's scripts step their scheduler each epoch
-  std::int64_t step_size = 30;  ///< step: units between two falls
-  double gamma = 0.1;           ///< step: factor of each fall
-  std::int64_t t_max = 100;     ///< cosine: units from the base rate down to eta_min
-  double eta_min = 0.0;         ///< cosine: the lowest rate
+  std::int64_t step_size = 30;           ///< step: units between two falls
+  double gamma = 0.1;                    ///< step, multistep, exponential: factor of each fall
+  std::vector<std::int64_t> milestones;  ///< multistep: units after which the rate falls
+  std::int64_t t_max = 100;              ///< cosine: units from the base rate down to eta_min
+  double eta_min = 0.0;                  ///< cosine: the lowest rate
+  /// Units of warm-up. warmup_cosine counts them in its total; the others but one_cycle, which has
+  /// a warm-up of its own, begin after them (SequentialLR with LinearLR).
+  std::int64_t warmup = 0;
+  double start_factor = 1.0 / 3.0;  ///< where that warm-up begins; not for warmup_cosine
+  std::int64_t total = 0;         ///< warmup_cosine, one_cycle: units of the run; 0: not yet known
+  double min_factor = 0.0;        ///< warmup_cosine: the last rate over the base rate
+  double pct_start = 0.3;         ///< one_cycle: share of the total in which the rate rises
+  double div_factor = 25.0;       ///< one_cycle: base rate over the first rate
+  double final_div_factor = 1e4;  ///< one_cycle: first rate over the last rate
+  bool cycle_momentum = true;     ///< one_cycle: move the momentum against the rate
+  double base_momentum = 0.85;    ///< one_cycle: momentum at the highest rate
+  double max_momentum = 0.95;     ///< one_cycle: momentum at the lowest rate
 };
 void declare(DeckTable& table, ScheduleOptions& options);
 
+/// The options for a run of so many epochs and so many steps an epoch: a total of 0 becomes the
+/// whole run. Throws InputError where options do not fit together, such as a warm-up that is not
+/// shorter than the total, or milestones that do not ascend.
+[[nodiscard]] ScheduleOptions fit_to_run(ScheduleOptions options, std::int64_t epochs,
+                                         std::int64_t steps_an_epoch);
+
 /// The rate after `k` finished units, k >= 0, a pure function, so that a resumed run needs no
-/// schedule state (B = base_lr):
-///   constant  B
-///   step      B gamma^floor(k / step_size)
-///   cosine    eta_min + (B - eta_min) (1 + cos(pi k / t_max)) / 2, rising again beyond t_max
+/// schedule state (B = base_lr, W = warmup, T = total, f = min_factor, s = start_factor):
+///   constant     B
+///   step         B gamma^floor(k / step_size)
+///   multistep    B gamma^(number of milestones <= k)
+///   exponential  B gamma^k
+///   cosine       eta_min + (B - eta_min) (1 + cos(pi k / t_max)) / 2, rising again beyond t_max
+/// each of these with W > 0: B (s + (1 - s) k / W) for k < W, then the above of k - W;
+///   warmup_cosine  B (k + 1) / W for k < W, then B (f + (1 - f) (1 + cos(pi (k - W) / (T - W))) /
+///   2) one_cycle      with c(a, b, x) = b + (a - b) (1 + cos(pi x)) / 2, u = pct_start T - 1:
+///                  c(B / div_factor, B, k / u) for k <= u, then
+///                  c(B, B / div_factor / final_div_factor, (k - u) / (T - 1 - u))
+/// The last two stay at their last value beyond T (T - 1). Source: the classes of
+/// torch.optim.lr_scheduler that Kind names; Loshchilov, Hutter 2017 (arXiv:1608.03983) for the
+/// cosine; Smith, Topin 2018 (arXiv:1708.07120) for the cycle.
 [[nodiscard]] double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t k);
 
-/// The rate of the step that follows `epochs` finished epochs and `steps` finished optimizer steps
-/// (all epochs together): whichever of the two options.unit names is k.
-[[nodiscard]] double scheduled_lr(const ScheduleOptions& options, double base_lr,
-                                  std::int64_t epochs, std::int64_t steps);
+/// The momentum after `k` finished units, if the schedule moves it: one_cycle's runs from
+/// max_momentum to base_momentum and back over the same intervals and by the same c.
+[[nodiscard]] std::optional<double> scheduled_momentum(const ScheduleOptions& options,
+                                                       std::int64_t k);
+
+/// Gives `optimizer` the rate, and the momentum if the schedule moves it, of the step that follows
+/// `epochs` finished epochs and `steps` finished optimizer steps (all epochs together): whichever
+/// of the two options.unit names is k. Throws InputError if the schedule moves a momentum that the
+/// optimizer does not have.
+void apply_schedule(const ScheduleOptions& options, double base_lr, std::int64_t epochs,
+                    std::int64_t steps, Optimizer& optimizer);
 
 }  // namespace lockstep::optim

@@ -16,25 +16,22 @@ struct SgdOptions {
 
 /// Stochastic gradient descent, torch.optim.SGD's formulas (tensor/kernels/sgd.hpp), for f32 and
 /// f64 parameters.
-/// State, if momentum is not 0: `<name>/momentum_buffer`, like the parameter, and `<name>/step`, an
-/// i64 scalar on the host: the updates this parameter has had. The first one sets b = g.
+/// State, if momentum is not 0: `<name>/momentum_buffer`, like the parameter. The first update of a
+/// parameter sets it to the gradient.
 class SGD : public Optimizer {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
-  explicit SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options = {});
+  explicit SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options = {},
+               const std::vector<ParameterGroup>& groups = {});
 
-  void step() override;
-  [[nodiscard]] StateDict state_dict() const override;
   [[nodiscard]] const SgdOptions& options() const noexcept { return options_; }
+  [[nodiscard]] double momentum() const noexcept override { return options_.momentum; }
 
  private:
-  struct Slots {
-    Tensor momentum_buffer;
-    Tensor step;
-  };
+  void update(const Run& run) override;
+  void keep_momentum(double momentum) override { options_.momentum = momentum; }
 
   SgdOptions options_;
-  std::vector<Slots> slots_;  ///< one a parameter; empty if momentum is 0
 };
 
 }  // namespace lockstep::optim

@@ -11,7 +11,7 @@ RunPlan read_run_plan(Deck& deck) {
   plan.run = deck.read<RunOptions>("run");
   plan.train = deck.read<TrainOptions>("train");
   plan.eval = deck.read<EvalOptions>("eval");
-  plan.optimizer = deck.read<optim::OptimizerOptions>("optimizer");
+  plan.optimizer = optim::read_optimizer_options(deck);
   plan.schedule = deck.read<optim::ScheduleOptions>("schedule");
   plan.ddp = deck.read<DdpOptions>("ddp");
   plan.checkpoint = deck.read<CheckpointOptions>("checkpoint");
@@ -28,7 +28,7 @@ std::string deck_reference() {
   reference.add<TrainOptions>("train", "the training loop");
   reference.add<EvalOptions>("eval", "measuring on the test set after each epoch");
   reference.add<optim::OptimizerOptions>("optimizer", "how parameters follow their gradients");
-  reference.add<optim::ScheduleOptions>("schedule", "how the learning rate falls");
+  reference.add<optim::ScheduleOptions>("schedule", "how the learning rate moves");
   reference.add<DdpOptions>("ddp", "data-parallel gradient reduction");
   reference.add<CheckpointOptions>("checkpoint", "when to save and what to keep");
   reference.add<GroupOptions>("comm", "communication between ranks");

@@ -46,13 +46,13 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       batches_(task.data().train->size(), plan.train.batch_size, group_->size(),
                plan.train.drop_last),
       eval_batches_(task.data().test->size(), plan.eval.batch_size, group_->size()),
-      base_lr_(plan.optimizer.sgd.lr),
       loader_(task.data().train,
               std::make_unique<TrainBatches>(batches_, group_->rank(), plan.train.seed,
                                              task.loading().shuffle),
               task.loading().prefetch),
       eval_loader_(task.data().test, std::make_unique<EvalBatches>(eval_batches_, group_->rank()),
                    task.loading().prefetch) {
+  plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
   optimizer_ = optim::make_optimizer(plan_.optimizer, model().named_parameters());
@@ -65,6 +65,8 @@ void Trainer::check(const Task& task, const RunPlan& plan) {
   const EvalPlan eval(task.data().test->size(), plan.eval.batch_size, 1);
   const auto optimizer =
       optim::make_optimizer(plan.optimizer, task.make_model()->named_parameters());
+  const auto schedule = optim::fit_to_run(plan.schedule, plan.train.epochs, batches.steps());
+  optim::apply_schedule(schedule, plan.optimizer.lr, 0, 0, *optimizer);
 }
 
 void Trainer::restore(const CheckpointContents& checkpoint) {
@@ -117,7 +119,7 @@ double Trainer::step() {
   const Batch& batch = loader_.next();
   nn::random_context() = {plan_.train.seed, static_cast<std::uint32_t>(state_.step),
                           share.first_in_batch};
-  optimizer_->set_lr(optim::scheduled_lr(plan_.schedule, base_lr_, state_.epoch, state_.step));
+  optim::apply_schedule(plan_.schedule, plan_.optimizer.lr, state_.epoch, state_.step, *optimizer_);
 
   optimizer_->zero_grad();
   Variable loss;

@@ -86,7 +86,6 @@ class Trainer {
   EvalPlan eval_batches_;
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  double base_lr_ = 0;
   Loader loader_;
   Loader eval_loader_;
   StepClock clock_;

@@ -1,17 +1,11 @@
 #include <lockstep/tensor/kernels/sgd.hpp>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/expect_like.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 namespace lockstep {
 namespace {
-
-void expect_like(const char* what, const Tensor& parameter, const Tensor& t) {
-  if (!t.defined() || t.shape() != parameter.shape() || t.dtype() != parameter.dtype()) {
-    throw ShapeError("sgd_update: the parameter is " + describe(parameter) + ", but its " + what +
-                     " is " + (t.defined() ? describe(t) : "undefined"));
-  }
-}
 
 template <class T, class Space>
 void plain_kernel(const Space& space, const Tensor& parameter, const Tensor& gradient,
@@ -47,8 +41,8 @@ void momentum_kernel(const Space& space, const Tensor& parameter, const Tensor& 
 void sgd_update(const Tensor& parameter, const Tensor& gradient, const Tensor& momentum_buffer,
                 const SgdUpdate& update) {
   const bool with_momentum = update.momentum != 0.0;
-  expect_like("gradient", parameter, gradient);
-  if (with_momentum) expect_like("momentum buffer", parameter, momentum_buffer);
+  expect_like("sgd_update", "gradient", parameter, gradient);
+  if (with_momentum) expect_like("sgd_update", "momentum buffer", parameter, momentum_buffer);
   dispatch(current_stream(parameter.device()), [&](const auto& space) {
     dispatch_floating(parameter.dtype(), "sgd_update", [&]<class T>() {
       if (with_momentum) {
