@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <optional>
 
 #include <lockstep/autograd/variable.hpp>
@@ -16,5 +17,10 @@ struct AttentionOptions {
 [[nodiscard]] Variable scaled_dot_product_attention(const Variable& q, const Variable& k,
                                                     const Variable& v,
                                                     const AttentionOptions& options = {});
+
+/// The same where q, k and v are the thirds of the last dimension of qkv[B,T,3E], each made of
+/// `heads` heads of E / heads side by side -> [B,T,E], heads side by side. Copies nothing.
+[[nodiscard]] Variable self_attention(const Variable& qkv, std::int64_t heads,
+                                      const AttentionOptions& options = {});
 
 }  // namespace lockstep

@@ -1,0 +1,137 @@
+#include <lockstep/autograd/functional/attention.hpp>
+
+#include <array>
+#include <cmath>
+#include <string>
+
+#include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/attention.hpp>
+
+namespace lockstep {
+namespace {
+
+AttentionGrad grad_of(const GradTarget& target) {
+  return {target.wanted ? heads_of(target.tensor) : Heads{}, target.accumulate};
+}
+
+class AttentionNode : public PooledNode<AttentionNode> {
+ public:
+  AttentionNode(AttentionPlan plan, Tensor log_sum)
+      : plan_(std::move(plan)), log_sum_(std::move(log_sum)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const auto same = [&](int i, int j) { return input(i).record() == input(j).record(); };
+    // Operands that are one variable share a gradient: each adds to what the one before left.
+    const bool one_by_one = same(0, 1) || same(0, 2) || same(1, 2);
+    std::array<AttentionGrad, 3> grads;
+    for (int i = 0; i < 3; ++i) {
+      grads[static_cast<std::size_t>(i)] = grad_of(grad_target(i));
+      if (!one_by_one && i < 2) continue;
+      attention_backward(plan_, heads_of(grad_output), heads_of(input(0).data()),
+                         heads_of(input(1).data()), heads_of(input(2).data()), log_sum_, grads[0],
+                         grads[1], grads[2]);
+      grads = {};
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override {
+    return "scaled_dot_product_attention";
+  }
+
+ private:
+  AttentionPlan plan_;
+  Tensor log_sum_;
+};
+
+class SelfAttentionNode : public PooledNode<SelfAttentionNode> {
+ public:
+  SelfAttentionNode(AttentionPlan plan, Tensor log_sum)
+      : plan_(std::move(plan)), log_sum_(std::move(log_sum)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const auto target = grad_target(0);
+    if (!target.wanted) return;
+    const auto part = [&](const Tensor& t, int i) { return heads_in(t, plan_.heads, i, 3); };
+    const auto grad = [&](int i) {
+      return AttentionGrad{part(target.tensor, i), target.accumulate};
+    };
+    const Tensor& qkv = input(0).data();
+    attention_backward(plan_, heads_in(grad_output, plan_.heads, 0, 1), part(qkv, 0), part(qkv, 1),
+                       part(qkv, 2), log_sum_, grad(0), grad(1), grad(2));
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "self_attention"; }
+
+ private:
+  AttentionPlan plan_;
+  Tensor log_sum_;
+};
+
+/// Two products of T x S x D a head; what causality spares is not taken off.
+void count(const AttentionPlan& plan) {
+  count_flops(4 * plan.batch * plan.heads * plan.queries * plan.keys * plan.width);
+}
+
+/// Completes the plan, whose sizes are set, from the options.
+void apply_options(const AttentionOptions& options, const Tensor& q, AttentionPlan& plan) {
+  plan.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(plan.width)));
+  plan.causal = options.causal;
+  plan.mask = options.mask;
+  if (!plan.mask.defined()) return;
+  if (plan.mask.dtype() != DType::boolean || plan.mask.shape() != Shape{plan.queries, plan.keys} ||
+      !(plan.mask.device() == q.device())) {
+    throw ShapeError("attention from " + describe(q) + " to " + std::to_string(plan.keys) +
+                     " keys takes a bool mask " + to_string(Shape{plan.queries, plan.keys}) +
+                     ", not " + describe(plan.mask));
+  }
+}
+
+}  // namespace
+
+Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
+                                      const AttentionOptions& options) {
+  const Tensor &query = q.data(), &key = k.data(), &value = v.data();
+  const bool fits = query.dims() == 4 && key.dims() == 4 && key.shape() == value.shape() &&
+                    query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
+                    query.size(3) == key.size(3) && query.dtype() == key.dtype() &&
+                    query.dtype() == value.dtype();
+  if (!fits) {
+    throw ShapeError("scaled_dot_product_attention of q " + describe(query) + ", k " +
+                     describe(key) + " and v " + describe(value) +
+                     ": it takes q [B, H, T, D], k and v [B, H, S, D] of one dtype");
+  }
+  AttentionPlan plan{.batch = query.size(0),
+                     .heads = query.size(1),
+                     .queries = query.size(2),
+                     .keys = key.size(2),
+                     .width = query.size(3)};
+  apply_options(options, query, plan);
+  Tensor out = Tensor::empty(query.shape(), query.dtype(), query.device());
+  Tensor log_sum = Tensor::empty({plan.batch, plan.heads, plan.queries}, out.dtype(), out.device());
+  attention_forward(plan, heads_of(query), heads_of(key), heads_of(value), heads_of(out), log_sum);
+  count(plan);
+  return record<AttentionNode>(std::move(out), {&q, &k, &v}, std::move(plan), std::move(log_sum));
+}
+
+Variable self_attention(const Variable& qkv, std::int64_t heads, const AttentionOptions& options) {
+  const Tensor& x = qkv.data();
+  if (heads < 1 || x.dims() != 3 || x.size(2) % (3 * heads) != 0) {
+    throw ShapeError("self_attention of " + describe(x) + " with " + std::to_string(heads) +
+                     " heads: it takes [B, T, 3 E] with E divisible by the heads");
+  }
+  const std::int64_t embed = x.size(2) / 3;
+  AttentionPlan plan{.batch = x.size(0),
+                     .heads = heads,
+                     .queries = x.size(1),
+                     .keys = x.size(1),
+                     .width = embed / heads};
+  apply_options(options, x, plan);
+  Tensor out = Tensor::empty({plan.batch, plan.queries, embed}, x.dtype(), x.device());
+  Tensor log_sum = Tensor::empty({plan.batch, heads, plan.queries}, x.dtype(), x.device());
+  attention_forward(plan, heads_in(x, heads, 0, 3), heads_in(x, heads, 1, 3),
+                    heads_in(x, heads, 2, 3), heads_in(out, heads, 0, 1), log_sum);
+  count(plan);
+  return record<SelfAttentionNode>(std::move(out), {&qkv}, std::move(plan), std::move(log_sum));
+}
+
+}  // namespace lockstep

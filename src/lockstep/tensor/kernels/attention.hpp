@@ -1,0 +1,49 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// One operand of attention, [B,H,T,D] as the formula sees it: element (b, h, t, d) is number
+/// offset + b batch + h head + t row + d of the tensor. So heads may lie side by side in a
+/// projection's output [B,T,3,H,D] and need not be split or merged.
+struct Heads {
+  Tensor tensor;
+  std::int64_t offset = 0, batch = 0, head = 0, row = 0;
+};
+
+/// A contiguous tensor [B,H,T,D].
+[[nodiscard]] Heads heads_of(const Tensor& t);
+
+/// Operand `part` of `parts` side by side in x[B,T,parts H D].
+[[nodiscard]] Heads heads_in(const Tensor& x, std::int64_t heads, std::int64_t part,
+                             std::int64_t parts);
+
+struct AttentionPlan {
+  std::int64_t batch, heads, queries, keys, width;  ///< B, H, T, S, D
+  double scale;
+  bool causal;  ///< query i sees keys j <= i only
+  Tensor mask;  ///< bool [T,S], true: may be seen; or undefined
+};
+
+/// out = softmax(scale q k^T + mask) v, for a query that sees no key 0. Keeps of the scores only
+/// log_sum[B,H,T], the logarithm of each row's sum of exponentials (+inf where nothing is seen).
+/// f32 or f64, on the host only: throws ShapeError elsewhere.
+void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
+                       const Heads& out, const Tensor& log_sum);
+
+/// Where attention_backward puts one gradient; `heads.tensor` is undefined if nobody wants it.
+struct AttentionGrad {
+  Heads heads;
+  bool accumulate = false;
+};
+
+/// The gradients of q, k and v. The probabilities are computed again from q, k and log_sum: memory
+/// stays linear in the length, for a fifth more arithmetic.
+void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
+                        const Heads& k, const Heads& v, const Tensor& log_sum,
+                        const AttentionGrad& grad_q, const AttentionGrad& grad_k,
+                        const AttentionGrad& grad_v);
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// index.shape + [D] for a table weight[V, D] and i64 `index` of any shape. Throws ShapeError for
+/// other dtypes and shapes; InputError, naming the place, for an index outside [0, V) (on the host;
+/// elsewhere nobody looks) and for a padding_idx outside [-1, V).
+[[nodiscard]] Shape embedding_shape(const Tensor& index, const Tensor& weight,
+                                    std::int64_t padding_idx);
+
+/// y[..., D] = weight[index[...], D]. f32 or f64.
+void embedding_forward(const Tensor& index, const Tensor& weight, const Tensor& y);
+
+/// grad_weight[v] (+)= the sum of grad_y's rows whose index is v, in the order of the rows; row
+/// `padding_idx` gets nothing.
+void embedding_backward(const Tensor& grad_y, const Tensor& index, std::int64_t padding_idx,
+                        bool accumulate, const Tensor& grad_weight);
+
+}  // namespace lockstep

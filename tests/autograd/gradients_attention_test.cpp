@@ -1,0 +1,76 @@
+// Backward against central differences in double.
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/functional/attention.hpp>
+
+#include "gradient_check.hpp"
+
+namespace lockstep::test {
+namespace {
+
+/// About a third of the keys hidden from each query, all of them from query 1.
+Tensor some_mask(std::int64_t queries, std::int64_t keys) {
+  const Tensor mask = Tensor::empty({queries, keys}, DType::boolean);
+  for (std::int64_t t = 0; t < queries; ++t) {
+    for (std::int64_t s = 0; s < keys; ++s) {
+      mask.slice(t, t + 1).reshape({keys}).slice(s, s + 1).fill(t != 1 && (t + 2 * s) % 3 != 0);
+    }
+  }
+  return mask;
+}
+
+void check(const Shape& q, const Shape& kv, const AttentionOptions& options) {
+  SCOPED_TRACE(to_string(q) + " " + to_string(kv));
+  expect_gradients(
+      [&](const std::vector<Variable>& v) {
+        return scaled_dot_product_attention(v[0], v[1], v[2], options);
+      },
+      {random_tensor(q, 1), random_tensor(kv, 2), random_tensor(kv, 3)});
+}
+
+TEST(AttentionGradient, AgreesWithCentralDifferences) {
+  check({2, 2, 5, 3}, {2, 2, 5, 3}, {});
+  check({1, 3, 4, 2}, {1, 3, 7, 2}, {});
+  check({1, 1, 1, 1}, {1, 1, 17, 1}, {});
+  AttentionOptions scaled;
+  scaled.scale = -0.7;
+  check({1, 2, 4, 3}, {1, 2, 5, 3}, scaled);
+}
+
+TEST(AttentionGradient, OfCausalOnesAgreesAlsoAcrossBlocksAndForKeysNobodySees) {
+  AttentionOptions causal;
+  causal.causal = true;
+  check({2, 1, 6, 3}, {2, 1, 6, 3}, causal);
+  check({1, 1, 3, 2}, {1, 1, 5, 2}, causal);
+  check({1, 1, 70, 2}, {1, 1, 68, 2}, causal);
+}
+
+TEST(AttentionGradient, OfMaskedOnesAgreesAlsoWhereAQuerySeesNothing) {
+  AttentionOptions options;
+  options.mask = some_mask(6, 5);
+  check({2, 1, 6, 3}, {2, 1, 5, 3}, options);
+  options.causal = true;
+  check({2, 1, 6, 3}, {2, 1, 5, 3}, options);
+}
+
+TEST(AttentionGradient, OfOneVariableInSeveralPlacesIsTheSum) {
+  expect_gradients(
+      [](const std::vector<Variable>& v) { return scaled_dot_product_attention(v[0], v[0], v[0]); },
+      {random_tensor({2, 2, 5, 3}, 1)});
+  expect_gradients(
+      [](const std::vector<Variable>& v) { return scaled_dot_product_attention(v[0], v[1], v[1]); },
+      {random_tensor({2, 2, 5, 3}, 1), random_tensor({2, 2, 4, 3}, 2)});
+}
+
+TEST(SelfAttentionGradient, AgreesWithCentralDifferences) {
+  for (const bool causal : {false, true}) {
+    AttentionOptions options;
+    options.causal = causal;
+    expect_gradients(
+        [&](const std::vector<Variable>& v) { return self_attention(v[0], 2, options); },
+        {random_tensor({2, 5, 12}, 1)});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,30 @@
+#include <lockstep/autograd/functional/attention.hpp>
+
+#include "operations.hpp"
+
+namespace lockstep::test {
+namespace {
+
+AttentionOptions causal() {
+  AttentionOptions options;
+  options.causal = true;
+  return options;
+}
+
+}  // namespace
+
+Operations attention_operations() {
+  return {
+      {"scaled_dot_product_attention",
+       {{2, 3, 49, 16}, {2, 3, 49, 16}, {2, 3, 49, 16}},
+       [](const Inputs& v) { return scaled_dot_product_attention(v[0], v[1], v[2]); }},
+      // Two blocks of queries.
+      {"scaled_dot_product_attention, causal",
+       {{1, 2, 70, 16}, {1, 2, 75, 16}, {1, 2, 75, 16}},
+       [](const Inputs& v) { return scaled_dot_product_attention(v[0], v[1], v[2], causal()); }},
+      {"self_attention", {{2, 21, 3 * 24}}, [](const Inputs& v) {
+         return self_attention(v[0], 3);
+       }}};
+}
+
+}  // namespace lockstep::test
