@@ -11,8 +11,10 @@ namespace {
 
 Checks all_checks() {
   Checks all;
-  for (const auto& checks : {activation_checks(), attention_checks(), conv_checks(),
-                             embedding_checks(), linear_checks(), loss_checks(), norm_checks()}) {
+  for (const auto& checks :
+       {activation_checks(), arithmetic_checks(), attention_checks(), batch_norm_checks(),
+        conv_checks(), embedding_checks(), linear_checks(), loss_checks(), matmul_checks(),
+        norm_checks(), shape_checks()}) {
     all.insert(checks.begin(), checks.end());
   }
   return all;

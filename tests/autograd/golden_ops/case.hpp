@@ -54,11 +54,15 @@ class Case {
 /// How to check a case of each operation (the group's attribute `op`), by subject.
 using Checks = std::map<std::string, void (*)(Case&)>;
 [[nodiscard]] Checks activation_checks();
+[[nodiscard]] Checks arithmetic_checks();
 [[nodiscard]] Checks attention_checks();
+[[nodiscard]] Checks batch_norm_checks();
 [[nodiscard]] Checks conv_checks();
 [[nodiscard]] Checks embedding_checks();
 [[nodiscard]] Checks linear_checks();
 [[nodiscard]] Checks loss_checks();
+[[nodiscard]] Checks matmul_checks();
 [[nodiscard]] Checks norm_checks();
+[[nodiscard]] Checks shape_checks();
 
 }  // namespace lockstep::test

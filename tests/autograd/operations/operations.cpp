@@ -7,7 +7,8 @@ namespace lockstep::test {
 Operations all_operations() {
   Operations all;
   for (const auto& operations :
-       {activation_operations(), attention_operations(), conv_operations(), embedding_operations(),
+       {activation_operations(), arithmetic_operations(), matmul_operations(),
+        attention_operations(), batch_norm_operations(), conv_operations(), embedding_operations(),
         linear_operations(), loss_operations(), norm_operations(), shape_operations()}) {
     all.insert(all.end(), operations.begin(), operations.end());
   }

@@ -16,7 +16,10 @@ using Inputs = std::vector<Variable>;
 using Operations = std::vector<Operation>;
 
 [[nodiscard]] Operations activation_operations();
+[[nodiscard]] Operations arithmetic_operations();
+[[nodiscard]] Operations matmul_operations();
 [[nodiscard]] Operations attention_operations();
+[[nodiscard]] Operations batch_norm_operations();
 [[nodiscard]] Operations conv_operations();
 [[nodiscard]] Operations embedding_operations();
 [[nodiscard]] Operations linear_operations();

@@ -1,20 +1,16 @@
 #pragma once
-#include <initializer_list>
-
 #include <lockstep/autograd/variable.hpp>
+#include <lockstep/tensor/dims.hpp>
 
 namespace lockstep {
 
 /// Over the dimensions `dims` (negative ones count from the end; none: all of them). A reduced
 /// dimension disappears, or stays with extent 1 if `keepdim`.
-[[nodiscard]] Variable sum(const Variable& x, std::initializer_list<int> dims = {},
-                           bool keepdim = false);
-[[nodiscard]] Variable mean(const Variable& x, std::initializer_list<int> dims = {},
-                            bool keepdim = false);
+[[nodiscard]] Variable sum(const Variable& x, const Dims& dims = {}, bool keepdim = false);
+[[nodiscard]] Variable mean(const Variable& x, const Dims& dims = {}, bool keepdim = false);
 /// The largest elements; equal ones share the gradient evenly. Throws ShapeError for an empty
 /// dimension.
-[[nodiscard]] Variable amax(const Variable& x, std::initializer_list<int> dims = {},
-                            bool keepdim = false);
+[[nodiscard]] Variable amax(const Variable& x, const Dims& dims = {}, bool keepdim = false);
 
 /// The largest elements along one dimension and where they are (i64); among equals the first, which
 /// takes the whole gradient. Throws ShapeError for an empty dimension.

@@ -1,10 +1,10 @@
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <span>
 #include <vector>
 
 #include <lockstep/autograd/variable.hpp>
+#include <lockstep/tensor/dims.hpp>
 
 // Every operation here but reshape and flatten copies: tensors are always contiguous.
 
@@ -17,7 +17,7 @@ namespace lockstep {
 [[nodiscard]] Variable flatten(const Variable& x);
 
 /// Dimension d of the result is dimension dims[d] of x.
-[[nodiscard]] Variable permute(const Variable& x, std::initializer_list<int> dims);
+[[nodiscard]] Variable permute(const Variable& x, const Dims& dims);
 
 /// Two dimensions exchanged.
 [[nodiscard]] Variable transpose(const Variable& x, int dim0, int dim1);

@@ -1,0 +1,224 @@
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/arithmetic.hpp>
+#include <lockstep/tensor/kernels/broadcast.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/reduction.hpp>
+
+namespace lockstep {
+namespace {
+
+Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
+
+Tensor scalar_like(const Tensor& x, double value) {
+  return Tensor::full({}, value, x.dtype(), x.device());
+}
+
+/// An operand's gradient from that of the broadcast result: scale (a op b), summed over the
+/// dimensions in which the operand was repeated.
+void give(const GradTarget& target, Arithmetic op, const Tensor& a, const Tensor& b,
+          const Shape& full, double scale = 1) {
+  if (target.tensor.shape() == full) {
+    return arithmetic(op, a, b, target.accumulate, target.tensor, scale);
+  }
+  const Tensor unsummed = Tensor::empty(full, a.dtype(), a.device());
+  arithmetic(op, a, b, false, unsummed);
+  reduce_sum(unsummed, scale, target.accumulate, target.tensor);
+}
+
+/// The same for scale times the result's gradient itself; scale is 1 or -1.
+void give(const GradTarget& target, const Tensor& grad_output, double scale) {
+  if (target.tensor.shape() == grad_output.shape()) {
+    arithmetic(Arithmetic::multiply, grad_output, scalar_like(grad_output, scale),
+               target.accumulate, target.tensor);
+  } else {
+    reduce_sum(grad_output, scale, target.accumulate, target.tensor);
+  }
+}
+
+class AddNode : public PooledNode<AddNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    if (const auto b = grad_target(1); b.wanted) give(b, grad_output, 1);
+    if (input(0).shape() == grad_output.shape()) return pass_grad(0, grad_output);
+    if (const auto a = grad_target(0); a.wanted) give(a, grad_output, 1);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "add"; }
+};
+
+class SubNode : public PooledNode<SubNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    if (const auto b = grad_target(1); b.wanted) give(b, grad_output, -1);
+    if (input(0).shape() == grad_output.shape()) return pass_grad(0, grad_output);
+    if (const auto a = grad_target(0); a.wanted) give(a, grad_output, 1);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "sub"; }
+};
+
+class MulNode : public PooledNode<MulNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    const Shape& full = grad_output.shape();
+    if (const auto a = grad_target(0); a.wanted) {
+      give(a, Arithmetic::multiply, grad_output, input(1).data(), full);
+    }
+    if (const auto b = grad_target(1); b.wanted) {
+      give(b, Arithmetic::multiply, grad_output, input(0).data(), full);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "mul"; }
+};
+
+// y = a / b: dy/da = 1 / b, dy/db = -y / b.
+class DivNode : public PooledNode<DivNode> {
+ public:
+  explicit DivNode(Tensor y) : y_(std::move(y)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const Shape& full = grad_output.shape();
+    const Tensor& divisor = input(1).data();
+    if (const auto a = grad_target(0); a.wanted) {
+      give(a, Arithmetic::divide, grad_output, divisor, full);
+    }
+    if (const auto b = grad_target(1); b.wanted) {
+      const Tensor product = empty_like(grad_output);
+      arithmetic(Arithmetic::multiply, grad_output, y_, false, product);
+      give(b, Arithmetic::divide, product, divisor, full, -1);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "div"; }
+
+ private:
+  Tensor y_;
+};
+
+class AddNumberNode : public PooledNode<AddNumberNode> {
+ public:
+  void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
+  [[nodiscard]] const char* name() const noexcept override { return "add_number"; }
+};
+
+/// Operations whose gradient is grad_output (op) a tensor kept from the forward, times a number:
+/// mul by a number, exp, log, sqrt.
+class FactorNode : public PooledNode<FactorNode> {
+ public:
+  FactorNode(const char* name, Arithmetic op, Tensor factor, double scale = 1)
+      : name_(name), op_(op), factor_(std::move(factor)), scale_(scale) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      arithmetic(op_, grad_output, factor_, x.accumulate, x.tensor, scale_);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return name_; }
+
+ private:
+  const char* name_;
+  Arithmetic op_;
+  Tensor factor_;
+  double scale_;
+};
+
+class MaskedFillNode : public PooledNode<MaskedFillNode> {
+ public:
+  explicit MaskedFillNode(Tensor mask) : mask_(std::move(mask)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      masked_fill_copy(grad_output, mask_, 0, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "masked_fill"; }
+
+ private:
+  Tensor mask_;
+};
+
+class CastNode : public PooledNode<CastNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    if (input(0).requires_grad()) pass_grad(0, grad_output.to(input(0).data().dtype()));
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "to"; }
+};
+
+Tensor combined(const char* operation, Arithmetic op, const Variable& a, const Variable& b) {
+  Tensor y = Tensor::empty(broadcast_shape(operation, a.data(), b.data()), a.data().dtype(),
+                           a.data().device());
+  arithmetic(op, a.data(), b.data(), false, y);
+  return y;
+}
+
+}  // namespace
+
+Variable add(const Variable& a, const Variable& b) {
+  return record<AddNode>(combined("add", Arithmetic::add, a, b), {&a, &b});
+}
+
+Variable sub(const Variable& a, const Variable& b) {
+  return record<SubNode>(combined("sub", Arithmetic::subtract, a, b), {&a, &b});
+}
+
+Variable mul(const Variable& a, const Variable& b) {
+  return record<MulNode>(combined("mul", Arithmetic::multiply, a, b), {&a, &b});
+}
+
+Variable div(const Variable& a, const Variable& b) {
+  const Tensor y = combined("div", Arithmetic::divide, a, b);
+  return record<DivNode>(y, {&a, &b}, y);
+}
+
+Variable add(const Variable& x, double number) {
+  Tensor y = empty_like(x.data());
+  arithmetic(Arithmetic::add, x.data(), scalar_like(x.data(), number), false, y);
+  return record<AddNumberNode>(std::move(y), {&x});
+}
+
+Variable mul(const Variable& x, double number) {
+  Tensor y = empty_like(x.data());
+  Tensor factor = scalar_like(x.data(), number);
+  arithmetic(Arithmetic::multiply, x.data(), factor, false, y);
+  return record<FactorNode>(std::move(y), {&x}, "mul_number", Arithmetic::multiply,
+                            std::move(factor));
+}
+
+Variable exp(const Variable& x) {
+  const Tensor y = empty_like(x.data());
+  exp_forward(x.data(), y);
+  return record<FactorNode>(y, {&x}, "exp", Arithmetic::multiply, y);
+}
+
+Variable log(const Variable& x) {
+  Tensor y = empty_like(x.data());
+  log_forward(x.data(), y);
+  return record<FactorNode>(std::move(y), {&x}, "log", Arithmetic::divide, x.data());
+}
+
+Variable sqrt(const Variable& x) {
+  const Tensor y = empty_like(x.data());
+  sqrt_forward(x.data(), y);
+  return record<FactorNode>(y, {&x}, "sqrt", Arithmetic::divide, y, 0.5);
+}
+
+Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
+  if (mask.dtype() != DType::boolean || !broadcasts_to(mask.shape(), x.shape())) {
+    throw ShapeError("masked_fill of " + describe(x.data()) + " by mask " + describe(mask) +
+                     ": the mask is bool and of x's shape, or of extents 1 where it is repeated");
+  }
+  Tensor y = empty_like(x.data());
+  masked_fill_copy(x.data(), mask, value, false, y);
+  return record<MaskedFillNode>(std::move(y), {&x}, mask);
+}
+
+Variable to(const Variable& x, DType dtype) {
+  if (!is_floating(dtype)) {
+    throw ShapeError("to: " + describe(x.data()) + " as " + std::string(name_of(dtype)) +
+                     " has no gradient; convert its data() instead");
+  }
+  if (dtype == x.data().dtype()) return x;
+  return record<CastNode>(x.data().to(dtype), {&x});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,124 @@
+#pragma once
+// How kernels walk over operands that differ in strides: repeated, permuted or sliced ones.
+#include <array>
+#include <utility>
+
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep::detail {
+
+/// Distances in elements between neighbours along each dimension, outermost first.
+using Strides = std::array<std::int64_t, Shape::max_dims>;
+
+/// Those of a tensor of `shape` that is repeated to `full`: 0 where it is.
+inline Strides broadcast_strides(const Shape& shape, const Shape& full) {
+  Strides strides{};
+  std::int64_t stride = 1;
+  for (int d = 1; d <= shape.dims(); ++d) {
+    const bool repeated = shape[-d] == 1 && full[-d] != 1;
+    strides[static_cast<std::size_t>(full.dims() - d)] = repeated ? 0 : stride;
+    stride *= shape[-d];
+  }
+  return strides;
+}
+
+/// Those of a tensor itself.
+inline Strides row_major_strides(const Shape& shape) { return broadcast_strides(shape, shape); }
+
+/// Where a piece of the innermost loop begins in each operand, and how long it is.
+template <int N>
+struct Run {
+  std::int64_t offset[N] = {};
+  std::int64_t count = 0;
+};
+
+/// Loops over all elements of N operands at once. Dimensions of extent 1 are dropped, and
+/// neighbours that every operand sees as one are merged; one dimension at least remains.
+template <int N>
+class StridedLoop {
+ public:
+  StridedLoop(const Shape& extents, const std::array<Strides, N>& strides) {
+    for (int d = 0; d < extents.dims(); ++d) {
+      if (extents[d] == 1) continue;
+      Level level{extents[d], {}};
+      for (int k = 0; k < N; ++k) level.stride[k] = at(at(strides, k), d);
+      if (dims_ > 0 && continues(levels_[dims_ - 1], level)) {
+        level.extent *= levels_[--dims_].extent;
+      }
+      levels_[dims_++] = level;
+    }
+    if (dims_ == 0) {
+      levels_[dims_++].extent = 1;
+      for (auto& stride : levels_[0].stride) stride = 1;
+    }
+  }
+
+  [[nodiscard]] KOKKOS_FUNCTION int dims() const { return dims_; }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t extent(int d) const { return levels_[d].extent; }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t stride(int operand, int d) const {
+    return levels_[d].stride[operand];
+  }
+  [[nodiscard]] std::int64_t inner_extent() const { return extent(dims_ - 1); }
+  [[nodiscard]] std::int64_t inner_stride(int operand) const { return stride(operand, dims_ - 1); }
+
+  /// Exchanges two loops.
+  void exchange(int d, int e) { std::swap(levels_[d], levels_[e]); }
+
+  /// How often the loops but the innermost `inner` run.
+  [[nodiscard]] std::int64_t rounds(int inner = 1) const {
+    std::int64_t n = 1;
+    for (int d = 0; d < dims_ - inner; ++d) n *= levels_[d].extent;
+    return n;
+  }
+  /// Where round `r` of them begins.
+  [[nodiscard]] KOKKOS_FUNCTION Run<N> begin(std::int64_t r, int inner = 1) const {
+    Run<N> run;
+    for (int d = dims_ - inner - 1; d >= 0; --d) {
+      const std::int64_t i = d > 0 ? r % levels_[d].extent : r;
+      if (d > 0) r /= levels_[d].extent;
+      for (int k = 0; k < N; ++k) run.offset[k] += i * levels_[d].stride[k];
+    }
+    return run;
+  }
+
+ private:
+  struct Level {
+    std::int64_t extent = 0;
+    std::int64_t stride[N] = {};
+  };
+
+  template <class Array>
+  static const auto& at(const Array& array, int i) {
+    return array[static_cast<std::size_t>(i)];
+  }
+  static bool continues(const Level& outer, const Level& inner) {
+    for (int k = 0; k < N; ++k) {
+      if (outer.stride[k] != inner.stride[k] * inner.extent) return false;
+    }
+    return true;
+  }
+
+  Level levels_[Shape::max_dims];
+  int dims_ = 0;
+};
+
+/// f(run) for every piece of the innermost loop: pieces that stay in the first cache on the host,
+/// single elements on a device, where neighbours belong to neighbouring threads.
+template <int N, class Space, class F>
+void for_each_run(const char* label, const Space& space, const StridedLoop<N>& loop, const F& f) {
+  constexpr std::int64_t longest = is_host_space<Space> ? 4096 : 1;
+  const std::int64_t width = loop.inner_extent();
+  const std::int64_t pieces = (width + longest - 1) / longest;
+  for_each(
+      label, space, loop.rounds() * pieces, KOKKOS_LAMBDA(std::int64_t i) {
+        const std::int64_t round = pieces == 1 ? i : i / pieces;
+        const std::int64_t first = (i - round * pieces) * longest;
+        Run<N> run = loop.begin(round);
+        const int inner = loop.dims() - 1;
+        for (int k = 0; k < N; ++k) run.offset[k] += first * loop.stride(k, inner);
+        run.count = width - first < longest ? width - first : longest;
+        f(run);
+      });
+}
+
+}  // namespace lockstep::detail
