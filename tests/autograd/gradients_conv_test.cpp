@@ -53,5 +53,28 @@ TEST(MaxPool2dGradient, AgreesWithCentralDifferences) {
   }
 }
 
+TEST(AvgPool2dGradient, AgreesWithCentralDifferences) {
+  for (const Pool2dOptions options :
+       {Pool2dOptions{2, 2, 0}, {3, 2, 1}, {3, 1, 0}, {2, 3, 1}, {5, 2, 2}}) {
+    for (const bool count_include_pad : {true, false}) {
+      SCOPED_TRACE(options.kernel * 100 + options.stride * 10 + options.padding);
+      expect_gradients(
+          [&](const std::vector<Variable>& v) {
+            return avg_pool2d(v[0], options, count_include_pad);
+          },
+          {random_tensor({2, 2, 7, 6}, 4)});
+    }
+  }
+}
+
+TEST(AdaptiveAvgPool2dGradient, AgreesWithCentralDifferences) {
+  for (const std::int64_t size : {1, 2, 3, 5, 9}) {
+    SCOPED_TRACE(size);
+    expect_gradients(
+        [&](const std::vector<Variable>& v) { return adaptive_avg_pool2d(v[0], size); },
+        {random_tensor({2, 3, 7, 5}, 4)});
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::test

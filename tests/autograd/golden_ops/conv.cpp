@@ -25,8 +25,24 @@ void max_pool2d_case(Case& c) {
   c.expect_exact(indices, "indices");
 }
 
+void avg_pool2d_case(Case& c) {
+  const Pool2dOptions options{c.integer("kernel"), c.integer("stride"), c.integer("padding")};
+  const Variable x = c.input("x");
+  c.expect_output_and_gradients(avg_pool2d(x, options, c.number("count_include_pad") != 0));
+}
+
+void adaptive_avg_pool2d_case(Case& c) {
+  const Variable x = c.input("x");
+  c.expect_output_and_gradients(adaptive_avg_pool2d(x, c.integer("output_size")));
+}
+
 }  // namespace
 
-Checks conv_checks() { return {{"conv2d", conv2d_case}, {"max_pool2d", max_pool2d_case}}; }
+Checks conv_checks() {
+  return {{"conv2d", conv2d_case},
+          {"max_pool2d", max_pool2d_case},
+          {"avg_pool2d", avg_pool2d_case},
+          {"adaptive_avg_pool2d", adaptive_avg_pool2d_case}};
+}
 
 }  // namespace lockstep::test

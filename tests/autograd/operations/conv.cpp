@@ -26,6 +26,14 @@ Operations conv_operations() {
            [](const Inputs& v) {
              return max_pool2d(v[0], {3, 2, 1});
            }},
+          {"avg_pool2d",
+           {{8, 10, 13, 13}},
+           [](const Inputs& v) {
+             return avg_pool2d(v[0], {3, 2, 1}, false);
+           }},
+          {"adaptive_avg_pool2d",
+           {{8, 10, 7, 5}},
+           [](const Inputs& v) { return adaptive_avg_pool2d(v[0], 1); }},
           {"conv2d_32to32", {{4, 32, 8, 8}, {32, 32, 3, 3}, {32}}, [](const Inputs& v) {
              return conv2d(v[0], v[1], v[2]);
            }}};

@@ -2,6 +2,7 @@
 
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/tensor/kernels/avg_pool2d.hpp>
 
 namespace lockstep {
 namespace {
@@ -45,6 +46,33 @@ class MaxPool2dNode : public PooledNode<MaxPool2dNode> {
   Tensor indices_;
 };
 
+class AvgPool2dNode : public PooledNode<AvgPool2dNode> {
+ public:
+  AvgPool2dNode(const Pool2dOptions& options, bool count_include_pad)
+      : options_(options), count_include_pad_(count_include_pad) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      avg_pool2d_backward(grad_output, options_, count_include_pad_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "avg_pool2d"; }
+
+ private:
+  Pool2dOptions options_;
+  bool count_include_pad_;
+};
+
+class AdaptiveAvgPool2dNode : public PooledNode<AdaptiveAvgPool2dNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      adaptive_avg_pool2d_backward(grad_output, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "adaptive_avg_pool2d"; }
+};
+
 }  // namespace
 
 Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
@@ -63,6 +91,20 @@ Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
   Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
   max_pool2d_forward(x.data(), options, y, indices);
   return record<MaxPool2dNode>(std::move(y), {&x}, options, std::move(indices));
+}
+
+Variable avg_pool2d(const Variable& x, const Pool2dOptions& options, bool count_include_pad) {
+  Tensor y =
+      Tensor::empty(avg_pool2d_shape(x.shape(), options), x.data().dtype(), x.data().device());
+  avg_pool2d_forward(x.data(), options, count_include_pad, y);
+  return record<AvgPool2dNode>(std::move(y), {&x}, options, count_include_pad);
+}
+
+Variable adaptive_avg_pool2d(const Variable& x, std::int64_t output_size) {
+  Tensor y = Tensor::empty(adaptive_avg_pool2d_shape(x.shape(), output_size), x.data().dtype(),
+                           x.data().device());
+  adaptive_avg_pool2d_forward(x.data(), y);
+  return record<AdaptiveAvgPool2dNode>(std::move(y), {&x});
 }
 
 }  // namespace lockstep

@@ -23,9 +23,12 @@ struct BatchNormStatistics {
 /// (x - mean) / sqrt(var + eps) * weight + bias for each channel of x[N,C, ...] (Ioffe and Szegedy
 /// 2015, arXiv:1502.03167). In training mean and biased var are the batch's, and the running
 /// statistics become (1 - momentum) old + momentum new, with the unbiased variance; else they are
-/// used. Throws ShapeError in training if a channel has a single value.
+/// used. Throws ShapeError in training if a channel has a single value. `residual` (like x, may be
+/// undefined) is added to the result, which then goes through relu if wanted: in the same pass, as
+/// networks with shortcuts do it (He et al. 2016, arXiv:1512.03385).
 [[nodiscard]] Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
                                   const BatchNormStatistics& statistics, bool training,
-                                  double momentum = 0.1, double eps = 1e-5);
+                                  double momentum = 0.1, double eps = 1e-5,
+                                  const Variable& residual = {}, bool relu = false);
 
 }  // namespace lockstep

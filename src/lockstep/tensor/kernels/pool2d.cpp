@@ -4,44 +4,13 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/pool2d_window.hpp>
 
 namespace lockstep {
 namespace {
 
-KOKKOS_INLINE_FUNCTION std::int64_t smaller(std::int64_t a, std::int64_t b) {
-  return a < b ? a : b;
-}
-
-/// The extents that the kernels see, and how windows and positions of one axis correspond.
-struct Window {
-  std::int64_t kernel, stride, padding;
-
-  explicit Window(const Pool2dOptions& o)
-      : kernel(o.kernel), stride(o.stride), padding(o.padding) {}
-
-  /// The input positions [begin, end) of window o, without padding; `size` is the input's extent.
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t begin(std::int64_t o) const {
-    const std::int64_t at = o * stride - padding;
-    return at > 0 ? at : 0;
-  }
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t end(std::int64_t o, std::int64_t size) const {
-    return smaller(o * stride - padding + kernel, size);
-  }
-  /// The windows [first_over, end_over) that reach position i, out of `count`.
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t first_over(std::int64_t i) const {
-    const std::int64_t reach = i + padding - kernel + 1;
-    return reach <= 0 ? 0 : (reach + stride - 1) / stride;
-  }
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t end_over(std::int64_t i, std::int64_t count) const {
-    return smaller((i + padding) / stride + 1, count);
-  }
-};
-
-/// A tensor [N,C,H,W] as (planes, H, W).
-template <class Space, class T>
-auto planes_of(const Tensor& x) {
-  return view<Space, T, 3>(x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)}));
-}
+using detail::planes_of;
+using detail::StridedWindow;
 
 template <class T, class Space>
 void forward_kernel(const Space& space, const Tensor& x, const Pool2dOptions& options,
@@ -49,15 +18,18 @@ void forward_kernel(const Space& space, const Tensor& x, const Pool2dOptions& op
   const auto in = planes_of<Space, const T>(x);
   const auto out = planes_of<Space, T>(y);
   const auto chosen = planes_of<Space, std::int32_t>(indices);
-  const std::int64_t height = x.size(2), width = x.size(3), out_height = y.size(2);
-  const Window window(options);
+  const std::int64_t height = x.size(2), width = x.size(3);
+  const std::int64_t out_height = y.size(2), out_width = y.size(3);
+  const StridedWindow window(options);
   for_each_row(
       "lockstep::max_pool2d_forward", space, y.size(0) * y.size(1) * out_height, y.size(3),
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const std::int64_t plane = r / out_height, oh = r % out_height;
-        const std::int64_t h_begin = window.begin(oh), h_end = window.end(oh, height);
+        const std::int64_t h_begin = window.begin(oh, height, out_height),
+                           h_end = window.end(oh, height, out_height);
         lanes.each([&](std::int64_t ow) {
-          const std::int64_t w_begin = window.begin(ow), w_end = window.end(ow, width);
+          const std::int64_t w_begin = window.begin(ow, width, out_width),
+                             w_end = window.end(ow, width, out_width);
           T best = -std::numeric_limits<T>::infinity();
           std::int64_t at = h_begin * width + w_begin;
           for (std::int64_t h = h_begin; h < h_end; ++h) {
@@ -85,18 +57,19 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& ind
   const auto result = planes_of<Space, T>(grad_x);
   const std::int64_t height = grad_x.size(2), width = grad_x.size(3);
   const std::int64_t out_height = grad_y.size(2), out_width = grad_y.size(3);
-  const Window window(options);
+  const StridedWindow window(options);
   for_each_row(
       "lockstep::max_pool2d_backward", space, grad_x.size(0) * grad_x.size(1) * height, width,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const std::int64_t plane = r / height, h = r % height;
-        const std::int64_t oh_begin = window.first_over(h), oh_end = window.end_over(h, out_height);
+        const std::int64_t oh_begin = window.first_over(h, height, out_height),
+                           oh_end = window.end_over(h, height, out_height);
         lanes.each([&](std::int64_t w) {
           const auto me = static_cast<std::int32_t>(h * width + w);
-          const std::int64_t ow_end = window.end_over(w, out_width);
+          const std::int64_t ow_end = window.end_over(w, width, out_width);
           T total = accumulate ? result(plane, h, w) : T{0};
           for (std::int64_t oh = oh_begin; oh < oh_end; ++oh) {
-            for (std::int64_t ow = window.first_over(w); ow < ow_end; ++ow) {
+            for (std::int64_t ow = window.first_over(w, width, out_width); ow < ow_end; ++ow) {
               if (chosen(plane, oh, ow) == me) total += g(plane, oh, ow);
             }
           }
@@ -177,11 +150,11 @@ void backward_2x2_kernel(const Space& space, const Tensor& grad_y, const Tensor&
 
 }  // namespace
 
-Shape max_pool2d_shape(const Shape& x, const Pool2dOptions& o) {
+Shape detail::pool2d_shape(const char* operation, const Shape& x, const Pool2dOptions& o) {
   const auto complain = [&](const char* why) {
-    throw ShapeError("max_pool2d of " + to_string(x) + " with kernel " + std::to_string(o.kernel) +
-                     ", stride " + std::to_string(o.stride) + ", padding " +
-                     std::to_string(o.padding) + ": " + why);
+    throw ShapeError(std::string(operation) + " of " + to_string(x) + " with kernel " +
+                     std::to_string(o.kernel) + ", stride " + std::to_string(o.stride) +
+                     ", padding " + std::to_string(o.padding) + ": " + why);
   };
   if (x.dims() != 4) complain("the input must be [N, C, H, W]");
   if (o.kernel < 1 || o.stride < 1 || o.padding < 0) {
@@ -192,10 +165,16 @@ Shape max_pool2d_shape(const Shape& x, const Pool2dOptions& o) {
     if (size + 2 * o.padding < o.kernel) complain("the window is larger than the padded input");
     return (size + 2 * o.padding - o.kernel) / o.stride + 1;
   };
-  if (x[2] * x[3] > std::numeric_limits<std::int32_t>::max()) {
-    complain("a plane has more elements than a 32-bit index reaches");
-  }
   return {x[0], x[1], extent(x[2]), extent(x[3])};
+}
+
+Shape max_pool2d_shape(const Shape& x, const Pool2dOptions& o) {
+  const Shape y = detail::pool2d_shape("max_pool2d", x, o);
+  if (x[2] * x[3] > std::numeric_limits<std::int32_t>::max()) {
+    throw ShapeError("max_pool2d of " + to_string(x) +
+                     ": a plane has more elements than a 32-bit index reaches");
+  }
+  return y;
 }
 
 void max_pool2d_forward(const Tensor& x, const Pool2dOptions& options, const Tensor& y,
