@@ -3,6 +3,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/models/mlp.hpp>
+#include <lockstep/nn/models/resnet.hpp>
 
 namespace lockstep::nn {
 
@@ -13,6 +14,10 @@ std::shared_ptr<Module> make_model(const ModelOptions& options, const Shape& sam
       return convnet(sample, outputs, options.dropout, head);
     case ModelOptions::Kind::mlp:
       return mlp(sample, outputs, options.hidden, head);
+    case ModelOptions::Kind::resnet18:
+      return resnet18(sample, outputs, head);
+    case ModelOptions::Kind::transformer:
+      return transformer(sample, outputs, options.transformer, head);
   }
   throw Error("internal error: unknown model kind");
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <lockstep/nn/models/head.hpp>
+#include <lockstep/nn/models/transformer.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep {
@@ -14,10 +15,11 @@ namespace lockstep::nn {
 
 /// Which network of the model zoo, and its sizes.
 struct ModelOptions {
-  enum class Kind : std::uint8_t { convnet, mlp };
+  enum class Kind : std::uint8_t { convnet, mlp, resnet18, transformer };
   Kind kind = Kind::convnet;
   double dropout = 0.5;                        ///< probability, in every dropout layer
   std::vector<std::int64_t> hidden{512, 256};  ///< mlp: features of each hidden layer
+  TransformerOptions transformer;
 };
 void declare(DeckTable& table, ModelOptions& options);
 

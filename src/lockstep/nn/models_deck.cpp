@@ -5,11 +5,30 @@ namespace lockstep::nn {
 
 void declare(DeckTable& table, ModelOptions& options) {
   using Kind = ModelOptions::Kind;
-  table.choice("kind", options.kind, {{"convnet", Kind::convnet}, {"mlp", Kind::mlp}},
+  table.choice("kind", options.kind,
+               {{"convnet", Kind::convnet},
+                {"mlp", Kind::mlp},
+                {"resnet18", Kind::resnet18},
+                {"transformer", Kind::transformer}},
                "which network");
   table.key("dropout", options.dropout,
             {.doc = "probability of each dropout layer (convnet)", .min = 0.0, .max = 0.99});
   table.key("hidden", options.hidden, {.doc = "features of each hidden layer (mlp)", .min = 1});
+  TransformerOptions& t = options.transformer;
+  table.key("width", t.width, {.doc = "features of a token (transformer)", .min = 1});
+  table.key("depth", t.depth, {.doc = "encoder layers (transformer)", .min = 1});
+  table.key("heads", t.heads,
+            {.doc = "attention heads, a divisor of width (transformer)", .min = 1});
+  table.key("feedforward", t.feedforward,
+            {.doc = "features inside each feed-forward part; 0: 4 width (transformer)", .min = 0});
+  table.key("patch", t.patch,
+            {.doc = "side of a patch, a divisor of the image's height and width (transformer)",
+             .unit = "pixels",
+             .min = 1});
+  table.key("encoder_dropout", t.encoder_dropout,
+            {.doc = "probability of each dropout layer of the encoder (transformer)",
+             .min = 0.0,
+             .max = 0.99});
 }
 
 }  // namespace lockstep::nn

@@ -1,6 +1,7 @@
 #include <lockstep/nn/random.hpp>
 
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include <lockstep/base/philox.hpp>
@@ -44,6 +45,17 @@ Tensor uniform(const Shape& shape, double bound) {
   return Tensor::from(elements, shape);
 }
 
+Tensor normal(const Shape& shape, double standard_deviation) {
+  PhiloxSequence random(initialiser().seed, initialiser().next_parameter++);
+  std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
+  for (float& element : elements) {  // Box and Muller 1958; 1 - uniform() is never 0
+    const double radius = std::sqrt(-2.0 * std::log(1.0 - static_cast<double>(random.uniform())));
+    const double angle = 2.0 * std::numbers::pi * static_cast<double>(random.uniform());
+    element = static_cast<float>(standard_deviation * radius * std::cos(angle));
+  }
+  return Tensor::from(elements, shape);
+}
+
 Tensor default_weight(const Shape& shape) {
   const double fan_in = static_cast<double>(shape.numel()) / static_cast<double>(shape[0]);
   return uniform(shape, 1.0 / std::sqrt(fan_in));
@@ -51,6 +63,12 @@ Tensor default_weight(const Shape& shape) {
 
 Tensor default_bias(std::int64_t outputs, std::int64_t fan_in) {
   return uniform({outputs}, 1.0 / std::sqrt(static_cast<double>(fan_in)));
+}
+
+Tensor kaiming_normal_fan_out(const Shape& shape) {
+  const double fan_out =
+      static_cast<double>(shape[0] * shape.numel()) / static_cast<double>(shape[0] * shape[1]);
+  return normal(shape, std::sqrt(2.0 / fan_out));
 }
 
 }  // namespace lockstep::nn

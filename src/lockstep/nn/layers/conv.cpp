@@ -7,19 +7,20 @@
 
 namespace lockstep::nn {
 
-Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
-               const Conv2dOptions& options, bool bias)
+Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels,
+               std::array<std::int64_t, 2> kernel, const Conv2dOptions& options, bool bias)
     : options_(options) {
   expect_positive("Conv2d", "in_channels", in_channels);
   expect_positive("Conv2d", "out_channels", out_channels);
-  expect_positive("Conv2d", "kernel", kernel);
+  expect_positive("Conv2d", "kernel", kernel[0]);
+  expect_positive("Conv2d", "kernel", kernel[1]);
   expect_positive("Conv2d", "groups", options.groups);
   if (in_channels % options.groups != 0 || out_channels % options.groups != 0) {
     throw InputError("Conv2d: groups (" + std::to_string(options.groups) +
                      ") must divide in_channels (" + std::to_string(in_channels) +
                      ") and out_channels (" + std::to_string(out_channels) + ")");
   }
-  const Shape shape{out_channels, in_channels / options.groups, kernel, kernel};
+  const Shape shape{out_channels, in_channels / options.groups, kernel[0], kernel[1]};
   weight_ = register_parameter("weight", default_weight(shape));
   if (bias)
     bias_ = register_parameter("bias", default_bias(out_channels, shape.numel() / out_channels));

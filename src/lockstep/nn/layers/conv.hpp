@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 
 #include <lockstep/nn/module.hpp>
@@ -6,10 +7,14 @@
 
 namespace lockstep::nn {
 
-/// x[N, in, H, W] -> [N, out, OH, OW]; parameters weight[out, in/groups, k, k], bias[out].
+/// x[N, in, H, W] -> [N, out, OH, OW]; parameters weight[out, in/groups, kh, kw], bias[out].
 class Conv2d : public Module {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
+         const Conv2dOptions& options = {}, bool bias = true)
+      : Conv2d(in_channels, out_channels, {kernel, kernel}, options, bias) {}
+  /// A kernel of kh x kw.
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::array<std::int64_t, 2> kernel,
          const Conv2dOptions& options = {}, bool bias = true);
   Variable forward(const Variable& x) override;
 

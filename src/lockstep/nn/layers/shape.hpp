@@ -9,4 +9,10 @@ class Flatten : public Module {
   Variable forward(const Variable& x) override;
 };
 
+/// x itself.
+class Identity : public Module {
+ public:
+  Variable forward(const Variable& x) override { return x; }
+};
+
 }  // namespace lockstep::nn

@@ -1,0 +1,36 @@
+#include <lockstep/nn/layers/batch_norm.hpp>
+
+#include <string>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/expect.hpp>
+
+namespace lockstep::nn {
+
+BatchNorm::BatchNorm(const char* layer, int least_dims, int most_dims, std::int64_t features,
+                     const BatchNormOptions& options)
+    : layer_(layer), least_dims_(least_dims), most_dims_(most_dims), options_(options) {
+  expect_positive(layer, "features", features);
+  if (!(options.eps > 0.0) || !(options.momentum >= 0.0 && options.momentum <= 1.0)) {
+    throw InputError(std::string(layer) + ": eps must be above 0 and momentum in [0, 1], not " +
+                     std::to_string(options.eps) + " and " + std::to_string(options.momentum));
+  }
+  weight_ = register_parameter("weight", Tensor::full({features}, 1.0));
+  bias_ = register_parameter("bias", Tensor::zeros({features}));
+  statistics_.running_mean = register_buffer("running_mean", Tensor::zeros({features}));
+  statistics_.running_var = register_buffer("running_var", Tensor::full({features}, 1.0));
+  batches_tracked_ = register_buffer("num_batches_tracked", Tensor::zeros({}, DType::i64));
+}
+
+Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool relu) {
+  if (x.shape().dims() < least_dims_ || x.shape().dims() > most_dims_) {
+    throw ShapeError(std::string(layer_) + " takes an input of " + std::to_string(least_dims_) +
+                     (least_dims_ == most_dims_ ? "" : " or " + std::to_string(most_dims_)) +
+                     " dimensions, not " + describe(x.data()));
+  }
+  if (is_training()) batches_tracked_.fill(batches_tracked_.item() + 1);
+  return batch_norm(x, weight_, bias_, statistics_, is_training(), options_.momentum, options_.eps,
+                    residual, relu);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/nn/module.hpp>
+
+namespace lockstep::nn {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;  ///< how much of a batch's statistics enters the running ones
+};
+
+/// Normalises each channel: in training by the batch's statistics, which also move the running
+/// ones, in evaluation by those. Parameters weight[C] (ones) and bias[C] (zeros), buffers
+/// running_mean[C] (zeros), running_var[C] (ones) and num_batches_tracked (i64 scalar).
+class BatchNorm : public Module {
+ public:
+  Variable forward(const Variable& x) override { return forward(x, {}, false); }
+  /// relu(norm(x) + residual) in one pass, where they are wanted: `residual` is like x or
+  /// undefined.
+  Variable forward(const Variable& x, const Variable& residual, bool relu);
+
+ protected:
+  /// `layer` is the concrete layer's name; it takes inputs of `least_dims` to `most_dims`.
+  /// Throws InputError for features < 1, momentum outside [0, 1] or eps not positive.
+  BatchNorm(const char* layer, int least_dims, int most_dims, std::int64_t features,
+            const BatchNormOptions& options);
+
+ private:
+  const char* layer_;
+  int least_dims_, most_dims_;
+  BatchNormOptions options_;
+  Variable weight_, bias_;
+  BatchNormStatistics statistics_;
+  Tensor batches_tracked_;
+};
+
+/// x[N, C] or x[N, C, L].
+class BatchNorm1d : public BatchNorm {
+ public:
+  explicit BatchNorm1d(std::int64_t features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm1d", 2, 3, features, options) {}
+};
+
+/// x[N, C, H, W].
+class BatchNorm2d : public BatchNorm {
+ public:
+  explicit BatchNorm2d(std::int64_t features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm2d", 4, 4, features, options) {}
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,81 @@
+#include <lockstep/nn/models/resnet.hpp>
+
+#include <string>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/init.hpp>
+#include <lockstep/nn/layers.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+/// A convolution as torchvision's ResNets have them: no bias, and an output of size H / stride.
+std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                                    std::int64_t stride) {
+  const std::int64_t padding = kernel / 2;
+  const Conv2dOptions options{.stride = {stride, stride}, .padding = {padding, padding}};
+  auto conv = std::make_shared<Conv2d>(in, out, kernel, options, false);
+  const Tensor& weight = conv->weight().data();
+  weight.copy_from(kaiming_normal_fan_out(weight.shape()).to(weight.dtype()));
+  return conv;
+}
+
+/// relu(bn2(conv2(relu(bn1(conv1(x))))) + downsample(x)), where there is no downsample x itself.
+class BasicBlock : public Module {
+ public:
+  BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
+      : conv1_(register_module("conv1", convolution(in, out, 3, stride))),
+        bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(out))),
+        conv2_(register_module("conv2", convolution(out, out, 3, 1))),
+        bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(out))) {
+    if (stride == 1 && in == out) return;
+    downsample_ = register_module(
+        "downsample", std::make_shared<Sequential>(std::initializer_list<std::shared_ptr<Module>>{
+                          convolution(in, out, 1, stride), std::make_shared<BatchNorm2d>(out)}));
+  }
+
+  Variable forward(const Variable& x) override {
+    const Variable y = (*conv2_)(bn1_->forward((*conv1_)(x), {}, true));
+    return bn2_->forward(y, downsample_ ? (*downsample_)(x) : x, true);
+  }
+
+ private:
+  std::shared_ptr<Conv2d> conv1_;
+  std::shared_ptr<BatchNorm2d> bn1_;
+  std::shared_ptr<Conv2d> conv2_;
+  std::shared_ptr<BatchNorm2d> bn2_;
+  std::shared_ptr<Sequential> downsample_;
+};
+
+}  // namespace
+
+std::shared_ptr<Sequential> resnet18(const Shape& image, std::int64_t outputs, Head head) {
+  if (image.dims() != 3 || image[1] < 8 || image[2] < 8) {
+    throw InputError(
+        "model resnet18 takes images of shape [channels, height, width] of at least 8 x 8 pixels, "
+        "not samples of shape " +
+        to_string(image) + ". Choose another model.kind or other data.");
+  }
+  auto model = std::make_shared<Sequential>();
+  model->push_back("conv1", convolution(image[0], 64, 3, 1));
+  model->push_back("bn1", std::make_shared<BatchNorm2d>(64));
+  model->push_back("relu", std::make_shared<ReLU>());
+  std::int64_t channels = 64;
+  for (int layer = 1; layer <= 4; ++layer) {
+    const std::int64_t wider = layer == 1 ? channels : 2 * channels;
+    model->push_back("layer" + std::to_string(layer),
+                     std::make_shared<Sequential>(std::initializer_list<std::shared_ptr<Module>>{
+                         std::make_shared<BasicBlock>(channels, wider, layer == 1 ? 1 : 2),
+                         std::make_shared<BasicBlock>(wider, wider, 1)}));
+    channels = wider;
+  }
+  model->push_back("avgpool", std::make_shared<AdaptiveAvgPool2d>(1));
+  model->push_back("flatten", std::make_shared<Flatten>());
+  model->push_back("fc", std::make_shared<Linear>(channels, outputs));
+  if (head == Head::log_probabilities) {
+    model->push_back("log_softmax", std::make_shared<LogSoftmax>());
+  }
+  return model;
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,17 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include <lockstep/nn/models/head.hpp>
+#include <lockstep/nn/sequential.hpp>
+
+namespace lockstep::nn {
+
+/// ResNet-18 (He et al. 2016, arXiv:1512.03385) for small images [N, channels, H, W], as CIFAR's:
+/// torchvision's resnet18 with its names and initialisation, but a first convolution of 3 x 3 with
+/// stride 1 and no max-pool behind it. 11.17 million parameters for 10 classes. Throws InputError
+/// if the image is smaller than 8 x 8.
+[[nodiscard]] std::shared_ptr<Sequential> resnet18(const Shape& image, std::int64_t outputs,
+                                                   Head head = Head::log_probabilities);
+
+}  // namespace lockstep::nn

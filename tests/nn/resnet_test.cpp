@@ -1,0 +1,225 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/init.hpp>
+#include <lockstep/nn/models/resnet.hpp>
+#include <lockstep/nn/random.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+/// The state dict of torchvision.models.resnet18(), in its order; only conv1, which is 7 x 7 there,
+/// is that of a CIFAR stem.
+const std::vector<std::string>& torchvisions_state() {
+  static const std::vector<std::string> entries{
+      "conv1.weight[64, 3, 3, 3]",
+      "bn1.weight[64]",
+      "bn1.bias[64]",
+      "bn1.running_mean[64]",
+      "bn1.running_var[64]",
+      "bn1.num_batches_tracked[]",
+      "layer1.0.conv1.weight[64, 64, 3, 3]",
+      "layer1.0.bn1.weight[64]",
+      "layer1.0.bn1.bias[64]",
+      "layer1.0.bn1.running_mean[64]",
+      "layer1.0.bn1.running_var[64]",
+      "layer1.0.bn1.num_batches_tracked[]",
+      "layer1.0.conv2.weight[64, 64, 3, 3]",
+      "layer1.0.bn2.weight[64]",
+      "layer1.0.bn2.bias[64]",
+      "layer1.0.bn2.running_mean[64]",
+      "layer1.0.bn2.running_var[64]",
+      "layer1.0.bn2.num_batches_tracked[]",
+      "layer1.1.conv1.weight[64, 64, 3, 3]",
+      "layer1.1.bn1.weight[64]",
+      "layer1.1.bn1.bias[64]",
+      "layer1.1.bn1.running_mean[64]",
+      "layer1.1.bn1.running_var[64]",
+      "layer1.1.bn1.num_batches_tracked[]",
+      "layer1.1.conv2.weight[64, 64, 3, 3]",
+      "layer1.1.bn2.weight[64]",
+      "layer1.1.bn2.bias[64]",
+      "layer1.1.bn2.running_mean[64]",
+      "layer1.1.bn2.running_var[64]",
+      "layer1.1.bn2.num_batches_tracked[]",
+      "layer2.0.conv1.weight[128, 64, 3, 3]",
+      "layer2.0.bn1.weight[128]",
+      "layer2.0.bn1.bias[128]",
+      "layer2.0.bn1.running_mean[128]",
+      "layer2.0.bn1.running_var[128]",
+      "layer2.0.bn1.num_batches_tracked[]",
+      "layer2.0.conv2.weight[128, 128, 3, 3]",
+      "layer2.0.bn2.weight[128]",
+      "layer2.0.bn2.bias[128]",
+      "layer2.0.bn2.running_mean[128]",
+      "layer2.0.bn2.running_var[128]",
+      "layer2.0.bn2.num_batches_tracked[]",
+      "layer2.0.downsample.0.weight[128, 64, 1, 1]",
+      "layer2.0.downsample.1.weight[128]",
+      "layer2.0.downsample.1.bias[128]",
+      "layer2.0.downsample.1.running_mean[128]",
+      "layer2.0.downsample.1.running_var[128]",
+      "layer2.0.downsample.1.num_batches_tracked[]",
+      "layer2.1.conv1.weight[128, 128, 3, 3]",
+      "layer2.1.bn1.weight[128]",
+      "layer2.1.bn1.bias[128]",
+      "layer2.1.bn1.running_mean[128]",
+      "layer2.1.bn1.running_var[128]",
+      "layer2.1.bn1.num_batches_tracked[]",
+      "layer2.1.conv2.weight[128, 128, 3, 3]",
+      "layer2.1.bn2.weight[128]",
+      "layer2.1.bn2.bias[128]",
+      "layer2.1.bn2.running_mean[128]",
+      "layer2.1.bn2.running_var[128]",
+      "layer2.1.bn2.num_batches_tracked[]",
+      "layer3.0.conv1.weight[256, 128, 3, 3]",
+      "layer3.0.bn1.weight[256]",
+      "layer3.0.bn1.bias[256]",
+      "layer3.0.bn1.running_mean[256]",
+      "layer3.0.bn1.running_var[256]",
+      "layer3.0.bn1.num_batches_tracked[]",
+      "layer3.0.conv2.weight[256, 256, 3, 3]",
+      "layer3.0.bn2.weight[256]",
+      "layer3.0.bn2.bias[256]",
+      "layer3.0.bn2.running_mean[256]",
+      "layer3.0.bn2.running_var[256]",
+      "layer3.0.bn2.num_batches_tracked[]",
+      "layer3.0.downsample.0.weight[256, 128, 1, 1]",
+      "layer3.0.downsample.1.weight[256]",
+      "layer3.0.downsample.1.bias[256]",
+      "layer3.0.downsample.1.running_mean[256]",
+      "layer3.0.downsample.1.running_var[256]",
+      "layer3.0.downsample.1.num_batches_tracked[]",
+      "layer3.1.conv1.weight[256, 256, 3, 3]",
+      "layer3.1.bn1.weight[256]",
+      "layer3.1.bn1.bias[256]",
+      "layer3.1.bn1.running_mean[256]",
+      "layer3.1.bn1.running_var[256]",
+      "layer3.1.bn1.num_batches_tracked[]",
+      "layer3.1.conv2.weight[256, 256, 3, 3]",
+      "layer3.1.bn2.weight[256]",
+      "layer3.1.bn2.bias[256]",
+      "layer3.1.bn2.running_mean[256]",
+      "layer3.1.bn2.running_var[256]",
+      "layer3.1.bn2.num_batches_tracked[]",
+      "layer4.0.conv1.weight[512, 256, 3, 3]",
+      "layer4.0.bn1.weight[512]",
+      "layer4.0.bn1.bias[512]",
+      "layer4.0.bn1.running_mean[512]",
+      "layer4.0.bn1.running_var[512]",
+      "layer4.0.bn1.num_batches_tracked[]",
+      "layer4.0.conv2.weight[512, 512, 3, 3]",
+      "layer4.0.bn2.weight[512]",
+      "layer4.0.bn2.bias[512]",
+      "layer4.0.bn2.running_mean[512]",
+      "layer4.0.bn2.running_var[512]",
+      "layer4.0.bn2.num_batches_tracked[]",
+      "layer4.0.downsample.0.weight[512, 256, 1, 1]",
+      "layer4.0.downsample.1.weight[512]",
+      "layer4.0.downsample.1.bias[512]",
+      "layer4.0.downsample.1.running_mean[512]",
+      "layer4.0.downsample.1.running_var[512]",
+      "layer4.0.downsample.1.num_batches_tracked[]",
+      "layer4.1.conv1.weight[512, 512, 3, 3]",
+      "layer4.1.bn1.weight[512]",
+      "layer4.1.bn1.bias[512]",
+      "layer4.1.bn1.running_mean[512]",
+      "layer4.1.bn1.running_var[512]",
+      "layer4.1.bn1.num_batches_tracked[]",
+      "layer4.1.conv2.weight[512, 512, 3, 3]",
+      "layer4.1.bn2.weight[512]",
+      "layer4.1.bn2.bias[512]",
+      "layer4.1.bn2.running_mean[512]",
+      "layer4.1.bn2.running_var[512]",
+      "layer4.1.bn2.num_batches_tracked[]",
+      "fc.weight[1000, 512]",
+      "fc.bias[1000]",
+  };
+  return entries;
+}
+
+/// "bn1.weight[64]" to its name and shape.
+std::pair<std::string, Shape> parse(const std::string& entry) {
+  const auto bracket = entry.find('[');
+  std::vector<std::int64_t> extents;
+  std::string digits;
+  for (const char c : entry.substr(bracket + 1)) {
+    if (std::isdigit(static_cast<unsigned char>(c)) != 0) {
+      digits += c;
+    } else if (!digits.empty()) {
+      extents.push_back(std::stoll(digits));
+      digits.clear();
+    }
+  }
+  return {entry.substr(0, bracket), Shape(std::span<const std::int64_t>(extents))};
+}
+
+TEST(ResNet18, StateHasTorchvisionsNamesShapesAndOrder) {
+  const auto model = resnet18({3, 32, 32}, 1000);
+  std::vector<std::string> entries;
+  for (const auto& entry : model->state_dict()) {
+    entries.push_back(entry.name + to_string(entry.tensor.shape()));
+  }
+  EXPECT_EQ(entries, torchvisions_state());
+  EXPECT_EQ(model->parameter_count(), 11'689'512 - 64 * 3 * (7 * 7 - 3 * 3))
+      << "torchvision's count, but for the stem";
+  EXPECT_EQ(resnet18({3, 32, 32}, 10)->parameter_count(), 11'173'962);
+}
+
+TEST(ResNet18, LoadsAStateDictOfTorchvisionsNamesAndShapes) {
+  StateDict state;
+  for (const auto& entry : torchvisions_state()) {
+    const auto [name, shape] = parse(entry);
+    const bool count = name.ends_with("num_batches_tracked");
+    state.insert(name, Tensor::full(shape, count ? 7.0 : 0.25, count ? DType::i64 : DType::f32));
+  }
+  const auto model = resnet18({3, 32, 32}, 1000);
+  ASSERT_NO_THROW(model->load_state_dict(state));
+  EXPECT_EQ(model->state_dict().at("layer4.1.bn2.num_batches_tracked").item(), 7.0);
+  EXPECT_EQ(model->state_dict().at("fc.bias").to_vector<float>().back(), 0.25F);
+}
+
+TEST(ResNet18, ConvolutionsStartWithTheVarianceThatKeepsGradientsSize) {
+  manual_seed(2);
+  const auto model = resnet18({3, 32, 32}, 10);
+  for (const auto& [name, variable] : model->named_parameters()) {
+    if (variable.shape().dims() != 4) continue;
+    double squares = 0, sum = 0;
+    for (const float w : variable.data().to_vector<float>()) {
+      sum += w;
+      squares += static_cast<double>(w) * w;
+    }
+    const Shape& shape = variable.shape();
+    const auto n = static_cast<double>(shape.numel());
+    const double variance = 2.0 / static_cast<double>(shape[0] * shape[2] * shape[3]);
+    EXPECT_NEAR(squares / n, variance, 5 * variance * std::sqrt(2 / n)) << name;
+    EXPECT_LE(std::abs(sum / n), 5 * std::sqrt(variance / n)) << name;
+  }
+}
+
+TEST(ResNet18, TakesImagesOfAnyChannelsAndSizeFrom8By8) {
+  const auto model = resnet18({1, 9, 14}, 7);
+  const Variable y = model->forward(Variable(uniform({2, 1, 9, 14}, 1.0)));
+  ASSERT_EQ(y.shape(), (Shape{2, 7}));
+  const auto values = y.data().to_vector<float>();
+  for (int row = 0; row < 2; ++row) {
+    double total = 0;
+    for (int k = 0; k < 7; ++k) total += std::exp(static_cast<double>(values[row * 7 + k]));
+    EXPECT_NEAR(total, 1.0, 1e-5) << "log-probabilities";
+  }
+}
+
+TEST(ResNet18, ImagesThatAreTooSmallAreRefusedWithTheirShape) {
+  try {
+    static_cast<void>(resnet18({3, 7, 32}, 10));
+    FAIL() << "it was accepted";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("[3, 7, 32]"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::nn
