@@ -1,0 +1,46 @@
+#pragma once
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+// Private to the kernels' .cpp files.
+
+namespace lockstep {
+
+/// The sum over i in [0, n) of f(i), a double, on the device of `like`. The order of additions
+/// depends on n alone: chunks of 65,536 in lanes, then the chunks in lanes. Allocates nothing in a
+/// steady loop.
+template <class Space, class F>
+double ordered_sum(const char* label, const Space& space, const Tensor& like, std::int64_t n,
+                   const F& f) {
+  constexpr std::int64_t chunk = 65536;
+  const std::int64_t whole = n / chunk, rest = n - whole * chunk;
+  const Tensor sums = Tensor::empty({whole + 2}, DType::f64, like.device());
+  const auto partial = view<Space, double, 1>(sums);
+  for_each_row(
+      label, space, whole, chunk, KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const double sum = lanes.sum([&](std::int64_t c) { return f(r * chunk + c); });
+        lanes.once([&] { partial(r) = sum; });
+      });
+  for_each_row(
+      label, space, 1, rest, KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
+        const double sum = lanes.sum([&](std::int64_t c) { return f(whole * chunk + c); });
+        lanes.once([&] { partial(whole) = sum; });
+      });
+  for_each_row(
+      label, space, 1, whole + 1, KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
+        const double sum = lanes.sum([&](std::int64_t c) { return partial(c); });
+        lanes.once([&] { partial(whole + 1) = sum; });
+      });
+  return sums.slice(whole + 1, whole + 2).item();
+}
+
+/// x^2 as a double.
+template <class View>
+struct Squares {
+  View x;
+  KOKKOS_FUNCTION double operator()(std::int64_t i) const {
+    const double value = x(i);
+    return value * value;
+  }
+};
+
+}  // namespace lockstep
