@@ -4,28 +4,19 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <support/allocation_counter.hpp>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/sgd.hpp>
 
+#include "parameters.hpp"
+
 namespace lockstep {
 namespace {
 
-nn::NamedParameter parameter(const std::string& name, const std::vector<float>& values) {
-  const auto n = static_cast<std::int64_t>(values.size());
-  return {name, Variable(Tensor::from(values, {n}), true)};
-}
-
-void set_grad(const Variable& variable, double value) {
-  variable.grad_buffer().fill(value);
-  variable.mark_grad_present();
-}
-
-std::vector<float> values(const nn::NamedParameter& p) {
-  return p.variable.data().to_vector<float>();
-}
+using test::parameter;
+using test::set_grad;
+using test::values;
 
 constexpr optim::SgdOptions damped{.lr = 0.5, .momentum = 0.5, .dampening = 0.5};
 
@@ -77,33 +68,6 @@ TEST(Sgd, StateIsNamedByParameterAndSlot) {
   EXPECT_EQ(optim::SGD({p}, {}).state_dict().size(), 0U);
 }
 
-/// Saves after `before` steps, continues in a new optimizer, compares with one that never stopped.
-void expect_exact_resume(int before) {
-  SCOPED_TRACE("saved after " + std::to_string(before) + " steps");
-  const std::vector<float> start{0.3F, -1.7F, 2.9F};
-  const auto step = [](optim::SGD& sgd, const nn::NamedParameter& p, int s) {
-    set_grad(p.variable, std::sin(1.0 + s));
-    sgd.step();
-  };
-  constexpr optim::SgdOptions options{
-      .lr = 0.07, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.01};
-
-  const auto whole = parameter("w", start), first = parameter("w", start);
-  optim::SGD uninterrupted({whole}, options), saved({first}, options);
-  for (int s = 0; s < 6; ++s) step(uninterrupted, whole, s);
-  for (int s = 0; s < before; ++s) step(saved, first, s);
-
-  const auto second = parameter("w", values(first));
-  optim::SGD resumed({second}, options);
-  resumed.load_state_dict(saved.state_dict());
-  for (int s = before; s < 6; ++s) step(resumed, second, s);
-  EXPECT_EQ(values(second), values(whole));
-}
-
-TEST(Sgd, ResumedOptimizerHasTheSameBits) {
-  for (const int before : {0, 1, 3}) expect_exact_resume(before);
-}
-
 TEST(Sgd, StateOfAnotherModelIsRefusedAndNothingIsLoaded) {
   const auto p = parameter("w", {1.0F}), other = parameter("v", {1.0F});
   optim::SGD sgd({p}, {.momentum = 0.9}), others({other}, {.momentum = 0.9});
@@ -139,21 +103,6 @@ TEST(Sgd, LearningRateOfTheNextStepCanBeSet) {
   set_grad(p.variable, 1.0);
   optimizer->step();
   EXPECT_EQ(values(p), std::vector<float>{0.75F});
-}
-
-TEST(Sgd, StepAllocatesNothing) {
-  std::vector<nn::NamedParameter> parameters;
-  for (const char name : {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}) {
-    parameters.push_back(parameter(std::string(1, name), std::vector<float>(100, 1.0F)));
-  }
-  optim::SGD sgd(parameters, {.momentum = 0.9, .weight_decay = 0.1});
-  for (const auto& p : parameters) set_grad(p.variable, 1.0);
-  sgd.step();
-  const auto before = test::allocation_count();
-  const auto memory_before = memory_stats().system_allocations;
-  for (int s = 0; s < 20; ++s) sgd.step();
-  EXPECT_EQ(test::allocation_count() - before, 0);
-  EXPECT_EQ(memory_stats().system_allocations - memory_before, 0);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   const std::string file = scratch.file("metrics.jsonl");
   MetricsRow row = step_row(10);
   row.lr = 0.1;
+  row.grad_norm = 2.5;
   row.samples_per_s = 1234.5;
   row.has_times = true;
   row.times.communication = {0.25, 0.5, 1.0};
@@ -24,6 +25,7 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   const MetricsFile again(file, true, 10);
   ASSERT_EQ(again.rows().size(), 1U);
   EXPECT_EQ(again.rows()[0].samples_per_s, 1234.5);
+  EXPECT_EQ(again.rows()[0].grad_norm, 2.5);
   EXPECT_EQ(again.rows()[0].times.communication.max, 1.0);
 }
 
@@ -45,10 +47,12 @@ TEST(MetricsFile, LossThatIsNotFiniteIsNullAndComesBackAsNan) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");
   MetricsRow row = step_row(1);
-  row.loss = std::nan("");
+  row.loss = row.grad_norm = std::nan("");
   MetricsFile(file, false, 0).append(row);
   EXPECT_NE(test::read_file(file).find("\"loss\":null"), std::string::npos);
-  EXPECT_TRUE(std::isnan(MetricsFile(file, true, 1).rows().at(0).loss));
+  const MetricsFile again(file, true, 1);
+  EXPECT_TRUE(std::isnan(again.rows().at(0).loss));
+  EXPECT_TRUE(std::isnan(again.rows().at(0).grad_norm));
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 #include <lockstep/optim/make_optimizer.hpp>
 
+#include <array>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/adam.hpp>
+#include <lockstep/optim/clip.hpp>
+#include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/sgd.hpp>
 
 namespace lockstep::optim {
@@ -63,8 +67,30 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                   .weight_decay = options.weight_decay,
                                                   .amsgrad = options.amsgrad},
                                      groups);
+    case Kind::lars:
+      return std::make_unique<LARS>(std::move(parameters),
+                                    LarsOptions{.lr = options.lr,
+                                                .momentum = options.momentum,
+                                                .weight_decay = options.weight_decay,
+                                                .trust_coefficient = options.trust_coefficient,
+                                                .not_adapted = options.not_adapted},
+                                    groups);
+    case Kind::lamb:
+      return std::make_unique<LAMB>(std::move(parameters),
+                                    LambOptions{.lr = options.lr,
+                                                .betas = betas,
+                                                .eps = options.eps,
+                                                .weight_decay = options.weight_decay,
+                                                .not_adapted = options.not_adapted},
+                                    groups);
   }
   throw Error("make_optimizer: this kind of optimizer is not known");
+}
+
+double clip_gradients(const OptimizerOptions& options,
+                      const std::vector<nn::NamedParameter>& parameters) {
+  if (options.clip_value > 0.0) clip_grad_value_(parameters, options.clip_value);
+  return options.clip_norm > 0.0 ? clip_grad_norm_(parameters, options.clip_norm) : -1.0;
 }
 
 }  // namespace lockstep::optim

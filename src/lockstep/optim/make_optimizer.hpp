@@ -16,7 +16,7 @@ namespace lockstep::optim {
 /// The deck's [optimizer] table: which optimizer, and the hyper-parameters of all kinds. Each kind
 /// takes those that its own options struct has (SgdOptions, AdamOptions ...).
 struct OptimizerOptions {
-  enum class Kind : std::uint8_t { sgd, adam, adamw };
+  enum class Kind : std::uint8_t { sgd, adam, adamw, lars, lamb };
   Kind kind = Kind::sgd;
   double lr = 1e-3;
   double momentum = 0.0;
@@ -26,13 +26,17 @@ struct OptimizerOptions {
   std::vector<double> betas{0.9, 0.999};
   double eps = 1e-8;
   bool amsgrad = false;
+  double trust_coefficient = 1e-3;
+  std::vector<std::string> not_adapted;
+  double clip_norm = 0.0;   ///< largest norm of all gradients together; 0: no limit
+  double clip_value = 0.0;  ///< largest size of a gradient's element; 0: no limit
   /// Parameter groups, an entry a group; the other lists are as long, or empty for the optimizer's
   /// own values.
   std::vector<std::string> group_pattern;
   std::vector<double> group_lr_factor;
   std::vector<double> group_weight_decay;
 };
-/// Where the deck is silent, weight_decay and eps are what PyTorch's optimizer of that kind has.
+/// Where the deck is silent, momentum, eps and weight_decay are what the kind's own options have.
 void declare(DeckTable& table, OptimizerOptions& options);
 
 /// Reads [optimizer]. Throws InputError, naming file and line, also where lists do not fit
@@ -43,5 +47,10 @@ void declare(DeckTable& table, OptimizerOptions& options);
 /// Throws InputError if the options do not fit together or to the parameters.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         std::vector<nn::NamedParameter> parameters);
+
+/// Clips the gradients as `options` say, between backward and step. Returns their norm before
+/// clipping, or -1 if it was not needed.
+double clip_gradients(const OptimizerOptions& options,
+                      const std::vector<nn::NamedParameter>& parameters);
 
 }  // namespace lockstep::optim

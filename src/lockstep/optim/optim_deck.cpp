@@ -3,6 +3,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/optim/adam.hpp>
+#include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/schedule.hpp>
 
@@ -22,29 +23,48 @@ void expect_length(const Deck& deck, const char* key, std::size_t count, std::si
 void declare(DeckTable& table, OptimizerOptions& options) {
   using Kind = OptimizerOptions::Kind;
   table.choice("kind", options.kind,
-               {{"sgd", Kind::sgd}, {"adam", Kind::adam}, {"adamw", Kind::adamw}},
+               {{"sgd", Kind::sgd},
+                {"adam", Kind::adam},
+                {"adamw", Kind::adamw},
+                {"lars", Kind::lars},
+                {"lamb", Kind::lamb}},
                "which optimizer");
+  if (options.kind == Kind::adamw) options.weight_decay = AdamWOptions().weight_decay;
+  if (options.kind == Kind::lars) options.momentum = LarsOptions().momentum;
+  if (options.kind == Kind::lamb) options.eps = LambOptions().eps;
   table.key("lr", options.lr, {.doc = "learning rate", .min = 0.0});
   table.key("momentum", options.momentum,
-            {.doc = "how much of the last step is kept (sgd)", .min = 0.0, .max = 1.0});
+            {.doc = "sgd, lars: how much of the last step is kept; lars: 0.9 if not given",
+             .min = 0.0,
+             .max = 1.0});
   table.key("dampening", options.dampening,
-            {.doc = "how much of the gradient is held back (sgd)", .min = 0.0, .max = 1.0});
+            {.doc = "sgd: how much of the gradient is held back", .min = 0.0, .max = 1.0});
   table.key("nesterov", options.nesterov,
-            {.doc = "look ahead along the momentum; needs momentum above 0 and dampening 0 (sgd)"});
-  if (options.kind == Kind::adamw) options.weight_decay = AdamWOptions().weight_decay;
+            {.doc = "sgd: look ahead along the momentum; needs momentum above 0 and dampening 0"});
   table.key("weight_decay", options.weight_decay,
-            {.doc = "factor of the parameter that is added to its gradient (L2); adamw: by which a "
-                    "step of rate 1 shrinks it, 0.01 where the deck is silent",
+            {.doc = "factor of the parameter that is added to its gradient (sgd, adam, lars) or to "
+                    "its step of rate 1 (adamw, lamb); adamw: 0.01 if not given",
              .min = 0.0});
   table.key("betas", options.betas,
-            {.doc = "shares that the running means of the gradient and of its square keep (adam, "
-                    "adamw)",
+            {.doc = "adam, adamw, lamb: how much the running means of the gradient and of its "
+                    "square keep",
              .min = 0.0,
              .max = 1.0});
   table.key("eps", options.eps,
-            {.doc = "added to the root of the second moment (adam, adamw)", .min = 0.0});
+            {.doc = "adam, adamw, lamb: added to the root of the mean square; lamb: 1e-6 if not "
+                    "given",
+             .min = 0.0});
   table.key("amsgrad", options.amsgrad,
-            {.doc = "divide by the largest second moment so far (adam, adamw)"});
+            {.doc = "adam, adamw: divide by the root of the largest mean square so far"});
+  table.key("trust_coefficient", options.trust_coefficient,
+            {.doc = "lars: length of a layer's step over the layer's norm, at rate 1", .min = 0.0});
+  table.key("not_adapted", options.not_adapted,
+            {.doc = "lars, lamb: patterns of the names, such as [\"*.bias\"], that are stepped "
+                    "without the layer's trust ratio"});
+  table.key("clip_norm", options.clip_norm,
+            {.doc = "largest norm of all gradients together; 0: no limit", .min = 0.0});
+  table.key("clip_value", options.clip_value,
+            {.doc = "largest size of an element of a gradient; 0: no limit", .min = 0.0});
   table.key("group_pattern", options.group_pattern,
             {.doc = "parameter groups: patterns of names, such as [\"*.bias\", \"conv?.*\"]; a "
                     "parameter belongs to the first that fits"});
@@ -56,6 +76,12 @@ void declare(DeckTable& table, OptimizerOptions& options) {
 
 OptimizerOptions read_optimizer_options(Deck& deck) {
   auto options = deck.read<OptimizerOptions>("optimizer");
+  if (options.clip_norm > 0.0 && options.clip_value > 0.0) {
+    throw InputError(fmt::format(
+        "{}: optimizer.clip_norm and optimizer.clip_value (set at {}) clip the same gradients "
+        "twice. Keep one of them.",
+        deck.where("optimizer", "clip_norm"), deck.where("optimizer", "clip_value")));
+  }
   expect_length(deck, "betas", options.betas.size(), 2, "one for each running mean");
   const std::size_t groups = options.group_pattern.size();
   const auto expect_parallel = [&](const char* key, const std::vector<double>& list) {
@@ -119,8 +145,10 @@ void declare(DeckTable& table, ScheduleOptions& options) {
             {.doc = "one_cycle: optimizer.lr, the highest rate, over the first", .min = 1.0});
   table.key("final_div_factor", options.final_div_factor,
             {.doc = "one_cycle: first rate over the last", .min = 1.0});
-  table.key("cycle_momentum", options.cycle_momentum,
-            {.doc = "one_cycle: move the momentum (adam, adamw: the first beta) against the rate"});
+  table.key(
+      "cycle_momentum", options.cycle_momentum,
+      {.doc =
+           "one_cycle: move the momentum (of sgd and lars; else the first beta) against the rate"});
   table.key("base_momentum", options.base_momentum,
             {.doc = "one_cycle: momentum at the highest rate", .min = 0.01, .max = 0.9999});
   table.key("max_momentum", options.max_momentum,

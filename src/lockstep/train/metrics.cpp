@@ -31,6 +31,8 @@ Json to_json(const MetricsRow& row) {
       {"kind", row.kind}, {"step", row.step}, {"epoch", row.epoch}, {"loss", number(row.loss)}};
   for (const auto& [name, value] : row.metrics) json[name] = number(value);
   if (row.lr >= 0) json["lr"] = row.lr;
+  if (!(row.grad_norm < 0))  // NaN was measured
+    json["grad_norm"] = number(row.grad_norm);
   if (row.samples_per_s >= 0) json["samples_per_s"] = row.samples_per_s;
   if (row.seconds >= 0) json["seconds"] = row.seconds;
   if (row.has_times) {
@@ -60,6 +62,7 @@ MetricsRow row_from(const Json& json) {
     }
   }
   row.lr = json.value("lr", -1.0);
+  if (json.contains("grad_norm")) row.grad_norm = number_from(json.at("grad_norm"));
   row.samples_per_s = json.value("samples_per_s", -1.0);
   row.seconds = json.value("seconds", -1.0);
   row.has_times = json.contains("time_min_mean_max_s");

@@ -32,6 +32,7 @@ struct MetricsRow {
   double loss = 0;         ///< mean over the samples it stands for
   NamedFigures metrics;    ///< of "eval" rows: the task's, each a key of its own
   double lr = -1;
+  double grad_norm = -1;  ///< of the whole gradient before clipping; negative: not measured
   double samples_per_s = -1;
   double seconds = -1;  ///< wall-clock the line stands for
   bool has_times = false;

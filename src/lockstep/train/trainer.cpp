@@ -125,6 +125,7 @@ double Trainer::step() {
   Variable loss;
   if (batch.size() > 0) loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
   ddp_->backward(loss, static_cast<double>(share.size()) / static_cast<double>(share.batch_size));
+  grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
   optimizer_->step();
 
   const double mean = loss.defined() ? loss.data().item() : 0.0;
@@ -289,6 +290,7 @@ void Trainer::report_steps(Reporting& reporting, double step_loss, const Share& 
   row.loss =
       all_reduce_scalar(*group_, step_loss, ReduceOp::sum) / static_cast<double>(share.batch_size);
   row.lr = optimizer_->lr();
+  row.grad_norm = grad_norm_;
   row.seconds = wall;
   row.samples_per_s = static_cast<double>(since.samples) / wall;
   if (group_->rank() != 0) return;

@@ -86,6 +86,7 @@ class Trainer {
   EvalPlan eval_batches_;
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  double grad_norm_ = -1;  ///< of the last step, before clipping; negative: not measured
   Loader loader_;
   Loader eval_loader_;
   StepClock clock_;

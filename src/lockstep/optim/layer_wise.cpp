@@ -1,0 +1,82 @@
+#include <lockstep/optim/layer_wise.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/tensor/kernels/lamb.hpp>
+#include <lockstep/tensor/kernels/lars.hpp>
+
+namespace lockstep::optim {
+namespace {
+
+const LarsOptions& validated(const LarsOptions& options) {
+  expect_not_negative("LARS", "momentum", options.momentum);
+  expect_not_negative("LARS", "weight_decay", options.weight_decay);
+  expect_not_negative("LARS", "trust_coefficient", options.trust_coefficient);
+  return options;
+}
+
+const LambOptions& validated(const LambOptions& options) {
+  expect_below_one("LAMB", "first beta", options.betas[0]);
+  expect_below_one("LAMB", "second beta", options.betas[1]);
+  expect_not_negative("LAMB", "eps", options.eps);
+  expect_not_negative("LAMB", "weight_decay", options.weight_decay);
+  return options;
+}
+
+}  // namespace
+
+LayerWise::LayerWise(std::vector<nn::NamedParameter> parameters, Setup setup,
+                     const std::vector<ParameterGroup>& groups,
+                     const std::vector<std::string>& not_adapted)
+    : Optimizer(std::move(parameters), std::move(setup), groups) {
+  for (const auto& pattern : not_adapted) expect_some_fit(pattern, this->parameters());
+  for (const auto& parameter : this->parameters()) {
+    adapted_.push_back(std::ranges::none_of(not_adapted, [&](const std::string& pattern) {
+      return fits_pattern(pattern, parameter.name);
+    }));
+  }
+}
+
+LARS::LARS(std::vector<nn::NamedParameter> parameters, const LarsOptions& options,
+           const std::vector<ParameterGroup>& groups)
+    : LayerWise(std::move(parameters),
+                {.lr = options.lr,
+                 .weight_decay = options.weight_decay,
+                 .slots = {"momentum_buffer"},
+                 .elementwise = false},
+                groups, options.not_adapted),
+      options_(validated(options)) {}
+
+void LARS::update(const Run& run) {
+  lars_update(run.parameter, run.gradient, run.slots[0],
+              {.lr = run.lr,
+               .momentum = options_.momentum,
+               .weight_decay = run.weight_decay,
+               .trust_coefficient = options_.trust_coefficient,
+               .adapt = adapts(run)});
+}
+
+LAMB::LAMB(std::vector<nn::NamedParameter> parameters, const LambOptions& options,
+           const std::vector<ParameterGroup>& groups)
+    : LayerWise(std::move(parameters),
+                {.lr = options.lr,
+                 .weight_decay = options.weight_decay,
+                 .slots = {"exp_avg", "exp_avg_sq"},
+                 .elementwise = false},
+                groups, options.not_adapted),
+      options_(validated(options)) {}
+
+void LAMB::update(const Run& run) {
+  lamb_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
+              {.lr = run.lr,
+               .beta1 = options_.betas[0],
+               .beta2 = options_.betas[1],
+               .eps = options_.eps,
+               .weight_decay = run.weight_decay,
+               .adapt = adapts(run),
+               .step = run.step});
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,104 @@
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/optim/clip.hpp>
+#include <lockstep/tensor/kernels/clip.hpp>
+
+#include "parameters.hpp"
+
+namespace lockstep {
+namespace {
+
+using test::parameter;
+using test::set_grad;
+using test::waves;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::vector<float> gradient(const nn::NamedParameter& p) {
+  return p.variable.grad().to_vector<float>();
+}
+
+TEST(ClipGradNorm, ReturnsTheNormOfAllGradientsTogetherAndScalesThemToTheLimit) {
+  const auto a = parameter("a", {0.0F}), b = parameter("b", {0.0F});
+  set_grad(a.variable, 3.0);
+  set_grad(b.variable, 4.0);
+  EXPECT_EQ(optim::clip_grad_norm_({a, b}, 1.0), 5.0);
+  EXPECT_FLOAT_EQ(gradient(a)[0], 3.0F / 5.000001F);
+  EXPECT_FLOAT_EQ(gradient(b)[0], 4.0F / 5.000001F);
+}
+
+TEST(ClipGradNorm, LeavesSmallGradientsAndMissingOnesAsTheyAre) {
+  const auto a = parameter("a", {0.0F}), none = parameter("none", {0.0F});
+  set_grad(a.variable, 3.0);
+  EXPECT_EQ(optim::clip_grad_norm_({a, none}, 3.5), 3.0);
+  EXPECT_EQ(gradient(a)[0], 3.0F);
+  EXPECT_FALSE(none.variable.grad().defined());
+  EXPECT_EQ(optim::clip_grad_norm_({none}, 1.0), 0.0);
+}
+
+TEST(ClipGradNorm, OfWhatIsNotFiniteIsNotFiniteAndSoAreTheGradients) {
+  const auto a = parameter("a", {0.0F, 0.0F});
+  set_grad(a.variable, std::vector<double>{1.0, infinity});
+  EXPECT_EQ(optim::clip_grad_norm_({a}, 1.0), infinity);
+  EXPECT_TRUE(std::isnan(gradient(a)[1]));
+  set_grad(a.variable, std::vector<double>{1.0, std::nan("")});
+  EXPECT_TRUE(std::isnan(optim::clip_grad_norm_({a}, 1.0)));
+  EXPECT_TRUE(std::isnan(gradient(a)[0]));
+}
+
+TEST(ClipGradNorm, DoesNotOverflowWhereFloatsWould) {
+  const auto a = parameter("a", {0.0F, 0.0F});
+  set_grad(a.variable, 1e30);
+  EXPECT_FLOAT_EQ(static_cast<float>(optim::clip_grad_norm_({a}, 1.0)), std::sqrt(2.0F) * 1e30F);
+  EXPECT_FLOAT_EQ(gradient(a)[0], std::sqrt(0.5F));
+}
+
+TEST(ClipGradValue, ClampsEveryElementAndKeepsNan) {
+  const auto a = parameter("a", std::vector<float>(5));
+  set_grad(a.variable, std::vector<double>{-7.0, -0.5, 0.25, infinity, std::nan("")});
+  optim::clip_grad_value_({a}, 0.5);
+  const auto clipped = gradient(a);
+  EXPECT_EQ(std::vector<float>(clipped.begin(), clipped.end() - 1),
+            (std::vector<float>{-0.5F, -0.5F, 0.25F, 0.5F}));
+  EXPECT_TRUE(std::isnan(clipped[4]));
+}
+
+TEST(Clip, ALimitThatIsNotAboveZeroIsRefused) {
+  const auto a = parameter("a", {0.0F});
+  for (const double limit : {0.0, -1.0, std::nan("")}) {
+    EXPECT_THROW(optim::clip_grad_norm_({a}, limit), InputError);
+    EXPECT_THROW(optim::clip_grad_value_({a}, limit), InputError);
+  }
+}
+
+TEST(SumOfSquares, IsExactWhereDoublesAre) {
+  // Below 2^53 every partial sum is a whole number; sizes around the lanes and the chunks.
+  for (const std::int64_t n : {0, 1, 15, 16, 17, 65535, 65536, 65537, 200001}) {
+    std::vector<float> x(static_cast<std::size_t>(n));
+    double expected = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<float>(i % 1000) - 300.0F;
+      expected += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    }
+    const Tensor t = Tensor::from(x, {n});
+    EXPECT_EQ(sum_of_squares(t), expected) << n;
+    EXPECT_EQ(sum_of_squares(t.to(DType::f64)), expected) << n;
+  }
+}
+
+TEST(SumOfSquares, DoesNotDependOnWhereTheTensorLies) {
+  const auto numbers = waves(70000, 0.25);
+  const Tensor home = Tensor::from(numbers, {70000});
+  const Tensor memory = Tensor::empty({70013}, DType::f64);
+  for (const std::int64_t at : {1, 5, 13}) {
+    const Tensor moved = memory.slice(at, at + 70000);
+    moved.copy_from(home);
+    EXPECT_EQ(sum_of_squares(moved), sum_of_squares(home));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

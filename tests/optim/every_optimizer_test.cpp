@@ -1,0 +1,245 @@
+// What every optimizer promises, whatever its formula.
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <support/allocation_counter.hpp>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/optim/make_optimizer.hpp>
+
+#include "parameters.hpp"
+
+namespace lockstep {
+namespace {
+
+using optim::OptimizerOptions;
+using Kind = OptimizerOptions::Kind;
+using test::parameter;
+using test::set_grad;
+using test::values;
+using test::waves;
+
+struct Case {
+  std::string name;
+  OptimizerOptions options;
+  std::vector<std::string> slots;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::vector<Case> every_optimizer() {
+  return {
+      {"sgd", {.lr = 0.1, .weight_decay = 0.1}, {}},
+      {"sgd_momentum",
+       {.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1},
+       {"momentum_buffer"}},
+      {"sgd_nesterov", {.lr = 0.1, .momentum = 0.9, .nesterov = true}, {"momentum_buffer"}},
+      {"adam", {.kind = Kind::adam, .lr = 0.1, .weight_decay = 0.1}, {"exp_avg", "exp_avg_sq"}},
+      {"amsgrad",
+       {.kind = Kind::adam, .lr = 0.1, .amsgrad = true},
+       {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+      {"adamw", {.kind = Kind::adamw, .lr = 0.1, .weight_decay = 0.1}, {"exp_avg", "exp_avg_sq"}},
+      {"lars",
+       {.kind = Kind::lars, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.1},
+       {"momentum_buffer"}},
+      {"lamb",
+       {.kind = Kind::lamb, .lr = 0.1, .weight_decay = 0.1, .eps = 1e-6},
+       {"exp_avg", "exp_avg_sq"}}};
+}
+
+class EveryOptimizer : public testing::TestWithParam<Case> {
+ protected:
+  [[nodiscard]] static std::unique_ptr<optim::Optimizer> make(
+      const std::vector<nn::NamedParameter>& parameters) {
+    return optim::make_optimizer(GetParam().options, parameters);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryOptimizer, testing::ValuesIn(every_optimizer()),
+                         [](const auto& tested) { return tested.param.name; });
+
+TEST_P(EveryOptimizer, NamesItsStateByParameterAndSlot) {
+  const auto w = parameter("conv1.weight", {1.0F, 2.0F});
+  const auto optimizer = make({w});
+  std::vector<std::string> expected;
+  for (const auto& slot : GetParam().slots) expected.push_back("conv1.weight/" + slot);
+  if (!expected.empty()) expected.emplace_back("conv1.weight/step");
+  std::vector<std::string> names;
+  for (const auto& entry : optimizer->state_dict()) {
+    names.push_back(entry.name);
+    const bool step = entry.name == "conv1.weight/step";
+    EXPECT_EQ(entry.tensor.shape(), step ? Shape{} : w.variable.shape());
+    EXPECT_EQ(entry.tensor.dtype(), step ? DType::i64 : DType::f32);
+  }
+  EXPECT_EQ(names, expected);
+}
+
+/// Saves after `before` steps, continues in a new optimizer, compares with one that never stopped.
+void expect_exact_resume(const OptimizerOptions& options, int before) {
+  SCOPED_TRACE("saved after " + std::to_string(before) + " steps");
+  const std::vector<float> start{0.3F, -1.7F, 2.9F};
+  const auto step = [](optim::Optimizer& optimizer, const nn::NamedParameter& p, int s) {
+    set_grad(p.variable, waves(3, s));
+    optimizer.step();
+  };
+  const auto whole = parameter("w", start), first = parameter("w", start);
+  const auto uninterrupted = optim::make_optimizer(options, {whole});
+  const auto saved = optim::make_optimizer(options, {first});
+  for (int s = 0; s < 6; ++s) step(*uninterrupted, whole, s);
+  for (int s = 0; s < before; ++s) step(*saved, first, s);
+
+  const auto second = parameter("w", values(first));
+  const auto resumed = optim::make_optimizer(options, {second});
+  resumed->load_state_dict(saved->state_dict());
+  for (int s = before; s < 6; ++s) step(*resumed, second, s);
+  EXPECT_EQ(values(second), values(whole));
+}
+
+TEST_P(EveryOptimizer, ResumedHasTheSameBits) {
+  for (const int before : {0, 1, 3}) expect_exact_resume(GetParam().options, before);
+}
+
+TEST_P(EveryOptimizer, LeavesAParameterWithoutGradientAsItIs) {
+  const auto moves = parameter("moves", {1.0F}), stays = parameter("stays", {1.0F});
+  const auto optimizer = make({moves, stays});
+  set_grad(moves.variable, 1.0);
+  set_grad(stays.variable, 1.0);
+  optimizer->zero_grad();
+  set_grad(moves.variable, 1.0);
+  optimizer->step();
+  EXPECT_NE(values(moves), std::vector<float>{1.0F});
+  EXPECT_EQ(values(stays), std::vector<float>{1.0F});
+}
+
+TEST_P(EveryOptimizer, LeavesTheGradientAsItIs) {
+  const auto w = parameter("w", {1.0F, -2.0F});
+  const auto optimizer = make({w});
+  set_grad(w.variable, 0.5);
+  optimizer->step();
+  EXPECT_EQ(w.variable.grad().to_vector<float>(), (std::vector<float>{0.5F, 0.5F}));
+}
+
+constexpr std::int64_t sizes[] = {10, 1, 64, 0, 33, 100, 7};
+
+/// Parameters of `sizes`, each in memory of its own, or all in one with gradients in another.
+std::vector<nn::NamedParameter> make_parameters(DType dtype, bool flat) {
+  std::int64_t total = 0;
+  for (const auto n : sizes) total += n;
+  const Tensor data = Tensor::empty({total}, dtype), grads = Tensor::empty({total}, dtype);
+  std::vector<nn::NamedParameter> parameters;
+  std::int64_t at = 0;
+  for (const auto n : sizes) {
+    const Tensor start = Tensor::from(waves(n, 0.5 + static_cast<double>(at)), {n}).to(dtype);
+    Tensor home = start.clone();
+    if (flat) {
+      home = data.slice(at, at + n);
+      home.copy_from(start);
+    }
+    const Variable variable(home, true);
+    if (flat) variable.set_grad_buffer(grads.slice(at, at + n));
+    parameters.push_back({std::string("p").append(std::to_string(parameters.size())), variable});
+    at += n;
+  }
+  return parameters;
+}
+
+/// Five steps, in the second of which the third parameter has no gradient.
+void train(optim::Optimizer& optimizer, const std::vector<nn::NamedParameter>& parameters) {
+  for (int step = 0; step < 5; ++step) {
+    optimizer.zero_grad();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (step == 1 && i == 2) continue;
+      const Variable& v = parameters[i].variable;
+      set_grad(v, waves(v.data().numel(), static_cast<double>(i) + 0.1 * step));
+    }
+    optimizer.step();
+  }
+}
+
+std::vector<double> all_numbers(const std::vector<nn::NamedParameter>& parameters,
+                                const StateDict& state) {
+  std::vector<double> numbers;
+  const auto append = [&](const Tensor& t) {
+    const auto part = t.to(DType::f64).to_vector<double>();
+    numbers.insert(numbers.end(), part.begin(), part.end());
+  };
+  for (const auto& p : parameters) append(p.variable.data());
+  for (const auto& entry : state) append(entry.tensor);
+  return numbers;
+}
+
+TEST_P(EveryOptimizer, GivesNeighboursInMemoryTheSameBitsAsParametersOnTheirOwn) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    std::vector<std::vector<double>> results;
+    for (const bool flat : {false, true}) {
+      const auto parameters = make_parameters(dtype, flat);
+      auto options = GetParam().options;
+      options.group_pattern = {"p4", "p?"};
+      options.group_lr_factor = {0.5, 1.0};
+      const auto optimizer = optim::make_optimizer(options, parameters);
+      train(*optimizer, parameters);
+      results.push_back(all_numbers(parameters, optimizer->state_dict()));
+    }
+    EXPECT_EQ(results[0], results[1]);
+    for (const double number : results[0]) ASSERT_TRUE(std::isfinite(number));
+  }
+}
+
+TEST_P(EveryOptimizer, HasTheSameBitsOnFourThreadsAtOnce) {
+  std::vector<std::vector<double>> results(5);
+  const auto work = [&](std::size_t i) {
+    const auto parameters = make_parameters(DType::f32, true);
+    const auto optimizer = make(parameters);
+    train(*optimizer, parameters);
+    results[i] = all_numbers(parameters, optimizer->state_dict());
+  };
+  work(4);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 4; ++i) threads.emplace_back(work, i);
+  for (auto& thread : threads) thread.join();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(results[i], results[4]);
+}
+
+TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
+  const auto parameters = make_parameters(DType::f32, true);
+  auto options = GetParam().options;
+  options.group_pattern = {"p1"};
+  options.clip_norm = 1.0;
+  const auto optimizer = optim::make_optimizer(options, parameters);
+  train(*optimizer, parameters);
+  optim::clip_gradients(options, parameters);
+  const auto before = test::allocation_count();
+  const auto memory_before = memory_stats().system_allocations;
+  for (int s = 0; s < 20; ++s) {
+    optim::clip_gradients(options, parameters);
+    optimizer->step();
+  }
+  EXPECT_EQ(test::allocation_count() - before, 0);
+  EXPECT_EQ(memory_stats().system_allocations - memory_before, 0);
+}
+
+TEST_P(EveryOptimizer, KeepsTheNamesAndOrderOfItsStateWithGroups) {
+  const auto parameters = make_parameters(DType::f32, false);
+  auto options = GetParam().options;
+  const auto plain = optim::make_optimizer(options, parameters)->state_dict();
+  options.group_pattern = {"p5", "*"};
+  options.group_weight_decay = {0.0, 0.5};
+  const auto grouped = optim::make_optimizer(options, parameters)->state_dict();
+  ASSERT_EQ(plain.size(), grouped.size());
+  for (auto a = plain.begin(), b = grouped.begin(); a != plain.end(); ++a, ++b) {
+    EXPECT_EQ(a->name, b->name);
+  }
+}
+
+TEST_P(EveryOptimizer, StepsInfinitelySmallGradientsWithoutNan) {
+  const auto w = parameter("w", {0.0F, 0.0F});
+  const auto optimizer = make({w});
+  for (const double gradient : {0.0, 1e-45, 0.0}) {
+    set_grad(w.variable, gradient);
+    optimizer->step();
+    for (const float value : values(w)) EXPECT_TRUE(std::isfinite(value)) << gradient;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
