@@ -11,6 +11,9 @@ class Linear : public Module {
   Linear(std::int64_t in_features, std::int64_t out_features, bool bias = true);
   Variable forward(const Variable& x) override;
 
+  [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
+  [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
+
  private:
   Variable weight_, bias_;
 };

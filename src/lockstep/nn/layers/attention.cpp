@@ -1,0 +1,37 @@
+#include <lockstep/nn/layers/attention.hpp>
+
+#include <cmath>
+#include <string>
+
+#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/expect.hpp>
+#include <lockstep/nn/init.hpp>
+#include <lockstep/nn/layers/linear.hpp>
+
+namespace lockstep::nn {
+
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                                       const AttentionOptions& options)
+    : num_heads_(num_heads), options_(options) {
+  expect_positive("MultiheadAttention", "embed_dim", embed_dim);
+  expect_positive("MultiheadAttention", "num_heads", num_heads);
+  if (embed_dim % num_heads != 0) {
+    throw InputError("MultiheadAttention: num_heads (" + std::to_string(num_heads) +
+                     ") must divide embed_dim (" + std::to_string(embed_dim) + ")");
+  }
+  // Xavier uniform (Glorot and Bengio 2010): bound sqrt(6 / (fan_in + fan_out)).
+  const double bound = std::sqrt(6.0 / static_cast<double>(embed_dim + 3 * embed_dim));
+  in_proj_weight_ =
+      register_parameter("in_proj_weight", uniform({3 * embed_dim, embed_dim}, bound));
+  in_proj_bias_ = register_parameter("in_proj_bias", Tensor::zeros({3 * embed_dim}));
+  out_proj_ = register_module("out_proj", std::make_shared<Linear>(embed_dim, embed_dim));
+  out_proj_->bias().data().zero();
+}
+
+Variable MultiheadAttention::forward(const Variable& x) {
+  const Variable projected = linear(x, in_proj_weight_, in_proj_bias_);
+  return (*out_proj_)(self_attention(projected, num_heads_, options_));
+}
+
+}  // namespace lockstep::nn
