@@ -14,7 +14,7 @@ Checks all_checks() {
   for (const auto& checks :
        {activation_checks(), arithmetic_checks(), attention_checks(), batch_norm_checks(),
         conv_checks(), embedding_checks(), linear_checks(), loss_checks(), matmul_checks(),
-        norm_checks(), shape_checks()}) {
+        norm_checks(), reduction_checks(), regression_loss_checks(), shape_checks()}) {
     all.insert(checks.begin(), checks.end());
   }
   return all;

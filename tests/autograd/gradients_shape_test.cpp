@@ -73,5 +73,23 @@ TEST(ConcatGradient, AgreesWithCentralDifferencesForAnyNumberOfParts) {
       {random_tensor({2, 3}, 40), random_tensor({1, 3}, 41)});
 }
 
+// Indices that repeat, in index tensors smaller than x in the other dimensions.
+TEST(GatherGradient, AgreesWithCentralDifferencesWhereElementsAreChosenTwice) {
+  const std::vector<std::pair<int, Shape>> cases{
+      {0, {4, 2, 5}}, {1, {3, 4, 5}}, {2, {3, 2, 7}}, {-1, {2, 1, 3}}, {0, {1, 1, 2}}};
+  for (const auto& [dim, shape] : cases) {
+    SCOPED_TRACE(std::to_string(dim) + " " + to_string(shape));
+    const Shape of_x{3, 2, 5};
+    std::vector<std::int64_t> chosen;
+    for (std::int64_t i = 0; i < shape.numel(); ++i) chosen.push_back(i * i % of_x[dim]);
+    const Tensor index = Tensor::from(chosen, shape);
+    expect_gradients(
+        [&](const std::vector<Variable>& v) {
+          return gather(v[0], dim, index) * gather(v[0] * v[0], dim, index);
+        },
+        {random_tensor(of_x, 42)});
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -63,6 +63,8 @@ using Checks = std::map<std::string, void (*)(Case&)>;
 [[nodiscard]] Checks loss_checks();
 [[nodiscard]] Checks matmul_checks();
 [[nodiscard]] Checks norm_checks();
+[[nodiscard]] Checks reduction_checks();
+[[nodiscard]] Checks regression_loss_checks();
 [[nodiscard]] Checks shape_checks();
 
 }  // namespace lockstep::test

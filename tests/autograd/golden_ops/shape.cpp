@@ -40,13 +40,19 @@ void split_case(Case& c) {
   c.expect_gradients();
 }
 
+void gather_case(Case& c) {
+  c.expect_output_and_gradients(
+      gather(c.input("x"), static_cast<int>(c.integer("dim")), c.tensor("index")));
+}
+
 }  // namespace
 
 Checks shape_checks() {
   return {{"permute", permute_case},
           {"transpose", transpose_case},
           {"concat", concat_case},
-          {"split", split_case}};
+          {"split", split_case},
+          {"gather", gather_case}};
 }
 
 }  // namespace lockstep::test

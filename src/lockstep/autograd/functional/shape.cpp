@@ -6,6 +6,7 @@
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/copy.hpp>
+#include <lockstep/tensor/kernels/index.hpp>
 
 namespace lockstep {
 namespace {
@@ -67,6 +68,22 @@ class ConcatNode : public PooledNode<ConcatNode> {
 
  private:
   int dim_, parts_;
+};
+
+class GatherNode : public PooledNode<GatherNode> {
+ public:
+  GatherNode(int dim, Tensor index) : dim_(dim), index_(std::move(index)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      gather_backward(grad_output, dim_, index_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "gather"; }
+
+ private:
+  int dim_;
+  Tensor index_;
 };
 
 Shape with_extent(const Shape& shape, int dim, std::int64_t extent) {
@@ -188,6 +205,14 @@ std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> siz
     start += size;
   }
   return parts;
+}
+
+Variable gather(const Variable& x, int dim, const Tensor& index) {
+  const int along = resolve_dim(x.shape(), dim);
+  check_gather(x.data(), along, index);
+  Tensor y = Tensor::empty(index.shape(), x.data().dtype(), x.data().device());
+  gather_forward(x.data(), along, index, y);
+  return record<GatherNode>(std::move(y), {&x}, along, index);
 }
 
 }  // namespace lockstep

@@ -33,7 +33,8 @@ namespace lockstep {
                                           int dim = 0);
 
 /// y[..., i, ...] = x[..., index[..., i, ...], ...] along `dim`; index is i64, its other extents at
-/// most x's. The gradient of an element chosen twice is the sum.
+/// most x's. The gradient of an element chosen twice is the sum. On the host throws InputError for
+/// an index outside x.
 [[nodiscard]] Variable gather(const Variable& x, int dim, const Tensor& index);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include <lockstep/tensor/kernels/arithmetic.hpp>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/math_functions.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
 
 namespace lockstep {
@@ -88,16 +89,16 @@ template <class T, class Space>
 void exp_kernel(const Space& space, const Tensor& x, const Tensor& y) {
   const auto in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(y);
-  for_each(
+  for_each_element(
       "lockstep::exp", space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = std::exp(in(i)); });
+      KOKKOS_LAMBDA(std::int64_t i) { out(i) = math::exp(in(i)); });
 }
 
 template <class T, class Space>
 void log_kernel(const Space& space, const Tensor& x, const Tensor& y) {
   const auto in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(y);
-  for_each(
+  for_each_element(
       "lockstep::log", space, x.numel(),
       KOKKOS_LAMBDA(std::int64_t i) { out(i) = std::log(in(i)); });
 }
@@ -106,7 +107,7 @@ template <class T, class Space>
 void sqrt_kernel(const Space& space, const Tensor& x, const Tensor& y) {
   const auto in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(y);
-  for_each(
+  for_each_element(
       "lockstep::sqrt", space, x.numel(),
       KOKKOS_LAMBDA(std::int64_t i) { out(i) = std::sqrt(in(i)); });
 }

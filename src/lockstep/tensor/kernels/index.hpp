@@ -1,0 +1,25 @@
+#pragma once
+#include <lockstep/tensor/tensor.hpp>
+
+// Elements picked along one dimension by an index for each: index is i64 of as many dimensions as
+// x; its extents but that of `dim` are at most x's. f32 or f64.
+
+namespace lockstep {
+
+/// Throws ShapeError, printing both shapes, if they do not fit; InputError, naming the place, for
+/// an index outside [0, x.size(dim)) (on the host; elsewhere nobody looks).
+void check_gather(const Tensor& x, int dim, const Tensor& index);
+
+/// y[..., i, ...] = x[..., index[..., i, ...], ...]; y has the index's shape.
+void gather_forward(const Tensor& x, int dim, const Tensor& index, const Tensor& y);
+
+/// grad_x[..., index[..., i, ...], ...] += grad_y[..., i, ...], after zeroing grad_x unless
+/// `accumulate`; what meets in one element is added in the order of i.
+void gather_backward(const Tensor& grad_y, int dim, const Tensor& index, bool accumulate,
+                     const Tensor& grad_x);
+
+/// indices = the first position along `dim` at which x equals `values` (two NaN count as equal).
+/// values and indices (i64) lack `dim` or hold it with extent 1.
+void find_along(const Tensor& x, int dim, const Tensor& values, const Tensor& indices);
+
+}  // namespace lockstep

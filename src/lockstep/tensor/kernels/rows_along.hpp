@@ -1,0 +1,49 @@
+#pragma once
+// A tensor seen along one of its dimensions, as softmax and its relatives walk over it. Private to
+// the kernels' .cpp files.
+#include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep::detail {
+
+/// x[..., dim, ...] as (outer, width, inner): outer * inner rows along the middle.
+inline Shape around(const Shape& shape, int dim) {
+  const int d = resolve_dim(shape, dim);
+  std::int64_t outer = 1, inner = 1;
+  for (int i = 0; i < shape.dims(); ++i) (i < d ? outer : inner) *= i == d ? 1 : shape[i];
+  return {outer, shape[d], inner};
+}
+
+/// Element c of row r; a row's elements are `inner` apart, or, where the compiler may know it, side
+/// by side.
+template <class T, class Space, bool contiguous>
+struct Rows {
+  using View = decltype(flat_view<Space, T>(Tensor()));
+  View elements;
+  std::int64_t width, inner;
+
+  Rows(const Tensor& t, const Shape& shape)
+      : elements(flat_view<Space, T>(t)), width(shape[1]), inner(shape[2]) {}
+  KOKKOS_FUNCTION T& operator()(std::int64_t r, std::int64_t c) const {
+    if constexpr (contiguous) return elements(r * width + c);
+    return elements((r / inner * width + c) * inner + r % inner);
+  }
+};
+
+/// Calls f.template operator()<contiguous, T>(space, shape) for `like` along `dim`.
+template <class F>
+void dispatch_rows(const char* operation, const Tensor& like, int dim, const F& f) {
+  const Shape shape = around(like.shape(), dim);
+  dispatch(current_stream(like.device()), [&](const auto& space) {
+    dispatch_floating(like.dtype(), operation, [&]<class T>() {
+      if (shape[2] == 1) {
+        f.template operator()<true, T>(space, shape);
+      } else {
+        f.template operator()<false, T>(space, shape);
+      }
+    });
+  });
+}
+
+}  // namespace lockstep::detail

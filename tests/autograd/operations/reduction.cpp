@@ -1,0 +1,25 @@
+#include <lockstep/autograd/functional/reduction.hpp>
+
+#include "operations.hpp"
+
+namespace lockstep::test {
+
+Operations reduction_operations() {
+  return {{"sum_all", {{7, 4099}}, [](const Inputs& v) { return sum(v[0]); }},
+          {"sum_leading", {{640, 51}}, [](const Inputs& v) { return sum(v[0], {0}); }},
+          {"mean_last", {{64, 768}}, [](const Inputs& v) { return mean(v[0], {-1}, true); }},
+          {"mean_outer_and_inner",
+           {{8, 20, 12, 12}},
+           [](const Inputs& v) {
+             return mean(v[0], {0, 2, 3});
+           }},
+          {"amax",
+           {{8, 20, 33}},
+           [](const Inputs& v) {
+             return amax(v[0], {0, 2});
+           }},
+          {"max", {{64, 51}}, [](const Inputs& v) { return max(v[0], 1).values; }},
+          {"logsumexp", {{64, 51, 3}}, [](const Inputs& v) { return logsumexp(v[0], 1); }}};
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,25 @@
+#include <lockstep/autograd/functional/loss.hpp>
+
+#include "operations.hpp"
+
+namespace lockstep::test {
+namespace {
+
+/// A target of ones in x's dtype, made once for each.
+const Tensor& target_for(const Variable& x) {
+  static const Tensor single = Tensor::full({64, 51}, 1, DType::f32);
+  static const Tensor dual = Tensor::full({64, 51}, 1, DType::f64);
+  return x.data().dtype() == DType::f32 ? single : dual;
+}
+
+}  // namespace
+
+Operations regression_loss_operations() {
+  return {
+      {"mse_loss", {{64, 51}}, [](const Inputs& v) { return mse_loss(v[0], target_for(v[0])); }},
+      {"binary_cross_entropy_with_logits", {{64, 51}}, [](const Inputs& v) {
+         return binary_cross_entropy_with_logits(v[0], target_for(v[0]), Reduction::none);
+       }}};
+}
+
+}  // namespace lockstep::test
