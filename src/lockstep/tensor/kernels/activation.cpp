@@ -27,30 +27,34 @@ struct ExactGelu {
                               *backward = "lockstep::gelu_backward";
   template <class T>
   KOKKOS_FUNCTION static T value(T x) {
-    return x * math::normal(x).cdf;
+    return x * math::normal_cdf(x);
   }
   template <class T>
   KOKKOS_FUNCTION static T gradient(T g, T x) {
-    const auto normal = math::normal(x);
-    return g * (normal.cdf + x * normal.density);
+    return g * math::gelu_derivative(x);
   }
 };
 
-/// (1 + tanh(u)) / 2 = sigmoid(2 u).
+/// (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)); 2 u = x (a + b x^2).
 struct TanhGelu {
   static constexpr const char *name = "gelu", *forward = "lockstep::gelu_tanh_forward",
                               *backward = "lockstep::gelu_tanh_backward";
   static constexpr double twice_root = 1.5957691216057308;  // 2 sqrt(2 / pi)
   template <class T>
+  static constexpr T a = static_cast<T>(twice_root);
+  template <class T>
+  static constexpr T b = static_cast<T>(twice_root * 0.044715);
+
+  template <class T>
   KOKKOS_FUNCTION static T value(T x) {
-    constexpr T a = static_cast<T>(twice_root), b = static_cast<T>(twice_root * 0.044715);
-    return x * math::sigmoid(x * (a + b * x * x));
+    const T v = x * (a<T> + b<T> * x * x), e = math::exp_or_zero(-std::fabs(v));
+    return x * (v < T{0} ? e : T{1}) / (T{1} + e);
   }
   template <class T>
   KOKKOS_FUNCTION static T gradient(T g, T x) {
-    constexpr T a = static_cast<T>(twice_root), b = static_cast<T>(twice_root * 0.044715);
-    const auto s = math::sigmoid_and_complement(x * (a + b * x * x));
-    return g * (s.value + x * s.value * s.complement * (a + T{3} * b * x * x));
+    const T v = x * (a<T> + b<T> * x * x), e = math::exp_or_zero(-std::fabs(v));
+    const T inverse = T{1} / (T{1} + e), slope = x * (a<T> + T{3} * b<T> * x * x);
+    return g * inverse * ((v < T{0} ? e : T{1}) + slope * e * inverse);
   }
 };
 
@@ -109,11 +113,16 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& sav
   const auto g = flat_view<Space, const T>(grad_y);
   const auto at = flat_view<Space, const T>(saved);
   const auto result = flat_view<Space, T>(grad_x);
-  for_each_element(
-      Activation::backward, space, saved.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        const T before = accumulate ? result(i) : T{0};
-        result(i) = before + Activation::gradient(g(i), at(i));
-      });
+  // Two loops: a choice inside keeps GCC 12 from making vectors of the longer ones.
+  if (accumulate) {
+    for_each_element(
+        Activation::backward, space, saved.numel(),
+        KOKKOS_LAMBDA(std::int64_t i) { result(i) += Activation::gradient(g(i), at(i)); });
+  } else {
+    for_each_element(
+        Activation::backward, space, saved.numel(),
+        KOKKOS_LAMBDA(std::int64_t i) { result(i) = Activation::gradient(g(i), at(i)); });
+  }
 }
 
 template <class Activation>

@@ -8,6 +8,14 @@
 // The loops that element and row kernels are made of. Host kernels use only Kokkos'
 // parallel_for over a RangePolicy: anything else is not thread-safe in Kokkos 3.4's Serial space.
 
+// Everything that a loop over elements calls is inlined into it, however long: a call that is left
+// keeps the loop from becoming vectors. (nvcc's front end does without: not tried there.)
+#if defined(__GNUC__) && !defined(__CUDACC__)
+#define LOCKSTEP_FLATTEN __attribute__((flatten))
+#else
+#define LOCKSTEP_FLATTEN
+#endif
+
 namespace lockstep {
 
 /// f(i) for i in [0, n). `label` is a static string that a profiler shows.
@@ -26,7 +34,7 @@ template <class Space, class F>
 void for_each_element(const char* label, const Space& space, std::int64_t n, const F& f) {
   if constexpr (is_host_space<Space>) {
     constexpr std::int64_t block = 4096;
-    for_each(label, space, (n + block - 1) / block, [=](std::int64_t b) {
+    for_each(label, space, (n + block - 1) / block, [=](std::int64_t b) LOCKSTEP_FLATTEN {
       const std::int64_t begin = b * block, end = begin + block < n ? begin + block : n;
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) f(i);
@@ -57,14 +65,14 @@ class Lanes<Space> {
 
   /// Sum of f(c) over the columns c: 16 partial sums, added pairwise.
   template <class F>
-  [[nodiscard]] KOKKOS_FUNCTION auto sum(const F& f) const {
+  [[nodiscard]] KOKKOS_FUNCTION LOCKSTEP_FLATTEN auto sum(const F& f) const {
     using T = decltype(f(std::int64_t{}));
     return reduce(T{0}, f, [](T a, T b) { return a + b; });
   }
 
   /// Sums of f(c) and of g(c), in one pass.
   template <class F, class G>
-  [[nodiscard]] KOKKOS_FUNCTION auto sums(const F& f, const G& g) const {
+  [[nodiscard]] KOKKOS_FUNCTION LOCKSTEP_FLATTEN auto sums(const F& f, const G& g) const {
     using T = decltype(f(std::int64_t{}));
     T first[lanes] = {}, second[lanes] = {};
     const std::int64_t whole = width_ / lanes * lanes;
@@ -85,13 +93,13 @@ class Lanes<Space> {
 
   /// Largest f(c); `least` for an empty row.
   template <class T, class F>
-  [[nodiscard]] KOKKOS_FUNCTION T max(T least, const F& f) const {
+  [[nodiscard]] KOKKOS_FUNCTION LOCKSTEP_FLATTEN T max(T least, const F& f) const {
     return reduce(least, f, [](T a, T b) { return a > b ? a : b; });
   }
 
   /// f(c) for every column, in no order.
   template <class F>
-  KOKKOS_FUNCTION void each(const F& f) const {
+  KOKKOS_FUNCTION LOCKSTEP_FLATTEN void each(const F& f) const {
 #pragma omp simd
     for (std::int64_t c = 0; c < width_; ++c) f(c);
   }

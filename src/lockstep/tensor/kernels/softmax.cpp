@@ -44,8 +44,8 @@ void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& sh
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
                                     [&](std::int64_t c) { return in(r, c); });
-        const T total =
-            lanes.sum([&](std::int64_t c) { return out(r, c) = math::exp(in(r, c) - largest); });
+        const T total = lanes.sum(
+            [&](std::int64_t c) { return out(r, c) = math::exp_or_zero(in(r, c) - largest); });
         const T scale = T{1} / total;
         lanes.each([&](std::int64_t c) { out(r, c) *= scale; });
       });
@@ -60,10 +60,12 @@ void softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Ten
       "lockstep::softmax_backward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const T total = lanes.sum([&](std::int64_t c) { return g(r, c) * out(r, c); });
-        lanes.each([&](std::int64_t c) {
-          const T before = accumulate ? result(r, c) : T{0};
-          result(r, c) = before + out(r, c) * (g(r, c) - total);
-        });
+        const auto gradient = [&](std::int64_t c) { return out(r, c) * (g(r, c) - total); };
+        if (accumulate) {
+          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+        } else {
+          lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+        }
       });
 }
 
@@ -77,8 +79,8 @@ void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
                                     [&](std::int64_t c) { return in(r, c); });
-        const T log_sum =
-            std::log(lanes.sum([&](std::int64_t c) { return math::exp(in(r, c) - largest); }));
+        const T log_sum = std::log(
+            lanes.sum([&](std::int64_t c) { return math::exp_or_zero(in(r, c) - largest); }));
         lanes.each([&](std::int64_t c) { out(r, c) = in(r, c) - largest - log_sum; });
       });
 }
@@ -92,10 +94,14 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
       "lockstep::log_softmax_backward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const T total = lanes.sum([&](std::int64_t c) { return g(r, c); });
-        lanes.each([&](std::int64_t c) {
-          const T before = accumulate ? result(r, c) : T{0};
-          result(r, c) = before + (g(r, c) - math::exp(out(r, c)) * total);
-        });
+        const auto gradient = [&](std::int64_t c) {
+          return g(r, c) - math::exp_or_zero(out(r, c)) * total;
+        };
+        if (accumulate) {
+          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+        } else {
+          lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+        }
       });
 }
 
