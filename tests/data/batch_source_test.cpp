@@ -40,7 +40,7 @@ TEST(TrainBatches, EpochsAndSeedsGiveOtherOrders) {
 }
 
 TEST(TrainBatches, WithoutShufflingStepsFollowTheFile) {
-  TrainBatches batches(BatchPlan(10, 4, 2), 1, 7, false);
+  TrainBatches batches(BatchPlan(10, 4, 2), 1, 7, {.on = false});
   batches.start_epoch(5);
   const auto mine = batches.indices(1);
   EXPECT_EQ(List(mine.begin(), mine.end()), (List{6, 7}));

@@ -20,9 +20,11 @@ TEST(DataOptions, DefaultsAreFashionMnistAsPyTorchsExampleNormalisesIt) {
   const auto options = from_deck("");
   EXPECT_EQ(options.kind, DataKind::fashion_mnist);
   EXPECT_EQ(options.path, "auto");
-  EXPECT_EQ(options.normalisation.mean, 0.1307);
-  EXPECT_EQ(options.normalisation.std, 0.3081);
-  EXPECT_TRUE(options.shuffle);
+  EXPECT_TRUE(options.mean.empty());
+  EXPECT_EQ(Normalisation().mean, std::vector{0.1307});
+  EXPECT_EQ(Normalisation().std, std::vector{0.3081});
+  EXPECT_TRUE(options.shuffle.on);
+  EXPECT_EQ(options.shuffle.window, 0);
   EXPECT_EQ(options.prefetch, 2);
 }
 
@@ -30,11 +32,14 @@ TEST(DataOptions, EveryKeyReachesItsField) {
   const auto o = from_deck(R"(
 kind = "synthetic"
 path = "/data"
-mean = 0.5
-std = 0.25
+mean = [0.5, 0.75]
+std = [0.25]
 train_limit = 11
 test_limit = 12
 shuffle = false
+shuffle_window = 18
+augment_crop_padding = 19
+augment_flip = true
 prefetch = 3
 synthetic_samples = 13
 synthetic_test_samples = 14
@@ -42,14 +47,24 @@ synthetic_classes = 15
 synthetic_image_size = 16
 synthetic_noise = 0.75
 synthetic_seed = 17
+synthetic_channels = 20
+train_features = "a"
+train_targets = "b"
+test_features = "c"
+test_targets = "d"
+test_path = "e"
+classes = 21
+stream = true
+cache_mib = 22
 )");
   EXPECT_EQ(o.kind, DataKind::synthetic);
   EXPECT_EQ(o.path, "/data");
-  EXPECT_EQ(o.normalisation.mean, 0.5);
-  EXPECT_EQ(o.normalisation.std, 0.25);
+  EXPECT_EQ(o.mean, (std::vector{0.5, 0.75}));
+  EXPECT_EQ(o.std, std::vector{0.25});
   EXPECT_EQ(o.train_limit, 11);
   EXPECT_EQ(o.test_limit, 12);
-  EXPECT_FALSE(o.shuffle);
+  EXPECT_FALSE(o.shuffle.on);
+  EXPECT_EQ(o.shuffle.window, 18);
   EXPECT_EQ(o.prefetch, 3);
   EXPECT_EQ(o.synthetic.samples, 13);
   EXPECT_EQ(o.synthetic.test_samples, 14);
@@ -57,14 +72,26 @@ synthetic_seed = 17
   EXPECT_EQ(o.synthetic.image_size, 16);
   EXPECT_EQ(o.synthetic.noise, 0.75);
   EXPECT_EQ(o.synthetic.seed, 17);
+  EXPECT_EQ(o.synthetic.channels, 20);
+  EXPECT_EQ(o.augment.crop_padding, 19);
+  EXPECT_TRUE(o.augment.flip);
+  EXPECT_EQ(o.hdf5.train_features, "a");
+  EXPECT_EQ(o.hdf5.train_targets, "b");
+  EXPECT_EQ(o.hdf5.test_features, "c");
+  EXPECT_EQ(o.hdf5.test_targets, "d");
+  EXPECT_EQ(o.hdf5.test_path, "e");
+  EXPECT_EQ(o.hdf5.classes, 21);
+  EXPECT_TRUE(o.hdf5.stream);
+  EXPECT_EQ(o.hdf5.cache_mib, 22);
 }
 
 TEST(DataOptions, ValuesOutOfRangeAreRefused) {
   for (const char* toml :
-       {"kind = \"cifar\"", "std = 0.0", "std = -1.0", "train_limit = -1", "test_limit = -1",
-        "prefetch = 0", "synthetic_samples = 0", "synthetic_test_samples = 0",
-        "synthetic_classes = 1", "synthetic_classes = 257", "synthetic_image_size = 0",
-        "synthetic_noise = 1.5"}) {
+       {"kind = \"cifar\"", "std = [0.0]", "std = [-1.0]", "shuffle_window = -1",
+        "augment_crop_padding = -1", "classes = -1", "cache_mib = 0", "synthetic_channels = 0",
+        "train_limit = -1", "test_limit = -1", "prefetch = 0", "synthetic_samples = 0",
+        "synthetic_test_samples = 0", "synthetic_classes = 1", "synthetic_classes = 257",
+        "synthetic_image_size = 0", "synthetic_noise = 1.5"}) {
     EXPECT_THROW(from_deck(toml), InputError) << toml;
   }
 }
@@ -100,7 +127,8 @@ TEST(MakeDatasets, SplitsOfDifferentImageSizesAreRefused) {
   DataOptions options;
   options.path = folder.path().string();
   const auto message = test::input_error([&] { return make_datasets(options); });
-  EXPECT_NE(message.find("training images are [1, 4, 3], test images [1, 3, 4]"), std::string::npos)
+  EXPECT_NE(message.find("training samples are [1, 4, 3], test samples [1, 3, 4]"),
+            std::string::npos)
       << message;
 }
 

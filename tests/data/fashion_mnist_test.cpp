@@ -6,7 +6,7 @@
 #include <optional>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/image_dataset.hpp>
+#include <lockstep/data/fashion_mnist.hpp>
 
 namespace lockstep {
 namespace {
@@ -72,7 +72,7 @@ TEST(FashionMnist, LabelCountThatDiffersIsRefusedEvenUnderALimit) {
   for (const std::int64_t limit : {0, 3}) {
     const auto message =
         input_error([&] { return load_fashion_mnist(folder.path(), Split::train, {}, limit); });
-    EXPECT_TRUE(says(message, "12 images but 11 labels"));
+    EXPECT_TRUE(says(message, "12 samples but 11 labels"));
     EXPECT_TRUE(says(message, "train-labels-idx1-ubyte"));
   }
 }

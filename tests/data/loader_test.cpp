@@ -46,7 +46,7 @@ class NumberDataset final : public Dataset {
 
 std::unique_ptr<BatchSource> in_order(std::int64_t n, std::int64_t batch, int world = 1,
                                       int rank = 0) {
-  return std::make_unique<TrainBatches>(BatchPlan(n, batch, world), rank, 1, false);
+  return std::make_unique<TrainBatches>(BatchPlan(n, batch, world), rank, 1, Shuffle{.on = false});
 }
 
 List rest_of_epoch(Loader& loader) {

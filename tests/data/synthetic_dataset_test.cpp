@@ -60,7 +60,7 @@ double nearest_mean_accuracy(const SyntheticOptions& options) {
 TEST(SyntheticData, BytesAreTheSameEverywhere) {
   // A change of these bytes changes the results of every run on synthetic data.
   const Samples s =
-      all_of(*make_synthetic({.samples = 16}, Split::train, {.mean = 0.0, .std = 1.0}));
+      all_of(*make_synthetic({.samples = 16}, Split::train, {.mean = {0.0}, .std = {1.0}}));
   std::vector<std::uint8_t> bytes;
   for (const float x : s.inputs) bytes.push_back(static_cast<std::uint8_t>(x * 255.0F + 0.5F));
   for (const auto t : s.targets) bytes.push_back(static_cast<std::uint8_t>(t));

@@ -11,7 +11,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/data/batch_plan.hpp>
-#include <lockstep/data/image_dataset.hpp>
+#include <lockstep/data/fashion_mnist.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -38,9 +38,9 @@ class ConvNetGolden : public testing::Test {
     return static_cast<std::int64_t>(file_.number(path, name));
   }
 
-  [[nodiscard]] std::shared_ptr<const ImageDataset> data(Split split) const {
+  [[nodiscard]] std::shared_ptr<const Dataset> data(Split split) const {
     return load_fashion_mnist(find_fashion_mnist("auto"), split,
-                              {file_.number("", "mean"), file_.number("", "std")});
+                              {{file_.number("", "mean")}, {file_.number("", "std")}});
   }
 
   /// Gradients of batch `step`; returns its mean loss over all ranks.

@@ -25,7 +25,7 @@ class BatchSource {
 /// One rank's shares of the Trainer's global batches, in the epoch's shuffled order.
 class TrainBatches final : public BatchSource {
  public:
-  TrainBatches(const BatchPlan& plan, int rank, std::uint64_t seed, bool shuffle = true)
+  TrainBatches(const BatchPlan& plan, int rank, std::uint64_t seed, const Shuffle& shuffle = {})
       : plan_(plan), rank_(rank), order_(plan.samples(), seed, shuffle) {}
 
   [[nodiscard]] std::int64_t steps() const override { return plan_.steps(); }

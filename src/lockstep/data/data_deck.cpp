@@ -5,20 +5,45 @@ namespace lockstep {
 
 void declare(DeckTable& table, DataOptions& options) {
   table.choice("kind", options.kind,
-               {{"fashion_mnist", DataKind::fashion_mnist}, {"synthetic", DataKind::synthetic}},
+               {{"fashion_mnist", DataKind::fashion_mnist},
+                {"synthetic", DataKind::synthetic},
+                {"hdf5", DataKind::hdf5}},
                "which data set; synthetic is generated and needs no files");
-  table.key("path", options.path,
-            {.doc = "folder with the four IDX files; \"auto\": $LOCKSTEP_DATA, else the system's"});
-  table.key("mean", options.normalisation.mean, {.doc = "inputs are (pixel / 255 - mean) / std"});
-  table.key("std", options.normalisation.std, {.doc = "see mean", .min = 0.0, .above_min = true});
+  table.key(
+      "path", options.path,
+      {.doc = "hdf5: the file; else folder with the four IDX files, \"auto\": $LOCKSTEP_DATA, "
+              "then the system's"});
+  table.key(
+      "mean", options.mean,
+      {.doc = "inputs are (x - mean) / std, x a byte / 255 or another number as it is: one for "
+              "all or one a channel; empty: 0.1307, hdf5: the training set's own"});
+  table.key("std", options.std,
+            {.doc = "see mean; empty: 0.3081, hdf5: the training set's own",
+             .min = 0.0,
+             .above_min = true});
   table.key("train_limit", options.train_limit,
             {.doc = "use only the first so many training samples; 0 uses all", .min = 0.0});
   table.key("test_limit", options.test_limit,
             {.doc = "use only the first so many test samples; 0 uses all", .min = 0.0});
-  table.key("shuffle", options.shuffle,
+  table.key("shuffle", options.shuffle.on,
             {.doc = "visit the training samples in a new order every epoch"});
+  table.key(
+      "shuffle_window", options.shuffle.window,
+      {.doc = "keep neighbours together: shuffle runs of so many samples, each of 8 pieces of "
+              "the file; 0 shuffles everything",
+       .unit = "samples",
+       .min = 0.0});
   table.key("prefetch", options.prefetch,
             {.doc = "batches held by the loader; 1 loads nothing ahead", .min = 1.0, .max = 64.0});
+  table.key(
+      "augment_crop_padding", options.augment.crop_padding,
+      {.doc = "training images are padded with black on all sides and cut to size at a random "
+              "place; 0: not",
+       .unit = "pixels",
+       .min = 0.0,
+       .max = 4096.0});
+  table.key("augment_flip", options.augment.flip,
+            {.doc = "mirror half of the training images left to right"});
 
   SyntheticOptions& synthetic = options.synthetic;
   table.key("synthetic_samples", synthetic.samples,
@@ -29,10 +54,29 @@ void declare(DeckTable& table, DataOptions& options) {
             {.doc = "synthetic: classes", .min = 2.0, .max = 256.0});
   table.key("synthetic_image_size", synthetic.image_size,
             {.doc = "synthetic: height and width", .unit = "pixels", .min = 1.0, .max = 4096.0});
+  table.key("synthetic_channels", synthetic.channels,
+            {.doc = "synthetic: colours of an image", .min = 1.0, .max = 64.0});
   table.key(
       "synthetic_noise", synthetic.noise,
       {.doc = "synthetic: share of noise in a pixel; 1 cannot be learnt", .min = 0.0, .max = 1.0});
   table.key("synthetic_seed", synthetic.seed, {.doc = "synthetic: seed of patterns and noise"});
+
+  Hdf5Options& hdf5 = options.hdf5;
+  table.key("train_features", hdf5.train_features, {.doc = "hdf5: data set of inputs [N, ...]"});
+  table.key("train_targets", hdf5.train_targets,
+            {.doc = "hdf5: data set of classes [N] or values [N, ...]"});
+  table.key("test_features", hdf5.test_features, {.doc = "hdf5: the same of the test set"});
+  table.key("test_targets", hdf5.test_targets, {.doc = "hdf5: the same of the test set"});
+  table.key("test_path", hdf5.test_path, {.doc = "hdf5: file of the test set; empty: data.path"});
+  table.key("classes", hdf5.classes,
+            {.doc = "hdf5: number of classes; 0: the largest training label plus 1", .min = 0.0});
+  table.key("stream", hdf5.stream,
+            {.doc = "hdf5: read samples as they are needed, for data sets larger than memory"});
+  table.key("cache_mib", hdf5.cache_mib,
+            {.doc = "hdf5: decoded chunks kept of each data set",
+             .unit = "MiB",
+             .min = 1.0,
+             .max = 1048576.0});
 }
 
 }  // namespace lockstep

@@ -1,33 +1,51 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include <lockstep/data/augment.hpp>
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/data/image_dataset.hpp>
+#include <lockstep/data/hdf5_samples.hpp>
+#include <lockstep/data/permutation.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 
 namespace lockstep {
 
 class DeckTable;
 
-enum class DataKind { fashion_mnist, synthetic };
+enum class DataKind { fashion_mnist, synthetic, hdf5 };
+
+/// Where an HDF5 file holds what, and how it is read.
+struct Hdf5Options {
+  std::string train_features = "train/features", train_targets = "train/targets";
+  std::string test_features = "test/features", test_targets = "test/targets";
+  std::string test_path;        ///< file of the test set; empty: the training set's
+  std::int64_t classes = 0;     ///< 0: the largest label of the training set plus 1
+  bool stream = false;          ///< read samples as they are needed, instead of all at the start
+  std::int64_t cache_mib = 64;  ///< decoded chunks kept of each data set
+};
 
 /// The deck's [data] table.
 struct DataOptions {
   DataKind kind = DataKind::fashion_mnist;
-  std::string path = "auto";  ///< folder of the files, or "auto": find_fashion_mnist
-  Normalisation normalisation;
+  std::string path = "auto";  ///< HDF5 file; folder of IDX files, or "auto": find_fashion_mnist
+  /// Normalisation; empty: MNIST's, or what measure_normalisation finds in an HDF5 training set.
+  std::vector<double> mean, std;
   std::int64_t train_limit = 0;  ///< use the first so many training samples; 0: all
   std::int64_t test_limit = 0;   ///< the same of the test samples
-  bool shuffle = true;           ///< a new order every epoch; false: the files' order
-  std::int64_t prefetch = 2;     ///< batches held by the loader
-  SyntheticOptions synthetic;    ///< used with kind = synthetic only
+  Shuffle shuffle;
+  std::int64_t prefetch = 2;  ///< batches held by the loader
+  AugmentOptions augment;
+  SyntheticOptions synthetic;  ///< used with kind = synthetic only
+  Hdf5Options hdf5;            ///< used with kind = hdf5 only
 };
 
 void declare(DeckTable& table, DataOptions& options);
 
-/// Loads or generates what the options name. Throws InputError if the data are missing or unfit, or
-/// the two sets differ in the shape of a sample.
-[[nodiscard]] Datasets make_datasets(const DataOptions& options);
+/// Loads, opens or generates what the options name; augmentation draws from `seed`. Throws
+/// InputError if the data are missing or unfit, have no targets of that kind, or the two sets
+/// differ in the shape of samples or targets.
+[[nodiscard]] Datasets make_datasets(const DataOptions& options,
+                                     TargetKind kind = TargetKind::classes, std::uint64_t seed = 0);
 
 }  // namespace lockstep

@@ -39,4 +39,13 @@ void Batch::reset(std::span<const std::int64_t> indices) {
   size_ = n;
 }
 
+Batch Batch::to(DType dtype) const {
+  Batch copy = *this;
+  copy.inputs_ = copy.all_inputs_ = inputs_.to(dtype).clone();
+  copy.targets_ = copy.all_targets_ =
+      is_floating(targets_.dtype()) ? targets_.to(dtype).clone() : targets_.clone();
+  copy.indices_ = copy.all_indices_ = indices_.clone();
+  return copy;
+}
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include <lockstep/tensor/tensor.hpp>
 
@@ -29,6 +30,10 @@ class Batch {
   /// Makes room for exactly these samples and notes their indices; inputs and targets are then the
   /// data set's to fill. Allocates nothing. Throws ShapeError if there are more than capacity().
   void reset(std::span<const std::int64_t> indices);
+
+  /// A batch of its own with the same samples, its inputs, and targets that are values, converted
+  /// to `dtype`.
+  [[nodiscard]] Batch to(DType dtype) const;
 
  private:
   Tensor all_inputs_, all_targets_, all_indices_;
@@ -58,11 +63,25 @@ class Dataset {
   virtual void load(std::span<const std::int64_t> indices, Batch& batch) const = 0;
 };
 
+/// The two halves of a data set.
+enum class Split { train, test };
+
+/// Changes batches after they were loaded, in place: a step of an augmentation. What it does to a
+/// sample is a function of the epoch and the sample's number alone, so that it does not depend on
+/// who loads it. Immutable: any thread may apply it at any time. Allocates nothing.
+class BatchTransform {
+ public:
+  virtual ~BatchTransform() = default;
+  virtual void apply(const Batch& batch, std::int64_t epoch) const = 0;
+};
+using BatchTransforms = std::vector<std::shared_ptr<const BatchTransform>>;
+
 /// What a run trains on and what it is judged by: samples and targets of one shape, and the same
 /// classes.
 struct Datasets {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;
+  BatchTransforms augmentation;  ///< of training batches, one after another
 };
 
 }  // namespace lockstep

@@ -1,3 +1,5 @@
+#include <lockstep/data/fashion_mnist.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/idx.hpp>
-#include <lockstep/data/image_dataset.hpp>
 
 namespace lockstep {
 namespace {
@@ -96,9 +97,9 @@ fs::path find_fashion_mnist(const std::string& path) {
       looked, remedy));
 }
 
-std::shared_ptr<const ImageDataset> load_fashion_mnist(const fs::path& folder, Split split,
-                                                       Normalisation normalisation,
-                                                       std::int64_t limit) {
+std::shared_ptr<const TensorDataset> load_fashion_mnist(const fs::path& folder, Split split,
+                                                        const Normalisation& normalisation,
+                                                        std::int64_t limit) {
   const std::size_t first = split == Split::train ? 0 : 2;
   const fs::path image_file = require(folder, file_names[first]);
   const fs::path label_file = require(folder, file_names[first + 1]);
@@ -109,8 +110,8 @@ std::shared_ptr<const ImageDataset> load_fashion_mnist(const fs::path& folder, S
     images = images.slice(0, std::min(limit, images.size(0)));
     labels = labels.slice(0, std::min(limit, labels.size(0)));
   }
-  return std::make_shared<const ImageDataset>(images, labels, fashion_mnist_classes, normalisation,
-                                              name);
+  return std::make_shared<const TensorDataset>(images, labels, fashion_mnist_classes, normalisation,
+                                               name);
 }
 
 }  // namespace lockstep

@@ -18,8 +18,11 @@ namespace lockstep {
 // taken - 1, so the thread may load steps below taken - 1 + ring.size().
 struct Loader::State {
   State(std::shared_ptr<const Dataset> data, std::unique_ptr<BatchSource> source,
-        std::int64_t buffers)
-      : dataset(std::move(data)), batches(std::move(source)), steps(batches->steps()) {
+        std::int64_t buffers, BatchTransforms changes)
+      : dataset(std::move(data)),
+        batches(std::move(source)),
+        transforms(std::move(changes)),
+        steps(batches->steps()) {
     for (std::int64_t i = 0; i < buffers; ++i) {
       ring.emplace_back(*dataset, batches->largest_batch());
     }
@@ -63,6 +66,7 @@ struct Loader::State {
     try {
       if (begins) batches->start_epoch(epoch);
       dataset->load(batches->indices(step), slot(step));
+      for (const auto& transform : transforms) transform->apply(slot(step), epoch);
       return nullptr;
     } catch (...) {
       return std::current_exception();
@@ -84,6 +88,7 @@ struct Loader::State {
 
   const std::shared_ptr<const Dataset> dataset;
   const std::unique_ptr<BatchSource> batches;
+  const BatchTransforms transforms;
   const std::int64_t steps;
   std::vector<Batch> ring;
   double waited = 0.0;
@@ -104,14 +109,15 @@ struct Loader::State {
 };
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, std::unique_ptr<BatchSource> batches,
-               std::int64_t prefetch) {
+               std::int64_t prefetch, BatchTransforms transforms) {
   if (prefetch < 1) {
     throw InputError(
         fmt::format("the loader was given {} buffers (data.prefetch); it needs at least 1, and 2 "
                     "to load ahead.",
                     prefetch));
   }
-  state_ = std::make_unique<State>(std::move(dataset), std::move(batches), prefetch);
+  state_ = std::make_unique<State>(std::move(dataset), std::move(batches), prefetch,
+                                   std::move(transforms));
   state_->first = state_->loaded = state_->taken = state_->steps;
   state_->thread = std::thread([state = state_.get()] { state->load_forever(); });
 }

@@ -21,8 +21,9 @@ namespace lockstep {
 class Loader {
  public:
   /// `prefetch` buffers, at least 1; with 1 nothing is loaded ahead. Throws InputError for fewer.
+  /// `transforms` are applied to every batch, in their order, by the thread that loads it.
   Loader(std::shared_ptr<const Dataset> dataset, std::unique_ptr<BatchSource> batches,
-         std::int64_t prefetch = 2);
+         std::int64_t prefetch = 2, BatchTransforms transforms = {});
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

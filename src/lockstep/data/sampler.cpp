@@ -28,7 +28,7 @@ DistributedSampler::DistributedSampler(std::int64_t n, int world, int rank,
       rank_(checked_rank(rank, world)),
       options_(options),
       num_samples_(samples_a_rank(n, world, options.drop_last)),
-      order_(n, 0, options.shuffle),
+      order_(n, 0, {.on = options.shuffle}),
       mine_(static_cast<std::size_t>(num_samples_)) {
   set_epoch(0);
 }

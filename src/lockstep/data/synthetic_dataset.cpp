@@ -29,6 +29,7 @@ void check(const SyntheticOptions& o) {
   within("test_samples", o.test_samples, std::int64_t{1}, many);
   within("classes", o.classes, std::int64_t{2}, std::int64_t{256});
   within("image_size", o.image_size, std::int64_t{1}, std::int64_t{4096});
+  within("channels", o.channels, std::int64_t{1}, std::int64_t{64});
   within("noise", o.noise, 0.0, 1.0);
 }
 
@@ -38,6 +39,7 @@ class Generator {
       : philox_(static_cast<std::uint64_t>(options.seed)),
         classes_(static_cast<std::uint64_t>(options.classes)),
         side_(options.image_size),
+        channels_(options.channels),
         noise_of_256_(static_cast<std::uint32_t>(std::lround(options.noise * 256))),
         split_(split == Split::train ? 0 : 1) {}
 
@@ -50,7 +52,7 @@ class Generator {
   void image(std::int64_t sample, std::vector<std::uint8_t>& pixels) const {
     const std::uint8_t of_class = label(sample);
     Philox::Block block{};
-    for (std::int64_t p = 0; p < side_ * side_; ++p) {
+    for (std::int64_t p = 0; p < channels_ * side_ * side_; ++p) {
       const std::int64_t byte = p % block_bytes;
       if (byte == 0) {
         block = philox_(static_cast<std::uint32_t>(p / block_bytes),
@@ -58,44 +60,47 @@ class Generator {
       }
       const std::uint32_t noise =
           (block[static_cast<std::size_t>(byte / 4)] >> (8 * (byte % 4))) & 255U;
-      const std::uint32_t pattern = white(of_class, p / side_, p % side_) ? 255 : 0;
+      const std::int64_t row = p / side_;
+      const std::uint32_t pattern = white(of_class, row / side_, row % side_, p % side_) ? 255 : 0;
       pixels[static_cast<std::size_t>(p)] = static_cast<std::uint8_t>(
           (pattern * (256 - noise_of_256_) + noise * noise_of_256_) >> 8U);
     }
   }
 
  private:
-  [[nodiscard]] bool white(std::uint8_t of_class, std::int64_t row, std::int64_t column) const {
+  [[nodiscard]] bool white(std::uint8_t of_class, std::int64_t channel, std::int64_t row,
+                           std::int64_t column) const {
     const auto y = static_cast<std::uint32_t>(row / cell_pixels);
     const auto x = static_cast<std::uint32_t>(column / cell_pixels);
-    return (philox_(x, y, of_class, pattern_stream)[0] & 1U) != 0;
+    const auto pattern = of_class + (static_cast<std::uint32_t>(channel) << 8U);
+    return (philox_(x, y, pattern, pattern_stream)[0] & 1U) != 0;
   }
 
   Philox philox_;
   std::uint64_t classes_;
-  std::int64_t side_;
+  std::int64_t side_, channels_;
   std::uint32_t noise_of_256_;
   std::uint32_t split_;
 };
 
 }  // namespace
 
-std::shared_ptr<const ImageDataset> make_synthetic(const SyntheticOptions& options, Split split,
-                                                   Normalisation normalisation) {
+std::shared_ptr<const TensorDataset> make_synthetic(const SyntheticOptions& options, Split split,
+                                                    const Normalisation& normalisation) {
   check(options);
   const std::int64_t n = split == Split::train ? options.samples : options.test_samples;
   const std::int64_t side = options.image_size;
   const Generator generator(options, split);
-  Tensor images = Tensor::empty({n, side, side}, DType::u8);
+  Tensor images = Tensor::empty({n, options.channels, side, side}, DType::u8);
   std::vector<std::uint8_t> labels(static_cast<std::size_t>(n));
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(side * side));
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(options.channels * side * side));
   for (std::int64_t i = 0; i < n; ++i) {
     labels[static_cast<std::size_t>(i)] = generator.label(i);
     generator.image(i, pixels);
     images.slice(i, i + 1).copy_from_host(std::span<const std::uint8_t>(pixels));
   }
-  return std::make_shared<const ImageDataset>(images, Tensor::from(labels, {n}), options.classes,
-                                              normalisation, "synthetic data");
+  return std::make_shared<const TensorDataset>(images, Tensor::from(labels, {n}), options.classes,
+                                               normalisation, "synthetic data");
 }
 
 }  // namespace lockstep

@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
 
-#include <lockstep/data/image_dataset.hpp>
+#include <memory>
+
+#include <lockstep/data/tensor_dataset.hpp>
 
 namespace lockstep {
 
@@ -12,14 +14,14 @@ struct SyntheticOptions {
   std::int64_t test_samples = 512;
   std::int64_t classes = 10;     ///< 2 to 256
   std::int64_t image_size = 28;  ///< height and width, in pixels
+  std::int64_t channels = 1;     ///< colours; each has a pattern of its own
   double noise = 0.5;            ///< share of noise in a pixel: 0 pattern alone, 1 noise alone
   std::int64_t seed = 1;
 };
 
 /// The generated data set: the same bytes on every rank and machine; both splits share the
 /// patterns but no image. Nothing on disk. Throws InputError for options out of their ranges.
-[[nodiscard]] std::shared_ptr<const ImageDataset> make_synthetic(const SyntheticOptions& options,
-                                                                 Split split,
-                                                                 Normalisation normalisation = {});
+[[nodiscard]] std::shared_ptr<const TensorDataset> make_synthetic(
+    const SyntheticOptions& options, Split split, const Normalisation& normalisation = {});
 
 }  // namespace lockstep

@@ -96,6 +96,12 @@ std::int64_t File::size() const {
   return info.st_size;
 }
 
+std::int64_t File::modified_ns() const {
+  struct stat info {};
+  if (::fstat(descriptor_, &info) != 0) throw FileError("examine", path_, errno);
+  return info.st_mtim.tv_sec * std::int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
+}
+
 void File::resize(std::int64_t bytes) const {
   if (::ftruncate(descriptor_, bytes) != 0) throw FileError("resize", path_, errno);
 }

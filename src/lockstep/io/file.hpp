@@ -38,6 +38,8 @@ class File {
   void read_at(std::int64_t offset, void* target, std::int64_t bytes) const;
   void write_at(std::int64_t offset, const void* source, std::int64_t bytes) const;
   [[nodiscard]] std::int64_t size() const;
+  /// When its bytes last changed, in nanoseconds since 1970.
+  [[nodiscard]] std::int64_t modified_ns() const;
   /// Cuts or extends (with zeros) to `bytes` bytes.
   void resize(std::int64_t bytes) const;
   /// Returns once everything written is on stable storage.

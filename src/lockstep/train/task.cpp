@@ -5,13 +5,14 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models.hpp>
 #include <lockstep/tensor/kernels/accuracy.hpp>
+#include <lockstep/train/options.hpp>
 
 namespace lockstep::train {
 
 Classification::Classification(Deck& deck) : model_(deck.read<nn::ModelOptions>("model")) {
   const auto options = deck.read<DataOptions>("data");
   loading_ = {options.shuffle, options.prefetch};
-  data_ = make_datasets(options);
+  data_ = make_datasets(options, TargetKind::classes, deck.read<TrainOptions>("train").seed);
 }
 
 std::shared_ptr<nn::Module> Classification::make_model() const {

@@ -9,6 +9,7 @@
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/data/permutation.hpp>
 #include <lockstep/nn/models.hpp>
 
 namespace lockstep {
@@ -19,7 +20,7 @@ namespace lockstep::train {
 
 /// How the training data are fetched.
 struct Loading {
-  bool shuffle = true;        ///< a new order every epoch
+  Shuffle shuffle;            ///< the order of an epoch
   std::int64_t prefetch = 2;  ///< batches that the loader holds
 };
 

@@ -49,7 +49,7 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       loader_(task.data().train,
               std::make_unique<TrainBatches>(batches_, group_->rank(), plan.train.seed,
                                              task.loading().shuffle),
-              task.loading().prefetch),
+              task.loading().prefetch, task.data().augmentation),
       eval_loader_(task.data().test, std::make_unique<EvalBatches>(eval_batches_, group_->rank()),
                    task.loading().prefetch) {
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());

@@ -21,50 +21,111 @@ void expect_rows(const char* operation, const Tensor& source, const Tensor& indi
   }
 }
 
+void expect_channels(const char* operation, const ChannelScale& scale, const Tensor& x) {
+  const bool fits = scale.mean.dims() == 1 && scale.mean.shape() == scale.std.shape() &&
+                    scale.mean.numel() > 0 && row_elements(x) % scale.mean.numel() == 0;
+  if (!fits) {
+    throw ShapeError(std::string(operation) + ": " + describe(x) + " has no channels for means " +
+                     describe(scale.mean) + " and deviations " + describe(scale.std));
+  }
+}
+
+/// The row that a batch's row comes from: another by index, or, without indices, the same.
 template <class Space>
-void gather_normalise_kernel(const Space& space, const Tensor& images, const Tensor& indices,
-                             float mean, float std, const Tensor& y) {
-  const std::int64_t rows = indices.size(0), width = row_elements(y);
-  const auto in = view<Space, const std::uint8_t, 2>(images.reshape({images.size(0), width}));
-  const auto index = view<Space, const std::int64_t, 1>(indices);
-  const auto out = view<Space, float, 2>(y.reshape({rows, width}));
+struct SourceRow {
+  using View = decltype(view<Space, const std::int64_t, 1>(Tensor()));
+  View indices;
+  bool given;
+
+  explicit SourceRow(const Tensor& t) : given(t.defined()) {
+    if (given) indices = view<Space, const std::int64_t, 1>(t);
+  }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t operator()(std::int64_t r) const {
+    return given ? indices(r) : r;
+  }
+};
+
+template <class T, class Space>
+void normalise_kernel(const Space& space, const Tensor& source, const Tensor& indices,
+                      const ChannelScale& scale, const Tensor& y) {
+  const std::int64_t rows = y.size(0), channels = scale.mean.numel();
+  const std::int64_t width = row_elements(y) / channels;  // neighbours of one channel
+  const auto in = view<Space, const T, 3>(source.reshape({source.size(0), channels, width}));
+  const auto out = view<Space, float, 3>(y.reshape({rows, channels, width}));
+  const auto mean = view<Space, const float, 1>(scale.mean);
+  const auto std = view<Space, const float, 1>(scale.std);
+  const SourceRow<Space> source_row(indices);
+  const float divisor = scale.divisor;
+  if (width == 1) {
+    for_each_row(
+        "lockstep::normalise_features", space, rows, channels,
+        KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+          const std::int64_t from = source_row(r);
+          lanes.each([&](std::int64_t c) {
+            out(r, c, 0) = (static_cast<float>(in(from, c, 0)) / divisor - mean(c)) / std(c);
+          });
+        });
+    return;
+  }
   for_each_row(
-      "lockstep::gather_normalise", space, rows, width,
-      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const std::int64_t sample = index(r);
-        lanes.each([&](std::int64_t c) {
-          out(r, c) = (static_cast<float>(in(sample, c)) / 255.0F - mean) / std;
+      "lockstep::normalise_channels", space, rows * channels, width,
+      KOKKOS_LAMBDA(std::int64_t row, const Lanes<Space>& lanes) {
+        const std::int64_t r = row / channels, c = row % channels, from = source_row(r);
+        const float m = mean(c), s = std(c);
+        lanes.each([&](std::int64_t i) {
+          out(r, c, i) = (static_cast<float>(in(from, c, i)) / divisor - m) / s;
         });
       });
 }
 
-template <class Space>
-void gather_labels_kernel(const Space& space, const Tensor& labels, const Tensor& indices,
-                          const Tensor& y) {
-  const auto in = view<Space, const std::uint8_t, 1>(labels);
+template <class T, class Space>
+void gather_rows_kernel(const Space& space, const Tensor& source, const Tensor& indices,
+                        const Tensor& y) {
+  const std::int64_t rows = indices.size(0), width = row_elements(y);
+  const auto in = view<Space, const T, 2>(source.reshape({source.size(0), width}));
   const auto index = view<Space, const std::int64_t, 1>(indices);
-  const auto out = view<Space, std::int64_t, 1>(y);
-  for_each(
-      "lockstep::gather_labels", space, indices.size(0),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = static_cast<std::int64_t>(in(index(i))); });
+  const auto out = view<Space, T, 2>(y.reshape({rows, width}));
+  for_each_row(
+      "lockstep::gather_rows", space, rows, width,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const std::int64_t from = index(r);
+        lanes.each([&](std::int64_t c) { out(r, c) = in(from, c); });
+      });
 }
 
 }  // namespace
 
-void gather_normalise(const Tensor& images, const Tensor& indices, float mean, float std,
+void gather_normalise(const Tensor& source, const Tensor& indices, const ChannelScale& scale,
                       const Tensor& out) {
-  expect_rows("gather_normalise", images, indices, out);
+  expect_rows("gather_normalise", source, indices, out);
   if (out.numel() == 0) return;
-  dispatch(current_stream(images.device()), [&](const auto& space) {
-    gather_normalise_kernel(space, images, indices, mean, std, out);
+  expect_channels("gather_normalise", scale, out);
+  dispatch(current_stream(source.device()), [&](const auto& space) {
+    if (source.dtype() == DType::u8) {
+      normalise_kernel<std::uint8_t>(space, source, indices, scale, out);
+    } else {
+      normalise_kernel<float>(space, source, indices, scale, out);
+    }
   });
 }
 
-void gather_labels(const Tensor& labels, const Tensor& indices, const Tensor& out) {
-  expect_rows("gather_labels", labels, indices, out);
+void normalise(const Tensor& x, const ChannelScale& scale) {
+  if (x.numel() == 0) return;
+  expect_channels("normalise", scale, x);
+  dispatch(current_stream(x.device()),
+           [&](const auto& space) { normalise_kernel<float>(space, x, Tensor(), scale, x); });
+}
+
+void gather_rows(const Tensor& source, const Tensor& indices, const Tensor& out) {
+  expect_rows("gather_rows", source, indices, out);
   if (out.numel() == 0) return;
-  dispatch(current_stream(labels.device()),
-           [&](const auto& space) { gather_labels_kernel(space, labels, indices, out); });
+  dispatch(current_stream(source.device()), [&](const auto& space) {
+    if (source.dtype() == DType::i64) {
+      gather_rows_kernel<std::int64_t>(space, source, indices, out);
+    } else {
+      gather_rows_kernel<float>(space, source, indices, out);
+    }
+  });
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include <lockstep/data/image_dataset.hpp>
+#include <lockstep/data/tensor_dataset.hpp>
 
 #include <gtest/gtest.h>
 #include <data/idx_files.hpp>
@@ -12,16 +12,16 @@ namespace {
 
 using test::input_error;
 
-ImageDataset three_images(std::vector<std::uint8_t> labels = {2, 0, 1}) {
+TensorDataset three_images(std::vector<std::uint8_t> labels = {2, 0, 1}) {
   const auto n = std::ssize(labels);
   return {Tensor::from(test::counting(3 * 2 * 2), {3, 2, 2}),
           Tensor::from(labels, {n}),
           3,
-          {.mean = 0.0, .std = 1.0},
+          {.mean = {0.0}, .std = {1.0}},
           "three images"};
 }
 
-TEST(ImageDataset, LoadsTheAskedSamplesInOrder) {
+TEST(TensorDataset, LoadsTheAskedSamplesInOrder) {
   const auto data = three_images();
   Batch batch(data, 5);
   data.load(std::vector<std::int64_t>{2, 0}, batch);
@@ -32,7 +32,7 @@ TEST(ImageDataset, LoadsTheAskedSamplesInOrder) {
   EXPECT_EQ(batch.inputs().to_vector<float>()[1], 9.0F / 255.0F);
 }
 
-TEST(ImageDataset, BatchWithoutSamplesIsLegal) {
+TEST(TensorDataset, BatchWithoutSamplesIsLegal) {
   const auto data = three_images();
   for (const std::int64_t capacity : {0, 4}) {
     Batch batch(data, capacity);
@@ -43,7 +43,7 @@ TEST(ImageDataset, BatchWithoutSamplesIsLegal) {
   }
 }
 
-TEST(ImageDataset, SamplesOutsideAreRefused) {
+TEST(TensorDataset, SamplesOutsideAreRefused) {
   const auto data = three_images();
   Batch batch(data, 2);
   EXPECT_THROW(data.load(std::vector<std::int64_t>{3}, batch), Error);
@@ -51,14 +51,14 @@ TEST(ImageDataset, SamplesOutsideAreRefused) {
   EXPECT_THROW(data.load(std::vector<std::int64_t>{0, 1, 2}, batch), ShapeError);
 }
 
-TEST(ImageDataset, CountsOfImagesAndLabelsMustAgree) {
+TEST(TensorDataset, CountsOfImagesAndLabelsMustAgree) {
   EXPECT_NE(input_error([] {
               three_images({0, 1});
-            }).find("three images: 3 images but 2 labels"),
+            }).find("three images: 3 samples but 2 labels"),
             std::string::npos);
 }
 
-TEST(ImageDataset, LabelBeyondTheClassesIsRefused) {
+TEST(TensorDataset, LabelBeyondTheClassesIsRefused) {
   EXPECT_NE(input_error([] {
               three_images({0, 1, 3});
             }).find("label 3 of sample 2 is not in [0, 3)"),

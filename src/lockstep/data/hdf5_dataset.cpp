@@ -1,0 +1,106 @@
+#include <lockstep/data/hdf5_dataset.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include <lockstep/data/tensor_dataset.hpp>
+
+namespace lockstep {
+namespace {
+
+/// A buffer between file and batch: of one slab.
+template <class T>
+std::vector<T> slab_buffer(const Hdf5Array& array) {
+  return std::vector<T>(static_cast<std::size_t>(slab_rows(array) * array.row_elements()));
+}
+
+}  // namespace
+
+struct Hdf5Dataset::State {
+  /// Reads the samples `indices`, in the file's order, to their places in `out` [n, ...].
+  template <class T>
+  void read(const Hdf5Array& array, std::span<const std::int64_t> indices, std::vector<T>& buffer,
+            const Tensor& out) {
+    const auto index = [&](std::size_t k) { return indices[static_cast<std::size_t>(order[k])]; };
+    const auto longest = static_cast<std::size_t>(slab_rows(array));
+    for (std::size_t k = 0; k < order.size();) {
+      std::size_t count = 1;
+      while (k + count < order.size() && count < longest &&
+             index(k + count) == index(k + count - 1) + 1 &&
+             order[k + count] == order[k + count - 1] + 1) {
+        ++count;
+      }
+      const auto rows = static_cast<std::int64_t>(count);
+      const auto slab =
+          std::span(buffer).first(count * static_cast<std::size_t>(array.row_elements()));
+      array.read(index(k), index(k) + rows, slab);
+      if constexpr (std::is_same_v<T, float>) expect_finite(slab, index(k), array);
+      out.slice(order[k], order[k] + rows).copy_from_host(std::span<const T>(slab));
+      k += count;
+    }
+  }
+
+  void sort(std::span<const std::int64_t> indices, const Batch& batch) {
+    order.reserve(static_cast<std::size_t>(batch.capacity()));
+    order.resize(indices.size());
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    std::ranges::sort(order, {}, [&](std::int64_t place) {
+      return std::pair(indices[static_cast<std::size_t>(place)], place);
+    });
+  }
+
+  Hdf5Samples samples;
+  std::int64_t classes;
+  Shape sample_shape, target_shape;
+  ChannelScale scale;
+  std::mutex mutex;                 // guards what follows
+  std::vector<std::int64_t> order;  // places in the batch, by sample number
+  std::vector<float> features, values;
+  std::vector<std::int64_t> labels;
+};
+
+Hdf5Dataset::Hdf5Dataset(const Hdf5Samples& samples, std::int64_t classes,
+                         const Normalisation& normalisation)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.samples = samples;
+  s.classes = classes;
+  s.sample_shape = sample_shape_of(samples.features->shape());
+  if (classes == 0) s.target_shape = target_shape_of(samples.targets->shape());
+  s.scale =
+      channel_scale(normalisation, s.sample_shape,
+                    samples.features->bytes() ? DType::u8 : DType::f32, samples.description());
+  s.features = slab_buffer<float>(*samples.features);
+  if (classes > 0) {
+    s.labels = slab_buffer<std::int64_t>(*samples.targets);
+  } else {
+    s.values = slab_buffer<float>(*samples.targets);
+  }
+}
+Hdf5Dataset::~Hdf5Dataset() = default;
+
+std::int64_t Hdf5Dataset::size() const noexcept { return state_->samples.size; }
+Shape Hdf5Dataset::sample_shape() const { return state_->sample_shape; }
+std::int64_t Hdf5Dataset::classes() const noexcept { return state_->classes; }
+Shape Hdf5Dataset::target_shape() const { return state_->target_shape; }
+
+void Hdf5Dataset::load(std::span<const std::int64_t> indices, Batch& batch) const {
+  State& s = *state_;
+  expect_samples(indices, size());
+  batch.reset(indices);
+  const std::lock_guard lock(s.mutex);
+  s.samples.features->expect_unchanged();
+  s.samples.targets->expect_unchanged();
+  s.sort(indices, batch);
+  s.read(*s.samples.features, indices, s.features, batch.inputs());
+  if (s.classes > 0) {
+    s.read(*s.samples.targets, indices, s.labels, batch.targets());
+  } else {
+    s.read(*s.samples.targets, indices, s.values, batch.targets());
+  }
+  normalise(batch.inputs(), s.scale);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#pragma once
+#include <memory>
+
+#include <lockstep/data/hdf5_samples.hpp>
+
+namespace lockstep {
+
+/// Samples that stay in their file and are read when a batch needs them: for data sets larger than
+/// memory. The samples of a batch are read in the order of the file; neighbours that also stand
+/// side by side in the batch come in one read. So a batch of b samples costs at most b reads, and
+/// of a chunked data set decodes each chunk it touches once; chunks are kept from batch to batch as
+/// far as the cache goes (data.cache_mib). Same bits as load_hdf5_samples.
+class Hdf5Dataset final : public Dataset {
+ public:
+  /// `classes` is 0 for values. The classes are not checked: see expect_classes. Throws InputError
+  /// if the normalisation does not fit.
+  Hdf5Dataset(const Hdf5Samples& samples, std::int64_t classes, const Normalisation& normalisation);
+  ~Hdf5Dataset() override;
+
+  [[nodiscard]] std::int64_t size() const noexcept override;
+  [[nodiscard]] Shape sample_shape() const override;
+  [[nodiscard]] std::int64_t classes() const noexcept override;
+  [[nodiscard]] Shape target_shape() const override;
+  /// Throws InputError also if the file cannot be read, was changed since it was opened, or holds a
+  /// number that is not finite.
+  void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

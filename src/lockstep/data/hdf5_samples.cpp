@@ -1,0 +1,191 @@
+#include <lockstep/data/hdf5_samples.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/data/tensor_dataset.hpp>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t slab_bytes = std::int64_t{1} << 20U;
+
+/// f(begin, rows as T) for slabs of the first `size` rows.
+template <class T, class F>
+void for_each_slab(const Hdf5Array& array, std::int64_t size, const F& f) {
+  const std::int64_t step = slab_rows(array), width = array.row_elements();
+  std::vector<T> buffer(static_cast<std::size_t>(std::min(step, size) * width));
+  for (std::int64_t begin = 0; begin < size; begin += step) {
+    const std::int64_t end = std::min(begin + step, size);
+    const auto rows = std::span(buffer).first(static_cast<std::size_t>((end - begin) * width));
+    array.read(begin, end, rows);
+    f(begin, std::span<const T>(rows));
+  }
+}
+
+/// The same as floats, none of them NaN or infinite.
+template <class F>
+void for_each_finite_slab(const Hdf5Array& array, std::int64_t size, const F& f) {
+  for_each_slab<float>(array, size, [&](std::int64_t begin, std::span<const float> rows) {
+    expect_finite(rows, begin, array);
+    f(begin, rows);
+  });
+}
+
+/// Count, mean and sum of squared deviations of one channel.
+struct Moments {
+  double count = 0, mean = 0, squares = 0;
+
+  void join(const Moments& other) {
+    const double total = count + other.count, delta = other.mean - mean;
+    mean += delta * other.count / total;
+    squares += other.squares + delta * delta * count * other.count / total;
+    count = total;
+  }
+};
+
+/// Of channel `c`: `width` neighbours in each row of `channels * width`.
+Moments moments_of(std::span<const float> rows, std::int64_t channels, std::int64_t width,
+                   std::int64_t c, double divisor) {
+  const auto each = [&](const auto& f) {
+    for (std::size_t at = static_cast<std::size_t>(c * width); at < rows.size();
+         at += static_cast<std::size_t>(channels * width)) {
+      for (std::int64_t i = 0; i < width; ++i)
+        f(static_cast<double>(rows[at + static_cast<std::size_t>(i)]) / divisor);
+    }
+  };
+  Moments m;
+  m.count = static_cast<double>(std::ssize(rows) / channels);
+  each([&](double x) { m.mean += x; });
+  m.mean /= m.count;
+  each([&](double x) { m.squares += (x - m.mean) * (x - m.mean); });
+  return m;
+}
+
+template <class T>
+Tensor read_rows(const Hdf5Array& array, std::int64_t size) {
+  Tensor all = Tensor::empty(array.shape().with_leading(size), dtype_of<T>);
+  const std::int64_t step = slab_rows(array);
+  for_each_slab<T>(array, size, [&](std::int64_t begin, std::span<const T> rows) {
+    if constexpr (std::is_same_v<T, float>) expect_finite(rows, begin, array);
+    all.slice(begin, std::min(begin + step, size)).copy_from_host(rows);
+  });
+  return all;
+}
+
+void expect_memory(const Hdf5Samples& samples) {
+  const auto memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double element = samples.features->bytes() ? 1 : 4;
+  const double needed = static_cast<double>(samples.size) *
+                        (element * static_cast<double>(samples.features->row_elements()) +
+                         8 * static_cast<double>(samples.targets->row_elements()));
+  if (needed > memory) {
+    throw InputError(
+        fmt::format("{}: {} samples need {:.1f} GB in memory, but this machine has {:.1f} GB. Read "
+                    "them as they "
+                    "are needed: data.stream = true.",
+                    samples.description(), samples.size, needed / 1e9, memory / 1e9));
+  }
+}
+
+}  // namespace
+
+std::int64_t slab_rows(const Hdf5Array& array) {
+  return std::max<std::int64_t>(1,
+                                slab_bytes / std::max<std::int64_t>(1, array.row_elements() * 4));
+}
+
+void expect_finite(std::span<const float> values, std::int64_t first_row, const Hdf5Array& array) {
+  const auto bad = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
+  if (bad == values.end()) return;
+  const std::int64_t at = bad - values.begin(), width = array.row_elements();
+  throw InputError(fmt::format(
+      "{}: element {} of sample {} is {}. Nothing can be learnt from it: repair the data.",
+      array.description(), at % width, first_row + at / width, *bad));
+}
+
+Hdf5Samples open_hdf5_samples(const Hdf5Place& place, TargetKind kind, std::int64_t limit) {
+  const auto open = [&](const std::string& name) {
+    return std::make_shared<const Hdf5Array>(place.file, name, place.cache_bytes);
+  };
+  Hdf5Samples samples{open(place.features), open(place.targets), 0};
+  const Hdf5Array& features = *samples.features;
+  const Hdf5Array& targets = *samples.targets;
+  if (features.rows() != targets.rows()) {
+    throw InputError(fmt::format(
+        "{} samples in {}, but {} targets in {}. They do not belong together: name two data sets "
+        "with one row a sample.",
+        features.rows(), features.description(), targets.rows(), targets.description()));
+  }
+  if (features.shape().numel() == 0 || targets.shape().numel() == 0) {
+    throw InputError(fmt::format("nothing to read in {} and {}: a data set needs samples.",
+                                 features.description(), targets.description()));
+  }
+  if (kind == TargetKind::classes && !(targets.integers() && targets.row_elements() == 1)) {
+    throw InputError(fmt::format(
+        "classes must be integers [N], but the targets are {}. Name other targets, or fit values "
+        "with the program regress.",
+        targets.description()));
+  }
+  samples.size = limit > 0 ? std::min(features.rows(), limit) : features.rows();
+  return samples;
+}
+
+std::int64_t count_classes(const Hdf5Samples& samples) {
+  std::int64_t largest = 0;
+  for_each_slab<std::int64_t>(*samples.targets, samples.size,
+                              [&](std::int64_t, std::span<const std::int64_t> labels) {
+                                largest = std::max(largest, *std::ranges::max_element(labels));
+                              });
+  expect_classes(samples, largest + 1);
+  return largest + 1;
+}
+
+void expect_classes(const Hdf5Samples& samples, std::int64_t classes) {
+  for_each_slab<std::int64_t>(*samples.targets, samples.size,
+                              [&](std::int64_t begin, std::span<const std::int64_t> labels) {
+                                expect_classes(labels, begin, classes,
+                                               samples.targets->description());
+                              });
+}
+
+Normalisation measure_normalisation(const Hdf5Samples& samples) {
+  const Hdf5Array& array = *samples.features;
+  const std::int64_t channels = sample_shape_of(array.shape())[0];
+  const std::int64_t width = array.row_elements() / channels;
+  const double divisor = array.bytes() ? 255 : 1;
+  std::vector<Moments> moments(static_cast<std::size_t>(channels));
+  for_each_finite_slab(array, samples.size, [&](std::int64_t, std::span<const float> rows) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      moments[static_cast<std::size_t>(c)].join(moments_of(rows, channels, width, c, divisor));
+    }
+  });
+  Normalisation normalisation{{}, {}};
+  for (const Moments& m : moments) {
+    const double deviation = std::sqrt(m.squares / m.count);
+    normalisation.mean.push_back(m.mean);
+    normalisation.std.push_back(deviation > 0 ? deviation : 1.0);
+  }
+  return normalisation;
+}
+
+std::shared_ptr<const Dataset> load_hdf5_samples(const Hdf5Samples& samples, std::int64_t classes,
+                                                 const Normalisation& normalisation) {
+  expect_memory(samples);
+  Tensor features = samples.features->bytes()
+                        ? read_rows<std::uint8_t>(*samples.features, samples.size)
+                        : read_rows<float>(*samples.features, samples.size);
+  Tensor targets =
+      classes > 0 ? read_rows<std::int64_t>(*samples.targets, samples.size).reshape({samples.size})
+                  : read_rows<float>(*samples.targets, samples.size);
+  return std::make_shared<const TensorDataset>(std::move(features), targets, classes, normalisation,
+                                               samples.description());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+#include <lockstep/data/tensor_dataset.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+
+Shape target_shape_of(const Shape& targets) {
+  return Shape(std::span(targets.begin(), targets.end()).subspan(1));
+}
+
+Shape sample_shape_of(const Shape& features) {
+  if (features.dims() == 1) return {1};
+  if (features.dims() == 3) return {1, features[1], features[2]};
+  return target_shape_of(features);
+}
+
+void expect_samples(std::span<const std::int64_t> indices, std::int64_t size) {
+  for (const auto i : indices) {
+    if (i < 0 || i >= size)
+      throw Error(fmt::format("sample {} was asked of a data set of {}", i, size));
+  }
+}
+
+void expect_classes(std::span<const std::int64_t> labels, std::int64_t first, std::int64_t classes,
+                    const std::string& name) {
+  const auto bad = std::ranges::find_if(
+      labels, [&](std::int64_t label) { return label < 0 || label >= classes; });
+  if (bad == labels.end()) return;
+  throw InputError(fmt::format(
+      "{}: label {} of sample {} is not in [0, {}). Is this another data set, or a damaged file?",
+      name, *bad, first + (bad - labels.begin()), classes));
+}
+
+TensorDataset::TensorDataset(Tensor features, const Tensor& targets, std::int64_t classes,
+                             const Normalisation& normalisation, const std::string& name)
+    : features_(std::move(features)),
+      targets_(targets.to(classes > 0 ? DType::i64 : DType::f32)),
+      classes_(classes) {
+  const bool labels = classes > 0;
+  if (features_.dims() == 0 || features_.numel() == 0 || targets_.dims() == 0 ||
+      (labels && targets_.dims() != 1)) {
+    throw InputError(fmt::format("{}: {} {} and {} {} are not [N, ...] and [N{}] with N > 0", name,
+                                 labels ? "images" : "features", describe(features_),
+                                 labels ? "labels" : "targets", describe(targets),
+                                 labels ? "" : ", ..."));
+  }
+  size_ = features_.size(0);
+  if (size_ != targets_.size(0)) {
+    throw InputError(
+        fmt::format("{}: {} samples but {} {}. They do not belong together: get fresh copies of "
+                    "both.",
+                    name, size_, targets_.size(0), labels ? "labels" : "targets"));
+  }
+  if (labels) expect_classes(targets_.to_vector<std::int64_t>(), 0, classes, name);
+  sample_shape_ = sample_shape_of(features_.shape());
+  target_shape_ = target_shape_of(targets_.shape());
+  scale_ = channel_scale(normalisation, sample_shape_, features_.dtype(), name);
+}
+
+void TensorDataset::load(std::span<const std::int64_t> indices, Batch& batch) const {
+  expect_samples(indices, size());
+  batch.reset(indices);
+  gather_normalise(features_, batch.indices(), scale_, batch.inputs());
+  gather_rows(targets_, batch.indices(), batch.targets());
+}
+
+}  // namespace lockstep

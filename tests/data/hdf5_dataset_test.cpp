@@ -1,0 +1,382 @@
+#include <lockstep/data/hdf5_dataset.hpp>
+
+#include <gtest/gtest.h>
+#include <data/hdf5_files.hpp>
+#include <data/idx_files.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/data/data_options.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Hdf5Layout;
+using test::input_error;
+using test::says;
+using test::TemporaryFolder;
+using test::write_hdf5;
+
+constexpr std::int64_t train_size = 100, test_size = 30;
+
+template <class T>
+std::vector<T> some_values(std::int64_t n, std::int64_t below) {
+  std::vector<T> values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<T>((i * i + 3 * i) % static_cast<std::size_t>(below));
+  return values;
+}
+
+/// train/ and test/ with features [N, 2, 3] of type T and both kinds of targets.
+template <class T>
+fs::path write_sets(const TemporaryFolder& folder, const Hdf5Layout& layout = {}) {
+  const fs::path file = folder.path() / "data.h5";
+  for (const auto& [group, n] : {std::pair("train/", train_size), std::pair("test/", test_size)}) {
+    Hdf5Layout flat = layout;
+    if (!flat.chunk.empty()) flat.chunk = {layout.chunk[0]};
+    const std::string name = group;
+    write_hdf5(file, name + "features", {n, 2, 3, 1}, some_values<T>(n * 6, 200), layout);
+    write_hdf5(file, name + "labels", {n}, some_values<std::int64_t>(n, 4), flat);
+    write_hdf5(file, name + "values", {n, 2}, some_values<double>(n * 2, 17));
+    write_hdf5(file, name + "scalar", {n}, some_values<float>(n, 13));
+  }
+  return file;
+}
+
+DataOptions options_for(const fs::path& file, const std::string& targets, bool stream = false) {
+  DataOptions options;
+  options.kind = DataKind::hdf5;
+  options.path = file.string();
+  options.hdf5.train_targets = "train/" + targets;
+  options.hdf5.test_targets = "test/" + targets;
+  options.hdf5.stream = stream;
+  options.mean = {2.0};
+  options.std = {4.0};
+  return options;
+}
+
+struct Loaded {
+  std::vector<float> inputs, values;
+  std::vector<std::int64_t> labels;
+  friend bool operator==(const Loaded&, const Loaded&) = default;
+};
+
+Loaded load(const Dataset& data, const std::vector<std::int64_t>& indices) {
+  Batch batch(data, std::ssize(indices));
+  data.load(indices, batch);
+  Loaded loaded{batch.inputs().to_vector<float>(), {}, {}};
+  if (data.classes() > 0) {
+    loaded.labels = batch.targets().to_vector<std::int64_t>();
+  } else {
+    loaded.values = batch.targets().to_vector<float>();
+  }
+  return loaded;
+}
+
+const std::vector<std::int64_t> shuffled{99, 3, 4, 5, 0, 50, 6, 98, 7, 8, 3};
+
+template <class T>
+void expect_all_ways_agree(const Hdf5Layout& layout) {
+  const TemporaryFolder folder;
+  const fs::path file = write_sets<T>(folder, layout);
+  const auto stored = some_values<T>(train_size * 6, 200);
+  const auto labels = some_values<std::int64_t>(train_size, 4);
+  for (const bool stream : {false, true}) {
+    const auto sets = make_datasets(options_for(file, "labels", stream));
+    EXPECT_EQ(sets.train->size(), train_size);
+    EXPECT_EQ(sets.test->size(), test_size);
+    EXPECT_EQ(sets.train->classes(), 3);
+    EXPECT_EQ(sets.train->sample_shape(), Shape({2, 3, 1}));
+    const Loaded loaded = load(*sets.train, shuffled);
+    for (std::size_t i = 0; i < shuffled.size(); ++i) {
+      const auto sample = static_cast<std::size_t>(shuffled[i]);
+      EXPECT_EQ(loaded.labels[i], labels[sample]);
+      for (std::size_t e = 0; e < 6; ++e) {
+        const auto x = static_cast<float>(stored[sample * 6 + e]);
+        const float divisor = std::is_same_v<T, std::uint8_t> ? 255.0F : 1.0F;
+        EXPECT_EQ(loaded.inputs[i * 6 + e], (x / divisor - 2.0F) / 4.0F) << sample << ' ' << e;
+      }
+    }
+  }
+}
+
+TEST(Hdf5Dataset, EveryTypeAndLayoutGivesTheSameSamplesInMemoryAndStreamed) {
+  const Hdf5Layout chunked{.chunk = {7, 1, 2, 1}};
+  const Hdf5Layout compressed{.chunk = {16, 2, 3, 1}, .compressed = true};
+  for (const Hdf5Layout& layout :
+       {Hdf5Layout{}, chunked, compressed, Hdf5Layout{.big_endian = true}}) {
+    expect_all_ways_agree<float>(layout);
+    expect_all_ways_agree<double>(layout);
+    expect_all_ways_agree<std::uint8_t>(layout);
+    expect_all_ways_agree<std::int16_t>(layout);
+    expect_all_ways_agree<std::int32_t>(layout);
+    expect_all_ways_agree<std::int64_t>(layout);
+  }
+}
+
+TEST(Hdf5Dataset, ValuesKeepTheirShape) {
+  const TemporaryFolder folder;
+  const fs::path file = write_sets<float>(folder);
+  for (const bool stream : {false, true}) {
+    const auto vectors = make_datasets(options_for(file, "values", stream), TargetKind::values);
+    EXPECT_EQ(vectors.train->target_shape(), Shape({2}));
+    EXPECT_EQ(vectors.train->target_dtype(), DType::f32);
+    const auto stored = some_values<double>(train_size * 2, 17);
+    const Loaded loaded = load(*vectors.train, {5, 2});
+    EXPECT_EQ(loaded.values,
+              (std::vector<float>{static_cast<float>(stored[10]), static_cast<float>(stored[11]),
+                                  static_cast<float>(stored[4]), static_cast<float>(stored[5])}));
+
+    const auto scalars = make_datasets(options_for(file, "scalar", stream), TargetKind::values);
+    EXPECT_EQ(scalars.train->target_shape(), Shape({}));
+    EXPECT_EQ(load(*scalars.train, {5}).values, std::vector{some_values<float>(train_size, 13)[5]});
+    // Whole numbers may be fitted, too.
+    EXPECT_EQ(
+        make_datasets(options_for(file, "labels", stream), TargetKind::values).train->classes(), 0);
+  }
+}
+
+TEST(Hdf5Dataset, ShapesOfSamples) {
+  const TemporaryFolder folder;
+  const auto shape_of = [&](std::vector<std::int64_t> extents) {
+    const fs::path file = folder.path() / "one.h5";
+    fs::remove(file);
+    std::int64_t n = 1;
+    for (const auto extent : extents) n *= extent;
+    for (const char* group : {"train/", "test/"}) {
+      write_hdf5(file, group + std::string("features"), extents, some_values<float>(n, 9));
+      write_hdf5(file, group + std::string("scalar"), {extents[0]},
+                 some_values<float>(extents[0], 9));
+    }
+    return make_datasets(options_for(file, "scalar"), TargetKind::values).train->sample_shape();
+  };
+  EXPECT_EQ(shape_of({8}), Shape({1}));
+  EXPECT_EQ(shape_of({8, 3}), Shape({3}));
+  EXPECT_EQ(shape_of({8, 4, 5}), Shape({1, 4, 5})) << "grey images have one channel";
+  EXPECT_EQ(shape_of({8, 3, 4, 5}), Shape({3, 4, 5}));
+  EXPECT_EQ(shape_of({8, 2, 3, 4, 5}), Shape({2, 3, 4, 5}));
+}
+
+TEST(Hdf5Dataset, NormalisationIsTheTrainingSetsOwnWhereNoneIsGiven) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "data.h5";
+  // So many that they are measured in several slabs; the second feature never changes.
+  constexpr std::int64_t n = 200'000;
+  std::vector<float> features;
+  double sum = 0, squares = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto x = static_cast<float>(1000 + std::sin(static_cast<double>(i)));
+    features.push_back(x);
+    features.push_back(3.0F);
+    sum += x;
+  }
+  for (std::int64_t i = 0; i < n; ++i)
+    squares += std::pow(features[static_cast<std::size_t>(2 * i)] - sum / n, 2);
+  for (const char* group : {"train/", "test/"}) {
+    write_hdf5(file, group + std::string("features"), {n, 2}, features);
+    write_hdf5(file, group + std::string("scalar"), {n}, some_values<float>(n, 9));
+  }
+  auto options = options_for(file, "scalar");
+  const auto samples =
+      open_hdf5_samples({file, "train/features", "train/scalar"}, TargetKind::values, 0);
+  const Normalisation measured = measure_normalisation(samples);
+  EXPECT_NEAR(measured.mean[0], sum / n, 1e-9);
+  EXPECT_NEAR(measured.std[0], std::sqrt(squares / n), 1e-9);
+  EXPECT_EQ(measured.mean[1], 3.0);
+  EXPECT_EQ(measured.std[1], 1.0) << "a constant is not divided by zero";
+  options.mean.clear();
+  options.std.clear();
+  Loaded in_memory, streamed;
+  in_memory = load(*make_datasets(options, TargetKind::values).train, {0, 7});
+  options.hdf5.stream = true;
+  streamed = load(*make_datasets(options, TargetKind::values).train, {0, 7});
+  EXPECT_EQ(in_memory, streamed);
+  EXPECT_EQ(in_memory.inputs[0], (features[0] - static_cast<float>(measured.mean[0])) /
+                                     static_cast<float>(measured.std[0]));
+  EXPECT_EQ(in_memory.inputs[1], 0.0F);
+}
+
+TEST(Hdf5Dataset, LimitsAndTestFilesOfTheirOwn) {
+  const TemporaryFolder folder, other;
+  const fs::path file = write_sets<float>(folder), second = write_sets<float>(other);
+  auto options = options_for(file, "labels");
+  options.train_limit = 40;
+  options.test_limit = 10;
+  options.hdf5.test_path = second.string();
+  options.hdf5.test_features = "train/features";
+  options.hdf5.test_targets = "train/labels";
+  for (const bool stream : {false, true}) {
+    options.hdf5.stream = stream;
+    const auto sets = make_datasets(options);
+    EXPECT_EQ(sets.train->size(), 40);
+    EXPECT_EQ(sets.test->size(), 10);
+    Batch batch(*sets.train, 1);
+    EXPECT_THROW(sets.train->load(std::vector<std::int64_t>{40}, batch), Error);
+  }
+}
+
+TEST(Hdf5Dataset, LoadersOfSeveralThreadsShareAFile) {
+  const TemporaryFolder folder;
+  for (const Hdf5Layout& layout :
+       {Hdf5Layout{}, Hdf5Layout{.chunk = {16, 2, 3, 1}, .compressed = true}}) {
+    fs::remove(folder.path() / "data.h5");
+    const fs::path file = write_sets<float>(folder, layout);
+    const auto sets = make_datasets(options_for(file, "values", true), TargetKind::values);
+    const Loaded expected = load(*sets.train, shuffled);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < 20; ++i) EXPECT_EQ(load(*sets.train, shuffled), expected);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+}
+
+// ---- what can be wrong ----
+
+class WrongHdf5 : public testing::Test {
+ protected:
+  std::string error(const DataOptions& options, TargetKind kind = TargetKind::classes) {
+    return input_error([&] { return make_datasets(options, kind); });
+  }
+  std::string error(const std::string& targets, TargetKind kind = TargetKind::classes) {
+    return error(options_for(file_, targets), kind);
+  }
+  TemporaryFolder folder_;
+  fs::path file_ = write_sets<float>(folder_);
+};
+
+TEST_F(WrongHdf5, FileThatIsMissingOrNone) {
+  EXPECT_TRUE(says(error(options_for(folder_.path() / "no.h5", "labels")), "no.h5 is missing"));
+  EXPECT_TRUE(says(error(options_for(folder_.path(), "labels")), "which is not a file"));
+  const fs::path text = folder_.write("text.h5", {'h', 'e', 'l', 'l', 'o'});
+  EXPECT_TRUE(says(error(options_for(text, "labels")), "text.h5 is not an HDF5 file"));
+  EXPECT_TRUE(says(error(options_for("auto", "labels")), "needs data.path"));
+}
+
+TEST_F(WrongHdf5, TruncatedFileNeverStartsARun) {
+  const auto whole = fs::file_size(file_);
+  for (const auto size :
+       {whole - 1, whole / 2, whole / 4, std::uintmax_t{600}, std::uintmax_t{96}}) {
+    fs::resize_file(file_, size);
+    const std::string message = error("labels");
+    EXPECT_TRUE(says(message, file_.string())) << size;
+    EXPECT_TRUE(says(message, "fresh copy")) << size;
+  }
+}
+
+TEST_F(WrongHdf5, MissingDataSetNamesTheNearestAndAllThereAre) {
+  const std::string message = error("lables");
+  EXPECT_TRUE(says(message, "has no data set train/lables"));
+  EXPECT_TRUE(says(message, "Did you mean train/labels?"));
+  EXPECT_TRUE(says(message, "train/features f32 [100, 2, 3, 1]"));
+  EXPECT_TRUE(says(message, "test/values f64 [30, 2]"));
+  auto options = options_for(file_, "labels");
+  options.hdf5.train_features = "train";
+  EXPECT_TRUE(says(error(options), "train (it is a group)"));
+  options.hdf5.train_features = "";
+  EXPECT_TRUE(says(error(options), "has no data set"));
+}
+
+TEST_F(WrongHdf5, CountsThatDifferPrintBoth) {
+  write_hdf5(file_, "train/short", {train_size - 1}, some_values<std::int64_t>(train_size - 1, 4));
+  const std::string message = error("short");
+  EXPECT_TRUE(says(message, "100 samples in train/features"));
+  EXPECT_TRUE(says(message, "99 targets in train/short"));
+}
+
+TEST_F(WrongHdf5, TrainAndTestOfDifferentShapesPrintBoth) {
+  auto options = options_for(file_, "values");
+  options.hdf5.test_targets = "test/scalar";
+  EXPECT_TRUE(
+      says(error(options, TargetKind::values), "training targets are [2], test targets []"));
+}
+
+TEST_F(WrongHdf5, TargetsOfTheWrongType) {
+  EXPECT_TRUE(
+      says(error("values"), "classes must be integers [N], but the targets are train/values"));
+  EXPECT_TRUE(says(error("values"), "f64 [100, 2]"));
+  test::write_hdf5_text(file_, "train/text", "words");
+  EXPECT_TRUE(says(error("text"), "does not hold numbers"));
+  DataOptions synthetic;
+  synthetic.kind = DataKind::synthetic;
+  EXPECT_TRUE(says(error(synthetic, TargetKind::values), "classes, not values"));
+}
+
+TEST_F(WrongHdf5, LabelsBeyondTheClasses) {
+  auto options = options_for(file_, "labels");
+  for (const bool stream : {false, true}) {
+    options.hdf5.stream = stream;
+    options.hdf5.classes = 2;
+    EXPECT_TRUE(says(error(options), "is not in [0, 2)"));
+  }
+  write_hdf5(file_, "train/negative", {train_size}, std::vector<std::int64_t>(train_size, -1));
+  options = options_for(file_, "labels");
+  options.hdf5.train_targets = "train/negative";
+  EXPECT_TRUE(says(error(options), "label -1 of sample 0"));
+}
+
+TEST_F(WrongHdf5, NumbersThatAreNotFiniteAreNamed) {
+  auto features = some_values<float>(train_size * 6, 9);
+  features[6 * 42 + 5] = std::nanf("");
+  write_hdf5(file_, "train/nan", {train_size, 2, 3, 1}, features);
+  auto values = some_values<float>(train_size, 9);
+  values[17] = -std::numeric_limits<float>::infinity();
+  write_hdf5(file_, "train/infinite", {train_size}, values);
+
+  auto options = options_for(file_, "scalar");
+  options.hdf5.train_features = "train/nan";
+  EXPECT_TRUE(says(error(options, TargetKind::values), "element 5 of sample 42 is nan"));
+  options.mean.clear();
+  EXPECT_TRUE(says(error(options, TargetKind::values), "element 5 of sample 42 is nan"));
+  options = options_for(file_, "infinite");
+  options.hdf5.test_targets = "test/scalar";
+  EXPECT_TRUE(says(error(options, TargetKind::values), "element 0 of sample 17 is -inf"));
+
+  options.hdf5.stream = true;
+  const auto sets = make_datasets(options, TargetKind::values);
+  EXPECT_NO_THROW(load(*sets.train, {16, 18}));
+  EXPECT_TRUE(says(input_error([&] { return load(*sets.train, {18, 17}); }), "sample 17 is -inf"));
+}
+
+TEST_F(WrongHdf5, FileChangedOrCutWhileTheRunReadsIt) {
+  const auto sets = make_datasets(options_for(file_, "labels", true));
+  EXPECT_NO_THROW(load(*sets.train, {1}));
+  // Another file under the name does no harm: the old one stays open.
+  fs::rename(file_, folder_.path() / "old.h5");
+  folder_.write("data.h5", {1, 2, 3});
+  EXPECT_NO_THROW(load(*sets.train, {1}));
+  fs::resize_file(folder_.path() / "old.h5", 5000);
+  EXPECT_TRUE(says(input_error([&] { return load(*sets.train, {1}); }), "was changed while"));
+}
+
+TEST_F(WrongHdf5, NothingToRead) {
+  write_hdf5(file_, "train/none", {0, 3}, std::vector<float>{});
+  write_hdf5(file_, "train/nothing", {0}, std::vector<float>{});
+  auto options = options_for(file_, "nothing");
+  options.hdf5.train_features = "train/none";
+  EXPECT_TRUE(says(error(options, TargetKind::values), "a data set needs samples"));
+}
+
+TEST_F(WrongHdf5, MoreThanTheMemoryOfTheMachineIsRefusedBeforeItIsTaken) {
+  // A chunked data set takes no room until it is written: 2^42 samples in a file of a few kB.
+  const std::int64_t n = std::int64_t{1} << 42U;
+  test::write_empty_hdf5(file_, "train/huge", {n, 2}, {1024, 2});
+  test::write_empty_hdf5(file_, "train/huge_targets", {n}, {1024});
+  auto options = options_for(file_, "huge_targets");
+  options.hdf5.train_features = "train/huge";
+  options.hdf5.test_targets = "test/scalar";
+  EXPECT_TRUE(says(error(options, TargetKind::values), "data.stream = true"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep::test {
+
+/// How a data set is laid out.
+struct Hdf5Layout {
+  std::vector<std::int64_t> chunk = {};  ///< extents; empty: contiguous
+  bool compressed = false;               ///< deflate, shuffled bytes
+  bool big_endian = false;
+};
+
+/// Adds data set `name` ("train/features"; groups are made) to `file`, which is made if missing.
+/// T: float, double, uint8_t, int16_t, int32_t, int64_t.
+template <class T>
+void write_hdf5(const std::filesystem::path& file, const std::string& name,
+                const std::vector<std::int64_t>& extents, const std::vector<T>& values,
+                const Hdf5Layout& layout = {});
+
+/// A chunked data set of floats of which nothing is written: it takes no room in the file.
+void write_empty_hdf5(const std::filesystem::path& file, const std::string& name,
+                      const std::vector<std::int64_t>& extents,
+                      const std::vector<std::int64_t>& chunk);
+
+/// A data set of text.
+void write_hdf5_text(const std::filesystem::path& file, const std::string& name,
+                     const std::string& text);
+
+}  // namespace lockstep::test
