@@ -18,6 +18,7 @@
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/launch.hpp>
 #include <lockstep/train/library_versions.hpp>
+#include <lockstep/train/model_gradients.hpp>
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/summary.hpp>
@@ -44,6 +45,7 @@ class Run {
     read_deck(make_task);
     look_at_launch();
     if (line_.dry_run) return dry_run();
+    if (line_.check_gradients) return check_gradients();
     train();
     return finish();
   }
@@ -96,6 +98,22 @@ class Run {
                     to_string(data.train->sample_shape()), trainer.model().parameter_count(),
                     trainer.steps_an_epoch()));
     return ExitCode::done;
+  }
+
+  /// On rank 0: the other ranks have the same model.
+  ExitCode check_gradients() {
+    bool ok = true;
+    agree(*group_, [&] {
+      if (group_->rank() != 0) return;
+      const ModelGradients gradients = check_model_gradients(*task_, plan_.train.seed);
+      std::fputs(gradients.table.c_str(), stdout);
+      ok = gradients.ok;
+      console_.say(ok ? "# every gradient agrees. Nothing was trained (--check-gradients)."
+                      : "# gradients marked ! do not agree: look at the backward of the operations "
+                        "that use these parameters.");
+    });
+    return all_reduce_scalar(*group_, ok ? 0.0 : 1.0, ReduceOp::max) > 0.0 ? ExitCode::failure
+                                                                           : ExitCode::done;
   }
 
   void train() {

@@ -25,6 +25,8 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
   cli.add_flag("--resume{latest}", resume,
                "go on from the run folder's newest good checkpoint, or from --resume=FILE");
   cli.add_flag("--dry-run", line.dry_run, "resolve the deck, print it, check the data, stop");
+  cli.add_flag("--check-gradients", line.check_gradients,
+               "compare the model's gradients with finite differences on a few samples, stop");
   cli.set_version_flag("--version", fmt::format("{} (Lockstep {})", name, version()));
   cli.footer(
       "Exit codes: 0 done, 1 failure, 2 bad command line, deck or data, 3 communication failure,\n"

@@ -12,6 +12,7 @@ struct CommandLine {
   bool resume = false;
   std::string resume_from;  ///< --resume=PATH; empty: the run folder's newest good checkpoint
   bool dry_run = false;
+  bool check_gradients = false;
   /// --help or --version: print this and end with 0.
   std::optional<std::string> text_only;
 };

@@ -65,6 +65,7 @@ class Trainer {
   [[nodiscard]] Evaluation evaluate();
 
   [[nodiscard]] nn::Module& model() const noexcept { return ddp_->module(); }
+  [[nodiscard]] const optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
   [[nodiscard]] std::int64_t steps_an_epoch() const noexcept { return batches_.steps(); }
   [[nodiscard]] const TrainState& state() const noexcept { return state_; }
 

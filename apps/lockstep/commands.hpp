@@ -1,0 +1,27 @@
+#pragma once
+// What the utility's subcommands do. Each prints to stdout, returns the exit code, and throws
+// lockstep::Error for what the user has to mend. main.cpp alone knows the command line's grammar.
+#include <string>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep::utility {
+
+/// What the launch gave each rank, and what is wrong with it. Starts MPI; collective.
+ExitCode doctor(int argc, char** argv);
+
+/// Reads a deck and prints it resolved.
+ExitCode check_deck(const std::string& file, const std::vector<std::string>& overrides);
+
+/// Every table and key, in Markdown.
+ExitCode print_deck_reference();
+
+/// The deck's model, layer by layer, and the memory of a training step.
+ExitCode describe_model(const std::string& file, const std::vector<std::string>& overrides);
+
+/// What checkpoints hold and who wrote them; every byte compared with its checksum.
+ExitCode inspect_checkpoints(const std::vector<std::string>& files);
+ExitCode verify_checkpoints(const std::vector<std::string>& files);
+
+}  // namespace lockstep::utility

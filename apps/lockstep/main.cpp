@@ -1,0 +1,63 @@
+// The utility beside the training programs: looks at decks, models, checkpoints and the launch.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include <lockstep/base/version.hpp>
+
+#include "commands.hpp"
+
+int main(int argc, char** argv) {
+  namespace utility = lockstep::utility;
+  using lockstep::ExitCode;
+  CLI::App cli("Looks at decks, models, checkpoints and the launch of a Lockstep job.", "lockstep");
+  cli.set_version_flag("--version", fmt::format("lockstep {}", lockstep::version()));
+  cli.require_subcommand(1);
+  std::vector<std::string> files, overrides;
+  std::function<ExitCode()> action;
+
+  const auto add = [&](CLI::App* parent, const char* name, const char* help,
+                       const std::function<ExitCode()>& what) {
+    return parent->add_subcommand(name, help)->callback([&action, what] { action = what; });
+  };
+  const auto takes_deck = [&](CLI::App* command) {
+    command->add_option("FILE", files, "the deck")->required()->expected(1);
+    command->add_option("--set", overrides, "override a key: table.key=value")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->allow_extra_args(false);
+  };
+  const auto takes_checkpoints = [&](CLI::App* command) {
+    command->add_option("FILE", files, "checkpoints")->required();
+  };
+
+  add(&cli, "doctor", "what the launch gave each rank, and what is wrong with it",
+      [&] { return utility::doctor(argc, argv); });
+
+  auto* deck = cli.add_subcommand("deck", "input decks")->require_subcommand(1);
+  takes_deck(add(deck, "check", "read a deck, print it resolved, or say what is wrong",
+                 [&] { return utility::check_deck(files.front(), overrides); }));
+  add(deck, "reference", "every table and key, in Markdown", utility::print_deck_reference);
+
+  auto* model = cli.add_subcommand("model", "networks")->require_subcommand(1);
+  takes_deck(add(model, "describe", "a deck's layers: shapes, parameters, FLOPs, memory",
+                 [&] { return utility::describe_model(files.front(), overrides); }));
+
+  auto* checkpoint = cli.add_subcommand("checkpoint", "checkpoint files")->require_subcommand(1);
+  takes_checkpoints(add(checkpoint, "inspect", "what a checkpoint holds and who wrote it",
+                        [&] { return utility::inspect_checkpoints(files); }));
+  takes_checkpoints(add(checkpoint, "verify",
+                        "compare every byte with its checksum; exit 4 if one is wrong",
+                        [&] { return utility::verify_checkpoints(files); }));
+
+  try {
+    cli.parse(argc, argv);
+    return static_cast<int>(action());
+  } catch (const CLI::ParseError& error) {
+    return cli.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::bad_input);
+  } catch (const lockstep::Error& error) {
+    fmt::print(stderr, "lockstep: {}\n", error.what());
+    return static_cast<int>(error.exit_code());
+  }
+}

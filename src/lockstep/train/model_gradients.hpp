@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include <lockstep/train/task.hpp>
+
+namespace lockstep::train {
+
+/// What a check of a task's gradients found: a table, a parameter a line, and the verdict.
+struct ModelGradients {
+  std::string table;
+  bool ok = true;
+};
+
+/// Checks the gradients of the task's model and loss on the first `samples` training samples, in
+/// two steps: in double precision against central differences (check_gradients, which explains the
+/// error model), then those of the ordinary f32 model, with its fast kernels, against those of the
+/// one in double precision. The f32 gradient g of a parameter passes if it is within 1e-3 of the
+/// other's norm, plus 1e-5 of the largest parameter's norm an element, for gradients that vanish.
+/// Local: talks to nobody. Throws InputError where data and model do not fit.
+[[nodiscard]] ModelGradients check_model_gradients(const Task& task, std::uint64_t seed,
+                                                   std::int64_t samples = 3);
+
+}  // namespace lockstep::train
