@@ -101,6 +101,27 @@ TEST(Resume, MetricsContinueWithoutGapsOrRepeats) {
   EXPECT_EQ(steps, expected);
 }
 
+TEST(Resume, OfAdamWWithGroupsAScheduleOfTheWholeRunAndClippingGivesTheSameBits) {
+  const ScratchFolder scratch;
+  const auto arguments = [](const std::string& dir, const std::string& resume = "") {
+    auto all = saving_every_three_steps(dir);
+    for (const char* set :
+         {"optimizer.kind=\"adamw\"", "optimizer.lr=0.005", "optimizer.clip_norm=0.5",
+          "optimizer.group_pattern=[\"*.bias\"]", "optimizer.group_weight_decay=[0.0]",
+          "schedule.kind=\"warmup_cosine\"", "schedule.unit=\"step\"", "schedule.warmup=5"}) {
+      all.insert(all.end(), {"--set", set});
+    }
+    if (!resume.empty()) all.push_back("--resume=" + resume);
+    return all;
+  };
+  const std::string whole = scratch.file("whole"), resumed = scratch.file("resumed");
+  ASSERT_EQ(classify(2, arguments(whole)).exit_code, 0);
+  const Finished run = classify(2, arguments(resumed, whole + "/checkpoints/step-00000027.h5"));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  expect_same_end(whole, resumed);
+  EXPECT_NE(read_file(whole + "/metrics.jsonl").find("\"grad_norm\":"), std::string::npos);
+}
+
 TEST(Resume, OfAFinishedRunHasNothingToDoAndReportsIt) {
   const ScratchFolder scratch;
   ASSERT_EQ(classify(1, small_run(scratch.file("run"))).exit_code, 0);

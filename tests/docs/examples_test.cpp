@@ -61,6 +61,23 @@ TEST(Pages, EveryDeckKeySetOnACommandLineIsOneThatDecksHave) {
   EXPECT_GT(keys, 3);
 }
 
+TEST(Pages, EveryDeckOnThePageAboutDecksIsRight) {
+  const ScratchFolder scratch;
+  for (const auto& entry : fs::directory_iterator(source("inputs"))) {
+    fs::copy(entry.path(), scratch.file(entry.path().filename().string()));
+  }
+  const std::string text = read_file(source("docs/decks.md"));
+  const std::regex block("```toml\n([^`]*)```");
+  int decks = 0;
+  for (std::sregex_iterator at(text.begin(), text.end(), block), end; at != end; ++at, ++decks) {
+    const std::string deck =
+        scratch.write("page_" + std::to_string(decks) + ".toml", (*at)[1].str());
+    const Finished finished = run({built("apps/lockstep"), "deck", "check", deck});
+    EXPECT_EQ(finished.exit_code, 0) << (*at)[1] << finished.output;
+  }
+  EXPECT_GE(decks, 3);
+}
+
 TEST(Pages, EveryCommandOfTheReadmeSucceeds) {
   // The two scripts are CI itself; every other line of the README's shell blocks is run here, in a
   // scratch folder that has the sources' inputs/ and this build where the README has build/release.
