@@ -129,11 +129,20 @@ TEST(DeckRead, AWrongTypeIsNamedAndTheMeantValueWritten) {
             "a.toml:1: train.shuffle = \"No\" is a string, but must be true or false. Write false");
   EXPECT_EQ(error_of("train.dir = 12"),
             "a.toml:1: train.dir = 12 is an integer, but must be a string. Write \"12\"");
-  EXPECT_EQ(error_of("train.sizes = 12"),
-            "a.toml:1: train.sizes = 12 is an integer, but must be a list of integers. Write [12]");
+  EXPECT_EQ(error_of("train.sizes = 'b'"),
+            "a.toml:1: train.sizes = \"b\" is a string, but must be a list of integers. sizes is: "
+            "layer widths; its default is [1, 2].");
   EXPECT_EQ(error_of("train.sizes = [1, 'b']"),
             "a.toml:1: train.sizes[1] = \"b\" is a string, but must be an integer. sizes is: layer "
             "widths; its default is [1, 2].");
+}
+
+TEST(DeckRead, ASingleValueIsAListOfOne) {
+  const auto sample = read_sample("train.sizes = 12\ntrain.betas = 1\ntrain.files = 'a'");
+  EXPECT_EQ(sample.sizes, std::vector<std::int64_t>{12});
+  EXPECT_EQ(sample.betas, std::vector<double>{1.0});
+  EXPECT_EQ(sample.files, std::vector<std::string>{"a"});
+  EXPECT_NE(error_of("train.sizes = 0").find("train.sizes = 0 is out of range"), std::string::npos);
 }
 
 TEST(DeckRead, DatesListsAndTablesAreNoNumbers) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <lockstep/base/hash.hpp>
+#include <lockstep/deck/any_key.hpp>
 #include <lockstep/deck/deck_source.hpp>
 #include <lockstep/deck/deck_tree.hpp>
 #include <lockstep/deck/key_reader.hpp>
@@ -23,7 +24,7 @@ struct Deck::State {
 
 namespace {
 
-class Reader final : public DeckTable {
+class Reader final : public AnyKey<Reader> {
  public:
   Reader(const DeckTree& tree, std::vector<ReadTable>& read, std::string_view name)
       : tree_(tree), read_(read), name_(name) {
@@ -32,48 +33,26 @@ class Reader final : public DeckTable {
     }
   }
 
-  void key(std::string_view name, bool& field, const KeyInfo& info) override {
-    read(name, field, info);
-  }
-  void key(std::string_view name, std::int64_t& field, const KeyInfo& info) override {
-    read(name, field, info);
-  }
-  void key(std::string_view name, double& field, const KeyInfo& info) override {
-    read(name, field, info);
-  }
-  void key(std::string_view name, std::string& field, const KeyInfo& info) override {
-    read(name, field, info);
-  }
-  void key(std::string_view name, std::vector<std::int64_t>& field, const KeyInfo& info) override {
-    read(name, field, info);
-  }
-  void key(std::string_view name, std::vector<double>& field, const KeyInfo& info) override {
-    read(name, field, info);
-  }
-  void key(std::string_view name, std::vector<std::string>& field, const KeyInfo& info) override {
-    read(name, field, info);
-  }
-
- private:
   template <class T>
-  void read(std::string_view name, T& field, const KeyInfo& info) {
+  void any_key(std::string_view name, T& field, const KeyInfo& info) {
     const KeyReader reader(name_, name, info, to_toml(field));
     reader.check_is_no_table(tree_, type_name<T>);
     if (const auto* value = tree_.find(name_, name)) field = reader.read(*value, field);
-    table().set(name, to_toml(field));
+    read_table().set(name, to_toml(field));
   }
 
+ private:
   std::size_t pick(std::string_view name, const std::vector<std::string_view>& names,
                    std::size_t chosen, std::string_view doc) override {
     const KeyInfo info{.doc = doc};
     const KeyReader reader(name_, name, info, to_toml(names[chosen]));
     reader.check_is_no_table(tree_, type_name<std::string>);
     if (const auto* value = tree_.find(name_, name)) chosen = reader.pick(*value, names);
-    table().set(name, to_toml(names[chosen]));
+    read_table().set(name, to_toml(names[chosen]));
     return chosen;
   }
 
-  ReadTable& table() { return *std::ranges::find(read_, name_, &ReadTable::name); }
+  ReadTable& read_table() { return *std::ranges::find(read_, name_, &ReadTable::name); }
 
   const DeckTree& tree_;
   std::vector<ReadTable>& read_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <lockstep/deck/any_key.hpp>
 #include <lockstep/deck/key_text.hpp>
 
 namespace lockstep {
@@ -35,39 +36,17 @@ struct DeckReference::State {
 
 namespace {
 
-class Collector final : public DeckTable {
+class Collector final : public AnyKey<Collector> {
  public:
   explicit Collector(Section& section) : section_(section) {}
 
-  void key(std::string_view name, bool& field, const KeyInfo& info) override {
-    collect(name, field, info);
-  }
-  void key(std::string_view name, std::int64_t& field, const KeyInfo& info) override {
-    collect(name, field, info);
-  }
-  void key(std::string_view name, double& field, const KeyInfo& info) override {
-    collect(name, field, info);
-  }
-  void key(std::string_view name, std::string& field, const KeyInfo& info) override {
-    collect(name, field, info);
-  }
-  void key(std::string_view name, std::vector<std::int64_t>& field, const KeyInfo& info) override {
-    collect(name, field, info);
-  }
-  void key(std::string_view name, std::vector<double>& field, const KeyInfo& info) override {
-    collect(name, field, info);
-  }
-  void key(std::string_view name, std::vector<std::string>& field, const KeyInfo& info) override {
-    collect(name, field, info);
-  }
-
- private:
   template <class T>
-  void collect(std::string_view name, const T& field, KeyInfo info) {
+  void any_key(std::string_view name, const T& field, KeyInfo info) {
     const auto unit = std::exchange(info.unit, {});  // has a column of its own
     add_row(name, type_name<T>, unit, to_toml(field), range_in_words(info), info.doc);
   }
 
+ private:
   std::size_t pick(std::string_view name, const std::vector<std::string_view>& names,
                    std::size_t chosen, std::string_view doc) override {
     add_row(name, type_name<std::string>, "", to_toml(names[chosen]), choices_in_words(names), doc);

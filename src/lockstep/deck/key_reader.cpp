@@ -35,13 +35,15 @@ std::string what_it_is(const DeckValue& value) {
   return std::visit(Words{}, value.data);
 }
 
+/// A single value where a list of its type is wanted: a list of one.
+template <class T>
+bool may_stand_alone(const DeckValue& value) {
+  return std::holds_alternative<T>(value.data) ||
+         (std::is_same_v<T, double> && std::holds_alternative<std::int64_t>(value.data));
+}
+
 // The value in the type that is wanted, where it is plain what was meant; else nothing.
 std::string meant(const DeckValue& value, std::string_view wanted) {
-  if (wanted.starts_with("list of ")) {
-    const bool scalar = !std::holds_alternative<DeckValue::List>(value.data) &&
-                        !std::holds_alternative<DeckValue::Other>(value.data);
-    return scalar ? fmt::format("[{}]", to_toml(value)) : "";
-  }
   if (const auto* text = std::get_if<std::string>(&value.data)) {
     if (wanted == "boolean") {
       const auto word = to_toml_from_word(*text);
@@ -144,6 +146,7 @@ std::string KeyReader::read(const DeckValue& value, const std::string&) const {
 
 template <class T>
 std::vector<T> KeyReader::read(const DeckValue& value, const std::vector<T>& fallback) const {
+  if (may_stand_alone<T>(value)) return {read(value, T{})};
   const auto* list = std::get_if<DeckValue::List>(&value.data);
   if (!list) wrong_type(value, type_name<std::vector<T>>);
   T element_fallback{};
