@@ -29,6 +29,29 @@ void count_correct_kernel(const Space& space, const Tensor& scores, const Tensor
       });
 }
 
+template <class T, class Space>
+void errors_kernel(const Space& space, const Tensor& y, const Tensor& t, const Tensor& errors) {
+  const auto found = flat_view<Space, const T>(y);
+  const auto wanted = flat_view<Space, const T>(t);
+  const auto out = view<Space, double, 1>(errors);  // (2): squares, largest
+  for_each_row(
+      "lockstep::errors_of", space, 1, y.numel(),
+      KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
+        const auto error = [&](std::int64_t i) {
+          return static_cast<double>(found(i)) - static_cast<double>(wanted(i));
+        };
+        const double squares = lanes.sum([&](std::int64_t i) { return error(i) * error(i); });
+        const double largest = lanes.max(0.0, [&](std::int64_t i) {
+          const double size = std::abs(error(i));
+          return size >= 0 ? size : HUGE_VAL;  // NaN would be lost in a maximum
+        });
+        lanes.once([&] {
+          out(0) = squares;
+          out(1) = largest;
+        });
+      });
+}
+
 }  // namespace
 
 std::int64_t count_correct(const Tensor& scores, const Tensor& target) {
@@ -42,6 +65,19 @@ std::int64_t count_correct(const Tensor& scores, const Tensor& target) {
                       [&]<class T>() { count_correct_kernel<T>(space, scores, target, count); });
   });
   return static_cast<std::int64_t>(count.item());
+}
+
+Errors errors_of(const Tensor& y, const Tensor& t) {
+  if (y.shape() != t.shape() || y.dtype() != t.dtype()) {
+    throw ShapeError("errors_of compares tensors of one shape and dtype, not " + describe(y) +
+                     " and " + describe(t));
+  }
+  const Tensor errors = Tensor::zeros({2}, DType::f64, y.device());
+  dispatch(current_stream(y.device()), [&](const auto& space) {
+    dispatch_floating(y.dtype(), "errors_of",
+                      [&]<class T>() { errors_kernel<T>(space, y, t, errors); });
+  });
+  return {errors.slice(0, 1).item(), errors.slice(1, 2).item()};
 }
 
 }  // namespace lockstep

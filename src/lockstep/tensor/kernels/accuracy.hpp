@@ -9,4 +9,12 @@ namespace lockstep {
 /// at target[N] (i64). A row with a NaN counts as wrong.
 [[nodiscard]] std::int64_t count_correct(const Tensor& scores, const Tensor& target);
 
+/// How far outputs are from what they should be.
+struct Errors {
+  double squares = 0;  ///< sum of (y - t)^2
+  double largest = 0;  ///< largest |y - t|; infinite if one is NaN
+};
+/// Of y against t, of one shape and one dtype, f32 or f64; summed in f64.
+[[nodiscard]] Errors errors_of(const Tensor& y, const Tensor& t);
+
 }  // namespace lockstep

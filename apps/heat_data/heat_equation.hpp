@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::heat {
+
+/// A Gaussian of height 1 in the middle of the unit square that cools with its edges held at 0.
+struct Source {
+  double x = 0.5, y = 0.5;   ///< centre
+  double width = 0.1;        ///< standard deviation
+  double diffusivity = 0.1;  ///< of the material
+};
+
+/// Source number `sample` of a sequence: a function of (seed, stream, sample) alone. Uniform in
+/// x, y of [0.35, 0.65], width of [0.06, 0.12] and diffusivity of [0.02, 0.2].
+[[nodiscard]] Source random_source(std::uint64_t seed, std::uint32_t stream, std::int64_t sample);
+
+/// The heat equation u_t = k (u_xx + u_yy) on the unit square, u = 0 on its edges, at the n x n
+/// inner points ((i + 1) / (n + 1), (j + 1) / (n + 1)). The field is written as a sum of the
+/// eigenfunctions sin(a pi x) sin(b pi y), each of which decays by exp(-k pi^2 (a^2 + b^2) t):
+/// exact in time, and in space as exact as n modes a direction describe the field at the start.
+class HeatSolver {
+ public:
+  explicit HeatSolver(std::int64_t points);
+
+  [[nodiscard]] std::int64_t points() const noexcept { return n_; }
+  /// The source's field at time 0, row-major [n, n]: y first, then x.
+  [[nodiscard]] std::vector<double> initial(const Source& source) const;
+  /// Turns `field` into the field `k_time` later: diffusivity times time.
+  void advance(std::vector<double>& field, double k_time) const;
+
+ private:
+  [[nodiscard]] double position(std::int64_t i) const;
+  /// S field S, with S the symmetric n x n matrix of sines: modes from values and back.
+  void transform(std::vector<double>& field) const;
+
+  std::int64_t n_;
+  std::vector<double> sines_;  ///< sqrt(2 / (n + 1)) sin(pi (a + 1) (i + 1) / (n + 1)): S S = 1
+};
+
+}  // namespace lockstep::heat

@@ -1,0 +1,23 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+
+namespace lockstep::heat {
+
+/// What a file of solutions holds.
+struct FileOptions {
+  std::filesystem::path file;
+  std::int64_t train = 2000, test = 500;  ///< samples
+  std::int64_t points = 16;               ///< of the field, in each direction
+  double time = 0.05;                     ///< at which the field is taken
+  std::int64_t chunk = 0;                 ///< rows of a compressed chunk; 0: in one piece
+  std::uint64_t seed = 1;
+};
+
+/// Writes groups train and test, each with parameters f32 [N, 4] (x, y, width, diffusivity of the
+/// source), field f32 [N, points, points] and peak f32 [N], the field's largest value. The same
+/// options give the same bytes in every data set. The file appears whole or not at all. Throws
+/// Error.
+void write_file(const FileOptions& options);
+
+}  // namespace lockstep::heat

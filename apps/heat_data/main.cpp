@@ -1,0 +1,47 @@
+// Makes data for regress: solutions of the heat equation from random sources.
+//   heat_data heat.h5 && mpiexec -n 2 regress inputs/heat.toml
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/version.hpp>
+
+#include "heat_file.hpp"
+
+int main(int argc, char** argv) {
+  lockstep::heat::FileOptions options;
+  CLI::App cli(
+      "Writes solutions of the two-dimensional heat equation into an HDF5 file: groups train and "
+      "test, each with parameters [N, 4] (x, y, width, diffusivity of a Gaussian source in the "
+      "unit "
+      "square), field [N, n, n] at the end and its largest value, peak [N].",
+      "heat_data");
+  cli.set_version_flag("--version", fmt::format("heat_data {}", lockstep::version()));
+  cli.add_option("FILE", options.file, "the file to write")->required();
+  const auto count = [&](const char* name, auto& field, const char* help, auto least, auto most) {
+    cli.add_option(name, field, help)->check(CLI::Range(least, most))->capture_default_str();
+  };
+  constexpr std::int64_t many = 100'000'000;
+  count("--train", options.train, "training samples", std::int64_t{1}, many);
+  count("--test", options.test, "test samples", std::int64_t{1}, many);
+  count("--points", options.points, "n: inner points of the field in each direction",
+        std::int64_t{2}, std::int64_t{1024});
+  count("--time", options.time, "when the field is taken, in units of length^2 / diffusivity", 0.0,
+        1e3);
+  count("--chunk", options.chunk, "rows of a compressed chunk; 0: not compressed, in one piece",
+        std::int64_t{0}, many);
+  cli.add_option("--seed", options.seed, "of the random sources")->capture_default_str();
+  try {
+    cli.parse(argc, argv);
+    lockstep::heat::write_file(options);
+    fmt::print("wrote {}: {} training and {} test samples of {} x {} points\n",
+               options.file.string(), options.train, options.test, options.points, options.points);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return cli.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::bad_input);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "heat_data: {}\n", error.what());
+    return static_cast<int>(lockstep::ExitCode::failure);
+  }
+}
