@@ -85,6 +85,11 @@ bool run_gnuplot(const std::string& script) {
 
 }  // namespace
 
+std::string in_figures(double value) {
+  const bool small = value != 0 && std::abs(value) < 1e-2;
+  return small ? fmt::format("{:.3e}", value) : fmt::format("{:.4f}", value);
+}
+
 std::string report_table(const std::vector<MetricsRow>& rows) {
   const NamedFigures metrics = first_metrics(rows);
   std::string names;
@@ -99,12 +104,11 @@ std::string report_table(const std::vector<MetricsRow>& rows) {
     const auto* eval = eval_of_epoch(rows, row.epoch);
     std::string values;
     for (std::size_t m = 0; m < metrics.size(); ++m) {
-      values +=
-          fmt::format(" {:>{}}", eval ? fmt::format("{:.4f}", eval->metrics.at(m).second) : "-",
-                      std::max<std::size_t>(9, metrics[m].first.size()));
+      values += fmt::format(" {:>{}}", eval ? in_figures(eval->metrics.at(m).second) : "-",
+                            std::max<std::size_t>(9, metrics[m].first.size()));
     }
-    table += fmt::format("{:>6} {:>11.4f} {:>10}{} {:>11.0f} {}\n", row.epoch, row.loss,
-                         eval ? fmt::format("{:.4f}", eval->loss) : "-", values, row.samples_per_s,
+    table += fmt::format("{:>6} {:>11} {:>10}{} {:>11.0f} {}\n", row.epoch, in_figures(row.loss),
+                         eval ? in_figures(eval->loss) : "-", values, row.samples_per_s,
                          row.has_times ? percentages(row.times) : "");
   }
   return table;

@@ -10,6 +10,7 @@
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/report.hpp>
 #include <lockstep/train/stop_request.hpp>
 
 namespace lockstep::train {
@@ -31,7 +32,8 @@ double combined(double a, double b, ReduceOp op) {
 /// "test accuracy 0.8312  "
 std::string in_words(const NamedFigures& metrics) {
   std::string text;
-  for (const auto& [name, value] : metrics) text += fmt::format("test {} {:.4f}  ", name, value);
+  for (const auto& [name, value] : metrics)
+    text += fmt::format("test {} {}  ", name, in_figures(value));
   return text;
 }
 
@@ -299,8 +301,8 @@ void Trainer::report_steps(Reporting& reporting, double step_loss, const Share& 
   const double left = static_cast<double>(total - state_.step) *
                       static_cast<double>(share.batch_size) / row.samples_per_s;
   reporting.console.progress(fmt::format(
-      "epoch {}/{}  step {}/{}  loss {:.4f}  {:.0f} samples/s  {:.0f} s left", row.epoch,
-      plan_.train.epochs, state_.step, total, row.loss, row.samples_per_s, left));
+      "epoch {}/{}  step {}/{}  loss {}  {:.0f} samples/s  {:.0f} s left", row.epoch,
+      plan_.train.epochs, state_.step, total, in_figures(row.loss), row.samples_per_s, left));
 }
 
 void Trainer::finish_epoch(Reporting& reporting) {
@@ -331,10 +333,10 @@ void Trainer::finish_epoch(Reporting& reporting) {
                             .loss = evaluation.loss,
                             .metrics = evaluation.metrics,
                             .seconds = seconds_since(start)});
-  reporting.console.say(
-      fmt::format("epoch {}/{}  train loss {:.4f}  test loss {:.4f}  {}{:.0f} samples/s", row.epoch,
-                  plan_.train.epochs, row.loss, evaluation.loss, in_words(evaluation.metrics),
-                  row.samples_per_s));
+  reporting.console.say(fmt::format("epoch {}/{}  train loss {}  test loss {}  {}{:.0f} samples/s",
+                                    row.epoch, plan_.train.epochs, in_figures(row.loss),
+                                    in_figures(evaluation.loss), in_words(evaluation.metrics),
+                                    row.samples_per_s));
 }
 
 }  // namespace lockstep::train
