@@ -1,4 +1,4 @@
-// The training step of the default model allocates nothing, neither by operator new nor from the
+// The training step of every bundled model allocates nothing, neither by operator new nor from the
 // tensor allocator's system side, loader and dropout included.
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -18,7 +18,10 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
     [data]
     kind = "synthetic"
     [train]
-    batch_size = 32
+    batch_size = 8
+    [model]
+    depth = 2
+    encoder_dropout = 0.1
     [optimizer]
     lr = 0.01
     momentum = 0.5
@@ -39,7 +42,8 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
   group->close();
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SteadyState, testing::Values("convnet", "mlp"));
+INSTANTIATE_TEST_SUITE_P(Models, SteadyState,
+                         testing::Values("convnet", "mlp", "resnet18", "transformer"));
 
 }  // namespace
 }  // namespace lockstep::train

@@ -1,0 +1,141 @@
+"""A training step of each bundled model in PyTorch on one thread, the counterpart of benchmarks/nn/model_step_bench.cpp:
+forward, loss, backward and SGD on one fixed batch of random numbers.
+
+usage: model_step.py MODEL BATCH [SECONDS]     (MODEL convnet, mlp, resnet18 or transformer)
+Prints a line: samples/s by the median step, parameters, the memory by which the process grew at its peak.
+"""
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class ConvNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 10, 5)
+        self.conv2 = nn.Conv2d(10, 20, 5)
+        self.conv2_drop = nn.Dropout2d()
+        self.fc1 = nn.Linear(320, 50)
+        self.fc2 = nn.Linear(50, 10)
+
+    def forward(self, x):
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2_drop(self.conv2(x)), 2)).flatten(1)
+        x = F.dropout(F.relu(self.fc1(x)), training=self.training)
+        return F.log_softmax(self.fc2(x), dim=1)
+
+
+class MLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(784, 512)
+        self.fc2 = nn.Linear(512, 256)
+        self.fc3 = nn.Linear(256, 10)
+
+    def forward(self, x):
+        x = F.relu(self.fc2(F.relu(self.fc1(x.flatten(1)))))
+        return F.log_softmax(self.fc3(x), dim=1)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn2(self.conv2(y))
+        y += x if self.downsample is None else self.downsample(x)
+        return F.relu(y, inplace=True)
+
+
+class ResNet18(nn.Module):
+    """torchvision's resnet18 with a stem for small images: 3 x 3, stride 1, no max-pool."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        inputs = 64
+        for i, outputs in enumerate((64, 128, 256, 512)):
+            stride = 1 if i == 0 else 2
+            self.add_module(f"layer{i + 1}", nn.Sequential(Block(inputs, outputs, stride), Block(outputs, outputs, 1)))
+            inputs = outputs
+        self.fc = nn.Linear(512, 10)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return F.log_softmax(self.fc(x.mean((2, 3))), dim=1)
+
+
+class Transformer(nn.Module):
+    def __init__(self, width=192, depth=6, heads=3, patch=4, size=28):
+        super().__init__()
+        self.patch_embed = nn.Conv2d(1, width, patch, patch)
+        self.pos_embedding = nn.Parameter(torch.randn(1, (size // patch) ** 2, width) * 0.02)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, depth, nn.LayerNorm(width), enable_nested_tensor=False)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x):
+        x = self.patch_embed(x).flatten(2).transpose(1, 2) + self.pos_embedding
+        return F.log_softmax(self.head(self.encoder(x).mean(1)), dim=1)
+
+
+class Tiny(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(36, 10), nn.LogSoftmax(1))
+
+
+MODELS = {"convnet": (ConvNet, (1, 28, 28)), "mlp": (MLP, (1, 28, 28)), "resnet18": (ResNet18, (3, 32, 32)),
+          "transformer": (Transformer, (1, 28, 28))}
+
+
+def memory_mib(name):
+    with open("/proc/self/status") as status:
+        return next(float(line.split()[1]) / 1024 for line in status if line.startswith(name + ":"))
+
+
+def train(make, sample, batch, seconds):
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    x, target = torch.randn(batch, *sample), torch.arange(batch) % 10
+    times, start, loss = [], time.perf_counter(), 0.0
+    while len(times) < 5 or time.perf_counter() - start < seconds:
+        begin = time.perf_counter()
+        optimizer.zero_grad()
+        value = F.nll_loss(model(x), target)
+        value.backward()
+        optimizer.step()
+        times.append(time.perf_counter() - begin)
+        loss = value.item()
+    times = sorted(times[2:])
+    return batch / times[len(times) // 2], sum(p.numel() for p in model.parameters()), loss
+
+
+def main():
+    name, batch, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 3.0
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    make, sample = MODELS[name]
+    train(Tiny, (1, 8, 8), 10, 0.0)  # PyTorch loads most of its code at first use: that is no step's memory
+    before = memory_mib("VmRSS")
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # from now on VmHWM is the peak since now
+    speed, parameters, loss = train(make, sample, batch, seconds)
+    growth = memory_mib("VmHWM") - before
+    print(f"samples/s {speed:.1f} parameters {parameters} memory_mib {growth:.1f} loss {loss:.4f}")
+
+
+if __name__ == "__main__":
+    main()
