@@ -1,6 +1,8 @@
+#include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/tensor/kernels/batch_norm.hpp>
+#include <lockstep/tensor/kernels/channel_blocks.hpp>
 
 namespace lockstep {
 namespace {
@@ -14,8 +16,8 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
         y_(std::move(y)) {}
 
   void backward(const Tensor& grad_output) override {
-    auto x = grad_target(0), weight = grad_target(1), bias = grad_target(2);
     auto residual = grad_target(3);
+    auto x = grad_target(0), weight = grad_target(1), bias = grad_target(2);
     BatchNormGradients gradients;
     if (x.wanted) gradients.x = std::move(x.tensor);
     if (weight.wanted) gradients.weight = std::move(weight.tensor);
@@ -40,14 +42,20 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
 
 Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
                     const BatchNormStatistics& statistics, bool training, double momentum,
-                    double eps, const Variable& residual, bool relu) {
-  BatchNormInputs inputs{x.data(),
-                         weight.data(),
-                         bias.data(),
-                         statistics.running_mean,
-                         statistics.running_var,
-                         residual.defined() ? residual.data() : Tensor(),
-                         relu};
+                    double eps, const Variable& shortcut, bool relu) {
+  const bool blocks =
+      is_channel_blocked(x.shape()) && weight.shape() == Shape{x.shape()[1] * x.shape()[4]};
+  const Variable residual = !shortcut.defined() || x.shape() == shortcut.shape() ? shortcut
+                            : blocks ? to_channel_blocks(shortcut)
+                                     : from_channel_blocks(shortcut);
+  BatchNormInputs inputs{.x = x.data(),
+                         .weight = weight.data(),
+                         .bias = bias.data(),
+                         .running_mean = statistics.running_mean,
+                         .running_var = statistics.running_var,
+                         .residual = residual.defined() ? residual.data() : Tensor(),
+                         .relu = relu,
+                         .channel_blocks = blocks};
   check_batch_norm(inputs, training);
   const auto empty = [&](const Shape& shape) {
     return Tensor::empty(shape, x.data().dtype(), x.data().device());

@@ -3,6 +3,7 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/tensor/kernels/avg_pool2d.hpp>
+#include <lockstep/tensor/kernels/channel_blocks.hpp>
 
 namespace lockstep {
 namespace {
@@ -27,6 +28,26 @@ class Conv2dNode : public PooledNode<Conv2dNode> {
 
  private:
   Conv2dOptions options_;
+};
+
+class ToChannelBlocksNode : public PooledNode<ToChannelBlocksNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      from_channel_blocks(grad_output, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "to_channel_blocks"; }
+};
+
+class FromChannelBlocksNode : public PooledNode<FromChannelBlocksNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      to_channel_blocks(grad_output, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "from_channel_blocks"; }
 };
 
 class MaxPool2dNode : public PooledNode<MaxPool2dNode> {
@@ -76,13 +97,31 @@ class AdaptiveAvgPool2dNode : public PooledNode<AdaptiveAvgPool2dNode> {
 }  // namespace
 
 Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
-                const Conv2dOptions& options) {
+                const Conv2dOptions& options, ImageLayout layout) {
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
-  Tensor y = Tensor::empty(conv2d_shape(x.data(), weight.data(), bias_data, options),
-                           x.data().dtype(), x.data().device());
+  Shape shape = conv2d_shape(x.data(), weight.data(), bias_data, options);
+  if (layout == ImageLayout::channel_blocks &&
+      fits_channel_blocks(shape, x.data().dtype(), x.data().device())) {
+    shape = channel_blocked_shape(shape);
+  }
+  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
   conv2d_forward(x.data(), weight.data(), bias_data, options, y);
   if (y.numel() > 0) count_flops(2 * y.numel() * weight.data().numel() / weight.shape()[0]);
   return record<Conv2dNode>(std::move(y), {&x, &weight, &bias}, options);
+}
+
+Variable to_channel_blocks(const Variable& x) {
+  if (is_channel_blocked(x.shape())) return x;
+  Tensor y = Tensor::empty(channel_blocked_shape(x.shape()));
+  to_channel_blocks(x.data(), false, y);
+  return record<ToChannelBlocksNode>(std::move(y), {&x});
+}
+
+Variable from_channel_blocks(const Variable& x) {
+  if (!is_channel_blocked(x.shape())) return x;
+  Tensor y = Tensor::empty(plain_shape(x.shape()));
+  from_channel_blocks(x.data(), false, y);
+  return record<FromChannelBlocksNode>(std::move(y), {&x});
 }
 
 Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {

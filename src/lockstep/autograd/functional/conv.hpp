@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/tensor/kernels/conv2d.hpp>
 #include <lockstep/tensor/kernels/pool2d.hpp>
@@ -7,10 +9,20 @@
 
 namespace lockstep {
 
+/// How an image stands in memory: [N,C,H,W], or in channel blocks
+/// (tensor/kernels/channel_blocks.hpp).
+enum class ImageLayout : std::uint8_t { plain, channel_blocks };
+
 /// x[N,C,H,W] * weight[O,C/groups,kh,kw] + bias[O] (bias may be undefined) -> [N,O,OH,OW],
-/// OH = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1. Cross-correlation.
+/// OH = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1. Cross-correlation. x may be in
+/// channel blocks; the result is if `layout` says so and it fits_channel_blocks.
 [[nodiscard]] Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
-                              const Conv2dOptions& options = {});
+                              const Conv2dOptions& options = {},
+                              ImageLayout layout = ImageLayout::plain);
+
+/// An image in channel blocks, or in plain layout; x itself if it is so already.
+[[nodiscard]] Variable to_channel_blocks(const Variable& x);
+[[nodiscard]] Variable from_channel_blocks(const Variable& x);
 
 /// Largest element of each window; padding counts as -inf; among equals the first in row-major
 /// window order takes the whole gradient.

@@ -25,7 +25,8 @@ struct BatchNormStatistics {
 /// statistics become (1 - momentum) old + momentum new, with the unbiased variance; else they are
 /// used. Throws ShapeError in training if a channel has a single value. `residual` (like x, may be
 /// undefined) is added to the result, which then goes through relu if wanted: in the same pass, as
-/// networks with shortcuts do it (He et al. 2016, arXiv:1512.03385).
+/// networks with shortcuts do it (He et al. 2016, arXiv:1512.03385). x and the residual may each be
+/// in channel blocks (tensor/kernels/channel_blocks.hpp); the result is as x.
 [[nodiscard]] Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
                                   const BatchNormStatistics& statistics, bool training,
                                   double momentum = 0.1, double eps = 1e-5,

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/batch_norm_blocks.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 namespace lockstep {
@@ -123,17 +124,17 @@ void backward_kernel(const Space& space, const BatchNormInputs& in, bool trainin
         const T mean_g = training ? static_cast<T>(total / count) : T{0};
         const T slope = training ? static_cast<T>(product / count * inverse * inverse) : T{0};
         for (std::int64_t n = 0; n < samples; ++n) {
+          if (want_residual) {
+            lanes.each([&](std::int64_t p) {
+              const T passed = out(n, c, p) <= closed ? T{0} : g(n, c, p);
+              grad_residual(n, c, p) = add_residual ? grad_residual(n, c, p) + passed : passed;
+            });
+          }
           if (want_x) {
             lanes.each([&](std::int64_t p) {
               const T passed = out(n, c, p) <= closed ? T{0} : g(n, c, p);
               const T value = scale * (passed - mean_g - (x(n, c, p) - center) * slope);
               grad_x(n, c, p) = add_x ? grad_x(n, c, p) + value : value;
-            });
-          }
-          if (want_residual) {
-            lanes.each([&](std::int64_t p) {
-              const T passed = out(n, c, p) <= closed ? T{0} : g(n, c, p);
-              grad_residual(n, c, p) = add_residual ? grad_residual(n, c, p) + passed : passed;
             });
           }
         }
@@ -147,7 +148,7 @@ void check_batch_norm(const BatchNormInputs& in, bool training) {
     throw ShapeError("batch_norm of x " + describe(in.x) + ": " + why);
   };
   if (in.x.dims() < 2) complain("x must be [N, C, ...]");
-  const Shape channels{in.x.size(1)};
+  const Shape channels{in.channel_blocks ? in.x.size(1) * in.x.size(4) : in.x.size(1)};
   const auto expect_channels = [&](const char* what, const Tensor& t) {
     if (t.shape() != channels || t.dtype() != in.x.dtype()) {
       complain(std::string(what) + " must be [C] = " + to_string(channels) +
@@ -162,7 +163,7 @@ void check_batch_norm(const BatchNormInputs& in, bool training) {
       (in.residual.shape() != in.x.shape() || in.residual.dtype() != in.x.dtype())) {
     complain("the residual must be like x, not " + describe(in.residual));
   }
-  if (training && in.x.numel() == in.x.size(1) && in.x.numel() > 0) {
+  if (training && in.x.numel() == channels[0] && in.x.numel() > 0) {
     complain(
         "in training each channel needs more than one value; use larger batches or images, or "
         "leave out the last, smaller batch");
@@ -171,6 +172,11 @@ void check_batch_norm(const BatchNormInputs& in, bool training) {
 
 void batch_norm_forward(const BatchNormInputs& inputs, bool training, double momentum, double eps,
                         const Tensor& y, const BatchNormSaved& saved) {
+  if (inputs.channel_blocks) {
+    detail::batch_norm_blocks_forward(inputs, training && inputs.x.numel() > 0, momentum, eps, y,
+                                      saved);
+    return;
+  }
   dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
     dispatch_floating(inputs.x.dtype(), "batch_norm", [&]<class T>() {
       forward_kernel<T>(space, inputs, training && inputs.x.numel() > 0, momentum, eps, y, saved);
@@ -181,6 +187,11 @@ void batch_norm_forward(const BatchNormInputs& inputs, bool training, double mom
 void batch_norm_backward(const BatchNormInputs& inputs, bool training, const BatchNormSaved& saved,
                          const Tensor& y, const Tensor& grad_y,
                          const BatchNormGradients& gradients) {
+  if (inputs.channel_blocks) {
+    detail::batch_norm_blocks_backward(inputs, training && inputs.x.numel() > 0, saved, y, grad_y,
+                                       gradients);
+    return;
+  }
   dispatch(current_stream(inputs.x.device()), [&](const auto& space) {
     dispatch_floating(inputs.x.dtype(), "batch_norm", [&]<class T>() {
       backward_kernel<T>(space, inputs, training && inputs.x.numel() > 0, saved, y, grad_y,

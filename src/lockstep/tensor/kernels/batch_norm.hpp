@@ -9,11 +9,12 @@ namespace lockstep {
 
 /// The operands, f32 or f64, all of one dtype.
 struct BatchNormInputs {
-  Tensor x;                          ///< [N, C, ...]
+  Tensor x;                          ///< [N, C, ...], or an image in channel blocks
   Tensor weight, bias;               ///< [C]
   Tensor running_mean, running_var;  ///< [C]
   Tensor residual;                   ///< like x, or undefined
   bool relu = false;
+  bool channel_blocks = false;  ///< x is [N, C/B, H, W, B] (channel_blocks.hpp): f32 on the host
 };
 
 /// What forward leaves for backward, [C] each: of the batch in training, else of the running
@@ -23,7 +24,7 @@ struct BatchNormSaved {
 };
 
 /// Where gradients go; an undefined tensor is one that nobody wants. `accumulate`: add to what is
-/// there, else overwrite.
+/// there, else overwrite. If x and the residual share a gradient, the residual's goes first.
 struct BatchNormGradients {
   Tensor x, weight, bias, residual;
   bool accumulate_x = false, accumulate_weight = false, accumulate_bias = false;

@@ -10,15 +10,21 @@ namespace detail {
 
 Conv2dProblem Conv2dProblem::of(const Shape& x, const Shape& weight, const Shape& y,
                                 const Conv2dOptions& options) {
-  return {x[0], x[1], x[2], x[3], weight[0], weight[2], weight[3], y[2], y[3], options};
+  return {x[0],          x[1] * (x.dims() == 5 ? x[4] : 1),
+          x[2],          x[3],
+          weight[0],     weight[2],
+          weight[3],     y[2],
+          y[3],          options,
+          x.dims() == 5, y.dims() == 5};
 }
 
 bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {
   const auto extents = [](const Conv2dProblem& p) {
     return std::array{p.n, p.c, p.h, p.w, p.o, p.kh, p.kw, p.oh, p.ow, p.options.groups};
   };
-  return extents(a) == extents(b) && a.options.stride == b.options.stride &&
-         a.options.padding == b.options.padding && a.options.dilation == b.options.dilation;
+  return extents(a) == extents(b) && a.x_blocked == b.x_blocked && a.y_blocked == b.y_blocked &&
+         a.options.stride == b.options.stride && a.options.padding == b.options.padding &&
+         a.options.dilation == b.options.dilation;
 }
 
 }  // namespace detail
@@ -40,7 +46,7 @@ const T* elements(const Tensor& t) {
 bool use_onednn(const Conv2dProblem& p) { return p.n > 0; }
 bool use_onednn_for_input_gradient(const Conv2dProblem& p) {
   constexpr std::int64_t vector_width = 16;
-  return p.n > 0 && (p.options.groups > 1 || p.c >= vector_width);
+  return p.n > 0 && (p.options.groups > 1 || p.c >= vector_width || p.x_blocked || p.y_blocked);
 }
 
 template <class T, class Space>
@@ -56,6 +62,26 @@ void bias_kernel(const Space& space, const Tensor& grad_y, bool accumulate,
         T total{0};
         for (std::int64_t n = 0; n < samples; ++n) {
           total += lanes.sum([&](std::int64_t p) { return g(n, o, p); });
+        }
+        lanes.once([&] { out(o) = (accumulate ? out(o) : T{0}) + total; });
+      });
+}
+
+/// The same for an image in channel blocks.
+template <class T, class Space>
+void blocked_bias_kernel(const Space& space, const Tensor& grad_y, bool accumulate,
+                         const Tensor& grad_bias) {
+  const std::int64_t samples = grad_y.size(0), blocks = grad_y.size(1), width = grad_y.size(4);
+  const std::int64_t positions = grad_y.size(2) * grad_y.size(3);
+  const auto g = view<Space, const T, 4>(grad_y.reshape({samples, blocks, positions, width}));
+  const auto out = view<Space, T, 1>(grad_bias);
+  for_each_row(
+      "lockstep::conv2d_backward_bias_blocked", space, blocks * width, positions,
+      KOKKOS_LAMBDA(std::int64_t o, const Lanes<Space>& lanes) {
+        const std::int64_t block = o / width, lane = o % width;
+        T total{0};
+        for (std::int64_t n = 0; n < samples; ++n) {
+          total += lanes.sum([&](std::int64_t p) { return g(n, block, p, lane); });
         }
         lanes.once([&] { out(o) = (accumulate ? out(o) : T{0}) + total; });
       });
@@ -114,8 +140,13 @@ void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dO
 
 void conv2d_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
   dispatch(current_stream(grad_y.device()), [&](const auto& space) {
-    dispatch_floating(grad_y.dtype(), "conv2d",
-                      [&]<class T>() { bias_kernel<T>(space, grad_y, accumulate, grad_bias); });
+    dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
+      if (grad_y.dims() == 5) {
+        blocked_bias_kernel<T>(space, grad_y, accumulate, grad_bias);
+      } else {
+        bias_kernel<T>(space, grad_y, accumulate, grad_bias);
+      }
+    });
   });
 }
 

@@ -14,6 +14,8 @@ struct Conv2dOptions {
   std::int64_t groups = 1;
 };
 
+// x, y and their gradients may each be in channel blocks (channel_blocks.hpp), f32.
+
 /// [N,O,OH,OW] for x[N,C,H,W], weight[O,C/groups,kh,kw], bias[O] (or undefined),
 /// OH = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1. Throws ShapeError, printing
 /// the shapes and options, if they or the dtypes do not fit.

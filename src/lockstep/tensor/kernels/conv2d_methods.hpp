@@ -6,10 +6,12 @@
 
 namespace lockstep::detail {
 
-/// The extents of one convolution: x[n,c,h,w], weight[o,c/groups,kh,kw], y[n,o,oh,ow].
+/// The extents of one convolution: x[n,c,h,w], weight[o,c/groups,kh,kw], y[n,o,oh,ow]; x and y may
+/// be in channel blocks.
 struct Conv2dProblem {
   std::int64_t n, c, h, w, o, kh, kw, oh, ow;
   Conv2dOptions options;
+  bool x_blocked = false, y_blocked = false;
 
   static Conv2dProblem of(const Shape& x, const Shape& weight, const Shape& y,
                           const Conv2dOptions& options);

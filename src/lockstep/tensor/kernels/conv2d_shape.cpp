@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/conv2d.hpp>
 
 namespace lockstep {
@@ -17,14 +18,15 @@ Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
         o.stride[0], o.stride[1], o.padding[0], o.padding[1], o.dilation[0], o.dilation[1],
         o.groups, why));
   };
-  if (x.dims() != 4 || weight.dims() != 4) {
+  const Shape in = is_channel_blocked(x.shape()) ? plain_shape(x.shape()) : x.shape();
+  if (in.dims() != 4 || weight.dims() != 4) {
     complain("x must be [N, C, H, W] and weight [O, C / groups, kh, kw]");
   }
   if (o.groups < 1 || o.stride[0] < 1 || o.stride[1] < 1 || o.dilation[0] < 1 ||
       o.dilation[1] < 1 || o.padding[0] < 0 || o.padding[1] < 0) {
     complain("stride, dilation and groups are at least 1, padding at least 0");
   }
-  if (weight.size(0) % o.groups != 0 || x.size(1) != weight.size(1) * o.groups) {
+  if (weight.size(0) % o.groups != 0 || in[1] != weight.size(1) * o.groups) {
     complain("the channels of x and weight do not fit");
   }
   if (weight.size(2) < 1 || weight.size(3) < 1) complain("the kernel is empty");
@@ -38,8 +40,8 @@ Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
     if (room < 0) complain("the kernel is larger than the padded input");
     return room / o.stride[d] + 1;
   };
-  return {x.size(0), weight.size(0), extent(0, x.size(2), weight.size(2)),
-          extent(1, x.size(3), weight.size(3))};
+  return {in[0], weight.size(0), extent(0, in[2], weight.size(2)),
+          extent(1, in[3], weight.size(3))};
 }
 
 }  // namespace lockstep
