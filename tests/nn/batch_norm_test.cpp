@@ -35,6 +35,15 @@ TEST(BatchNorm, StateIsPyTorchs) {
                                       "f32 running_var[3]", "i64 num_batches_tracked[]"}));
 }
 
+TEST(BatchNorm, NamedBuffersAreTheModelsOwn) {
+  const BatchNorm1d layer(2);
+  const auto buffers = layer.named_buffers();
+  ASSERT_EQ(buffers.size(), 3U);
+  EXPECT_EQ(buffers[1].first, "running_var");
+  buffers[1].second.fill(5.0);
+  EXPECT_EQ(layer.state_dict().at("running_var").to_vector<float>(), (std::vector<float>{5, 5}));
+}
+
 TEST(BatchNorm, TrainingNormalisesAndTracksEvaluationOnlyReads) {
   BatchNorm2d layer(2, {.eps = 1e-5, .momentum = 0.25});
   // Channel 0 holds 1 and 3, channel 1 holds 10 and 30, as often as each other: eight values each.

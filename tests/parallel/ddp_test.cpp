@@ -7,6 +7,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
@@ -46,6 +47,23 @@ std::string hash_of(const StateDict& state) {
 /// Limits that give one bucket, one a parameter, and something between.
 std::vector<DdpOptions> bucket_limits() {
   return {{}, {.buckets = {1, 1}}, {.buckets = {100, 200}}};
+}
+
+TEST_P(Ddp, RunningStatisticsBecomeRankZerosWhenTheyAreBroadcast) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const auto model = std::make_shared<nn::BatchNorm1d>(3);
+    DistributedDataParallel ddp(model, group);
+    const Tensor x = test::wave({4, 3}, 1.0 + group->rank(), DType::f32);
+    const Variable y = ddp.forward(Variable(x));
+    ddp.backward(cross_entropy(y, Tensor::from(std::vector<std::int64_t>{0, 1, 2, 0}, {4})), 1.0);
+    const bool same_before = test::same_on_all_ranks(*group, hash_of(model->state_dict()));
+    EXPECT_EQ(same_before, group->size() == 1) << "each rank saw other samples";
+
+    nn::BatchNorm1d alone(3);
+    static_cast<void>(alone.forward(Variable(test::wave({4, 3}, 1.0, DType::f32))));
+    ddp.broadcast_buffers();
+    EXPECT_EQ(hash_of(model->state_dict()), hash_of(alone.state_dict())) << "what rank 0 saw";
+  });
 }
 
 TEST_P(Ddp, GradientOfManyRanksIsThatOfOneRankWithTheWholeBatch) {

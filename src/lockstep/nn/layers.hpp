@@ -9,4 +9,5 @@
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/norm.hpp>
 #include <lockstep/nn/layers/pool.hpp>
+#include <lockstep/nn/layers/residual.hpp>
 #include <lockstep/nn/layers/shape.hpp>

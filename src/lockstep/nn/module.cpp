@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/forward_hook.hpp>
@@ -12,6 +13,8 @@ namespace {
 Tensor in_default_dtype(Tensor t) { return t.dtype() == DType::f32 ? t.to(default_dtype()) : t; }
 
 }  // namespace
+
+Variable Module::forward_blocked(const Variable& x) { return forward(from_channel_blocks(x)); }
 
 Variable Module::operator()(const Variable& x) {
   ForwardHook* const hook = ForwardHook::current();
@@ -32,6 +35,14 @@ std::vector<NamedParameter> Module::named_parameters() const {
   std::vector<NamedParameter> all;
   visit("", [&](const std::string& prefix, const Module& module) {
     for (const auto& p : module.parameters_) all.push_back({prefix + p.name, p.variable});
+  });
+  return all;
+}
+
+std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
+  std::vector<std::pair<std::string, Tensor>> all;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& [name, buffer] : module.buffers_) all.emplace_back(prefix + name, buffer);
   });
   return all;
 }

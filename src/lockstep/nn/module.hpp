@@ -32,6 +32,10 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   [[nodiscard]] virtual Variable forward(const Variable& x) = 0;
+  /// As forward, for callers that take images in channel blocks (functional/conv.hpp): x may be so,
+  /// and the result may. How containers keep that layout from layer to layer; by default forward of
+  /// plain x.
+  [[nodiscard]] virtual Variable forward_blocked(const Variable& x);
   /// forward(x), seen by this thread's ForwardHook: how containers call their parts.
   Variable operator()(const Variable& x);
 
@@ -41,6 +45,9 @@ class Module {
   /// Elements of all parameters, and of those that are not in a sub-module.
   [[nodiscard]] std::int64_t parameter_count() const;
   [[nodiscard]] std::int64_t own_parameter_count() const;
+
+  /// Own buffers and those of sub-modules, in order of registration; the tensors are the model's.
+  [[nodiscard]] std::vector<std::pair<std::string, Tensor>> named_buffers() const;
 
   /// Parameters and buffers by PyTorch's names; the tensors are the model's own memory.
   [[nodiscard]] StateDict state_dict() const;

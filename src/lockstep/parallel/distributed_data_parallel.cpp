@@ -53,6 +53,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   validate(sizes);
   broadcast_state(*group_, *module_);
   make_buckets(trained_parameters(*module_), sizes);
+  for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
 }
 
 DistributedDataParallel::~DistributedDataParallel() {
@@ -90,6 +91,10 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
   } const finally{reducing_};
   if (loss.defined()) loss.backward(weight);
   finish();
+}
+
+void DistributedDataParallel::broadcast_buffers() {
+  for (const Tensor& buffer : buffers_) group_->broadcast(buffer, 0).wait();
 }
 
 void DistributedDataParallel::zero_grad() const {

@@ -55,6 +55,13 @@ class DistributedDataParallel {
   /// deadline, as after any failure between two collectives.
   void backward(const Variable& loss, double weight);
 
+  /// Rank 0's buffers on every rank: call it before evaluation and before saving. Each rank's
+  /// forward moves its own (BatchNorm's running statistics, from its share of the batch), and
+  /// training reads none of them, so that sending them when they are read gives what PyTorch's
+  /// broadcast_buffers, before every forward, gives on rank 0. A model whose forward reads buffers
+  /// in training calls it before each forward. Collective; sends nothing if there are no buffers.
+  void broadcast_buffers();
+
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const;
 
@@ -86,6 +93,7 @@ class DistributedDataParallel {
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Bucket> buckets_;
+  std::vector<Tensor> buffers_;
   std::size_t started_ =
       0;                   ///< buckets whose all-reduce this backward has started: always the first
   bool reducing_ = false;  ///< inside backward(): hooks count

@@ -148,6 +148,7 @@ double Trainer::step() {
 
 Trainer::Evaluation Trainer::evaluate() {
   const NoGradGuard no_grad;
+  ddp_->broadcast_buffers();
   model().eval();
   // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds
   // zeros only, and the batches are combined in one order.
@@ -198,6 +199,7 @@ CheckpointContents Trainer::contents(const std::string& deck) {
 
 bool Trainer::save(const RunFolder& folder, const std::string& deck) {
   const auto path = checkpoint_path(folder.checkpoints(), state_.step);
+  ddp_->broadcast_buffers();  // every rank writes its part of the state
   try {
     const SaveReport report = CheckpointWriter().save(*group_, path, contents(deck));
     log(LogLevel::debug,

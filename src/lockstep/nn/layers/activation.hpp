@@ -7,6 +7,7 @@ namespace lockstep::nn {
 class ReLU : public Module {
  public:
   Variable forward(const Variable& x) override;
+  Variable forward_blocked(const Variable& x) override { return forward(x); }
 };
 
 /// Exact, or by tanh (PyTorch's approximate = "tanh").

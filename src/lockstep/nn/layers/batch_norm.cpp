@@ -4,6 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>
+#include <lockstep/tensor/kernels/channel_blocks.hpp>
 
 namespace lockstep::nn {
 
@@ -23,7 +24,8 @@ BatchNorm::BatchNorm(const char* layer, int least_dims, int most_dims, std::int6
 }
 
 Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool relu) {
-  if (x.shape().dims() < least_dims_ || x.shape().dims() > most_dims_) {
+  const int dims = is_channel_blocked(x.shape()) ? 4 : x.shape().dims();
+  if (dims < least_dims_ || dims > most_dims_) {
     throw ShapeError(std::string(layer_) + " takes an input of " + std::to_string(least_dims_) +
                      (least_dims_ == most_dims_ ? "" : " or " + std::to_string(most_dims_)) +
                      " dimensions, not " + describe(x.data()));

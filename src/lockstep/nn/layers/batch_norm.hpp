@@ -18,7 +18,7 @@ class BatchNorm : public Module {
  public:
   Variable forward(const Variable& x) override { return forward(x, {}, false); }
   /// relu(norm(x) + residual) in one pass, where they are wanted: `residual` is like x or
-  /// undefined.
+  /// undefined. Images may be in channel blocks; the result is as x.
   Variable forward(const Variable& x, const Variable& residual, bool relu);
 
  protected:
@@ -48,6 +48,7 @@ class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(std::int64_t features, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm2d", 4, 4, features, options) {}
+  Variable forward_blocked(const Variable& x) override { return BatchNorm::forward(x, {}, false); }
 };
 
 }  // namespace lockstep::nn

@@ -17,6 +17,7 @@ class Conv2d : public Module {
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::array<std::int64_t, 2> kernel,
          const Conv2dOptions& options = {}, bool bias = true);
   Variable forward(const Variable& x) override;
+  Variable forward_blocked(const Variable& x) override;
 
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }

@@ -13,6 +13,7 @@ class Flatten : public Module {
 class Identity : public Module {
  public:
   Variable forward(const Variable& x) override { return x; }
+  Variable forward_blocked(const Variable& x) override { return x; }
 };
 
 }  // namespace lockstep::nn

@@ -2,7 +2,11 @@
 
 #include <string>
 
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers.hpp>
 
@@ -35,8 +39,15 @@ class BasicBlock : public Module {
   }
 
   Variable forward(const Variable& x) override {
-    const Variable y = (*conv2_)(bn1_->forward((*conv1_)(x), {}, true));
-    return bn2_->forward(y, downsample_ ? (*downsample_)(x) : x, true);
+    if (!ForwardHook::current()) return from_channel_blocks(forward_blocked(x));
+    const Variable y = (*bn2_)((*conv2_)(relu((*bn1_)((*conv1_)(x)))));
+    return relu(y + (downsample_ ? (*downsample_)(x) : x));
+  }
+
+  Variable forward_blocked(const Variable& x) override {
+    const Variable inner = bn1_->forward(conv1_->forward_blocked(x), {}, true);
+    const Variable shortcut = downsample_ ? downsample_->forward_blocked(x) : x;
+    return bn2_->forward(conv2_->forward_blocked(inner), shortcut, true);
   }
 
  private:
