@@ -1,5 +1,7 @@
 #include <lockstep/tensor/kernels/copy.hpp>
 
+#include <algorithm>
+
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
 
@@ -39,28 +41,34 @@ void rows_kernel(const Space& space, const StridedLoop<2>& loop, const Tensor& s
 template <class T, class Space>
 void tiles_kernel(const Space& space, const StridedLoop<2>& loop, const Tensor& source,
                   const Tensor& target, bool accumulate) {
-  constexpr std::int64_t tile = is_host_space<Space> ? 32 : 1;
+  constexpr std::int64_t side = is_host_space<Space> ? 32 : 1, area = side * side;
   const auto in = flat_view<Space, const T>(source);
   const auto out = flat_view<Space, T>(target);
   const int last = loop.dims() - 1;
   const std::int64_t rows = loop.extent(last - 1), columns = loop.extent(last);
-  const std::int64_t in_row = loop.stride(0, last - 1), in_column = loop.stride(0, last);
-  const std::int64_t out_row = loop.stride(1, last - 1), out_column = loop.stride(1, last);
-  const std::int64_t down = (rows + tile - 1) / tile, across = (columns + tile - 1) / tile;
+  const std::int64_t in_column = loop.stride(0, last), out_row = loop.stride(1, last - 1);
+  // Squares, or longer where the other side is short.
+  const std::int64_t width = std::min(columns, std::max(side, area / rows));
+  const std::int64_t height = std::min(rows, area / width);
+  const std::int64_t down = (rows + height - 1) / height, across = (columns + width - 1) / width;
   for_each(
       "lockstep::copy_tiles", space, loop.rounds(2) * down * across, KOKKOS_LAMBDA(std::int64_t t) {
-        const std::int64_t first_row = t / across % down * tile, first_column = t % across * tile;
-        const std::int64_t end_row = first_row + tile < rows ? first_row + tile : rows;
-        const std::int64_t end_column =
-            first_column + tile < columns ? first_column + tile : columns;
+        const std::int64_t row = t / across % down * height, column = t % across * width;
+        const std::int64_t below = rows - row < height ? rows - row : height;
+        const std::int64_t right = columns - column < width ? columns - column : width;
         const Run<2> run = loop.begin(t / across / down, 2);
-        for (std::int64_t r = first_row; r < end_row; ++r) {
-          const std::int64_t i = run.offset[0] + r * in_row, o = run.offset[1] + r * out_row;
+        const std::int64_t i = run.offset[0] + row + column * in_column;
+        const std::int64_t o = run.offset[1] + row * out_row + column;
+        T tile[area];
+        for (std::int64_t c = 0; c < right; ++c) {
 #pragma omp simd
-          for (std::int64_t c = first_column; c < end_column; ++c) {
-            const T value = in(i + c * in_column);
-            T& element = out(o + c * out_column);
-            element = accumulate ? element + value : value;
+          for (std::int64_t r = 0; r < below; ++r) tile[r * width + c] = in(i + c * in_column + r);
+        }
+        for (std::int64_t r = 0; r < below; ++r) {
+#pragma omp simd
+          for (std::int64_t c = 0; c < right; ++c) {
+            T& element = out(o + r * out_row + c);
+            element = accumulate ? element + tile[r * width + c] : tile[r * width + c];
           }
         }
       });
@@ -81,7 +89,7 @@ void strided_copy(const Space& space, StridedLoop<2> loop, const Tensor& source,
 /// The loop along which the source's neighbours lie, moved next to the target's innermost one.
 bool bring_source_rows_inside(StridedLoop<2>& loop) {
   const int last = loop.dims() - 1;
-  if (loop.stride(0, last) == 1) return false;
+  if (loop.stride(0, last) == 1 || loop.rounds(0) == 0) return false;
   for (int d = 0; d < last; ++d) {
     if (loop.stride(0, d) == 1) {
       loop.exchange(d, last - 1);

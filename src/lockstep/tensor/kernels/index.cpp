@@ -117,8 +117,9 @@ void check_gather(const Tensor& x, int dim, const Tensor& index) {
   }
   if (index.device().type != DeviceType::host) return;
   const auto chosen = flat_view<Kokkos::DefaultHostExecutionSpace, const std::int64_t>(index);
-  for (std::int64_t i = 0; i < index.numel(); ++i) {
-    if (chosen(i) >= 0 && chosen(i) < x.size(dim)) continue;
+  const std::int64_t count = index.numel(), extent = x.size(dim);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (chosen(i) >= 0 && chosen(i) < extent) continue;
     throw InputError("gather: index " + std::to_string(chosen(i)) + ", number " +
                      std::to_string(i) + " of " + to_string(index.shape()) +
                      ", is outside dimension " + std::to_string(dim) + " of " +

@@ -25,7 +25,10 @@ struct Sum {
 template <class T>
 struct Max {
   static constexpr T neutral = -std::numeric_limits<T>::infinity();
-  KOKKOS_FUNCTION static T combine(T a, T b) { return a > b || a != a ? a : b; }
+  KOKKOS_FUNCTION static T combine(T a, T b) {
+    const T larger = a > b ? a : b;  // b, if that is no number
+    return a != a ? a : larger;
+  }
   template <class Lanes, class F>
   KOKKOS_FUNCTION static T row(const Lanes& lanes, const F& f) {
     const T largest = lanes.max(neutral, f);  // of the numbers: comparisons pass over a NaN
@@ -67,7 +70,12 @@ void rows_kernel(const Space& space, const Middle& shape, const Tensor& x, const
         const std::int64_t row = r / pieces, piece = r % pieces;
         const std::int64_t begin = row * width + piece * width / pieces;
         const std::int64_t end = row * width + (piece + 1) * width / pieces;
-        T result = Op::row(lanes, [&](std::int64_t c) { return in(begin + c); });
+        T result = Op::neutral;
+        if (is_host_space<Space> && whole < 16) {  // lanes would stand idle
+          for (std::int64_t c = begin; c < begin + whole; ++c) result = Op::combine(result, in(c));
+        } else {
+          result = Op::row(lanes, [&](std::int64_t c) { return in(begin + c); });
+        }
         if (end - begin > whole) result = Op::combine(result, in(end - 1));
         lanes.once([&] {
           result /= divisor;
@@ -100,8 +108,18 @@ void columns_kernel(const Space& space, const Middle& shape, const Tensor& x, co
           const std::int64_t block_end = b + block < end ? b + block : end;
           T part[columns];
           for (std::int64_t c = 0; c < count; ++c) part[c] = Op::neutral;
-          for (std::int64_t k = b; k < block_end; ++k) {
+          std::int64_t k = b;
+          for (; k + 4 <= block_end;
+               k += 4) {  // a partial result is read and written once for four
+            const std::int64_t at = k * inner + first;
 #pragma omp simd
+            for (std::int64_t c = 0; c < count; ++c) {
+              const T two = Op::combine(in(at + c), in(at + inner + c));
+              const T more = Op::combine(in(at + 2 * inner + c), in(at + 3 * inner + c));
+              part[c] = Op::combine(part[c], Op::combine(two, more));
+            }
+          }
+          for (; k < block_end; ++k) {
             for (std::int64_t c = 0; c < count; ++c) {
               part[c] = Op::combine(part[c], in(k * inner + first + c));
             }
