@@ -21,7 +21,7 @@ Deck deck_of(const std::string& batch_size) {
 
 TEST(FourThousandRanks, TrainBatchesCoverEachGlobalBatchOnce) {
   const BatchPlan plan(9000, 6000, ranks);
-  const Permutation order(9000, 1234, true);
+  const Permutation order(9000, 1234);
   std::multiset<std::int64_t> seen;
   std::int64_t fewest = 9000, most = 0;
   for (int rank = 0; rank < ranks; ++rank) {
