@@ -4,7 +4,9 @@
 
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/init.hpp>
+#include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/models/resnet.hpp>
 #include <lockstep/nn/random.hpp>
 
@@ -210,6 +212,30 @@ TEST(ResNet18, TakesImagesOfAnyChannelsAndSizeFrom8By8) {
     for (int k = 0; k < 7; ++k) total += std::exp(static_cast<double>(values[row * 7 + k]));
     EXPECT_NEAR(total, 1.0, 1e-5) << "log-probabilities";
   }
+}
+
+TEST(ResNet18, FusedAndInChannelBlocksItComputesWhatItsLayersDo) {
+  struct Seen : ForwardHook {  // while it lives, every layer runs on its own
+    void before(const Module&, const Variable&) override {}
+    void after(const Module&, const Variable&) override {}
+  };
+  manual_seed(4);
+  const auto model = resnet18({3, 16, 16}, 10);
+  const Variable x(uniform({3, 3, 16, 16}, 1.0));
+  const auto fused = model->forward(x).data().to_vector<float>();
+  const Seen layer_by_layer;
+  const auto parts = model->forward(x).data().to_vector<float>();
+  for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_NEAR(fused[i], parts[i], 2e-5) << i;
+}
+
+TEST(Residual, AddsTheShortcutWhichIsTheInputUnlessGiven) {
+  const Variable x(Tensor::from(std::vector<float>{-1, 2}, {1, 2}));
+  Residual with_identity(std::make_shared<ReLU>());
+  EXPECT_EQ(with_identity(x).data().to_vector<float>(), (std::vector<float>{-1, 4}));
+  Residual with_both(std::make_shared<ReLU>(), std::make_shared<ReLU>());
+  EXPECT_EQ(with_both(x).data().to_vector<float>(), (std::vector<float>{0, 4}));
+  const Residual named(std::make_shared<Linear>(2, 2), std::make_shared<Linear>(2, 2));
+  EXPECT_EQ(named.named_parameters()[2].name, "shortcut.weight");
 }
 
 TEST(ResNet18, ImagesThatAreTooSmallAreRefusedWithTheirShape) {

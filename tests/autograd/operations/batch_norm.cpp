@@ -1,4 +1,6 @@
+#include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/tensor/kernels/channel_blocks.hpp>
 
 #include "operations.hpp"
 
@@ -6,28 +8,35 @@ namespace lockstep::test {
 namespace {
 
 /// One set of running statistics a thread and operation: fixed, since every pass starts anew.
-Variable training(const Inputs& v, const Variable& residual, bool relu) {
+Variable training(const Variable& x, const Inputs& v, const Variable& residual, bool relu) {
   thread_local BatchNormStatistics statistics;
   if (!statistics.running_mean.defined() || statistics.running_mean.shape() != v[1].shape() ||
       statistics.running_mean.dtype() != v[1].data().dtype()) {
     statistics = {Tensor::zeros(v[1].shape(), v[1].data().dtype()),
                   Tensor::full(v[1].shape(), 1.0, v[1].data().dtype())};
   }
-  return batch_norm(v[0], v[1], v[2], statistics, true, 0.1, 1e-5, residual, relu);
+  return batch_norm(x, v[1], v[2], statistics, true, 0.1, 1e-5, residual, relu);
 }
 
 }  // namespace
 
 Operations batch_norm_operations() {
-  return {{"batch_norm",
+  return {{"batch_norm_blocks",
+           {{4, 32, 8, 8}, {32}, {32}, {4, 32, 8, 8}},
+           [](const Inputs& v) {
+             const bool fits = fits_channel_blocks(v[0].shape(), v[0].data().dtype(), {});
+             const Variable x = fits ? to_channel_blocks(v[0]) : v[0];
+             return from_channel_blocks(training(x, v, v[3], true));
+           }},
+          {"batch_norm",
            {{8, 20, 9, 9}, {20}, {20}},
-           [](const Inputs& v) { return training(v, {}, false); }},
+           [](const Inputs& v) { return training(v[0], v, {}, false); }},
           {"batch_norm_rows",
            {{64, 51}, {51}, {51}},
-           [](const Inputs& v) { return training(v, {}, true); }},
+           [](const Inputs& v) { return training(v[0], v, {}, true); }},
           {"batch_norm_residual_relu",
            {{4, 16, 8, 8}, {16}, {16}, {4, 16, 8, 8}},
-           [](const Inputs& v) { return training(v, v[3], true); }}};
+           [](const Inputs& v) { return training(v[0], v, v[3], true); }}};
 }
 
 }  // namespace lockstep::test

@@ -34,6 +34,13 @@ Operations conv_operations() {
           {"adaptive_avg_pool2d",
            {{8, 10, 7, 5}},
            [](const Inputs& v) { return adaptive_avg_pool2d(v[0], 1); }},
+          {"conv2d_blocks",
+           {{2, 64, 8, 8}, {64, 64, 3, 3}},
+           [](const Inputs& v) {
+             const Conv2dOptions same{{1, 1}, {1, 1}};
+             const Variable y = conv2d(v[0], v[1], {}, same, ImageLayout::channel_blocks);
+             return from_channel_blocks(conv2d(y, v[1], {}, same, ImageLayout::channel_blocks));
+           }},
           {"conv2d_32to32", {{4, 32, 8, 8}, {32, 32, 3, 3}, {32}}, [](const Inputs& v) {
              return conv2d(v[0], v[1], v[2]);
            }}};
