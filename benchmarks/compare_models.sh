@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A training step of each bundled model beside PyTorch: the same network, batch and optimizer on one core, in turn, so
 # that a shared machine's moods hit both. Prints the medians of samples/s, their ratio, which fraction of the core's f32
-# peak both reach, and by how much each process grew for it.
+# peak both reach, and by how much each process grew for it. The operations are those of the formulas: the ConvNet's fused
+# convolution skips products with zero, so that its fraction says nothing about the processor.
 #   benchmarks/compare_models.sh PYTHON [PROGRAM]
 # PYTHON   any python with torch (python3 -m venv scratch && scratch/bin/pip install torch numpy)
 # PROGRAM  default build/release/benchmarks/nn/nn.model_step_bench
@@ -38,7 +39,7 @@ for model_and_batch in ${MODELS:-convnet:128 mlp:128 resnet18:32 transformer:32}
     exit 1
   fi
   awk -v model="$model" -v batch="$batch" -v a="$(median "$ours" samples/s)" -v b="$(median "$theirs" samples/s)" \
-    -v flop="$(median "$ours" flop)" -v peak="$(median "$scratch/peak" flops)" \
+    -v flop="$(median "$ours" flop)" -v peak="$(sed 's/flops //' "$scratch/peak" | sort -g | tail -n 1)" \
     -v m="$(median "$ours" memory_mib)" -v n="$(median "$theirs" memory_mib)" 'BEGIN {
       printf "%-12s %5d %12.1f %12.1f %6.2f %8.0f%% %8.0f%% %9.1f %9.1f %7.2f\n",
         model, batch, a, b, a / b, 100 * a * flop / peak, 100 * b * flop / peak, m, n, m / n }'

@@ -51,11 +51,11 @@ void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << 5; }
 double peak_flops() {
   constexpr int accumulators = simd::registers - 4;
   double best = 0;
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 200; ++round) {  // a millisecond each: some are not disturbed
     simd::Floats sums[accumulators];
     for (int a = 0; a < accumulators; ++a) sums[a] = simd::broadcast(static_cast<float>(a));
     simd::Floats x = simd::broadcast(0.999F), y = simd::broadcast(1e-3F);
-    constexpr std::int64_t repeats = 4'000'000;
+    constexpr std::int64_t repeats = 250'000;
     const auto start = std::chrono::steady_clock::now();
     for (std::int64_t i = 0; i < repeats; ++i) {
 #pragma GCC unroll 32

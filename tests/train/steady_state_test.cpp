@@ -5,6 +5,7 @@
 
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/allocation_counter.hpp>
 
@@ -14,6 +15,7 @@ namespace {
 class SteadyState : public testing::TestWithParam<const char*> {};
 
 TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
+  set_math_threads(1);
   auto deck = Deck::parse(R"(
     [data]
     kind = "synthetic"
