@@ -127,12 +127,18 @@ class Lanes<Space> {
     return fold(partial, combine);
   }
 
-  template <class T, class Combine>
-  static KOKKOS_FUNCTION T fold(T (&partial)[lanes], const Combine& combine) {
-    for (int half = lanes / 2; half > 0; half /= 2) {
-      for (int l = 0; l < half; ++l) partial[l] = combine(partial[l], partial[l + half]);
+  /// All lanes in one, by halves.
+  template <class T, int count, class Combine>
+  static KOKKOS_FUNCTION T fold(const T (&partial)[count], const Combine& combine) {
+    if constexpr (count == 1) {
+      return partial[0];
+    } else {
+      constexpr int half = count / 2;
+      T halves[half];
+#pragma omp simd
+      for (int l = 0; l < half; ++l) halves[l] = combine(partial[l], partial[l + half]);
+      return fold(halves, combine);
     }
-    return partial[0];
   }
 
   std::int64_t width_;

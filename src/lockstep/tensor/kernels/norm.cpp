@@ -67,7 +67,6 @@ template <class T, class Space, bool centred>
 struct Backward {
   using In = decltype(view<Space, const T, 2>(Tensor()));
   using Row = decltype(view<Space, const T, 1>(Tensor()));
-  using Out = decltype(view<Space, T, 2>(Tensor()));
   In grad_y, x;
   Row weight, mean, inverse;
 
@@ -85,26 +84,15 @@ struct Backward {
     return x(r, c) * i;
   }
 
-  KOKKOS_FUNCTION void row(std::int64_t r, const Lanes<Space>& lanes, bool accumulate, T share,
-                           const Out& result) const {
+  /// The means over row r that its input's gradient takes away; mean(g) only if centred.
+  KOKKOS_FUNCTION Sums<T> means(std::int64_t r, const Lanes<Space>& lanes, T share) const {
     const T i = inverse(r), m = centred ? mean(r) : T{0};
-    T mean_g{0}, mean_gh{0};
+    const auto gh = [&](std::int64_t c) { return grad_y(r, c) * weight(c) * normal(r, c, m, i); };
     if constexpr (centred) {
-      const auto sums =
-          lanes.sums([&](std::int64_t c) { return grad_y(r, c) * weight(c); },
-                     [&](std::int64_t c) { return grad_y(r, c) * weight(c) * normal(r, c, m, i); });
-      mean_g = share * sums.first;
-      mean_gh = share * sums.second;
-    } else {
-      mean_gh = share * lanes.sum([&](std::int64_t c) {
-        return grad_y(r, c) * weight(c) * normal(r, c, m, i);
-      });
+      const auto sums = lanes.sums([&](std::int64_t c) { return grad_y(r, c) * weight(c); }, gh);
+      return {share * sums.first, share * sums.second};
     }
-    lanes.each([&](std::int64_t c) {
-      const T before = accumulate ? result(r, c) : T{0};
-      const T g = grad_y(r, c) * weight(c);
-      result(r, c) = before + i * (g - mean_g - normal(r, c, m, i) * mean_gh);
-    });
+    return {T{0}, share * lanes.sum(gh)};
   }
 };
 
@@ -124,7 +112,7 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& x,
   const Backward<T, Space, centred> from(grad_y, x, weight, mean, inverse);
   const bool into_x = gradients.x.defined(), into_parameters = partial.defined();
   const auto result = view<Space, T, 2>(into_x ? as_rows(gradients.x, weight) : x);
-  typename Backward<T, Space, centred>::Out parts;  // (2 blocks, width): weight's, then bias's
+  decltype(view<Space, T, 2>(Tensor())) parts;  // (2 blocks, width): weight's, then bias's
   if (into_parameters) parts = view<Space, T, 2>(partial);
   const bool accumulate = gradients.accumulate_x;
   const std::int64_t rows = x.size(0), width = x.size(1), block = rows_a_block(rows);
@@ -140,13 +128,33 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& x,
           });
         }
         for (std::int64_t r = b * block; r < end; ++r) {
-          if (into_x) from.row(r, lanes, accumulate, share, result);
-          if (!into_parameters) continue;
           const T i = from.inverse(r), m = centred ? from.mean(r) : T{0};
-          lanes.each([&](std::int64_t c) {
+          const Sums<T> means = into_x ? from.means(r, lanes, share) : Sums<T>{T{0}, T{0}};
+          const auto gradient = [&](std::int64_t c) {
+            const T g = from.grad_y(r, c) * from.weight(c);
+            return i * (g - means.first - from.normal(r, c, m, i) * means.second);
+          };
+          const auto add_parts = [&](std::int64_t c) {
             parts(2 * b, c) += from.grad_y(r, c) * from.normal(r, c, m, i);
             parts(2 * b + 1, c) += from.grad_y(r, c);
-          });
+          };
+          if (!into_x) {
+            lanes.each(add_parts);
+          } else if (into_parameters && accumulate) {
+            lanes.each([&](std::int64_t c) {
+              result(r, c) += gradient(c);
+              add_parts(c);
+            });
+          } else if (into_parameters) {
+            lanes.each([&](std::int64_t c) {
+              result(r, c) = gradient(c);
+              add_parts(c);
+            });
+          } else if (accumulate) {
+            lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+          } else {
+            lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+          }
         }
       });
 }
