@@ -214,6 +214,24 @@ TEST(LongSum, LosesNoMoreThanAShortOne) {
   }
 }
 
+// Whole numbers: exact in any order. Lengths around those of lanes and of pieces.
+TEST(LongSum, CountsEveryElementOnce) {
+  for (const std::int64_t n : {1, 15, 17, 4095, 4096, 4097, 8193, 20001}) {
+    std::vector<double> count;
+    for (std::int64_t i = 0; i < 3 * n; ++i) count.push_back(static_cast<double>(i));
+    const auto total = [&](std::int64_t first, std::int64_t step) {
+      return static_cast<double>(n * first + step * n * (n - 1) / 2);
+    };
+    EXPECT_EQ(values(sum(numbers(count, {3, n}), {1})),
+              (std::vector<double>{total(0, 1), total(n, 1), total(2 * n, 1)}));
+    EXPECT_EQ(values(sum(numbers(count, {n, 3}), {0})),
+              (std::vector<double>{total(0, 3), total(1, 3), total(2, 3)}));
+    EXPECT_EQ(values(amax(numbers(count, {3, n}), {1})),
+              (std::vector<double>{static_cast<double>(n - 1), static_cast<double>(2 * n - 1),
+                                   static_cast<double>(3 * n - 1)}));
+  }
+}
+
 TEST(Transpose, MovesEveryElementOfShapesThatTilesDoNotDivide) {
   for (const Shape& shape :
        {Shape{1, 1}, Shape{33, 65}, Shape{3, 1000}, Shape{1000, 3}, Shape{31, 7}, Shape{2, 4099}}) {

@@ -42,6 +42,9 @@ TEST(ArithmeticGradient, AddsUpWhereAnOperandIsUsedTwice) {
         return y * y - v[1] + (y + v[0]);
       },
       inputs);
+  expect_gradients(
+      [](const std::vector<Variable>& v) { return (v[0] + v[1]) * v[1] / v[1] - v[1]; },
+      {random_tensor({3, 4}, 5), positive_tensor({3, 1}, 6)});
 }
 
 TEST(NumberGradient, AgreesWithCentralDifferences) {
