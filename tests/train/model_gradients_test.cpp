@@ -12,7 +12,8 @@ namespace {
 
 Deck deck_for(const std::string& model) {
   return Deck::parse("[data]\nkind = \"synthetic\"\n", "gradients",
-                     {"model.kind=\"" + model + "\"", "model.hidden=[24]"});
+                     {"model.kind=\"" + model + "\"", "model.hidden=[24]", "model.width=12",
+                      "model.depth=2", "data.synthetic_image_size=16"});
 }
 
 class EveryModel : public testing::TestWithParam<const char*> {};
@@ -23,7 +24,8 @@ TEST_P(EveryModel, HasRightGradients) {
   EXPECT_TRUE(result.ok) << result.table;
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, EveryModel, testing::Values("convnet", "mlp"));
+INSTANTIATE_TEST_SUITE_P(Zoo, EveryModel,
+                         testing::Values("convnet", "mlp", "transformer"));
 
 /// The identity, with a backward that is wrong in one precision.
 class WrongNode : public PooledNode<WrongNode> {

@@ -63,8 +63,16 @@ TEST_P(SameBits, WithOneAndTwoThreads) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, SameBits,
-    testing::Values(Model{"convnet", {"model.kind=\"convnet\"", "train.batch_size=128"}},
-                    Model{"convnet_small_batch", {"model.kind=\"convnet\"", "train.batch_size=7"}}),
+    testing::Values(
+        Model{"convnet", {"model.kind=\"convnet\"", "train.batch_size=128"}},
+        Model{"convnet_small_batch", {"model.kind=\"convnet\"", "train.batch_size=7"}},
+        Model{"mlp", {"model.kind=\"mlp\"", "train.batch_size=128"}},
+        Model{"mlp_odd", {"model.kind=\"mlp\"", "model.hidden=[333]", "train.batch_size=61"}},
+        Model{"transformer",
+              {"model.kind=\"transformer\"", "model.depth=2", "train.batch_size=16"}},
+        Model{"resnet18",
+              {"model.kind=\"resnet18\"", "data.synthetic_image_size=16",
+               "data.synthetic_channels=3", "data.synthetic_samples=64", "train.batch_size=8"}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

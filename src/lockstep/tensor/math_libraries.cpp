@@ -16,7 +16,33 @@ void call_if_there(const char* function, int threads) {
   if (auto* const set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, function))) set(threads);
 }
 
+/// OpenMP's functions, looked up once: the guard below stands around every matrix product.
+struct OpenMp {
+  void (*set_threads)(int);
+  int (*max_threads)();
+
+  static const OpenMp& instance() {
+    // NOLINTBEGIN(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
+    static const OpenMp openmp{
+        reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads")),
+        reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"))};
+    // NOLINTEND(cppcoreguidelines-pro-type-reinterpret-cast)
+    return openmp;
+  }
+};
+
 }  // namespace
+
+OneMathThread::OneMathThread() : before_(1) {
+  const OpenMp& openmp = OpenMp::instance();
+  if (!openmp.set_threads || !openmp.max_threads) return;
+  before_ = openmp.max_threads();
+  if (before_ != 1) openmp.set_threads(1);
+}
+
+OneMathThread::~OneMathThread() {
+  if (before_ != 1) OpenMp::instance().set_threads(before_);
+}
 
 void set_math_threads(int threads) {
   call_if_there("omp_set_num_threads", threads);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
 
 namespace lockstep::math {
 namespace {
@@ -40,6 +41,8 @@ CBLAS_TRANSPOSE blas_transpose(bool transposed) { return transposed ? CblasTrans
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
           const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
   if (is_trivial(m, n, k, beta, c, c_stride)) return;
+  // With several threads it divides long sums among them, and their number would show in the bits.
+  const OneMathThread one_thread;
   const auto status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0F,
                                  a.data, a.stride, b.data, b.stride, beta, c, c_stride);
   if (status != dnnl_success) {
