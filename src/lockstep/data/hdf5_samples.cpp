@@ -59,8 +59,9 @@ Moments moments_of(std::span<const float> rows, std::int64_t channels, std::int6
         f(static_cast<double>(rows[at + static_cast<std::size_t>(i)]) / divisor);
     }
   };
+  const std::int64_t count = std::ssize(rows) / channels;
   Moments m;
-  m.count = static_cast<double>(std::ssize(rows) / channels);
+  m.count = static_cast<double>(count);
   each([&](double x) { m.mean += x; });
   m.mean /= m.count;
   each([&](double x) { m.squares += (x - m.mean) * (x - m.mean); });
