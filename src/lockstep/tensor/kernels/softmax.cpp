@@ -2,37 +2,14 @@
 
 #include <limits>
 
-#include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/math_functions.hpp>
+#include <lockstep/tensor/kernels/rows_along.hpp>
 
 namespace lockstep {
 namespace {
 
-/// x[..., dim, ...] seen as (outer, width, inner): the softmax runs along the middle.
-Shape around(const Shape& shape, int dim) {
-  const int d = dim < 0 ? dim + shape.dims() : dim;
-  const std::int64_t width = shape[d];  // throws if there is no such dimension
-  std::int64_t outer = 1, inner = 1;
-  for (int i = 0; i < shape.dims(); ++i) (i < d ? outer : inner) *= i == d ? 1 : shape[i];
-  return {outer, width, inner};
-}
-
-/// Element c of row r; a row's elements are `inner` apart, or, where the compiler may know it, side
-/// by side.
-template <class T, class Space, bool contiguous>
-struct Rows {
-  using View = decltype(flat_view<Space, T>(Tensor()));
-  View elements;
-  std::int64_t width, inner;
-
-  Rows(const Tensor& t, const Shape& shape)
-      : elements(flat_view<Space, T>(t)), width(shape[1]), inner(shape[2]) {}
-  KOKKOS_FUNCTION T& operator()(std::int64_t r, std::int64_t c) const {
-    if constexpr (contiguous) return elements(r * width + c);
-    return elements((r / inner * width + c) * inner + r % inner);
-  }
-};
+using detail::dispatch_rows;
+using detail::Rows;
 
 template <bool contiguous, class T, class Space>
 void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& shape,
@@ -105,47 +82,36 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
       });
 }
 
-/// f.template operator()<contiguous, T>(space, shape) for a softmax of `like` along `dim`.
-template <class F>
-void run(const char* operation, const Tensor& like, int dim, const F& f) {
-  const Shape shape = around(like.shape(), dim);
-  dispatch(current_stream(like.device()), [&](const auto& space) {
-    dispatch_floating(like.dtype(), operation, [&]<class T>() {
-      if (shape[2] == 1) {
-        f.template operator()<true, T>(space, shape);
-      } else {
-        f.template operator()<false, T>(space, shape);
-      }
-    });
-  });
-}
-
 }  // namespace
 
 void softmax_forward(const Tensor& x, int dim, const Tensor& y) {
-  run("softmax", x, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
-    softmax_forward_kernel<contiguous, T>(space, x, shape, y);
-  });
+  dispatch_rows("softmax", x, dim,
+                [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                  softmax_forward_kernel<contiguous, T>(space, x, shape, y);
+                });
 }
 
 void softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
                       const Tensor& grad_x) {
-  run("softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
-    softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
-  });
+  dispatch_rows(
+      "softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+        softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
+      });
 }
 
 void log_softmax_forward(const Tensor& x, int dim, const Tensor& y) {
-  run("log_softmax", x, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
-    log_softmax_forward_kernel<contiguous, T>(space, x, shape, y);
-  });
+  dispatch_rows("log_softmax", x, dim,
+                [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                  log_softmax_forward_kernel<contiguous, T>(space, x, shape, y);
+                });
 }
 
 void log_softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
                           const Tensor& grad_x) {
-  run("log_softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
-    log_softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
-  });
+  dispatch_rows(
+      "log_softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+        log_softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
+      });
 }
 
 }  // namespace lockstep
