@@ -24,8 +24,7 @@ TEST_P(EveryModel, HasRightGradients) {
   EXPECT_TRUE(result.ok) << result.table;
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, EveryModel,
-                         testing::Values("convnet", "mlp", "transformer"));
+INSTANTIATE_TEST_SUITE_P(Zoo, EveryModel, testing::Values("convnet", "mlp", "transformer"));
 
 /// The identity, with a backward that is wrong in one precision.
 class WrongNode : public PooledNode<WrongNode> {

@@ -1,8 +1,8 @@
 #pragma once
-// Differentiable operations, with PyTorch's names and meaning (torch.nn.functional, torch). Floating
-// tensors are f32 or f64, and the operands of one operation have one dtype. All throw ShapeError,
-// printing the shapes, when operands do not fit. "Broadcast" is NumPy's rule: shapes are aligned at
-// their last dimension, and an extent of 1, or a missing one, is repeated.
+// Differentiable operations, with PyTorch's names and meaning (torch.nn.functional, torch).
+// Floating tensors are f32 or f64, and the operands of one operation have one dtype. All throw
+// ShapeError, printing the shapes, when operands do not fit. "Broadcast" is NumPy's rule: shapes
+// are aligned at their last dimension, and an extent of 1, or a missing one, is repeated.
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/attention.hpp>
