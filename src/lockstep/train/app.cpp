@@ -18,10 +18,13 @@
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/launch.hpp>
 #include <lockstep/train/library_versions.hpp>
+#include <lockstep/train/metrics.hpp>
 #include <lockstep/train/model_gradients.hpp>
 #include <lockstep/train/report.hpp>
+#include <lockstep/train/run_folder.hpp>
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/summary.hpp>
+#include <lockstep/train/trainer.hpp>
 
 namespace lockstep::train {
 namespace {

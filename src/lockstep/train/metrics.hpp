@@ -6,23 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/train/outcome.hpp>
+#include <lockstep/train/step_clock.hpp>
+
 namespace lockstep::train {
-
-/// Smallest, mean and largest value over the ranks.
-struct Spread {
-  double min = 0, mean = 0, max = 0;
-};
-
-/// Where the seconds of a stretch of steps went, over the ranks.
-struct TimeSplit {
-  Spread compute;        ///< forward, backward, optimizer
-  Spread communication;  ///< waiting for gradients (exposed communication)
-  Spread data;           ///< waiting for the loader
-  Spread other;          ///< logging, checkpoints, everything else
-};
-
-/// Names and values of a task's metrics, in the task's order.
-using NamedFigures = std::vector<std::pair<std::string, double>>;
 
 /// One line of metrics.jsonl. Absent figures are not written.
 struct MetricsRow {

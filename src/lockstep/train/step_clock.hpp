@@ -1,9 +1,21 @@
 #pragma once
 #include <lockstep/base/clock.hpp>
 #include <lockstep/comm/process_group.hpp>
-#include <lockstep/train/metrics.hpp>
 
 namespace lockstep::train {
+
+/// Smallest, mean and largest value over the ranks.
+struct Spread {
+  double min = 0, mean = 0, max = 0;
+};
+
+/// Where the seconds of a stretch of steps went, over the ranks.
+struct TimeSplit {
+  Spread compute;        ///< forward, backward, optimizer
+  Spread communication;  ///< waiting for gradients (exposed communication)
+  Spread data;           ///< waiting for the loader
+  Spread other;          ///< logging, checkpoints, everything else
+};
 
 /// Adds up where a rank's training time goes, and compares the ranks.
 class StepClock {

@@ -5,7 +5,7 @@
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/train/launch.hpp>
-#include <lockstep/train/trainer.hpp>
+#include <lockstep/train/outcome.hpp>
 
 namespace lockstep::train {
 

@@ -10,7 +10,10 @@
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/console.hpp>
+#include <lockstep/train/metrics.hpp>
 #include <lockstep/train/report.hpp>
+#include <lockstep/train/run_folder.hpp>
 #include <lockstep/train/stop_request.hpp>
 
 namespace lockstep::train {

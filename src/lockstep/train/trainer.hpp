@@ -9,25 +9,16 @@
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/loader.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/train/console.hpp>
-#include <lockstep/train/metrics.hpp>
-#include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/outcome.hpp>
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/step_clock.hpp>
 #include <lockstep/train/task.hpp>
 
 namespace lockstep::train {
 
-/// How a run ended.
-struct Outcome {
-  std::int64_t epochs = 0;  ///< finished
-  std::int64_t steps = 0;
-  double train_loss = 0;  ///< of the last finished epoch
-  double test_loss = 0;
-  NamedFigures test_metrics;  ///< of the last evaluation
-  double samples_per_s = 0;   ///< over all training steps of this process, evaluation left out
-  bool stopped_early = false;
-};
+class Console;
+class MetricsFile;
+class RunFolder;
 
 /// The distributed SGD loop: plan, loader, model, optimizer, evaluation, checkpoints, metrics.
 /// Everything public is collective over the group.

@@ -1,0 +1,23 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::train {
+
+/// Names and values of a task's metrics, in the task's order.
+using NamedFigures = std::vector<std::pair<std::string, double>>;
+
+/// How a run ended.
+struct Outcome {
+  std::int64_t epochs = 0;  ///< finished
+  std::int64_t steps = 0;
+  double train_loss = 0;  ///< of the last finished epoch
+  double test_loss = 0;
+  NamedFigures test_metrics;  ///< of the last evaluation
+  double samples_per_s = 0;   ///< over all training steps of this process, evaluation left out
+  bool stopped_early = false;
+};
+
+}  // namespace lockstep::train
