@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <mpi.h>
+#include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
