@@ -2,6 +2,7 @@
 
 #include <lockstep/base/version.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/train/launch.hpp>
 #include <lockstep/train/library_versions.hpp>
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <benchmark/benchmark.h>
 #include <lockstep/base/clock.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep::bench {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/data/batch_source.hpp>
 #include <lockstep/data/loader.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>

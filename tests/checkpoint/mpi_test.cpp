@@ -6,6 +6,7 @@
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
 namespace {

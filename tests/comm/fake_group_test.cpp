@@ -2,6 +2,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/fake_group.hpp>
+#include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
 namespace {

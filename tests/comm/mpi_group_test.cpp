@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
 namespace {

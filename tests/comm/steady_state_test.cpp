@@ -1,6 +1,7 @@
 // Counts what reaches operator new: the steady state of a collective must not.
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <support/allocation_counter.hpp>
 
 namespace lockstep {

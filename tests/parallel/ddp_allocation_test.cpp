@@ -5,6 +5,7 @@
 #include <support/allocation_counter.hpp>
 
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>

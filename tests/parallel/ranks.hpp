@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep::test {

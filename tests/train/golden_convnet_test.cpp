@@ -10,6 +10,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
 #include <lockstep/nn/models/convnet.hpp>

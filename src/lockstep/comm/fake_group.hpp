@@ -5,12 +5,12 @@
 
 namespace lockstep {
 
-struct Operation;
-
 /// One rank of a group of any size whose other ranks do not exist: plans, samplers and whole
 /// trainers of rank 3071 of 4,096 run on a laptop. Arguments are checked as by every backend, and
-/// every operation is over at once: all_reduce and broadcast leave the tensor as it is, all_gather
-/// fills every rank's place with the caller's input. Numbers that depend on the others are
+/// every operation is over at once, as if the other ranks had brought what this one brings, and
+/// passed the same colour and key to split(): all_reduce leaves the tensor as it is, all_gather
+/// fills every rank's place with the caller's input; what only another rank could have brought
+/// (broadcast, scatter, recv) leaves the output as it is. Numbers that depend on the others are
 /// therefore wrong; shapes, counts and orders are right.
 class FakeGroup final : public ProcessGroup {
  public:
@@ -20,11 +20,8 @@ class FakeGroup final : public ProcessGroup {
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
   [[nodiscard]] const char* backend() const noexcept override { return "fake"; }
-
-  [[nodiscard]] Work all_reduce(const Tensor& t, ReduceOp op) override;
-  [[nodiscard]] Work broadcast(const Tensor& t, int root) override;
-  [[nodiscard]] Work all_gather(const Tensor& input, const Tensor& output) override;
-  void barrier() override;
+  [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks) override;
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override;
   void close() override { closed_ = true; }
 
   /// What this rank would have sent so far.
@@ -35,7 +32,7 @@ class FakeGroup final : public ProcessGroup {
   [[nodiscard]] Traffic traffic() const noexcept { return traffic_; }
 
  private:
-  Work count(const Operation& operation);
+  [[nodiscard]] Work start(Operation&& operation) override;
 
   int size_, rank_;
   bool closed_ = false;

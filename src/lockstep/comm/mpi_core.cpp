@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <numeric>
+
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
@@ -67,18 +69,47 @@ MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options)
   host_ = host_name();
   await_all_ranks(comm, rank_, size_, host_, options_.timeout);
 
-  // Not MPI_Comm_dup: that would run the copy callbacks of the caller's attributes.
-  MPI_Group ranks = MPI_GROUP_NULL;
-  check_mpi(MPI_Comm_group(comm, &ranks), "MPI_Comm_group");
-  const int status = MPI_Comm_create(comm, ranks, &comm_);
-  MPI_Group_free(&ranks);
-  check_mpi(status, "MPI_Comm_create");
-  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  make_communicators(comm, all);
+}
+
+// Not MPI_Comm_dup: that would run the copy callbacks of the caller's attributes.
+void MpiCore::make_communicators(MPI_Comm comm, const std::vector<int>& members) {
+  constexpr int tag = 0;
+  MPI_Group everybody = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(comm, &everybody), "MPI_Comm_group");
+  check_mpi(MPI_Group_incl(everybody, static_cast<int>(members.size()), members.data(), &group),
+            "MPI_Group_incl");
+  for (MPI_Comm* made : {&comm_, &message_comm_}) {
+    check_mpi(MPI_Comm_create_group(comm, group, tag, made), "MPI_Comm_create_group");
+    check_mpi(MPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+  MPI_Group_free(&group);
+  MPI_Group_free(&everybody);
+  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+}
+
+int MpiCore::free_communicators() noexcept {
+  const int status = MPI_Comm_free(&comm_);
+  const int message_status = MPI_Comm_free(&message_comm_);
+  return status == MPI_SUCCESS ? message_status : status;
+}
+
+IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
+  IntrusivePtr<MpiCore> core(new MpiCore);
+  core->options_ = options_;
+  core->owner_ = owner_;
+  core->any_thread_ = any_thread_;
+  core->host_ = host_;
+  core->make_communicators(comm_, members);
+  return core;
 }
 
 Work MpiCore::start(Operation operation) {
   expect_callable();
-  operation.sequence = ++sequence_;
+  operation.sequence = ++(operation.is_message() ? message_sequence_ : sequence_);
   if (first_) progress();
   auto* work =
       ObjectPool<MpiWork>::instance().make(IntrusivePtr<MpiCore>(this), std::move(operation));
@@ -106,7 +137,7 @@ void MpiCore::close() {
   start(Operation{}).wait();  // a barrier: MPI_Comm_free may wait for the others without a deadline
   state_ = State::closed;
   reason_ = "it was closed. Make a new one, or close it later.";
-  const int status = MPI_Comm_free(&comm_);
+  const int status = free_communicators();
   const IntrusivePtr<MpiCore> alive(this);
   disown(this);
   check_mpi(status, "MPI_Comm_free");
@@ -115,7 +146,7 @@ void MpiCore::close() {
 void MpiCore::at_finalize() noexcept {
   // A communicator with operations that can never end is left to MPI: freeing it may wait for them.
   const bool idle = state_ == State::open && !first_;
-  if (idle) MPI_Comm_free(&comm_);
+  if (idle) free_communicators();
   if (state_ == State::open) {
     state_ = State::finalized;
     reason_ = "MPI has been finalised.";
@@ -169,10 +200,18 @@ void MpiCore::bury_all() noexcept {
   }
 }
 
+void MpiCore::fail(const MpiWork& work, const std::string& finding) {
+  const std::string failure =
+      fmt::format("{}: {}: {}", speaker(), describe_fully(work.operation()), finding);
+  poison(fmt::format("it failed earlier: {}.", failure));
+  throw CommError(failure);
+}
+
 void MpiCore::time_out(const MpiWork& work, double waited_s) {
   const std::string failure =
-      fmt::format("{}: {} has not completed after {:.1f} s: at least one rank has not called it",
-                  speaker(), describe(work.operation()), waited_s);
+      fmt::format("{}: {} has not completed after {:.1f} s: {} has not called it", speaker(),
+                  describe_fully(work.operation()), waited_s,
+                  work.operation().is_message() ? "the other rank" : "at least one rank");
   poison(fmt::format("it failed earlier: {}.", failure));
   throw TimeoutError(
       failure +

@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <mpi.h>
 #include <lockstep/comm/operation.hpp>
@@ -24,6 +25,9 @@ class MpiCore : public RefCounted<MpiCore> {
   /// Numbers the operation and hands it to MPI. Also drives whatever else is in flight, so that
   /// operations whose Work was dropped end too.
   [[nodiscard]] Work start(Operation operation);
+  /// The group of `members`, ranks of this one: on each of them, in this order. Collective over
+  /// them, who are all known to be on their way here.
+  [[nodiscard]] IntrusivePtr<MpiCore> subgroup(const std::vector<int>& members);
   /// Drains what is in flight, waits for every rank to do so, frees the communicator. Collective.
   void close();
   /// Local: MPI_Finalize has begun. Nothing of MPI is touched after this.
@@ -34,6 +38,7 @@ class MpiCore : public RefCounted<MpiCore> {
   friend class RefCounted<MpiCore>;
   enum class State { open, poisoned, closed, finalized };
 
+  MpiCore() = default;
   ~MpiCore() = default;
   void release() noexcept { delete this; }
 
@@ -46,10 +51,16 @@ class MpiCore : public RefCounted<MpiCore> {
   /// Ends the group: later calls throw, buffers that MPI may still write to are kept for good.
   void poison(const std::string& reason) noexcept;
   void bury_all() noexcept;
+  /// Ends the group because of what `work` found out.
+  [[noreturn]] void fail(const MpiWork& work, const std::string& finding);
   [[noreturn]] void time_out(const MpiWork& work, double waited_s);
   [[noreturn]] void mpi_failed(const MpiWork& work, int status);
 
+  void make_communicators(MPI_Comm comm, const std::vector<int>& members);
+  int free_communicators() noexcept;
+
   MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm message_comm_ = MPI_COMM_NULL;  // for messages, so that any_source matches nothing else
   int rank_ = 0;
   int size_ = 1;
   GroupOptions options_;
@@ -59,6 +70,7 @@ class MpiCore : public RefCounted<MpiCore> {
   bool any_thread_ = true;
   std::thread::id owner_;  // the only thread that may call, unless any_thread_
   std::uint64_t sequence_ = 0;
+  std::uint64_t message_sequence_ = 0;
   MpiWork* first_ = nullptr;  // in flight, oldest first; each is owned by this list
   MpiWork* last_ = nullptr;
 };

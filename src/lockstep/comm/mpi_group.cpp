@@ -3,6 +3,7 @@
 #include <lockstep/comm/mpi_core.hpp>
 #include <lockstep/comm/mpi_lifetime.hpp>
 #include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {
 namespace {
@@ -16,28 +17,31 @@ class MpiGroup final : public ProcessGroup {
   [[nodiscard]] int size() const noexcept override { return core_->size(); }
   [[nodiscard]] const char* backend() const noexcept override { return "mpi"; }
 
-  [[nodiscard]] Work all_reduce(const Tensor& t, ReduceOp op) override {
-    return core_->start(all_reduce_operation(t, op));
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override {
+    const std::vector<int> members = members_of_split(*this, colour, key);
+    if (members.empty()) return nullptr;
+    return owned(core_->subgroup(members));
   }
-  [[nodiscard]] Work broadcast(const Tensor& t, int root) override {
-    return core_->start(broadcast_operation(t, root, size()));
-  }
-  [[nodiscard]] Work all_gather(const Tensor& input, const Tensor& output) override {
-    return core_->start(all_gather_operation(input, output, size()));
-  }
-  void barrier() override { core_->start(Operation{}).wait(); }
   void close() override { core_->close(); }
 
+  /// A group whose core is kept until it is closed or MPI ends.
+  static std::shared_ptr<ProcessGroup> owned(IntrusivePtr<MpiCore> core) {
+    adopt(core);
+    return std::make_shared<MpiGroup>(std::move(core));
+  }
+
  private:
+  [[nodiscard]] Work start(Operation&& operation) override {
+    return core_->start(std::move(operation));
+  }
+
   IntrusivePtr<MpiCore> core_;
 };
 
 }  // namespace
 
 std::shared_ptr<ProcessGroup> make_mpi_group(MPI_Comm comm, const GroupOptions& options) {
-  IntrusivePtr<MpiCore> core(new MpiCore(comm, options));
-  adopt(core);
-  return std::make_shared<MpiGroup>(std::move(core));
+  return MpiGroup::owned(IntrusivePtr<MpiCore>(new MpiCore(comm, options)));
 }
 
 }  // namespace lockstep

@@ -20,4 +20,11 @@ inline void check_mpi(int status, const char* call) {
     throw CommError(std::string(call) + " failed: " + mpi_error_text(status));
 }
 
+/// A message was longer than what it was to be received into.
+[[nodiscard]] inline bool is_truncation(int status) {
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(status, &error_class);
+  return error_class == MPI_ERR_TRUNCATE;
+}
+
 }  // namespace lockstep

@@ -1,138 +1,143 @@
 #include <lockstep/comm/mpi_work.hpp>
 
+#include <fmt/format.h>
 #include <sched.h>
-
-#include <algorithm>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/pool.hpp>
+#include <lockstep/comm/mpi_status.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep {
 namespace {
 
+using Kind = Operation::Kind;
+
 // Polls before the first yield: about as long as a small all-reduce takes, so that it never pays
 // for a system call, while ranks that outnumber the cores soon make room for each other.
 constexpr int spins = 100;
 
-MPI_Datatype mpi_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return MPI_FLOAT;
-    case DType::f64:
-      return MPI_DOUBLE;
-    case DType::i32:
-      return MPI_INT32_T;
-    case DType::i64:
-      return MPI_INT64_T;
-    default:
-      return MPI_UINT8_T;
-  }
+bool reduces(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
 }
 
-MPI_Op mpi_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::min:
-      return MPI_MIN;
-    case ReduceOp::max:
-      return MPI_MAX;
-    default:
-      return MPI_SUM;  // avg divides once, at the end
-  }
+bool is_half(const Tensor& t) {
+  return t.defined() && (t.dtype() == DType::f16 || t.dtype() == DType::bf16);
 }
 
-/// What is sent by value of elements (all_reduce) or as bytes (the others), in such units.
-std::int64_t units_of(const Operation& operation) {
-  switch (operation.kind) {
-    case Operation::Kind::all_reduce:
-      return operation.output.numel();
-    case Operation::Kind::broadcast:
-      return static_cast<std::int64_t>(operation.output.bytes());
-    case Operation::Kind::all_gather:
-      return static_cast<std::int64_t>(operation.input.bytes());
-    case Operation::Kind::barrier:
-      return 0;
-  }
-  return 0;
+bool on_device(const Tensor& t) { return t.defined() && t.device().type != DeviceType::host; }
+
+/// Some of the memory of `a` is also `b`'s.
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto *x = static_cast<const std::byte*>(a.data()),
+             *y = static_cast<const std::byte*>(b.data());
+  return x < y + b.bytes() && y < x + a.bytes();
 }
 
-std::byte* address(const Tensor& t, std::int64_t offset_bytes) {
-  return static_cast<std::byte*>(t.data()) + offset_bytes;
+/// `t` on the host, in `dtype`.
+Tensor on_host(const Tensor& t, DType dtype) {
+  if (!on_device(t)) return t.to(dtype);
+  const auto copy = Tensor::empty(t.shape(), t.dtype());
+  copy.copy_from(t);
+  return copy.to(dtype);
 }
 
 }  // namespace
 
+bool MpiWork::stages() const {
+  const Tensor &input = operation_.input, &output = operation_.output;
+  if (on_device(input) || on_device(output)) return true;
+  if (!reduces(operation_.kind)) return false;
+  // MPI has no 16-bit floats; and it does not take a reduce_scatter into its own input.
+  return is_half(input) || (operation_.kind == Kind::reduce_scatter && overlap(input, output));
+}
+
+void MpiWork::stage() {
+  const Tensor &input = operation_.input, &output = operation_.output;
+  const auto wire_dtype = [&](const Tensor& t) {
+    return reduces(operation_.kind) && is_half(t) ? DType::f32 : t.dtype();
+  };
+  if (input.defined()) staged_input_ = on_host(input, wire_dtype(input));
+  if (!output.defined()) return;
+  staged_output_ = operation_.in_place() && operation_.kind == Kind::broadcast
+                       ? staged_input_
+                       : Tensor::empty(output.shape(), wire_dtype(output));
+}
+
 int MpiWork::start() {
-  if (operation_.kind == Operation::Kind::barrier) {
-    const int status = MPI_Ibarrier(core_->comm_, &requests_[0]);
-    if (status == MPI_SUCCESS) parts_ = 1;
-    return status;
-  }
-  const std::int64_t units = units_of(operation_);
-  if (units > part_elements * max_parts) {
-    throw ShapeError(describe(operation_) + " is larger than one operation may be (2^36 elements)");
-  }
-  for (std::int64_t begin = 0; begin < units; begin += part_elements) {
-    const std::int64_t count = std::min(part_elements, units - begin);
-    const int status = start_part(begin, count, &requests_[static_cast<std::size_t>(parts_)]);
-    if (status != MPI_SUCCESS) return status;
-    ++parts_;
-  }
-  return MPI_SUCCESS;
-}
-
-int MpiWork::start_part(std::int64_t begin, std::int64_t count, MPI_Request* request) {
-  const int n = static_cast<int>(count);  // at most part_elements
-  const Tensor& output = operation_.output;
-  switch (operation_.kind) {
-    case Operation::Kind::all_reduce: {
-      const auto element = static_cast<std::int64_t>(size_of(output.dtype()));
-      return MPI_Iallreduce(MPI_IN_PLACE, address(output, begin * element), n,
-                            mpi_type(output.dtype()), mpi_op(operation_.op), core_->comm_, request);
-    }
-    case Operation::Kind::broadcast:
-      return MPI_Ibcast(address(output, begin), n, MPI_BYTE, operation_.root, core_->comm_,
-                        request);
-    case Operation::Kind::all_gather:
-      return gather_part(begin, n, request);
-    case Operation::Kind::barrier:
-      break;
-  }
-  return MPI_ERR_INTERN;
-}
-
-int MpiWork::gather_part(std::int64_t begin, int count, MPI_Request* request) {
-  const auto block = static_cast<std::int64_t>(operation_.input.bytes());
-  const bool in_place = operation_.input.data() == address(operation_.output, core_->rank_ * block);
-  void* target = address(operation_.output, begin);
-  if (count == block) {
-    return MPI_Iallgather(in_place ? MPI_IN_PLACE : operation_.input.data(), count, MPI_BYTE,
-                          target, count, MPI_BYTE, core_->comm_, request);
-  }
-  // A part of every rank's block: `count` bytes, one block apart. MPI keeps the type alive until
-  // the operation is over.
-  MPI_Datatype part = MPI_DATATYPE_NULL;
-  MPI_Datatype spaced = MPI_DATATYPE_NULL;
-  int status = MPI_Type_contiguous(count, MPI_BYTE, &part);
-  if (status == MPI_SUCCESS) status = MPI_Type_create_resized(part, 0, block, &spaced);
-  if (status == MPI_SUCCESS) status = MPI_Type_commit(&spaced);
-  if (status == MPI_SUCCESS) {
-    status = MPI_Iallgather(in_place ? MPI_IN_PLACE : address(operation_.input, begin), count,
-                            MPI_BYTE, target, 1, spaced, core_->comm_, request);
-  }
-  if (part != MPI_DATATYPE_NULL) MPI_Type_free(&part);
-  if (spaced != MPI_DATATYPE_NULL) MPI_Type_free(&spaced);
-  return status;
+  const MpiPlace place{core_->comm_, core_->message_comm_, core_->rank_, core_->size_,
+                       core_->options_.max_count};
+  if (!stages()) return start_calls(operation_, place, calls_);
+  stage();
+  Operation staged = operation_;
+  staged.input = staged_input_;
+  staged.output = staged_output_;
+  return start_calls(staged, place, calls_);
 }
 
 int MpiWork::advance() {
   int over = 0;
-  const int status = MPI_Testall(parts_, requests_.data(), &over, MPI_STATUSES_IGNORE);
+  int status = MPI_SUCCESS;
+  if (operation_.kind == Kind::receive) {
+    status = advance_receive(&over);
+  } else if (operation_.kind == Kind::all_to_all && calls_.requests.count() > 1) {
+    status = advance_exchange(&over);
+  } else {
+    status =
+        MPI_Testall(calls_.requests.count(), calls_.requests.data(), &over, MPI_STATUSES_IGNORE);
+  }
   if (status != MPI_SUCCESS || !over) return status;
-  if (operation_.op == ReduceOp::avg) scale(operation_.output, 1.0 / core_->size_);
+  finish();
   state_ = State::done;
   return MPI_SUCCESS;
+}
+
+int MpiWork::advance_receive(int* over) {
+  MPI_Status message;
+  const int status = MPI_Test(calls_.requests.data(), over, &message);
+  const auto expected = static_cast<MPI_Count>(operation_.output.bytes());
+  MPI_Count received = expected;
+  if (status == MPI_SUCCESS && *over) {
+    source_ = message.MPI_SOURCE;
+    MPI_Get_elements_x(&message, MPI_BYTE, &received);
+  }
+  if (received != expected || (status != MPI_SUCCESS && is_truncation(status))) {
+    core_->fail(*this, fmt::format("a message of {} came, which does not fill it",
+                                   status == MPI_SUCCESS ? fmt::format("{} bytes", received)
+                                                         : "more bytes"));
+  }
+  return status;
+}
+
+int MpiWork::advance_exchange(int* over) {
+  std::vector<MPI_Status> messages(static_cast<std::size_t>(calls_.requests.count()));
+  const int status =
+      MPI_Testall(calls_.requests.count(), calls_.requests.data(), over, messages.data());
+  if (status == MPI_SUCCESS && !*over) return status;
+  const auto element = static_cast<std::int64_t>(size_of(operation_.output.dtype()));
+  for (int step = 1; step < core_->size_; ++step) {  // the receives come first
+    const int from = (core_->rank_ + core_->size_ - step) % core_->size_;
+    MPI_Status& message = messages[static_cast<std::size_t>(step - 1)];
+    const auto expected =
+        block_of(operation_.output_counts, operation_.output.numel(), core_->size_, from).count;
+    MPI_Count received = expected * element;
+    const bool longer = status == MPI_ERR_IN_STATUS && is_truncation(message.MPI_ERROR);
+    if (status == MPI_SUCCESS) MPI_Get_elements_x(&message, MPI_BYTE, &received);
+    if (!longer && received == expected * element) continue;
+    core_->fail(*this,
+                fmt::format("rank {} sent {} elements where {} were expected: receive_counts must "
+                            "be what the others send",
+                            from, longer ? "more" : std::to_string(received / element), expected));
+  }
+  return status;
+}
+
+void MpiWork::finish() {
+  const Tensor& result = staged_output_.defined() ? staged_output_ : operation_.output;
+  if (operation_.op == ReduceOp::avg && result.defined()) scale(result, 1.0 / core_->size_);
+  if (!staged_output_.defined()) return;
+  operation_.output.copy_from(staged_output_.to(operation_.output.dtype()));
 }
 
 bool MpiWork::poll() {

@@ -1,6 +1,5 @@
 #pragma once
-#include <array>
-
+#include <lockstep/comm/mpi_calls.hpp>
 #include <lockstep/comm/mpi_core.hpp>
 
 namespace lockstep {
@@ -19,6 +18,7 @@ class MpiWork final : public WorkRecord {
 
   bool poll() override;
   void wait() override;
+  [[nodiscard]] int source() const noexcept override { return source_; }
 
   [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
 
@@ -26,21 +26,22 @@ class MpiWork final : public WorkRecord {
   friend class MpiCore;
   enum class State { running, done, failed };
 
-  // An MPI call takes at most 2^31 - 1 elements: longer tensors travel in parts of this many.
-  static constexpr std::int64_t part_elements = std::int64_t{1} << 30;
-  static constexpr int max_parts = 64;  // 64 Gi elements
-
   void release() noexcept override;
-  [[nodiscard]] int start_part(std::int64_t begin, std::int64_t count, MPI_Request* request);
-  [[nodiscard]] int gather_part(std::int64_t begin, int count, MPI_Request* request);
+  [[nodiscard]] bool stages() const;
+  void stage();
   /// One MPI test; returns MPI's status. On completion also finishes the result.
   [[nodiscard]] int advance();
+  [[nodiscard]] int advance_receive(int* over);
+  [[nodiscard]] int advance_exchange(int* over);
+  void finish();
 
   IntrusivePtr<MpiCore> core_;
   Operation operation_;
+  Tensor staged_input_, staged_output_;  // what MPI sees instead, where it cannot take the tensors
   State state_ = State::running;
-  int parts_ = 0;
-  std::array<MPI_Request, max_parts> requests_;
+  int source_ = -1;
+  std::int64_t received_ = 0;  // bytes of the message that came
+  MpiCalls calls_;
   MpiWork* previous_ = nullptr;
   MpiWork* next_ = nullptr;
 };

@@ -1,138 +1,126 @@
 #include <lockstep/comm/operation.hpp>
 
 #include <fmt/format.h>
-#include <lockstep/base/error.hpp>
 
 namespace lockstep {
 namespace {
 
-const char* name_of(Operation::Kind kind) noexcept {
-  switch (kind) {
-    case Operation::Kind::all_reduce:
-      return "all_reduce";
-    case Operation::Kind::broadcast:
-      return "broadcast";
-    case Operation::Kind::all_gather:
-      return "all_gather";
-    case Operation::Kind::barrier:
-      return "barrier";
-  }
-  return "unknown operation";
-}
+using Kind = Operation::Kind;
 
-void expect_host_tensor(const char* operation, const char* argument, const Tensor& t) {
-  if (!t.defined()) {
-    throw ShapeError(
-        fmt::format("{}: {} is not a tensor (default-constructed)", operation, argument));
-  }
-  if (t.device().type != DeviceType::host) {
-    throw ShapeError(
-        fmt::format("{}: {} is {}; this backend takes host tensors only. Copy it to the "
-                    "host first",
-                    operation, argument, describe(t)));
-  }
-}
-
-bool reducible(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::f32:
-    case DType::f64:
-    case DType::i32:
-    case DType::i64:
-    case DType::u8:
-      return true;
-    default:
-      return false;
-  }
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every
+/// bit of x.
+std::uint64_t mix(std::uint64_t x) noexcept {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
 }
 
 std::string name_and_number(const Operation& operation, const std::string& details) {
   std::string text = fmt::format("{}{} #{}", name_of(operation.kind), details, operation.sequence);
-  if (operation.output.defined()) {
-    // all_gather is known by what each rank brings.
-    const Tensor& t = operation.input.defined() ? operation.input : operation.output;
-    text += fmt::format(" of {}{}", name_of(t.dtype()), to_string(t.shape()));
-  }
+  const Tensor& t = operation.input.defined() ? operation.input : operation.output;
+  if (t.defined()) text += fmt::format(" of {}{}", name_of(t.dtype()), to_string(t.shape()));
   return text;
+}
+
+/// Elements that a rank must bring or get for the ranks' calls to fit together.
+std::int64_t common_count(const Operation& operation) noexcept {
+  switch (operation.kind) {
+    case Kind::scatter:  // the root alone has the whole
+      return operation.input_counts.empty() ? operation.output.numel() : 0;
+    case Kind::all_gather:
+    case Kind::gather:
+      return operation.output_counts.empty() ? operation.input.numel() : 0;
+    case Kind::all_to_all:
+      return operation.input_counts.empty() ? operation.input.numel() : 0;
+    case Kind::barrier:
+      return 0;
+    default:
+      return operation.input.numel();
+  }
 }
 
 }  // namespace
 
-Operation all_reduce_operation(const Tensor& t, ReduceOp op) {
-  expect_host_tensor("all_reduce", "its argument", t);
-  const bool averages = op == ReduceOp::avg;
-  if (averages ? t.dtype() != DType::f32 && t.dtype() != DType::f64 : !reducible(t.dtype())) {
-    throw ShapeError(fmt::format("all_reduce({}) takes {}, not {}", name_of(op),
-                                 averages ? "f32 or f64" : "f32, f64, i32, i64 or u8",
-                                 describe(t)));
+const char* name_of(Operation::Kind kind) noexcept {
+  switch (kind) {
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::reduce:
+      return "reduce";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::gather:
+      return "gather";
+    case Kind::scatter:
+      return "scatter";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_to_all:
+      return "all_to_all";
+    case Kind::barrier:
+      return "barrier";
+    case Kind::send:
+      return "send";
+    case Kind::receive:
+      return "recv";
   }
-  Operation operation;
-  operation.kind = Operation::Kind::all_reduce;
-  operation.op = op;
-  operation.output = t;
-  return operation;
+  return "unknown operation";
 }
 
-Operation broadcast_operation(const Tensor& t, int root, int size) {
-  expect_host_tensor("broadcast", "its argument", t);
-  if (root < 0 || root >= size) {
-    throw ShapeError(fmt::format("broadcast of {} from root {}: the group's ranks are 0 to {}",
-                                 describe(t), root, size - 1));
-  }
-  Operation operation;
-  operation.kind = Operation::Kind::broadcast;
-  operation.root = root;
-  operation.output = t;
-  return operation;
+Block block_of(const std::vector<std::int64_t>& counts, std::int64_t numel, int size,
+               int rank) noexcept {
+  if (counts.empty()) return {numel / size * rank, numel / size};
+  Block block{0, counts[static_cast<std::size_t>(rank)]};
+  for (int r = 0; r < rank; ++r) block.begin += counts[static_cast<std::size_t>(r)];
+  return block;
 }
 
-Operation all_gather_operation(const Tensor& input, const Tensor& output, int size) {
-  expect_host_tensor("all_gather", "the input", input);
-  expect_host_tensor("all_gather", "the output", output);
-  bool fits = input.dtype() == output.dtype() && output.dims() == input.dims() + 1 &&
-              output.size(0) == size;
-  for (int d = 0; fits && d < input.dims(); ++d) fits = output.size(d + 1) == input.size(d);
-  if (!fits) {
-    throw ShapeError(fmt::format(
-        "all_gather over {} ranks of {} into {}: the output must have the input's dtype, and its "
-        "shape with a leading {}",
-        size, describe(input), describe(output), size));
-  }
-  Operation operation;
-  operation.kind = Operation::Kind::all_gather;
-  operation.input = input;
-  operation.output = output;
-  return operation;
+Tensor elements_of(const Tensor& t, Block block) {
+  const auto begin = static_cast<std::size_t>(block.begin) * size_of(t.dtype());
+  return Tensor::over(t.storage(), t.offset_bytes() + begin, {block.count}, t.dtype());
 }
 
-bool same_call(const Operation& a, const Operation& b) noexcept {
-  return a.kind == b.kind && a.op == b.op && a.root == b.root &&
-         a.output.defined() == b.output.defined() && a.output.dtype() == b.output.dtype() &&
-         a.output.numel() == b.output.numel();
-}
-
-const char* name_of(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::avg:
-      return "avg";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
+std::uint64_t fingerprint(const Operation& operation) noexcept {
+  const Tensor& t = operation.input.defined() ? operation.input : operation.output;
+  const std::uint64_t call = static_cast<std::uint64_t>(operation.kind) |
+                             static_cast<std::uint64_t>(operation.op) << 8U |
+                             static_cast<std::uint64_t>(t.dtype()) << 16U |
+                             static_cast<std::uint64_t>(operation.root + 1) << 32U;
+  std::uint64_t mixed = mix(call) ^ static_cast<std::uint64_t>(common_count(operation));
+  // What all_to_all_v sends differs by rank: there the messages' lengths are checked.
+  if (operation.kind != Kind::all_to_all) {
+    for (const auto* counts : {&operation.input_counts, &operation.output_counts}) {
+      for (const auto count : *counts) mixed = mix(mixed) ^ static_cast<std::uint64_t>(count);
+    }
   }
-  return "unknown reduction";
+  return mix(mixed);
 }
 
 std::string describe(const Operation& operation) { return name_and_number(operation, ""); }
 
 std::string describe_fully(const Operation& operation) {
   switch (operation.kind) {
-    case Operation::Kind::all_reduce:
+    case Kind::all_reduce:
+    case Kind::reduce_scatter:
       return name_and_number(operation, fmt::format("({})", name_of(operation.op)));
-    case Operation::Kind::broadcast:
+    case Kind::reduce:
+      return name_and_number(operation,
+                             fmt::format("({}, root {})", name_of(operation.op), operation.root));
+    case Kind::broadcast:
+    case Kind::gather:
+    case Kind::scatter:
       return name_and_number(operation, fmt::format("(root {})", operation.root));
+    case Kind::send:
+      return name_and_number(operation,
+                             fmt::format("(to rank {}, tag {})", operation.root, operation.tag));
+    case Kind::receive:
+      return name_and_number(
+          operation, operation.root == any_source
+                         ? fmt::format("(from any rank, tag {})", operation.tag)
+                         : fmt::format("(from rank {}, tag {})", operation.root, operation.tag));
     default:
       return describe(operation);
   }

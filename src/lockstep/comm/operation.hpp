@@ -1,38 +1,63 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {
 
-/// One collective call, as every backend sees it. It keeps the tensors alive.
+/// One call, as every backend sees it. It keeps the tensors alive.
 struct Operation {
-  enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
+  enum class Kind : std::uint8_t {
+    all_reduce,
+    reduce,
+    broadcast,
+    all_gather,
+    gather,
+    scatter,
+    reduce_scatter,
+    all_to_all,
+    barrier,
+    send,
+    receive
+  };
 
   Kind kind = Kind::barrier;
-  ReduceOp op = ReduceOp::sum;  ///< all_reduce only
-  int root = 0;                 ///< broadcast only
-  Tensor input;                 ///< all_gather only: the others work in place
-  Tensor output;
-  std::uint64_t sequence = 0;  ///< counts this group's operations from 1; the same on every rank
+  ReduceOp op = ReduceOp::sum;  ///< of reductions
+  int root = 0;                 ///< of rooted collectives; of messages: the peer, or any_source
+  int tag = 0;                  ///< of messages
+  Tensor input;                 ///< what this rank brings; not defined where it brings nothing
+  Tensor output;                ///< what it gets; the same memory as input for calls in place
+  /// Elements of input for, and of output from, each rank, one after the other. Empty: equal
+  /// shares.
+  std::vector<std::int64_t> input_counts, output_counts;
+  std::uint64_t sequence = 0;  ///< counts this group's collectives from 1; its messages apart
+
+  [[nodiscard]] bool is_message() const noexcept { return kind >= Kind::send; }
+  [[nodiscard]] bool in_place() const noexcept { return input.data() == output.data(); }
 };
 
-// Each checks the arguments of its call before anything is sent and throws ShapeError naming what
-// does not fit. Every rank passes equal shapes and dtypes, so every rank throws.
-[[nodiscard]] Operation all_reduce_operation(const Tensor& t, ReduceOp op);
-[[nodiscard]] Operation broadcast_operation(const Tensor& t, int root, int size);
-[[nodiscard]] Operation all_gather_operation(const Tensor& input, const Tensor& output, int size);
+/// A run of elements.
+struct Block {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+/// The part of `numel` elements that belongs to `rank`.
+[[nodiscard]] Block block_of(const std::vector<std::int64_t>& counts, std::int64_t numel, int size,
+                             int rank) noexcept;
 
-/// True if the operations of two ranks may meet: same call, dtype, count, reduction and root.
-[[nodiscard]] bool same_call(const Operation& a, const Operation& b) noexcept;
+/// `count` elements of `t` from `begin`, as a flat tensor over the same memory.
+[[nodiscard]] Tensor elements_of(const Tensor& t, Block block);
 
-[[nodiscard]] const char* name_of(ReduceOp op) noexcept;
+/// What all ranks' calls must have in common, in 64 bits: kind, reduction, root, dtype, counts.
+[[nodiscard]] std::uint64_t fingerprint(const Operation& operation) noexcept;
 
 /// "all_reduce #17 of f32[21840]", for messages.
 [[nodiscard]] std::string describe(const Operation& operation);
 /// The same with reduction and root: "all_reduce(sum) #17 of f32[21840]".
 [[nodiscard]] std::string describe_fully(const Operation& operation);
+[[nodiscard]] const char* name_of(Operation::Kind kind) noexcept;
 
 /// What a call on a group that has failed or was closed says. `speaker` is "rank 1 of 4 (node12)".
 [[nodiscard]] std::string refusal(const std::string& speaker, const std::string& reason);

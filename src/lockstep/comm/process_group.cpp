@@ -1,59 +1,241 @@
 #include <lockstep/comm/process_group.hpp>
 
 #include <algorithm>
-#include <span>
+
+#include <lockstep/comm/arguments.hpp>
+#include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {
 namespace {
 
-std::span<const std::uint8_t> as_bytes(const std::string& text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+using Kind = Operation::Kind;
+
+Operation operation_on(Kind kind, const Tensor& input, const Tensor& output) {
+  Operation operation;
+  operation.kind = kind;
+  operation.input = input;
+  operation.output = output;
+  return operation;
 }
 
-std::string as_string(const Tensor& bytes) {
-  const auto elements = bytes.to_vector<std::uint8_t>();
-  return {elements.begin(), elements.end()};
+Operation rooted(Kind kind, int root, const Tensor& input, const Tensor& output) {
+  Operation operation = operation_on(kind, input, output);
+  operation.root = root;
+  return operation;
 }
 
-std::int64_t length_of(const std::string& bytes) { return static_cast<std::int64_t>(bytes.size()); }
+Operation reduction(Kind kind, ReduceOp op, const Tensor& input, const Tensor& output) {
+  Operation operation = operation_on(kind, input, output);
+  operation.op = op;
+  return operation;
+}
 
 }  // namespace
 
-std::string broadcast_object(ProcessGroup& group, const std::string& bytes, int root) {
-  const auto length = Tensor::full({}, static_cast<double>(bytes.size()), DType::i64);
-  group.broadcast(length, root).wait();
-  const auto payload = Tensor::empty({static_cast<std::int64_t>(length.item())}, DType::u8);
-  if (group.rank() == root) payload.copy_from_host(as_bytes(bytes));
-  group.broadcast(payload, root).wait();
-  return as_string(payload);
+Work ProcessGroup::launch(Operation&& operation) {
+  Work work = start(std::move(operation));
+  if (coalescing_) coalescing_->works_.push_back(work);
+  return work;
 }
 
-std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes) {
-  const auto length = Tensor::full({}, static_cast<double>(bytes.size()), DType::i64);
-  const auto all_lengths = Tensor::empty({group.size()}, DType::i64);
-  group.all_gather(length, all_lengths).wait();
-  const auto lengths = all_lengths.to_vector<std::int64_t>();
-  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+Work ProcessGroup::all_reduce(const Tensor& input, const Tensor& output, ReduceOp op) {
+  const Call call{"all_reduce", rank(), size()};
+  expect_defined(call, "its input", input);
+  expect_defined(call, "its output", output);
+  expect_equal(call, input, output);
+  expect_reducible(call, op, input);
+  return launch(reduction(Kind::all_reduce, op, input, output));
+}
 
-  // One row a rank, padded to the longest.
-  const auto mine = Tensor::zeros({longest}, DType::u8);
-  if (!bytes.empty()) mine.slice(0, length_of(bytes)).copy_from_host(as_bytes(bytes));
-  const auto rows = Tensor::empty({group.size(), longest}, DType::u8);
-  group.all_gather(mine, rows).wait();
-
-  std::vector<std::string> objects;
-  objects.reserve(lengths.size());
-  for (int r = 0; r < group.size(); ++r) {
-    const auto row = rows.slice(r, r + 1).reshape({longest});
-    objects.push_back(as_string(row.slice(0, lengths[static_cast<std::size_t>(r)])));
+Work ProcessGroup::reduce(const Tensor& input, const Tensor& output, int root, ReduceOp op) {
+  const Call call{"reduce", rank(), size()};
+  const bool gets = rank() == root;
+  expect_root(call, root);
+  expect_defined(call, "its input", input);
+  if (gets) {
+    expect_defined(call, "the root's output", output);
+    expect_equal(call, input, output);
   }
-  return objects;
+  expect_reducible(call, op, input);
+  Operation operation = rooted(Kind::reduce, root, input, gets ? output : Tensor());
+  operation.op = op;
+  return launch(std::move(operation));
 }
 
-double all_reduce_scalar(ProcessGroup& group, double value, ReduceOp op) {
-  const auto t = Tensor::full({}, value, DType::f64);
-  group.all_reduce(t, op).wait();
-  return t.item();
+Work ProcessGroup::broadcast(const Tensor& t, int root) {
+  const Call call{"broadcast", rank(), size()};
+  expect_root(call, root);
+  expect_defined(call, "its argument", t);
+  return launch(rooted(Kind::broadcast, root, t, t));
+}
+
+Work ProcessGroup::all_gather(const Tensor& input, const Tensor& output) {
+  const Call call{"all_gather", rank(), size()};
+  expect_defined(call, "its input", input);
+  expect_defined(call, "its output", output);
+  expect_rows(call, input, output);
+  return launch(operation_on(Kind::all_gather, input, output));
+}
+
+Work ProcessGroup::all_gather_v(const Tensor& input, const Tensor& output,
+                                std::span<const std::int64_t> counts) {
+  const Call call{"all_gather_v", rank(), size()};
+  expect_defined(call, "its input", input);
+  expect_defined(call, "its output", output);
+  expect_counts(call, counts);
+  expect_same_rows(call, input, output);
+  expect_share(call, "its input", input, counts[static_cast<std::size_t>(rank())]);
+  expect_total(call, "its output", output, counts);
+  Operation operation = operation_on(Kind::all_gather, input, output);
+  operation.output_counts = element_counts(output, counts);
+  return launch(std::move(operation));
+}
+
+Work ProcessGroup::gather(const Tensor& input, const Tensor& output, int root) {
+  const Call call{"gather", rank(), size()};
+  const bool gets = rank() == root;
+  expect_root(call, root);
+  expect_defined(call, "its input", input);
+  if (gets) {
+    expect_defined(call, "the root's output", output);
+    expect_rows(call, input, output);
+  }
+  return launch(rooted(Kind::gather, root, input, gets ? output : Tensor()));
+}
+
+Work ProcessGroup::gather_v(const Tensor& input, const Tensor& output,
+                            std::span<const std::int64_t> counts, int root) {
+  const Call call{"gather_v", rank(), size()};
+  const bool gets = rank() == root;
+  expect_root(call, root);
+  expect_defined(call, "its input", input);
+  expect_counts(call, counts);
+  expect_share(call, "its input", input, counts[static_cast<std::size_t>(rank())]);
+  if (gets) {
+    expect_defined(call, "the root's output", output);
+    expect_same_rows(call, input, output);
+    expect_total(call, "the root's output", output, counts);
+  }
+  Operation operation = rooted(Kind::gather, root, input, gets ? output : Tensor());
+  operation.output_counts = element_counts(input, counts);
+  return launch(std::move(operation));
+}
+
+Work ProcessGroup::scatter(const Tensor& input, const Tensor& output, int root) {
+  const Call call{"scatter", rank(), size()};
+  const bool brings = rank() == root;
+  expect_root(call, root);
+  expect_defined(call, "its output", output);
+  if (brings) {
+    expect_defined(call, "the root's input", input);
+    expect_rows(call, output, input);
+  }
+  return launch(rooted(Kind::scatter, root, brings ? input : Tensor(), output));
+}
+
+Work ProcessGroup::scatter_v(const Tensor& input, const Tensor& output,
+                             std::span<const std::int64_t> counts, int root) {
+  const Call call{"scatter_v", rank(), size()};
+  const bool brings = rank() == root;
+  expect_root(call, root);
+  expect_defined(call, "its output", output);
+  expect_counts(call, counts);
+  expect_share(call, "its output", output, counts[static_cast<std::size_t>(rank())]);
+  if (brings) {
+    expect_defined(call, "the root's input", input);
+    expect_same_rows(call, input, output);
+    expect_total(call, "the root's input", input, counts);
+  }
+  Operation operation = rooted(Kind::scatter, root, brings ? input : Tensor(), output);
+  operation.input_counts = element_counts(output, counts);
+  return launch(std::move(operation));
+}
+
+Work ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op) {
+  const Call call{"reduce_scatter", rank(), size()};
+  expect_defined(call, "its input", input);
+  expect_defined(call, "its output", output);
+  expect_rows(call, output, input);
+  expect_reducible(call, op, input);
+  return launch(reduction(Kind::reduce_scatter, op, input, output));
+}
+
+Work ProcessGroup::reduce_scatter_v(const Tensor& input, const Tensor& output,
+                                    std::span<const std::int64_t> counts, ReduceOp op) {
+  const Call call{"reduce_scatter_v", rank(), size()};
+  expect_defined(call, "its input", input);
+  expect_defined(call, "its output", output);
+  expect_counts(call, counts);
+  expect_same_rows(call, input, output);
+  expect_share(call, "its output", output, counts[static_cast<std::size_t>(rank())]);
+  expect_total(call, "its input", input, counts);
+  expect_reducible(call, op, input);
+  Operation operation = reduction(Kind::reduce_scatter, op, input, output);
+  operation.input_counts = element_counts(input, counts);
+  return launch(std::move(operation));
+}
+
+Work ProcessGroup::all_to_all(const Tensor& input, const Tensor& output) {
+  const Call call{"all_to_all", rank(), size()};
+  expect_defined(call, "its input", input);
+  expect_defined(call, "its output", output);
+  expect_equal(call, input, output);
+  const std::vector<std::int64_t> ones(static_cast<std::size_t>(size()), 1);
+  expect_total(call, "its input", input, ones);
+  expect_apart(call, input, output);
+  return launch(operation_on(Kind::all_to_all, input, output));
+}
+
+Work ProcessGroup::all_to_all_v(const Tensor& input, const Tensor& output,
+                                std::span<const std::int64_t> send_counts,
+                                std::span<const std::int64_t> receive_counts) {
+  const Call call{"all_to_all_v", rank(), size()};
+  expect_defined(call, "its input", input);
+  expect_defined(call, "its output", output);
+  expect_counts(call, send_counts);
+  expect_counts(call, receive_counts);
+  expect_same_rows(call, input, output);
+  expect_total(call, "its input", input, send_counts);
+  expect_total(call, "its output", output, receive_counts);
+  expect_apart(call, input, output);
+  Operation operation = operation_on(Kind::all_to_all, input, output);
+  operation.input_counts = element_counts(input, send_counts);
+  operation.output_counts = element_counts(output, receive_counts);
+  return launch(std::move(operation));
+}
+
+void ProcessGroup::barrier() { start(Operation{}).wait(); }
+
+Work ProcessGroup::isend(const Tensor& t, int peer, int tag) {
+  const Call call{"send", rank(), size()};
+  expect_defined(call, "its argument", t);
+  expect_peer(call, peer, tag);
+  Operation operation = rooted(Kind::send, peer, t, Tensor());
+  operation.tag = tag;
+  return launch(std::move(operation));
+}
+
+Work ProcessGroup::irecv(const Tensor& t, int peer, int tag) {
+  const Call call{"recv", rank(), size()};
+  expect_defined(call, "its argument", t);
+  expect_peer(call, peer == any_source ? 0 : peer, tag);
+  Operation operation = rooted(Kind::receive, peer, Tensor(), t);
+  operation.tag = tag;
+  return launch(std::move(operation));
+}
+
+int ProcessGroup::recv(const Tensor& t, int peer, int tag) {
+  Work work = irecv(t, peer, tag);
+  work.wait();
+  return work.source();
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks) {
+  expect_members(ranks, size());
+  const auto place = std::ranges::find(ranks, rank());
+  if (place == ranks.end()) return split(-1, 0);
+  return split(0, static_cast<int>(place - ranks.begin()));
 }
 
 }  // namespace lockstep

@@ -2,29 +2,40 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <vector>
 
+#include <lockstep/comm/reduce_op.hpp>
 #include <lockstep/comm/work.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
 
 class DeckTable;
-
-enum class ReduceOp : std::uint8_t { sum, avg, min, max };
+struct Operation;
 
 struct GroupOptions {
   /// Every wait ends by then. Counted from the moment the wait begins.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  /// The largest count that one MPI call is given (elements of a reduction, bytes of a copy): more
+  /// travels in several. MPI's own limit is 2^31 - 1; tests lower it.
+  std::int64_t max_count = std::int64_t{1} << 30;
 };
 void declare(DeckTable& table, GroupOptions& options);
 
+/// As a peer: whichever rank's message comes first (irecv, recv).
+inline constexpr int any_source = -1;
+
 /// An ordered set of ranks that talk to each other and to nobody else.
 ///
-/// Contract: all ranks make the same calls in the same order with equal shapes, dtypes and
-/// operations; several operations may be in flight. A group of one needs no launcher, so callers
-/// never ask "am I distributed?". One thread per group at a time.
+/// Contract: all ranks make the same collective calls in the same order with equal shapes, dtypes,
+/// roots and reductions; several operations may be in flight. A group of one needs no launcher, so
+/// callers never ask "am I distributed?". One thread per group at a time.
+///
+/// Every collective returns at once, with a Work; its tensors are off limits until wait().
+/// Arguments are checked before anything is sent: ShapeError says what does not fit. Tensors may be
+/// empty; any dtype, where no reduction is named. "Rows" are slices of the leading dimension, and
+/// `counts` of them, one a rank, are the same on every rank.
 ///
 /// Failure: a time-out or a failed peer poisons the group. Later calls throw CommError at once, and
 /// the buffers of unfinished operations stay alive for the life of the process, because MPI may
@@ -39,20 +50,75 @@ class ProcessGroup {
   [[nodiscard]] virtual int size() const noexcept = 0;             ///< at least 1
   [[nodiscard]] virtual const char* backend() const noexcept = 0;  ///< "mpi", "threads", "fake"
 
-  /// Starts replacing `t` (any shape, possibly empty) by its reduction over all ranks; `t` is off
-  /// limits until wait(). dtypes: f32, f64, i32, i64, u8; avg: f32 and f64 only. Collective. Every
-  /// rank gets the same bits; another group size may round differently.
-  [[nodiscard]] virtual Work all_reduce(const Tensor& t, ReduceOp op) = 0;
+  /// Replaces `t` by its reduction over all ranks. Every rank gets the same bits; another group
+  /// size may round differently. Collective.
+  [[nodiscard]] Work all_reduce(const Tensor& t, ReduceOp op) { return all_reduce(t, t, op); }
+  /// The same out of place: `input` stays as it is.
+  [[nodiscard]] Work all_reduce(const Tensor& input, const Tensor& output, ReduceOp op);
 
-  /// Starts replacing `t` on every rank by rank `root`'s. Any dtype. Collective.
-  [[nodiscard]] virtual Work broadcast(const Tensor& t, int root) = 0;
+  /// Replaces rank `root`'s `t` by the reduction over all ranks; the others' stay. Collective.
+  [[nodiscard]] Work reduce(const Tensor& t, int root, ReduceOp op) {
+    return reduce(t, rank() == root ? t : Tensor(), root, op);
+  }
+  /// The same out of place; `output` is looked at on rank `root` only.
+  [[nodiscard]] Work reduce(const Tensor& input, const Tensor& output, int root, ReduceOp op);
 
-  /// Starts filling `output`, of shape [size(), ...input.shape()], with every rank's `input` in
-  /// rank order. Any dtype. Collective.
-  [[nodiscard]] virtual Work all_gather(const Tensor& input, const Tensor& output) = 0;
+  /// Replaces every rank's `t` by rank `root`'s. Collective.
+  [[nodiscard]] Work broadcast(const Tensor& t, int root);
+
+  /// Fills `output`, of shape [size(), ...input.shape()], with every rank's `input` in rank order.
+  /// Collective.
+  [[nodiscard]] Work all_gather(const Tensor& input, const Tensor& output);
+  /// Rank r brings counts[r] rows; `output` holds all of them in rank order. Collective.
+  [[nodiscard]] Work all_gather_v(const Tensor& input, const Tensor& output,
+                                  std::span<const std::int64_t> counts);
+
+  /// As all_gather, but only rank `root` gets, and only its `output` is looked at. Collective.
+  [[nodiscard]] Work gather(const Tensor& input, const Tensor& output, int root);
+  [[nodiscard]] Work gather_v(const Tensor& input, const Tensor& output,
+                              std::span<const std::int64_t> counts, int root);
+
+  /// Rank r gets row r of rank `root`'s `input`, of shape [size(), ...output.shape()]; the others'
+  /// `input` is not looked at. Collective.
+  [[nodiscard]] Work scatter(const Tensor& input, const Tensor& output, int root);
+  /// Rank r gets the counts[r] rows that follow those of the ranks before it. Collective.
+  [[nodiscard]] Work scatter_v(const Tensor& input, const Tensor& output,
+                               std::span<const std::int64_t> counts, int root);
+
+  /// Rank r gets row r of the reduction of all inputs, of shape [size(), ...output.shape()].
+  /// Collective.
+  [[nodiscard]] Work reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op);
+  [[nodiscard]] Work reduce_scatter_v(const Tensor& input, const Tensor& output,
+                                      std::span<const std::int64_t> counts, ReduceOp op);
+
+  /// Row r of `input` goes to rank r, which finds it in row rank() of its `output`; both of shape
+  /// [size(), ...], not the same memory. Collective.
+  [[nodiscard]] Work all_to_all(const Tensor& input, const Tensor& output);
+  /// The first send_counts[0] rows go to rank 0, the next to rank 1 ...; `output` gets
+  /// receive_counts[r] rows from rank r, which must have sent as many. Collective.
+  [[nodiscard]] Work all_to_all_v(const Tensor& input, const Tensor& output,
+                                  std::span<const std::int64_t> send_counts,
+                                  std::span<const std::int64_t> receive_counts);
 
   /// Returns when every rank has entered, or throws TimeoutError. Collective.
-  virtual void barrier() = 0;
+  void barrier();
+
+  /// One message from this rank to rank `peer`, which receives it into a tensor of equal bytes.
+  /// Messages of one sender and tag arrive in order. 0 <= tag < 2^20.
+  [[nodiscard]] Work isend(const Tensor& t, int peer, int tag = 0);
+  /// `peer` may be any_source; Work::source() tells who it was. Throws CommError, from wait(), if
+  /// the message that came has another length.
+  [[nodiscard]] Work irecv(const Tensor& t, int peer, int tag = 0);
+  void send(const Tensor& t, int peer, int tag = 0) { isend(t, peer, tag).wait(); }
+  /// Returns the sender's rank.
+  int recv(const Tensor& t, int peer, int tag = 0);
+
+  /// The group of the given ranks of this one, in that order: on them; nullptr on the others.
+  /// Collective over this group, with the same `ranks` everywhere.
+  [[nodiscard]] virtual std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks);
+  /// Ranks that pass the same colour become a group, ordered by key, then by rank here; a negative
+  /// colour gets nullptr. Collective.
+  [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int colour, int key) = 0;
 
   /// Releases what the group holds (communicators). Collective; the group is unusable afterwards.
   virtual void close() = 0;
@@ -61,16 +127,45 @@ class ProcessGroup {
   ProcessGroup() = default;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  /// What a backend is: starts one operation whose arguments have been checked.
+  [[nodiscard]] virtual Work start(Operation&& operation) = 0;
+
+ private:
+  friend class Coalescing;
+  Work launch(Operation&& operation);
+
+  class Coalescing* coalescing_ = nullptr;  // the batch that is being collected, if any
 };
 
-/// Rank `root`'s bytes on every rank. Collective.
-[[nodiscard]] std::string broadcast_object(ProcessGroup& group, const std::string& bytes, int root);
+/// While it lives, the works of all calls on `group` are collected, to be waited for as one; see
+/// torch.distributed's _coalescing_manager. Backends that can, start them together.
+class Coalescing {
+ public:
+  explicit Coalescing(ProcessGroup& group);
+  ~Coalescing();
+  Coalescing(const Coalescing&) = delete;
+  Coalescing& operator=(const Coalescing&) = delete;
 
-/// Every rank's bytes, in rank order, on every rank. Lengths may differ. Collective.
-[[nodiscard]] std::vector<std::string> all_gather_object(ProcessGroup& group,
-                                                         const std::string& bytes);
+  /// Ends the batch: over when all of its operations are.
+  [[nodiscard]] Work end();
 
-/// The reduction of one number, on every rank. Collective.
-[[nodiscard]] double all_reduce_scalar(ProcessGroup& group, double value, ReduceOp op);
+ private:
+  friend class ProcessGroup;
+  ProcessGroup* group_;
+  std::vector<Work> works_;
+};
+
+/// One message of a batch.
+struct P2POp {
+  enum class Kind : std::uint8_t { isend, irecv };
+  Kind kind;
+  Tensor tensor;
+  int peer;
+  int tag = 0;
+};
+/// Starts all of them; their order does not matter, so that ranks that all send first do not lock
+/// each other up.
+[[nodiscard]] Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/subgroup.hpp>
 #include <lockstep/comm/threads_hub.hpp>
 
 namespace lockstep {
@@ -23,17 +25,14 @@ class ThreadsGroup final : public ProcessGroup {
   [[nodiscard]] int size() const noexcept override { return hub_->size(); }
   [[nodiscard]] const char* backend() const noexcept override { return "threads"; }
 
-  [[nodiscard]] Work all_reduce(const Tensor& t, ReduceOp op) override {
-    return start(all_reduce_operation(t, op));
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override {
+    const std::uint64_t number = ++splits_;
+    const std::vector<int> members = members_of_split(*this, colour, key);
+    if (members.empty()) return nullptr;
+    const auto me = std::ranges::find(members, rank_) - members.begin();
+    return std::make_shared<ThreadsGroup>(
+        hub_->child(number, members[0], static_cast<int>(members.size())), static_cast<int>(me));
   }
-  [[nodiscard]] Work broadcast(const Tensor& t, int root) override {
-    return start(broadcast_operation(t, root, size()));
-  }
-  [[nodiscard]] Work all_gather(const Tensor& input, const Tensor& output) override {
-    return start(all_gather_operation(input, output, size()));
-  }
-  void barrier() override { start(Operation{}).wait(); }
-
   void close() override {
     if (closed_) return;
     barrier();
@@ -41,7 +40,7 @@ class ThreadsGroup final : public ProcessGroup {
   }
 
  private:
-  Work start(Operation operation) {
+  [[nodiscard]] Work start(Operation&& operation) override {
     if (closed_) {
       throw CommError(refusal(fmt::format("rank {} of {}", rank_, size()),
                               "it was closed. Make a new one, or close it later."));
@@ -51,6 +50,7 @@ class ThreadsGroup final : public ProcessGroup {
 
   std::shared_ptr<ThreadsHub> hub_;
   int rank_;
+  std::uint64_t splits_ = 0;
   bool closed_ = false;
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 #include <utility>
 
-#include <lockstep/base/intrusive_ptr.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
@@ -15,6 +14,8 @@ class WorkRecord : public RefCounted<WorkRecord> {
   /// Blocks until over or until the group's deadline, which throws TimeoutError and poisons the
   /// group.
   virtual void wait() = 0;
+  /// The sender of a message that has been received; -1 for everything else.
+  [[nodiscard]] virtual int source() const noexcept { return -1; }
 
  protected:
   WorkRecord() = default;
@@ -42,6 +43,8 @@ class Work {
   void synchronize() { wait(); }
   /// True once wait() would not block. Also drives progress where nothing else does.
   [[nodiscard]] bool test() { return !record_ || record_->poll(); }
+  /// After wait(): the sender's rank if this was an irecv, else -1.
+  [[nodiscard]] int source() const noexcept { return record_ ? record_->source() : -1; }
 
  private:
   IntrusivePtr<WorkRecord> record_;

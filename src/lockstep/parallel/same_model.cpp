@@ -9,6 +9,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
 namespace {

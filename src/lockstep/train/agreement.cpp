@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <lockstep/base/host.hpp>
+#include <lockstep/comm/objects.hpp>
 
 namespace lockstep::train {
 

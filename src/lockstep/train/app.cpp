@@ -11,6 +11,7 @@
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>

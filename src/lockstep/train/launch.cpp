@@ -12,6 +12,7 @@
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
+#include <lockstep/comm/objects.hpp>
 
 namespace lockstep::train {
 namespace {

@@ -8,6 +8,7 @@
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/console.hpp>

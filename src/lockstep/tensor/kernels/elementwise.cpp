@@ -1,6 +1,7 @@
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/half.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 namespace lockstep {
@@ -8,7 +9,7 @@ namespace {
 
 /// Calls f.template operator()<T>() with the element type of `dtype`.
 template <class F>
-void dispatch_element(DType dtype, const char* operation, F&& f) {
+void dispatch_element(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f32:
       return f.template operator()<float>();
@@ -23,10 +24,10 @@ void dispatch_element(DType dtype, const char* operation, F&& f) {
     case DType::boolean:
       return f.template operator()<bool>();
     case DType::bf16:
+      return f.template operator()<BFloat16>();
     case DType::f16:
-      break;
+      return f.template operator()<Float16>();
   }
-  throw ShapeError(std::string(operation) + " does not take " + std::string(name_of(dtype)));
 }
 
 void expect_same_shape(const char* operation, const Tensor& a, const Tensor& b) {
@@ -47,7 +48,7 @@ template <class From, class To, class Space>
 void convert_kernel(const Space& space, const Tensor& x, const Tensor& y) {
   const auto in = flat_view<Space, const From>(x);
   const auto out = flat_view<Space, To>(y);
-  for_each(
+  for_each_element(
       "lockstep::convert", space, x.numel(),
       KOKKOS_LAMBDA(std::int64_t i) { out(i) = static_cast<To>(in(i)); });
 }
@@ -72,7 +73,7 @@ void scale_kernel(const Space& space, const Tensor& x, T alpha) {
 
 void fill(const Tensor& t, double value) {
   dispatch(current_stream(t.device()), [&](const auto& space) {
-    dispatch_element(t.dtype(), "fill",
+    dispatch_element(t.dtype(),
                      [&]<class T>() { fill_kernel<T>(space, t, static_cast<T>(value)); });
   });
 }
@@ -80,9 +81,8 @@ void fill(const Tensor& t, double value) {
 void convert(const Tensor& x, const Tensor& y) {
   expect_same_shape("convert", x, y);
   dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_element(x.dtype(), "convert", [&]<class From>() {
-      dispatch_element(y.dtype(), "convert",
-                       [&]<class To>() { convert_kernel<From, To>(space, x, y); });
+    dispatch_element(x.dtype(), [&]<class From>() {
+      dispatch_element(y.dtype(), [&]<class To>() { convert_kernel<From, To>(space, x, y); });
     });
   });
 }

@@ -5,10 +5,11 @@
 
 namespace lockstep {
 
-/// t = value, converted to t's dtype (f32, f64, i32, i64, u8, bool).
+/// t = value, converted to t's dtype.
 void fill(const Tensor& t, double value);
 
-/// y = x converted to y's dtype, as static_cast would. Same shape.
+/// y = x converted to y's dtype, as static_cast would; to bf16 and f16 by way of f32, rounded to
+/// nearest. Same shape.
 void convert(const Tensor& x, const Tensor& y);
 
 /// y += alpha * x. f32 or f64.

@@ -1,0 +1,122 @@
+#include <lockstep/comm/arguments.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+namespace {
+
+bool same_but_leading(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.dims() != b.dims() || a.dims() < 1) return false;
+  for (int d = 1; d < a.dims(); ++d) {
+    if (a.size(d) != b.size(d)) return false;
+  }
+  return true;
+}
+
+std::int64_t total(std::span<const std::int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+}  // namespace
+
+void expect_defined(const Call& call, const char* argument, const Tensor& t) {
+  if (t.defined()) return;
+  throw ShapeError(
+      fmt::format("{}: {} is not a tensor (default-constructed)", call.name, argument));
+}
+
+void expect_root(const Call& call, int root) {
+  if (root >= 0 && root < call.size) return;
+  throw ShapeError(fmt::format("{} with root {}: the group's ranks are 0 to {}", call.name, root,
+                               call.size - 1));
+}
+
+void expect_peer(const Call& call, int peer, int tag) {
+  constexpr int tags = 1 << 20;
+  if (tag < 0 || tag >= tags) {
+    throw ShapeError(fmt::format("{} with tag {}: tags are 0 to {}", call.name, tag, tags - 1));
+  }
+  if (peer >= 0 && peer < call.size) return;
+  throw ShapeError(fmt::format("{} names rank {} as its peer: the group's ranks are 0 to {}",
+                               call.name, peer, call.size - 1));
+}
+
+void expect_reducible(const Call& call, ReduceOp op, const Tensor& t) {
+  if (reducible(op, t.dtype())) return;
+  throw ShapeError(fmt::format(
+      "{}({}) takes {}, not {}", call.name, name_of(op),
+      op == ReduceOp::avg ? "f64, f32, f16 or bf16" : "i64, i32, u8 or bool", describe(t)));
+}
+
+void expect_equal(const Call& call, const Tensor& input, const Tensor& output) {
+  if (input.dtype() == output.dtype() && input.shape() == output.shape()) return;
+  throw ShapeError(fmt::format("{} of {} into {}: the output must have the input's shape and dtype",
+                               call.name, describe(input), describe(output)));
+}
+
+void expect_rows(const Call& call, const Tensor& one, const Tensor& all) {
+  bool fits =
+      one.dtype() == all.dtype() && all.dims() == one.dims() + 1 && all.size(0) == call.size;
+  for (int d = 0; fits && d < one.dims(); ++d) fits = all.size(d + 1) == one.size(d);
+  if (fits) return;
+  throw ShapeError(fmt::format(
+      "{} over {} ranks between {} and {}: the one that holds every rank's part must have the "
+      "other's dtype, and its shape with a leading {}",
+      call.name, call.size, describe(one), describe(all), call.size));
+}
+
+void expect_apart(const Call& call, const Tensor& input, const Tensor& output) {
+  const auto* in = static_cast<const std::byte*>(input.data());
+  const auto* out = static_cast<const std::byte*>(output.data());
+  if (in + input.bytes() <= out || out + output.bytes() <= in) return;
+  throw ShapeError(
+      fmt::format("{} of {} into {}: they overlap in memory; give it an output of its "
+                  "own",
+                  call.name, describe(input), describe(output)));
+}
+
+void expect_counts(const Call& call, std::span<const std::int64_t> counts) {
+  if (static_cast<int>(counts.size()) == call.size &&
+      std::ranges::all_of(counts, [](auto c) { return c >= 0; })) {
+    return;
+  }
+  throw ShapeError(
+      fmt::format("{} with counts [{}]: {} of them are needed, one a rank, none negative",
+                  call.name, fmt::join(counts, ", "), call.size));
+}
+
+void expect_total(const Call& call, const char* argument, const Tensor& t,
+                  std::span<const std::int64_t> counts) {
+  if (t.dims() >= 1 && t.size(0) == total(counts)) return;
+  throw ShapeError(fmt::format("{}: {} is {}, but the counts [{}] make {} rows", call.name,
+                               argument, describe(t), fmt::join(counts, ", "), total(counts)));
+}
+
+void expect_share(const Call& call, const char* argument, const Tensor& t, std::int64_t rows) {
+  if (t.dims() >= 1 && t.size(0) == rows) return;
+  throw ShapeError(fmt::format("{}: {} is {}, but the count of rank {} is {} rows", call.name,
+                               argument, describe(t), call.rank, rows));
+}
+
+void expect_same_rows(const Call& call, const Tensor& a, const Tensor& b) {
+  if (same_but_leading(a, b)) return;
+  throw ShapeError(
+      fmt::format("{} between {} and {}: they may differ in their leading dimension only",
+                  call.name, describe(a), describe(b)));
+}
+
+std::vector<std::int64_t> element_counts(const Tensor& t, std::span<const std::int64_t> counts) {
+  std::int64_t row = 1;
+  for (int d = 1; d < t.dims(); ++d) row *= t.size(d);
+  std::vector<std::int64_t> elements(counts.begin(), counts.end());
+  for (auto& count : elements) count *= row;
+  return elements;
+}
+
+}  // namespace lockstep

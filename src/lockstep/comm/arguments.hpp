@@ -1,0 +1,43 @@
+#pragma once
+#include <span>
+#include <string>
+
+#include <lockstep/comm/operation.hpp>
+
+// What a call's arguments must be. Each function throws ShapeError naming the call and what does
+// not fit. Private to the layer.
+
+namespace lockstep {
+
+/// Where a call is made: for the messages.
+struct Call {
+  const char* name;
+  int rank;
+  int size;
+};
+
+void expect_defined(const Call& call, const char* argument, const Tensor& t);
+void expect_root(const Call& call, int root);
+void expect_peer(const Call& call, int peer, int tag);
+void expect_reducible(const Call& call, ReduceOp op, const Tensor& t);
+/// Same shape and dtype.
+void expect_equal(const Call& call, const Tensor& input, const Tensor& output);
+/// `all` is [size, ...one.shape()], of one's dtype.
+void expect_rows(const Call& call, const Tensor& one, const Tensor& all);
+/// Not the same memory.
+void expect_apart(const Call& call, const Tensor& input, const Tensor& output);
+/// `counts` has one entry a rank, none negative.
+void expect_counts(const Call& call, std::span<const std::int64_t> counts);
+/// The leading dimension of `t` is the sum of `counts`.
+void expect_total(const Call& call, const char* argument, const Tensor& t,
+                  std::span<const std::int64_t> counts);
+/// The leading dimension of `t` is `rows`, this rank's count.
+void expect_share(const Call& call, const char* argument, const Tensor& t, std::int64_t rows);
+/// Same dtype and same shape but for the leading dimension.
+void expect_same_rows(const Call& call, const Tensor& a, const Tensor& b);
+
+/// Counts of rows as counts of elements.
+[[nodiscard]] std::vector<std::int64_t> element_counts(const Tensor& t,
+                                                       std::span<const std::int64_t> counts);
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include <utility>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/pool.hpp>
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+namespace {
+
+/// Several works as one.
+class Batch final : public WorkRecord {
+ public:
+  explicit Batch(std::vector<Work> works) : works_(std::move(works)) {}
+  ~Batch() override = default;
+
+  bool poll() override {
+    bool over = true;
+    for (Work& work : works_) over = work.test() && over;
+    return over;
+  }
+  void wait() override {
+    for (Work& work : works_) work.wait();
+  }
+
+ private:
+  void release() noexcept override { ObjectPool<Batch>::instance().recycle(this); }
+
+  std::vector<Work> works_;
+};
+
+}  // namespace
+
+Coalescing::Coalescing(ProcessGroup& group) : group_(&group) {
+  if (group.coalescing_) {
+    throw Error("a Coalescing was made on a group that already has one: end it first.");
+  }
+  group.coalescing_ = this;
+}
+
+Coalescing::~Coalescing() {
+  if (group_) group_->coalescing_ = nullptr;
+}
+
+Work Coalescing::end() {
+  std::exchange(group_, nullptr)->coalescing_ = nullptr;
+  return Work(IntrusivePtr<WorkRecord>(ObjectPool<Batch>::instance().make(std::move(works_))));
+}
+
+Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages) {
+  Coalescing batch(group);
+  for (const P2POp& message : messages) {
+    static_cast<void>(message.kind == P2POp::Kind::isend
+                          ? group.isend(message.tensor, message.peer, message.tag)
+                          : group.irecv(message.tensor, message.peer, message.tag));
+  }
+  return batch.end();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+#pragma once
+#include <span>
+
+#include <lockstep/comm/operation.hpp>
+
+namespace lockstep {
+
+/// Carries out one collective whose ranks' tensors all lie within reach, on the host: calls[r] is
+/// rank r's. The calls fit together (equal fingerprints). Reductions go in rank order: same bits in
+/// every run. Throws CommError naming the ranks if an all_to_all_v sends more or fewer elements
+/// than its receiver expects; nothing is written then.
+void perform(std::span<const Operation* const> calls);
+
+}  // namespace lockstep

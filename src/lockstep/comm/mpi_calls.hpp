@@ -1,0 +1,32 @@
+#pragma once
+#include <vector>
+
+#include <mpi.h>
+#include <lockstep/comm/mpi_requests.hpp>
+#include <lockstep/comm/operation.hpp>
+
+namespace lockstep {
+
+/// Where an operation takes place.
+struct MpiPlace {
+  MPI_Comm collectives = MPI_COMM_NULL;
+  MPI_Comm messages = MPI_COMM_NULL;  ///< apart, so that any_source matches nothing of ours
+  int rank = 0;
+  int size = 1;
+  std::int64_t max_count = 0;  ///< GroupOptions
+};
+
+/// One operation in MPI's hands: its requests, and what MPI reads until they are over.
+struct MpiCalls {
+  MpiRequests requests;
+  std::vector<int> counts, displacements;  ///< of the v collectives, in MPI's units
+};
+
+/// Makes the non-blocking MPI calls of an operation on host tensors that MPI can reduce; their
+/// order is the same on every rank. Small collectives are one MPI call. What is longer than
+/// max_count travels in pieces: reductions in several calls, everything else as broadcasts and
+/// messages of a type of their own. Returns the first status that is not MPI_SUCCESS; calls made
+/// before are in `calls`.
+[[nodiscard]] int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls);
+
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/tensor/dtype.hpp>
+
+namespace lockstep {
+
+/// How the ranks' elements become one. f16 and bf16 accumulate in f32 and are rounded once; integer
+/// sums and products wrap around; for bool, sum and max mean "any", product and min "all".
+enum class ReduceOp : std::uint8_t { sum, avg, product, min, max, band, bor, bxor };
+
+/// "sum", "avg", ...
+[[nodiscard]] const char* name_of(ReduceOp op) noexcept;
+
+/// avg: floating dtypes only; band, bor, bxor: i32, i64, u8 and bool only; the others: every dtype.
+[[nodiscard]] bool reducible(ReduceOp op, DType dtype) noexcept;
+
+}  // namespace lockstep

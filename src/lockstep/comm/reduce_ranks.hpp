@@ -1,0 +1,16 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include <lockstep/comm/reduce_op.hpp>
+
+namespace lockstep {
+
+/// Every target's elements = the reduction of the sources', element by element in the order of the
+/// sources: the same bits whoever calls it, and for however the range is cut. f16 and bf16
+/// accumulate in f32 and are rounded once. All addresses are the host's and hold `count` elements
+/// of `dtype`; a target may be one of the sources. Throws ShapeError unless reducible(op, dtype).
+void reduce_ranks(ReduceOp op, DType dtype, std::span<const void* const> sources,
+                  std::int64_t count, std::span<void* const> targets);
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#include <lockstep/comm/subgroup.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+
+void expect_members(std::span<const int> ranks, int size) {
+  const auto in_group = [&](int r) { return r >= 0 && r < size; };
+  std::vector<int> sorted(ranks.begin(), ranks.end());
+  std::ranges::sort(sorted);
+  if (!ranks.empty() && std::ranges::all_of(ranks, in_group) &&
+      std::ranges::adjacent_find(sorted) == sorted.end()) {
+    return;
+  }
+  throw InputError(fmt::format("new_group takes different ranks of 0 to {}, one at least, not [{}]",
+                               size - 1, fmt::join(ranks, ", ")));
+}
+
+std::vector<int> members_of_split(ProcessGroup& group, int colour, int key) {
+  const auto mine = Tensor::from(std::vector<std::int32_t>{colour, key}, {2});
+  const auto all = Tensor::empty({group.size(), 2}, DType::i32);
+  group.all_gather(mine, all).wait();
+  const auto pairs = all.to_vector<std::int32_t>();
+
+  std::vector<int> members;
+  if (colour < 0) return members;
+  for (int r = 0; r < group.size(); ++r) {
+    if (pairs[static_cast<std::size_t>(2 * r)] == colour) members.push_back(r);
+  }
+  std::ranges::stable_sort(members, {},
+                           [&](int r) { return pairs[static_cast<std::size_t>(2 * r + 1)]; });
+  return members;
+}
+
+}  // namespace lockstep
