@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/reduce_ranks.hpp>
 
 namespace lockstep {
@@ -40,8 +41,8 @@ void copy(const Tensor& source, Block from, const Tensor& target, Block to) {
 
 /// Every target = the reduction of that block of all inputs.
 void reduce(Calls calls, Block block, std::span<void* const> targets) {
-  std::vector<const void*> sources;
-  sources.reserve(calls.size());
+  thread_local std::vector<const void*> sources;
+  sources.clear();
   for (const Operation* call : calls) sources.push_back(address(call->input, block.begin));
   reduce_ranks(calls[0]->op, calls[0]->input.dtype(), sources, block.count, targets);
 }
@@ -85,7 +86,8 @@ void perform(Calls calls) {
   const Operation& root = call_of(calls, first.root);
   switch (first.kind) {
     case Kind::all_reduce: {
-      std::vector<void*> outputs;
+      thread_local std::vector<void*> outputs;
+      outputs.clear();
       for (const Operation* call : calls) outputs.push_back(call->output.data());
       return reduce(calls, whole(first.input), outputs);
     }

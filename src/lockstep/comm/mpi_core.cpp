@@ -8,38 +8,15 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
+#include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/mpi_lifetime.hpp>
 #include <lockstep/comm/mpi_status.hpp>
 #include <lockstep/comm/mpi_work.hpp>
+#include <lockstep/comm/process_state.hpp>
 
 namespace lockstep {
-namespace {
-
-/// Waits, to the deadline, until every rank of the caller's communicator is here: what follows is
-/// blocking in MPI and cannot time out.
-void await_all_ranks(MPI_Comm comm, int rank, int size, const std::string& host,
-                     std::chrono::milliseconds timeout) {
-  MPI_Request everybody = MPI_REQUEST_NULL;
-  check_mpi(MPI_Ibarrier(comm, &everybody), "MPI_Ibarrier");
-  const auto start = Clock::now();
-  while (true) {
-    int here = 0;
-    check_mpi(MPI_Test(&everybody, &here, MPI_STATUS_IGNORE), "MPI_Test");
-    if (here) return;
-    if (Clock::now() - start > timeout) {
-      throw TimeoutError(fmt::format(
-          "rank {} of {} ({}): make_mpi_group has waited {:.1f} s for the other ranks of "
-          "its communicator: at least one has not called it. It is collective: every rank "
-          "of the communicator must call it.",
-          rank, size, host, seconds_since(start)));
-    }
-    sched_yield();
-  }
-}
-
-}  // namespace
-
 MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options)
     : options_(options), owner_(std::this_thread::get_id()) {
   expect_mpi_running();
@@ -67,7 +44,9 @@ MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options)
   check_mpi(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
   host_ = host_name();
-  await_all_ranks(comm, rank_, size_, host_, options_.timeout);
+  MPI_Request everybody = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(comm, &everybody), "MPI_Ibarrier");
+  set_up("make_mpi_group")(everybody);  // what follows blocks in MPI and cannot time out
 
   std::vector<int> all(static_cast<std::size_t>(size_));
   std::iota(all.begin(), all.end(), 0);
@@ -89,12 +68,20 @@ void MpiCore::make_communicators(MPI_Comm comm, const std::vector<int>& members)
   MPI_Group_free(&everybody);
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  node_ = std::make_unique<NodeGroup>(comm_, set_up("making a group"));
+}
+
+MpiWait MpiCore::set_up(const std::string& doing) const {
+  return {speaker(), doing, options_.timeout};
 }
 
 int MpiCore::free_communicators() noexcept {
-  const int status = MPI_Comm_free(&comm_);
-  const int message_status = MPI_Comm_free(&message_comm_);
-  return status == MPI_SUCCESS ? message_status : status;
+  int worst = node_->free();
+  for (MPI_Comm* comm : {&comm_, &message_comm_}) {
+    const int status = MPI_Comm_free(comm);
+    if (worst == MPI_SUCCESS) worst = status;
+  }
+  return worst;
 }
 
 IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
@@ -110,14 +97,27 @@ IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
 Work MpiCore::start(Operation operation) {
   expect_callable();
   operation.sequence = ++(operation.is_message() ? message_sequence_ : sequence_);
-  if (first_) progress();
   auto* work =
       ObjectPool<MpiWork>::instance().make(IntrusivePtr<MpiCore>(this), std::move(operation));
   const IntrusivePtr<WorkRecord> handle(work);
-  const int status = work->start();
-  enlist(work);  // also after a failure: some parts may be on their way
-  if (status != MPI_SUCCESS) mpi_failed(*work, status);
+  enlist(work);  // also before a failure: some parts may be on their way
+  if (work->operation().is_message()) work->call();
+  progress();
   return Work(handle);
+}
+
+IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
+  expect_callable();
+  start(Operation{}).wait();
+  std::string why;
+  auto storage = node_->allocate(comm_, bytes, set_up("a shared buffer"), why);
+  if (!why.empty()) {
+    log(LogLevel::warning,
+        fmt::format("{}: {}. Its tensors travel through MPI instead, several times "
+                    "slower. Enlarge /dev/shm (docker: --shm-size)",
+                    speaker(), why));
+  }
+  return storage;
 }
 
 void MpiCore::progress() {
@@ -125,7 +125,7 @@ void MpiCore::progress() {
     MpiWork* next = work->next_;
     const int status = work->advance();
     if (status != MPI_SUCCESS) mpi_failed(*work, status);
-    if (work->state_ == MpiWork::State::done) delist(work);
+    if (!work->in_flight()) delist(work);
     work = next;
   }
 }
@@ -182,7 +182,15 @@ void MpiCore::delist(MpiWork* work) noexcept {
   (work->previous_ ? work->previous_->next_ : first_) = work->next_;
   (work->next_ ? work->next_->previous_ : last_) = work->previous_;
   work->previous_ = work->next_ = nullptr;
+  if (!work->operation().is_message() && node_) retire();
   work->drop_owner();
+}
+
+// The others may write over slots of collectives that are over here.
+void MpiCore::retire() noexcept {
+  const MpiWork* oldest = first_;
+  while (oldest && oldest->operation().is_message()) oldest = oldest->next_;
+  node_->board().retire(oldest ? oldest->operation().sequence - 1 : sequence_);
 }
 
 void MpiCore::poison(const std::string& reason) noexcept {
@@ -194,7 +202,7 @@ void MpiCore::poison(const std::string& reason) noexcept {
 void MpiCore::bury_all() noexcept {
   while (first_) {
     const IntrusivePtr<WorkRecord> record(first_);
-    first_->state_ = MpiWork::State::failed;
+    first_->phase_ = MpiWork::Phase::failed;
     delist(first_);
     bury(record);
   }
@@ -207,16 +215,48 @@ void MpiCore::fail(const MpiWork& work, const std::string& finding) {
   throw CommError(failure);
 }
 
+void MpiCore::mismatch(const MpiWork& work, int node_rank) {
+  const Operation& mine = work.operation();
+  const std::string other =
+      node_rank < 0
+          ? "a rank of another node called something else"
+          : fmt::format("rank {} called {}", node_->group_rank(node_rank),
+                        describe_fully(node_->board().slot(node_rank, mine.sequence).call));
+  fail(work, fmt::format("{}: all ranks must make the same calls in the same order, with equal "
+                         "shapes, dtypes and operations",
+                         other));
+}
+
+std::string MpiCore::absentees(const MpiWork& work) const {
+  const Operation& operation = work.operation();
+  if (operation.is_message()) {
+    return operation.root == any_source ? "no rank has sent it"
+                                        : fmt::format("rank {} has not met it", operation.root);
+  }
+  const Board& board = node_->board();
+  std::string who;
+  for (int r = 0; r < node_->size(); ++r) {
+    if (board.has_posted(r, operation.sequence)) continue;
+    const CallRecord* last = board.last_call(r);
+    who += fmt::format("{}rank {} has not entered it ({}; its process {} {})",
+                       who.empty() ? "" : "; ", node_->group_rank(r),
+                       last ? "its last was " + describe_fully(*last) : "it has called nothing yet",
+                       board.pid_of(r), process_state(board.pid_of(r)));
+  }
+  if (!who.empty()) return who;
+  return node_->is_whole_group() ? "every rank has entered it, but not all go on"
+                                 : "at least one rank of another node has not entered it";
+}
+
 void MpiCore::time_out(const MpiWork& work, double waited_s) {
   const std::string failure =
-      fmt::format("{}: {} has not completed after {:.1f} s: {} has not called it", speaker(),
-                  describe_fully(work.operation()), waited_s,
-                  work.operation().is_message() ? "the other rank" : "at least one rank");
+      fmt::format("{}: {} has not completed after {:.1f} s: {}", speaker(),
+                  describe_fully(work.operation()), waited_s, absentees(work));
   poison(fmt::format("it failed earlier: {}.", failure));
   throw TimeoutError(
       failure +
-      ". Look at the other ranks for an error, a stopped process or calls in another "
-      "order; if they are only slow, raise the group's timeout.");
+      ". Look there for an error, a stopped process or calls in another order; if it is only "
+      "slow, raise the group's timeout.");
 }
 
 void MpiCore::mpi_failed(const MpiWork& work, int status) {

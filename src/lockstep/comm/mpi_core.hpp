@@ -1,9 +1,11 @@
 #pragma once
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <mpi.h>
+#include <lockstep/comm/node_group.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/process_group.hpp>
 
@@ -25,6 +27,8 @@ class MpiCore : public RefCounted<MpiCore> {
   /// Numbers the operation and hands it to MPI. Also drives whatever else is in flight, so that
   /// operations whose Work was dropped end too.
   [[nodiscard]] Work start(Operation operation);
+  /// Memory that collectives of this group handle in place. Collective.
+  [[nodiscard]] IntrusivePtr<Storage> allocate_shared(std::size_t bytes);
   /// The group of `members`, ranks of this one: on each of them, in this order. Collective over
   /// them, who are all known to be on their way here.
   [[nodiscard]] IntrusivePtr<MpiCore> subgroup(const std::vector<int>& members);
@@ -45,12 +49,20 @@ class MpiCore : public RefCounted<MpiCore> {
   [[nodiscard]] std::string speaker() const;  ///< "rank 1 of 4 (node12)"
   void expect_callable() const;               ///< throws where no call is possible any more
   void expect_right_thread() const;
+  /// Moves everything in flight on, oldest first: collectives reach MPI in the same order
+  /// everywhere.
   void progress();
   void enlist(MpiWork* work) noexcept;
   void delist(MpiWork* work) noexcept;
+  void retire() noexcept;
   /// Ends the group: later calls throw, buffers that MPI may still write to are kept for good.
   void poison(const std::string& reason) noexcept;
   void bury_all() noexcept;
+  [[nodiscard]] MpiWait set_up(const std::string& doing) const;
+  /// Which ranks of this node a collective waits for, and what they do instead.
+  [[nodiscard]] std::string absentees(const MpiWork& work) const;
+  /// The calls differ: this rank's and that of a rank of its node, or, -1, of another node.
+  [[noreturn]] void mismatch(const MpiWork& work, int node_rank);
   /// Ends the group because of what `work` found out.
   [[noreturn]] void fail(const MpiWork& work, const std::string& finding);
   [[noreturn]] void time_out(const MpiWork& work, double waited_s);
@@ -61,6 +73,7 @@ class MpiCore : public RefCounted<MpiCore> {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Comm message_comm_ = MPI_COMM_NULL;  // for messages, so that any_source matches nothing else
+  std::unique_ptr<NodeGroup> node_;
   int rank_ = 0;
   int size_ = 1;
   GroupOptions options_;

@@ -22,6 +22,12 @@ class MpiGroup final : public ProcessGroup {
     if (members.empty()) return nullptr;
     return owned(core_->subgroup(members));
   }
+  [[nodiscard]] Tensor shared_buffer(const Shape& shape, DType dtype) override {
+    const auto bytes = static_cast<std::size_t>(shape.numel()) * lockstep::size_of(dtype);
+    const auto t = Tensor::over(core_->allocate_shared(bytes), 0, shape, dtype);
+    t.zero();
+    return t;
+  }
   void close() override { core_->close(); }
 
   /// A group whose core is kept until it is closed or MPI ends.

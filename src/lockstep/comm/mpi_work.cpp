@@ -7,6 +7,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/comm/mpi_status.hpp>
+#include <lockstep/comm/node_collective.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep {
@@ -65,32 +66,205 @@ void MpiWork::stage() {
                        : Tensor::empty(output.shape(), wire_dtype(output));
 }
 
-int MpiWork::start() {
+void MpiWork::call() {
+  phase_ = Phase::calling;
   const MpiPlace place{core_->comm_, core_->message_comm_, core_->rank_, core_->size_,
                        core_->options_.max_count};
-  if (!stages()) return start_calls(operation_, place, calls_);
+  if (!stages()) {
+    status_ = start_calls(operation_, place, calls_);
+    return;
+  }
   stage();
   Operation staged = operation_;
   staged.input = staged_input_;
   staged.output = staged_output_;
-  return start_calls(staged, place, calls_);
+  status_ = start_calls(staged, place, calls_);
 }
 
 int MpiWork::advance() {
-  int over = 0;
-  int status = MPI_SUCCESS;
-  if (operation_.kind == Kind::receive) {
-    status = advance_receive(&over);
-  } else if (operation_.kind == Kind::all_to_all && calls_.requests.count() > 1) {
-    status = advance_exchange(&over);
+  while (status_ == MPI_SUCCESS && in_flight() && step()) {
+  }
+  return status_;
+}
+
+bool MpiWork::step() {
+  switch (phase_) {
+    case Phase::posting:
+      return post();
+    case Phase::agreeing:
+      return agree();
+    case Phase::agreeing_nodes:
+      return agree_nodes();
+    case Phase::sharing:
+      return share();
+    case Phase::leading:
+      return lead();
+    case Phase::closing:
+      return close();
+    case Phase::calling:
+      return await_calls();
+    case Phase::done:
+    case Phase::failed:
+      return false;
+  }
+  return false;
+}
+
+bool MpiWork::post() {
+  NodeGroup& node = *core_->node_;
+  if (!node.board().may_post(operation_.sequence)) return false;
+  write_call(node, operation_);
+  node.board().post(operation_.sequence);
+  phase_ = Phase::agreeing;
+  return true;
+}
+
+bool MpiWork::agree() {
+  const NodeGroup& node = *core_->node_;
+  const Board& board = node.board();
+  const std::uint64_t mine = board.mine(operation_.sequence).fingerprint;
+  const bool checks = core_->options_.contract != Contract::off;
+  for (; peer_ < node.size(); ++peer_) {
+    if (!board.has_posted(peer_, operation_.sequence)) return false;
+    const Board::Slot& theirs = board.slot(peer_, operation_.sequence);
+    if (checks && theirs.fingerprint != mine) core_->mismatch(*this, peer_);
+  }
+  if (node.is_whole_group()) {
+    choose_way();
+    return true;
+  }
+  fingerprints_ = {mine, ~mine, goes_over_nodes(node, operation_) ? 0U : 1U};
+  if (node.is_leader()) {
+    status_ =
+        MPI_Iallreduce(MPI_IN_PLACE, fingerprints_.data(), static_cast<int>(fingerprints_.size()),
+                       MPI_UINT64_T, MPI_MAX, node.leaders(), calls_.requests.add());
+  }
+  phase_ = Phase::agreeing_nodes;
+  return true;
+}
+
+// The leader of each node tells its ranks what the leaders found: the collective's number, and in
+// the last bits whether the calls are equal and whether all nodes have their tensors in shared
+// buffers.
+bool MpiWork::agree_nodes() {
+  NodeGroup& node = *core_->node_;
+  const std::uint64_t sequence = operation_.sequence;
+  if (node.is_leader()) {
+    if (!calls_over()) return false;
+    calls_ = {};
+    const std::uint64_t mine = node.board().mine(sequence).fingerprint;
+    const bool equal = fingerprints_[0] == mine && fingerprints_[1] == ~mine;
+    const bool shared = fingerprints_[2] == 0;
+    node.board().mine(sequence).agreed.store(
+        sequence << 2U | (shared ? 2U : 0U) | (equal ? 1U : 0U), std::memory_order_release);
+  }
+  const std::uint64_t found = node.board().slot(0, sequence).agreed.load(std::memory_order_acquire);
+  if (found >> 2U != sequence) return false;
+  if ((found & 1U) == 0 && core_->options_.contract != Contract::off) core_->mismatch(*this, -1);
+  if ((found & 2U) != 0) {
+    phase_ = Phase::leading;
   } else {
-    status =
+    call();
+  }
+  return true;
+}
+
+void MpiWork::choose_way() {
+  const NodeGroup& node = *core_->node_;
+  if (goes_in_slots(operation_)) {
+    perform_in_slots(node, operation_);
+    phase_ = Phase::done;
+  } else if (goes_in_place(node, operation_)) {
+    phase_ = Phase::sharing;
+  } else {
+    call();
+  }
+}
+
+bool MpiWork::share() {
+  cursor_ = perform_in_place(*core_->node_, operation_, cursor_);
+  if (cursor_ >= 0) return false;  // others get their turn
+  finish_stage(1);
+  phase_ = Phase::closing;
+  return true;
+}
+
+bool MpiWork::lead() {
+  NodeGroup& node = *core_->node_;
+  Board& board = node.board();
+  if (stage_ == 0) {
+    cursor_ = sum_on_leader(node, operation_, cursor_);
+    if (cursor_ >= 0) return false;
+    finish_stage(1);
+  }
+  if (!node.is_leader()) {
+    const auto& leader = board.slot(0, operation_.sequence);
+    if (leader.delivered.load(std::memory_order_acquire) != operation_.sequence) return false;
+    copy_from_leader(node, operation_);
+    finish_stage(2);
+    phase_ = Phase::done;
+    return true;
+  }
+  if (calls_.requests.count() == 0) {
+    if (!all_have_finished(1)) return false;
+    Operation among_nodes = operation_;
+    among_nodes.input = operation_.output;
+    status_ = start_calls(among_nodes,
+                          {node.leaders(), MPI_COMM_NULL, 0, 1, core_->options_.max_count}, calls_);
+    if (status_ != MPI_SUCCESS) return false;
+  }
+  if (!calls_over()) return false;
+  if (operation_.op == ReduceOp::avg) scale(operation_.output, 1.0 / core_->size_);
+  board.mine(operation_.sequence).delivered.store(operation_.sequence, std::memory_order_release);
+  finish_stage(2);
+  peer_ = 0;
+  phase_ = Phase::closing;
+  return true;
+}
+
+bool MpiWork::close() {
+  if (!all_have_finished(stage_)) return false;
+  phase_ = Phase::done;
+  return true;
+}
+
+void MpiWork::finish_stage(unsigned stage) {
+  stage_ = stage;
+  peer_ = 0;
+  core_->node_->board()
+      .mine(operation_.sequence)
+      .done.store(operation_.sequence << 2U | stage, std::memory_order_release);
+}
+
+bool MpiWork::all_have_finished(unsigned stage) {
+  const NodeGroup& node = *core_->node_;
+  for (; peer_ < node.size(); ++peer_) {
+    const auto& theirs = node.board().slot(peer_, operation_.sequence);
+    if (theirs.done.load(std::memory_order_acquire) < (operation_.sequence << 2U | stage)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool MpiWork::calls_over() {
+  int over = 0;
+  if (operation_.kind == Kind::receive) {
+    status_ = advance_receive(&over);
+  } else if (operation_.kind == Kind::all_to_all && calls_.requests.count() > 1) {
+    status_ = advance_exchange(&over);
+  } else {
+    status_ =
         MPI_Testall(calls_.requests.count(), calls_.requests.data(), &over, MPI_STATUSES_IGNORE);
   }
-  if (status != MPI_SUCCESS || !over) return status;
+  return status_ == MPI_SUCCESS && over != 0;
+}
+
+bool MpiWork::await_calls() {
+  if (!calls_over()) return false;
   finish();
-  state_ = State::done;
-  return MPI_SUCCESS;
+  phase_ = Phase::done;
+  return true;
 }
 
 int MpiWork::advance_receive(int* over) {
@@ -141,14 +315,12 @@ void MpiWork::finish() {
 }
 
 bool MpiWork::poll() {
-  if (state_ == State::running) {
+  if (in_flight()) {
     core_->expect_callable();
-    const int status = advance();
-    if (status != MPI_SUCCESS) core_->mpi_failed(*this, status);
-    if (state_ == State::done) core_->delist(this);
+    core_->progress();
   }
-  if (state_ == State::failed) core_->expect_callable();  // throws why
-  return state_ == State::done;
+  if (phase_ == Phase::failed) core_->expect_callable();  // throws why
+  return phase_ == Phase::done;
 }
 
 void MpiWork::wait() {

@@ -1,20 +1,27 @@
 #pragma once
+#include <array>
+
 #include <lockstep/comm/mpi_calls.hpp>
 #include <lockstep/comm/mpi_core.hpp>
 
 namespace lockstep {
 
-/// One operation in MPI's hands. The core's list owns it while it is in flight; it is recycled when
-/// it is over and nobody holds its Work.
+/// One operation in flight. The core's list owns it meanwhile; it is recycled when it is over and
+/// nobody holds its Work. A collective passes through these phases, a message begins with
+/// `calling`:
+///   posting            this rank's slot on the node's board is still being read
+///   agreeing           until every rank of the node has posted the same call
+///   agreeing_nodes     until every node has (leaders compare fingerprints by message)
+///   then one of        everything in the slots: done at once
+///   sharing, closing   in shared buffers: this rank's part, then until the others are done with
+///   theirs leading, closing   over several nodes: this node's sum, then the leaders' among
+///   themselves calling            MPI does it
 class MpiWork final : public WorkRecord {
  public:
   MpiWork(IntrusivePtr<MpiCore> core, Operation operation)
       : core_(std::move(core)), operation_(std::move(operation)) {}
 
   ~MpiWork() override = default;
-
-  /// Makes the MPI calls; returns the first status that is not MPI_SUCCESS.
-  [[nodiscard]] int start();
 
   bool poll() override;
   void wait() override;
@@ -24,13 +31,40 @@ class MpiWork final : public WorkRecord {
 
  private:
   friend class MpiCore;
-  enum class State { running, done, failed };
+  enum class Phase {
+    posting,
+    agreeing,
+    agreeing_nodes,
+    sharing,
+    leading,
+    closing,
+    calling,
+    done,
+    failed
+  };
 
   void release() noexcept override;
+  [[nodiscard]] bool in_flight() const noexcept { return phase_ < Phase::done; }
+  /// Goes as far as it can without waiting; returns MPI's status. On completion also finishes the
+  /// result.
+  [[nodiscard]] int advance();
+  /// One step of it; false where the next must wait for somebody.
+  [[nodiscard]] bool step();
+  [[nodiscard]] bool post();
+  [[nodiscard]] bool agree();
+  [[nodiscard]] bool agree_nodes();
+  void choose_way();
+  [[nodiscard]] bool share();
+  [[nodiscard]] bool lead();
+  [[nodiscard]] bool close();
+  void call();
+  [[nodiscard]] bool await_calls();
+  [[nodiscard]] bool calls_over();
+  /// Tells the node that this rank has finished a stage of the operation.
+  void finish_stage(unsigned stage);
+  [[nodiscard]] bool all_have_finished(unsigned stage);
   [[nodiscard]] bool stages() const;
   void stage();
-  /// One MPI test; returns MPI's status. On completion also finishes the result.
-  [[nodiscard]] int advance();
   [[nodiscard]] int advance_receive(int* over);
   [[nodiscard]] int advance_exchange(int* over);
   void finish();
@@ -38,7 +72,13 @@ class MpiWork final : public WorkRecord {
   IntrusivePtr<MpiCore> core_;
   Operation operation_;
   Tensor staged_input_, staged_output_;  // what MPI sees instead, where it cannot take the tensors
-  State state_ = State::running;
+  Phase phase_ = Phase::posting;
+  int status_ = MPI_SUCCESS;
+  int peer_ = 0;             // the next rank of the node to be looked at
+  std::int64_t cursor_ = 0;  // how far this rank's part has come
+  unsigned stage_ = 0;       // finished by this rank
+  // The largest of all nodes' fingerprints, of their complements, and of "not in shared buffers".
+  std::array<std::uint64_t, 3> fingerprints_{};
   int source_ = -1;
   std::int64_t received_ = 0;  // bytes of the message that came
   MpiCalls calls_;

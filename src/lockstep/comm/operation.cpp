@@ -16,13 +16,6 @@ std::uint64_t mix(std::uint64_t x) noexcept {
   return x ^ (x >> 31U);
 }
 
-std::string name_and_number(const Operation& operation, const std::string& details) {
-  std::string text = fmt::format("{}{} #{}", name_of(operation.kind), details, operation.sequence);
-  const Tensor& t = operation.input.defined() ? operation.input : operation.output;
-  if (t.defined()) text += fmt::format(" of {}{}", name_of(t.dtype()), to_string(t.shape()));
-  return text;
-}
-
 /// Elements that a rank must bring or get for the ranks' calls to fit together.
 std::int64_t common_count(const Operation& operation) noexcept {
   switch (operation.kind) {
@@ -88,6 +81,7 @@ std::uint64_t fingerprint(const Operation& operation) noexcept {
   const std::uint64_t call = static_cast<std::uint64_t>(operation.kind) |
                              static_cast<std::uint64_t>(operation.op) << 8U |
                              static_cast<std::uint64_t>(t.dtype()) << 16U |
+                             static_cast<std::uint64_t>(t.device().type) << 24U |
                              static_cast<std::uint64_t>(operation.root + 1) << 32U;
   std::uint64_t mixed = mix(call) ^ static_cast<std::uint64_t>(common_count(operation));
   // What all_to_all_v sends differs by rank: there the messages' lengths are checked.
@@ -97,33 +91,6 @@ std::uint64_t fingerprint(const Operation& operation) noexcept {
     }
   }
   return mix(mixed);
-}
-
-std::string describe(const Operation& operation) { return name_and_number(operation, ""); }
-
-std::string describe_fully(const Operation& operation) {
-  switch (operation.kind) {
-    case Kind::all_reduce:
-    case Kind::reduce_scatter:
-      return name_and_number(operation, fmt::format("({})", name_of(operation.op)));
-    case Kind::reduce:
-      return name_and_number(operation,
-                             fmt::format("({}, root {})", name_of(operation.op), operation.root));
-    case Kind::broadcast:
-    case Kind::gather:
-    case Kind::scatter:
-      return name_and_number(operation, fmt::format("(root {})", operation.root));
-    case Kind::send:
-      return name_and_number(operation,
-                             fmt::format("(to rank {}, tag {})", operation.root, operation.tag));
-    case Kind::receive:
-      return name_and_number(
-          operation, operation.root == any_source
-                         ? fmt::format("(from any rank, tag {})", operation.tag)
-                         : fmt::format("(from rank {}, tag {})", operation.root, operation.tag));
-    default:
-      return describe(operation);
-  }
 }
 
 std::string refusal(const std::string& speaker, const std::string& reason) {

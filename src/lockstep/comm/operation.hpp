@@ -53,10 +53,6 @@ struct Block {
 /// What all ranks' calls must have in common, in 64 bits: kind, reduction, root, dtype, counts.
 [[nodiscard]] std::uint64_t fingerprint(const Operation& operation) noexcept;
 
-/// "all_reduce #17 of f32[21840]", for messages.
-[[nodiscard]] std::string describe(const Operation& operation);
-/// The same with reduction and root: "all_reduce(sum) #17 of f32[21840]".
-[[nodiscard]] std::string describe_fully(const Operation& operation);
 [[nodiscard]] const char* name_of(Operation::Kind kind) noexcept;
 
 /// What a call on a group that has failed or was closed says. `speaker` is "rank 1 of 4 (node12)".

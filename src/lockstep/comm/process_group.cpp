@@ -231,6 +231,10 @@ int ProcessGroup::recv(const Tensor& t, int peer, int tag) {
   return work.source();
 }
 
+Tensor ProcessGroup::shared_buffer(const Shape& shape, DType dtype) {
+  return Tensor::zeros(shape, dtype);
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks) {
   expect_members(ranks, size());
   const auto place = std::ranges::find(ranks, rank());

@@ -14,12 +14,19 @@ namespace lockstep {
 class DeckTable;
 struct Operation;
 
+/// What is compared before any rank of a collective reads a result.
+enum class Contract : std::uint8_t {
+  off,   ///< nothing: ranks whose calls differ get garbage, or hang
+  hash,  ///< that the calls are equal
+};
+
 struct GroupOptions {
   /// Every wait ends by then. Counted from the moment the wait begins.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// The largest count that one MPI call is given (elements of a reduction, bytes of a copy): more
   /// travels in several. MPI's own limit is 2^31 - 1; tests lower it.
   std::int64_t max_count = std::int64_t{1} << 30;
+  Contract contract = Contract::hash;
 };
 void declare(DeckTable& table, GroupOptions& options);
 
@@ -119,6 +126,12 @@ class ProcessGroup {
   /// Ranks that pass the same colour become a group, ordered by key, then by rank here; a negative
   /// colour gets nullptr. Collective.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int colour, int key) = 0;
+
+  /// A tensor whose collectives are handled in place within a node, several times faster than
+  /// through MPI: its memory can be read by the other ranks of this machine. Elements are zero. An
+  /// ordinary tensor on every rank, with one warning, where shared memory is short. Collective,
+  /// with equal arguments; the memory goes with the group and the last tensor.
+  [[nodiscard]] virtual Tensor shared_buffer(const Shape& shape, DType dtype);
 
   /// Releases what the group holds (communicators). Collective; the group is unusable afterwards.
   virtual void close() = 0;

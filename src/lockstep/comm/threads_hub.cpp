@@ -7,6 +7,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/pool.hpp>
+#include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/local_collective.hpp>
 
 namespace lockstep {
@@ -133,8 +134,8 @@ void ThreadsHub::deliver(ThreadsWork& sent, ThreadsWork& received) {
 }
 
 void ThreadsHub::execute(Slot& slot) {
-  std::vector<const Operation*> calls;
-  calls.reserve(slot.works.size());
+  thread_local std::vector<const Operation*> calls;
+  calls.clear();
   for (const auto& work : slot.works) calls.push_back(&work->operation_);
   for (int r = 1; r < size_; ++r) {
     const Operation& call = *calls[static_cast<std::size_t>(r)];

@@ -32,7 +32,11 @@ int main(int argc, char** argv) {
 
   test::thrown_by<CommError>([] { kept->barrier(); }, "a barrier after MPI_Finalize");
   test::thrown_by<CommError>([] { kept->close(); }, "close after MPI_Finalize");
-  test::thrown_by<CommError>([&] { unfinished.wait(); }, "wait after MPI_Finalize");
+  // Of one rank it was over at once.
+  if (kept->size() == 1) unfinished.wait();
+  if (kept->size() > 1) {
+    test::thrown_by<CommError>([&] { unfinished.wait(); }, "wait after MPI_Finalize");
+  }
   test::thrown_by<CommError>([] { static_cast<void>(make_mpi_group(MPI_COMM_WORLD)); },
                              "make_mpi_group after MPI_Finalize");
   return test::failures ? 1 : 0;

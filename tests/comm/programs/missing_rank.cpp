@@ -31,16 +31,20 @@ void collective_without_rank_0(ProcessGroup& group, const std::string& which) {
   const std::string message = test::thrown_by<TimeoutError>(call, which);
   expect_in_time(start, which);
   const std::string tensor = which == "barrier" ? "" : " of f32[21840]";
-  const std::string sentence = which + " #2" + tensor +
-                               " has not completed after 1.0 s: at least one "
-                               "rank has not called it";
+  const std::string details = which == "all_reduce"  ? "(sum)"
+                              : which == "broadcast" ? "(root 0)"
+                                                     : "";
+  const std::string sentence = which + details + " #2" + tensor +
+                               " has not completed after 1.0 s: rank 0 has not entered it (its "
+                               "last was barrier #1; its process ";
   const std::string speaker =
       "rank " + std::to_string(group.rank()) + " of " + std::to_string(group.size()) + " (";
   expect(contains(message, sentence) && contains(message, speaker), "message: " + message);
 
   const auto later = Clock::now();
   const std::string refusal = test::thrown_by<CommError>(call, "a later call");
-  expect(contains(refusal, which + " #2"), "refusal does not name the first failure: " + refusal);
+  expect(contains(refusal, which + details + " #2"),
+         "refusal does not name the first failure: " + refusal);
   test::thrown_by<CommError>([&] { group.close(); }, "close of a failed group");
   expect(seconds_since(later) < 0.1, "a later call did not fail at once");
 }

@@ -1,0 +1,57 @@
+#include <lockstep/comm/call_record.hpp>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using Kind = Operation::Kind;
+
+std::string name_and_number(const CallRecord& call, const std::string& details) {
+  std::string text = fmt::format("{}{} #{}", name_of(call.kind), details, call.sequence);
+  if (call.has_tensor) text += fmt::format(" of {}{}", name_of(call.dtype), to_string(call.shape));
+  return text;
+}
+
+std::string details_of(const CallRecord& call) {
+  switch (call.kind) {
+    case Kind::all_reduce:
+    case Kind::reduce_scatter:
+      return fmt::format("({})", name_of(call.op));
+    case Kind::reduce:
+      return fmt::format("({}, root {})", name_of(call.op), call.root);
+    case Kind::broadcast:
+    case Kind::gather:
+    case Kind::scatter:
+      return fmt::format("(root {})", call.root);
+    case Kind::send:
+      return fmt::format("(to rank {}, tag {})", call.root, call.tag);
+    case Kind::receive:
+      if (call.root == any_source) return fmt::format("(from any rank, tag {})", call.tag);
+      return fmt::format("(from rank {}, tag {})", call.root, call.tag);
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+CallRecord record_of(const Operation& operation) noexcept {
+  const Tensor& t = operation.input.defined() ? operation.input : operation.output;
+  return {.kind = operation.kind,
+          .op = operation.op,
+          .dtype = t.dtype(),
+          .has_tensor = t.defined(),
+          .root = operation.root,
+          .tag = operation.tag,
+          .sequence = operation.sequence,
+          .shape = t.shape()};
+}
+
+std::string describe(const CallRecord& call) { return name_and_number(call, ""); }
+
+std::string describe_fully(const CallRecord& call) {
+  return name_and_number(call, details_of(call));
+}
+
+}  // namespace lockstep

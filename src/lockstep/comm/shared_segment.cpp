@@ -1,0 +1,125 @@
+#include <lockstep/comm/shared_segment.hpp>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/comm/mpi_status.hpp>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* folder = "/dev/shm";
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  File& operator=(File&&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  [[nodiscard]] int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+using Name = std::array<char, 64>;
+
+/// A name that no other process of this node uses.
+Name new_name() {
+  static std::atomic<int> made{0};
+  Name name{};
+  *fmt::format_to_n(name.data(), name.size() - 1, "/lockstep-{}-{}-{}", getpid(), ++made,
+                    Clock::now().time_since_epoch().count())
+       .out = '\0';
+  return name;
+}
+
+std::string shortage(std::size_t bytes, int error) {
+  struct statvfs disk {};
+  const bool known = statvfs(folder, &disk) == 0;
+  const double free =
+      known ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) : 0;
+  return fmt::format("{} on {} has no room for {:.1f} MiB more a rank ({}; {:.1f} MiB are free)",
+                     folder, host_name(), static_cast<double>(bytes) / 0x1p20, std::strerror(error),
+                     free / 0x1p20);
+}
+
+}  // namespace
+
+bool everywhere(bool here, MPI_Comm comm, const MpiWait& wait) {
+  int all = here ? 1 : 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm, &request),
+            "MPI_Iallreduce");
+  wait(request);
+  return all != 0;
+}
+
+std::shared_ptr<SharedSegment> SharedSegment::create(MPI_Comm node, std::size_t bytes,
+                                                     const MpiWait& wait, std::string& why) {
+  int rank = 0, size = 1;
+  check_mpi(MPI_Comm_rank(node, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(node, &size), "MPI_Comm_size");
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t part = (bytes + page - 1) / page * page;
+  const std::size_t whole = part * static_cast<std::size_t>(size);
+
+  Name name{};
+  if (rank == 0) name = new_name();
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, node, &request),
+            "MPI_Ibcast");
+  // The first rank makes the file before it tells the name.
+  int descriptor = -1;
+  if (rank == 0) {
+    descriptor = shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (descriptor >= 0 && ftruncate(descriptor, static_cast<off_t>(whole)) != 0) {
+      why = shortage(part, errno);
+    }
+  }
+  wait(request);
+  static_cast<void>(everywhere(true, node, wait));
+  if (rank != 0) descriptor = shm_open(name.data(), O_RDWR, 0600);
+  const File file(descriptor);
+  int error = descriptor < 0 ? errno : 0;
+  if (error == 0) {
+    error = posix_fallocate(file.get(), static_cast<off_t>(part) * rank, static_cast<off_t>(part));
+  }
+  void* base = MAP_FAILED;
+  if (error == 0) {
+    base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (base == MAP_FAILED) error = errno;
+  }
+  if (error != 0) why = shortage(part, error);
+  std::shared_ptr<SharedSegment> segment;
+  if (base != MAP_FAILED) {
+    segment.reset(new SharedSegment(static_cast<std::byte*>(base), part, whole));
+  }
+  const bool all = everywhere(error == 0, node, wait);
+  if (rank == 0) shm_unlink(name.data());
+  return all ? segment : nullptr;
+}
+
+std::shared_ptr<SharedSegment> SharedSegment::alone(std::size_t bytes) {
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) throw Error(shortage(bytes, errno));
+  return std::shared_ptr<SharedSegment>(
+      new SharedSegment(static_cast<std::byte*>(base), bytes, bytes));
+}
+
+SharedSegment::~SharedSegment() { munmap(base_, mapped_); }
+
+}  // namespace lockstep

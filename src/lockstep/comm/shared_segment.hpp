@@ -1,0 +1,46 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include <mpi.h>
+#include <lockstep/comm/mpi_wait.hpp>
+
+namespace lockstep {
+
+/// True on every rank of `comm` if `here` is on all of them. Collective over it.
+[[nodiscard]] bool everywhere(bool here, MPI_Comm comm, const MpiWait& wait);
+
+/// Memory that the ranks of one node have in common: equal parts, one a rank, zeroed and first
+/// touched by their owners. It is a file in /dev/shm without a name, so nothing is left behind
+/// however a process ends, and its pages are reserved before anybody writes, so a /dev/shm that is
+/// too small is a sentence and not a SIGBUS (which MPI_Win_allocate_shared gives at the first
+/// touch).
+class SharedSegment {
+ public:
+  /// Parts of at least `bytes`, which is equal on all ranks of `node`. Collective over it. nullptr
+  /// on every rank if any of them cannot have it; `why` then says what is short where, on those
+  /// ranks.
+  static std::shared_ptr<SharedSegment> create(MPI_Comm node, std::size_t bytes,
+                                               const MpiWait& wait, std::string& why);
+  /// One part, for this process alone. Throws Error where there is no memory.
+  static std::shared_ptr<SharedSegment> alone(std::size_t bytes);
+  ~SharedSegment();
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
+
+  [[nodiscard]] std::byte* part(int node_rank) const noexcept {
+    return base_ + static_cast<std::size_t>(node_rank) * bytes_;
+  }
+  [[nodiscard]] std::size_t part_bytes() const noexcept { return bytes_; }
+
+ private:
+  SharedSegment(std::byte* base, std::size_t bytes, std::size_t mapped)
+      : base_(base), bytes_(bytes), mapped_(mapped) {}
+
+  std::byte* base_;
+  std::size_t bytes_;
+  std::size_t mapped_;
+};
+
+}  // namespace lockstep
