@@ -40,19 +40,22 @@ int blas_int(std::int64_t value) {
 
 CBLAS_TRANSPOSE blas_transpose(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
-/// What a product by a transposed matrix, c (+)= a b^T, is made for.
+/// What a product by a transposed matrix, c[m,n] (+)= a[m,k] b[n,k]^T, is made for; rows
+/// adjoin.
 struct ProductShape {
-  std::int64_t m, n, k, a_stride, b_stride, c_stride;
+  std::int64_t m, n, k;
   bool accumulate;
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
 
-/// oneDNN's matmul for c (+)= a b^T. For these its sgemm copies b, into memory which it takes from
-/// the system in every call (1 MiB for 128 x 784 x 512, of which glibc's aligned allocations leave
-/// a few behind); this one needs 0.13 MiB of the workspace. Measured on one Zen 5 core, GFLOP/s of
-/// sgemm and matmul: 128 x 784 x 512 241 and 239, 128 x 512 x 256 222 and 242, 128 x 256 x 10 106
-/// and 138, 49 x 64 x 49 106 and 150. For the other products, which sgemm copies little of, it
-/// reaches 0.93 to 1.02 times sgemm's speed.
+/// oneDNN's matmul for c (+)= a b^T, which is for the long sums of dense matrices. There sgemm
+/// copies b into memory that it takes from the system in every call (1 MiB for 128 x 784 x 512, and
+/// glibc's aligned allocations leave a few of them behind); this one needs 0.13 MiB of the
+/// workspace. Measured on one Zen 5 core, GFLOP/s of sgemm and matmul: 128 x 784 x 512 241 and 239,
+/// 128 x 512 x 256 222 and 242, 128 x 256 x 10 106 and 138, 1568 x 768 x 192 242 and 243. Elsewhere
+/// sgemm is as fast or faster: sums of 192 0.96 to 1.04, without transposition 0.93 to 1.02, rows
+/// apart as in attention 0.82 to 0.91 times its speed, and a training step of the transformer 0.97
+/// times.
 class ProductByTransposed {
  public:
   explicit ProductByTransposed(const ProductShape& shape)
@@ -97,8 +100,7 @@ class ProductByTransposed {
       add.append_sum();
       attributes.set_post_ops(add);
     }
-    return {{matrix(p.m, p.k, p.a_stride, 1), matrix(p.k, p.n, 1, p.b_stride),
-             matrix(p.m, p.n, p.c_stride, 1)},
+    return {{matrix(p.m, p.k, p.k, 1), matrix(p.k, p.n, 1, p.k), matrix(p.m, p.n, p.n, 1)},
             attributes,
             detail::onednn::cpu()};
   }
@@ -141,9 +143,10 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a
   if (is_trivial(m, n, k, beta, c, c_stride)) return;
   // With several threads it divides long sums among them, and their number would show in the bits.
   const OneMathThread one_thread;
-  if (!a.transposed && b.transposed && (beta == 0 || beta == 1)) {
-    product_by_transposed({m, n, k, a.stride, b.stride, c_stride, beta == 1})
-        .run(a.data, b.data, c);
+  constexpr std::int64_t long_sum = 256;
+  const bool rows_adjoin = a.stride == k && b.stride == k && c_stride == n;
+  if (!a.transposed && b.transposed && rows_adjoin && k >= long_sum && (beta == 0 || beta == 1)) {
+    product_by_transposed({m, n, k, beta == 1}).run(a.data, b.data, c);
     return;
   }
   const auto status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0F,
