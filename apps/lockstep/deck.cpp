@@ -14,6 +14,7 @@ ExitCode check_deck(const std::string& file, const std::vector<std::string>& ove
   static_cast<void>(train::read_run_plan(deck));
   static_cast<void>(deck.read<nn::ModelOptions>("model"));
   static_cast<void>(deck.read<DataOptions>("data"));
+  static_cast<void>(deck.read<train::ClassLossOptions>("loss"));
   deck.check_all_read();
   fmt::print("{}# good; hash {}\n", deck.resolved(), deck.hash());
   return ExitCode::done;

@@ -129,7 +129,7 @@ void measure(const std::string& name, std::int64_t batch, double seconds) {
   const Problem problem = problem_of(name);
   nn::manual_seed(1);
   // The libraries' code, which is loaded at first use, is no step's memory.
-  train(*nn::convnet({1, 16, 16}, 10), {1, 16, 16}, 10, 0.0);
+  train(*nn::convnet({1, 28, 28}, 10), {1, 28, 28}, 10, 0.0);
   const double before = memory_mib("VmRSS");
   reset_peak_memory();
   const auto model = nn::make_model(problem.options, problem.sample, 10);

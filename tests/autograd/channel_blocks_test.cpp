@@ -102,8 +102,15 @@ INSTANTIATE_TEST_SUITE_P(
                     ConvCase{"pointwise_stride", {3, 16, 8, 8}, {32, 16, 1, 1}, {{2, 2}}},
                     ConvCase{"odd_outputs", {2, 32, 6, 5}, {13, 32, 3, 3}, {{1, 1}, {1, 1}}},
                     ConvCase{"winograd", {2, 64, 11, 13}, {80, 64, 3, 3}, {{1, 1}, {1, 1}}},
-                    ConvCase{"winograd_small", {5, 64, 4, 4}, {64, 64, 3, 3}, {{1, 1}, {1, 1}}}),
+                    ConvCase{"winograd_small", {5, 64, 4, 4}, {64, 64, 3, 3}, {{1, 1}, {1, 1}}},
+                    ConvCase{"winograd_parts", {3, 64, 3, 4}, {256, 64, 3, 3}, {{1, 1}, {1, 1}}}),
     [](const auto& test) { return test.param.name; });
+
+TEST_F(ChannelBlocks, WinogradInPartsAgreesWithoutBlocks) {
+  const Conv2dOptions options{{1, 1}, {1, 1}};
+  const auto plain = [&](const Inputs& v) { return conv2d(v[0], v[1], {}, options); };
+  expect_agreement(plain, plain, {{3, 64, 4, 4}, {256, 64, 3, 3}}, 3e-6);
+}
 
 TEST_F(ChannelBlocks, BatchNormAgreesWithThePlainOneInDouble) {
   for (const bool training : {true, false}) {

@@ -126,6 +126,32 @@ TEST(Activations, PassNaNOnAndHoldTheirLimits) {
   EXPECT_THROW(static_cast<void>(gelu(Variable(Tensor::zeros({2}, DType::i64)))), ShapeError);
 }
 
+TEST(Activations, AreNaNAtMinusInfinityAsInPyTorch) {
+  const Variable x(Tensor::full({1}, -std::numeric_limits<double>::infinity()));
+  for (const Variable& y : {gelu(x), gelu(x, Gelu::tanh), silu(x)}) {
+    EXPECT_TRUE(std::isnan(y.data().item()));
+  }
+}
+
+TEST(Activations, HaveTheSlopesOfTheirLimitsForLargeNumbers) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const double most = dtype == DType::f32 ? std::numeric_limits<float>::max()
+                                            : std::numeric_limits<double>::max();
+    for (const double size : {1e3, 1e13, 1e20, most}) {  // f32's x^3 is infinite from 7e12 on
+      for (const auto f : {+[](const Variable& x) { return gelu(x); },
+                           +[](const Variable& x) { return gelu(x, Gelu::tanh); },
+                           +[](const Variable& x) { return silu(x); }}) {
+        const Variable above(Tensor::full({1}, size, dtype), true);
+        const Variable below(Tensor::full({1}, -size, dtype), true);
+        f(above).backward();
+        f(below).backward();
+        EXPECT_EQ(above.grad().item(), 1.0) << size;
+        EXPECT_EQ(below.grad().item(), 0.0) << size;
+      }
+    }
+  }
+}
+
 TEST(Gradients, OfASecondBackwardAreAdded) {
   const Variable x = input({70, 19}), weight = input({19}), bias = input({19});
   const Tensor upstream = random_tensor({70, 19}, 4).to(DType::f32);

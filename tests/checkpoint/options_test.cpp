@@ -3,6 +3,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
+#include <lockstep/deck/deck.hpp>
 
 namespace lockstep {
 namespace {

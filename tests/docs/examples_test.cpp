@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <regex>
+#include <sstream>
 #include <support/process.hpp>
 
 namespace lockstep::test {
@@ -61,21 +62,44 @@ TEST(Pages, EveryDeckKeySetOnACommandLineIsOneThatDecksHave) {
   EXPECT_GT(keys, 3);
 }
 
-TEST(Pages, EveryDeckOnThePageAboutDecksIsRight) {
+/// The blocks of a page that begin with ```kind.
+std::vector<std::string> blocks_of(const std::string& page, const std::string& kind) {
+  const std::string text = read_file(source(page));
+  const std::regex block("```" + kind + "\n([^`]*)```");
+  std::vector<std::string> blocks;
+  for (std::sregex_iterator at(text.begin(), text.end(), block), end; at != end; ++at)
+    blocks.push_back((*at)[1]);
+  return blocks;
+}
+
+class Decks : public testing::TestWithParam<const char*> {};
+
+TEST_P(Decks, OfThePageAreRight) {
   const ScratchFolder scratch;
   for (const auto& entry : fs::directory_iterator(source("inputs"))) {
     fs::copy(entry.path(), scratch.file(entry.path().filename().string()));
   }
-  const std::string text = read_file(source("docs/decks.md"));
-  const std::regex block("```toml\n([^`]*)```");
-  int decks = 0;
-  for (std::sregex_iterator at(text.begin(), text.end(), block), end; at != end; ++at, ++decks) {
-    const std::string deck =
-        scratch.write("page_" + std::to_string(decks) + ".toml", (*at)[1].str());
+  const auto decks = blocks_of(GetParam(), "toml");
+  for (std::size_t i = 0; i < decks.size(); ++i) {
+    const std::string deck = scratch.write("page_" + std::to_string(i) + ".toml", decks[i]);
     const Finished finished = run({built("apps/lockstep"), "deck", "check", deck});
-    EXPECT_EQ(finished.exit_code, 0) << (*at)[1] << finished.output;
+    EXPECT_EQ(finished.exit_code, 0) << decks[i] << finished.output;
   }
-  EXPECT_GE(decks, 3);
+  EXPECT_GE(decks.size(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, Decks,
+                         testing::Values("docs/data.md", "docs/decks.md", "docs/models.md"));
+
+TEST(ModelsPage, ShowsWhatModelDescribePrints) {
+  const Finished finished =
+      run({built("apps/lockstep"), "model", "describe", source("inputs/synthetic.toml")});
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  // All but the last line, which is measured: the memory of one step.
+  const std::string described = finished.output.substr(0, finished.output.rfind("activations"));
+  EXPECT_NE(read_file(source("docs/models.md")).find("```\n" + described), std::string::npos)
+      << "docs/models.md does not hold\n"
+      << described;
 }
 
 // The two scripts are CI itself; every other line of these pages' shell blocks is run here, in a
@@ -87,11 +111,9 @@ TEST_P(Commands, OfThePageSucceed) {
   fs::create_directory_symlink(source("inputs"), scratch.file("inputs"));
   fs::create_directory(scratch.file("build"));
   fs::create_directory_symlink(built(""), scratch.file("build/release"));
-  const std::string text = read_file(source(GetParam()));
-  const std::regex block("```sh\n([^`]*)```");
   int commands = 0;
-  for (std::sregex_iterator at(text.begin(), text.end(), block), end; at != end; ++at) {
-    std::istringstream lines((*at)[1].str());
+  for (const std::string& block : blocks_of(GetParam(), "sh")) {
+    std::istringstream lines(block);
     for (std::string line; std::getline(lines, line);) {
       line = line.substr(0, line.find("  #"));
       if (line.empty() || line.find("scripts/") != std::string::npos) continue;
@@ -105,7 +127,8 @@ TEST_P(Commands, OfThePageSucceed) {
   EXPECT_GE(commands, 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Pages, Commands, testing::Values("README.md", "docs/data.md"));
+INSTANTIATE_TEST_SUITE_P(Pages, Commands,
+                         testing::Values("README.md", "docs/data.md", "docs/models.md"));
 
 }  // namespace
 }  // namespace lockstep::test

@@ -39,6 +39,21 @@ TEST(Storage, StatsFollowUse) {
   EXPECT_GE(memory_stats().cached, held);
 }
 
+TEST(Storage, AnUncachedOneGoesBackToTheSystem) {
+  constexpr std::size_t bytes = 3'333'333;
+  const auto start = memory_stats();
+  {
+    const auto storage = Storage::allocate_uncached(bytes);
+    EXPECT_EQ(storage->bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(storage->data()) % 64, 0U);
+    static_cast<unsigned char*>(storage->data())[bytes - 1] = 7;
+    EXPECT_EQ(memory_stats().in_use - start.in_use, static_cast<std::int64_t>(bytes));
+    EXPECT_EQ(memory_stats().system_allocations, start.system_allocations + 1);
+  }
+  EXPECT_EQ(memory_stats().in_use, start.in_use);
+  EXPECT_EQ(memory_stats().cached, start.cached);
+}
+
 TEST(Storage, LivesAsLongAsItsLastOwner) {
   auto first = Storage::allocate(100);
   auto second = first;

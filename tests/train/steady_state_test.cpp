@@ -12,7 +12,14 @@
 namespace lockstep::train {
 namespace {
 
-class SteadyState : public testing::TestWithParam<const char*> {};
+struct Run {
+  const char* name;
+  std::vector<std::string> overrides;
+};
+
+void PrintTo(const Run& run, std::ostream* out) { *out << run.name; }
+
+class SteadyState : public testing::TestWithParam<Run> {};
 
 TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
   set_math_threads(1);
@@ -28,7 +35,7 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
     lr = 0.01
     momentum = 0.5
   )",
-                          "steady state", {std::string("model.kind=\"") + GetParam() + "\""});
+                          "steady state", GetParam().overrides);
   const Classification task(deck);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   {
@@ -44,8 +51,15 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
   group->close();
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SteadyState,
-                         testing::Values("convnet", "mlp", "resnet18", "transformer"));
+INSTANTIATE_TEST_SUITE_P(
+    Models, SteadyState,
+    testing::Values(Run{"convnet", {"model.kind='convnet'"}}, Run{"mlp", {"model.kind='mlp'"}},
+                    Run{"mlp_with_class_weights",
+                        {"model.kind='mlp'", "loss.label_smoothing=0.1",
+                         "loss.class_weights=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"}},
+                    Run{"resnet18", {"model.kind='resnet18'"}},
+                    Run{"transformer", {"model.kind='transformer'"}}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace lockstep::train

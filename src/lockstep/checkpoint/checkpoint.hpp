@@ -4,10 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/state_dict.hpp>
 
 namespace lockstep {
+
+class DeckTable;
 
 /// Where a training stands: everything beside weights and optimizer slots that the next step
 /// depends on. Random numbers are counter-based, so the seed is their whole state.

@@ -1,5 +1,7 @@
 #include <lockstep/checkpoint/checkpoint.hpp>
 
+#include <lockstep/deck/deck.hpp>
+
 namespace lockstep {
 
 void declare(DeckTable& table, CheckpointOptions& options) {

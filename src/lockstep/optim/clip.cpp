@@ -18,7 +18,7 @@ void expect_positive(const char* what, double value) {
 
 }  // namespace
 
-double clip_grad_norm_(const std::vector<nn::NamedParameter>& parameters, double max_norm) {
+double clip_grad_norm(const std::vector<nn::NamedParameter>& parameters, double max_norm) {
   expect_positive("the largest norm of the gradients", max_norm);
   double squares = 0.0;
   for (const auto& parameter : parameters) {
@@ -35,7 +35,7 @@ double clip_grad_norm_(const std::vector<nn::NamedParameter>& parameters, double
   return norm;
 }
 
-void clip_grad_value_(const std::vector<nn::NamedParameter>& parameters, double limit) {
+void clip_grad_value(const std::vector<nn::NamedParameter>& parameters, double limit) {
   expect_positive("the largest value of a gradient", limit);
   for (const auto& parameter : parameters) {
     const Tensor gradient = parameter.variable.grad();

@@ -11,10 +11,10 @@ namespace lockstep::optim {
 /// count as zero. Local: after DistributedDataParallel::backward the gradients, and so the norms,
 /// have the same bits on every rank. If the norm is not finite, nor will the gradients be.
 /// Throws InputError unless max_norm > 0.
-double clip_grad_norm_(const std::vector<nn::NamedParameter>& parameters, double max_norm);
+double clip_grad_norm(const std::vector<nn::NamedParameter>& parameters, double max_norm);
 
 /// Clamps every element of every gradient to [-limit, limit] (PyTorch's clip_grad_value_); a NaN
 /// stays. Throws InputError unless limit > 0.
-void clip_grad_value_(const std::vector<nn::NamedParameter>& parameters, double limit);
+void clip_grad_value(const std::vector<nn::NamedParameter>& parameters, double limit);
 
 }  // namespace lockstep::optim

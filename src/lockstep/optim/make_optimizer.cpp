@@ -89,8 +89,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
 
 double clip_gradients(const OptimizerOptions& options,
                       const std::vector<nn::NamedParameter>& parameters) {
-  if (options.clip_value > 0.0) clip_grad_value_(parameters, options.clip_value);
-  return options.clip_norm > 0.0 ? clip_grad_norm_(parameters, options.clip_norm) : -1.0;
+  if (options.clip_value > 0.0) clip_grad_value(parameters, options.clip_value);
+  return options.clip_norm > 0.0 ? clip_grad_norm(parameters, options.clip_norm) : -1.0;
 }
 
 }  // namespace lockstep::optim

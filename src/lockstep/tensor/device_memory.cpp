@@ -18,6 +18,16 @@ void* device_malloc(std::size_t bytes, Device device) noexcept {
   return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
+void device_free(void* data, Device device) noexcept {
+#ifdef KOKKOS_ENABLE_CUDA
+  if (device.type == DeviceType::cuda) {
+    static_cast<void>(cudaFree(data));
+    return;
+  }
+#endif
+  if (device.type == DeviceType::host) std::free(data);
+}
+
 void device_copy(void* target, Device target_device, const void* source, Device source_device,
                  std::size_t bytes) {
   if (bytes == 0) return;

@@ -58,12 +58,18 @@ class StorageCache {
         return storage;
       }
     }
+    return make(size, device);
+  }
+
+  /// From the system: `size.index` is what the storage remembers to be given back by.
+  Storage* make(SizeClass size, Device device) {
     auto* storage = new Storage;
     storage->data_ = device_malloc(size.bytes, device);
     if (!storage->data_) {
       delete storage;
-      throw Error("out of memory: " + std::to_string(bytes >> 20U) + " MiB for one tensor on " +
-                  to_string(device) + " could not be had while tensors already hold " +
+      throw Error("out of memory: " + std::to_string(size.bytes >> 20U) +
+                  " MiB for one tensor on " + to_string(device) +
+                  " could not be had while tensors already hold " +
                   std::to_string(memory_stats().in_use >> 20U) +
                   " MiB. Use a smaller batch, or more ranks.");
     }
@@ -81,6 +87,16 @@ class StorageCache {
     stats_.in_use -= static_cast<std::int64_t>(storage->bytes_);
     stats_.cached += static_cast<std::int64_t>(storage->bytes_);
     storage->next_free_ = std::exchange(list(storage->device_, storage->size_class_), storage);
+  }
+
+  /// Back to the system.
+  void unmake(Storage* storage) noexcept {
+    device_free(storage->data_, storage->device_);
+    {
+      const std::lock_guard lock(mutex_);
+      stats_.in_use -= static_cast<std::int64_t>(storage->bytes_);
+    }
+    delete storage;
   }
 
   static Storage* borrow(void* data, std::size_t bytes, Device device, Storage::Deleter deleter,
@@ -127,16 +143,25 @@ IntrusivePtr<Storage> Storage::allocate(std::size_t bytes, Device device) {
   return IntrusivePtr<Storage>(StorageCache::instance().take(bytes, device));
 }
 
+IntrusivePtr<Storage> Storage::allocate_uncached(std::size_t bytes, Device device) {
+  return IntrusivePtr<Storage>(StorageCache::instance().make({uncached, bytes}, device));
+}
+
 IntrusivePtr<Storage> Storage::borrow(void* data, std::size_t bytes, Device device, Deleter deleter,
                                       void* context) {
   return IntrusivePtr<Storage>(StorageCache::borrow(data, bytes, device, deleter, context));
 }
 
 void Storage::release() noexcept {
-  if (size_class_ < 0) {
-    StorageCache::end_borrow(this);
-  } else {
-    StorageCache::instance().give(this);
+  switch (size_class_) {
+    case borrowed:
+      StorageCache::end_borrow(this);
+      break;
+    case uncached:
+      StorageCache::instance().unmake(this);
+      break;
+    default:
+      StorageCache::instance().give(this);
   }
 }
 

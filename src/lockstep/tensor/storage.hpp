@@ -18,6 +18,11 @@ class Storage : public RefCounted<Storage> {
   /// Throws Error naming the size when memory is short.
   [[nodiscard]] static IntrusivePtr<Storage> allocate(std::size_t bytes, Device device = {});
 
+  /// The same, but it goes back to the system with its last owner: for memory that grows by being
+  /// replaced, whose earlier pieces nobody would ask for again.
+  [[nodiscard]] static IntrusivePtr<Storage> allocate_uncached(std::size_t bytes,
+                                                               Device device = {});
+
   /// Wraps memory that is released by `deleter(data, context)` (may be null) with the last owner.
   [[nodiscard]] static IntrusivePtr<Storage> borrow(void* data, std::size_t bytes, Device device,
                                                     Deleter deleter = nullptr,
@@ -34,10 +39,12 @@ class Storage : public RefCounted<Storage> {
   ~Storage() = default;
   void release() noexcept;
 
+  static constexpr int borrowed = -1, uncached = -2;
+
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;
-  int size_class_ = -1;  // -1: borrowed
+  int size_class_ = borrowed;
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;
   Storage* next_free_ = nullptr;

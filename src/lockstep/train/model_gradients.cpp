@@ -12,6 +12,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/train/task.hpp>
 
 namespace lockstep::train {
 namespace {

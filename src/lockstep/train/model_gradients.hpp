@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <string>
 
-#include <lockstep/train/task.hpp>
-
 namespace lockstep::train {
+
+class Task;
 
 /// What a check of a task's gradients found: a table, a parameter a line, and the verdict.
 struct ModelGradients {

@@ -8,6 +8,8 @@
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/nn/describe.hpp>
 #include <lockstep/tensor/storage.hpp>
+#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/task.hpp>
 #include <lockstep/train/trainer.hpp>
 
 namespace lockstep::train {

@@ -1,10 +1,10 @@
 #pragma once
 #include <string>
 
-#include <lockstep/train/run_plan.hpp>
-#include <lockstep/train/task.hpp>
-
 namespace lockstep::train {
+
+class Task;
+struct RunPlan;
 
 /// The task's model as a table, a layer a line: name, type, output shape, parameters, and forward
 /// FLOPs of a sample; then the memory of parameters, gradients and optimizer state, and what one

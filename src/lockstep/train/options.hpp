@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <lockstep/base/log.hpp>
 
@@ -34,6 +35,14 @@ struct TrainOptions {
   OnNan on_nan = OnNan::stop;
 };
 void declare(DeckTable& table, TrainOptions& options);
+
+/// [loss]: what a classifier is trained and judged by. Both are PyTorch's options of
+/// CrossEntropyLoss; docs/models.md says what they do.
+struct ClassLossOptions {
+  double label_smoothing = 0.0;
+  std::vector<double> class_weights;  ///< one a class; empty: 1
+};
+void declare(DeckTable& table, ClassLossOptions& options);
 
 /// [eval]: measuring on the test set after each epoch.
 struct EvalOptions {

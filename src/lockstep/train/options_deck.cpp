@@ -33,6 +33,17 @@ void declare(DeckTable& table, TrainOptions& options) {
                "what to do when the loss is not a finite number");
 }
 
+void declare(DeckTable& table, ClassLossOptions& options) {
+  table.key("label_smoothing", options.label_smoothing,
+            {.doc = "classify: share of each target that is spread evenly over all classes",
+             .min = 0.0,
+             .max = 0.99});
+  table.key("class_weights", options.class_weights,
+            {.doc = "classify: factor of the loss of each class's samples, one a class; empty: 1",
+             .min = 0.0,
+             .above_min = true});
+}
+
 void declare(DeckTable& table, EvalOptions& options) {
   table.key("batch_size", options.batch_size, {.doc = "samples of one evaluation batch", .min = 1});
 }

@@ -1,9 +1,12 @@
 #include <lockstep/train/regression.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/base/error.hpp>
 #include <lockstep/data/data_options.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/kernels/accuracy.hpp>
@@ -38,6 +41,18 @@ double spread_of_targets(const Dataset& data) {
   return std::accumulate(squares.begin(), squares.end(), 0.0);
 }
 
+/// [loss] is there, so that all programs know the same decks, and has only what classes need.
+void expect_no_class_loss(Deck& deck) {
+  const auto loss = deck.read<ClassLossOptions>("loss");
+  const char* key = loss.label_smoothing > 0.0    ? "label_smoothing"
+                    : !loss.class_weights.empty() ? "class_weights"
+                                                  : nullptr;
+  if (!key) return;
+  throw InputError(fmt::format(
+      "{}: loss.{} is of classes, but this program fits values. Remove it, or use classify.",
+      deck.where("loss", key), key));
+}
+
 /// The batch's targets in the shape of the model's output.
 Tensor targets_like(const Tensor& output, const Batch& batch) {
   return batch.targets().reshape(output.shape());
@@ -46,6 +61,7 @@ Tensor targets_like(const Tensor& output, const Batch& batch) {
 }  // namespace
 
 Regression::Regression(Deck& deck) : model_(deck.read<nn::ModelOptions>("model")) {
+  expect_no_class_loss(deck);
   const auto options = deck.read<DataOptions>("data");
   loading_ = {options.shuffle, options.prefetch};
   data_ = make_datasets(options, TargetKind::values, deck.read<TrainOptions>("train").seed);

@@ -26,6 +26,7 @@ std::string deck_reference() {
   reference.add<DataOptions>("data", "what the run trains on and is judged by");
   reference.add<nn::ModelOptions>("model", "the network");
   reference.add<TrainOptions>("train", "the training loop");
+  reference.add<ClassLossOptions>("loss", "what a classifier is trained and judged by");
   reference.add<EvalOptions>("eval", "measuring on the test set after each epoch");
   reference.add<optim::OptimizerOptions>("optimizer", "how parameters follow their gradients");
   reference.add<optim::ScheduleOptions>("schedule", "how the learning rate moves");

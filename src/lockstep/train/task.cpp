@@ -1,6 +1,9 @@
 #include <lockstep/train/task.hpp>
 
+#include <fmt/format.h>
+
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/base/error.hpp>
 #include <lockstep/data/data_options.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models.hpp>
@@ -8,11 +11,31 @@
 #include <lockstep/train/options.hpp>
 
 namespace lockstep::train {
+namespace {
+
+LossOptions read_loss_options(Deck& deck, std::int64_t classes) {
+  const auto read = deck.read<ClassLossOptions>("loss");
+  LossOptions options{.label_smoothing = read.label_smoothing};
+  const auto count = std::ssize(read.class_weights);
+  if (count == 0) return options;
+  if (count != classes) {
+    throw InputError(fmt::format(
+        "{}: loss.class_weights has {} entries, but the data have {} classes. Give one for each "
+        "class, in their order, or leave it out for equal weights.",
+        deck.where("loss", "class_weights"), count, classes));
+  }
+  options.class_weight = Tensor::from(read.class_weights, {count}).to(DType::f32);
+  options.reduction = Reduction::sum;
+  return options;
+}
+
+}  // namespace
 
 Classification::Classification(Deck& deck) : model_(deck.read<nn::ModelOptions>("model")) {
   const auto options = deck.read<DataOptions>("data");
   loading_ = {options.shuffle, options.prefetch};
   data_ = make_datasets(options, TargetKind::classes, deck.read<TrainOptions>("train").seed);
+  loss_ = read_loss_options(deck, data_.train->classes());
 }
 
 std::shared_ptr<nn::Module> Classification::make_model() const {
@@ -20,7 +43,15 @@ std::shared_ptr<nn::Module> Classification::make_model() const {
 }
 
 Variable Classification::loss(const Variable& output, const Batch& batch) const {
-  return nll_loss(output, batch.targets());
+  LossOptions options = loss_;
+  if (options.class_weight.defined())
+    options.class_weight = options.class_weight.to(output.data().dtype());
+  // The softmax of log-probabilities is their exponential: cross_entropy takes them as they are.
+  const Variable loss = options.label_smoothing > 0.0
+                            ? cross_entropy(output, batch.targets(), options)
+                            : nll_loss(output, batch.targets(), options);
+  if (options.reduction == Reduction::mean) return loss;
+  return loss * (1.0 / static_cast<double>(batch.size()));
 }
 
 std::vector<Metric> Classification::metrics() const {

@@ -11,6 +11,7 @@
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/permutation.hpp>
 #include <lockstep/nn/models.hpp>
+#include <lockstep/tensor/kernels/loss.hpp>
 
 namespace lockstep {
 class Deck;
@@ -52,10 +53,15 @@ class Task {
 };
 
 /// Classes from samples: data from [data], a model of the zoo from [model] that ends in
-/// log-probabilities, negative log-likelihood; accuracy is the share of samples it gets right.
+/// log-probabilities p, cross-entropy with the options of [loss]; accuracy is the share of samples
+/// it gets right. With e = label_smoothing and the C classes' weights w, a sample of class t adds
+///   -(1 - e) w[t] p[t] - (e / C) sum_c w[c] p[c]
+/// to a sum that is divided by the number of samples. (PyTorch divides by the samples' summed
+/// weights, which on several ranks would be those of each rank's own share.)
 class Classification : public Task {
  public:
-  /// Reads the deck and loads the data. Throws InputError. Local.
+  /// Reads the deck and loads the data. Throws InputError, also if [loss] does not fit the data.
+  /// Local.
   explicit Classification(Deck& deck);
 
   [[nodiscard]] const Datasets& data() const override { return data_; }
@@ -69,6 +75,7 @@ class Classification : public Task {
   nn::ModelOptions model_;
   Loading loading_;
   Datasets data_;
+  LossOptions loss_;
 };
 
 }  // namespace lockstep::train

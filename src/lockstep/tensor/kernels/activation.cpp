@@ -52,9 +52,11 @@ struct TanhGelu {
   }
   template <class T>
   KOKKOS_FUNCTION static T gradient(T g, T x) {
-    const T v = x * (a<T> + b<T> * x * x), e = math::exp_or_zero(-std::fabs(v));
-    const T inverse = T{1} / (T{1} + e), slope = x * (a<T> + T{3} * b<T> * x * x);
-    return g * inverse * ((v < T{0} ? e : T{1}) + slope * e * inverse);
+    // Beyond |x| = 30 e is 0; the bound keeps it from meeting an overflow of x^3.
+    const T square = x * x, z = square > T{900} ? T{900} : square;
+    const T e = math::exp_or_zero(-std::fabs(x * (a<T> + b<T> * z)));
+    const T inverse = T{1} / (T{1} + e), steepness = (a<T> + T{3} * b<T> * z) * e * inverse;
+    return g * inverse * ((x < T{0} ? e : T{1}) + x * steepness);
   }
 };
 

@@ -16,7 +16,9 @@ void relu_backward(const Tensor& grad_y, const Tensor& y, bool accumulate, const
 
 /// Gaussian error linear unit (Hendrycks and Gimpel 2016, arXiv:1606.08415): exact is
 /// x (1 + erf(x / sqrt 2)) / 2, tanh its approximation
-/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2. As in PyTorch, both and silu give NaN for
+/// -infinity (-infinity times 0, not the limit), and infinity for infinity; finite x never give
+/// NaN, nor does their gradient.
 enum class Gelu : std::uint8_t { exact, tanh };
 void gelu_forward(const Tensor& x, Gelu approximation, const Tensor& y);
 void gelu_backward(const Tensor& grad_y, const Tensor& x, Gelu approximation, bool accumulate,

@@ -1,45 +1,45 @@
 #include <limits>
 
-#include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/loss_rows.hpp>
+#include <lockstep/tensor/kernels/math_functions.hpp>
+#include <lockstep/tensor/kernels/rows_along.hpp>
 
 // log_softmax and nll_loss in one pass over each row: nothing of x's size is stored.
 
 namespace lockstep {
 namespace {
 
-using detail::by_class;
 using detail::ClassWeight;
+using detail::dispatch_rows;
 using detail::RowGradient;
+using detail::Rows;
 
-template <class T, class Space>
-void forward_kernel(const Space& space, const Tensor& x, const Tensor& target,
+template <bool contiguous, class T, class Space>
+void forward_kernel(const Space& space, const Shape& shape, const Tensor& x, const Tensor& target,
                     const LossOptions& options, const Tensor& losses, const Tensor& row_stats) {
-  const auto in = view<Space, const T, 3>(by_class(x));  // (samples, classes, positions)
+  const Rows<const T, Space, contiguous> in(x, shape);
   const auto t = flat_view<Space, const std::int64_t>(target);
   const auto out = flat_view<Space, T>(losses);
   const auto stats = view<Space, T, 2>(row_stats);  // (maximum, log sum; rows)
   const ClassWeight<T, Space> weight(options.class_weight);
-  const std::int64_t classes = static_cast<std::int64_t>(in.extent(1));
-  const std::int64_t positions = static_cast<std::int64_t>(in.extent(2));
+  const std::int64_t classes = shape[1];
   const std::int64_t ignored = options.ignore_index;
   const T smoothing = static_cast<T>(options.label_smoothing);
   const T even = smoothing / static_cast<T>(classes);
   for_each_row(
       "lockstep::cross_entropy_forward", space, target.numel(), classes,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const std::int64_t n = r / positions, i = r % positions, chosen = t(r);
+        const std::int64_t chosen = t(r);
         const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
-                                    [&](std::int64_t c) { return in(n, c, i); });
+                                    [&](std::int64_t c) { return in(r, c); });
         const T log_sum =
-            std::log(lanes.sum([&](std::int64_t c) { return std::exp(in(n, c, i) - largest); }));
+            std::log(lanes.sum([&](std::int64_t c) { return math::exp(in(r, c) - largest); }));
         T loss{0};
         if (chosen != ignored) {
-          loss = -(T{1} - smoothing) * weight(chosen) * (in(n, chosen, i) - largest - log_sum);
+          loss = -(T{1} - smoothing) * weight(chosen) * (in(r, chosen) - largest - log_sum);
           if (smoothing > T{0}) {
             loss -= even * lanes.sum([&](std::int64_t c) {
-              return weight(c) * (in(n, c, i) - largest - log_sum);
+              return weight(c) * (in(r, c) - largest - log_sum);
             });
           }
         }
@@ -53,27 +53,27 @@ void forward_kernel(const Space& space, const Tensor& x, const Tensor& target,
 
 // d losses[r] / d x[c] = p[c] ((1 - e) w[t] + (e / C) sum w) - (1 - e) w[t] [c = t] - (e / C) w[c],
 // p = softmax(x).
-template <class T, class Space>
-void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& divisor,
-                     const Tensor& x, const Tensor& row_stats, const Tensor& target,
-                     const LossOptions& options, bool accumulate, const Tensor& grad_x) {
-  const auto in = view<Space, const T, 3>(by_class(x));  // (samples, classes, positions)
-  const auto result = view<Space, T, 3>(by_class(grad_x));
+template <bool contiguous, class T, class Space>
+void backward_kernel(const Space& space, const Shape& shape, const Tensor& grad_loss,
+                     const Tensor& divisor, const Tensor& x, const Tensor& row_stats,
+                     const Tensor& target, const LossOptions& options, bool accumulate,
+                     const Tensor& grad_x) {
+  const Rows<const T, Space, contiguous> in(x, shape);
+  const Rows<T, Space, contiguous> result(grad_x, shape);
   const auto t = flat_view<Space, const std::int64_t>(target);
   const auto stats = view<Space, const T, 2>(row_stats);
   const RowGradient<T, Space> grad(grad_loss, divisor, options.reduction);
   const ClassWeight<T, Space> weight(options.class_weight);
-  const std::int64_t classes = static_cast<std::int64_t>(in.extent(1));
-  const std::int64_t positions = static_cast<std::int64_t>(in.extent(2));
+  const std::int64_t classes = shape[1];
   const std::int64_t ignored = options.ignore_index;
   const T smoothing = static_cast<T>(options.label_smoothing);
   const T even = smoothing / static_cast<T>(classes);
   for_each_row(
       "lockstep::cross_entropy_backward", space, target.numel(), classes,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const std::int64_t n = r / positions, i = r % positions, chosen = t(r);
+        const std::int64_t chosen = t(r);
         if (chosen == ignored) {
-          if (!accumulate) lanes.each([&](std::int64_t c) { result(n, c, i) = T{0}; });
+          if (!accumulate) lanes.each([&](std::int64_t c) { result(r, c) = T{0}; });
           return;
         }
         const T g = grad(r), largest = stats(0, r), log_sum = stats(1, r);
@@ -82,12 +82,22 @@ void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& 
         if (smoothing > T{0}) {
           total += even * lanes.sum([&](std::int64_t c) { return weight(c); });
         }
-        lanes.each([&](std::int64_t c) {
-          const T before = accumulate ? result(n, c, i) : T{0};
-          const T p = std::exp(in(n, c, i) - largest - log_sum);
-          const T pull = (c == chosen ? at_chosen : T{0}) + even * weight(c);
-          result(n, c, i) = before + g * (p * total - pull);
-        });
+        // Given weights have a loop of their own: beside them GCC 12 makes no vectors of the
+        // exponentials.
+        const T scale = g * total, pull = g * at_chosen, even_pull = g * even;
+        const T common_pull = weight.given ? T{0} : even_pull;
+        const auto gradient = [&](std::int64_t c) {
+          const T value = scale * math::exp(in(r, c) - largest - log_sum) - common_pull;
+          return c == chosen ? value - pull : value;
+        };
+        if (accumulate) {
+          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+        } else {
+          lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+        }
+        if (weight.given && smoothing > T{0}) {
+          lanes.each([&](std::int64_t c) { result(r, c) -= even_pull * weight(c); });
+        }
       });
 }
 
@@ -95,22 +105,20 @@ void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& 
 
 void cross_entropy_forward(const Tensor& x, const Tensor& target, const LossOptions& options,
                            const Tensor& losses, const Tensor& row_stats) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
-      forward_kernel<T>(space, x, target, options, losses, row_stats);
-    });
-  });
+  dispatch_rows(
+      "cross_entropy", x, 1, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+        forward_kernel<contiguous, T>(space, shape, x, target, options, losses, row_stats);
+      });
 }
 
 void cross_entropy_backward(const Tensor& grad_loss, const Tensor& divisor, const Tensor& x,
                             const Tensor& row_stats, const Tensor& target,
                             const LossOptions& options, bool accumulate, const Tensor& grad_x) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
-      backward_kernel<T>(space, grad_loss, divisor, x, row_stats, target, options, accumulate,
-                         grad_x);
-    });
-  });
+  dispatch_rows("cross_entropy", x, 1,
+                [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                  backward_kernel<contiguous, T>(space, shape, grad_loss, divisor, x, row_stats,
+                                                 target, options, accumulate, grad_x);
+                });
 }
 
 }  // namespace lockstep

@@ -42,5 +42,7 @@ struct Squares {
     return value * value;
   }
 };
+template <class View>
+Squares(View) -> Squares<View>;
 
 }  // namespace lockstep

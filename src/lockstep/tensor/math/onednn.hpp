@@ -1,0 +1,34 @@
+#pragma once
+#include <array>
+#include <cstddef>
+
+#include <dnnl.hpp>
+
+// What the users of oneDNN's primitives share: convolutions and matrix products.
+
+namespace lockstep::detail::onednn {
+
+/// The one CPU.
+[[nodiscard]] dnnl::engine& cpu();
+/// This thread's.
+[[nodiscard]] dnnl::stream& stream();
+
+/// For primitives that take what they need while they run from workspace().
+[[nodiscard]] dnnl::primitive_attr scratchpad_is_ours();
+
+/// This thread's memory for what a primitive needs while it runs, shared by all of them: it grows
+/// to what the largest one takes. Contents do not last from call to call. Aligned to 64 bytes.
+[[nodiscard]] std::byte* workspace(std::size_t bytes);
+
+/// Runs a primitive through the C interface: the C++ one builds a hash map for its arguments.
+/// Throws Error naming `operation`.
+void execute(const dnnl::primitive& primitive, const dnnl_exec_arg_t* arguments, int count,
+             const char* operation);
+
+template <std::size_t N>
+void execute(const dnnl::primitive& primitive, const std::array<dnnl_exec_arg_t, N>& arguments,
+             const char* operation) {
+  execute(primitive, arguments.data(), static_cast<int>(N), operation);
+}
+
+}  // namespace lockstep::detail::onednn
