@@ -20,18 +20,29 @@ TEST(Lanes, SumIsTheSumOverEveryWidth) {
   }
 }
 
-// The definition, written plainly: 16 partial sums, added in halves.
+// The definition, written plainly: 256 bytes of partial sums (128 each for two sums), added in
+// halves.
+template <std::size_t count>
+float halved_sum(const std::vector<float>& x) {
+  float partial[count] = {};
+  for (std::size_t c = 0; c < x.size(); ++c) partial[c % count] += x[c];
+  for (std::size_t half = count / 2; half > 0; half /= 2) {
+    for (std::size_t l = 0; l < half; ++l) partial[l] += partial[l + half];
+  }
+  return partial[0];
+}
+
 TEST(Lanes, SumHasTheBitsOfItsDefinition) {
   PhiloxSequence random(3, 0);
   std::vector<float> x(1003);
   for (float& value : x) value = random.uniform() - 0.5F;
-  float partial[16] = {};
-  for (std::size_t c = 0; c < x.size(); ++c) partial[c % 16] += x[c];
-  for (int half = 8; half > 0; half /= 2) {
-    for (int l = 0; l < half; ++l) partial[l] += partial[l + half];
-  }
   const HostLanes lanes(static_cast<std::int64_t>(x.size()));
-  EXPECT_EQ(lanes.sum([&](std::int64_t c) { return x[static_cast<std::size_t>(c)]; }), partial[0]);
+  const auto element = [&](std::int64_t c) { return x[static_cast<std::size_t>(c)]; };
+  EXPECT_EQ(lanes.sum(element), halved_sum<64>(x));
+  EXPECT_EQ(lanes.fetching(x.data() + x.size()).sum(element), halved_sum<64>(x));
+  const auto sums = lanes.sums(element, [&](std::int64_t c) { return 2.0F * element(c); });
+  EXPECT_EQ(sums.first, halved_sum<32>(x));
+  EXPECT_EQ(sums.second, 2.0F * halved_sum<32>(x));
 }
 
 TEST(Lanes, MaxFindsTheLargestAndLeastOfNothing) {

@@ -22,12 +22,13 @@ void layer_norm_forward_kernel(const Space& space, const Tensor& x, const Tensor
   const auto saved_mean = view<Space, T, 1>(mean);  // (rows)
   const auto saved_inverse = view<Space, T, 1>(inverse_std);
   const bool biased = bias.defined();
-  const T share = T{1} / static_cast<T>(x.size(1)), epsilon = static_cast<T>(eps);
+  const std::int64_t width = x.size(1);
+  const T share = T{1} / static_cast<T>(width), epsilon = static_cast<T>(eps);
   for_each_row(
-      "lockstep::layer_norm_forward", space, x.size(0), x.size(1),
+      "lockstep::layer_norm_forward", space, x.size(0), width,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const T m = share * lanes.sum([&](std::int64_t c) { return in(r, c); });
-        const T variance = share * lanes.sum([&](std::int64_t c) {
+        const T variance = share * lanes.fetching(&in(r, 0) + width).sum([&](std::int64_t c) {
           const T difference = in(r, c) - m;
           return difference * difference;
         });

@@ -11,6 +11,12 @@ namespace {
 using detail::dispatch_rows;
 using detail::Rows;
 
+/// The row after r, where its elements lie side by side.
+template <class T, class Space, bool contiguous>
+KOKKOS_FUNCTION const T* next(const Rows<const T, Space, contiguous>& rows, std::int64_t r) {
+  return contiguous ? &rows(r, 0) + rows.width : nullptr;
+}
+
 template <bool contiguous, class T, class Space>
 void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& shape,
                             const Tensor& y) {
@@ -21,8 +27,9 @@ void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& sh
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
                                     [&](std::int64_t c) { return in(r, c); });
-        const T total = lanes.sum(
-            [&](std::int64_t c) { return out(r, c) = math::exp_or_zero(in(r, c) - largest); });
+        const T total = lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
+          return out(r, c) = math::exp_or_zero(in(r, c) - largest);
+        });
         const T scale = T{1} / total;
         lanes.each([&](std::int64_t c) { out(r, c) *= scale; });
       });
@@ -56,8 +63,9 @@ void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
         const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
                                     [&](std::int64_t c) { return in(r, c); });
-        const T log_sum = std::log(
-            lanes.sum([&](std::int64_t c) { return math::exp_or_zero(in(r, c) - largest); }));
+        const T log_sum = std::log(lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
+          return math::exp_or_zero(in(r, c) - largest);
+        }));
         lanes.each([&](std::int64_t c) { out(r, c) = in(r, c) - largest - log_sum; });
       });
 }
