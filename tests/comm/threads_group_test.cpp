@@ -87,8 +87,9 @@ TEST(ThreadsGroup, ATimeOutNamesTheRankThatDidNotCall) {
         } catch (const CommError& error) {
           const std::string text = error.what();
           EXPECT_NE(
-              text.find("all_reduce(sum) #2 of f32[21840] has not completed after 0.2 s: rank 1 has "
-                        "not called it"),
+              text.find(
+                  "all_reduce(sum) #2 of f32[21840] has not completed after 0.2 s: rank 1 has "
+                  "not called it"),
               std::string::npos)
               << text;
           ++told;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include "small_models.hpp"
@@ -35,21 +36,24 @@ class RecordingGroup : public ProcessGroup {
   [[nodiscard]] int rank() const noexcept override { return 0; }
   [[nodiscard]] int size() const noexcept override { return 1; }
   [[nodiscard]] const char* backend() const noexcept override { return "recording"; }
-  [[nodiscard]] Work all_reduce(const Tensor& t, ReduceOp) override {
-    reduced.push_back(t.data());
-    return Work(IntrusivePtr<WorkRecord>(new Record(*this)));
-  }
-  [[nodiscard]] Work broadcast(const Tensor&, int) override { return {}; }
-  [[nodiscard]] Work all_gather(const Tensor& input, const Tensor& output) override {
-    output.reshape(input.shape()).copy_from(input);
-    return {};
-  }
-  void barrier() override {}
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int, int) override { return nullptr; }
   void close() override {}
 
   std::vector<const void*> reduced;  ///< address of each all-reduce's tensor, in order
   int polls = 0;
   std::chrono::milliseconds delay{0};
+
+ private:
+  [[nodiscard]] Work start(Operation&& operation) override {
+    if (operation.kind == Operation::Kind::all_reduce) {
+      reduced.push_back(operation.output.data());
+      return Work(IntrusivePtr<WorkRecord>(new Record(*this)));
+    }
+    if (operation.kind == Operation::Kind::all_gather) {
+      operation.output.reshape(operation.input.shape()).copy_from(operation.input);
+    }
+    return {};
+  }
 };
 
 /// Passes x on; notes in backward how many all-reduces have been started by then.

@@ -71,8 +71,9 @@ void DistributedDataParallel::make_buckets(const std::vector<Variable>& paramete
     Bucket& bucket = buckets_.emplace_back();
     const auto elements = static_cast<std::int64_t>(plan.bytes / size_of(plan.dtype));
     // Zeros: the gaps between gradients travel too.
-    bucket.memory =
-        Tensor::zeros({elements}, plan.dtype, data[plan.slices.front().parameter].device());
+    const Device device = data[plan.slices.front().parameter].device();
+    bucket.memory = device.type == DeviceType::host ? group_->shared_buffer({elements}, plan.dtype)
+                                                    : Tensor::zeros({elements}, plan.dtype, device);
     for (const auto& [parameter, offset_bytes] : plan.slices) {
       const Variable& variable = parameters[parameter];
       variable.set_grad_buffer(
