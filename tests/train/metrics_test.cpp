@@ -21,12 +21,14 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   row.samples_per_s = 1234.5;
   row.has_times = true;
   row.times.communication = {0.25, 0.5, 1.0};
+  row.times.communication_work = {0.125, 0.25, 0.5};
   MetricsFile(file, false, 0).append(row);
   const MetricsFile again(file, true, 10);
   ASSERT_EQ(again.rows().size(), 1U);
   EXPECT_EQ(again.rows()[0].samples_per_s, 1234.5);
   EXPECT_EQ(again.rows()[0].grad_norm, 2.5);
   EXPECT_EQ(again.rows()[0].times.communication.max, 1.0);
+  EXPECT_EQ(again.rows()[0].times.communication_work.max, 0.5);
 }
 
 TEST(MetricsFile, ResumingDropsLaterRowsAndAHalfWrittenLine) {

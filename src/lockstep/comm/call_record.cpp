@@ -1,6 +1,9 @@
 #include <lockstep/comm/call_record.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -46,6 +49,17 @@ CallRecord record_of(const Operation& operation) noexcept {
           .tag = operation.tag,
           .sequence = operation.sequence,
           .shape = t.shape()};
+}
+
+std::string differences(const CallRecord& a, const CallRecord& b) {
+  std::vector<const char*> names;
+  if (a.kind != b.kind) names.push_back("operation");
+  if (a.op != b.op) names.push_back("reduction");
+  if (a.root != b.root) names.push_back("root");
+  if (a.dtype != b.dtype) names.push_back("dtype");
+  if (!(a.shape == b.shape)) names.push_back("shape");
+  if (names.empty()) return "counts";
+  return fmt::format("{}", fmt::join(names, " and "));
 }
 
 std::string describe(const CallRecord& call) { return name_and_number(call, ""); }

@@ -24,6 +24,9 @@ struct CallRecord {
 /// The same with reduction and root: "all_reduce(sum) #17 of f32[21840]".
 [[nodiscard]] std::string describe_fully(const CallRecord& call);
 
+/// Where two calls with one number differ: "dtype and shape".
+[[nodiscard]] std::string differences(const CallRecord& a, const CallRecord& b);
+
 [[nodiscard]] inline std::string describe(const Operation& operation) {
   return describe(record_of(operation));
 }

@@ -10,6 +10,13 @@ void declare(DeckTable& table, GroupOptions& options) {
              .unit = "s",
              .min = 0.001,
              .max = 1e6});
+  table.choice("contract", options.contract,
+               {{"off", Contract::off}, {"hash", Contract::hash}, {"full", Contract::full}},
+               "what is compared between ranks before any of them reads a collective's result: "
+               "nothing; operation, dtype, size, reduction and root; or shapes too");
+  table.choice("progress", options.progress,
+               {{"poll", Progress::poll}, {"thread", Progress::thread}},
+               "what moves communication on during backward: calls between layers, or a thread");
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
 }
 

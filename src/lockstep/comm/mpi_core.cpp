@@ -51,6 +51,7 @@ MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options)
   std::vector<int> all(static_cast<std::size_t>(size_));
   std::iota(all.begin(), all.end(), 0);
   make_communicators(comm, all);
+  start_progress_thread();
 }
 
 // Not MPI_Comm_dup: that would run the copy callbacks of the caller's attributes.
@@ -91,10 +92,12 @@ IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
   core->any_thread_ = any_thread_;
   core->host_ = host_;
   core->make_communicators(comm_, members);
+  core->start_progress_thread();
   return core;
 }
 
 Work MpiCore::start(Operation operation) {
+  const auto locked = lock();
   expect_callable();
   operation.sequence = ++(operation.is_message() ? message_sequence_ : sequence_);
   auto* work =
@@ -120,6 +123,46 @@ IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
   return storage;
 }
 
+std::unique_lock<std::mutex> MpiCore::lock() const {
+  return options_.progress == Progress::thread ? std::unique_lock(mutex_)
+                                               : std::unique_lock<std::mutex>();
+}
+
+void MpiCore::start_progress_thread() {
+  if (options_.progress != Progress::thread) return;
+  int level = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
+  if (level < MPI_THREAD_MULTIPLE) {
+    options_.progress = Progress::poll;
+    log(LogLevel::warning,
+        speaker() +
+            ": MPI was initialised below MPI_THREAD_MULTIPLE, so no thread can move "
+            "communication on: progress is made between layers (comm.progress = \"poll\").");
+    return;
+  }
+  progress_ = std::jthread([this](const std::stop_token& stop) {
+    // Often enough for a link of 25 GB/s and messages of a megabyte; rarely enough to leave the
+    // core to who computes on it.
+    constexpr auto pause = std::chrono::microseconds(50);
+    while (!stop.stop_requested()) {
+      try {
+        const auto locked = lock();
+        if (state_ != State::open) return;
+        if (first_) progress();
+      } catch (const Error&) {
+        return;  // the group is poisoned: the next call or wait throws what happened
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  });
+}
+
+void MpiCore::stop_progress_thread() noexcept {
+  if (!progress_.joinable()) return;
+  progress_.request_stop();
+  progress_.join();
+}
+
 void MpiCore::progress() {
   for (MpiWork* work = first_; work;) {
     MpiWork* next = work->next_;
@@ -135,6 +178,7 @@ void MpiCore::close() {
   expect_callable();
   while (first_) IntrusivePtr<MpiWork>(first_)->wait();
   start(Operation{}).wait();  // a barrier: MPI_Comm_free may wait for the others without a deadline
+  stop_progress_thread();
   state_ = State::closed;
   reason_ = "it was closed. Make a new one, or close it later.";
   const int status = free_communicators();
@@ -144,6 +188,7 @@ void MpiCore::close() {
 }
 
 void MpiCore::at_finalize() noexcept {
+  stop_progress_thread();
   // A communicator with operations that can never end is left to MPI: freeing it may wait for them.
   const bool idle = state_ == State::open && !first_;
   if (idle) free_communicators();
@@ -217,14 +262,37 @@ void MpiCore::fail(const MpiWork& work, const std::string& finding) {
 
 void MpiCore::mismatch(const MpiWork& work, int node_rank) {
   const Operation& mine = work.operation();
-  const std::string other =
-      node_rank < 0
-          ? "a rank of another node called something else"
-          : fmt::format("rank {} called {}", node_->group_rank(node_rank),
-                        describe_fully(node_->board().slot(node_rank, mine.sequence).call));
-  fail(work, fmt::format("{}: all ranks must make the same calls in the same order, with equal "
-                         "shapes, dtypes and operations",
-                         other));
+  std::string other = node_->is_whole_group() ? "" : other_nodes_call(work);
+  if (node_rank >= 0) {
+    const CallRecord& theirs = node_->board().slot(node_rank, mine.sequence).call;
+    other = fmt::format("rank {} called {}, another {}", node_->group_rank(node_rank),
+                        describe_fully(theirs), differences(record_of(mine), theirs));
+  }
+  fail(work, other + ": all ranks must make the same calls in the same order");
+}
+
+std::string MpiCore::other_nodes_call(const MpiWork& work) const {
+  const std::string somebody = "a rank of another node called something else";
+  if (!node_->is_leader()) return somebody;
+  struct Call {
+    CallRecord call;
+    int rank;
+  };
+  int nodes = 1;
+  check_mpi(MPI_Comm_size(node_->leaders(), &nodes), "MPI_Comm_size");
+  const Call mine{record_of(work.operation()), rank_};
+  std::vector<Call> all(static_cast<std::size_t>(nodes));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
+                           node_->leaders(), &request),
+            "MPI_Iallgather");
+  set_up("comparing calls")(request);
+  for (const Call& other : all) {
+    if (describe_fully(other.call) == describe_fully(mine.call)) continue;
+    return fmt::format("rank {}, on another node, called {}, another {}", other.rank,
+                       describe_fully(other.call), differences(mine.call, other.call));
+  }
+  return somebody;
 }
 
 std::string MpiCore::absentees(const MpiWork& work) const {

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,7 @@ class MpiCore : public RefCounted<MpiCore> {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] double work_seconds() const noexcept { return work_seconds_; }
 
   /// Numbers the operation and hands it to MPI. Also drives whatever else is in flight, so that
   /// operations whose Work was dropped end too.
@@ -49,6 +51,10 @@ class MpiCore : public RefCounted<MpiCore> {
   [[nodiscard]] std::string speaker() const;  ///< "rank 1 of 4 (node12)"
   void expect_callable() const;               ///< throws where no call is possible any more
   void expect_right_thread() const;
+  /// Keeps the progress thread, if there is one, out of the group meanwhile.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() const;
+  void start_progress_thread();
+  void stop_progress_thread() noexcept;
   /// Moves everything in flight on, oldest first: collectives reach MPI in the same order
   /// everywhere.
   void progress();
@@ -61,8 +67,10 @@ class MpiCore : public RefCounted<MpiCore> {
   [[nodiscard]] MpiWait set_up(const std::string& doing) const;
   /// Which ranks of this node a collective waits for, and what they do instead.
   [[nodiscard]] std::string absentees(const MpiWork& work) const;
-  /// The calls differ: this rank's and that of a rank of its node, or, -1, of another node.
+  /// The calls differ: this rank's and that of a rank of its node, or, -1, of another node, whose
+  /// leaders then tell each other their calls.
   [[noreturn]] void mismatch(const MpiWork& work, int node_rank);
+  [[nodiscard]] std::string other_nodes_call(const MpiWork& work) const;
   /// Ends the group because of what `work` found out.
   [[noreturn]] void fail(const MpiWork& work, const std::string& finding);
   [[noreturn]] void time_out(const MpiWork& work, double waited_s);
@@ -84,6 +92,10 @@ class MpiCore : public RefCounted<MpiCore> {
   std::thread::id owner_;  // the only thread that may call, unless any_thread_
   std::uint64_t sequence_ = 0;
   std::uint64_t message_sequence_ = 0;
+  bool waiting_ = false;       // the caller is inside a wait
+  double work_seconds_ = 0.0;  // of those waits, spent on this rank's own part
+  mutable std::mutex mutex_;   // locked where a progress thread shares the group
+  std::jthread progress_;
   MpiWork* first_ = nullptr;  // in flight, oldest first; each is owned by this list
   MpiWork* last_ = nullptr;
 };

@@ -28,6 +28,7 @@ class MpiGroup final : public ProcessGroup {
     t.zero();
     return t;
   }
+  [[nodiscard]] double work_seconds() const noexcept override { return core_->work_seconds(); }
   void close() override { core_->close(); }
 
   /// A group whose core is kept until it is closed or MPI ends.

@@ -46,6 +46,35 @@ Tensor on_host(const Tensor& t, DType dtype) {
 
 }  // namespace
 
+/// While it lives, the caller is inside wait().
+class MpiWork::Waiting {
+ public:
+  explicit Waiting(MpiCore& core) : core_(core) { core_.waiting_ = true; }
+  ~Waiting() { core_.waiting_ = false; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  MpiCore& core_;
+};
+
+/// Adds the time it lives to the group's own work, where a wait sees it.
+class MpiWork::WorkTimer {
+ public:
+  explicit WorkTimer(MpiCore& core) : core_(core) {
+    if (core_.waiting_) start_ = Clock::now();
+  }
+  ~WorkTimer() {
+    if (core_.waiting_) core_.work_seconds_ += seconds_since(start_);
+  }
+  WorkTimer(const WorkTimer&) = delete;
+  WorkTimer& operator=(const WorkTimer&) = delete;
+
+ private:
+  MpiCore& core_;
+  Clock::time_point start_;
+};
+
 bool MpiWork::stages() const {
   const Tensor &input = operation_.input, &output = operation_.output;
   if (on_device(input) || on_device(output)) return true;
@@ -113,7 +142,7 @@ bool MpiWork::step() {
 bool MpiWork::post() {
   NodeGroup& node = *core_->node_;
   if (!node.board().may_post(operation_.sequence)) return false;
-  write_call(node, operation_);
+  write_call(node, operation_, core_->options_.contract);
   node.board().post(operation_.sequence);
   phase_ = Phase::agreeing;
   return true;
@@ -127,13 +156,17 @@ bool MpiWork::agree() {
   for (; peer_ < node.size(); ++peer_) {
     if (!board.has_posted(peer_, operation_.sequence)) return false;
     const Board::Slot& theirs = board.slot(peer_, operation_.sequence);
-    if (checks && theirs.fingerprint != mine) core_->mismatch(*this, peer_);
+    if (checks && disputed_ < 0 && theirs.fingerprint != mine) disputed_ = peer_;
   }
   if (node.is_whole_group()) {
+    if (disputed_ >= 0) core_->mismatch(*this, disputed_);
     choose_way();
     return true;
   }
-  fingerprints_ = {mine, ~mine, goes_over_nodes(node, operation_) ? 0U : 1U};
+  // A node that is not of one mind agrees with nobody.
+  constexpr auto none = ~std::uint64_t{0};
+  const std::uint64_t in_messages = goes_over_nodes(node, operation_) ? 0 : 1;
+  fingerprints_ = {disputed_ < 0 ? mine : none, disputed_ < 0 ? ~mine : none, in_messages};
   if (node.is_leader()) {
     status_ =
         MPI_Iallreduce(MPI_IN_PLACE, fingerprints_.data(), static_cast<int>(fingerprints_.size()),
@@ -160,7 +193,8 @@ bool MpiWork::agree_nodes() {
   }
   const std::uint64_t found = node.board().slot(0, sequence).agreed.load(std::memory_order_acquire);
   if (found >> 2U != sequence) return false;
-  if ((found & 1U) == 0 && core_->options_.contract != Contract::off) core_->mismatch(*this, -1);
+  if ((found & 1U) == 0 && core_->options_.contract != Contract::off)
+    core_->mismatch(*this, disputed_);
   if ((found & 2U) != 0) {
     phase_ = Phase::leading;
   } else {
@@ -182,6 +216,7 @@ void MpiWork::choose_way() {
 }
 
 bool MpiWork::share() {
+  const WorkTimer timer(*core_);
   cursor_ = perform_in_place(*core_->node_, operation_, cursor_);
   if (cursor_ >= 0) return false;  // others get their turn
   finish_stage(1);
@@ -193,6 +228,7 @@ bool MpiWork::lead() {
   NodeGroup& node = *core_->node_;
   Board& board = node.board();
   if (stage_ == 0) {
+    const WorkTimer timer(*core_);
     cursor_ = sum_on_leader(node, operation_, cursor_);
     if (cursor_ >= 0) return false;
     finish_stage(1);
@@ -315,6 +351,7 @@ void MpiWork::finish() {
 }
 
 bool MpiWork::poll() {
+  const auto lock = core_->lock();
   if (in_flight()) {
     core_->expect_callable();
     core_->progress();
@@ -324,12 +361,14 @@ bool MpiWork::poll() {
 }
 
 void MpiWork::wait() {
+  const Waiting waiting(*core_);
   for (int spin = 0; spin < spins; ++spin) {
     if (poll()) return;
   }
   const auto start = Clock::now();
   while (!poll()) {
     if (Clock::now() - start > core_->options_.timeout) {
+      const auto lock = core_->lock();
       core_->time_out(*this, seconds_since(start));
     }
     sched_yield();

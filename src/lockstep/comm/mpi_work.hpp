@@ -31,6 +31,8 @@ class MpiWork final : public WorkRecord {
 
  private:
   friend class MpiCore;
+  class Waiting;
+  class WorkTimer;
   enum class Phase {
     posting,
     agreeing,
@@ -76,6 +78,7 @@ class MpiWork final : public WorkRecord {
   int status_ = MPI_SUCCESS;
   int peer_ = 0;             // the next rank of the node to be looked at
   std::int64_t cursor_ = 0;  // how far this rank's part has come
+  int disputed_ = -1;        // a rank of the node whose call differs
   unsigned stage_ = 0;       // finished by this rank
   // The largest of all nodes' fingerprints, of their complements, and of "not in shared buffers".
   std::array<std::uint64_t, 3> fingerprints_{};

@@ -68,9 +68,9 @@ std::int64_t reduce_share(const NodeGroup& node, const Operation& operation, Red
 
 }  // namespace
 
-void write_call(NodeGroup& node, const Operation& operation) {
+void write_call(NodeGroup& node, const Operation& operation, Contract contract) {
   Board::Slot& mine = node.board().mine(operation.sequence);
-  mine.fingerprint = fingerprint(operation);
+  mine.fingerprint = fingerprint(operation, contract == Contract::full);
   mine.call = record_of(operation);
   mine.input = operation.input.defined() ? node.place_of(operation.input) : SharedPlace{};
   mine.output = operation.output.defined() ? node.place_of(operation.output) : SharedPlace{};

@@ -13,7 +13,7 @@ namespace lockstep {
 /// Reductions go in rank order: same bits on every rank and in every run.
 
 /// Fills this rank's slot with the call; Board::post shows it.
-void write_call(NodeGroup& node, const Operation& operation);
+void write_call(NodeGroup& node, const Operation& operation, Contract contract);
 
 /// True if the operation's tensors are small enough for the slots, on every rank.
 [[nodiscard]] bool goes_in_slots(const Operation& operation) noexcept;

@@ -33,6 +33,12 @@ std::int64_t common_count(const Operation& operation) noexcept {
   }
 }
 
+/// Every rank's input (or, where only the root brings one, output) has the same shape.
+bool has_common_shape(const Operation& operation) noexcept {
+  return operation.kind != Kind::barrier && operation.kind != Kind::scatter &&
+         operation.input_counts.empty() && operation.output_counts.empty();
+}
+
 }  // namespace
 
 const char* name_of(Operation::Kind kind) noexcept {
@@ -76,7 +82,7 @@ Tensor elements_of(const Tensor& t, Block block) {
   return Tensor::over(t.storage(), t.offset_bytes() + begin, {block.count}, t.dtype());
 }
 
-std::uint64_t fingerprint(const Operation& operation) noexcept {
+std::uint64_t fingerprint(const Operation& operation, bool shapes) noexcept {
   const Tensor& t = operation.input.defined() ? operation.input : operation.output;
   const std::uint64_t call = static_cast<std::uint64_t>(operation.kind) |
                              static_cast<std::uint64_t>(operation.op) << 8U |
@@ -89,6 +95,9 @@ std::uint64_t fingerprint(const Operation& operation) noexcept {
     for (const auto* counts : {&operation.input_counts, &operation.output_counts}) {
       for (const auto count : *counts) mixed = mix(mixed) ^ static_cast<std::uint64_t>(count);
     }
+  }
+  if (shapes && has_common_shape(operation)) {
+    for (const auto extent : t.shape()) mixed = mix(mixed) ^ static_cast<std::uint64_t>(extent);
   }
   return mix(mixed);
 }

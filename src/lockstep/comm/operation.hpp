@@ -50,8 +50,9 @@ struct Block {
 /// `count` elements of `t` from `begin`, as a flat tensor over the same memory.
 [[nodiscard]] Tensor elements_of(const Tensor& t, Block block);
 
-/// What all ranks' calls must have in common, in 64 bits: kind, reduction, root, dtype, counts.
-[[nodiscard]] std::uint64_t fingerprint(const Operation& operation) noexcept;
+/// What all ranks' calls must have in common, in 64 bits: kind, reduction, root, dtype, counts;
+/// with `shapes`, also the shapes of what they bring, where these must be equal.
+[[nodiscard]] std::uint64_t fingerprint(const Operation& operation, bool shapes = false) noexcept;
 
 [[nodiscard]] const char* name_of(Operation::Kind kind) noexcept;
 

@@ -17,7 +17,14 @@ struct Operation;
 /// What is compared before any rank of a collective reads a result.
 enum class Contract : std::uint8_t {
   off,   ///< nothing: ranks whose calls differ get garbage, or hang
-  hash,  ///< that the calls are equal
+  hash,  ///< operation, dtype, number of elements, reduction, root
+  full,  ///< the shapes too: [2, 3] does not meet [3, 2]
+};
+
+/// What moves operations on while the caller computes.
+enum class Progress : std::uint8_t {
+  poll,    ///< calls on the group and its Works (DistributedDataParallel makes them between layers)
+  thread,  ///< a thread of the group's own; needs MPI_THREAD_MULTIPLE and takes processor time
 };
 
 struct GroupOptions {
@@ -27,6 +34,7 @@ struct GroupOptions {
   /// travels in several. MPI's own limit is 2^31 - 1; tests lower it.
   std::int64_t max_count = std::int64_t{1} << 30;
   Contract contract = Contract::hash;
+  Progress progress = Progress::poll;
 };
 void declare(DeckTable& table, GroupOptions& options);
 
@@ -132,6 +140,10 @@ class ProcessGroup {
   /// ordinary tensor on every rank, with one warning, where shared memory is short. Collective,
   /// with equal arguments; the memory goes with the group and the last tensor.
   [[nodiscard]] virtual Tensor shared_buffer(const Shape& shape, DType dtype);
+
+  /// Seconds that this rank has spent inside wait() on its own part of collectives (sums and copies
+  /// in shared memory); the rest of its waiting was for others.
+  [[nodiscard]] virtual double work_seconds() const noexcept { return 0.0; }
 
   /// Releases what the group holds (communicators). Collective; the group is unusable afterwards.
   virtual void close() = 0;

@@ -132,11 +132,13 @@ void DistributedDataParallel::finish() {
   for (Bucket& bucket : buckets_) bucket.unready = 0;
   start_ready_buckets();
   const auto start = Clock::now();
+  const double work_before = group_->work_seconds();
   for (Bucket& bucket : buckets_) {
     bucket.work.wait();
     bucket.work = {};
   }
   wait_seconds_ += seconds_since(start);
+  work_seconds_ += group_->work_seconds() - work_before;
 }
 
 }  // namespace lockstep

@@ -74,6 +74,9 @@ class DistributedDataParallel {
   /// Seconds that backward() has spent waiting for communication which computation did not hide,
   /// since construction.
   [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
+  /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
+  /// waiting for others.
+  [[nodiscard]] double work_seconds() const noexcept { return work_seconds_; }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
 
  private:
@@ -98,6 +101,7 @@ class DistributedDataParallel {
       0;                   ///< buckets whose all-reduce this backward has started: always the first
   bool reducing_ = false;  ///< inside backward(): hooks count
   double wait_seconds_ = 0.0;
+  double work_seconds_ = 0.0;
 };
 
 }  // namespace lockstep

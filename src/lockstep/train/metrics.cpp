@@ -38,6 +38,7 @@ Json to_json(const MetricsRow& row) {
   if (row.has_times) {
     json["time_min_mean_max_s"] = {{"compute", to_json(row.times.compute)},
                                    {"communication", to_json(row.times.communication)},
+                                   {"communication_work", to_json(row.times.communication_work)},
                                    {"data", to_json(row.times.data)},
                                    {"other", to_json(row.times.other)}};
   }
@@ -68,7 +69,8 @@ MetricsRow row_from(const Json& json) {
   row.has_times = json.contains("time_min_mean_max_s");
   if (row.has_times) {
     row.times = {spread_from(json, "compute"), spread_from(json, "communication"),
-                 spread_from(json, "data"), spread_from(json, "other")};
+                 spread_from(json, "data"), spread_from(json, "other"),
+                 spread_from(json, "communication_work")};
   }
   return row;
 }

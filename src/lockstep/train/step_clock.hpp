@@ -15,6 +15,8 @@ struct TimeSplit {
   Spread communication;  ///< waiting for gradients (exposed communication)
   Spread data;           ///< waiting for the loader
   Spread other;          ///< logging, checkpoints, everything else
+  /// Of communication: the rank's own part (summing in shared memory), not waiting for others.
+  Spread communication_work;
 };
 
 /// Adds up where a rank's training time goes, and compares the ranks.
@@ -22,6 +24,7 @@ class StepClock {
  public:
   struct Totals {
     double compute = 0, communication = 0, data = 0;  ///< seconds
+    double communication_work = 0;                    ///< seconds, of communication
     double wall = 0;                                  ///< since the clock started
     std::int64_t samples = 0;                         ///< of all ranks
   };
@@ -30,12 +33,13 @@ class StepClock {
     started_ = Clock::now();
     totals_ = {};
   }
-  /// One step: its whole duration, of which `communication` and `data` seconds were waiting.
-  void add_step(double seconds, double communication, double data, std::int64_t samples) {
-    totals_.compute += seconds - communication - data;
-    totals_.communication += communication;
-    totals_.data += data;
-    totals_.samples += samples;
+  /// One step: its whole duration, and the other parts of it; the rest is compute.
+  void add_step(double seconds, const Totals& parts) {
+    totals_.compute += seconds - parts.communication - parts.data;
+    totals_.communication += parts.communication;
+    totals_.communication_work += parts.communication_work;
+    totals_.data += parts.data;
+    totals_.samples += parts.samples;
   }
   [[nodiscard]] Totals totals() const {
     Totals t = totals_;

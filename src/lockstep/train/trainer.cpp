@@ -119,7 +119,8 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 
 double Trainer::step() {
   const auto start = Clock::now();
-  const double data_before = loader_.seconds_waited(), communication_before = ddp_->wait_seconds();
+  const double data_before = loader_.seconds_waited(), communication_before = ddp_->wait_seconds(),
+               work_before = ddp_->work_seconds();
 
   const Share share = batches_.share(loader_.next_step(), group_->rank());
   const Batch& batch = loader_.next();
@@ -145,8 +146,11 @@ double Trainer::step() {
   ++state_.position;
   const double sum = mean * static_cast<double>(share.size());
   epoch_loss_ += sum;
-  clock_.add_step(seconds_since(start), ddp_->wait_seconds() - communication_before,
-                  loader_.seconds_waited() - data_before, share.batch_size);
+  clock_.add_step(seconds_since(start),
+                  {.communication = ddp_->wait_seconds() - communication_before,
+                   .data = loader_.seconds_waited() - data_before,
+                   .communication_work = ddp_->work_seconds() - work_before,
+                   .samples = share.batch_size});
   return sum;
 }
 
