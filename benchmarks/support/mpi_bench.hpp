@@ -8,6 +8,8 @@ namespace lockstep::bench {
 
 /// The group of all ranks that mpiexec started.
 [[nodiscard]] ProcessGroup& world();
+/// What making it took after MPI_Init, with everything done for the first time; the slowest rank's.
+[[nodiscard]] double bootstrap_seconds();
 
 /// One iteration: all ranks meet, then run `batch` times `body`; the slowest rank's time divided by
 /// `batch` is the iteration's. Call it in `for (auto _ : state)` of a benchmark with

@@ -10,6 +10,7 @@ namespace lockstep::bench {
 namespace {
 
 std::shared_ptr<ProcessGroup> group;
+double bootstrap = 0;
 
 class NullReporter : public benchmark::BenchmarkReporter {
  public:
@@ -19,7 +20,9 @@ class NullReporter : public benchmark::BenchmarkReporter {
 
 int run(int argc, char** argv) {
   MpiSession session(argc, argv);
+  const auto start = Clock::now();
   group = make_mpi_group(MPI_COMM_WORLD);
+  bootstrap = all_reduce_scalar(*group, seconds_since(start), ReduceOp::max);
   std::vector<char*> arguments(argv, argv + argc);
   if (group->rank() != 0) {
     // Files (--benchmark_out) are rank 0's alone.
@@ -44,6 +47,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 ProcessGroup& world() { return *group; }
+double bootstrap_seconds() { return bootstrap; }
 
 }  // namespace lockstep::bench
 
