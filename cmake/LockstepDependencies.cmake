@@ -73,6 +73,20 @@ elseif("CUDA" IN_LIST Kokkos_DEVICES)
     "or point Kokkos_ROOT at one without.")
 endif()
 
+# --- NCCL: host code only, any C++ compiler ----------------------------------------------------------
+if(LOCKSTEP_ENABLE_NCCL)
+  find_package(CUDAToolkit 12 REQUIRED)
+  find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_ROOT}/include)
+  find_library(LOCKSTEP_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${NCCL_ROOT}/lib)
+  if(NOT LOCKSTEP_NCCL_INCLUDE OR NOT LOCKSTEP_NCCL_LIBRARY)
+    message(FATAL_ERROR "LOCKSTEP_ENABLE_NCCL needs NCCL: install it beside the CUDA toolkit or set NCCL_ROOT.")
+  endif()
+  add_library(lockstep_nccl INTERFACE)
+  add_library(Lockstep::nccl ALIAS lockstep_nccl)
+  target_include_directories(lockstep_nccl SYSTEM INTERFACE ${LOCKSTEP_NCCL_INCLUDE})
+  target_link_libraries(lockstep_nccl INTERFACE ${LOCKSTEP_NCCL_LIBRARY} CUDA::cudart)
+endif()
+
 # --- host math ------------------------------------------------------------------------------------
 # Debian's dnnl-config.cmake asks for OpenCL, which the CPU engine does not need: look for the files.
 find_path(LOCKSTEP_ONEDNN_INCLUDE dnnl.hpp)

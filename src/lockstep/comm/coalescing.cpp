@@ -1,6 +1,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/comm/process_group.hpp>
 
@@ -34,15 +35,24 @@ Coalescing::Coalescing(ProcessGroup& group) : group_(&group) {
   if (group.coalescing_) {
     throw Error("a Coalescing was made on a group that already has one: end it first.");
   }
+  group.begin_batch();
   group.coalescing_ = this;
 }
 
 Coalescing::~Coalescing() {
-  if (group_) group_->coalescing_ = nullptr;
+  if (!group_) return;  // ended
+  try {
+    static_cast<void>(end());
+  } catch (const Error& error) {
+    log(LogLevel::error,
+        std::string("a batch of operations was left by an exception: ") + error.what());
+  }
 }
 
 Work Coalescing::end() {
-  std::exchange(group_, nullptr)->coalescing_ = nullptr;
+  ProcessGroup& group = *std::exchange(group_, nullptr);
+  group.coalescing_ = nullptr;
+  group.end_batch();
   return Work(IntrusivePtr<WorkRecord>(ObjectPool<Batch>::instance().make(std::move(works_))));
 }
 

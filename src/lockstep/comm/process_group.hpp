@@ -155,6 +155,9 @@ class ProcessGroup {
 
   /// What a backend is: starts one operation whose arguments have been checked.
   [[nodiscard]] virtual Work start(Operation&& operation) = 0;
+  /// Operations started between these belong to one Coalescing.
+  virtual void begin_batch() {}
+  virtual void end_batch() {}
 
  private:
   friend class Coalescing;

@@ -14,6 +14,8 @@ class WorkRecord : public RefCounted<WorkRecord> {
   /// Blocks until over or until the group's deadline, which throws TimeoutError and poisons the
   /// group.
   virtual void wait() = 0;
+  /// Blocks the host until over, on any device; wait() may only make a stream wait.
+  virtual void synchronize() { wait(); }
   /// The sender of a message that has been received; -1 for everything else.
   [[nodiscard]] virtual int source() const noexcept { return -1; }
 
@@ -40,7 +42,9 @@ class Work {
     if (record_) record_->wait();
   }
   /// Blocks the host until the operation is over, on any device.
-  void synchronize() { wait(); }
+  void synchronize() {
+    if (record_) record_->synchronize();
+  }
   /// True once wait() would not block. Also drives progress where nothing else does.
   [[nodiscard]] bool test() { return !record_ || record_->poll(); }
   /// After wait(): the sender's rank if this was an irecv, else -1.
