@@ -10,7 +10,7 @@ namespace {
 
 constexpr double sample_seconds = 0.002;  // hides the clock and the skew after the barrier
 constexpr int most_calls = 1000;
-constexpr int fewest_rounds = 7, most_rounds = 101;
+constexpr int fewest_rounds = 7, most_rounds = 401;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -73,8 +73,9 @@ struct Xor {
 };
 
 // Elements whose partial results stay in the first-level cache from the first source to the last
-// target: 8 KiB of f32.
-constexpr std::int64_t block = 2048;
+// target. glibc's memcpy takes `rep movsb` from 2 KiB on: with 2048 elements, 2 ranks of 8 KiB f32
+// took 1.3 times as long, 4 of 16 MiB 1.2 times.
+constexpr std::int64_t block = 480;
 
 template <class T, class Combine>
 void reduce_block(const Combine& combine, double factor, std::span<const void* const> sources,
@@ -102,13 +103,19 @@ void reduce_block(const Combine& combine, double factor, std::span<const void* c
       for (std::int64_t i = 0; i < count; ++i) partial[i] *= static_cast<W>(factor);
     }
   }
-  for (void* target : targets) {
-    T* out = static_cast<T*>(target) + begin;
-    if constexpr (std::is_same_v<T, W>) {
-      std::memcpy(out, partial, static_cast<std::size_t>(count) * sizeof(T));
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) out[i] = T(partial[i]);
+  const auto deliver = [&](const T* result) {
+    for (void* target : targets) {
+      std::memcpy(static_cast<T*>(target) + begin, result,
+                  static_cast<std::size_t>(count) * sizeof(T));
     }
+  };
+  if constexpr (std::is_same_v<T, W>) {
+    deliver(partial);
+  } else {
+    // Rounded once, not once a target: 4 of 512 KiB in 0.8 (bf16) and 0.7 (f16) of the time.
+    T rounded[block];
+    for (std::int64_t i = 0; i < count; ++i) rounded[i] = T(partial[i]);
+    deliver(rounded);
   }
 }
 
