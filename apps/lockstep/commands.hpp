@@ -8,8 +8,15 @@
 
 namespace lockstep::utility {
 
-/// What the launch gave each rank, and what is wrong with it. Starts MPI; collective.
-ExitCode doctor(int argc, char** argv);
+/// What the launch gave each rank, and what is wrong with it: bad_input if that would keep a run
+/// from starting. With a deck, also whether its run folder is shared and its gradients fit into
+/// shared memory. Starts MPI; collective.
+struct DoctorOptions {
+  std::string deck;  ///< may be empty
+  std::vector<std::string> overrides;
+  bool json = false;
+};
+ExitCode doctor(int argc, char** argv, const DoctorOptions& options);
 
 /// Reads a deck and prints it resolved.
 ExitCode check_deck(const std::string& file, const std::vector<std::string>& overrides);

@@ -21,19 +21,26 @@ int main(int argc, char** argv) {
                        const std::function<ExitCode()>& what) {
     return parent->add_subcommand(name, help)->callback([&action, what] { action = what; });
   };
-  const auto takes_deck = [&](CLI::App* command) {
-    command->add_option("FILE", files, "the deck")->required()->expected(1);
-    command->add_option("--set", overrides, "override a key: table.key=value")
+  const auto takes_overrides = [](CLI::App* command, std::vector<std::string>& into) {
+    command->add_option("--set", into, "override a key: table.key=value")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->allow_extra_args(false);
+  };
+  const auto takes_deck = [&](CLI::App* command) {
+    command->add_option("FILE", files, "the deck")->required()->expected(1);
+    takes_overrides(command, overrides);
   };
   const auto takes_checkpoints = [&](CLI::App* command) {
     command->add_option("FILE", files, "checkpoints")->required();
   };
 
-  add(&cli, "doctor", "what the launch gave each rank, and what is wrong with it",
-      [&] { return utility::doctor(argc, argv); });
+  utility::DoctorOptions examination;
+  auto* doctor = add(&cli, "doctor", "what the launch gave each rank, and what is wrong with it",
+                     [&] { return utility::doctor(argc, argv, examination); });
+  doctor->add_option("DECK", examination.deck, "a classifier's deck, to be looked at too");
+  takes_overrides(doctor, examination.overrides);
+  doctor->add_flag("--json", examination.json, "one JSON object instead of text");
 
   auto* deck = cli.add_subcommand("deck", "input decks")->require_subcommand(1);
   takes_deck(add(deck, "check", "read a deck, print it resolved, or say what is wrong",

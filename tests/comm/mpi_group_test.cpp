@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/node_layout.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
@@ -131,11 +132,30 @@ TEST(MpiGroup, RefusesNoCommunicator) {
   EXPECT_THROW(static_cast<void>(make_mpi_group(MPI_COMM_NULL)), CommError);
 }
 
-TEST(NodeLayout, CountsTheRanksOfThisMachine) {
-  const NodeLayout layout = node_layout(MPI_COMM_WORLD);
-  EXPECT_EQ(layout.local_rank, world_rank());  // the tests run on one machine
-  EXPECT_EQ(layout.local_size, world_size());
-  EXPECT_FALSE(layout.host.empty());
+TEST(NodeLayout, SeesTheMachinesThatMpiSees) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  const NodeLayout layout = node_layout(*group);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank(), MPI_INFO_NULL, &node);
+  int rank = -1, size = 0;
+  MPI_Comm_rank(node, &rank);
+  MPI_Comm_size(node, &size);
+  MPI_Comm_free(&node);
+  EXPECT_EQ(layout.local_rank(world_rank()), rank);
+  EXPECT_EQ(layout.local_size(world_rank()), size);
+  EXPECT_EQ(layout.is_leader(world_rank()), rank == 0);
+  group->close();
+}
+
+TEST(NodeLayout, RanksMayBeDealtToMachinesInTurn) {
+  const NodeLayout layout({"b", "a", "b", "c", "a"});
+  EXPECT_EQ(layout.hosts(), (std::vector<std::string>{"b", "a", "c"}));
+  EXPECT_EQ(layout.ranks_on(1), (std::vector<int>{1, 4}));
+  EXPECT_EQ(layout.local_rank(4), 1);
+  EXPECT_EQ(layout.local_size(3), 1);
+  EXPECT_EQ(layout.host_of(2), "b");
+  EXPECT_TRUE(layout.is_leader(3));
+  EXPECT_FALSE(layout.is_leader(2));
 }
 
 }  // namespace

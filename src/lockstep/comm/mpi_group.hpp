@@ -1,6 +1,5 @@
 #pragma once
 #include <memory>
-#include <string>
 
 #include <mpi.h>
 #include <lockstep/comm/process_group.hpp>
@@ -31,17 +30,5 @@ class MpiSession {
   bool owns_mpi_ = false;
   int exceptions_;  // in flight when the session began
 };
-
-/// Where a rank sits: its number among the ranks of `comm` on its machine, how many there are, and
-/// the machine's name.
-struct NodeLayout {
-  int local_rank = 0;
-  int local_size = 1;
-  std::string host;
-};
-
-/// From MPI itself (MPI_Comm_split_type), not from a launcher's environment. Collective over
-/// `comm`; waits without a deadline. Throws CommError if MPI fails.
-[[nodiscard]] NodeLayout node_layout(MPI_Comm comm);
 
 }  // namespace lockstep

@@ -1,22 +1,31 @@
+#include <lockstep/comm/node_layout.hpp>
+
+#include <algorithm>
+
 #include <lockstep/base/host.hpp>
-#include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/comm/mpi_status.hpp>
+#include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
 
-NodeLayout node_layout(MPI_Comm comm) {
-  int rank = 0;
-  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  MPI_Comm node = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node),
-            "MPI_Comm_split_type");
-  check_mpi(MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  NodeLayout layout;
-  layout.host = host_name();
-  check_mpi(MPI_Comm_rank(node, &layout.local_rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(node, &layout.local_size), "MPI_Comm_size");
-  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
-  return layout;
+NodeLayout::NodeLayout(const std::vector<std::string>& host_of_rank) {
+  for (const std::string& host : host_of_rank) {
+    const auto node = std::ranges::find(hosts_, host) - hosts_.begin();
+    if (hosts_.size() == static_cast<std::size_t>(node)) {
+      hosts_.push_back(host);
+      ranks_.emplace_back();
+    }
+    ranks_[static_cast<std::size_t>(node)].push_back(static_cast<int>(node_of_.size()));
+    node_of_.push_back(static_cast<int>(node));
+  }
+}
+
+int NodeLayout::local_rank(int rank) const {
+  const auto& ranks = ranks_on(node_of(rank));
+  return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
+}
+
+NodeLayout node_layout(ProcessGroup& group) {
+  return NodeLayout(all_gather_object(group, host_name()));
 }
 
 }  // namespace lockstep

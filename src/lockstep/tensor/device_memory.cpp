@@ -61,4 +61,16 @@ void device_zero(void* target, Device device, std::size_t bytes) {
 #endif
 }
 
+std::string current_gpu() {
+#ifdef KOKKOS_ENABLE_CUDA
+  int device = 0;
+  char address[32] = {};
+  if (cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetPCIBusId(address, sizeof(address), device) == cudaSuccess) {
+    return address;
+  }
+#endif
+  return "";
+}
+
 }  // namespace lockstep

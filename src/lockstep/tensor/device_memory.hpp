@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <string>
 
 #include <lockstep/tensor/device.hpp>
 
@@ -17,5 +18,8 @@ void device_copy(void* target, Device target_device, const void* source, Device 
 
 /// Sets bytes to zero behind the device's current stream.
 void device_zero(void* target, Device device, std::size_t bytes);
+
+/// The PCI address of the GPU that this thread computes on; empty where there is none, or no CUDA.
+[[nodiscard]] std::string current_gpu();
 
 }  // namespace lockstep

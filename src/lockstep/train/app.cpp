@@ -17,7 +17,7 @@
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/console.hpp>
-#include <lockstep/train/launch.hpp>
+#include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/library_versions.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/model_gradients.hpp>
@@ -79,10 +79,16 @@ class Run {
   }
 
   void look_at_launch() {
-    launch_ = inspect_launch(*group_);
-    for (const Finding& finding : check_launch(*group_, launch_, deck_hash_)) {
-      if (finding.fatal) throw AgreedError(finding.sentence, ExitCode::bad_input);
-      if (group_->rank() == 0) log(LogLevel::warning, finding.sentence);
+    const auto start = Clock::now();
+    launch_ = inspect_launch(*group_, deck_hash_);
+    const Findings findings = check_launch(launch_);
+    if (group_->rank() == 0) {
+      log(LogLevel::debug,
+          fmt::format("{:.1f} ms to look at the launch", seconds_since(start) * 1e3));
+    }
+    for (const Finding& finding : findings) {
+      if (finding.is_error()) throw AgreedError(finding.text(), ExitCode::bad_input);
+      if (group_->rank() == 0) log(LogLevel::warning, finding.text());
     }
     threads_ = plan_.run.threads > 0 ? static_cast<int>(plan_.run.threads) : launch_.cores_owned();
     set_math_threads(threads_);
@@ -180,7 +186,7 @@ class Run {
     if (group_->rank() != 0) return;
     console_.say(fmt::format("{}: {} on {} rank{}, {} thread{} each, {}; run folder {}", name_,
                              line_.deck, group_->size(), group_->size() == 1 ? "" : "s", threads_,
-                             threads_ == 1 ? "" : "s", fmt::join(launch_.hosts, " "),
+                             threads_ == 1 ? "" : "s", fmt::join(launch_.layout.hosts(), " "),
                              folder_->path().string()));
     console_.say(
         fmt::format("{} training and {} test samples; model of {} parameters; {} steps an epoch",

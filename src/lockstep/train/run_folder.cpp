@@ -6,7 +6,9 @@
 #include <system_error>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/comm/node_layout.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/launch/shared_folder.hpp>
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -37,14 +39,6 @@ void prepare(const fs::path& dir, bool resume) {
     }
     if (!resume && holds_a_run(dir)) move_aside(dir);
     fs::create_directories(dir / "checkpoints");
-    const fs::path probe = dir / ".write-test";
-    std::ofstream out(probe);
-    out << "x" << std::flush;
-    if (!out)
-      throw fs::filesystem_error("cannot write", probe,
-                                 std::make_error_code(std::errc::permission_denied));
-    out.close();
-    fs::remove(probe);
   } catch (const fs::filesystem_error& error) {
     throw InputError(fmt::format(
         "the run folder {} cannot be written: {}. Choose another with --set 'run.dir=\"...\"'.",
@@ -60,15 +54,8 @@ RunFolder RunFolder::open(ProcessGroup& group, const fs::path& dir, bool resume)
   agree(group, [&] {
     if (group.rank() == 0) prepare(clean, resume);
   });
-  agree(group, [&] {
-    std::error_code ignored;
-    if (!fs::is_directory(clean / "checkpoints", ignored)) {
-      throw InputError(fmt::format(
-          "the run folder {} is not visible here: it must lie on a file system that all "
-          "nodes share. Choose another with --set 'run.dir=\"...\"'.",
-          clean.string()));
-    }
-  });
+  const Findings unusable = check_shared_folder(group, node_layout(group), clean / "checkpoints");
+  if (!unusable.empty()) throw AgreedError(unusable.front().text(), ExitCode::bad_input);
   return RunFolder(clean);
 }
 

@@ -34,7 +34,7 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"stopped_early", outcome.stopped_early},
       {"ranks", group.size()},
       {"threads", facts.threads},
-      {"hosts", launch.hosts},
+      {"hosts", launch.layout.hosts()},
       {"epochs", outcome.epochs},
       {"steps", outcome.steps},
       {"train_loss", number(outcome.train_loss)},

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
-#include <lockstep/train/launch.hpp>
+#include <lockstep/train/launch/launch.hpp>
 #include <lockstep/train/outcome.hpp>
 
 namespace lockstep::train {

@@ -1,37 +1,31 @@
 #pragma once
-#include <algorithm>
 #include <string>
 #include <vector>
 
+#include <lockstep/comm/node_layout.hpp>
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/train/launch/seat.hpp>
 
 namespace lockstep::train {
 
-/// What the launch gave this rank.
+/// What the launch gave every rank. The same on all of them, but for `rank`.
 struct Launch {
-  std::string host;
-  int ranks_on_host = 1;  ///< ranks of the group on this machine
-  int ranks_on_mask = 1;  ///< of those, how many share this rank's set of cores (itself included)
-  int cores_in_mask = 1;  ///< cores in this rank's affinity mask
-  std::vector<std::string> hosts;  ///< distinct machines of the job, in rank order
+  NodeLayout layout;
+  std::vector<Seat> seats;  ///< by rank
+  int rank = 0;             ///< the one that looks
 
-  /// Cores this rank owns: its mask divided by the ranks that share it, at least 1.
-  [[nodiscard]] int cores_owned() const { return std::max(1, cores_in_mask / ranks_on_mask); }
+  [[nodiscard]] int size() const { return static_cast<int>(seats.size()); }
+  [[nodiscard]] const Seat& seat(int of) const { return seats[static_cast<std::size_t>(of)]; }
+  /// Cores that a rank owns: its affinity mask divided by the ranks that share it, at least 1.
+  [[nodiscard]] int cores_owned(int of) const;
+  [[nodiscard]] int cores_owned() const { return cores_owned(rank); }
 };
 
-/// One thing about the launch that the user should know, with its remedy.
-struct Finding {
-  bool fatal = false;
-  std::string sentence;
-};
+/// A launch of given seats: for plans and tests.
+[[nodiscard]] Launch make_launch(std::vector<Seat> seats, int rank = 0);
 
-/// Looks at how the ranks were placed. Collective.
-[[nodiscard]] Launch inspect_launch(ProcessGroup& group);
-
-/// A world of one under a launcher that started several processes; more ranks than cores;
-/// different programs, Lockstep versions or decks on the ranks. Collective; the same findings on
-/// every rank. `deck_hash` may be empty.
-[[nodiscard]] std::vector<Finding> check_launch(ProcessGroup& group, const Launch& launch,
-                                                const std::string& deck_hash);
+/// Looks at how the ranks were placed: one message of about a kilobyte from each to all.
+/// `deck_hash` may be empty. Collective.
+[[nodiscard]] Launch inspect_launch(ProcessGroup& group, const std::string& deck_hash);
 
 }  // namespace lockstep::train

@@ -1,0 +1,113 @@
+#include "examination.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/base/version.hpp>
+
+namespace lockstep::utility {
+namespace {
+
+const char* severity(const train::Finding& finding) {
+  return finding.is_error() ? "error" : "warning";
+}
+
+std::string seat_line(const train::Launch& launch, int rank) {
+  const train::Seat& seat = launch.seat(rank);
+  return fmt::format("rank {} on {} (its rank {} of {}): {} core(s) of its own of {}{}\n", rank,
+                     seat.host, launch.layout.local_rank(rank), launch.layout.local_size(rank),
+                     launch.cores_owned(rank), train::core_list(seat.cores),
+                     seat.gpu.empty() ? "" : ", GPU " + seat.gpu);
+}
+
+std::string shm_line(const train::Launch& launch, int node) {
+  const auto& ranks = launch.layout.ranks_on(node);
+  const train::Seat& seat = launch.seat(ranks.front());
+  // An f32 gradient takes four bytes on each rank.
+  const double parameters = seat.shm_free_mib * 0x1p20 / 4 / static_cast<double>(ranks.size());
+  return fmt::format(
+      "/dev/shm on {}: {:.1f} of {:.1f} MiB free{}\n", seat.host, seat.shm_free_mib, seat.shm_mib,
+      ranks.size() < 2 ? ""
+                       : fmt::format(", room for models of {:.1f} million f32 parameters on {} "
+                                     "ranks",
+                                     parameters / 1e6, ranks.size()));
+}
+
+}  // namespace
+
+bool Examination::has_error() const {
+  return std::ranges::any_of(findings, &train::Finding::is_error);
+}
+
+std::string as_text(const Examination& examination) {
+  const train::Launch& launch = examination.launch;
+  std::string text = fmt::format("Lockstep {}\n", version());
+  for (const auto& [name, value] : examination.libraries) {
+    text += fmt::format("{}: {}\n", name, value);
+  }
+  text += fmt::format("threads: {}\n", launch.seat(0).thread_level);
+  for (int rank = 0; rank < launch.size(); ++rank) text += seat_line(launch, rank);
+  for (std::size_t node = 0; node < launch.layout.hosts().size(); ++node) {
+    text += shm_line(launch, static_cast<int>(node));
+  }
+  if (examination.gradient_bytes) {
+    text += fmt::format("gradients: {:.1f} MiB a rank\n",
+                        static_cast<double>(*examination.gradient_bytes) / 0x1p20);
+  }
+  for (const train::Link& link : examination.links) {
+    text += fmt::format("link from rank {} to rank {}: {:.1f} us, {:.2f} GB/s\n", link.from,
+                        link.to, link.latency_us, link.bandwidth_gb_s);
+  }
+  text += fmt::format("run folder: looked at in {}\n", examination.run_folder);
+  text += fmt::format("what every application asks at its start took {:.1f} ms\n",
+                      examination.seconds * 1e3);
+  for (const train::Finding& finding : examination.findings) {
+    text += fmt::format("{}: {}\n", severity(finding), finding.text());
+  }
+  return text + fmt::format("{} finding(s)\n", examination.findings.size());
+}
+
+std::string as_json(const Examination& examination) {
+  using Json = nlohmann::ordered_json;
+  const train::Launch& launch = examination.launch;
+  Json json{{"version", version()}, {"libraries", Json::object()}, {"ranks", Json::array()}};
+  for (const auto& [name, value] : examination.libraries) json["libraries"][name] = value;
+  for (int rank = 0; rank < launch.size(); ++rank) {
+    const train::Seat& seat = launch.seat(rank);
+    json["ranks"].push_back({{"rank", rank},
+                             {"host", seat.host},
+                             {"local_rank", launch.layout.local_rank(rank)},
+                             {"local_size", launch.layout.local_size(rank)},
+                             {"pid", seat.pid},
+                             {"cores", seat.cores},
+                             {"cores_owned", launch.cores_owned(rank)},
+                             {"gpu", seat.gpu},
+                             {"thread_level", seat.thread_level},
+                             {"processor", seat.processor},
+                             {"shm_mib", seat.shm_mib},
+                             {"shm_free_mib", seat.shm_free_mib}});
+  }
+  json["links"] = Json::array();
+  for (const train::Link& link : examination.links) {
+    json["links"].push_back({{"from", link.from},
+                             {"to", link.to},
+                             {"latency_us", link.latency_us},
+                             {"bandwidth_gb_s", link.bandwidth_gb_s}});
+  }
+  json["run_folder"] = examination.run_folder;
+  if (examination.gradient_bytes) json["gradient_bytes"] = *examination.gradient_bytes;
+  json["app_start_ms"] = examination.seconds * 1e3;
+  json["findings"] = Json::array();
+  for (const train::Finding& finding : examination.findings) {
+    json["findings"].push_back({{"severity", severity(finding)},
+                                {"about", finding.about},
+                                {"sentence", finding.sentence},
+                                {"remedy", finding.remedy}});
+  }
+  json["error"] = examination.has_error();
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lockstep::utility

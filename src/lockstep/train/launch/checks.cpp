@@ -1,0 +1,36 @@
+#include <lockstep/train/launch/checks.hpp>
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+namespace lockstep::train {
+namespace {
+
+/// "MPICH Version: 4.0.2"
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  std::string name(text.data(), static_cast<std::size_t>(length));
+  name.resize(std::min(name.size(), name.find('\n')));
+  std::ranges::replace(name, '\t', ' ');
+  return name;
+}
+
+}  // namespace
+
+Findings check_launch(const Launch& launch) {
+  Findings all;
+  for (Findings& found :
+       std::array{check_world_of_one(launch, mpi_library()), check_same_everywhere(launch),
+                  check_cores(launch), check_gpus(launch), check_thread_level(launch)}) {
+    std::ranges::move(found, std::back_inserter(all));
+  }
+  std::ranges::stable_partition(all, &Finding::is_error);
+  return all;
+}
+
+}  // namespace lockstep::train

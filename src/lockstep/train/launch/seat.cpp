@@ -1,0 +1,94 @@
+#include <lockstep/train/launch/seat.hpp>
+
+#include <mpi.h>
+#include <sched.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/base/hash.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/base/version.hpp>
+#include <lockstep/checkpoint/metadata.hpp>
+#include <lockstep/tensor/device_memory.hpp>
+
+namespace lockstep::train {
+namespace {
+
+std::vector<int> affinity_mask() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {};
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+/// XXH3 of the program's file: equal on all ranks unless a stale copy lies on some node.
+std::string program_hash() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  Hasher hasher;
+  std::vector<char> buffer(1U << 16U);
+  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) ||
+         file.gcount() > 0) {
+    hasher.update(buffer.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  return to_hex(hasher.digest());
+}
+
+std::string thread_level() {
+  int running = 0, level = MPI_THREAD_SINGLE;
+  MPI_Initialized(&running);
+  if (!running) return "";
+  MPI_Query_thread(&level);
+  return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
+         : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
+         : level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                                          : "MPI_THREAD_MULTIPLE";
+}
+
+}  // namespace
+
+Seat take_seat(const std::string& deck_hash) {
+  Seat seat{.host = host_name(),
+            .pid = static_cast<int>(getpid()),
+            .cores = affinity_mask(),
+            .gpu = current_gpu(),
+            .thread_level = thread_level(),
+            .version = version(),
+            .program = program_hash(),
+            .deck = deck_hash,
+            .processor = cpu_features()};
+  struct statvfs shm {};
+  if (statvfs("/dev/shm", &shm) == 0) {
+    const double block_mib = static_cast<double>(shm.f_frsize) / 0x1p20;
+    seat.shm_mib = static_cast<double>(shm.f_blocks) * block_mib;
+    seat.shm_free_mib = static_cast<double>(shm.f_bavail) * block_mib;
+  }
+  return seat;
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Seat, host, pid, cores, gpu, thread_level, version, program,
+                                   deck, processor, shm_mib, shm_free_mib)
+
+std::string to_bytes(const Seat& seat) { return nlohmann::json(seat).dump(); }
+
+Seat seat_from(const std::string& bytes) { return nlohmann::json::parse(bytes).get<Seat>(); }
+
+std::string core_list(const std::vector<int>& cores) {
+  std::string list;
+  for (std::size_t first = 0; first < cores.size();) {
+    std::size_t last = first;
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
+    list += (list.empty() ? "" : ",") + std::to_string(cores[first]);
+    if (last > first) list += "-" + std::to_string(cores[last]);
+    first = last + 1;
+  }
+  return list;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,87 @@
+#include <lockstep/train/launch/shared_folder.hpp>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/comm/objects.hpp>
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* choose_another =
+    "Choose another folder with --set 'run.dir=\"...\"', on a file system that all nodes share.";
+
+/// A file that nobody has asked for before, so that no cached answer of a network file system says
+/// that it is not there. Removed at the end of the scope.
+class Probe {
+ public:
+  explicit Probe(const fs::path& folder)
+      : name_(fmt::format(".lockstep-probe-{}-{}", getpid(),
+                          Clock::now().time_since_epoch().count())),
+        path_(folder / name_) {
+    const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0 || ::write(file, "x", 1) != 1) error_ = errno;
+    if (file >= 0) ::close(file);
+  }
+  ~Probe() { ::unlink(path_.c_str()); }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] int error() const noexcept { return error_; }
+
+ private:
+  std::string name_;
+  fs::path path_;
+  int error_ = 0;
+};
+
+/// Network file systems may take a moment to show what another node wrote.
+bool appears(const fs::path& file) {
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::error_code ignored;
+    if (fs::exists(file, ignored)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Findings check_shared_folder(ProcessGroup& group, const NodeLayout& layout,
+                             const fs::path& folder) {
+  std::optional<Probe> probe;
+  if (group.rank() == 0) probe.emplace(folder);
+  const int error = static_cast<int>(
+      all_reduce_scalar(group, probe ? static_cast<double>(probe->error()) : 0.0, ReduceOp::max));
+  if (error != 0) {
+    return {{Finding::Severity::error, "run folder",
+             fmt::format("{} cannot be written: {}", folder.string(), std::strerror(error)),
+             choose_another}};
+  }
+  const std::string name = broadcast_object(group, probe ? probe->name() : "", 0);
+  const bool asked = group.rank() != 0 && layout.is_leader(group.rank());
+  const bool missing = asked && !appears(folder / name);
+  const auto answers = all_gather_object(group, missing ? "missing" : "");
+  std::string hosts;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (!answers[static_cast<std::size_t>(rank)].empty()) hosts += " " + layout.host_of(rank);
+  }
+  if (hosts.empty()) return {};
+  return {{Finding::Severity::error, "run folder",
+           fmt::format("what rank 0 ({}) writes to {} cannot be seen on{}", layout.host_of(0),
+                       folder.string(), hosts),
+           choose_another}};
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,21 @@
+#include <algorithm>
+#include <string>
+
+#include <lockstep/train/launch/checks.hpp>
+
+namespace lockstep::train {
+
+Findings check_thread_level(const Launch& launch) {
+  const auto below = std::ranges::find_if(launch.seats, [](const Seat& seat) {
+    return !seat.thread_level.empty() && seat.thread_level != "MPI_THREAD_MULTIPLE";
+  });
+  if (below == launch.seats.end()) return {};
+  return {{Finding::Severity::warning, "thread level",
+           "MPI grants rank " + std::to_string(below - launch.seats.begin()) + " (" + below->host +
+               ") no more than " + below->thread_level +
+               ", so nothing communicates beside the thread that trains",
+           "Use an MPI that was built with MPI_THREAD_MULTIPLE; a program that initialises MPI "
+           "itself asks for it with MPI_Init_thread."}};
+}
+
+}  // namespace lockstep::train

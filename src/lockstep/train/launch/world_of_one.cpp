@@ -1,0 +1,52 @@
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include <lockstep/train/launch/checks.hpp>
+
+namespace lockstep::train {
+namespace {
+
+std::optional<int> environment_number(const char* name) {
+  const char* text = std::getenv(name);
+  if (!text) return std::nullopt;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return end != text && *end == '\0' ? std::optional(static_cast<int>(value)) : std::nullopt;
+}
+
+struct Launcher {
+  const char* variable;  ///< how many processes it started
+  const char* name;
+  const char* remedy;
+};
+
+// Launchers' variables tell only that several processes were started, never who we are.
+constexpr Launcher launchers[] = {
+    {"PMI_SIZE", "an mpiexec that speaks PMI", "Start with the mpiexec of that MPI"},
+    {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpiexec",
+     "Start with the mpiexec of that MPI, or build with -DLOCKSTEP_MPI=openmpi"},
+    {"SLURM_STEP_NUM_TASKS", "srun",
+     "Start with srun --mpi=pmi2 (srun --mpi=list shows what this Slurm offers), or with the "
+     "mpiexec of that MPI"},
+};
+
+}  // namespace
+
+Findings check_world_of_one(const Launch& launch, const std::string& mpi) {
+  if (launch.size() != 1) return {};
+  for (const auto& [variable, name, remedy] : launchers) {
+    const auto started = environment_number(variable);
+    if (!started) continue;
+    // An mpiexec -n 1 within a step of several tasks meant this process to be alone.
+    if (*started == 1) return {};
+    return {{Finding::Severity::error, "world of one",
+             "this process is alone in its MPI world, but " + std::string(name) + " started " +
+                 std::to_string(*started) + " of them (" + variable + "=" +
+                 std::to_string(*started) + "): each would train by itself",
+             std::string(remedy) + "; Lockstep runs on " + mpi + "."}};
+  }
+  return {};
+}
+
+}  // namespace lockstep::train
