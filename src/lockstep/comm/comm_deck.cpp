@@ -20,4 +20,10 @@ void declare(DeckTable& table, GroupOptions& options) {
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
 }
 
+void declare(DeckTable& table, FlightOptions& options) {
+  table.key("dir", options.dir,
+            {.doc = "folder of the node itself, for the ring of each rank's newest operations; "
+                    "empty: $TMPDIR, else /dev/shm"});
+}
+
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/comm/call_record.hpp>
+#include <lockstep/comm/flight_log.hpp>
 #include <lockstep/comm/mpi_lifetime.hpp>
 #include <lockstep/comm/mpi_status.hpp>
 #include <lockstep/comm/mpi_work.hpp>
@@ -70,6 +71,7 @@ void MpiCore::make_communicators(MPI_Comm comm, const std::vector<int>& members)
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   node_ = std::make_unique<NodeGroup>(comm_, set_up("making a group"));
+  flight_ = open_flight_log(comm_, options_.flight.dir, set_up("making a group"));
 }
 
 MpiWait MpiCore::set_up(const std::string& doing) const {
@@ -103,6 +105,7 @@ Work MpiCore::start(Operation operation) {
   auto* work =
       ObjectPool<MpiWork>::instance().make(IntrusivePtr<MpiCore>(this), std::move(operation));
   const IntrusivePtr<WorkRecord> handle(work);
+  work->ticket_ = flight_.entered(work->operation());
   enlist(work);  // also before a failure: some parts may be on their way
   if (work->operation().is_message()) work->call();
   progress();
@@ -182,6 +185,7 @@ void MpiCore::close() {
   state_ = State::closed;
   reason_ = "it was closed. Make a new one, or close it later.";
   const int status = free_communicators();
+  flight_ = {};
   const IntrusivePtr<MpiCore> alive(this);
   disown(this);
   check_mpi(status, "MPI_Comm_free");
@@ -197,6 +201,7 @@ void MpiCore::at_finalize() noexcept {
     reason_ = "MPI has been finalised.";
   }
   bury_all();
+  flight_ = {};
 }
 
 std::string MpiCore::speaker() const {
@@ -227,6 +232,7 @@ void MpiCore::delist(MpiWork* work) noexcept {
   (work->previous_ ? work->previous_->next_ : first_) = work->next_;
   (work->next_ ? work->next_->previous_ : last_) = work->previous_;
   work->previous_ = work->next_ = nullptr;
+  if (work->phase_ == MpiWork::Phase::done) flight_.completed(work->ticket_);
   if (!work->operation().is_message() && node_) retire();
   work->drop_owner();
 }

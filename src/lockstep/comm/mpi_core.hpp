@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <mpi.h>
+#include <lockstep/comm/flight_recorder.hpp>
 #include <lockstep/comm/node_group.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/process_group.hpp>
@@ -82,6 +83,7 @@ class MpiCore : public RefCounted<MpiCore> {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Comm message_comm_ = MPI_COMM_NULL;  // for messages, so that any_source matches nothing else
   std::unique_ptr<NodeGroup> node_;
+  FlightLog flight_;
   int rank_ = 0;
   int size_ = 1;
   GroupOptions options_;

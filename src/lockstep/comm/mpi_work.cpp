@@ -158,6 +158,7 @@ bool MpiWork::agree() {
     const Board::Slot& theirs = board.slot(peer_, operation_.sequence);
     if (checks && disputed_ < 0 && theirs.fingerprint != mine) disputed_ = peer_;
   }
+  if (disputed_ < 0) core_->flight_.agreed(ticket_);
   if (node.is_whole_group()) {
     if (disputed_ >= 0) core_->mismatch(*this, disputed_);
     choose_way();

@@ -75,6 +75,7 @@ class MpiWork final : public WorkRecord {
   Operation operation_;
   Tensor staged_input_, staged_output_;  // what MPI sees instead, where it cannot take the tensors
   Phase phase_ = Phase::posting;
+  std::uint64_t ticket_ = 0;  // of the flight recorder
   int status_ = MPI_SUCCESS;
   int peer_ = 0;             // the next rank of the node to be looked at
   std::int64_t cursor_ = 0;  // how far this rank's part has come

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <lockstep/comm/reduce_op.hpp>
@@ -27,6 +28,12 @@ enum class Progress : std::uint8_t {
   thread,  ///< a thread of the group's own; needs MPI_THREAD_MULTIPLE and takes processor time
 };
 
+/// [flight]: the flight recorder, a ring of each process's newest operations.
+struct FlightOptions {
+  std::string dir;  ///< a folder of the node itself; empty: $TMPDIR, else /dev/shm
+};
+void declare(DeckTable& table, FlightOptions& options);
+
 struct GroupOptions {
   /// Every wait ends by then. Counted from the moment the wait begins.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
@@ -35,6 +42,7 @@ struct GroupOptions {
   std::int64_t max_count = std::int64_t{1} << 30;
   Contract contract = Contract::hash;
   Progress progress = Progress::poll;
+  FlightOptions flight = {};  ///< looked at by the first MPI group of a process
 };
 void declare(DeckTable& table, GroupOptions& options);
 

@@ -7,6 +7,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/call_label.hpp>
 #include <lockstep/parallel/same_model.hpp>
 
 namespace lockstep {
@@ -123,6 +124,7 @@ void DistributedDataParallel::start_ready_buckets() {
   while (started_ < buckets_.size() && buckets_[started_].unready == 0) {
     Bucket& bucket = buckets_[started_];
     for (const Variable& parameter : bucket.parameters) fill_missing_gradient(parameter);
+    const CallLabel label("bucket", static_cast<int>(started_));
     bucket.work = group_->all_reduce(bucket.memory, ReduceOp::sum);
     ++started_;
   }

@@ -16,6 +16,7 @@ RunPlan read_run_plan(Deck& deck) {
   plan.ddp = deck.read<DdpOptions>("ddp");
   plan.checkpoint = deck.read<CheckpointOptions>("checkpoint");
   plan.comm = deck.read<GroupOptions>("comm");
+  plan.comm.flight = deck.read<FlightOptions>("flight");
   plan.log = deck.read<LogOptions>("log");
   return plan;
 }
@@ -33,6 +34,7 @@ std::string deck_reference() {
   reference.add<DdpOptions>("ddp", "data-parallel gradient reduction");
   reference.add<CheckpointOptions>("checkpoint", "when to save and what to keep");
   reference.add<GroupOptions>("comm", "communication between ranks");
+  reference.add<FlightOptions>("flight", "what is kept for the verdict on a hang");
   reference.add<LogOptions>("log", "how much is said, and how often");
   return reference.markdown();
 }

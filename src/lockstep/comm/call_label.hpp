@@ -1,0 +1,26 @@
+#pragma once
+
+namespace lockstep {
+
+/// While it lives, the operations that this thread starts bear a name in the flight recorder and in
+/// verdicts: with CallLabel label("bucket", 2) they read "all_reduce(sum) #17 (bucket 2, ...)".
+class CallLabel {
+ public:
+  /// `what` is kept by address, and shown up to 25 characters; a number below 0 is not shown.
+  explicit CallLabel(const char* what, int number = -1) noexcept;
+  ~CallLabel();
+  CallLabel(const CallLabel&) = delete;
+  CallLabel& operator=(const CallLabel&) = delete;
+
+  [[nodiscard]] const char* what() const noexcept { return what_; }
+  [[nodiscard]] int number() const noexcept { return number_; }
+  /// This thread's innermost; nullptr if there is none.
+  [[nodiscard]] static const CallLabel* current() noexcept;
+
+ private:
+  const char* what_;
+  int number_;
+  const CallLabel* outer_;
+};
+
+}  // namespace lockstep
