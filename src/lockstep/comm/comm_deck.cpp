@@ -17,6 +17,8 @@ void declare(DeckTable& table, GroupOptions& options) {
   table.choice("progress", options.progress,
                {{"poll", Progress::poll}, {"thread", Progress::thread}},
                "what moves communication on during backward: calls between layers, or a thread");
+  table.key("shared_memory", options.shared_memory,
+            {.doc = "ranks of one machine communicate through shared memory instead of MPI"});
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
 }
 

@@ -70,7 +70,13 @@ void MpiCore::make_communicators(MPI_Comm comm, const std::vector<int>& members)
   MPI_Group_free(&everybody);
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
-  node_ = std::make_unique<NodeGroup>(comm_, set_up("making a group"));
+  node_ = std::make_unique<NodeGroup>(comm_, options_.shared_memory, set_up("making a group"));
+  if (!node_->shortage().empty()) {
+    log(LogLevel::warning,
+        fmt::format("{}: {}. The ranks of this machine communicate through MPI instead, several "
+                    "times slower. Enlarge /dev/shm (docker: --shm-size)",
+                    speaker(), node_->shortage()));
+  }
   flight_ = open_flight_log(comm_, options_.flight.dir, set_up("making a group"));
 }
 

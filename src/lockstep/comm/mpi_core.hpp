@@ -94,9 +94,10 @@ class MpiCore : public RefCounted<MpiCore> {
   std::thread::id owner_;  // the only thread that may call, unless any_thread_
   std::uint64_t sequence_ = 0;
   std::uint64_t message_sequence_ = 0;
-  bool waiting_ = false;       // the caller is inside a wait
-  double work_seconds_ = 0.0;  // of those waits, spent on this rank's own part
-  mutable std::mutex mutex_;   // locked where a progress thread shares the group
+  const MpiWork* relaying_ = nullptr;  // whose pieces are in the node's relay
+  bool waiting_ = false;               // the caller is inside a wait
+  double work_seconds_ = 0.0;          // of those waits, spent on this rank's own part
+  mutable std::mutex mutex_;           // locked where a progress thread shares the group
   std::jthread progress_;
   MpiWork* first_ = nullptr;  // in flight, oldest first; each is owned by this list
   MpiWork* last_ = nullptr;

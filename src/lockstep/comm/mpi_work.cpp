@@ -29,6 +29,9 @@ bool is_half(const Tensor& t) {
 
 bool on_device(const Tensor& t) { return t.defined() && t.device().type != DeviceType::host; }
 
+/// A stage of a collective as one number, larger for later ones: 2^24 stages of 2^40 collectives.
+std::uint64_t stage_mark(std::uint64_t sequence, unsigned stage) { return sequence << 24U | stage; }
+
 /// Some of the memory of `a` is also `b`'s.
 bool overlap(const Tensor& a, const Tensor& b) {
   const auto *x = static_cast<const std::byte*>(a.data()),
@@ -124,6 +127,8 @@ bool MpiWork::step() {
       return agree();
     case Phase::agreeing_nodes:
       return agree_nodes();
+    case Phase::relaying:
+      return relay();
     case Phase::sharing:
       return share();
     case Phase::leading:
@@ -211,9 +216,40 @@ void MpiWork::choose_way() {
     phase_ = Phase::done;
   } else if (goes_in_place(node, operation_)) {
     phase_ = Phase::sharing;
+  } else if (goes_by_relay(node, operation_)) {
+    phase_ = Phase::relaying;
+    cursor_ = 0;
   } else {
     call();
   }
+}
+
+// Stages 2 k + 1 and 2 k + 2 of piece k: it is in the relays; its result is. Whoever has taken the
+// result out may put the next piece in, since the others are done with this rank's relay.
+bool MpiWork::relay() {
+  if (core_->relaying_ && core_->relaying_ != this) return false;
+  core_->relaying_ = this;
+  const NodeGroup& node = *core_->node_;
+  if (stage_ > 0 && !all_have_finished(stage_)) return false;
+  const WorkTimer timer(*core_);
+  const Block piece = relay_piece(operation_, cursor_);
+  if (stage_ % 2 == 1) {
+    reduce_in_relay(node, operation_, piece);
+    finish_stage(stage_ + 1);
+    return true;
+  }
+  if (stage_ > 0) {
+    copy_from_relay(node, operation_, piece);
+    cursor_ += piece.count;
+  }
+  if (cursor_ >= operation_.input.numel()) {
+    core_->relaying_ = nullptr;
+    phase_ = Phase::done;
+    return false;
+  }
+  copy_to_relay(node, operation_, relay_piece(operation_, cursor_));
+  finish_stage(stage_ + 1);
+  return true;
 }
 
 bool MpiWork::share() {
@@ -270,14 +306,14 @@ void MpiWork::finish_stage(unsigned stage) {
   peer_ = 0;
   core_->node_->board()
       .mine(operation_.sequence)
-      .done.store(operation_.sequence << 2U | stage, std::memory_order_release);
+      .done.store(stage_mark(operation_.sequence, stage), std::memory_order_release);
 }
 
 bool MpiWork::all_have_finished(unsigned stage) {
   const NodeGroup& node = *core_->node_;
   for (; peer_ < node.size(); ++peer_) {
     const auto& theirs = node.board().slot(peer_, operation_.sequence);
-    if (theirs.done.load(std::memory_order_acquire) < (operation_.sequence << 2U | stage)) {
+    if (theirs.done.load(std::memory_order_acquire) < stage_mark(operation_.sequence, stage)) {
       return false;
     }
   }

@@ -13,6 +13,7 @@ namespace lockstep {
 ///   agreeing           until every rank of the node has posted the same call
 ///   agreeing_nodes     until every node has (leaders compare fingerprints by message)
 ///   then one of        everything in the slots: done at once
+///   relaying           piece by piece through a shared buffer; one operation at a time
 ///   sharing, closing   in shared buffers: this rank's part, then until the others are done with
 ///   theirs leading, closing   over several nodes: this node's sum, then the leaders' among
 ///   themselves calling            MPI does it
@@ -37,6 +38,7 @@ class MpiWork final : public WorkRecord {
     posting,
     agreeing,
     agreeing_nodes,
+    relaying,
     sharing,
     leading,
     closing,
@@ -56,6 +58,7 @@ class MpiWork final : public WorkRecord {
   [[nodiscard]] bool agree();
   [[nodiscard]] bool agree_nodes();
   void choose_way();
+  [[nodiscard]] bool relay();
   [[nodiscard]] bool share();
   [[nodiscard]] bool lead();
   [[nodiscard]] bool close();

@@ -47,6 +47,19 @@ const Board::Slot& slot(const NodeGroup& node, const Operation& operation, int r
   return node.board().slot(rank, operation.sequence);
 }
 
+/// Every target = the reduction of `count` elements of every rank, `begin` bytes into where
+/// input_of and output_of say; of the first `targets` ranks' outputs.
+template <class In, class Out>
+void reduce_at(const NodeGroup& node, ReduceOp op, DType dtype, std::int64_t begin,
+               std::int64_t count, int targets, const In& input_of, const Out& output_of) {
+  thread_local std::vector<void*> outputs;
+  outputs.clear();
+  for (int r = 0; r < targets; ++r) outputs.push_back(node.address(output_of(r), r) + begin);
+  const auto& inputs =
+      sources_of(node, [&](int r) { return node.address(input_of(r), r) + begin; });
+  reduce_ranks(op, dtype, inputs, count, outputs);
+}
+
 /// A turn of this rank's share of the inputs' reduction, into the outputs of the first `targets` of
 /// the node's ranks.
 std::int64_t reduce_share(const NodeGroup& node, const Operation& operation, ReduceOp op,
@@ -54,15 +67,10 @@ std::int64_t reduce_share(const NodeGroup& node, const Operation& operation, Red
   const std::int64_t element = element_of(operation);
   const Block share = share_of(operation.input.numel(), element, node.size(), node.rank());
   const std::int64_t count = std::min(share.count - cursor, turn_bytes / element);
-  const std::int64_t begin = (share.begin + cursor) * element;
-  thread_local std::vector<void*> outputs;
-  outputs.clear();
-  for (int r = 0; r < targets; ++r) {
-    outputs.push_back(node.address(slot(node, operation, r).output, r) + begin);
-  }
-  const auto& inputs = sources_of(
-      node, [&](int r) { return node.address(slot(node, operation, r).input, r) + begin; });
-  reduce_ranks(op, operation.input.dtype(), inputs, count, outputs);
+  reduce_at(
+      node, op, operation.input.dtype(), (share.begin + cursor) * element, count, targets,
+      [&](int r) { return slot(node, operation, r).input; },
+      [&](int r) { return slot(node, operation, r).output; });
   return cursor + count < share.count ? cursor + count : -1;
 }
 
@@ -178,6 +186,34 @@ std::int64_t perform_in_place(const NodeGroup& node, const Operation& operation,
     default:
       return -1;
   }
+}
+
+bool goes_by_relay(const NodeGroup& node, const Operation& operation) noexcept {
+  return operation.kind == Kind::all_reduce && node.has_relay() &&
+         operation.input.device().type == DeviceType::host;
+}
+
+Block relay_piece(const Operation& operation, std::int64_t begin) noexcept {
+  return {begin, std::min(operation.input.numel() - begin,
+                          NodeGroup::relay_bytes / element_of(operation))};
+}
+
+void copy_to_relay(const NodeGroup& node, const Operation& operation, Block piece) {
+  copy_bytes(node.address(node.relay(), node.rank()), address(operation.input, piece.begin),
+             piece.count * element_of(operation));
+}
+
+void reduce_in_relay(const NodeGroup& node, const Operation& operation, Block piece) {
+  const std::int64_t element = element_of(operation);
+  const Block share = share_of(piece.count, element, node.size(), node.rank());
+  const auto relay = [&](int) { return node.relay(); };
+  reduce_at(node, operation.op, operation.input.dtype(), share.begin * element, share.count,
+            node.size(), relay, relay);
+}
+
+void copy_from_relay(const NodeGroup& node, const Operation& operation, Block piece) {
+  copy_bytes(address(operation.output, piece.begin), node.address(node.relay(), node.rank()),
+             piece.count * element_of(operation));
 }
 
 bool goes_over_nodes(const NodeGroup& node, const Operation& operation) noexcept {

@@ -9,7 +9,9 @@ namespace lockstep {
 /// (write_call), and all fit together, so that every rank takes the same way:
 ///   in the slots    up to Board::payload_bytes: each rank reads what the others posted;
 ///   in place        tensors that lie in shared buffers: each rank reads the others' and, for
-///                   all_reduce, writes its share of the result into all of them.
+///                   all_reduce, writes its share of the result into all of them;
+///   by relay        an all_reduce of any tensors: the same, piece by piece through a small shared
+///                   buffer, which stays in cache.
 /// Reductions go in rank order: same bits on every rank and in every run.
 
 /// Fills this rank's slot with the call; Board::post shows it.
@@ -26,6 +28,15 @@ void perform_in_slots(const NodeGroup& node, const Operation& operation);
 /// part is done. The others may still be at theirs.
 [[nodiscard]] std::int64_t perform_in_place(const NodeGroup& node, const Operation& operation,
                                             std::int64_t cursor);
+
+/// All-reduces of one node that do not go in place, go by relay.
+[[nodiscard]] bool goes_by_relay(const NodeGroup& node, const Operation& operation) noexcept;
+/// The elements of one piece, from `begin` on.
+[[nodiscard]] Block relay_piece(const Operation& operation, std::int64_t begin) noexcept;
+/// The three steps of a piece; all ranks must have taken one before any takes the next.
+void copy_to_relay(const NodeGroup& node, const Operation& operation, Block piece);
+void reduce_in_relay(const NodeGroup& node, const Operation& operation, Block piece);
+void copy_from_relay(const NodeGroup& node, const Operation& operation, Block piece);
 
 /// all_reduce of a group on several nodes: this node's sum, in the first rank's output; messages
 /// between the nodes do the rest. Cursor as above.

@@ -27,19 +27,19 @@ std::vector<int> all_gather_rank(MPI_Comm node, int rank, const MpiWait& wait) {
 
 }  // namespace
 
-NodeGroup::NodeGroup(MPI_Comm comm, const MpiWait& wait) {
+NodeGroup::NodeGroup(MPI_Comm comm, bool shared_memory, const MpiWait& wait) {
   int rank = 0, size = 1;
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node_),
-            "MPI_Comm_split_type");
-  check_mpi(MPI_Comm_set_errhandler(node_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-
-  auto segment = SharedSegment::create(node_, Board::bytes(), wait, shortage_);
+  std::shared_ptr<SharedSegment> segment;
+  if (shared_memory) {
+    check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node_),
+              "MPI_Comm_split_type");
+    check_mpi(MPI_Comm_set_errhandler(node_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    segment = SharedSegment::create(node_, Board::bytes(), wait, shortage_);
+    if (!segment) MPI_Comm_free(&node_);  // the others of this machine have come to the same
+  }
   if (!segment) {
-    // The others of this machine have come to the same.
-    if (shortage_.empty()) shortage_ = "another rank of this machine had no room for shared memory";
-    MPI_Comm_free(&node_);
     node_ = split(MPI_COMM_SELF, 0, 0);
     segment = SharedSegment::alone(Board::bytes());
   }
@@ -50,6 +50,12 @@ NodeGroup::NodeGroup(MPI_Comm comm, const MpiWait& wait) {
   group_ranks_ = all_gather_rank(node_, rank, wait);  // after which every rank's board is ready
   leaders_ = split(comm, node_rank == 0 ? 0 : MPI_UNDEFINED, rank);
   whole_group_ = node_size == size;
+  if (node_size == 1) return;
+  std::string why;  // of no consequence: there is another way
+  if (auto relay = SharedSegment::create(node_, relay_bytes, wait, why)) {
+    relay_ = static_cast<std::int32_t>(buffers_.size());
+    buffers_.push_back(std::move(relay));
+  }
 }
 
 IntrusivePtr<Storage> NodeGroup::allocate(MPI_Comm comm, std::size_t bytes, const MpiWait& wait,

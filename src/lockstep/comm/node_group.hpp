@@ -15,7 +15,7 @@ namespace lockstep {
 class NodeGroup {
  public:
   /// Collective over `comm`, all of whose ranks are on their way here.
-  NodeGroup(MPI_Comm comm, const MpiWait& wait);
+  NodeGroup(MPI_Comm comm, bool shared_memory, const MpiWait& wait);
 
   [[nodiscard]] Board& board() noexcept { return *board_; }
   [[nodiscard]] const Board& board() const noexcept { return *board_; }
@@ -29,7 +29,8 @@ class NodeGroup {
   [[nodiscard]] int group_rank(int node_rank) const noexcept {
     return group_ranks_[static_cast<std::size_t>(node_rank)];
   }
-  /// Why the ranks of one machine share nothing; empty where they do.
+  /// Why the ranks of this machine share nothing though they should; empty elsewhere, and on ranks
+  /// that could have.
   [[nodiscard]] const std::string& shortage() const noexcept { return shortage_; }
 
   /// Memory that every rank of the node can reach; this rank's part of it, as long as the group and
@@ -37,6 +38,11 @@ class NodeGroup {
   /// `why` then says so. Collective over the group, with equal `bytes`.
   [[nodiscard]] IntrusivePtr<Storage> allocate(MPI_Comm comm, std::size_t bytes,
                                                const MpiWait& wait, std::string& why);
+  /// A buffer for tensors that are only passing through, where there was room for it.
+  static constexpr std::int64_t relay_bytes = 512 << 10;  // half of a core's second-level cache
+  [[nodiscard]] bool has_relay() const noexcept { return relay_ >= 0; }
+  [[nodiscard]] SharedPlace relay() const noexcept { return {relay_, 0}; }
+
   /// Where a tensor lies, for the others.
   [[nodiscard]] SharedPlace place_of(const Tensor& t) const noexcept;
   [[nodiscard]] std::byte* address(const SharedPlace& place, int node_rank) const noexcept {
@@ -52,6 +58,7 @@ class NodeGroup {
   std::vector<int> group_ranks_;
   std::unique_ptr<Board> board_;
   std::vector<std::shared_ptr<SharedSegment>> buffers_;
+  std::int32_t relay_ = -1;  // which of the buffers
   bool whole_group_ = true;
   std::string shortage_;
 };

@@ -42,6 +42,9 @@ struct GroupOptions {
   std::int64_t max_count = std::int64_t{1} << 30;
   Contract contract = Contract::hash;
   Progress progress = Progress::poll;
+  /// Ranks of one machine meet in shared memory. Without it everything goes through MPI, as between
+  /// machines.
+  bool shared_memory = true;
   FlightOptions flight = {};  ///< looked at by the first MPI group of a process
 };
 void declare(DeckTable& table, GroupOptions& options);
