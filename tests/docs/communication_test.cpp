@@ -1,0 +1,96 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <support/process.hpp>
+#include <vector>
+
+// docs/communication.md: each of its programs is a file, does what the page says and prints what
+// the page shows.
+
+namespace lockstep::test {
+namespace {
+
+const std::string& page() {
+  static const std::string text = read_file(source("docs/communication.md"));
+  return text;
+}
+
+/// The program's text and, further down, what it prints.
+void expect_shown(const std::string& example, const std::string& output) {
+  const std::string program =
+      "```cpp\n" + read_file(source("docs/examples/" + example + ".cpp")) + "```";
+  const auto at = page().find(program);
+  ASSERT_NE(at, std::string::npos)
+      << "docs/communication.md does not hold docs/examples/" << example << ".cpp word for word";
+  if (output.empty()) return;
+  const std::string next_block = page().substr(page().find("\n```\n", at + program.size()));
+  EXPECT_EQ(next_block.rfind("\n```\n" + output + "```", 0), 0U)
+      << "docs/communication.md does not show that " << example << " prints\n"
+      << output;
+}
+
+Finished run_example(int ranks, const std::string& example) {
+  return run(app(ranks, "docs/examples/" + example, {}));
+}
+
+struct Shown {
+  const char* example;
+  int ranks;  ///< on which the page shows its output
+};
+class CommunicationPage : public testing::TestWithParam<Shown> {};
+
+TEST_P(CommunicationPage, ShowsTheProgramAndWhatItPrints) {
+  for (const int ranks : {2, 4}) {
+    const Finished finished = run_example(ranks, GetParam().example);
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    if (ranks == GetParam().ranks) expect_shown(GetParam().example, finished.output);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Examples, CommunicationPage,
+                         testing::Values(Shown{"collectives", 2}, Shown{"messages", 4},
+                                         Shown{"groups", 4}),
+                         [](const auto& example) { return std::string(example.param.example); });
+
+TEST(CommunicationPage, SharedBuffersAreReduced) {
+  expect_shown("shared_buffer", "");
+  for (const int ranks : {2, 4}) {
+    const Finished finished = run_example(ranks, "shared_buffer");
+    EXPECT_EQ(finished.exit_code, 0);
+    EXPECT_TRUE(finished.says("mean of the last step 10")) << finished.output;
+  }
+}
+
+TEST(CommunicationPage, ALateRankIsNamedAtTheDeadline) {
+  expect_shown("deadline", "");
+  for (const int ranks : {2, 4}) {
+    const Finished finished = run_example(ranks, "deadline");
+    EXPECT_EQ(finished.exit_code, 3) << finished.output;
+    EXPECT_TRUE(finished.says("all_reduce(sum) #2 of f32[1000] has not completed"))
+        << finished.output;
+    EXPECT_TRUE(finished.says("rank 0 has not entered it")) << finished.output;
+    EXPECT_LT(finished.seconds, 10);
+  }
+}
+
+TEST(CommunicationPage, ShowsGroupsWithoutMpi) {
+  const Finished finished = run({built("docs/examples/groups_without_mpi")});
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  expect_shown("groups_without_mpi", finished.output);
+}
+
+TEST(CommunicationPage, AveragedGradientsTrain) {
+  expect_shown("average_gradients", "");
+  for (const int ranks : {1, 2, 4}) {
+    const Finished finished = run_example(ranks, "average_gradients");
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    std::smatch last;
+    ASSERT_TRUE(std::regex_search(finished.output, last, std::regex("epoch 3  loss ([0-9.]+)")))
+        << finished.output;
+    EXPECT_LT(std::stod(last[1]), 0.1) << finished.output;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
