@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# What Slurm does 120 s before the walltime, done by hand: USR1 to the batch script. The ranks of two
+# nodes agree on a step and save, the script requeues the job, and the second start resumes and ends well.
+# shellcheck source=tests/slurm/job.sh
+. "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
+
+reads() { grep -q "$1" "lockstep-$job.log" 2>/dev/null; }
+
+job=$(submit --nodes=2 --ntasks-per-node=1 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}" --set train.epochs=200)
+wait_until 30 "the first epoch's line" reads "epoch 1/200 .*test accuracy"
+scancel --batch --signal=USR1 "$job"
+wait_until 30 "the requeue" reads "train.sbatch: stopped before walltime"
+wait_until 25 "the second start" reads "^resumed from .* at step"
+finish "$job"
+expect_summary "runs/$job" 's["completed"], s["ranks"], s["epochs"], s["steps"]' "(True, 2, 200, 2000)"
