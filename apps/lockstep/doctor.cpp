@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <optional>
 
@@ -87,7 +88,8 @@ Examination examine(ProcessGroup& group, const DoctorOptions& options) {
   if (train::check_cores(found.launch).empty()) {
     add(found.findings, train::check_links(found.links, found.launch.layout));
   }
-  std::ranges::stable_partition(found.findings, &train::Finding::is_error);
+  std::stable_partition(found.findings.begin(), found.findings.end(),
+                        std::mem_fn(&train::Finding::is_error));
   return found;
 }
 

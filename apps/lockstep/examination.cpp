@@ -16,10 +16,10 @@ const char* severity(const train::Finding& finding) {
 
 std::string seat_line(const train::Launch& launch, int rank) {
   const train::Seat& seat = launch.seat(rank);
-  return fmt::format("rank {} on {} (its rank {} of {}): {} core(s) of its own of {}{}\n", rank,
+  return fmt::format("rank {} on {} (its rank {} of {}): cores {}, of which {} its own{}\n", rank,
                      seat.host, launch.layout.local_rank(rank), launch.layout.local_size(rank),
-                     launch.cores_owned(rank), train::core_list(seat.cores),
-                     seat.gpu.empty() ? "" : ", GPU " + seat.gpu);
+                     train::core_list(seat.cores), launch.cores_owned(rank),
+                     seat.gpu.empty() ? "" : "; GPU " + seat.gpu);
 }
 
 std::string shm_line(const train::Launch& launch, int node) {

@@ -7,7 +7,7 @@ lockstep=build/release/apps/lockstep
 
 srun --nodes=4 --ntasks-per-node=2 --cpus-per-task=1 --mpi=pmi2 $lockstep doctor >doctor.log 2>&1 ||
   fail "the doctor found errors"
-expect doctor.log '^rank 5 on node3 \(its rank 1 of 2\): 1 core\(s\) of its own of [0-9]+$'
+expect doctor.log '^rank 5 on node3 \(its rank 1 of 2\): cores [0-9]+, of which 1 its own$'
 expect doctor.log '^link from rank 1 to rank 2: [0-9.]+ us, [0-9.]+ GB/s$'
 
 # plain NAME COMMAND...: on 4 tasks without PMI

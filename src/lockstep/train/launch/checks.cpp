@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <iterator>
 
 namespace lockstep::train {
@@ -29,7 +30,7 @@ Findings check_launch(const Launch& launch) {
                   check_cores(launch), check_gpus(launch), check_thread_level(launch)}) {
     std::ranges::move(found, std::back_inserter(all));
   }
-  std::ranges::stable_partition(all, &Finding::is_error);
+  std::stable_partition(all.begin(), all.end(), std::mem_fn(&Finding::is_error));
   return all;
 }
 
