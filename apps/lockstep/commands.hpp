@@ -31,4 +31,7 @@ ExitCode describe_model(const std::string& file, const std::vector<std::string>&
 ExitCode inspect_checkpoints(const std::vector<std::string>& files);
 ExitCode verify_checkpoints(const std::vector<std::string>& files);
 
+/// The rings of flight recorders in a run folder, or in any other, and the verdict on them.
+ExitCode show_flight(const std::string& dir, bool json);
+
 }  // namespace lockstep::utility

@@ -58,6 +58,13 @@ int main(int argc, char** argv) {
                         "compare every byte with its checksum; exit 4 if one is wrong",
                         [&] { return utility::verify_checkpoints(files); }));
 
+  bool flight_json = false;
+  auto* flight =
+      add(&cli, "flight", "what each rank of a run did last, and who keeps it from going on",
+          [&] { return utility::show_flight(files.front(), flight_json); });
+  flight->add_option("DIR", files, "a run folder, or a folder of rings")->required()->expected(1);
+  flight->add_flag("--json", flight_json, "one JSON object instead of text");
+
   try {
     cli.parse(argc, argv);
     return static_cast<int>(action());

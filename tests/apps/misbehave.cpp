@@ -2,16 +2,27 @@
 //   MISBEHAVE="throw 1 7"   rank 1 throws an exception in the forward of its 7th step
 //   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
 //   _exit(0)
+// In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
+// task's own, and then a barrier; rank 1 does it in its own way:
+//   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
+//   MISBEHAVE="late 1"  it comes to MPI_Init only after half a minute
+// The file MISBEHAVE_MARK, if that is set, is written at the moment of the fault.
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
 #include <sstream>
+#include <string_view>
 
 namespace {
 
@@ -20,13 +31,21 @@ class Misbehaving : public lockstep::train::Classification {
   explicit Misbehaving(lockstep::Deck& deck) : Classification(deck) {
     if (const char* order = std::getenv("MISBEHAVE"))
       std::istringstream(order) >> what_ >> rank_ >> step_;
+    const auto& odd = odd_calls;
+    if (std::find(odd.begin(), odd.end(), what_) != odd.end()) {
+      group_ = lockstep::make_mpi_group(
+          MPI_COMM_WORLD, {.timeout = deck.read<lockstep::GroupOptions>("comm").timeout});
+    }
   }
 
   lockstep::Variable loss(const lockstep::Variable& output,
                           const lockstep::Batch& batch) const override {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    const bool now = lockstep::grad_enabled() && ++calls_ == step_ && rank == rank_;
+    const bool in_step = lockstep::grad_enabled() && ++calls_ == step_;
+    const bool now = in_step && rank == rank_;
+    if (now) mark();
+    if (in_step && group_) call(rank == rank_);
     if (now && what_ == "throw") throw lockstep::Error("misbehaving on purpose");
     if (now && what_ == "kill") std::raise(SIGKILL);
     if (now && what_ == "stop") std::raise(SIGSTOP);
@@ -37,6 +56,27 @@ class Misbehaving : public lockstep::train::Classification {
   }
 
  private:
+  static void mark() {
+    if (const char* file = std::getenv("MISBEHAVE_MARK")) std::ofstream(file) << "now\n";
+  }
+
+  void call(bool odd) const {
+    using lockstep::DType;
+    using lockstep::ReduceOp;
+    const auto is = [&](const char* what) { return odd && what_ == what; };
+    const auto t =
+        lockstep::Tensor::zeros({is("shape") ? 9 : 8}, is("dtype") ? DType::f64 : DType::f32);
+    if (what_ == "root" || is("op")) {
+      group_->broadcast(t, odd && what_ == "root" ? 1 : 0).wait();
+    } else if (!is("skip")) {
+      group_->all_reduce(t, is("reduction") ? ReduceOp::max : ReduceOp::sum).wait();
+    }
+    group_->barrier();
+  }
+
+  static constexpr std::array<std::string_view, 6> odd_calls = {"op",   "shape",     "dtype",
+                                                                "root", "reduction", "skip"};
+  std::shared_ptr<lockstep::ProcessGroup> group_;
   std::string what_;
   int rank_ = -1, step_ = -1;
   mutable int calls_ = 0;
@@ -45,6 +85,9 @@ class Misbehaving : public lockstep::train::Classification {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // MPI cannot tell a rank its number before MPI_Init; MPICH's launcher does.
+  const char *order = std::getenv("MISBEHAVE"), *rank = std::getenv("PMI_RANK");
+  if (order && rank && std::string("late ") + rank == order) sleep(30);
   return lockstep::train::App(
              "misbehave", "classify with a fault on purpose",
              [](lockstep::Deck& deck) { return std::make_unique<Misbehaving>(deck); })

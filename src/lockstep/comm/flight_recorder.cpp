@@ -68,6 +68,21 @@ bool on_network(const fs::path& dir) {
   return std::ranges::find(networks, type) != networks.end();
 }
 
+/// Rings that processes left behind by dying are evidence, but not for ever.
+void remove_old_rings(const fs::path& folder) noexcept {
+  constexpr auto old = std::chrono::hours(24);
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (!at->path().filename().string().starts_with("lockstep-flight-")) continue;
+    const auto written = fs::last_write_time(at->path(), error);
+    if (error || fs::file_time_type::clock::now() - written < old) continue;
+    try {
+      if (read_flight_ring(at->path()).observed == "is gone") fs::remove(at->path(), error);
+    } catch (const std::exception&) {  // not ours to judge
+    }
+  }
+}
+
 /// The mapped file; else why not.
 struct Mapping {
   std::byte* memory = nullptr;
@@ -129,6 +144,7 @@ std::shared_ptr<FlightRecorder> FlightRecorder::make(const FlightIdentity& ident
     if (mapping.memory) {
       std::shared_ptr<FlightRecorder> recorder(new FlightRecorder(path, mapping.memory));
       recorder->introduce(identity);
+      remove_old_rings(folder);
       return recorder;
     }
     why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", folder.string(), mapping.why);

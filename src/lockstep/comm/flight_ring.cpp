@@ -1,6 +1,7 @@
 #include <lockstep/comm/flight_ring.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -154,7 +155,7 @@ void look_at_process(FlightRing& ring, std::uint64_t pid_start) {
     return;
   }
   ring.observed = process_state(ring.pid);
-  ring.observed_s = now_s();
+  if (ring.observed != "has died") ring.observed_s = now_s();
 }
 
 }  // namespace
@@ -211,8 +212,12 @@ std::vector<FlightRing> read_flight_rings(const fs::path& folder, std::uint64_t 
     // In a folder that many jobs use, only this one's files are opened.
     const bool named = name.starts_with("lockstep-flight-");
     if (job != 0 && named && name.find(fmt::format("{:016x}", job)) == std::string::npos) continue;
-    FlightRing ring = read_flight_ring(entry.path());
-    if (job == 0 || ring.job == job) rings.push_back(std::move(ring));
+    try {
+      FlightRing ring = read_flight_ring(entry.path());
+      if (job == 0 || ring.job == job) rings.push_back(std::move(ring));
+    } catch (const InputError&) {
+      if (fs::exists(entry.path())) throw;  // else its process has just ended and taken it along
+    }
   }
   std::ranges::sort(rings, {}, &FlightRing::rank);
   return rings;
@@ -228,7 +233,7 @@ void copy_flight_ring(const FlightRing& ring, const fs::path& to) {
   std::memcpy(header.observed, ring.observed.data(), length);
   std::memcpy(bytes.data(), &header, sizeof(header));
 
-  const fs::path temporary = to.string() + ".tmp";
+  const fs::path temporary = fmt::format("{}.{}.tmp", to.string(), getpid());
   std::ofstream out(temporary, std::ios::binary);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   out.close();

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <memory>
 
 #include <mpi.h>
@@ -21,7 +22,9 @@ namespace lockstep {
 /// wait for this rank. Return a non-zero code from main() then, and the launcher ends the job.
 class MpiSession {
  public:
-  MpiSession(int& argc, char**& argv);
+  /// With a deadline, a process whose MPI_Init has not returned by then, because another of the job
+  /// has not come, says so on stderr and ends with exit code 3: for programs, not for libraries.
+  MpiSession(int& argc, char**& argv, std::chrono::milliseconds deadline = {});
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;

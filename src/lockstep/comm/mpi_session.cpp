@@ -1,13 +1,65 @@
-#include <exception>
+#include <fmt/format.h>
+#include <unistd.h>
 
+#include <condition_variable>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 
 namespace lockstep {
+namespace {
 
-MpiSession::MpiSession(int& argc, char**& argv) : exceptions_(std::uncaught_exceptions()) {
+/// Ends the process unless it is destroyed by the deadline: nothing else can, while MPI_Init waits.
+class InitGuard {
+ public:
+  explicit InitGuard(std::chrono::milliseconds deadline)
+      : thread_([this, deadline] { watch(deadline); }) {}
+  ~InitGuard() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  InitGuard(const InitGuard&) = delete;
+  InitGuard& operator=(const InitGuard&) = delete;
+
+ private:
+  void watch(std::chrono::milliseconds deadline) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, deadline, [this] { return over_; })) return;
+    fmt::print(
+        stderr,
+        "process {} on {}: MPI_Init has not returned after {:.1f} s: another process of the "
+        "job has not called it, or its node cannot be reached. Look at the launcher's output "
+        "and at the other nodes; `lockstep doctor` under the same launcher tells more.\n",
+        getpid(), host_name(), std::chrono::duration<double>(deadline).count());
+    std::fflush(stderr);
+    _exit(static_cast<int>(ExitCode::communication));
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+MpiSession::MpiSession(int& argc, char**& argv, std::chrono::milliseconds deadline)
+    : exceptions_(std::uncaught_exceptions()) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized) return;
+  std::optional<InitGuard> guard;
+  if (deadline.count() > 0) guard.emplace(deadline);
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   owns_mpi_ = true;

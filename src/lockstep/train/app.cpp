@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 
 #include <lockstep/base/host.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
@@ -17,6 +18,7 @@
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/console.hpp>
+#include <lockstep/train/flight_report.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/library_versions.hpp>
 #include <lockstep/train/metrics.hpp>
@@ -36,8 +38,9 @@ namespace fs = std::filesystem;
 /// share leaves as AgreedError.
 class Run {
  public:
-  Run(std::string name, std::shared_ptr<ProcessGroup> world, Console& console)
-      : name_(std::move(name)), group_(std::move(world)), console_(console) {}
+  /// `run_dir` is told where the run folder is as soon as there is one.
+  Run(std::string name, std::shared_ptr<ProcessGroup> world, Console& console, fs::path& run_dir)
+      : name_(std::move(name)), group_(std::move(world)), console_(console), run_dir_(run_dir) {}
 
   ExitCode operator()(const std::string& description, const App::TaskFactory& make_task, int argc,
                       char** argv) {
@@ -73,9 +76,9 @@ class Run {
 
   /// From here on every wait has the deck's deadline.
   void set_timeout(const GroupOptions& options) {
-    auto group = make_mpi_group(MPI_COMM_WORLD, options);
     group_->close();
-    group_ = std::move(group);
+    group_.reset();  // and its flight recorder, which may move to another folder
+    group_ = make_mpi_group(MPI_COMM_WORLD, options);
   }
 
   void look_at_launch() {
@@ -130,6 +133,10 @@ class Run {
     agree(*group_, [&] { Trainer::check(*task_, plan_); });
     const std::optional<fs::path> from = checkpoint_to_resume();
     folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run.dir, line_.resume));
+    agree(*group_, [&] {
+      if (group_->rank() == 0) note_flight(folder_->path());
+    });
+    run_dir_ = folder_->path();
     libraries_ = library_versions();
     Trainer trainer(group_, *task_, plan_, libraries_);
     if (from) {
@@ -242,12 +249,14 @@ class Run {
             fmt::format("stopped on request at step {}; go on with --resume", outcome_.steps));
     }
     group_->close();
+    if (group_->rank() == 0) forget_flight(folder_->path());
     return stopped ? ExitCode::requeue : ExitCode::done;
   }
 
   std::string name_;
   std::shared_ptr<ProcessGroup> group_;
   Console& console_;
+  fs::path& run_dir_;
   Clock::time_point start_ = Clock::now();
   double first_step_s_ = 0;
   CommandLine line_;
@@ -262,6 +271,18 @@ class Run {
   Outcome outcome_;
 };
 
+/// The deck's comm.timeout, for what comes before all ranks have read the deck together; the
+/// default where the deck cannot be read: that is said later, once there is somebody to say it.
+std::chrono::milliseconds deadline_of_start(const std::string& name, int argc, char** argv) {
+  try {
+    const CommandLine line = parse_command_line(name, "", argc, argv);
+    if (!line.text_only)
+      return Deck::load(line.deck, line.overrides).read<GroupOptions>("comm").timeout;
+  } catch (const Error&) {
+  }
+  return GroupOptions{}.timeout;
+}
+
 }  // namespace
 
 App::App(std::string name, std::string description, TaskFactory make_task)
@@ -273,24 +294,34 @@ int App::run(int argc, char** argv) {
   int rank = 0, ranks = 1;
   Failure failure;
   {
-    const MpiSession mpi(argc, argv);
+    const auto deadline = deadline_of_start(name_, argc, argv);
+    const MpiSession mpi(argc, argv, deadline);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     Console console(rank, ranks);
+    fs::path run_dir;
     try {
-      return static_cast<int>(Run(name_, make_mpi_group(MPI_COMM_WORLD), console)(
-          description_, make_task_, argc, argv));
+      auto world = make_mpi_group(MPI_COMM_WORLD, {.timeout = deadline});
+      return static_cast<int>(
+          Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv));
     } catch (const AgreedError& error) {
       if (rank == 0) console.complain(fmt::format("{}: {}", name_, error.what()));
       return static_cast<int>(error.exit_code());
     } catch (...) {
       failure = current_failure();
     }
-    const std::string who =
-        ranks == 1 ? "" : fmt::format("rank {} of {} ({}): ", rank, ranks, host_name());
-    console.complain(fmt::format("{}: {}{}", name_, failure.message.starts_with("rank ") ? "" : who,
-                                 failure.message));
-    if (ranks > 1) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(failure.code));
+    if (ranks > 1 && !failure.message.starts_with("rank ")) {
+      failure.message =
+          fmt::format("rank {} of {} ({}): {}", rank, ranks, host_name(), failure.message);
+    }
+    give_up(run_dir, failure, [&](const std::string& message) {
+      console.complain(fmt::format("{}: {}", name_, message));
+    });
+    if (ranks > 1) {
+      // mpiexec (hydra 4.0) drops what it has not read when it hears of the end.
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));
+      MPI_Abort(MPI_COMM_WORLD, static_cast<int>(failure.code));
+    }
   }
   return static_cast<int>(failure.code);
 }

@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/comm/flight_ring.hpp>
+#include <lockstep/comm/flight_verdict.hpp>
+
+#include "commands.hpp"
+
+namespace lockstep::utility {
+namespace fs = std::filesystem;
+namespace {
+
+using Rings = std::vector<FlightRing>;
+
+/// Rings that never reached the run folder, because the launcher ended the ranks: still where
+/// flight/where says, if this is one of the job's nodes.
+void add_left_behind(const fs::path& flight, Rings& rings) {
+  std::ifstream where(flight / "where");
+  std::uint64_t job = 0;
+  std::string folder;
+  if (!(where >> std::hex >> job >> std::ws) || !std::getline(where, folder)) return;
+  for (FlightRing& ring : read_flight_rings(folder, job)) {
+    const bool known = std::ranges::find(rings, ring.rank, &FlightRing::rank) != rings.end();
+    if (!known) rings.push_back(std::move(ring));
+  }
+}
+
+/// Of the newest job, if the folder holds several.
+Rings newest_job(Rings rings) {
+  std::map<std::uint64_t, double> starts;
+  for (const FlightRing& ring : rings) starts[ring.job] = std::max(starts[ring.job], ring.start_s);
+  if (starts.size() < 2) return rings;
+  const auto newest = std::ranges::max_element(starts, {}, [](const auto& s) { return s.second; });
+  fmt::print(stderr, "lockstep: {} jobs have rings there; this is the newest\n", starts.size());
+  std::erase_if(rings, [&](const FlightRing& ring) { return ring.job != newest->first; });
+  return rings;
+}
+
+Rings collect(const fs::path& dir) {
+  if (!fs::is_directory(dir)) throw InputError(fmt::format("{} is no folder", dir.string()));
+  Rings rings = read_flight_rings(dir);
+  for (const fs::path& flight : {dir, dir / "flight"}) {
+    if (rings.empty() && flight != dir && fs::is_directory(flight)) {
+      rings = read_flight_rings(flight);
+    }
+    add_left_behind(flight, rings);
+  }
+  if (rings.empty()) {
+    throw InputError(fmt::format(
+        "{} holds no rings of a flight recorder. Name a run folder, or the folder of "
+        "the node where they lie (flight.dir; by default $TMPDIR, else /dev/shm); a run "
+        "that ends well leaves none.",
+        dir.string()));
+  }
+  rings = newest_job(std::move(rings));
+  // Of two copies of a ring, the one of which somebody knew more.
+  std::ranges::sort(rings, [](const FlightRing& a, const FlightRing& b) {
+    return std::pair(a.rank, -a.observed_s) < std::pair(b.rank, -b.observed_s);
+  });
+  const auto again = std::ranges::unique(rings, {}, &FlightRing::rank);
+  rings.erase(again.begin(), again.end());
+  return rings;
+}
+
+std::string name_of(const FlightCall* call) { return call ? call->what : "-"; }
+
+void print_table(const Rings& rings) {
+  fmt::print("{:>5}  {:<12} {:>8}  {:<50} {:<50} {}\n", "rank", "host", "pid", "last entered",
+             "last completed", "process");
+  for (const FlightRing& ring : rings) {
+    fmt::print("{:>5}  {:<12} {:>8}  {:<50} {:<50} {}\n", ring.rank, ring.host, ring.pid,
+               name_of(newest_call(ring)), name_of(newest_completed_call(ring)),
+               ring.observed.empty() ? "was not looked at" : ring.observed);
+  }
+}
+
+void print_last_words(const Rings& rings) {
+  for (const FlightRing& ring : rings) {
+    if (!ring.last_words.empty()) fmt::print("{}\n", ring.last_words);
+  }
+}
+
+nlohmann::ordered_json to_json(const FlightRing& ring) {
+  nlohmann::ordered_json entry = {{"rank", ring.rank},
+                                  {"host", ring.host},
+                                  {"pid", ring.pid},
+                                  {"process", ring.observed},
+                                  {"last_words", ring.last_words}};
+  auto& groups = entry["groups"] = nlohmann::ordered_json::array();
+  for (const FlightGroupView& group : ring.groups) {
+    auto calls = nlohmann::ordered_json::array();
+    constexpr const char* states[] = {"", "entered", "agreed", "completed"};
+    for (const FlightCall& call : group.calls) {
+      calls.push_back({{"call", call.what},
+                       {"number", call.sequence},
+                       {"state", states[static_cast<int>(call.state)]},
+                       {"entered_s", call.entered_s},
+                       {"completed_s", call.completed_s}});
+    }
+    groups.push_back({{"number", group.number},
+                      {"members", group.members_text},
+                      {"entered", group.entered},
+                      {"calls", std::move(calls)}});
+  }
+  return entry;
+}
+
+}  // namespace
+
+ExitCode show_flight(const std::string& dir, bool json) {
+  const Rings rings = collect(dir);
+  const FlightVerdict verdict = flight_verdict(rings);
+  if (json) {
+    auto ranks = nlohmann::ordered_json::array();
+    for (const FlightRing& ring : rings) ranks.push_back(to_json(ring));
+    const nlohmann::ordered_json report = {{"size", rings.front().size},
+                                           {"verdict", verdict.text},
+                                           {"look_at", verdict.ranks},
+                                           {"ranks", std::move(ranks)}};
+    fmt::print("{}\n", report.dump(2));
+    return ExitCode::done;
+  }
+  print_table(rings);
+  fmt::print("\n");
+  print_last_words(rings);
+  fmt::print("verdict: {}\n", verdict.text);
+  return ExitCode::done;
+}
+
+}  // namespace lockstep::utility

@@ -1,0 +1,151 @@
+#include <lockstep/train/flight_report.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/comm/flight_recorder.hpp>
+#include <lockstep/comm/flight_ring.hpp>
+#include <lockstep/comm/flight_verdict.hpp>
+
+namespace lockstep::train {
+namespace fs = std::filesystem;
+namespace {
+
+// Ranks that wait for the same operation reach their deadlines as far apart as they entered it.
+constexpr double others_s = 1.0;
+// For the rank that complains to end the job; it may have given up `others_s` after this one.
+constexpr double grace_s = 1.5;
+constexpr auto poll = std::chrono::milliseconds(20);
+
+fs::path copy_of(const fs::path& folder, int rank) {
+  return folder / fmt::format("rank-{}.ring", rank);
+}
+
+bool has_stopped_or_died(const FlightRing& ring) {
+  return ring.observed != "is running" && ring.observed != "is waiting";
+}
+
+/// One rank's part in the report on a failed communication.
+class Report {
+ public:
+  Report(const FlightRecorder& recorder, fs::path folder)
+      : recorder_(recorder), folder_(std::move(folder)) {
+    fs::create_directories(folder_);
+  }
+
+  /// Copies the rings of this node's ranks that `chosen` says, unless somebody has.
+  template <class F>
+  void copy_rings(const F& chosen) const {
+    for (const FlightRing& ring : of_this_node()) {
+      const fs::path target = copy_of(folder_, ring.rank);
+      if (!chosen(ring) || fs::exists(target)) continue;
+      try {
+        copy_flight_ring(ring, target);
+      } catch (const InputError&) {  // another rank was faster, and has removed it
+        continue;
+      }
+      std::error_code ignored;
+      fs::remove(ring.file, ignored);
+    }
+  }
+  void copy_mine_and_dead_ones() const {
+    copy_rings([&](const FlightRing& ring) {
+      return ring.rank == recorder_.rank() || has_stopped_or_died(ring);
+    });
+  }
+
+  void wait_for_the_others() const {
+    const auto start = Clock::now();
+    const auto there = [&] {
+      return std::ranges::count_if(fs::directory_iterator(folder_), [](const auto& entry) {
+        return entry.path().extension() == ".ring";
+      });
+    };
+    while (there() < recorder_.size() && seconds_since(start) < others_s) {
+      std::this_thread::sleep_for(poll);
+      copy_mine_and_dead_ones();  // one may have been stopped since
+    }
+  }
+
+  [[nodiscard]] std::vector<FlightRing> rings() const {
+    return read_flight_rings(folder_, recorder_.job());
+  }
+
+ private:
+  [[nodiscard]] std::vector<FlightRing> of_this_node() const {
+    return read_flight_rings(recorder_.path().parent_path(), recorder_.job());
+  }
+
+  const FlightRecorder& recorder_;
+  fs::path folder_;
+};
+
+void write_text(const fs::path& file, const std::string& text) {
+  std::ofstream out(file);
+  out << text << '\n';
+}
+
+void judge(const FlightRecorder& recorder, const fs::path& run_dir, const Failure& failure,
+           const std::function<void(const std::string&)>& complain) {
+  const fs::path folder = run_dir / "flight";
+  const Report report(recorder, folder);
+  report.copy_mine_and_dead_ones();
+  report.wait_for_the_others();
+  const std::vector<FlightRing> given_up = report.rings();
+  const auto first =
+      std::ranges::find_if(given_up, [](const FlightRing& r) { return !r.last_words.empty(); });
+  if (first == given_up.end() || first->rank != recorder.rank()) {
+    std::this_thread::sleep_for(Seconds(grace_s));
+    return;
+  }
+  report.copy_rings([](const FlightRing&) { return true; });
+  const std::string text = flight_verdict(report.rings()).text;
+  complain(
+      fmt::format("{}. In {} are the rings of the ranks' last operations: "
+                  "`lockstep flight {}` shows them. This rank's own words: {}",
+                  text, folder.string(), run_dir.string(), failure.message));
+  write_text(folder / "verdict.txt", text);
+}
+
+}  // namespace
+
+void note_flight(const fs::path& run_dir) {
+  const auto recorder = FlightRecorder::current();
+  fs::remove_all(run_dir / "flight");
+  if (!recorder) return;
+  fs::create_directories(run_dir / "flight");
+  write_text(run_dir / "flight" / "where",
+             fmt::format("{:016x} {}", recorder->job(), recorder->path().parent_path().string()));
+}
+
+void forget_flight(const fs::path& run_dir) noexcept {
+  std::error_code ignored;
+  fs::remove_all(run_dir / "flight", ignored);
+}
+
+void give_up(const fs::path& run_dir, const Failure& failure,
+             const std::function<void(const std::string&)>& complain) {
+  const auto recorder = FlightRecorder::current();
+  if (!recorder || run_dir.empty() || failure.code != ExitCode::communication) {
+    complain(failure.message);
+    if (!recorder || run_dir.empty()) return;
+  }
+  recorder->say_last_words(failure.message);
+  try {
+    if (failure.code == ExitCode::communication) {
+      judge(*recorder, run_dir, failure, complain);
+    } else {
+      Report(*recorder, run_dir / "flight").copy_mine_and_dead_ones();
+    }
+  } catch (const std::exception& error) {  // a full disk must not hide why the run failed
+    complain(fmt::format("{} (and no verdict: {})", failure.message, error.what()));
+  }
+}
+
+}  // namespace lockstep::train

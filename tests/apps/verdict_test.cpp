@@ -1,0 +1,194 @@
+// Real faults in a training run on 4 ranks: what is said, how soon, and that nobody is left behind.
+#include <gtest/gtest.h>
+
+#include <apps/small_run.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr double timeout_s = 1.5;
+
+struct Fault {
+  Finished finished;
+  double seconds = 0;  ///< from the fault to the end of the job
+};
+
+class Verdict : public testing::Test {
+ protected:
+  Fault fault(const std::string& order, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--set", "comm.timeout=1.5"});
+    const std::string mark = scratch.file("mark");
+    Fault fault;
+    fault.finished = run(app(4, "tests/apps/misbehave", small_run(run_dir, more)),
+                         {{"MISBEHAVE", order}, {"MISBEHAVE_MARK", mark}});
+    if (fs::exists(mark)) {
+      const auto ago = fs::file_time_type::clock::now() - fs::last_write_time(mark);
+      fault.seconds = std::chrono::duration<double>(ago).count();
+    }
+    return fault;
+  }
+
+  [[nodiscard]] std::string verdict_file() const {
+    return read_file(run_dir + "/flight/verdict.txt");
+  }
+
+  /// Processes whose command line names this test's folder; zombies have none.
+  [[nodiscard]] int orphans() const {
+    int count = 0;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      std::ifstream file(entry.path() / "cmdline");
+      const std::string line{std::istreambuf_iterator<char>(file), {}};
+      if (line.find(scratch.path()) != std::string::npos) ++count;
+    }
+    return count;
+  }
+  void expect_no_orphans() const {
+    for (int i = 0; i < 50 && orphans() > 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_EQ(orphans(), 0);
+  }
+
+  void expect_verdict(const Fault& fault, const std::vector<std::string>& parts) const {
+    EXPECT_EQ(fault.finished.exit_code, 3) << fault.finished.output;
+    EXPECT_GT(fault.seconds, 0.0) << "the fault never came";
+    EXPECT_LT(fault.seconds, timeout_s + 2.0) << fault.finished.output;
+    const std::string verdict = verdict_file();
+    for (const std::string& part : parts) {
+      EXPECT_NE(verdict.find(part), std::string::npos) << part << "\nis not in\n" << verdict;
+    }
+    const std::string sentence = verdict.substr(0, verdict.find('\n'));
+    const auto first = fault.finished.output.find(sentence);
+    EXPECT_NE(first, std::string::npos) << fault.finished.output;
+    EXPECT_EQ(fault.finished.output.find(sentence, first + 1), std::string::npos)
+        << "the verdict was printed twice\n"
+        << fault.finished.output;
+    expect_no_orphans();
+  }
+
+  ScratchFolder scratch;
+  std::string run_dir = scratch.file("run");
+};
+
+TEST_F(Verdict, NamesAStoppedRankItsProcessAndTheBucketOthersWaitIn) {
+  expect_verdict(fault("stop 2 7"),
+                 {"rank 2 has not entered all_reduce(sum) #", "of f32[6912] (bucket 0, 27.0 KiB); ",
+                  "ranks 0-1, 3 wait there since ", "rank 2's last operation was ", "completed ",
+                  "is stopped (state T)"});
+  const Finished shown = lockstep_utility({"flight", run_dir});
+  EXPECT_EQ(shown.exit_code, 0) << shown.output;
+  EXPECT_TRUE(shown.says("verdict: rank 2 has not entered all_reduce(sum)")) << shown.output;
+  const auto report = Json::parse(lockstep_utility({"flight", run_dir, "--json"}).output);
+  EXPECT_EQ(report.at("look_at"), Json::array({2}));
+  EXPECT_EQ(report.at("ranks").size(), 4U);
+}
+
+TEST_F(Verdict, NamesAStoppedRankWithoutSharedMemoryToo) {
+  expect_verdict(fault("stop 1 7", {"--set", "comm.shared_memory=false"}),
+                 {"rank 1 has not entered all_reduce(sum) #", "ranks 0, 2-3 wait there since ",
+                  "is stopped (state T)"});
+}
+
+struct OddCall {
+  std::string order, odd, others;
+  friend void PrintTo(const OddCall& call, std::ostream* out) { *out << call.order; }
+};
+
+class VerdictOnCalls : public Verdict, public testing::WithParamInterface<OddCall> {};
+
+TEST_P(VerdictOnCalls, SaysWhatEachSideCalled) {
+  const OddCall& call = GetParam();
+  expect_verdict(fault(call.order + " 1 7"),
+                 {"rank 1 called " + call.odd, "ranks 0, 2-3 called " + call.others,
+                  "all ranks must make the same calls in the same order"});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OneRank, VerdictOnCalls,
+    testing::Values(
+        OddCall{"op", "broadcast(root 0) #1 of f32[8]", "all_reduce(sum) #1 of f32[8]"},
+        OddCall{"shape", "all_reduce(sum) #1 of f32[9]", "all_reduce(sum) #1 of f32[8]"},
+        OddCall{"dtype", "all_reduce(sum) #1 of f64[8]", "all_reduce(sum) #1 of f32[8]"},
+        OddCall{"root", "broadcast(root 1) #1 of f32[8]", "broadcast(root 0) #1 of f32[8]"},
+        OddCall{"reduction", "all_reduce(max) #1 of f32[8]", "all_reduce(sum) #1 of f32[8]"},
+        OddCall{"skip", "barrier #1", "all_reduce(sum) #1 of f32[8]"}),
+    [](const auto& test) { return test.param.order; });
+
+TEST_F(Verdict, OfAnExceptionBetweenCollectivesIsThatRanksMessage) {
+  const Fault thrown = fault("throw 1 7");
+  EXPECT_EQ(thrown.finished.exit_code, 1) << "the failure is that rank's own, not communication's";
+  EXPECT_TRUE(thrown.finished.says("rank 1 of 4")) << thrown.finished.output;
+  EXPECT_TRUE(thrown.finished.says("misbehaving on purpose")) << thrown.finished.output;
+  EXPECT_LT(thrown.seconds, 2.0);
+  EXPECT_TRUE(lockstep_utility({"flight", run_dir}).says("misbehaving on purpose"));
+  expect_no_orphans();
+}
+
+// mpiexec ends the others at once, and may call it a success: the rings tell afterwards.
+TEST_F(Verdict, OfAKilledRankIsReadFromTheRingsAfterwards) {
+  const Fault killed = fault("kill 2 7");
+  EXPECT_NE(killed.finished.exit_code, 0) << killed.finished.output;
+  const Finished shown = lockstep_utility({"flight", run_dir});
+  EXPECT_EQ(shown.exit_code, 0) << shown.output;
+  EXPECT_TRUE(shown.says("verdict: rank 2 has not entered all_reduce(sum) #")) << shown.output;
+  EXPECT_TRUE(shown.says("bucket 0")) << shown.output;
+  expect_no_orphans();
+}
+
+TEST_F(Verdict, OfARankThatLeftWithCodeZeroIsReadFromTheRingsAfterwards) {
+  const Fault left = fault("exit0 3 7");
+  EXPECT_FALSE(Json::parse(read_file(run_dir + "/summary.json")).at("completed").get<bool>());
+  const Finished shown = lockstep_utility({"flight", run_dir});
+  EXPECT_TRUE(shown.says("verdict: rank 3 has not entered all_reduce(sum) #")) << shown.output;
+  expect_no_orphans();
+}
+
+TEST_F(Verdict, IsNotNeededAfterAGoodEnd) {
+  ASSERT_EQ(fault("nothing").finished.exit_code, 0);
+  EXPECT_FALSE(fs::exists(run_dir + "/flight"));
+  const Finished shown = lockstep_utility({"flight", run_dir});
+  EXPECT_EQ(shown.exit_code, 2);
+  EXPECT_TRUE(shown.says("holds no rings of a flight recorder")) << shown.output;
+}
+
+TEST_F(Verdict, RingsLieWhereTheDeckSays) {
+  const std::string rings = scratch.file("rings");
+  fs::create_directory(rings);
+  static_cast<void>(fault("exit0 1 7", {"--set", "flight.dir=\"" + rings + "\""}));
+  const Finished shown = lockstep_utility({"flight", rings});
+  EXPECT_TRUE(shown.says("verdict: rank 1 has not entered")) << shown.output;
+}
+
+TEST_F(Verdict, WithoutAFolderForRingsIsAWarningAndTheRunGoesOn) {
+  const Finished finished = fault("nothing", {"--set", "flight.dir=\"/nonexistent\""}).finished;
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("no flight recorder on this rank")) << finished.output;
+}
+
+TEST_F(Verdict, OnADamagedFolderIsASentenceAndExitCodeTwo) {
+  for (const char* content : {"", "LSFLIGHTxxxx", "nothing of ours"}) {
+    scratch.write("damaged/rank-0.ring", content);
+    const Finished shown = lockstep_utility({"flight", scratch.file("damaged")});
+    EXPECT_EQ(shown.exit_code, 2) << shown.output;
+    EXPECT_TRUE(shown.says("is not a ring of a flight recorder")) << shown.output;
+  }
+}
+
+TEST_F(Verdict, OfARankThatDoesNotComeToMpiInitIsASentence) {
+  const Finished finished = fault("late 1").finished;
+  EXPECT_EQ(finished.exit_code, 3) << finished.output;
+  EXPECT_TRUE(finished.says("MPI_Init has not returned after 1.5 s")) << finished.output;
+  EXPECT_LT(finished.seconds, timeout_s + 2.0);
+  expect_no_orphans();
+}
+
+}  // namespace
+}  // namespace lockstep::test
