@@ -5,8 +5,17 @@
 
 namespace lockstep::test {
 
+using Claim = std::function<void(ProcessGroup&)>;
+
+inline constexpr GroupOptions usual_options{.timeout = std::chrono::seconds(20)};
+
 /// Runs `claim` on every rank of the backend that this program was linked with: mpi over all ranks
-/// that mpiexec started, threads in groups of 1, 2, 3 and 4. The group is closed afterwards.
-void on_every_group(const std::function<void(ProcessGroup&)>& claim);
+/// that mpiexec started, threads in groups of 1, 2, 3, 4 and 5. The claim leaves the group open and
+/// idle: the next one may get it too.
+void on_every_group(const Claim& claim);
+
+/// The same on a new group, for claims with options of their own and for those that close their
+/// group or break it.
+void on_every_new_group(const Claim& claim, const GroupOptions& options = usual_options);
 
 }  // namespace lockstep::test

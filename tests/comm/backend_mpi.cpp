@@ -3,10 +3,14 @@
 
 namespace lockstep::test {
 
-void on_every_group(const std::function<void(ProcessGroup&)>& claim) {
-  const auto group = make_mpi_group(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(20)});
+void on_every_group(const Claim& claim) {
+  static const auto group = make_mpi_group(MPI_COMM_WORLD, usual_options);
   claim(*group);
-  group->close();
+}
+
+void on_every_new_group(const Claim& claim, const GroupOptions& options) {
+  MPI_Barrier(MPI_COMM_WORLD);  // ranks leave a broken group one by one
+  claim(*make_mpi_group(MPI_COMM_WORLD, options));
 }
 
 }  // namespace lockstep::test

@@ -3,15 +3,10 @@
 
 namespace lockstep::test {
 
-void on_every_group(const std::function<void(ProcessGroup&)>& claim) {
-  for (const int ranks : {1, 2, 3, 4}) {
-    run_ranks_as_threads(ranks,
-                         [&](ProcessGroup& group) {
-                           claim(group);
-                           group.close();
-                         },
-                         {.timeout = std::chrono::seconds(20)});
-  }
+void on_every_group(const Claim& claim) { on_every_new_group(claim); }
+
+void on_every_new_group(const Claim& claim, const GroupOptions& options) {
+  for (const int ranks : {1, 2, 3, 4, 5}) run_ranks_as_threads(ranks, claim, options);
 }
 
 }  // namespace lockstep::test

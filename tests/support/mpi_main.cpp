@@ -118,6 +118,7 @@ int run_tests(int argc, char** argv) {
 int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // as MpiSession does
   int exit_code = 1;
   try {
     exit_code = run_tests(argc, argv);

@@ -19,6 +19,16 @@ bool same_but_leading(const Tensor& a, const Tensor& b) {
   return true;
 }
 
+const std::byte* address(const Tensor& t, std::int64_t element = 0) {
+  return static_cast<const std::byte*>(t.data()) +
+         element * static_cast<std::int64_t>(size_of(t.dtype()));
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return address(a) < address(b, b.numel()) && address(b) < address(a, a.numel()) &&
+         a.numel() > 0 && b.numel() > 0;
+}
+
 std::int64_t total(std::span<const std::int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
@@ -72,13 +82,20 @@ void expect_rows(const Call& call, const Tensor& one, const Tensor& all) {
 }
 
 void expect_apart(const Call& call, const Tensor& input, const Tensor& output) {
-  const auto* in = static_cast<const std::byte*>(input.data());
-  const auto* out = static_cast<const std::byte*>(output.data());
-  if (in + input.bytes() <= out || out + output.bytes() <= in) return;
+  if (!overlap(input, output)) return;
   throw ShapeError(
       fmt::format("{} of {} into {}: they overlap in memory; give it an output of its "
                   "own",
                   call.name, describe(input), describe(output)));
+}
+
+void expect_in_place_or_apart(const Call& call, const Tensor& part, const Tensor& whole,
+                              std::int64_t begin) {
+  if (part.data() == address(whole, begin) || !overlap(part, whole)) return;
+  throw ShapeError(
+      fmt::format("{} between {} and {}: they overlap in memory, but not as a call in place has "
+                  "them, which is from element {} on",
+                  call.name, describe(part), describe(whole), begin));
 }
 
 void expect_counts(const Call& call, std::span<const std::int64_t> counts) {

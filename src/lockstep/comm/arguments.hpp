@@ -26,6 +26,9 @@ void expect_equal(const Call& call, const Tensor& input, const Tensor& output);
 void expect_rows(const Call& call, const Tensor& one, const Tensor& all);
 /// Not the same memory.
 void expect_apart(const Call& call, const Tensor& input, const Tensor& output);
+/// Not the same memory, or in place: `part` is just that of `whole` from element `begin` on.
+void expect_in_place_or_apart(const Call& call, const Tensor& part, const Tensor& whole,
+                              std::int64_t begin);
 /// `counts` has one entry a rank, none negative.
 void expect_counts(const Call& call, std::span<const std::int64_t> counts);
 /// The leading dimension of `t` is the sum of `counts`.

@@ -50,6 +50,7 @@ Coalescing::~Coalescing() {
 }
 
 Work Coalescing::end() {
+  if (!group_) throw Error("a Coalescing was ended twice.");
   ProcessGroup& group = *std::exchange(group_, nullptr);
   group.coalescing_ = nullptr;
   group.end_batch();

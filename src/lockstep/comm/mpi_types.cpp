@@ -1,8 +1,37 @@
 #include <lockstep/comm/mpi_types.hpp>
 
+#include <algorithm>
+
 #include <lockstep/comm/mpi_status.hpp>
 
 namespace lockstep {
+namespace {
+
+template <bool largest>
+void extreme_byte(void* theirs, void* result, int* count, MPI_Datatype* /*type*/) {
+  const auto* in = static_cast<const std::uint8_t*>(theirs);
+  auto* out = static_cast<std::uint8_t*>(result);
+  for (int i = 0; i < *count; ++i)
+    out[i] = largest ? std::max(in[i], out[i]) : std::min(in[i], out[i]);
+}
+
+MPI_Op make_op(MPI_User_function* f) {
+  MPI_Op op = MPI_OP_NULL;
+  check_mpi(MPI_Op_create(f, 1, &op), "MPI_Op_create");
+  return op;
+}
+
+/// MPI_MIN and MPI_MAX of bytes: MPICH 4.0's own take those above 127 for negative numbers.
+MPI_Op byte_min() {
+  static const MPI_Op op = make_op(extreme_byte<false>);
+  return op;
+}
+MPI_Op byte_max() {
+  static const MPI_Op op = make_op(extreme_byte<true>);
+  return op;
+}
+
+}  // namespace
 
 MPI_Datatype mpi_type(DType dtype) {
   switch (dtype) {
@@ -34,9 +63,9 @@ MPI_Op mpi_op(ReduceOp op, DType dtype) {
     case ReduceOp::product:
       return logical ? MPI_LAND : MPI_PROD;
     case ReduceOp::min:
-      return logical ? MPI_LAND : MPI_MIN;
+      return logical ? MPI_LAND : dtype == DType::u8 ? byte_min() : MPI_MIN;
     case ReduceOp::max:
-      return logical ? MPI_LOR : MPI_MAX;
+      return logical ? MPI_LOR : dtype == DType::u8 ? byte_max() : MPI_MAX;
     case ReduceOp::band:
       return logical ? MPI_LAND : MPI_BAND;
     case ReduceOp::bor:

@@ -70,8 +70,8 @@ class MpiWork final : public WorkRecord {
   [[nodiscard]] bool all_have_finished(unsigned stage);
   [[nodiscard]] bool stages() const;
   void stage();
-  [[nodiscard]] int advance_receive(int* over);
-  [[nodiscard]] int advance_exchange(int* over);
+  /// A request is over, or has failed: if it receives, what came must fill what it was to fill.
+  void check_arrival(int request, const MPI_Status& message);
   void finish();
 
   IntrusivePtr<MpiCore> core_;

@@ -11,6 +11,11 @@ namespace {
 
 using Kind = Operation::Kind;
 
+/// The first element of a rank's block.
+std::int64_t begin_of(int rank, const std::vector<std::int64_t>& counts) {
+  return block_of(counts, 0, static_cast<int>(counts.size()), rank).begin;
+}
+
 Operation operation_on(Kind kind, const Tensor& input, const Tensor& output) {
   Operation operation;
   operation.kind = kind;
@@ -44,6 +49,7 @@ Work ProcessGroup::all_reduce(const Tensor& input, const Tensor& output, ReduceO
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_equal(call, input, output);
+  expect_in_place_or_apart(call, input, output, 0);
   expect_reducible(call, op, input);
   return launch(reduction(Kind::all_reduce, op, input, output));
 }
@@ -56,6 +62,7 @@ Work ProcessGroup::reduce(const Tensor& input, const Tensor& output, int root, R
   if (gets) {
     expect_defined(call, "the root's output", output);
     expect_equal(call, input, output);
+    expect_in_place_or_apart(call, input, output, 0);
   }
   expect_reducible(call, op, input);
   Operation operation = rooted(Kind::reduce, root, input, gets ? output : Tensor());
@@ -75,6 +82,7 @@ Work ProcessGroup::all_gather(const Tensor& input, const Tensor& output) {
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_rows(call, input, output);
+  expect_in_place_or_apart(call, input, output, rank() * input.numel());
   return launch(operation_on(Kind::all_gather, input, output));
 }
 
@@ -89,6 +97,7 @@ Work ProcessGroup::all_gather_v(const Tensor& input, const Tensor& output,
   expect_total(call, "its output", output, counts);
   Operation operation = operation_on(Kind::all_gather, input, output);
   operation.output_counts = element_counts(output, counts);
+  expect_in_place_or_apart(call, input, output, begin_of(rank(), operation.output_counts));
   return launch(std::move(operation));
 }
 
@@ -100,6 +109,7 @@ Work ProcessGroup::gather(const Tensor& input, const Tensor& output, int root) {
   if (gets) {
     expect_defined(call, "the root's output", output);
     expect_rows(call, input, output);
+    expect_in_place_or_apart(call, input, output, root * input.numel());
   }
   return launch(rooted(Kind::gather, root, input, gets ? output : Tensor()));
 }
@@ -119,6 +129,9 @@ Work ProcessGroup::gather_v(const Tensor& input, const Tensor& output,
   }
   Operation operation = rooted(Kind::gather, root, input, gets ? output : Tensor());
   operation.output_counts = element_counts(input, counts);
+  if (gets) {
+    expect_in_place_or_apart(call, input, output, begin_of(rank(), operation.output_counts));
+  }
   return launch(std::move(operation));
 }
 
@@ -130,6 +143,7 @@ Work ProcessGroup::scatter(const Tensor& input, const Tensor& output, int root) 
   if (brings) {
     expect_defined(call, "the root's input", input);
     expect_rows(call, output, input);
+    expect_in_place_or_apart(call, output, input, root * output.numel());
   }
   return launch(rooted(Kind::scatter, root, brings ? input : Tensor(), output));
 }
@@ -149,6 +163,9 @@ Work ProcessGroup::scatter_v(const Tensor& input, const Tensor& output,
   }
   Operation operation = rooted(Kind::scatter, root, brings ? input : Tensor(), output);
   operation.input_counts = element_counts(output, counts);
+  if (brings) {
+    expect_in_place_or_apart(call, output, input, begin_of(rank(), operation.input_counts));
+  }
   return launch(std::move(operation));
 }
 
@@ -157,6 +174,7 @@ Work ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, Red
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_rows(call, output, input);
+  expect_in_place_or_apart(call, output, input, rank() * output.numel());
   expect_reducible(call, op, input);
   return launch(reduction(Kind::reduce_scatter, op, input, output));
 }
@@ -173,6 +191,7 @@ Work ProcessGroup::reduce_scatter_v(const Tensor& input, const Tensor& output,
   expect_reducible(call, op, input);
   Operation operation = reduction(Kind::reduce_scatter, op, input, output);
   operation.input_counts = element_counts(input, counts);
+  expect_in_place_or_apart(call, output, input, begin_of(rank(), operation.input_counts));
   return launch(std::move(operation));
 }
 

@@ -137,9 +137,10 @@ void ThreadsHub::execute(Slot& slot) {
   thread_local std::vector<const Operation*> calls;
   calls.clear();
   for (const auto& work : slot.works) calls.push_back(&work->operation_);
+  const bool shapes = options_.contract == Contract::full;
   for (int r = 1; r < size_; ++r) {
     const Operation& call = *calls[static_cast<std::size_t>(r)];
-    if (fingerprint(call) == fingerprint(*calls[0])) continue;
+    if (fingerprint(call, shapes) == fingerprint(*calls[0], shapes)) continue;
     throw CommError(
         fmt::format("{} called {} where {} called {}: all ranks must make the same calls in the "
                     "same order, with "

@@ -1,0 +1,248 @@
+#include <string>
+
+#include <gtest/gtest.h>
+#include <comm/backend.hpp>
+#include <comm/tensors.hpp>
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+namespace {
+
+using test::Arena;
+
+int after(const ProcessGroup& group) { return (group.rank() + 1) % group.size(); }
+int before(const ProcessGroup& group) { return (group.rank() + group.size() - 1) % group.size(); }
+
+TEST(Messages, GoRoundInARingForEveryDtypeAndLength) {
+  test::on_every_group([](ProcessGroup& everybody) {
+    const auto claim = [](ProcessGroup& group, Arena& arena) {
+      for (const DType dtype : test::every_dtype) {
+        for (const std::int64_t n : {0, 1, 257, 3000}) {
+          SCOPED_TRACE(std::string(name_of(dtype)) + " x " + std::to_string(n));
+          arena.reset();
+          const auto mine = test::values(dtype, group.rank(), n);
+          const auto sent = arena.take({n}, dtype, mine), received = arena.take({n}, dtype);
+          auto sending = group.isend(sent, after(group));
+          auto receiving = group.irecv(received, before(group));
+          receiving.wait();
+          sending.wait();
+          EXPECT_EQ(receiving.source(), before(group));
+          EXPECT_EQ(sending.source(), -1);
+          EXPECT_EQ(test::values_of(received), test::values(dtype, before(group), n));
+          EXPECT_EQ(test::values_of(sent), mine);
+          EXPECT_TRUE(arena.guards_hold());
+        }
+      }
+    };
+    test::in_every_place(claim, everybody);
+  });
+}
+
+TEST(Messages, OfAScalarMayArriveInAVector) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto received = Tensor::zeros({1});
+    auto work = group.isend(Tensor::full({}, group.rank()), after(group));
+    EXPECT_EQ(group.recv(received, before(group)), before(group));
+    work.wait();
+    EXPECT_EQ(received.item(), before(group));
+  });
+}
+
+// Even ranks send first; a group of odd size ends with two of them side by side.
+TEST(Messages, BlockingOnesMeet) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto t = Tensor::full({20000}, group.rank());
+    if (group.rank() % 2 == 0 && group.rank() + 1 < group.size()) {
+      group.send(t, group.rank() + 1, 3);
+    } else if (group.rank() % 2 == 1) {
+      EXPECT_EQ(group.recv(t, group.rank() - 1, 3), group.rank() - 1);
+      EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>(group.rank() - 1));
+    }
+  });
+}
+
+TEST(Messages, AreToldApartByTheirTags) {
+  test::on_every_group([](ProcessGroup& group) {
+    constexpr int tags[] = {0, 1, (1 << 20) - 1, 77};
+    std::vector<Work> works;
+    std::vector<Tensor> received;
+    for (const int tag : tags) {
+      works.push_back(group.isend(Tensor::full({5}, tag + 0.5), after(group), tag));
+    }
+    for (std::size_t i = 4; i-- > 0;) {  // in the other order
+      received.push_back(Tensor::zeros({5}));
+      works.push_back(group.irecv(received.back(), before(group), tags[i]));
+    }
+    for (Work& work : works) work.wait();
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(received[3 - i].to_vector<float>(),
+                std::vector<float>(5, static_cast<float>(tags[i] + 0.5)));
+    }
+  });
+}
+
+TEST(Messages, OfOneSenderAndTagArriveInOrder) {
+  test::on_every_group([](ProcessGroup& group) {
+    constexpr int count = 100;
+    std::vector<Work> sending, receiving;
+    std::vector<Tensor> received;
+    for (int i = 0; i < count; ++i) {
+      // Long and short ones travel differently, but must not overtake.
+      const std::int64_t n = i % 7 == 0 ? 30000 : 4;
+      received.push_back(Tensor::zeros({n}, DType::i32));
+      sending.push_back(group.isend(Tensor::full({n}, i, DType::i32), after(group)));
+      receiving.push_back(group.irecv(received.back(), before(group)));
+    }
+    for (Work& work : receiving) work.wait();
+    for (Work& work : sending) work.wait();
+    for (int i = 0; i < count; ++i) {
+      EXPECT_EQ(received[static_cast<std::size_t>(i)].to_vector<std::int32_t>().back(), i);
+    }
+  });
+}
+
+TEST(Messages, FromAnySourceTellTheirSender) {
+  test::on_every_group([](ProcessGroup& group) {
+    constexpr int root = 0;
+    auto mine = group.isend(Tensor::full({9}, group.rank() + 100), root, 5);
+    if (group.rank() == root) {
+      std::vector<bool> heard(static_cast<std::size_t>(group.size()));
+      for (int i = 0; i < group.size(); ++i) {
+        const auto t = Tensor::zeros({9});
+        const int source = group.recv(t, any_source, 5);
+        ASSERT_GE(source, 0);
+        ASSERT_LT(source, group.size());
+        EXPECT_EQ(t.to_vector<float>(), std::vector<float>(9, static_cast<float>(source + 100)));
+        EXPECT_FALSE(heard[static_cast<std::size_t>(source)]) << source;
+        heard[static_cast<std::size_t>(source)] = true;
+      }
+    }
+    mine.wait();
+  });
+}
+
+TEST(Messages, FromAnySourceAreNotMistakenForCollectives) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto received = Tensor::zeros({2000});
+    const auto rows = Tensor::zeros({group.size(), 1000}),
+               columns = Tensor::zeros({group.size(), 1000});
+    const auto t = Tensor::full({2000}, 1.0);
+    auto message = group.irecv(received, any_source);
+    const test::Counts ones(static_cast<std::size_t>(group.size()), 1);
+    auto exchange = group.all_to_all_v(rows, columns, ones, ones);
+    auto sum = group.all_reduce(t, ReduceOp::sum);
+    exchange.wait();
+    sum.wait();
+    auto sent = group.isend(Tensor::full({2000}, 3.0), after(group));
+    message.wait();
+    sent.wait();
+    EXPECT_EQ(message.source(), before(group));
+    EXPECT_EQ(received.to_vector<float>(), std::vector<float>(2000, 3.0F));
+    EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>(group.size()));
+  });
+}
+
+TEST(Messages, MayGoToOneself) {
+  test::on_every_group([](ProcessGroup& group) {
+    for (const std::int64_t n : {3, 40000}) {
+      const auto received = Tensor::zeros({n});
+      auto receiving = group.irecv(received, any_source, 9);
+      auto sending = group.isend(Tensor::full({n}, group.rank() + 1), group.rank(), 9);
+      sending.wait();
+      receiving.wait();
+      EXPECT_EQ(receiving.source(), group.rank());
+      EXPECT_EQ(received.to_vector<float>().back(), static_cast<float>(group.rank() + 1));
+    }
+  });
+}
+
+TEST(Messages, KeepTheirTensorAlive) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto received = Tensor::zeros({50000});
+    static_cast<void>(group.isend(Tensor::full({50000}, 6.0), after(group)));  // both dropped
+    group.recv(received, before(group));
+    EXPECT_EQ(received.to_vector<float>(), std::vector<float>(50000, 6.0F));
+    group.barrier();
+  });
+}
+
+TEST(Messages, OfABatchDoNotWaitForEachOther) {
+  test::on_every_group([](ProcessGroup& group) {
+    constexpr std::int64_t n = 100000;  // too long to be sent before the other side receives
+    std::vector<P2POp> messages;
+    std::vector<Tensor> received;
+    for (int peer = 0; peer < group.size(); ++peer) {
+      if (peer == group.rank()) continue;
+      messages.push_back(
+          {P2POp::Kind::isend, Tensor::full({n}, group.rank() * 10 + peer), peer, 2});
+    }
+    for (int peer = 0; peer < group.size(); ++peer) {
+      received.push_back(Tensor::zeros({n}));
+      if (peer != group.rank()) {
+        messages.push_back({P2POp::Kind::irecv, received.back(), peer, 2});
+      }
+    }
+    batch_isend_irecv(group, messages).wait();
+    for (int peer = 0; peer < group.size(); ++peer) {
+      if (peer == group.rank()) continue;
+      EXPECT_EQ(received[static_cast<std::size_t>(peer)].to_vector<float>(),
+                std::vector<float>(n, static_cast<float>(peer * 10 + group.rank())));
+    }
+    batch_isend_irecv(group, {}).wait();
+  });
+}
+
+/// Rank 0 sends `sent` elements where rank 1 receives ten.
+void message_that_does_not_fit(ProcessGroup& group, std::int64_t sent) {
+  if (group.size() < 2 || group.rank() > 1) return;
+  if (group.rank() == 0) {
+    try {
+      group.isend(Tensor::full({sent}, 1.0), 1, 4).wait();
+    } catch (const CommError&) {  // where the backend tells both
+    }
+    return;
+  }
+  const auto whole = Tensor::full({30}, 7.0);
+  std::string message;
+  try {
+    group.recv(whole.slice(10, 20), 0, 4);
+  } catch (const CommError& error) {
+    message = error.what();
+  }
+  EXPECT_NE(message.find("rank 1 of"), std::string::npos) << message;
+  EXPECT_NE(message.find("recv(from rank 0, tag 4)"), std::string::npos) << message;
+  EXPECT_NE(message.find("of f32[10]"), std::string::npos) << message;
+  EXPECT_EQ(whole.slice(0, 10).to_vector<float>(), std::vector<float>(10, 7.0F));
+  EXPECT_EQ(whole.slice(20, 30).to_vector<float>(), std::vector<float>(10, 7.0F));
+}
+
+TEST(Messages, OfAnotherLengthAreRefused) {
+  const GroupOptions options{.timeout = std::chrono::seconds(5)};
+  for (const std::int64_t sent : {0, 9, 11, 50000}) {
+    SCOPED_TRACE(sent);
+    test::on_every_new_group(
+        [&](ProcessGroup& group) { message_that_does_not_fit(group, sent); }, options);
+  }
+}
+
+TEST(Messages, ThatNobodySendsTimeOutNamingThePeer) {
+  test::on_every_new_group(
+      [](ProcessGroup& group) {
+        if (group.rank() != 0) return;
+        const auto expect = [&](int peer, const std::string& call) {
+          std::string message;
+          try {
+            group.recv(Tensor::zeros({4}), peer, 8);
+          } catch (const CommError& error) {
+            message = error.what();
+          }
+          EXPECT_NE(message.find(call), std::string::npos) << message;
+        };
+        expect(group.size() - 1, "recv(from rank " + std::to_string(group.size() - 1) + ", tag 8)");
+        EXPECT_THROW(static_cast<void>(group.isend(Tensor::zeros({4}), 0)), CommError);
+      },
+      {.timeout = std::chrono::milliseconds(100)});
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <comm/backend.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/objects.hpp>
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> all_names(ProcessGroup& group, int rank_outside) {
+  return all_gather_object(group, std::to_string(rank_outside));
+}
+
+std::vector<std::string> names(const std::vector<int>& ranks) {
+  std::vector<std::string> all;
+  for (const int r : ranks) all.push_back(std::to_string(r));
+  return all;
+}
+
+/// Ranks [begin, end) of a group, the last one first.
+std::vector<int> reversed(int begin, int end) {
+  std::vector<int> ranks;
+  for (int r = end; r-- > begin;) ranks.push_back(r);
+  return ranks;
+}
+
+TEST(NewGroup, HasItsRanksInTheGivenOrder) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size(), me = group.rank();
+    const std::vector<std::vector<int>> lists = {
+        reversed(0, n),
+        {n - 1},
+        reversed(0, (n + 1) / 2),
+        n > 2 ? std::vector<int>{2, 0} : std::vector<int>{0}};
+    for (const auto& ranks : lists) {
+      const auto some = group.new_group(ranks);
+      const auto place = std::ranges::find(ranks, me);
+      ASSERT_EQ(some != nullptr, place != ranks.end());
+      if (!some) continue;
+      EXPECT_EQ(some->rank(), place - ranks.begin());
+      EXPECT_EQ(some->size(), static_cast<int>(ranks.size()));
+      EXPECT_STREQ(some->backend(), group.backend());
+      EXPECT_EQ(all_names(*some, me), names(ranks));
+      some->close();
+    }
+    EXPECT_EQ(all_reduce_scalar(group, 1.0, ReduceOp::sum), n);
+  });
+}
+
+TEST(NewGroup, RefusesRanksThatAreNotThere) {
+  test::on_every_group([](ProcessGroup& group) {
+    for (const std::vector<int>& ranks : {std::vector<int>{}, {group.size()}, {-1}, {0, 0}}) {
+      try {
+        static_cast<void>(group.new_group(ranks));
+        ADD_FAILURE() << "was made";
+      } catch (const InputError& error) {
+        EXPECT_NE(std::string(error.what()).find("different ranks of 0 to"), std::string::npos);
+      }
+    }
+    group.barrier();
+  });
+}
+
+TEST(Split, GroupsEqualColoursByKeyThenRank) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size(), me = group.rank();
+    const auto parity = group.split(me % 2, -me);
+    ASSERT_NE(parity, nullptr);
+    std::vector<int> expected;
+    for (int r = n; r-- > 0;) {
+      if (r % 2 == me % 2) expected.push_back(r);
+    }
+    EXPECT_EQ(all_names(*parity, me), names(expected));
+
+    const auto by_rank = group.split(1000000, 5);  // equal keys
+    std::ranges::sort(expected);
+    EXPECT_EQ(by_rank->rank(), me);
+    EXPECT_EQ(by_rank->size(), n);
+  });
+}
+
+TEST(Split, LeavesOutNegativeColours) {
+  test::on_every_group([](ProcessGroup& group) {
+    const bool out = group.rank() == group.size() - 1;
+    const auto rest = group.split(out ? -1 : 3, 0);
+    EXPECT_EQ(rest == nullptr, out);
+    if (rest) {
+      EXPECT_EQ(all_reduce_scalar(*rest, 1.0, ReduceOp::sum), group.size() - 1);
+    }
+    EXPECT_EQ(group.split(-7, 0), nullptr);
+  });
+}
+
+TEST(Subgroups, OfDistinctMembersAreInFlightTogether) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size(), me = group.rank();
+    // Two ways to cut the same ranks, and everybody: three groups a rank.
+    const auto half = group.split(me < n / 2 ? 0 : 1, me);
+    const auto parity = group.split(me % 2, me);
+    constexpr std::int64_t length = 5000;
+    std::vector<Tensor> tensors;
+    std::vector<Work> works;
+    for (int i = 0; i < 20; ++i) {
+      for (ProcessGroup* each : {half.get(), &group, parity.get()}) {
+        tensors.push_back(Tensor::full({length}, i + 1));
+        works.push_back(each->all_reduce(tensors.back(), ReduceOp::sum));
+      }
+    }
+    for (std::size_t w = works.size(); w-- > 0;) works[w].wait();
+    for (std::size_t w = 0; w < works.size(); ++w) {
+      const int size = w % 3 == 0 ? half->size() : w % 3 == 1 ? n : parity->size();
+      EXPECT_EQ(tensors[w].to_vector<float>().back(),
+                static_cast<float>(size) * static_cast<float>(w / 3 + 1));
+    }
+  });
+}
+
+TEST(Subgroups, KeepTheirMessagesApart) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size(), me = group.rank();
+    const auto same = group.new_group(reversed(0, n));
+    const int to = (me + 1) % n, from = (me + n - 1) % n;
+    const auto here = Tensor::zeros({3}), there = Tensor::zeros({3});
+    std::vector<Work> works;
+    works.push_back(group.irecv(here, from, 1));
+    works.push_back(same->irecv(there, n - 1 - from, 1));
+    works.push_back(same->isend(Tensor::full({3}, 1000 + me), n - 1 - to, 1));
+    works.push_back(group.isend(Tensor::full({3}, me), to, 1));
+    for (Work& work : works) work.wait();
+    EXPECT_EQ(here.to_vector<float>().back(), static_cast<float>(from));
+    EXPECT_EQ(there.to_vector<float>().back(), static_cast<float>(1000 + from));
+  });
+}
+
+TEST(Subgroups, AreSplitAgain) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int me = group.rank();
+    const auto backwards = group.new_group(reversed(0, group.size()));
+    const auto parity = backwards->split(backwards->rank() % 2, 0);
+    ASSERT_NE(parity, nullptr);
+    const auto pair = parity->new_group(std::vector<int>{0});
+    EXPECT_EQ(pair != nullptr, parity->rank() == 0);
+    std::vector<int> expected;
+    for (int r = 0; r < backwards->size(); ++r) {
+      if (r % 2 == backwards->rank() % 2) expected.push_back(group.size() - 1 - r);
+    }
+    EXPECT_EQ(all_names(*parity, me), names(expected));
+  });
+}
+
+TEST(Subgroups, HaveSharedBuffersOfTheirOwn) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto parity = group.split(group.rank() % 2, 0);
+    const auto t = parity->shared_buffer({4000}, DType::f32);
+    EXPECT_EQ(t.to_vector<float>(), std::vector<float>(4000));
+    t.fill(1);
+    parity->all_reduce(t, ReduceOp::sum).wait();
+    EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>(parity->size()));
+    // For another group it is as any other tensor.
+    group.broadcast(t, 0).wait();
+    EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>((group.size() + 1) / 2));
+  });
+}
+
+TEST(Subgroups, OutliveTheGroupTheyWereCutFrom) {
+  test::on_every_new_group([](ProcessGroup& group) {
+    const auto all = group.new_group(reversed(0, group.size()));
+    group.close();
+    EXPECT_EQ(all_reduce_scalar(*all, 1.0, ReduceOp::sum), all->size());
+    all->close();
+    EXPECT_THROW(all->barrier(), CommError);
+    EXPECT_THROW(static_cast<void>(all->split(0, 0)), CommError);
+  });
+}
+
+TEST(Subgroups, AreMadeAndClosedOverAndOver) {
+  test::on_every_group([](ProcessGroup& group) {
+    for (int i = 0; i < 10; ++i) {
+      const auto some = group.split(group.rank() % 2, 0);
+      some->barrier();
+      some->close();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
