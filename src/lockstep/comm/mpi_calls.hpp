@@ -24,9 +24,9 @@ struct MpiCalls {
 
 /// Makes the non-blocking MPI calls of an operation on host tensors that MPI can reduce; their
 /// order is the same on every rank. Small collectives are one MPI call. What is longer than
-/// max_count travels in pieces: reductions in several calls, everything else as broadcasts and
-/// messages of a type of their own. Returns the first status that is not MPI_SUCCESS; calls made
-/// before are in `calls`.
+/// max_count travels in pieces: reductions and broadcasts in several calls, everything else as
+/// those and as messages of a type of their own. Returns the first status that is not MPI_SUCCESS;
+/// calls made before are in `calls`.
 [[nodiscard]] int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls);
 
 }  // namespace lockstep
