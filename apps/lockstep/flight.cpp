@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -69,20 +70,37 @@ Rings collect(const fs::path& dir) {
 
 std::string name_of(const FlightCall* call) { return call ? call->what : "-"; }
 
+std::string doing(const FlightRing& ring) {
+  if (!ring.last_words.empty()) return "gave up";
+  return ring.observed.empty() ? "was not looked at" : ring.observed;
+}
+
 void print_table(const Rings& rings) {
-  fmt::print("{:>5}  {:<12} {:>8}  {:<50} {:<50} {}\n", "rank", "host", "pid", "last entered",
-             "last completed", "process");
+  std::vector<std::array<std::string, 6>> rows = {
+      {"rank", "host", "pid", "last entered", "last completed", "process"}};
   for (const FlightRing& ring : rings) {
-    fmt::print("{:>5}  {:<12} {:>8}  {:<50} {:<50} {}\n", ring.rank, ring.host, ring.pid,
-               name_of(newest_call(ring)), name_of(newest_completed_call(ring)),
-               ring.observed.empty() ? "was not looked at" : ring.observed);
+    rows.push_back({std::to_string(ring.rank), ring.host, std::to_string(ring.pid),
+                    name_of(newest_call(ring)), name_of(newest_completed_call(ring)), doing(ring)});
+  }
+  std::array<std::size_t, 6> widths{};
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i + 1 < row.size(); ++i)
+      line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    fmt::print("{}{}\n", line, row.back());
   }
 }
 
 void print_last_words(const Rings& rings) {
+  constexpr int most = 4;
+  int printed = 0;
   for (const FlightRing& ring : rings) {
-    if (!ring.last_words.empty()) fmt::print("{}\n", ring.last_words);
+    if (!ring.last_words.empty() && printed++ < most) fmt::print("{}\n", ring.last_words);
   }
+  if (printed > most) fmt::print("and {} more ranks gave up\n", printed - most);
 }
 
 nlohmann::ordered_json to_json(const FlightRing& ring) {

@@ -128,7 +128,8 @@ TEST_P(Commands, OfThePageSucceed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, Commands,
-                         testing::Values("README.md", "docs/data.md", "docs/models.md"));
+                         testing::Values("README.md", "docs/data.md", "docs/debug_a_hang.md",
+                                         "docs/models.md"));
 
 }  // namespace
 }  // namespace lockstep::test

@@ -28,7 +28,8 @@ fs::path copy_of(const fs::path& folder, int rank) {
 }
 
 bool has_stopped_or_died(const FlightRing& ring) {
-  return ring.observed != "is running" && ring.observed != "is waiting";
+  return ring.observed.starts_with("is stopped") || ring.observed == "has died" ||
+         ring.observed == "is gone";
 }
 
 /// One rank's part in the report on a failed communication.
