@@ -166,6 +166,50 @@ TEST_F(Privately, MachinesAreToldApartByTheirNames) {
   EXPECT_EQ(json["ranks"][1]["local_rank"], 0);
 }
 
+// Four machines on a bridge, the cable to the last of which carries 100 Mbit/s.
+TEST_F(Privately, SlowLinkBetweenMachinesIsNamed) {
+  const std::string machines = R"(
+    mount -t tmpfs tmpfs /run
+    ip link set lo up
+    ip link add bridge type bridge
+    ip link set bridge up
+    for n in 1 2 3 4; do
+      ip netns add net$n
+      ip link add port$n type veth peer name eth0 netns net$n
+      ip link set port$n master bridge up
+      ip -n net$n address add 10.98.0.$n/24 dev eth0
+      ip -n net$n link set eth0 up
+      ip -n net$n link set lo up
+    done
+    tc qdisc add dev port4 root tbf rate 100mbit burst 64kb latency 50ms
+    export UCX_TLS=tcp,self UCX_NET_DEVICES=eth0
+  )";
+  Command job;
+  for (const char* number : {"1", "2", "3", "4"}) {
+    Command rank = app(1, "apps/lockstep", {"doctor", "--json"});
+    const auto program = std::find(rank.begin(), rank.end(), built("apps/lockstep"));
+    rank.insert(program,
+                {"ip", "netns", "exec", std::string("net") + number, "unshare", "--uts", "sh",
+                 "-euc", "hostname machine" + std::string(number) + "; exec \"$@\"", "sh"});
+    if (job.empty()) {
+      job = rank;
+      continue;
+    }
+    job.emplace_back(":");
+    job.insert(job.end(), std::find(rank.begin(), rank.end(), "-n"), rank.end());
+  }
+  const Finished finished =
+      run({"unshare", "--mount", "--uts", "--net", "sh", "-euc", machines + quoted(job)});
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  const auto json = nlohmann::json::parse(finished.output);
+  std::string slow;
+  for (const auto& finding : json["findings"]) {
+    if (finding["about"] == "links") slow += finding["sentence"].get<std::string>() + "\n";
+  }
+  EXPECT_NE(slow.find("from rank 2 (machine3) to rank 3 (machine4) is slow"), std::string::npos)
+      << finished.output;
+}
+
 /// A model whose gradients take 2.6 MiB.
 Command wide_mlp(const std::string& dir) {
   return small_run(dir, {"--set", "model.kind=\"mlp\"", "--set", "model.hidden=[2000]", "--set",

@@ -56,9 +56,9 @@ network() {
   ip addr add "$(address 100)/32" dev lo
   for ((node = 1; node <= nodes; node++)); do ip addr add "$(address "$node")/32" dev lo; done
   {
-    echo "127.0.0.1 localhost"
     echo "$(address 100) head"
     for ((node = 1; node <= nodes; node++)); do echo "$(address "$node") node$node"; done
+    cat /etc/hosts
   } >"$lab/hosts"
   mount --bind "$lab/hosts" /etc/hosts
   hostname head

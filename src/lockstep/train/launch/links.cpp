@@ -25,11 +25,15 @@ std::vector<double> round_trips(ProcessGroup& group, const Tensor& t, bool first
   return seconds;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+/// The value that `share` of them lie below.
+double quantile(std::vector<double> values, double share) {
+  const auto at =
+      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size()));
+  std::ranges::nth_element(values, at);
+  return *at;
 }
+
+double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
 }  // namespace
 
@@ -45,7 +49,8 @@ std::vector<Link> measure_links(ProcessGroup& group) {
     const int peer = first ? rank + 1 : rank - 1;
     if (peer < 0 || peer >= group.size()) continue;
     static_cast<void>(round_trips(group, small, first, peer, warm_up));
-    const double latency = median(round_trips(group, small, first, peer, small_trips)) / 2;
+    // Not the median: a busy core delays many trips, a slow link all of them.
+    const double latency = quantile(round_trips(group, small, first, peer, small_trips), 0.1) / 2;
     const auto trips = round_trips(group, large, first, peer, large_trips);
     if (first) {
       mine = {latency * 1e6,

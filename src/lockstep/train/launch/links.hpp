@@ -10,7 +10,7 @@ namespace lockstep::train {
 /// Between a rank and the next one.
 struct Link {
   int from = 0, to = 0;
-  double latency_us = 0;      ///< one way, 8 bytes: half the median round trip
+  double latency_us = 0;  ///< one way, 8 bytes: half of what a tenth of the round trips stay below
   double bandwidth_gb_s = 0;  ///< one way, 4 MiB: the best of a few round trips
 };
 
