@@ -33,16 +33,16 @@ double Sides::sample(const Side& side, int batch) {
 }
 
 void Sides::run(double seconds) {
-  double round = 0;
   for (Side& side : sides_) {
     static_cast<void>(sample(side, 1));  // first touch
     const double call = std::min(sample(side, 1), sample(side, 1));
     side.batch = static_cast<int>(std::clamp(sample_seconds / call, 1.0, double{most_calls}));
-    round += call * side.batch;
   }
-  const int rounds = std::clamp(static_cast<int>(seconds / round), fewest_rounds, most_rounds);
-  for (int i = 0; i < rounds; ++i) {
+  const auto start = Clock::now();
+  for (int round = 0; round < most_rounds; ++round) {
     for (Side& side : sides_) side.samples.push_back(sample(side, side.batch));
+    const double spent = all_reduce_scalar(world(), seconds_since(start), ReduceOp::max);
+    if (round + 1 >= fewest_rounds && spent > seconds) return;
   }
 }
 
