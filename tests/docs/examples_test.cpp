@@ -38,7 +38,7 @@ TEST(OwnModel, LearnsOnOneAndThreeRanks) {
 
 TEST(Pages, EveryLinkToAFileLeadsToOne) {
   int links = 0;
-  const std::regex link(R"(\]\(([^)#:]+)(#[^)]*)?\))");
+  const std::regex link(R"(\]\(([^)#: ]+)(#[^)]*)?\))");
   for (const auto& page : pages()) {
     const std::string text = read_file(page);
     for (std::sregex_iterator at(text.begin(), text.end(), link), end; at != end; ++at, ++links) {

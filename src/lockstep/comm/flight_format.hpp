@@ -57,7 +57,7 @@ struct Record {
   std::int32_t root, tag;              ///< root, or the peer of a message: ranks of the group
   std::int32_t label_number;           ///< -1: none
   std::uint8_t kind, op, dtype, dims;  ///< Operation::Kind, ReduceOp, DType
-  bool has_tensor;
+  std::uint8_t has_tensor;             ///< 0 or 1
   State state;
   char label[26];
 };

@@ -234,7 +234,7 @@ std::uint64_t FlightRecorder::entered(int group, const Operation& operation) noe
   record.dtype = static_cast<std::uint8_t>(t.dtype());
   record.dims = static_cast<std::uint8_t>(t.shape().dims());
   std::copy(t.shape().begin(), t.shape().end(), record.extents);
-  record.has_tensor = t.defined();
+  record.has_tensor = t.defined() ? 1 : 0;
   record.state = flight::State::entered;
   const CallLabel* label = CallLabel::current();
   record.label_number = label ? label->number() : -1;

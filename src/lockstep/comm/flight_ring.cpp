@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double ns = 1e-9;
+constexpr int most_ranks = 1 << 24;  // more than that is damage
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -59,7 +60,7 @@ CallRecord call_of(const flight::Record& record) {
   return {.kind = static_cast<Operation::Kind>(record.kind),
           .op = static_cast<ReduceOp>(record.op),
           .dtype = static_cast<DType>(record.dtype),
-          .has_tensor = record.has_tensor,
+          .has_tensor = record.has_tensor != 0,
           .root = record.root,
           .tag = record.tag,
           .sequence = record.sequence,
@@ -70,7 +71,7 @@ std::string describe_with_label(const flight::Record& record) {
   std::string text = describe_fully(call_of(record));
   std::string note = text_of(record.label);
   if (record.label_number >= 0) note += fmt::format(" {}", record.label_number);
-  if (record.has_tensor) note += (note.empty() ? "" : ", ") + size_in_words(record.bytes);
+  if (record.has_tensor != 0) note += (note.empty() ? "" : ", ") + size_in_words(record.bytes);
   return note.empty() ? text : fmt::format("{} ({})", text, note);
 }
 
@@ -85,8 +86,10 @@ bool is_sound(const flight::Record& record, const flight::Header& header) {
 
 FlightCall read_call(const flight::Record& record, const FlightGroupView& group,
                      const flight::Header& header) {
-  const auto wall = [&](std::int64_t monotonic) {
-    return static_cast<double>(monotonic - header.monotonic_ns + header.wall_ns) * ns;
+  const auto wall = [&](std::int64_t monotonic) {  // in doubles: a damaged number must not overflow
+    return (static_cast<double>(monotonic) - static_cast<double>(header.monotonic_ns) +
+            static_cast<double>(header.wall_ns)) *
+           ns;
   };
   FlightCall call;
   call.what = describe_with_label(record);

@@ -71,7 +71,7 @@ class Reader {
 std::string format_rank_list(std::span<const int> ranks) { return joined(ranks, ","); }
 
 std::vector<int> parse_rank_list(const std::string& text) {
-  constexpr std::size_t most = 1U << 24U;  // a damaged text must not fill the memory
+  constexpr int most = 1 << 24;  // a damaged text must not fill the memory
   std::vector<int> ranks;
   Reader reader(text);
   do {
@@ -79,7 +79,8 @@ std::vector<int> parse_rank_list(const std::string& text) {
     const int last = reader.take('-') ? reader.number() : first;
     const int step = reader.take('/') ? reader.number() : 1;
     if (first < 0 || last < 0 || step == 0 || (last - first) % step != 0 ||
-        (last - first) / step < 0 || ranks.size() > most) {
+        (last - first) / step < 0 || (last - first) / step > most ||
+        ranks.size() > std::size_t{most}) {
       reader.fail();
     }
     for (int i = 0; i <= (last - first) / step; ++i) ranks.push_back(first + i * step);
