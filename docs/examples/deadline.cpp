@@ -20,6 +20,8 @@ int main(int argc, char** argv) {
     group->all_reduce(t, ReduceOp::sum).wait();
   } catch (const CommError& error) {  // TimeoutError is one
     std::fprintf(stderr, "%s\n", error.what());
+    // mpiexec (hydra) drops what it has not read when it hears of the end.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     MPI_Abort(MPI_COMM_WORLD, 3);  // this program's decision; the library only throws
   }
   MPI_Finalize();
