@@ -103,7 +103,10 @@ void counts_that_differ(ProcessGroup& group, std::int64_t sent) {
   if (group.rank() == 1) {
     EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
     EXPECT_NE(message.find("rank 0 sen"), std::string::npos) << message;
-    EXPECT_NE(message.find(std::to_string(sent)), std::string::npos) << message;
+    // Of a message that was cut off MPI does not always say how long it was.
+    const bool told = message.find(std::to_string(sent)) != std::string::npos ||
+                      (sent > 2 && message.find("sent more elements") != std::string::npos);
+    EXPECT_TRUE(told) << message;
   }
   EXPECT_EQ(whole.slice(0, 4).to_vector<float>(), std::vector<float>(4, 7.0F));
   EXPECT_EQ(whole.slice(4 + test::total(others), 8 + test::total(others)).to_vector<float>(),

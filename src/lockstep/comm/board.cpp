@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 
 namespace lockstep {
@@ -14,12 +15,15 @@ Board::Board(std::shared_ptr<SharedSegment> segment, int ranks, int rank)
   mine->pid = static_cast<std::int32_t>(getpid());
 }
 
-bool Board::may_post(std::uint64_t sequence) const noexcept {
-  if (sequence <= slots) return true;
+// Looking costs a cache line of every rank, so it is done once a round of the ring only.
+bool Board::may_post(std::uint64_t sequence) noexcept {
+  if (sequence <= retired_ + slots) return true;
+  std::uint64_t least = sequence;
   for (int r = 0; r < ranks_; ++r) {
-    if (part(r).retired.load(std::memory_order_acquire) + slots < sequence) return false;
+    least = std::min(least, part(r).retired.load(std::memory_order_acquire));
   }
-  return true;
+  retired_ = least;
+  return sequence <= retired_ + slots;
 }
 
 const CallRecord* Board::last_call(int rank) const noexcept {

@@ -56,7 +56,7 @@ class Board {
   }
 
   /// True once no rank reads the slot's last contents any more.
-  [[nodiscard]] bool may_post(std::uint64_t sequence) const noexcept;
+  [[nodiscard]] bool may_post(std::uint64_t sequence) noexcept;
   /// Shows this rank's call to the others; everything in mine(sequence) has been written.
   void post(std::uint64_t sequence) noexcept {
     mine(sequence).posted.store(sequence, std::memory_order_release);
@@ -87,6 +87,7 @@ class Board {
   std::shared_ptr<SharedSegment> segment_;
   int ranks_;
   int rank_;
+  std::uint64_t retired_ = 0;  // by every rank, when this one last looked
 };
 
 }  // namespace lockstep

@@ -104,7 +104,7 @@ IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
   return core;
 }
 
-Work MpiCore::start(Operation operation) {
+Work MpiCore::start(Operation&& operation) {
   const auto locked = lock();
   expect_callable();
   operation.sequence = ++(operation.is_message() ? message_sequence_ : sequence_);

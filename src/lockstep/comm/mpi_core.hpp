@@ -29,7 +29,7 @@ class MpiCore : public RefCounted<MpiCore> {
 
   /// Numbers the operation and hands it to MPI. Also drives whatever else is in flight, so that
   /// operations whose Work was dropped end too.
-  [[nodiscard]] Work start(Operation operation);
+  [[nodiscard]] Work start(Operation&& operation);
   /// Memory that collectives of this group handle in place. Collective.
   [[nodiscard]] IntrusivePtr<Storage> allocate_shared(std::size_t bytes);
   /// The group of `members`, ranks of this one: on each of them, in this order. Collective over

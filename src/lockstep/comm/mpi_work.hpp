@@ -19,7 +19,7 @@ namespace lockstep {
 ///   themselves calling            MPI does it
 class MpiWork final : public WorkRecord {
  public:
-  MpiWork(IntrusivePtr<MpiCore> core, Operation operation)
+  MpiWork(IntrusivePtr<MpiCore>&& core, Operation&& operation)
       : core_(std::move(core)), operation_(std::move(operation)) {}
 
   ~MpiWork() override = default;
