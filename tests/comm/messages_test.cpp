@@ -220,8 +220,8 @@ TEST(Messages, OfAnotherLengthAreRefused) {
   const GroupOptions options{.timeout = std::chrono::seconds(5)};
   for (const std::int64_t sent : {0, 9, 11, 50000}) {
     SCOPED_TRACE(sent);
-    test::on_every_new_group(
-        [&](ProcessGroup& group) { message_that_does_not_fit(group, sent); }, options);
+    test::on_every_new_group([&](ProcessGroup& group) { message_that_does_not_fit(group, sent); },
+                             options);
   }
 }
 

@@ -63,8 +63,8 @@ MpiSession::MpiSession(int& argc, char**& argv, std::chrono::milliseconds deadli
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   owns_mpi_ = true;
-  // MPICH brings the errors of MPI_Test, as of a message that is too long, not to the handler of the
-  // request's communicator but to this one, which would end the job.
+  // MPICH brings the errors of MPI_Test, as of a message that is too long, not to the handler of
+  // the request's communicator but to this one, which would end the job.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 }
 
