@@ -5,7 +5,8 @@
 // (z[i] = a x[i] + y[i] for two that are read and one that is written). GB/s count the bytes that
 // must be read and written once, in the fastest iteration; `of_plain` is the kernel's share of the
 // plain loop's GB/s in the same run. Parameters of a row's width and numbers of a row are not
-// counted.
+// counted, nor are the sums over rows that the norms' backward passes form for their parameters:
+// the plain loop beside these reads grad_y and x and writes grad_x, and does nothing else.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <vector>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
@@ -86,6 +87,41 @@ TEST(LayerNorm, SumsOverManyRowsLoseNothing) {
   weighted_sum(layer_norm(x, weight, bias), Tensor::full({rows, 5}, 0.1)).backward();
   for (const float sum : bias.grad().to_vector<float>()) {
     EXPECT_LE(std::abs(sum - 2000.1), 0.01);  // one accumulator is off by 0.34
+  }
+}
+
+// Narrow and wide rows (up to 8 KiB and above) form these sums in different passes; 71 rows are
+// more than a block and no multiple of what wide rows add at a time.
+TEST(Norms, SumParametersGradientsOverRowsOfAnyWidth) {
+  for (const std::int64_t width : {70, 2100}) {
+    constexpr std::int64_t rows = 71;
+    const Variable x = input({rows, width}), weight = input({width}), bias = input({width});
+    const Tensor upstream = random_tensor({rows, width}, 4).to(DType::f32);
+    const auto in = x.data().to_vector<float>(), g = upstream.to_vector<float>();
+    for (const bool centred : {true, false}) {
+      for (const Variable& v : {x, weight, bias}) v.zero_grad();
+      weighted_sum(centred ? layer_norm(x, weight, bias) : rms_norm(x, weight), upstream)
+          .backward();
+      std::vector<double> of_weight(static_cast<std::size_t>(width)), of_bias = of_weight;
+      for (std::size_t r = 0; r < rows; ++r) {
+        const std::size_t begin = r * of_weight.size();
+        double mean = 0, square = 0;
+        for (std::size_t c = 0; c < of_weight.size(); ++c) mean += in[begin + c] / width;
+        if (!centred) mean = 0;
+        for (std::size_t c = 0; c < of_weight.size(); ++c) {
+          square += (in[begin + c] - mean) * (in[begin + c] - mean) / width;
+        }
+        for (std::size_t c = 0; c < of_weight.size(); ++c) {
+          of_weight[c] += g[begin + c] * (in[begin + c] - mean) / std::sqrt(square + 1e-5);
+          of_bias[c] += g[begin + c];
+        }
+      }
+      const auto weights = weight.grad().to_vector<float>();
+      for (std::size_t c = 0; c < weights.size(); ++c) ASSERT_NEAR(weights[c], of_weight[c], 1e-3);
+      if (!centred) continue;
+      const auto biases = bias.grad().to_vector<float>();
+      for (std::size_t c = 0; c < biases.size(); ++c) ASSERT_NEAR(biases[c], of_bias[c], 1e-3);
+    }
   }
 }
 

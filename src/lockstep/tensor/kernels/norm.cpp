@@ -1,5 +1,7 @@
 #include <lockstep/tensor/kernels/norm.hpp>
 
+#include <utility>
+
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
@@ -63,20 +65,25 @@ void rms_norm_forward_kernel(const Space& space, const Tensor& x, const Tensor& 
       });
 }
 
-/// What the backward reads and writes; without a mean (RMSNorm) it is taken as 0.
+/// What the backward reads, and the parameters' partial sums; without a mean (RMSNorm) it is taken
+/// as 0.
 template <class T, class Space, bool centred>
 struct Backward {
   using In = decltype(view<Space, const T, 2>(Tensor()));
   using Row = decltype(view<Space, const T, 1>(Tensor()));
+  using Parts = decltype(view<Space, T, 2>(Tensor()));
   In grad_y, x;
   Row weight, mean, inverse;
+  Parts parts;  // (2 blocks, width): weight's, then bias's, which only the centred one needs
 
-  Backward(const Tensor& g, const Tensor& in, const Tensor& w, const Tensor& m, const Tensor& i)
+  Backward(const Tensor& g, const Tensor& in, const Tensor& w, const Tensor& m, const Tensor& i,
+           const Tensor& partial)
       : grad_y(view<Space, const T, 2>(g)),
         x(view<Space, const T, 2>(in)),
         weight(flat_view<Space, const T>(w)),
         inverse(view<Space, const T, 1>(i)) {
     if constexpr (centred) mean = view<Space, const T, 1>(m);
+    if (partial.defined()) parts = view<Space, T, 2>(partial);
   }
 
   /// The normalised element, before weight and bias.
@@ -85,10 +92,31 @@ struct Backward {
     return x(r, c) * i;
   }
 
-  /// The means over row r that its input's gradient takes away; mean(g) only if centred.
-  KOKKOS_FUNCTION Sums<T> means(std::int64_t r, const Lanes<Space>& lanes, T share) const {
+  /// Adds column c of the rows r + k, in this order, to block b's sums.
+  template <int... k>
+  KOKKOS_FUNCTION void add(std::int64_t b, std::int64_t c, std::int64_t r,
+                           std::integer_sequence<int, k...> /*rows*/) const {
+    T of_weight = parts(2 * b, c), of_bias = centred ? parts(2 * b + 1, c) : T{0};
+    const auto add_row = [&](std::int64_t row) {
+      const T g = grad_y(row, c);
+      of_weight += g * normal(row, c, centred ? mean(row) : T{0}, inverse(row));
+      of_bias += g;
+    };
+    (add_row(r + k), ...);
+    parts(2 * b, c) = of_weight;
+    if constexpr (centred) parts(2 * b + 1, c) = of_bias;
+  }
+
+  /// The means over row r that its input's gradient takes away; mean(g) only if centred. Calls
+  /// also(c) for every column meanwhile.
+  template <class Also>
+  KOKKOS_FUNCTION Sums<T> means(std::int64_t r, const Lanes<Space>& lanes, T share,
+                                const Also& also) const {
     const T i = inverse(r), m = centred ? mean(r) : T{0};
-    const auto gh = [&](std::int64_t c) { return grad_y(r, c) * weight(c) * normal(r, c, m, i); };
+    const auto gh = [&](std::int64_t c) {
+      also(c);
+      return grad_y(r, c) * weight(c) * normal(r, c, m, i);
+    };
     if constexpr (centred) {
       const auto sums = lanes.sums([&](std::int64_t c) { return grad_y(r, c) * weight(c); }, gh);
       return {share * sums.first, share * sums.second};
@@ -104,57 +132,59 @@ std::int64_t rows_a_block(std::int64_t rows) {
   return block;
 }
 
-// Rows are read once: while a row is in cache its part of the columns' sums is added to its
-// block's.
+// Rows are read from memory once. Narrow ones add to their block's sums in the pass that computes
+// their means, and waits for memory anyway; for wide ones, which with the sums would fill the first
+// cache, four rows add at a time, which reads and writes the sums once. Share of a plain loop's
+// speed, layer_norm: 0.63 to 0.77 for 1024 floats, 0.44 to 0.56 for 4096. Either way the order of a
+// sum is that of the rows.
 template <class T, bool centred, class Space>
 void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& inverse,
                      const NormGradients& gradients, const Tensor& partial) {
-  const Backward<T, Space, centred> from(grad_y, x, weight, mean, inverse);
+  const Backward<T, Space, centred> from(grad_y, x, weight, mean, inverse, partial);
   const bool into_x = gradients.x.defined(), into_parameters = partial.defined();
   const auto result = view<Space, T, 2>(into_x ? as_rows(gradients.x, weight) : x);
-  decltype(view<Space, T, 2>(Tensor())) parts;  // (2 blocks, width): weight's, then bias's
-  if (into_parameters) parts = view<Space, T, 2>(partial);
   const bool accumulate = gradients.accumulate_x;
   const std::int64_t rows = x.size(0), width = x.size(1), block = rows_a_block(rows);
   const T share = T{1} / static_cast<T>(width);
+  const bool narrow = width * static_cast<std::int64_t>(sizeof(T)) <= 8192;
+  const bool with_means = into_parameters && into_x && narrow;
+  const bool afterwards = into_parameters && !with_means;
   for_each_row(
       "lockstep::norm_backward", space, (rows + block - 1) / block, width,
       KOKKOS_LAMBDA(std::int64_t b, const Lanes<Space>& lanes) {
+        using OneRow = std::integer_sequence<int, 0>;
+        using FourRows = std::integer_sequence<int, 0, 1, 2, 3>;
         const std::int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
         if (into_parameters) {
           lanes.each([&](std::int64_t c) {
-            parts(2 * b, c) = T{0};
-            parts(2 * b + 1, c) = T{0};
+            from.parts(2 * b, c) = T{0};
+            from.parts(2 * b + 1, c) = T{0};
           });
         }
-        for (std::int64_t r = b * block; r < end; ++r) {
-          const T i = from.inverse(r), m = centred ? from.mean(r) : T{0};
-          const Sums<T> means = into_x ? from.means(r, lanes, share) : Sums<T>{T{0}, T{0}};
-          const auto gradient = [&](std::int64_t c) {
-            const T g = from.grad_y(r, c) * from.weight(c);
-            return i * (g - means.first - from.normal(r, c, m, i) * means.second);
-          };
-          const auto add_parts = [&](std::int64_t c) {
-            parts(2 * b, c) += from.grad_y(r, c) * from.normal(r, c, m, i);
-            parts(2 * b + 1, c) += from.grad_y(r, c);
-          };
-          if (!into_x) {
-            lanes.each(add_parts);
-          } else if (into_parameters && accumulate) {
-            lanes.each([&](std::int64_t c) {
-              result(r, c) += gradient(c);
-              add_parts(c);
-            });
-          } else if (into_parameters) {
-            lanes.each([&](std::int64_t c) {
-              result(r, c) = gradient(c);
-              add_parts(c);
-            });
-          } else if (accumulate) {
-            lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
-          } else {
-            lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+        for (std::int64_t first = b * block; first < end; first += 4) {
+          const std::int64_t last = first + 4 < end ? first + 4 : end;
+          for (std::int64_t r = first; into_x && r < last; ++r) {
+            const auto add = [&](std::int64_t c) { from.add(b, c, r, OneRow()); };
+            const Sums<T> means = with_means ? from.means(r, lanes, share, add)
+                                             : from.means(r, lanes, share, [](std::int64_t) {});
+            const T i = from.inverse(r), m = centred ? from.mean(r) : T{0};
+            const auto gradient = [&](std::int64_t c) {
+              const T g = from.grad_y(r, c) * from.weight(c);
+              return i * (g - means.first - from.normal(r, c, m, i) * means.second);
+            };
+            if (accumulate) {
+              lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+            } else {
+              lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+            }
+          }
+          if (afterwards && last - first == 4) {
+            lanes.each([&](std::int64_t c) { from.add(b, c, first, FourRows()); });
+          } else if (afterwards) {
+            for (std::int64_t r = first; r < last; ++r) {
+              lanes.each([&](std::int64_t c) { from.add(b, c, r, OneRow()); });
+            }
           }
         }
       });
