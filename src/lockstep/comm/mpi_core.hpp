@@ -94,6 +94,7 @@ class MpiCore : public RefCounted<MpiCore> {
   std::thread::id owner_;  // the only thread that may call, unless any_thread_
   std::uint64_t sequence_ = 0;
   std::uint64_t message_sequence_ = 0;
+  std::uint64_t on_their_way_ = 0;     // collectives up to this one are beyond agreeing
   const MpiWork* relaying_ = nullptr;  // whose pieces are in the node's relay
   bool waiting_ = false;               // the caller is inside a wait
   double work_seconds_ = 0.0;          // of those waits, spent on this rank's own part

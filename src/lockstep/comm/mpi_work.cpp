@@ -156,7 +156,10 @@ bool MpiWork::post() {
   return true;
 }
 
+// In the order of the calls, on every rank: another rank may post the older of two collectives, and
+// then the younger, after this one has looked for the older and before it looks for the younger.
 bool MpiWork::agree() {
+  if (operation_.sequence != core_->on_their_way_ + 1) return false;
   const NodeGroup& node = *core_->node_;
   const Board& board = node.board();
   const std::uint64_t mine = board.mine(operation_.sequence).fingerprint;
@@ -169,6 +172,7 @@ bool MpiWork::agree() {
   if (disputed_ < 0) core_->flight_.agreed(ticket_);
   if (node.is_whole_group()) {
     if (disputed_ >= 0) core_->mismatch(*this, disputed_);
+    core_->on_their_way_ = operation_.sequence;
     choose_way();
     return true;
   }
@@ -204,6 +208,8 @@ bool MpiWork::agree_nodes() {
   if (found >> 2U != sequence) return false;
   if ((found & 1U) == 0 && core_->options_.contract != Contract::off)
     core_->mismatch(*this, disputed_);
+  // A leader that has yet to call the other leaders lets no younger collective do so first.
+  if ((found & 2U) == 0 || !node.is_leader()) core_->on_their_way_ = sequence;
   if ((found & 2U) != 0) {
     phase_ = Phase::leading;
   } else {
@@ -287,6 +293,7 @@ bool MpiWork::lead() {
     among_nodes.input = operation_.output;
     status_ = start_calls(among_nodes,
                           {node.leaders(), MPI_COMM_NULL, 0, 1, core_->options_.max_count}, calls_);
+    core_->on_their_way_ = operation_.sequence;
     if (status_ != MPI_SUCCESS) return false;
   }
   if (!calls_over()) return false;
