@@ -68,7 +68,7 @@ Arena::Arena(ProcessGroup& group, Place place, std::int64_t bytes)
 
 void Arena::reset() {
   bytes_.fill(guard_byte);
-  taken_.assign(taken_.size(), false);
+  taken_.assign(taken_.size(), 0);
   end_ = 0;
 }
 
@@ -77,7 +77,7 @@ Tensor Arena::take(const Shape& shape, DType dtype) {
   const std::int64_t begin = end_ + guard_bytes, bytes = shape.numel() * size;
   end_ = (begin + bytes + 7) / 8 * 8;
   if (end_ + guard_bytes > bytes_.numel()) throw std::length_error("the arena is full");
-  for (std::int64_t b = begin; b < begin + bytes; ++b) taken_[static_cast<std::size_t>(b)] = true;
+  std::fill_n(taken_.begin() + begin, bytes, std::uint8_t{1});
   return Tensor::over(bytes_.storage(), bytes_.offset_bytes() + static_cast<std::size_t>(begin),
                       shape, dtype);
 }
@@ -89,9 +89,9 @@ Tensor Arena::take(const Shape& shape, DType dtype, const std::vector<double>& v
 }
 
 bool Arena::guards_hold() const {
-  const auto bytes = bytes_of(bytes_);
+  const auto bytes = bytes_of(bytes_.slice(0, end_ + guard_bytes));
   for (std::size_t b = 0; b < bytes.size(); ++b) {
-    if (!taken_[b] && bytes[b] != guard_byte) return false;
+    if (taken_[b] == 0 && bytes[b] != guard_byte) return false;
   }
   return true;
 }

@@ -38,7 +38,7 @@ class Arena {
   [[nodiscard]] Tensor take(const Shape& shape, DType dtype);
   /// The same, holding `values`.
   [[nodiscard]] Tensor take(const Shape& shape, DType dtype, const std::vector<double>& values);
-  /// True while every byte that belongs to no tensor is as it was.
+  /// True while the bytes before, between and behind the tensors are as they were.
   [[nodiscard]] bool guards_hold() const;
   /// True while its tensors are, too.
   [[nodiscard]] bool is_untouched() const;
@@ -47,7 +47,7 @@ class Arena {
 
  private:
   Tensor bytes_;
-  std::vector<bool> taken_;  // by byte
+  std::vector<std::uint8_t> taken_;  // by byte: 1 in a tensor
   std::int64_t end_ = 0;
 };
 
