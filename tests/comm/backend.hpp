@@ -7,7 +7,7 @@ namespace lockstep::test {
 
 using Claim = std::function<void(ProcessGroup&)>;
 
-inline constexpr GroupOptions usual_options{.timeout = std::chrono::seconds(20)};
+inline const GroupOptions usual_options{.timeout = std::chrono::seconds(20)};
 
 /// Runs `claim` on every rank of the backend that this program was linked with: mpi over all ranks
 /// that mpiexec started, threads in groups of 1, 2, 3, 4 and 5. The claim leaves the group open and

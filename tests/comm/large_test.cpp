@@ -11,7 +11,7 @@ constexpr std::int64_t length = (std::int64_t{1} << 31) + 8;
 /// Zeros, but for a few bytes: the first and last, and those on both sides of every 2^30th, where
 /// pieces meet.
 Tensor marked(int value) {
-  const auto t = Tensor::zeros({length}, DType::u8);
+  auto t = Tensor::zeros({length}, DType::u8);
   for (std::int64_t at = 0; at < length; at += std::int64_t{1} << 30) {
     t.slice(std::max<std::int64_t>(at - 1, 0), at + 1).fill(value);
   }

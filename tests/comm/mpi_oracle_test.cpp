@@ -74,7 +74,7 @@ TEST(MpiOracle, BitwiseReductions) {
       for (std::size_t i = 0; i < mine.size(); ++i) {
         mine[i] = static_cast<std::int64_t>((i + 1) * 0x9e3779b97f4a7c15U) ^ (1L << with.rank);
       }
-      MPI_Allreduce(mine.data(), expected.data(), as_int(n), MPI_INT64_T, theirs, MPI_COMM_WORLD);
+      MPI_Allreduce(mine.data(), expected.data(), as_int(n), MPI_LONG, theirs, MPI_COMM_WORLD);
       const auto t = Tensor::from(mine, {n});
       with.group->all_reduce(t, op).wait();
       EXPECT_EQ(t.to_vector<std::int64_t>(), expected) << name_of(op);

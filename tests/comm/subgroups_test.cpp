@@ -111,8 +111,8 @@ TEST(Subgroups, OfDistinctMembersAreInFlightTogether) {
     for (std::size_t w = works.size(); w-- > 0;) works[w].wait();
     for (std::size_t w = 0; w < works.size(); ++w) {
       const int size = w % 3 == 0 ? half->size() : w % 3 == 1 ? n : parity->size();
-      EXPECT_EQ(tensors[w].to_vector<float>().back(),
-                static_cast<float>(size) * static_cast<float>(w / 3 + 1));
+      const int expected = size * static_cast<int>(w / 3 + 1);
+      EXPECT_EQ(tensors[w].to_vector<float>().back(), static_cast<float>(expected));
     }
   });
 }
@@ -160,7 +160,8 @@ TEST(Subgroups, HaveSharedBuffersOfTheirOwn) {
     EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>(parity->size()));
     // For another group it is as any other tensor.
     group.broadcast(t, 0).wait();
-    EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>((group.size() + 1) / 2));
+    const int evens = (group.size() + 1) / 2;
+    EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>(evens));
   });
 }
 

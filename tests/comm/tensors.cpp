@@ -83,7 +83,7 @@ Tensor Arena::take(const Shape& shape, DType dtype) {
 }
 
 Tensor Arena::take(const Shape& shape, DType dtype, const std::vector<double>& values) {
-  const Tensor t = take(shape, dtype);
+  Tensor t = take(shape, dtype);
   set_values(t, values);
   return t;
 }
@@ -129,7 +129,7 @@ std::vector<double> values_of(const Tensor& t) {
 }
 
 Tensor tensor_of(const Shape& shape, DType dtype, const std::vector<double>& values) {
-  const auto t = Tensor::empty(shape, dtype);
+  auto t = Tensor::empty(shape, dtype);
   set_values(t, values);
   return t;
 }
