@@ -40,8 +40,8 @@ void copy(const Tensor& source, Block from, const Tensor& target, Block to) {
 }
 
 /// Every target = the reduction of that block of all inputs.
-void reduce(Calls calls, Block block, std::span<void* const> targets) {
-  thread_local std::vector<const void*> sources;
+void reduce(Calls calls, Block block, std::span<void* const> targets,
+            std::vector<const void*>& sources) {
   sources.clear();
   for (const Operation* call : calls) sources.push_back(address(call->input, block.begin));
   reduce_ranks(calls[0]->op, calls[0]->input.dtype(), sources, block.count, targets);
@@ -81,24 +81,23 @@ void gather_on(Calls calls, const Operation& target) {
 
 }  // namespace
 
-void perform(Calls calls) {
+void perform(Calls calls, CollectiveScratch& scratch) {
   const Operation& first = *calls[0];
   const Operation& root = call_of(calls, first.root);
   switch (first.kind) {
     case Kind::all_reduce: {
-      thread_local std::vector<void*> outputs;
-      outputs.clear();
-      for (const Operation* call : calls) outputs.push_back(call->output.data());
-      return reduce(calls, whole(first.input), outputs);
+      scratch.targets.clear();
+      for (const Operation* call : calls) scratch.targets.push_back(call->output.data());
+      return reduce(calls, whole(first.input), scratch.targets, scratch.sources);
     }
     case Kind::reduce: {
       void* const output = root.output.data();
-      return reduce(calls, whole(first.input), {&output, 1});
+      return reduce(calls, whole(first.input), {&output, 1}, scratch.sources);
     }
     case Kind::reduce_scatter:
       for (int to = 0; to < ranks_in(calls); ++to) {
         void* const output = call_of(calls, to).output.data();
-        reduce(calls, input_block(calls, first, to), {&output, 1});
+        reduce(calls, input_block(calls, first, to), {&output, 1}, scratch.sources);
       }
       return;
     case Kind::broadcast:

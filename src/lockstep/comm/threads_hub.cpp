@@ -51,6 +51,9 @@ ThreadsHub::ThreadsHub(int ranks, const GroupOptions& options)
   for (std::uint64_t s = 0; s < slots; ++s) {
     slots_[s].sequence = s == 0 ? slots : s;  // operations count from 1
     slots_[s].works.resize(static_cast<std::size_t>(ranks));
+    slots_[s].calls.reserve(static_cast<std::size_t>(ranks));
+    slots_[s].scratch.sources.reserve(static_cast<std::size_t>(ranks));
+    slots_[s].scratch.targets.reserve(static_cast<std::size_t>(ranks));
   }
 }
 
@@ -134,7 +137,7 @@ void ThreadsHub::deliver(ThreadsWork& sent, ThreadsWork& received) {
 }
 
 void ThreadsHub::execute(Slot& slot) {
-  thread_local std::vector<const Operation*> calls;
+  auto& calls = slot.calls;
   calls.clear();
   for (const auto& work : slot.works) calls.push_back(&work->operation_);
   const bool shapes = options_.contract == Contract::full;
@@ -147,7 +150,7 @@ void ThreadsHub::execute(Slot& slot) {
                     "equal shapes, dtypes and operations",
                     speaker(r), describe_fully(call), speaker(0), describe_fully(*calls[0])));
   }
-  perform(calls);
+  perform(calls, slot.scratch);
 }
 
 std::shared_ptr<ThreadsHub> ThreadsHub::child(std::uint64_t number, int first_member, int members) {

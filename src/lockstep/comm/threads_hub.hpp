@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/comm/local_collective.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/process_group.hpp>
 
@@ -72,6 +73,8 @@ class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
     std::uint64_t sequence = 0;  // the operation it serves
     int arrived = 0;
     std::vector<IntrusivePtr<ThreadsWork>> works;  // by rank
+    std::vector<const Operation*> calls;           // of the rank that executes it
+    CollectiveScratch scratch;
   };
   struct Child {
     std::shared_ptr<ThreadsHub> hub;
