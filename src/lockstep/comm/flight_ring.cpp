@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double ns = 1e-9;
-constexpr int most_ranks = 1 << 24;  // more than that is damage
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

@@ -284,7 +284,7 @@ void MpiCore::mismatch(const MpiWork& work, int node_rank) {
 }
 
 std::string MpiCore::other_nodes_call(const MpiWork& work) const {
-  const std::string somebody = "a rank of another node called something else";
+  std::string somebody = "a rank of another node called something else";
   if (!node_->is_leader()) return somebody;
   struct Call {
     CallRecord call;

@@ -24,7 +24,7 @@ class MpiGroup final : public ProcessGroup {
   }
   [[nodiscard]] Tensor shared_buffer(const Shape& shape, DType dtype) override {
     const auto bytes = static_cast<std::size_t>(shape.numel()) * lockstep::size_of(dtype);
-    const auto t = Tensor::over(core_->allocate_shared(bytes), 0, shape, dtype);
+    auto t = Tensor::over(core_->allocate_shared(bytes), 0, shape, dtype);
     t.zero();
     return t;
   }

@@ -13,7 +13,7 @@ namespace {
 using Counts = std::vector<std::int64_t>;
 
 Tensor as_tensor(const std::string& bytes) {
-  const auto t = Tensor::empty({static_cast<std::int64_t>(bytes.size())}, DType::u8);
+  auto t = Tensor::empty({static_cast<std::int64_t>(bytes.size())}, DType::u8);
   t.copy_from_host(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
   return t;
 }

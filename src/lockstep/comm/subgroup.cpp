@@ -30,10 +30,10 @@ std::vector<int> members_of_split(ProcessGroup& group, int colour, int key) {
   std::vector<int> members;
   if (colour < 0) return members;
   for (int r = 0; r < group.size(); ++r) {
-    if (pairs[static_cast<std::size_t>(2 * r)] == colour) members.push_back(r);
+    if (pairs[2 * static_cast<std::size_t>(r)] == colour) members.push_back(r);
   }
   std::ranges::stable_sort(members, {},
-                           [&](int r) { return pairs[static_cast<std::size_t>(2 * r + 1)]; });
+                           [&](int r) { return pairs[2 * static_cast<std::size_t>(r) + 1]; });
   return members;
 }
 

@@ -161,7 +161,7 @@ std::shared_ptr<ThreadsHub> ThreadsHub::child(std::uint64_t number, int first_me
     child = {std::make_shared<ThreadsHub>(members, options_), members};
     descendants_.push_back(child.hub);
   }
-  const auto hub = child.hub;
+  auto hub = child.hub;
   if (--child.awaited == 0) children_.erase(place);
   return hub;
 }
