@@ -29,8 +29,11 @@ std::string class_of(const Module& module) {
 void name_modules(const std::string& prefix, const Module& module,
                   std::map<const Module*, std::string>& names) {
   names.emplace(&module, prefix);
+  const std::string path = prefix.empty() ? "" : prefix + ".";
   for (const auto& [name, child] : module.children()) {
-    name_modules(prefix.empty() ? name : prefix + "." + name, *child, names);
+    std::string full = path;
+    full += name;
+    name_modules(full, *child, names);
   }
 }
 
