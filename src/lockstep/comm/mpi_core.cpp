@@ -185,9 +185,9 @@ void MpiCore::progress() {
 void MpiCore::close() {
   if (state_ == State::closed) return;
   expect_callable();
+  stop_progress_thread();
   while (first_) IntrusivePtr<MpiWork>(first_)->wait();
   start(Operation{}).wait();  // a barrier: MPI_Comm_free may wait for the others without a deadline
-  stop_progress_thread();
   state_ = State::closed;
   reason_ = "it was closed. Make a new one, or close it later.";
   const int status = free_communicators();

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -25,7 +26,9 @@ class MpiCore : public RefCounted<MpiCore> {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
-  [[nodiscard]] double work_seconds() const noexcept { return work_seconds_; }
+  [[nodiscard]] double work_seconds() const noexcept {
+    return work_seconds_.load(std::memory_order_relaxed);
+  }
 
   /// Numbers the operation and hands it to MPI. Also drives whatever else is in flight, so that
   /// operations whose Work was dropped end too.
@@ -96,9 +99,10 @@ class MpiCore : public RefCounted<MpiCore> {
   std::uint64_t message_sequence_ = 0;
   std::uint64_t on_their_way_ = 0;     // collectives up to this one are beyond agreeing
   const MpiWork* relaying_ = nullptr;  // whose pieces are in the node's relay
-  bool waiting_ = false;               // the caller is inside a wait
-  double work_seconds_ = 0.0;          // of those waits, spent on this rank's own part
-  mutable std::mutex mutex_;           // locked where a progress thread shares the group
+  // Also seen by the progress thread.
+  std::atomic<bool> waiting_ = false;       // the caller is inside a wait
+  std::atomic<double> work_seconds_ = 0.0;  // of those waits, spent on this rank's own part
+  mutable std::mutex mutex_;                // locked where a progress thread shares the group
   std::jthread progress_;
   MpiWork* first_ = nullptr;  // in flight, oldest first; each is owned by this list
   MpiWork* last_ = nullptr;

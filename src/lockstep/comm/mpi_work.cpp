@@ -52,8 +52,10 @@ Tensor on_host(const Tensor& t, DType dtype) {
 /// While it lives, the caller is inside wait().
 class MpiWork::Waiting {
  public:
-  explicit Waiting(MpiCore& core) : core_(core) { core_.waiting_ = true; }
-  ~Waiting() { core_.waiting_ = false; }
+  explicit Waiting(MpiCore& core) : core_(core) {
+    core_.waiting_.store(true, std::memory_order_relaxed);
+  }
+  ~Waiting() { core_.waiting_.store(false, std::memory_order_relaxed); }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
@@ -66,11 +68,12 @@ class MpiWork::Waiting {
 class MpiWork::WorkTimer {
  public:
   WorkTimer(MpiCore& core, const Tensor& t)
-      : core_(core), counts_(core.waiting_ && t.bytes() >= (64U << 10U)) {
+      : core_(core),
+        counts_(core.waiting_.load(std::memory_order_relaxed) && t.bytes() >= (64U << 10U)) {
     if (counts_) start_ = Clock::now();
   }
   ~WorkTimer() {
-    if (counts_) core_.work_seconds_ += seconds_since(start_);
+    if (counts_) core_.work_seconds_.fetch_add(seconds_since(start_), std::memory_order_relaxed);
   }
   WorkTimer(const WorkTimer&) = delete;
   WorkTimer& operator=(const WorkTimer&) = delete;
