@@ -184,7 +184,8 @@ TEST_F(Verdict, OnADamagedFolderIsASentenceAndExitCodeTwo) {
 
 TEST_F(Verdict, OfARankThatDoesNotComeToMpiInitIsASentence) {
   const Finished finished = fault("late 1").finished;
-  EXPECT_EQ(finished.exit_code, 3) << finished.output;
+  // The waiting rank leaves with 3; mpiexec then kills the other and may tell of that one (9).
+  EXPECT_TRUE(finished.exit_code == 3 || finished.exit_code == 9) << finished.output;
   EXPECT_TRUE(finished.says("MPI_Init has not returned after 1.5 s")) << finished.output;
   EXPECT_LT(finished.seconds, timeout_s + 2.0);
   expect_no_orphans();
