@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-import torch.nn as nn
 import torch.nn.functional as F
+from convnet import ConvNet
 from torch.nn.parallel import DistributedDataParallel
 
 GLOBAL_BATCH = 128
@@ -31,22 +31,6 @@ def read_idx(path):
 def load(folder, split):
     images = read_idx(f"{folder}/{split}-images-idx3-ubyte.gz").float().div_(255).sub_(0.1307).div_(0.3081)
     return images.unsqueeze(1), read_idx(f"{folder}/{split}-labels-idx1-ubyte.gz").long()
-
-
-class ConvNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 10, 5)
-        self.conv2 = nn.Conv2d(10, 20, 5)
-        self.conv2_drop = nn.Dropout2d()
-        self.fc1 = nn.Linear(320, 50)
-        self.fc2 = nn.Linear(50, 10)
-
-    def forward(self, x):
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2_drop(self.conv2(x)), 2)).flatten(1)
-        x = F.dropout(F.relu(self.fc1(x)), training=self.training)
-        return F.log_softmax(self.fc2(x), dim=1)
 
 
 def train(rank, ranks, epochs, folder, port):
