@@ -47,9 +47,8 @@ Variable Classification::loss(const Variable& output, const Batch& batch) const 
   if (options.class_weight.defined())
     options.class_weight = options.class_weight.to(output.data().dtype());
   // The softmax of log-probabilities is their exponential: cross_entropy takes them as they are.
-  const Variable loss = options.label_smoothing > 0.0
-                            ? cross_entropy(output, batch.targets(), options)
-                            : nll_loss(output, batch.targets(), options);
+  Variable loss = options.label_smoothing > 0.0 ? cross_entropy(output, batch.targets(), options)
+                                                : nll_loss(output, batch.targets(), options);
   if (options.reduction == Reduction::mean) return loss;
   return loss * (1.0 / static_cast<double>(batch.size()));
 }
