@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/host.hpp>
@@ -24,8 +23,8 @@ constexpr const char* folder = "/dev/shm";
 class File {
  public:
   explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  File& operator=(File&&) = delete;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
   ~File() {
     if (descriptor_ >= 0) close(descriptor_);
   }
@@ -77,25 +76,24 @@ std::shared_ptr<SharedSegment> SharedSegment::create(MPI_Comm node, std::size_t 
   const std::size_t part = (bytes + page - 1) / page * page;
   const std::size_t whole = part * static_cast<std::size_t>(size);
 
+  // The first rank makes the file before it tells the name, so that the others find it.
   Name name{};
-  if (rank == 0) name = new_name();
+  int descriptor = -1, error = 0;
+  const auto open_file = [&](int flags) {
+    descriptor = shm_open(name.data(), flags, 0600);
+    if (descriptor < 0) error = errno;
+  };
+  if (rank == 0) {
+    name = new_name();
+    open_file(O_RDWR | O_CREAT | O_EXCL);
+  }
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, node, &request),
             "MPI_Ibcast");
-  // The first rank makes the file before it tells the name.
-  int descriptor = -1;
-  if (rank == 0) {
-    descriptor = shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (descriptor >= 0 && ftruncate(descriptor, static_cast<off_t>(whole)) != 0) {
-      why = shortage(part, errno);
-    }
-  }
   wait(request);
-  static_cast<void>(everywhere(true, node, wait));
-  if (rank != 0) descriptor = shm_open(name.data(), O_RDWR, 0600);
+  if (rank != 0) open_file(O_RDWR);
   const File file(descriptor);
-  int error = descriptor < 0 ? errno : 0;
-  if (error == 0) {
+  if (error == 0) {  // which makes the file as long as that part of it needs
     error = posix_fallocate(file.get(), static_cast<off_t>(part) * rank, static_cast<off_t>(part));
   }
   void* base = MAP_FAILED;
