@@ -19,13 +19,8 @@ bool same_but_leading(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-const std::byte* address(const Tensor& t, std::int64_t element = 0) {
-  return static_cast<const std::byte*>(t.data()) +
-         element * static_cast<std::int64_t>(size_of(t.dtype()));
-}
-
 bool overlap(const Tensor& a, const Tensor& b) {
-  return address(a) < address(b, b.numel()) && address(b) < address(a, a.numel()) &&
+  return address_of(a) < address_of(b, b.numel()) && address_of(b) < address_of(a, a.numel()) &&
          a.numel() > 0 && b.numel() > 0;
 }
 
@@ -91,7 +86,7 @@ void expect_apart(const Call& call, const Tensor& input, const Tensor& output) {
 
 void expect_in_place_or_apart(const Call& call, const Tensor& part, const Tensor& whole,
                               std::int64_t begin) {
-  if (part.data() == address(whole, begin) || !overlap(part, whole)) return;
+  if (part.data() == address_of(whole, begin) || !overlap(part, whole)) return;
   throw ShapeError(
       fmt::format("{} between {} and {}: they overlap in memory, but not as a call in place has "
                   "them, which is from element {} on",

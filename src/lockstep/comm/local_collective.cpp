@@ -28,13 +28,9 @@ Block output_block(Calls calls, const Operation& to, int from) {
   return block_of(to.output_counts, to.output.numel(), ranks_in(calls), from);
 }
 
-std::byte* address(const Tensor& t, std::int64_t element) {
-  return static_cast<std::byte*>(t.data()) + static_cast<std::size_t>(element) * size_of(t.dtype());
-}
-
 void copy(const Tensor& source, Block from, const Tensor& target, Block to) {
-  const std::byte* begin = address(source, from.begin);
-  std::byte* end = address(target, to.begin);
+  const std::byte* begin = address_of(source, from.begin);
+  std::byte* end = address_of(target, to.begin);
   if (begin == end || from.count == 0) return;
   std::memcpy(end, begin, static_cast<std::size_t>(from.count) * size_of(source.dtype()));
 }
@@ -43,7 +39,7 @@ void copy(const Tensor& source, Block from, const Tensor& target, Block to) {
 void reduce(Calls calls, Block block, std::span<void* const> targets,
             std::vector<const void*>& sources) {
   sources.clear();
-  for (const Operation* call : calls) sources.push_back(address(call->input, block.begin));
+  for (const Operation* call : calls) sources.push_back(address_of(call->input, block.begin));
   reduce_ranks(calls[0]->op, calls[0]->input.dtype(), sources, block.count, targets);
 }
 

@@ -10,11 +10,6 @@ namespace {
 
 using Kind = Operation::Kind;
 
-std::byte* address(const Tensor& t, std::int64_t element = 0) {
-  return static_cast<std::byte*>(t.data()) +
-         element * static_cast<std::int64_t>(size_of(t.dtype()));
-}
-
 std::int64_t bytes_of(const Tensor& t, std::int64_t elements) {
   return elements * static_cast<std::int64_t>(size_of(t.dtype()));
 }
@@ -106,15 +101,15 @@ class Starter {
   }
 
   void copy_own(const Tensor& source, Block from, const Tensor& target, Block to) {
-    if (address(source, from.begin) == address(target, to.begin) || from.count == 0) return;
-    std::memcpy(address(target, to.begin), address(source, from.begin),
+    if (address_of(source, from.begin) == address_of(target, to.begin) || from.count == 0) return;
+    std::memcpy(address_of(target, to.begin), address_of(source, from.begin),
                 static_cast<std::size_t>(bytes_of(source, from.count)));
   }
 
   void send(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
     const MpiBytes bytes(bytes_of(t, block.count), place_.max_count);
     call([&](MPI_Request* request) {
-      return MPI_Isend(address(t, block.begin), bytes.count(), bytes.type(), peer, tag, comm,
+      return MPI_Isend(address_of(t, block.begin), bytes.count(), bytes.type(), peer, tag, comm,
                        request);
     });
   }
@@ -122,7 +117,7 @@ class Starter {
   void receive(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
     const MpiBytes bytes(bytes_of(t, block.count), place_.max_count);
     call([&](MPI_Request* request) {
-      return MPI_Irecv(address(t, block.begin), bytes.count(), bytes.type(), peer, tag, comm,
+      return MPI_Irecv(address_of(t, block.begin), bytes.count(), bytes.type(), peer, tag, comm,
                        request);
     });
   }
@@ -130,7 +125,7 @@ class Starter {
   // In several calls, and not as one of a type of its own: MPICH's MPI_Ibcast fails above 2^31
   // bytes.
   void broadcast(const Tensor& t, Block block, int root) {
-    std::byte* const first = address(t, block.begin);
+    std::byte* const first = address_of(t, block.begin);
     const std::int64_t bytes = bytes_of(t, block.count);
     for (std::int64_t begin = 0; begin < bytes; begin += place_.max_count) {
       const auto n = static_cast<int>(std::min(place_.max_count, bytes - begin));
@@ -145,8 +140,8 @@ class Starter {
     for (std::int64_t begin = 0; begin < input_.numel(); begin += place_.max_count) {
       const auto n = static_cast<int>(std::min(place_.max_count, input_.numel() - begin));
       call([&](MPI_Request* request) {
-        return MPI_Iallreduce(operation_.in_place() ? MPI_IN_PLACE : address(input_, begin),
-                              address(output_, begin), n, mpi_type(dtype),
+        return MPI_Iallreduce(operation_.in_place() ? MPI_IN_PLACE : address_of(input_, begin),
+                              address_of(output_, begin), n, mpi_type(dtype),
                               mpi_op(operation_.op, dtype), place_.collectives, request);
       });
     }
@@ -157,8 +152,8 @@ class Starter {
     const DType dtype = input_.dtype();
     for (std::int64_t begin = 0; begin < block.count; begin += place_.max_count) {
       const auto n = static_cast<int>(std::min(place_.max_count, block.count - begin));
-      const void* source = address(input_, block.begin + begin);
-      void* target = place_.rank == root ? address(output, begin) : nullptr;
+      const void* source = address_of(input_, block.begin + begin);
+      void* target = place_.rank == root ? address_of(output, begin) : nullptr;
       call([&](MPI_Request* request) {
         return MPI_Ireduce(source == target ? MPI_IN_PLACE : source, target, n, mpi_type(dtype),
                            mpi_op(operation_.op, dtype), root, place_.collectives, request);
@@ -175,7 +170,7 @@ class Starter {
       for (int r = 0; r < place_.size; ++r) broadcast(output_, out(r), r);
       return;
     }
-    const bool in_place = input_.data() == address(output_, mine.begin);
+    const bool in_place = input_.data() == address_of(output_, mine.begin);
     const void* source = in_place ? MPI_IN_PLACE : input_.data();
     const auto n = static_cast<int>(input_.bytes());
     lay_out(counts, unit);
@@ -200,7 +195,7 @@ class Starter {
       }
       return copy_own(input_, all, output_, out(place_.rank));
     }
-    const bool in_place = is_root() && input_.data() == address(output_, out(place_.rank).begin);
+    const bool in_place = is_root() && input_.data() == address_of(output_, out(place_.rank).begin);
     const void* source = in_place ? MPI_IN_PLACE : input_.data();
     const auto n = static_cast<int>(input_.bytes());
     lay_out(counts, unit);
@@ -226,7 +221,7 @@ class Starter {
       }
       return copy_own(input_, in(place_.rank), output_, all);
     }
-    const bool in_place = is_root() && output_.data() == address(input_, in(place_.rank).begin);
+    const bool in_place = is_root() && output_.data() == address_of(input_, in(place_.rank).begin);
     void* target = in_place ? MPI_IN_PLACE : output_.data();
     const auto n = static_cast<int>(output_.bytes());
     lay_out(counts, unit);

@@ -18,6 +18,7 @@
 #include <lockstep/comm/process_state.hpp>
 
 namespace lockstep {
+
 MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options)
     : options_(options), owner_(std::this_thread::get_id()) {
   expect_mpi_running();
@@ -71,13 +72,16 @@ void MpiCore::make_communicators(MPI_Comm comm, const std::vector<int>& members)
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   node_ = std::make_unique<NodeGroup>(comm_, options_.shared_memory, set_up("making a group"));
-  if (!node_->shortage().empty()) {
-    log(LogLevel::warning,
-        fmt::format("{}: {}. The ranks of this machine communicate through MPI instead, several "
-                    "times slower. Enlarge /dev/shm (docker: --shm-size)",
-                    speaker(), node_->shortage()));
-  }
+  warn_of_shortage(node_->shortage(), "The ranks of this machine communicate");
   flight_ = open_flight_log(comm_, options_.flight.dir, set_up("making a group"));
+}
+
+void MpiCore::warn_of_shortage(const std::string& why, const char* consequence) const {
+  if (why.empty()) return;
+  log(LogLevel::warning,
+      fmt::format("{}: {}. {} through MPI instead, several times slower. Enlarge "
+                  "/dev/shm (docker: --shm-size)",
+                  speaker(), why, consequence));
 }
 
 MpiWait MpiCore::set_up(const std::string& doing) const {
@@ -123,12 +127,7 @@ IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
   start(Operation{}).wait();
   std::string why;
   auto storage = node_->allocate(comm_, bytes, set_up("a shared buffer"), why);
-  if (!why.empty()) {
-    log(LogLevel::warning,
-        fmt::format("{}: {}. Its tensors travel through MPI instead, several times "
-                    "slower. Enlarge /dev/shm (docker: --shm-size)",
-                    speaker(), why));
-  }
+  warn_of_shortage(why, "Its tensors travel");
   return storage;
 }
 

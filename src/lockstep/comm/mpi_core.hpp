@@ -80,6 +80,8 @@ class MpiCore : public RefCounted<MpiCore> {
   [[noreturn]] void time_out(const MpiWork& work, double waited_s);
   [[noreturn]] void mpi_failed(const MpiWork& work, int status);
 
+  /// Where shared memory is short: `why`, and what goes through MPI for it.
+  void warn_of_shortage(const std::string& why, const char* consequence) const;
   void make_communicators(MPI_Comm comm, const std::vector<int>& members);
   int free_communicators() noexcept;
 

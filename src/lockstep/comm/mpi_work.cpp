@@ -230,7 +230,6 @@ void MpiWork::choose_way() {
     phase_ = Phase::sharing;
   } else if (goes_by_relay(node, operation_)) {
     phase_ = Phase::relaying;
-    cursor_ = 0;
   } else {
     call();
   }
@@ -303,7 +302,6 @@ bool MpiWork::lead() {
   if (operation_.op == ReduceOp::avg) scale(operation_.output, 1.0 / core_->size_);
   board.mine(operation_.sequence).delivered.store(operation_.sequence, std::memory_order_release);
   finish_stage(2);
-  peer_ = 0;
   phase_ = Phase::closing;
   return true;
 }

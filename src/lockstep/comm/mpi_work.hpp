@@ -9,14 +9,15 @@ namespace lockstep {
 /// One operation in flight. The core's list owns it meanwhile; it is recycled when it is over and
 /// nobody holds its Work. A collective passes through these phases, a message begins with
 /// `calling`:
-///   posting            this rank's slot on the node's board is still being read
-///   agreeing           until every rank of the node has posted the same call
-///   agreeing_nodes     until every node has (leaders compare fingerprints by message)
-///   then one of        everything in the slots: done at once
-///   relaying           piece by piece through a shared buffer; one operation at a time
-///   sharing, closing   in shared buffers: this rank's part, then until the others are done with
-///   theirs leading, closing   over several nodes: this node's sum, then the leaders' among
-///   themselves calling            MPI does it
+///   - posting: this rank's slot on the node's board is still being read;
+///   - agreeing: until every rank of the node has posted the same call;
+///   - agreeing_nodes: until every node has (leaders compare fingerprints by message);
+/// then, unless everything stood in the slots and it is done, in one of these ways:
+///   - relaying: piece by piece through a shared buffer, one operation at a time;
+///   - sharing, closing: in shared buffers, this rank's part, then until the others have done
+///   theirs;
+///   - leading, closing: over several nodes, this node's sum, then the leaders' among themselves;
+///   - calling: MPI does it.
 class MpiWork final : public WorkRecord {
  public:
   MpiWork(IntrusivePtr<MpiCore>&& core, Operation&& operation)
@@ -87,7 +88,6 @@ class MpiWork final : public WorkRecord {
   // The largest of all nodes' fingerprints, of their complements, and of "not in shared buffers".
   std::array<std::uint64_t, 3> fingerprints_{};
   int source_ = -1;
-  std::int64_t received_ = 0;  // bytes of the message that came
   MpiCalls calls_;
   MpiWork* previous_ = nullptr;
   MpiWork* next_ = nullptr;

@@ -42,11 +42,6 @@ ncclRedOp_t nccl_op(ReduceOp op, DType dtype) {
   }
 }
 
-std::byte* address(const Tensor& t, std::int64_t element) {
-  return static_cast<std::byte*>(t.data()) +
-         element * static_cast<std::int64_t>(size_of(t.dtype()));
-}
-
 /// One operation's calls.
 class Enqueuer {
  public:
@@ -116,12 +111,12 @@ class Enqueuer {
   }
 
   void send(const Tensor& t, Block block, int peer) {
-    settle(ncclSend(address(t, block.begin), static_cast<std::size_t>(block.count),
+    settle(ncclSend(address_of(t, block.begin), static_cast<std::size_t>(block.count),
                     nccl_type(t.dtype()), peer, communicator_.get(), communicator_.stream()),
            "ncclSend");
   }
   void receive(const Tensor& t, Block block, int peer) {
-    settle(ncclRecv(address(t, block.begin), static_cast<std::size_t>(block.count),
+    settle(ncclRecv(address_of(t, block.begin), static_cast<std::size_t>(block.count),
                     nccl_type(t.dtype()), peer, communicator_.get(), communicator_.stream()),
            "ncclRecv");
   }
@@ -157,7 +152,7 @@ class Enqueuer {
     for (int r = 0; r < size_; ++r) {
       const Block block = in(r);
       settle(
-          ncclReduce(address(operation_.input, block.begin),
+          ncclReduce(address_of(operation_.input, block.begin),
                      rank_ == r ? operation_.output.data() : nullptr,
                      static_cast<std::size_t>(block.count), nccl_type(dtype),
                      nccl_op(operation_.op, dtype), r, communicator_.get(), communicator_.stream()),

@@ -22,11 +22,6 @@ void copy_bytes(void* target, const void* source, std::int64_t bytes) {
   if (bytes > 0 && target != source) std::memcpy(target, source, static_cast<std::size_t>(bytes));
 }
 
-std::byte* address(const Tensor& t, std::int64_t element = 0) {
-  return static_cast<std::byte*>(t.data()) +
-         element * static_cast<std::int64_t>(size_of(t.dtype()));
-}
-
 /// The addresses of something that each rank of the node has; this thread's until its next call.
 template <class F>
 std::vector<const void*>& sources_of(const NodeGroup& node, const F& address_on) {
@@ -127,7 +122,7 @@ void perform_in_slots(const NodeGroup& node, const Operation& operation) {
       if (!output.defined()) return;
       const std::int64_t part = operation.input.numel();
       for (int r = 0; r < node.size(); ++r) {
-        copy_bytes(address(output, r * part), payload(r),
+        copy_bytes(address_of(output, r * part), payload(r),
                    static_cast<std::int64_t>(operation.input.bytes()));
       }
       return;
@@ -172,7 +167,7 @@ std::int64_t perform_in_place(const NodeGroup& node, const Operation& operation,
     case Kind::all_gather:
       for (int r = 0; r < node.size(); ++r) {
         const Block part = block_of(operation.output_counts, output.numel(), node.size(), r);
-        copy_bytes(address(output, part.begin), input_on(r), part.count * element);
+        copy_bytes(address_of(output, part.begin), input_on(r), part.count * element);
       }
       return -1;
     case Kind::reduce_scatter: {
@@ -199,7 +194,7 @@ Block relay_piece(const Operation& operation, std::int64_t begin) noexcept {
 }
 
 void copy_to_relay(const NodeGroup& node, const Operation& operation, Block piece) {
-  copy_bytes(node.address(node.relay(), node.rank()), address(operation.input, piece.begin),
+  copy_bytes(node.address(node.relay(), node.rank()), address_of(operation.input, piece.begin),
              piece.count * element_of(operation));
 }
 
@@ -212,7 +207,7 @@ void reduce_in_relay(const NodeGroup& node, const Operation& operation, Block pi
 }
 
 void copy_from_relay(const NodeGroup& node, const Operation& operation, Block piece) {
-  copy_bytes(address(operation.output, piece.begin), node.address(node.relay(), node.rank()),
+  copy_bytes(address_of(operation.output, piece.begin), node.address(node.relay(), node.rank()),
              piece.count * element_of(operation));
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,6 +47,12 @@ struct Block {
 /// The part of `numel` elements that belongs to `rank`.
 [[nodiscard]] Block block_of(const std::vector<std::int64_t>& counts, std::int64_t numel, int size,
                              int rank) noexcept;
+
+/// Where an element of `t` lies, on its device.
+[[nodiscard]] inline std::byte* address_of(const Tensor& t, std::int64_t element = 0) noexcept {
+  return static_cast<std::byte*>(t.data()) +
+         element * static_cast<std::int64_t>(size_of(t.dtype()));
+}
 
 /// `count` elements of `t` from `begin`, as a flat tensor over the same memory.
 [[nodiscard]] Tensor elements_of(const Tensor& t, Block block);
