@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -40,9 +43,35 @@ TEST(Lanes, SumHasTheBitsOfItsDefinition) {
   const auto element = [&](std::int64_t c) { return x[static_cast<std::size_t>(c)]; };
   EXPECT_EQ(lanes.sum(element), halved_sum<64>(x));
   EXPECT_EQ(lanes.fetching(x.data() + x.size()).sum(element), halved_sum<64>(x));
-  const auto sums = lanes.sums(element, [&](std::int64_t c) { return 2.0F * element(c); });
-  EXPECT_EQ(sums.first, halved_sum<32>(x));
-  EXPECT_EQ(sums.second, 2.0F * halved_sum<32>(x));
+  const auto sums = lanes.sums<float, 2>(
+      [&](auto k, std::int64_t c) { return static_cast<float>(k() + 1) * element(c); });
+  EXPECT_EQ(sums[0], halved_sum<32>(x));
+  EXPECT_EQ(sums[1], 2.0F * halved_sum<32>(x));
+}
+
+TEST(Lanes, WriteSetsEveryColumnOfEveryRowAroundTheCacheOrNot) {
+  for (const std::int64_t width : {0, 1, 17, 2048, 2051, 4100}) {
+    for (const std::size_t offset : {0, 3}) {  // the second is not where a line of the cache begins
+      const auto n = static_cast<std::size_t>(width);
+      std::vector<float> a(n + 40, -1.0F), b(n + 40, -1.0F);
+      float* const row =
+          a.data() + (16 - reinterpret_cast<std::uintptr_t>(a.data()) / 4 % 16) % 16 + offset;
+      float* const other =
+          b.data() + (16 - reinterpret_cast<std::uintptr_t>(b.data()) / 4 % 16) % 16;
+      for (const bool around : {false, true}) {
+        HostLanes(width).write(std::array{row, other}, around, [](auto k, std::int64_t c) {
+          return static_cast<float>(c) + (k() == 1 ? 0.5F : 0.0F);
+        });
+        for (std::size_t c = 0; c < n; ++c) {
+          ASSERT_EQ(row[c], static_cast<float>(c)) << width;
+          ASSERT_EQ(other[c], static_cast<float>(c) + 0.5F) << width;
+        }
+        EXPECT_EQ(row[n], -1.0F) << "nothing behind the row is written";
+        std::fill(row, row + n, -1.0F);
+        std::fill(other, other + n, -1.0F);
+      }
+    }
+  }
 }
 
 TEST(Lanes, MaxFindsTheLargestAndLeastOfNothing) {

@@ -17,6 +17,17 @@ KOKKOS_FUNCTION const T* next(const Rows<const T, Space, contiguous>& rows, std:
   return contiguous ? &rows(r, 0) + rows.width : nullptr;
 }
 
+/// Row r of `rows` from f(c).
+template <class T, class Space, bool contiguous, class F>
+KOKKOS_FUNCTION void write(const Lanes<Space>& lanes, const Rows<T, Space, contiguous>& rows,
+                           std::int64_t r, bool around, const F& f) {
+  if constexpr (contiguous) {
+    lanes.write(std::array{&rows(r, 0)}, around, [&](auto, std::int64_t c) { return f(c); });
+  } else {
+    lanes.each([&](std::int64_t c) { rows(r, c) = f(c); });
+  }
+}
+
 template <bool contiguous, class T, class Space>
 void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& shape,
                             const Tensor& y) {
@@ -40,6 +51,7 @@ void softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Ten
                              const Shape& shape, bool accumulate, const Tensor& grad_x) {
   const Rows<const T, Space, contiguous> g(grad_y, shape), out(y, shape);
   const Rows<T, Space, contiguous> result(grad_x, shape);
+  const bool around = streaming::worth_it(grad_x);
   for_each_row(
       "lockstep::softmax_backward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
@@ -48,7 +60,7 @@ void softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Ten
         if (accumulate) {
           lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
         } else {
-          lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+          write(lanes, result, r, around, gradient);
         }
       });
 }
@@ -58,6 +70,7 @@ void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape
                                 const Tensor& y) {
   const Rows<const T, Space, contiguous> in(x, shape);
   const Rows<T, Space, contiguous> out(y, shape);
+  const bool around = streaming::worth_it(y);
   for_each_row(
       "lockstep::log_softmax_forward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
@@ -66,7 +79,8 @@ void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape
         const T log_sum = std::log(lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
           return math::exp_or_zero(in(r, c) - largest);
         }));
-        lanes.each([&](std::int64_t c) { out(r, c) = in(r, c) - largest - log_sum; });
+        const auto element = [&](std::int64_t c) { return in(r, c) - largest - log_sum; };
+        write(lanes, out, r, around, element);
       });
 }
 
@@ -75,6 +89,7 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
                                  const Shape& shape, bool accumulate, const Tensor& grad_x) {
   const Rows<const T, Space, contiguous> g(grad_y, shape), out(y, shape);
   const Rows<T, Space, contiguous> result(grad_x, shape);
+  const bool around = streaming::worth_it(grad_x);
   for_each_row(
       "lockstep::log_softmax_backward", space, shape[0] * shape[2], shape[1],
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
@@ -85,7 +100,7 @@ void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const
         if (accumulate) {
           lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
         } else {
-          lanes.each([&](std::int64_t c) { result(r, c) = gradient(c); });
+          write(lanes, result, r, around, gradient);
         }
       });
 }
