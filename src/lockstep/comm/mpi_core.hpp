@@ -82,7 +82,10 @@ class MpiCore : public RefCounted<MpiCore> {
 
   /// Where shared memory is short: `why`, and what goes through MPI for it.
   void warn_of_shortage(const std::string& why, const char* consequence) const;
-  void make_communicators(MPI_Comm comm, const std::vector<int>& members);
+  /// Collective over `comm`. The deadline holds.
+  [[nodiscard]] MPI_Comm duplicate(MPI_Comm comm) const;
+  /// All that belongs to a group whose comm_ there is. Collective over it.
+  void make_the_rest();
   int free_communicators() noexcept;
 
   MPI_Comm comm_ = MPI_COMM_NULL;

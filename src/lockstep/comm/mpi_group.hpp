@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-/// A group over `comm`, which is duplicated: the caller's handle, its error handler and its
-/// attributes are left alone. Works at any thread level MPI was initialised with; below
-/// MPI_THREAD_MULTIPLE all calls must come from the thread that initialised MPI (or, for
-/// SERIALIZED, one at a time). Collective over `comm`.
-/// Throws CommError if MPI is not initialised or already finalised, or if `comm` is null or an
+/// A group over `comm`, which is duplicated: the caller's handle and its error handler
+/// are left alone, its attributes' copy functions run as for any MPI_Comm_dup. Works at any thread
+/// level MPI was initialised with; below MPI_THREAD_MULTIPLE all calls must come from the thread
+/// that initialised MPI (or, for SERIALIZED, one at a time). Collective over `comm`. Throws
+/// CommError if MPI is not initialised or already finalised, or if `comm` is null or an
 /// intercommunicator; TimeoutError if not every rank of `comm` has called by the deadline.
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_mpi_group(MPI_Comm comm,
                                                            const GroupOptions& options = {});

@@ -1,67 +1,103 @@
 #include <lockstep/comm/node_group.hpp>
 
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include <lockstep/base/hash.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/comm/mpi_status.hpp>
 
 namespace lockstep {
 namespace {
 
-MPI_Comm split(MPI_Comm comm, int colour, int key) {
-  MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(comm, colour, key, &part), "MPI_Comm_split");
-  if (part != MPI_COMM_NULL) {
-    check_mpi(MPI_Comm_set_errhandler(part, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  }
-  return part;
+/// What ranks that can share memory have in common: a host name, a start of its system, a /dev/shm.
+std::uint64_t this_node() {
+  std::string text = host_name(), boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat shm {};
+  if (stat(SharedSegment::folder, &shm) == 0) boot += '/' + std::to_string(shm.st_dev);
+  text += '/' + boot;
+  return hash64(text.data(), text.size());
 }
 
-std::vector<int> all_gather_rank(MPI_Comm node, int rank, const MpiWait& wait) {
+/// The ranks of `comm` that give the same number, in order. Collective over it.
+std::vector<int> ranks_that_give(std::uint64_t number, MPI_Comm comm, const MpiWait& wait) {
   int size = 1;
-  check_mpi(MPI_Comm_size(node, &size), "MPI_Comm_size");
-  std::vector<int> ranks(static_cast<std::size_t>(size));
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(size));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(&rank, 1, MPI_INT, ranks.data(), 1, MPI_INT, node, &request),
+  check_mpi(MPI_Iallgather(&number, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm, &request),
             "MPI_Iallgather");
   wait(request);
+  std::vector<int> ranks;
+  for (int r = 0; r < size; ++r) {
+    if (all[static_cast<std::size_t>(r)] == number) ranks.push_back(r);
+  }
   return ranks;
 }
 
 }  // namespace
 
-NodeGroup::NodeGroup(MPI_Comm comm, bool shared_memory, const MpiWait& wait) {
+// Not MPI_Comm_split and MPI_Comm_split_type: they too block in MPI, where ranks that wait do not
+// make room for each other, and for longer. 8 ranks on 2 cores: 42 ms, 95 ms and 310 ms.
+MPI_Comm communicator_of(const std::vector<int>& members, MPI_Comm comm) {
+  constexpr int tag = 0;
+  MPI_Group everybody = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_group(comm, &everybody), "MPI_Comm_group");
+  check_mpi(MPI_Group_incl(everybody, static_cast<int>(members.size()), members.data(), &group),
+            "MPI_Group_incl");
+  check_mpi(MPI_Comm_create_group(comm, group, tag, &made), "MPI_Comm_create_group");
+  check_mpi(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  MPI_Group_free(&group);
+  MPI_Group_free(&everybody);
+  return made;
+}
+
+NodeGroup::NodeGroup(MPI_Comm comm, bool shared_memory, const MpiWait& wait) : group_(comm) {
   int rank = 0, size = 1;
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   std::shared_ptr<SharedSegment> segment;
-  if (shared_memory) {
-    check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node_),
-              "MPI_Comm_split_type");
-    check_mpi(MPI_Comm_set_errhandler(node_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    segment = SharedSegment::create(node_, Board::bytes(), wait, shortage_);
-    if (!segment) MPI_Comm_free(&node_);  // the others of this machine have come to the same
-  }
+  if (shared_memory) segment = share(ranks_that_give(this_node(), comm, wait), wait);
   if (!segment) {
-    node_ = split(MPI_COMM_SELF, 0, 0);
+    group_ranks_ = {rank};
     segment = SharedSegment::alone(Board::bytes());
   }
-  int node_rank = 0, node_size = 1;
-  check_mpi(MPI_Comm_rank(node_, &node_rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(node_, &node_size), "MPI_Comm_size");
-  board_ = std::make_unique<Board>(std::move(segment), node_size, node_rank);
-  group_ranks_ = all_gather_rank(node_, rank, wait);  // after which every rank's board is ready
-  leaders_ = split(comm, node_rank == 0 ? 0 : MPI_UNDEFINED, rank);
-  whole_group_ = node_size == size;
-  if (node_size == 1) return;
-  std::string why;  // of no consequence: there is another way
-  if (auto relay = SharedSegment::create(node_, relay_bytes, wait, why)) {
-    relay_ = static_cast<std::int32_t>(buffers_.size());
-    buffers_.push_back(std::move(relay));
-  }
+  const auto here = static_cast<int>(group_ranks_.size());
+  int node_rank = 0;
+  while (group_ranks_[static_cast<std::size_t>(node_rank)] != rank) ++node_rank;
+  board_ = std::make_unique<Board>(std::move(segment), here, node_rank);
+  // Every rank's board is ready once all have told who leads.
+  const auto alike = ranks_that_give(node_rank == 0 ? 1 : 0, comm, wait);
+  whole_group_ = here == size;
+  if (!whole_group_ && is_leader()) leaders_ = communicator_of(alike, comm);
 }
 
-IntrusivePtr<Storage> NodeGroup::allocate(MPI_Comm comm, std::size_t bytes, const MpiWait& wait,
+std::shared_ptr<SharedSegment> NodeGroup::share(const std::vector<int>& ranks,
+                                                const MpiWait& wait) {
+  if (ranks.size() == 1) return nullptr;
+  int size = 1;
+  check_mpi(MPI_Comm_size(group_, &size), "MPI_Comm_size");
+  const bool all = static_cast<int>(ranks.size()) == size;
+  node_ = all ? group_ : communicator_of(ranks, group_);
+  auto segment = SharedSegment::create(node_, Board::bytes() + relay_bytes, wait, shortage_);
+  has_relay_ = segment != nullptr;
+  if (!segment) segment = SharedSegment::create(node_, Board::bytes(), wait, shortage_);
+  if (segment) {
+    shortage_.clear();
+    buffers_.push_back(segment);
+    group_ranks_ = ranks;
+  }
+  return segment;
+}
+
+IntrusivePtr<Storage> NodeGroup::allocate(std::size_t bytes, const MpiWait& wait,
                                           std::string& why) {
-  auto segment = SharedSegment::create(node_, bytes, wait, why);
-  if (!everywhere(segment != nullptr, comm, wait)) return Storage::allocate(bytes);
+  auto segment =
+      size() == 1 ? SharedSegment::alone(bytes) : SharedSegment::create(node_, bytes, wait, why);
+  if (!everywhere(segment != nullptr, group_, wait)) return Storage::allocate(bytes);
   buffers_.push_back(segment);
   auto* owner = new std::shared_ptr<SharedSegment>(segment);
   return Storage::borrow(
@@ -83,9 +119,13 @@ SharedPlace NodeGroup::place_of(const Tensor& t) const noexcept {
 }
 
 int NodeGroup::free() noexcept {
-  const int status = MPI_Comm_free(&node_);
-  const int leaders = leaders_ == MPI_COMM_NULL ? MPI_SUCCESS : MPI_Comm_free(&leaders_);
-  return status == MPI_SUCCESS ? leaders : status;
+  int worst = MPI_SUCCESS;
+  for (MPI_Comm* comm : {&node_, &leaders_}) {
+    if (*comm == MPI_COMM_NULL || *comm == group_) continue;
+    const int status = MPI_Comm_free(comm);
+    if (worst == MPI_SUCCESS) worst = status;
+  }
+  return worst;
 }
 
 }  // namespace lockstep

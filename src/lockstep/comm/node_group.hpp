@@ -9,12 +9,16 @@
 
 namespace lockstep {
 
+/// A communicator of some of `comm`'s ranks, whose errors return. Collective over these; blocks.
+[[nodiscard]] MPI_Comm communicator_of(const std::vector<int>& members, MPI_Comm comm);
+
 /// The ranks of a group that sit on this rank's machine, and the memory they have in common: a
 /// board, and the buffers that tensors were placed in. Where that memory is not to be had, every
 /// rank is a node of its own, and everything goes through MPI.
 class NodeGroup {
  public:
-  /// Collective over `comm`, all of whose ranks are on their way here.
+  /// Collective over `comm`, all of whose ranks are on their way here. It outlives this, and nobody
+  /// else calls collectives on it: those here must not get between.
   NodeGroup(MPI_Comm comm, bool shared_memory, const MpiWait& wait);
 
   [[nodiscard]] Board& board() noexcept { return *board_; }
@@ -36,12 +40,12 @@ class NodeGroup {
   /// Memory that every rank of the node can reach; this rank's part of it, as long as the group and
   /// the storage live. Ordinary memory on every rank of the group if one of them cannot have it;
   /// `why` then says so. Collective over the group, with equal `bytes`.
-  [[nodiscard]] IntrusivePtr<Storage> allocate(MPI_Comm comm, std::size_t bytes,
-                                               const MpiWait& wait, std::string& why);
+  [[nodiscard]] IntrusivePtr<Storage> allocate(std::size_t bytes, const MpiWait& wait,
+                                               std::string& why);
   /// A buffer for tensors that are only passing through, where there was room for it.
   static constexpr std::int64_t relay_bytes = 512 << 10;  // half of a core's second-level cache
-  [[nodiscard]] bool has_relay() const noexcept { return relay_ >= 0; }
-  [[nodiscard]] SharedPlace relay() const noexcept { return {relay_, 0}; }
+  [[nodiscard]] bool has_relay() const noexcept { return has_relay_; }
+  [[nodiscard]] SharedPlace relay() const noexcept { return {0, Board::bytes()}; }
 
   /// Where a tensor lies, for the others.
   [[nodiscard]] SharedPlace place_of(const Tensor& t) const noexcept;
@@ -53,12 +57,16 @@ class NodeGroup {
   int free() noexcept;
 
  private:
-  MPI_Comm node_ = MPI_COMM_NULL;
+  /// What the ranks on this node will share; nullptr where they cannot.
+  std::shared_ptr<SharedSegment> share(const std::vector<int>& ranks, const MpiWait& wait);
+
+  MPI_Comm group_;
+  MPI_Comm node_ = MPI_COMM_NULL;  // group_ where that is all of it
   MPI_Comm leaders_ = MPI_COMM_NULL;
   std::vector<int> group_ranks_;
   std::unique_ptr<Board> board_;
-  std::vector<std::shared_ptr<SharedSegment>> buffers_;
-  std::int32_t relay_ = -1;  // which of the buffers
+  std::vector<std::shared_ptr<SharedSegment>> buffers_;  // the first: the board's and the relay's
+  bool has_relay_ = false;
   bool whole_group_ = true;
   std::string shortage_;
 };

@@ -18,8 +18,6 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* folder = "/dev/shm";
-
 class File {
  public:
   explicit File(int descriptor) : descriptor_(descriptor) {}
@@ -48,12 +46,12 @@ Name new_name() {
 
 std::string shortage(std::size_t bytes, int error) {
   struct statvfs disk {};
-  const bool known = statvfs(folder, &disk) == 0;
+  const bool known = statvfs(SharedSegment::folder, &disk) == 0;
   const double free =
       known ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) : 0;
   return fmt::format("{} on {} has no room for {:.1f} MiB more a rank ({}; {:.1f} MiB are free)",
-                     folder, host_name(), static_cast<double>(bytes) / 0x1p20, std::strerror(error),
-                     free / 0x1p20);
+                     SharedSegment::folder, host_name(), static_cast<double>(bytes) / 0x1p20,
+                     std::strerror(error), free / 0x1p20);
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ namespace lockstep {
 /// touch).
 class SharedSegment {
  public:
+  static constexpr const char* folder = "/dev/shm";
+
   /// Parts of at least `bytes`, which is equal on all ranks of `node`. Collective over it. nullptr
   /// on every rank if any of them cannot have it; `why` then says what is short where, on those
   /// ranks.
