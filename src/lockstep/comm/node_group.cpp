@@ -27,7 +27,8 @@ std::vector<int> ranks_that_give(std::uint64_t number, MPI_Comm comm, const MpiW
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   std::vector<std::uint64_t> all(static_cast<std::size_t>(size));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(&number, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, comm, &request),
+  check_mpi(MPI_Iallgather(&number, sizeof number, MPI_BYTE, all.data(), sizeof number, MPI_BYTE,
+                           comm, &request),
             "MPI_Iallgather");
   wait(request);
   std::vector<int> ranks;
