@@ -7,6 +7,9 @@ namespace lockstep::test {
 
 using Claim = std::function<void(ProcessGroup&)>;
 
+/// Whether the ranks see which of them have entered a call.
+extern const bool ranks_share_memory;
+
 inline const GroupOptions usual_options{.timeout = std::chrono::seconds(20)};
 
 /// Runs `claim` on every rank of the backend that this program was linked with: mpi over all ranks

@@ -3,6 +3,8 @@
 
 namespace lockstep::test {
 
+const bool ranks_share_memory = true;
+
 void on_every_group(const Claim& claim) {
   static const auto group = make_mpi_group(MPI_COMM_WORLD, usual_options);
   claim(*group);

@@ -3,6 +3,8 @@
 
 namespace lockstep::test {
 
+const bool ranks_share_memory = true;
+
 void on_every_group(const Claim& claim) { on_every_new_group(claim); }
 
 void on_every_new_group(const Claim& claim, const GroupOptions& options) {
