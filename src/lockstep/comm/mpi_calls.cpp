@@ -68,7 +68,7 @@ class Starter {
   template <class F>
   void call(const F& f) {
     if (status_ != MPI_SUCCESS) return;
-    status_ = f(calls_.requests.add());
+    status_ = f(&calls_.requests.add());
     if (status_ != MPI_SUCCESS) calls_.requests.drop_last();
   }
 
@@ -115,11 +115,13 @@ class Starter {
   }
 
   void receive(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
-    const MpiBytes bytes(bytes_of(t, block.count), place_.max_count);
-    call([&](MPI_Request* request) {
-      return MPI_Irecv(address_of(t, block.begin), bytes.count(), bytes.type(), peer, tag, comm,
-                       request);
-    });
+    MpiReceive& message = calls_.receives.add();
+    message.comm = comm;
+    message.source = peer;
+    message.tag = tag;
+    message.target = address_of(t, block.begin);
+    message.bytes = bytes_of(t, block.count);
+    if (!place_.probes && status_ == MPI_SUCCESS) status_ = message.post(place_.max_count);
   }
 
   // In several calls, and not as one of a type of its own: MPICH's MPI_Ibcast fails above 2^31

@@ -2,8 +2,9 @@
 #include <vector>
 
 #include <mpi.h>
-#include <lockstep/comm/mpi_requests.hpp>
+#include <lockstep/comm/mpi_receive.hpp>
 #include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/short_list.hpp>
 
 namespace lockstep {
 
@@ -14,19 +15,23 @@ struct MpiPlace {
   int rank = 0;
   int size = 1;
   std::int64_t max_count = 0;  ///< GroupOptions
+  bool probes = true;          ///< must_probe()
 };
 
-/// One operation in MPI's hands: its requests, and what MPI reads until they are over.
+/// One operation in MPI's hands: its requests, the messages it waits for, and what MPI reads until
+/// they are over.
 struct MpiCalls {
-  MpiRequests requests;
+  ShortList<MPI_Request, 4> requests;
+  ShortList<MpiReceive, 1> receives;
   std::vector<int> counts, displacements;  ///< of the v collectives, in MPI's units
 };
 
 /// Makes the non-blocking MPI calls of an operation on host tensors that MPI can reduce; their
 /// order is the same on every rank. Small collectives are one MPI call. What is longer than
 /// max_count travels in pieces: reductions and broadcasts in several calls, everything else as
-/// those and as messages of a type of their own. Returns the first status that is not MPI_SUCCESS;
-/// calls made before are in `calls`.
+/// those and as messages of a type of their own. Where MPI is asked for messages, those to
+/// be received are only noted in `calls`. Returns the first status that is not MPI_SUCCESS; calls
+/// made before are in `calls`.
 [[nodiscard]] int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls);
 
 }  // namespace lockstep

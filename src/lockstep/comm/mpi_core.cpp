@@ -72,6 +72,7 @@ void MpiCore::make_the_rest() {
   node_ =
       std::make_unique<NodeGroup>(message_comm_, options_.shared_memory, set_up("making a group"));
   warn_of_shortage(node_->shortage(), "The ranks of this machine communicate");
+  probes_ = must_probe();
   flight_ = open_flight_log(message_comm_, options_.flight.dir, set_up("making a group"));
 }
 
@@ -154,9 +155,11 @@ void MpiCore::start_progress_thread() {
     constexpr auto pause = std::chrono::microseconds(50);
     while (!stop.stop_requested()) {
       try {
-        const auto locked = lock();
+        auto locked = lock();
+        // Without this an idle group takes a fifth of a core, in a virtual machine.
+        if (!in_flight_.wait(locked, stop, [this] { return first_ != nullptr; })) return;
         if (state_ != State::open) return;
-        if (first_) progress();
+        progress();
       } catch (const Error&) {
         return;  // the group is poisoned: the next call or wait throws what happened
       }
@@ -231,6 +234,7 @@ void MpiCore::enlist(MpiWork* work) noexcept {
   work->previous_ = last_;
   (last_ ? last_->next_ : first_) = work;
   last_ = work;
+  if (progress_.joinable()) in_flight_.notify_one();
 }
 
 void MpiCore::delist(MpiWork* work) noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -95,6 +96,7 @@ class MpiCore : public RefCounted<MpiCore> {
   int rank_ = 0;
   int size_ = 1;
   GroupOptions options_;
+  bool probes_ = true;  // must_probe()
   std::string host_;
   State state_ = State::open;
   std::string reason_;  // why the state is not open
@@ -108,6 +110,7 @@ class MpiCore : public RefCounted<MpiCore> {
   std::atomic<bool> waiting_ = false;       // the caller is inside a wait
   std::atomic<double> work_seconds_ = 0.0;  // of those waits, spent on this rank's own part
   mutable std::mutex mutex_;                // locked where a progress thread shares the group
+  std::condition_variable_any in_flight_;   // something is: the progress thread goes to work
   std::jthread progress_;
   MpiWork* first_ = nullptr;  // in flight, oldest first; each is owned by this list
   MpiWork* last_ = nullptr;

@@ -106,8 +106,8 @@ void MpiWork::stage() {
 
 void MpiWork::call() {
   phase_ = Phase::calling;
-  const MpiPlace place{core_->comm_, core_->message_comm_, core_->rank_, core_->size_,
-                       core_->options_.max_count};
+  const MpiPlace place{core_->comm_, core_->message_comm_,      core_->rank_,
+                       core_->size_, core_->options_.max_count, core_->probes_};
   if (!stages()) {
     status_ = start_calls(operation_, place, calls_);
     return;
@@ -186,7 +186,7 @@ bool MpiWork::agree() {
   if (node.is_leader()) {
     status_ =
         MPI_Iallreduce(MPI_IN_PLACE, fingerprints_.data(), static_cast<int>(fingerprints_.size()),
-                       MPI_UINT64_T, MPI_MAX, node.leaders(), calls_.requests.add());
+                       MPI_UINT64_T, MPI_MAX, node.leaders(), &calls_.requests.add());
   }
   phase_ = Phase::agreeing_nodes;
   return true;
@@ -289,7 +289,7 @@ bool MpiWork::lead() {
     phase_ = Phase::done;
     return true;
   }
-  if (calls_.requests.count() == 0) {
+  if (calls_.requests.empty()) {
     if (!all_have_finished(1)) return false;
     Operation among_nodes = operation_;
     among_nodes.input = operation_.output;
@@ -333,16 +333,56 @@ bool MpiWork::all_have_finished(unsigned stage) {
 
 // One MPI_Test each and not MPI_Testall, which allocates a status a message to tell what failed.
 bool MpiWork::calls_over() {
-  for (int r = 0; r < calls_.requests.count(); ++r) {
-    MPI_Request& request = calls_.requests.data()[r];
-    if (request == MPI_REQUEST_NULL) continue;
-    int over = 0;
-    MPI_Status message;
-    status_ = MPI_Test(&request, &over, &message);
-    if (status_ != MPI_SUCCESS || over != 0) check_arrival(r, message);
-    if (status_ != MPI_SUCCESS || over == 0) return false;
+  bool over = true;
+  for (MpiReceive& receive : calls_.receives) {
+    over = is_over(receive) && over;
+    if (status_ != MPI_SUCCESS || (!over && !core_->probes_)) return false;
+  }
+  if (!over) return false;
+  // Only now, for the sake of all their senders.
+  for (const MpiReceive& receive : calls_.receives) check_length(receive);
+  for (MPI_Request& request : calls_.requests) {
+    if (!is_over(request)) return false;
   }
   return true;
+}
+
+bool MpiWork::is_over(MPI_Request& request) {
+  if (request == MPI_REQUEST_NULL) return true;
+  int over = 0;
+  status_ = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+  return status_ == MPI_SUCCESS && over != 0;
+}
+
+bool MpiWork::is_over(MpiReceive& receive) {
+  if (!core_->probes_) {
+    if (receive.length < 0) status_ = receive.test();
+    return receive.length >= 0;
+  }
+  while (receive.length < 0) {
+    if (!find(receive)) return false;
+  }
+  return is_over(receive.request);
+}
+
+// MPI gives a message to the oldest receive that takes it. It may have come after an older one had
+// looked for it, and before this one does.
+bool MpiWork::find(MpiReceive& receive) {
+  int there = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status envelope;
+  status_ = MPI_Improbe(receive.source, receive.tag, receive.comm, &there, &message, &envelope);
+  if (status_ != MPI_SUCCESS || there == 0) return false;
+  const std::int64_t max_count = core_->options_.max_count;
+  for (MpiWork* older = core_->first_; older != this; older = older->next_) {
+    for (MpiReceive& theirs : older->calls_.receives) {
+      if (!theirs.takes(receive.comm, envelope)) continue;
+      older->status_ = theirs.take(message, envelope, max_count);
+      return true;
+    }
+  }
+  status_ = receive.take(message, envelope, max_count);
+  return status_ == MPI_SUCCESS;
 }
 
 bool MpiWork::await_calls() {
@@ -352,33 +392,26 @@ bool MpiWork::await_calls() {
   return true;
 }
 
-void MpiWork::check_arrival(int request, const MPI_Status& message) {
-  const bool receives = operation_.kind == Kind::receive;
-  // Of an exchange with counts; the receives come first.
-  const bool exchanges = operation_.kind == Kind::all_to_all && calls_.requests.count() > 1 &&
-                         request < core_->size_ - 1;
-  const bool longer = status_ != MPI_SUCCESS && is_truncation(status_);
-  if ((!receives && !exchanges) || (status_ != MPI_SUCCESS && !longer)) return;
-  MPI_Count received = 0;
-  if (!longer) MPI_Get_elements_x(&message, MPI_BYTE, &received);
-  if (receives) {
-    source_ = message.MPI_SOURCE;
-    if (!longer && received == static_cast<MPI_Count>(operation_.output.bytes())) return;
-    core_->fail(*this, fmt::format("a message of {} came, which does not fill it",
-                                   longer ? "more bytes" : fmt::format("{} bytes", received)));
+void MpiWork::check_length(const MpiReceive& receive) {
+  if (receive.length == receive.bytes) return;
+  const bool message = operation_.is_message();
+  const auto unit = message ? 1 : static_cast<std::int64_t>(size_of(operation_.output.dtype()));
+  const std::int64_t expected = receive.bytes / unit;
+  const std::string came = receive.length == MpiReceive::too_long
+                               ? fmt::format("more than {}", expected)
+                               : std::to_string(receive.length / unit);
+  if (message) {
+    core_->fail(*this,
+                fmt::format("a message of {} bytes came where {} were expected", came, expected));
   }
-  const int from = (core_->rank_ + core_->size_ - 1 - request) % core_->size_;
-  const auto element = static_cast<std::int64_t>(size_of(operation_.output.dtype()));
-  const auto expected =
-      block_of(operation_.output_counts, operation_.output.numel(), core_->size_, from).count;
-  if (!longer && received == expected * element) return;
   core_->fail(*this,
               fmt::format("rank {} sent {} elements where {} were expected: receive_counts must be "
                           "what the others send",
-                          from, longer ? "more" : std::to_string(received / element), expected));
+                          receive.source, came, expected));
 }
 
 void MpiWork::finish() {
+  if (operation_.kind == Kind::receive) source_ = calls_.receives.begin()->source;
   const Tensor& result = staged_output_.defined() ? staged_output_ : operation_.output;
   if (operation_.op == ReduceOp::avg && result.defined()) scale(result, 1.0 / core_->size_);
   if (!staged_output_.defined()) return;

@@ -71,8 +71,13 @@ class MpiWork final : public WorkRecord {
   [[nodiscard]] bool all_have_finished(unsigned stage);
   [[nodiscard]] bool stages() const;
   void stage();
-  /// A request is over, or has failed: if it receives, what came must fill what it was to fill.
-  void check_arrival(int request, const MPI_Status& message);
+  [[nodiscard]] bool is_over(MPI_Request& request);
+  /// Looks for its message, and receives it.
+  [[nodiscard]] bool is_over(MpiReceive& receive);
+  /// True if MPI had a message for it, which an older operation may have got.
+  [[nodiscard]] bool find(MpiReceive& receive);
+  /// What came must fill what it was to fill.
+  void check_length(const MpiReceive& receive);
   void finish();
 
   IntrusivePtr<MpiCore> core_;

@@ -11,9 +11,11 @@
 namespace lockstep {
 namespace {
 
-/// What ranks that can share memory have in common: a host name, a start of its system, a /dev/shm.
-std::uint64_t this_node() {
+/// What ranks that can share memory have in common, a host name, a start of its system and a
+/// /dev/shm; or a number of this rank's own.
+std::uint64_t this_node(bool shared_memory, int rank) {
   std::string text = host_name(), boot;
+  if (!shared_memory) text += "/rank " + std::to_string(rank);
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat shm {};
   if (stat(SharedSegment::folder, &shm) == 0) boot += '/' + std::to_string(shm.st_dev);
@@ -60,8 +62,7 @@ NodeGroup::NodeGroup(MPI_Comm comm, bool shared_memory, const MpiWait& wait) : g
   int rank = 0, size = 1;
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  std::shared_ptr<SharedSegment> segment;
-  if (shared_memory) segment = share(ranks_that_give(this_node(), comm, wait), wait);
+  auto segment = share(ranks_that_give(this_node(shared_memory, rank), comm, wait), wait);
   if (!segment) {
     group_ranks_ = {rank};
     segment = SharedSegment::alone(Board::bytes());
@@ -86,8 +87,10 @@ std::shared_ptr<SharedSegment> NodeGroup::share(const std::vector<int>& ranks,
   auto segment = SharedSegment::create(node_, Board::bytes() + relay_bytes, wait, shortage_);
   has_relay_ = segment != nullptr;
   if (!segment) segment = SharedSegment::create(node_, Board::bytes(), wait, shortage_);
+  int node_rank = 0;
+  check_mpi(MPI_Comm_rank(node_, &node_rank), "MPI_Comm_rank");
+  if (segment || node_rank > 0) shortage_.clear();
   if (segment) {
-    shortage_.clear();
     buffers_.push_back(segment);
     group_ranks_ = ranks;
   }
@@ -98,7 +101,8 @@ IntrusivePtr<Storage> NodeGroup::allocate(std::size_t bytes, const MpiWait& wait
                                           std::string& why) {
   auto segment =
       size() == 1 ? SharedSegment::alone(bytes) : SharedSegment::create(node_, bytes, wait, why);
-  if (!everywhere(segment != nullptr, group_, wait)) return Storage::allocate(bytes);
+  if (!is_leader()) why.clear();
+  if (largest(segment ? 0 : 1, group_, wait) != 0) return Storage::allocate(bytes);
   buffers_.push_back(segment);
   auto* owner = new std::shared_ptr<SharedSegment>(segment);
   return Storage::borrow(

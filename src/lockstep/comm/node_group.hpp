@@ -33,13 +33,14 @@ class NodeGroup {
   [[nodiscard]] int group_rank(int node_rank) const noexcept {
     return group_ranks_[static_cast<std::size_t>(node_rank)];
   }
-  /// Why the ranks of this machine share nothing though they should; empty elsewhere, and on ranks
-  /// that could have.
+  /// Why the ranks of this machine share nothing though they should; empty elsewhere, and on all of
+  /// them but the first.
   [[nodiscard]] const std::string& shortage() const noexcept { return shortage_; }
 
   /// Memory that every rank of the node can reach; this rank's part of it, as long as the group and
   /// the storage live. Ordinary memory on every rank of the group if one of them cannot have it;
-  /// `why` then says so. Collective over the group, with equal `bytes`.
+  /// `why` then says so on the first rank of a node that has no room. Collective over the group,
+  /// with equal `bytes`.
   [[nodiscard]] IntrusivePtr<Storage> allocate(std::size_t bytes, const MpiWait& wait,
                                                std::string& why);
   /// A buffer for tensors that are only passing through, where there was room for it.

@@ -56,13 +56,12 @@ std::string shortage(std::size_t bytes, int error) {
 
 }  // namespace
 
-bool everywhere(bool here, MPI_Comm comm, const MpiWait& wait) {
-  int all = here ? 1 : 0;
+int largest(int number, MPI_Comm comm, const MpiWait& wait) {
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm, &request),
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MAX, comm, &request),
             "MPI_Iallreduce");
   wait(request);
-  return all != 0;
+  return number;
 }
 
 std::shared_ptr<SharedSegment> SharedSegment::create(MPI_Comm node, std::size_t bytes,
@@ -99,14 +98,15 @@ std::shared_ptr<SharedSegment> SharedSegment::create(MPI_Comm node, std::size_t 
     base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (base == MAP_FAILED) error = errno;
   }
-  if (error != 0) why = shortage(part, error);
   std::shared_ptr<SharedSegment> segment;
   if (base != MAP_FAILED) {
     segment.reset(new SharedSegment(static_cast<std::byte*>(base), part, whole));
   }
-  const bool all = everywhere(error == 0, node, wait);
+  error = largest(error, node, wait);
   if (rank == 0) shm_unlink(name.data());
-  return all ? segment : nullptr;
+  if (error == 0) return segment;
+  why = shortage(part, error);
+  return nullptr;
 }
 
 std::shared_ptr<SharedSegment> SharedSegment::alone(std::size_t bytes) {

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// True on every rank of `comm` if `here` is on all of them. Collective over it.
-[[nodiscard]] bool everywhere(bool here, MPI_Comm comm, const MpiWait& wait);
+/// Of the numbers that the ranks of `comm` give. Collective over it.
+[[nodiscard]] int largest(int number, MPI_Comm comm, const MpiWait& wait);
 
 /// Memory that the ranks of one node have in common: equal parts, one a rank, zeroed and first
 /// touched by their owners. It is a file in /dev/shm without a name, so nothing is left behind
@@ -21,8 +21,7 @@ class SharedSegment {
   static constexpr const char* folder = "/dev/shm";
 
   /// Parts of at least `bytes`, which is equal on all ranks of `node`. Collective over it. nullptr
-  /// on every rank if any of them cannot have it; `why` then says what is short where, on those
-  /// ranks.
+  /// on every rank if any of them cannot have it; `why` then says what is short where.
   static std::shared_ptr<SharedSegment> create(MPI_Comm node, std::size_t bytes,
                                                const MpiWait& wait, std::string& why);
   /// One part, for this process alone. Throws Error where there is no memory.

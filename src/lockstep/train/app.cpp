@@ -63,6 +63,7 @@ class Run {
     agree(*group_, [&] {
       deck = std::make_unique<Deck>(Deck::load(line_.deck, line_.overrides));
       plan_ = read_run_plan(*deck);
+      static_cast<void>(read_group_options(*deck));  // the group has them: here a wrong one is told
       if (plan_.run.dir.empty())
         plan_.run.dir = (fs::path("runs") / fs::path(line_.deck).stem()).string();
       task_ = make_task(*deck);
@@ -71,14 +72,6 @@ class Run {
       deck_hash_ = deck->hash();
     });
     console_.set_level(plan_.log.level);
-    set_timeout(plan_.comm);
-  }
-
-  /// From here on every wait has the deck's deadline.
-  void set_timeout(const GroupOptions& options) {
-    group_->close();
-    group_.reset();  // and its flight recorder, which may move to another folder
-    group_ = make_mpi_group(MPI_COMM_WORLD, options);
   }
 
   void look_at_launch() {
@@ -271,16 +264,18 @@ class Run {
   Outcome outcome_;
 };
 
-/// The deck's comm.timeout, for what comes before all ranks have read the deck together; the
-/// default where the deck cannot be read: that is said later, once there is somebody to say it.
-std::chrono::milliseconds deadline_of_start(const std::string& name, int argc, char** argv) {
+/// The deck's comm table, for the group that all ranks read the deck in; the defaults where the
+/// deck cannot be read: that is said later, once there is somebody to say it.
+GroupOptions group_options(const std::string& name, int argc, char** argv) {
   try {
     const CommandLine line = parse_command_line(name, "", argc, argv);
-    if (!line.text_only)
-      return Deck::load(line.deck, line.overrides).read<GroupOptions>("comm").timeout;
+    if (!line.text_only) {
+      Deck deck = Deck::load(line.deck, line.overrides);
+      return read_group_options(deck);
+    }
   } catch (const Error&) {
   }
-  return GroupOptions{}.timeout;
+  return {};
 }
 
 }  // namespace
@@ -294,14 +289,14 @@ int App::run(int argc, char** argv) {
   int rank = 0, ranks = 1;
   Failure failure;
   {
-    const auto deadline = deadline_of_start(name_, argc, argv);
-    const MpiSession mpi(argc, argv, deadline);
+    const GroupOptions options = group_options(name_, argc, argv);
+    const MpiSession mpi(argc, argv, options.timeout);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     Console console(rank, ranks);
     fs::path run_dir;
     try {
-      auto world = make_mpi_group(MPI_COMM_WORLD, {.timeout = deadline});
+      auto world = make_mpi_group(MPI_COMM_WORLD, options);
       return static_cast<int>(
           Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv));
     } catch (const AgreedError& error) {

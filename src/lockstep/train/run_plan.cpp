@@ -15,10 +15,14 @@ RunPlan read_run_plan(Deck& deck) {
   plan.schedule = deck.read<optim::ScheduleOptions>("schedule");
   plan.ddp = deck.read<DdpOptions>("ddp");
   plan.checkpoint = deck.read<CheckpointOptions>("checkpoint");
-  plan.comm = deck.read<GroupOptions>("comm");
-  plan.comm.flight = deck.read<FlightOptions>("flight");
   plan.log = deck.read<LogOptions>("log");
   return plan;
+}
+
+GroupOptions read_group_options(Deck& deck) {
+  auto options = deck.read<GroupOptions>("comm");
+  options.flight = deck.read<FlightOptions>("flight");
+  return options;
 }
 
 std::string deck_reference() {

@@ -22,11 +22,13 @@ struct RunPlan {
   optim::ScheduleOptions schedule;
   DdpOptions ddp;
   CheckpointOptions checkpoint;
-  GroupOptions comm;
 };
 
 /// Reads the plan's tables from a deck. Throws InputError.
 [[nodiscard]] RunPlan read_run_plan(Deck& deck);
+
+/// Reads what the group of all ranks is made with. Throws InputError.
+[[nodiscard]] GroupOptions read_group_options(Deck& deck);
 
 /// Every table and key that a deck of the bundled applications may have, in Markdown:
 /// docs/deck_reference.md, which a test compares with this.
