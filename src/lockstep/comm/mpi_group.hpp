@@ -24,8 +24,9 @@ namespace lockstep {
 /// wait for this rank. Return a non-zero code from main() then, and the launcher ends the job.
 class MpiSession {
  public:
-  /// With a deadline, a process whose MPI_Init has not returned by then, because another of the job
-  /// has not come, says so on stderr and ends with exit code 3: for programs, not for libraries.
+  /// With a deadline, a process whose MPI_Init, or MPI_Finalize at the end, has not returned after
+  /// so long, because another of the job has not come, says so on stderr and ends with exit code 3:
+  /// for programs, not for libraries.
   MpiSession(int& argc, char**& argv, std::chrono::milliseconds deadline = {});
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -34,6 +35,7 @@ class MpiSession {
  private:
   bool owns_mpi_ = false;
   int exceptions_;  // in flight when the session began
+  std::chrono::milliseconds deadline_;
 };
 
 }  // namespace lockstep

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include <lockstep/base/error.hpp>
@@ -15,12 +14,16 @@
 namespace lockstep {
 namespace {
 
-/// Ends the process unless it is destroyed by the deadline: nothing else can, while MPI_Init waits.
-class InitGuard {
+/// Ends the process unless it is destroyed by the deadline, if there is one: nothing else can,
+/// while `call` waits for other processes.
+class Guard {
  public:
-  explicit InitGuard(std::chrono::milliseconds deadline)
-      : thread_([this, deadline] { watch(deadline); }) {}
-  ~InitGuard() {
+  Guard(const char* call, const char* remedy, std::chrono::milliseconds deadline)
+      : call_(call), remedy_(remedy) {
+    if (deadline.count() > 0) thread_ = std::thread([this, deadline] { watch(deadline); });
+  }
+  ~Guard() {
+    if (!thread_.joinable()) return;
     {
       const std::lock_guard lock(mutex_);
       over_ = true;
@@ -28,23 +31,23 @@ class InitGuard {
     changed_.notify_one();
     thread_.join();
   }
-  InitGuard(const InitGuard&) = delete;
-  InitGuard& operator=(const InitGuard&) = delete;
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
 
  private:
   void watch(std::chrono::milliseconds deadline) {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, deadline, [this] { return over_; })) return;
-    fmt::print(
-        stderr,
-        "process {} on {}: MPI_Init has not returned after {:.1f} s: another process of the "
-        "job has not called it, or its node cannot be reached. Look at the launcher's output "
-        "and at the other nodes; `lockstep doctor` under the same launcher tells more.\n",
-        getpid(), host_name(), std::chrono::duration<double>(deadline).count());
+    fmt::print(stderr,
+               "process {} on {}: {} has not returned after {:.1f} s: another process of the job "
+               "has not called it, or its node cannot be reached. {}\n",
+               getpid(), host_name(), call_, std::chrono::duration<double>(deadline).count(),
+               remedy_);
     std::fflush(stderr);
     _exit(static_cast<int>(ExitCode::communication));
   }
 
+  const char *call_, *remedy_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool over_ = false;
@@ -54,12 +57,14 @@ class InitGuard {
 }  // namespace
 
 MpiSession::MpiSession(int& argc, char**& argv, std::chrono::milliseconds deadline)
-    : exceptions_(std::uncaught_exceptions()) {
+    : exceptions_(std::uncaught_exceptions()), deadline_(deadline) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (initialized) return;
-  std::optional<InitGuard> guard;
-  if (deadline.count() > 0) guard.emplace(deadline);
+  const Guard guard("MPI_Init",
+                    "Look at the launcher's output and at the other nodes; `lockstep doctor` under "
+                    "the same launcher tells more.",
+                    deadline);
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   owns_mpi_ = true;
@@ -74,7 +79,12 @@ MpiSession::~MpiSession() {
   // MPI_Finalize waits for peers, which may be waiting for this rank in a collective it will never
   // enter: a rank on its way out with an exception leaves the job's end to the launcher.
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
-  if (owns_mpi_ && !finalized && !unwinding) MPI_Finalize();
+  if (!owns_mpi_ || finalized || unwinding) return;
+  const Guard guard("MPI_Finalize",
+                    "This one has done its work; look for a process of the job that is stopped or "
+                    "still computes.",
+                    deadline_);
+  MPI_Finalize();
 }
 
 }  // namespace lockstep
