@@ -40,7 +40,10 @@ void Sides::run(double seconds) {
   }
   const auto start = Clock::now();
   for (int round = 0; round < most_rounds; ++round) {
-    for (Side& side : sides_) side.samples.push_back(sample(side, side.batch));
+    for (std::size_t i = 0; i < sides_.size(); ++i) {  // each comes first in its turn
+      Side& side = sides_[(i + static_cast<std::size_t>(round)) % sides_.size()];
+      side.samples.push_back(sample(side, side.batch));
+    }
     const double spent = all_reduce_scalar(world(), seconds_since(start), ReduceOp::max);
     if (round + 1 >= fewest_rounds && spent > seconds) return;
   }

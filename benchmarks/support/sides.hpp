@@ -15,7 +15,8 @@ class Sides {
   void add(std::string name, std::function<void()> call);
 
   /// For about `seconds`: all ranks meet, then a side's call is repeated for some milliseconds; the
-  /// slowest rank's time a call is one sample; then the next side's turn. 7 rounds at least.
+  /// slowest rank's time a call is one sample; then the next side's turn; every round begins with
+  /// another. 7 rounds at least.
   void run(double seconds = 1);
 
   /// Microseconds a call, the median of the samples, on every rank; NaN if there is no such side.
