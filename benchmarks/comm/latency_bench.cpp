@@ -1,5 +1,5 @@
 // What small things cost: one 4-byte all_reduce at a time, also with more ranks than cores, with
-// and without the contract check; and making a group.
+// and without the contract check; a message there and back; and making a group.
 //   mpiexec -n 8 build/release/benchmarks/comm/comm.latency_bench
 #include <mpi.h>
 
@@ -74,6 +74,29 @@ void contract(benchmark::State& state) {
   unchecked->close();
 }
 
+/// Of so many bytes, between ranks 0 and 1.
+void there_and_back(benchmark::State& state) {
+  const auto t = Tensor::zeros({state.range(0)}, DType::u8);
+  const int bytes = static_cast<int>(t.numel()), rank = bench::world().rank(), peer = 1 - rank;
+  for (auto _ : state) {
+    bench::Sides sides;
+    sides.add("ours", [&] {
+      if (rank == 0) bench::world().send(t, peer);
+      if (rank < 2) bench::world().recv(t, peer);
+      if (rank == 1) bench::world().send(t, peer);
+    });
+    sides.add("mpi", [&] {
+      if (rank == 0) MPI_Send(t.data(), bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+      if (rank < 2) {
+        MPI_Recv(t.data(), bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      }
+      if (rank == 1) MPI_Send(t.data(), bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+    });
+    sides.run();
+    sides.report(state);
+  }
+}
+
 void bootstrap(benchmark::State& state) {
   for (auto _ : state) {
     bench::world().barrier();
@@ -89,6 +112,13 @@ void bootstrap(benchmark::State& state) {
 BENCHMARK(one_all_reduce)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
 BENCHMARK(one_raw_mpi_allreduce)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
 BENCHMARK(contract)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
+BENCHMARK(there_and_back)
+    ->Arg(4)
+    ->Arg(64 << 10)
+    ->Arg(16 << 20)
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK(bootstrap)->UseManualTime()->Iterations(20)->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -101,6 +101,28 @@ TEST(Messages, OfOneSenderAndTagArriveInOrder) {
   });
 }
 
+// Whenever a message comes: it must not be taken by the younger of two receives that take it.
+TEST(Messages, GoToTheReceiveThatWasStartedFirst) {
+  test::on_every_group([](ProcessGroup& group) {
+    for (int i = 0; i < 500; ++i) {
+      const auto first = Tensor::zeros({1}, DType::i32), second = Tensor::zeros({1}, DType::i32);
+      const int peer = before(group);
+      auto receiving_first = group.irecv(first, i % 2 == 0 ? any_source : peer, 6);
+      auto receiving_second = group.irecv(second, i % 2 == 0 ? peer : any_source, 6);
+      auto sending_first = group.isend(Tensor::full({1}, 2 * i, DType::i32), after(group), 6);
+      auto sending_second = group.isend(Tensor::full({1}, 2 * i + 1, DType::i32), after(group), 6);
+      receiving_second.wait();
+      receiving_first.wait();
+      ASSERT_EQ(first.item(), 2 * i);
+      ASSERT_EQ(second.item(), 2 * i + 1);
+      ASSERT_EQ(receiving_first.source(), peer);
+      ASSERT_EQ(receiving_second.source(), peer);
+      sending_first.wait();
+      sending_second.wait();
+    }
+  });
+}
+
 TEST(Messages, FromAnySourceTellTheirSender) {
   test::on_every_group([](ProcessGroup& group) {
     constexpr int root = 0;

@@ -1,4 +1,4 @@
-// Counts what reaches operator new: the steady state of a collective must not.
+// Counts what reaches operator new: the steady state of collectives and messages must not.
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
 #include <lockstep/comm/objects.hpp>
@@ -12,6 +12,7 @@ TEST(SteadyState, ReachesOperatorNewNever) {
     const auto first = Tensor::full({21840}, 1.0);
     const auto second = Tensor::full({10}, 1.0);
     const auto rows = Tensor::empty({group.size(), 10});
+    const auto received = Tensor::empty({21840});
     const auto step = [&] {
       auto a = group.all_reduce(first, ReduceOp::avg);
       auto b = group.all_reduce(second, ReduceOp::avg);
@@ -20,6 +21,9 @@ TEST(SteadyState, ReachesOperatorNewNever) {
       group.broadcast(second, 0).wait();
       group.all_gather(second, rows).wait();
       static_cast<void>(all_reduce_scalar(group, 1.0, ReduceOp::sum));
+      auto sent = group.isend(first, (group.rank() + 1) % group.size());
+      group.recv(received, any_source);
+      sent.wait();
     };
     for (int i = 0; i < 20; ++i) step();
     group.barrier();

@@ -18,8 +18,8 @@ namespace lockstep {
 
 /// Initialises MPI (MPI_THREAD_MULTIPLE where MPI grants it) if nobody has, and finalises it at the
 /// end only then. For programs that leave MPI to Lockstep; never made behind the user's back.
-/// MPI_COMM_WORLD gets MPI_ERRORS_RETURN: with another error handler there, MPICH ends the job at a
-/// message that is too long, whatever that of the message's own communicator.
+/// MPI_COMM_WORLD gets MPI_ERRORS_RETURN: with another error handler there, MPICH would end the job
+/// at a message that is too long, so that groups receive messages in a slower way.
 /// A session destroyed by an exception leaves MPI as it is: MPI_Finalize would wait for peers that
 /// wait for this rank. Return a non-zero code from main() then, and the launcher ends the job.
 class MpiSession {

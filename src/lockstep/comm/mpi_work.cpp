@@ -397,9 +397,8 @@ void MpiWork::check_length(const MpiReceive& receive) {
   const bool message = operation_.is_message();
   const auto unit = message ? 1 : static_cast<std::int64_t>(size_of(operation_.output.dtype()));
   const std::int64_t expected = receive.bytes / unit;
-  const std::string came = receive.length == MpiReceive::too_long
-                               ? fmt::format("more than {}", expected)
-                               : std::to_string(receive.length / unit);
+  const std::string came =
+      receive.length == MpiReceive::too_long ? "more" : std::to_string(receive.length / unit);
   if (message) {
     core_->fail(*this,
                 fmt::format("a message of {} bytes came where {} were expected", came, expected));
