@@ -1,0 +1,174 @@
+// An all-reduce of 25 MiB between two hosts is hidden behind 50 ms of computing where something
+// moves it on: a thread, or calls in between; without, it is not. Arguments: the interface of the
+// slow link, and its Gbit/s. Started by slow_link.sh.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <vector>
+
+#include <comm/programs/program.hpp>
+#include <lockstep/base/clock.hpp>
+#include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/node_layout.hpp>
+
+using namespace lockstep;
+using test::expect;
+
+namespace {
+
+constexpr std::int64_t bytes = 25 << 20;
+constexpr double compute_s = 0.050;
+constexpr int slices = 100;  // of the computing, between which "calls" has its calls
+
+/// Fixed work in registers, of `rounds`.
+void compute(long rounds) {
+  std::array<float, 64> x{};
+  for (long round = 0; round < rounds; ++round) {
+    for (float& value : x) value = value * 0.999F + 0.5F;
+  }
+  if (x[0] < 0.0F) std::puts("never");  // so that the compiler must compute it
+}
+
+/// How many of them take compute_s on the slower rank.
+long rounds_of_compute() {
+  constexpr long sample = 200'000;
+  double fastest = std::numeric_limits<double>::infinity();
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    const auto start = Clock::now();
+    compute(sample);
+    fastest = std::min(fastest, seconds_since(start));
+  }
+  MPI_Allreduce(MPI_IN_PLACE, &fastest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return static_cast<long>(compute_s / fastest * sample);
+}
+
+/// Bytes that came in and went out, whichever is less.
+double carried(const std::string& interface) {
+  std::ifstream table("/proc/net/dev");
+  for (std::string line; std::getline(table, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos || !test::contains(line.substr(0, colon), interface)) continue;
+    std::istringstream fields(line.substr(colon + 1));
+    std::array<double, 9> field{};  // 0: bytes received, 8: bytes sent
+    for (double& value : field) fields >> value;
+    return std::min(field[0], field[8]);
+  }
+  expect(false, "there is no interface " + interface);
+  return 0.0;
+}
+
+/// Seconds, of the slower rank, in the best round so far.
+struct Best {
+  double total = std::numeric_limits<double>::infinity();
+  double wait = std::numeric_limits<double>::infinity();
+
+  /// Collective.
+  void take(double total_s, double wait_s) {
+    std::array<double, 2> both{total_s, wait_s};
+    MPI_Allreduce(MPI_IN_PLACE, both.data(), 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    total = std::min(total, both[0]);
+    wait = std::min(wait, both[1]);
+  }
+};
+
+/// Starts, computes, waits.
+template <class Start, class Computing>
+void measure(ProcessGroup& group, Best& best, const Start& start, const Computing& computing) {
+  group.barrier();
+  const auto begin = Clock::now();
+  Work work = start();
+  computing(work);
+  const auto computed = Clock::now();
+  work.wait();
+  best.take(seconds_since(begin), seconds_since(computed));
+}
+
+struct Figures {
+  Best compute, all_reduce, neither, calls, thread;
+
+  /// All but a part of it: the cores that compute also copy and add up what comes.
+  [[nodiscard]] bool hidden(const Best& both) const {
+    return both.total - compute.total <= 0.75 * all_reduce.total &&
+           both.wait <= 0.25 * all_reduce.total;
+  }
+  [[nodiscard]] bool exposed(const Best& both) const {
+    return both.total - compute.total >= 0.85 * all_reduce.total &&
+           both.wait >= 0.5 * all_reduce.total;
+  }
+  [[nodiscard]] bool as_claimed() const {
+    return exposed(neither) && hidden(calls) && hidden(thread);
+  }
+  void print() const {
+    std::printf("%-34s %5.1f ms\n", "computing", 1e3 * compute.total);
+    std::printf("%-34s %5.1f ms\n", "all-reduce of 25 MiB", 1e3 * all_reduce.total);
+    const auto line = [&](const char* how, const Best& both) {
+      std::printf("both, %-28s %5.1f ms, of which %4.1f waiting after the computing\n", how,
+                  1e3 * both.total, 1e3 * both.wait);
+    };
+    line("nothing moves it on", neither);
+    line("100 calls of test()", calls);
+    line("a thread", thread);
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const MpiSession session(argc, argv);
+  const std::string interface = argv[1];
+  const double link_s = 8.0 * bytes / (std::atof(argv[2]) * 1e9);
+  const auto polling = make_mpi_group(MPI_COMM_WORLD, {.progress = Progress::poll});
+  const auto threaded = make_mpi_group(MPI_COMM_WORLD, {.progress = Progress::thread});
+  expect(node_layout(*polling).hosts().size() == 2, "the ranks are not on two hosts");
+
+  const auto t = Tensor::full({bytes / 4}, 1.0);
+  threaded->all_reduce(t, ReduceOp::sum).wait();
+  const std::vector<float> twos(bytes / 4, 2.0F);
+  expect(t.to_vector<float>() == twos, "the sum is wrong");
+  t.fill(0.0);  // whatever the number of sums
+  const long rounds = rounds_of_compute();
+  const auto all_reduce = [&](ProcessGroup& group) {
+    return [&] { return group.all_reduce(t, ReduceOp::sum); };
+  };
+  const auto nothing = [] { return Work(); };
+  const auto idle = [](const Work&) {};
+  const auto in_one = [&](const Work&) { compute(rounds); };
+  const auto with_calls = [&](Work& work) {
+    for (int slice = 0; slice < slices; ++slice) {
+      compute(rounds / slices);
+      static_cast<void>(work.test());
+    }
+  };
+
+  // On a busy machine the best of few rounds proves nothing, and of many the truth.
+  constexpr int fewest = 8, most = 40;
+  Figures best;
+  const double before = carried(interface);
+  int round = 0;
+  while (round < fewest || (round < most && !best.as_claimed())) {
+    ++round;
+    measure(*polling, best.compute, nothing, in_one);
+    measure(*polling, best.all_reduce, all_reduce(*polling), idle);
+    measure(*polling, best.neither, all_reduce(*polling), in_one);
+    measure(*polling, best.calls, all_reduce(*polling), with_calls);
+    measure(*threaded, best.thread, all_reduce(*threaded), in_one);
+  }
+  const double each = (carried(interface) - before) / (4.0 * round);
+
+  if (polling->rank() == 0) {
+    std::printf("best of %d rounds; the link carried %.1f MiB each way an all-reduce\n", round,
+                each / (1 << 20));
+    best.print();
+    expect(each >= static_cast<double>(bytes), "the all-reduces did not go over the link");
+    expect(best.all_reduce.total >= 0.9 * link_s, "the link is not slow");
+    expect(best.exposed(best.neither), "it is hidden though nothing moves it on");
+    expect(best.hidden(best.calls), "calls hide too little of it");
+    expect(best.hidden(best.thread), "the thread hides too little of it");
+  }
+  polling->close();
+  threaded->close();
+  return test::failures ? 1 : 0;
+}
