@@ -45,7 +45,7 @@ fi
 # From here on this is process 1 of the namespaces, and the host near.
 lab=$LOCKSTEP_LINK_LAB
 mount -t sysfs sysfs /sys  # where UCX looks for interfaces: this network's
-printf '10.98.0.1 near\n10.98.0.2 far\n127.0.0.1 localhost\n' >"$lab/hosts"
+{ printf '192.0.2.1 near\n192.0.2.2 far\n' && cat /etc/hosts; } >"$lab/hosts"
 mount --bind "$lab/hosts" /etc/hosts
 hostname near
 unshare --net --uts --ipc --mount sh -c "hostname far && mount -t sysfs sysfs /sys &&
@@ -63,8 +63,8 @@ wait_for() {
 wait_for test -e "$lab/far"
 
 ip link add lan type veth peer name lan netns "$LOCKSTEP_FAR"
-ip addr add 10.98.0.1/24 dev lan
-on_far ip addr add 10.98.0.2/24 dev lan
+ip addr add 192.0.2.1/24 dev lan
+on_far ip addr add 192.0.2.2/24 dev lan
 for host in env on_far; do
   "$host" ip link set lo up
   "$host" ip link set lan up

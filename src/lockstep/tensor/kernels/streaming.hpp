@@ -1,5 +1,5 @@
 #pragma once
-// Stores that go around the processor's caches, on x86; elsewhere ordinary ones.
+// Stores that go around the processor's caches, on x86 with GCC; elsewhere ordinary ones.
 #include <Kokkos_Macros.hpp>
 
 #include <cstddef>
@@ -8,8 +8,7 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-#if defined(__SSE2__) && !defined(__CUDACC__)
-#include <immintrin.h>
+#if defined(__SSE2__) && defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define LOCKSTEP_STREAMING_STORES
 #endif
 
@@ -24,18 +23,26 @@ KOKKOS_INLINE_FUNCTION bool is_aligned(const void* p) {
 
 /// Copies a line from `source` to `target`, which is aligned. Other threads see it after finish().
 KOKKOS_INLINE_FUNCTION void store(void* target, const void* source) {
-#if defined(LOCKSTEP_STREAMING_STORES) && defined(__AVX512F__)
-  __m512i whole;
-  std::memcpy(&whole, source, sizeof whole);
-  _mm512_stream_si512(static_cast<__m512i*>(target), whole);
-#elif defined(LOCKSTEP_STREAMING_STORES) && defined(__AVX__)
-  __m256i halves[2];
-  std::memcpy(halves, source, sizeof halves);
-  for (int i = 0; i < 2; ++i) _mm256_stream_si256(static_cast<__m256i*>(target) + i, halves[i]);
-#elif defined(LOCKSTEP_STREAMING_STORES)
-  __m128i quarters[4];
-  std::memcpy(quarters, source, sizeof quarters);
-  for (int i = 0; i < 4; ++i) _mm_stream_si128(static_cast<__m128i*>(target) + i, quarters[i]);
+#if defined(LOCKSTEP_STREAMING_STORES)
+#if defined(__AVX512F__)
+  using Vector [[gnu::vector_size(64)]] = long long;
+#elif defined(__AVX__)
+  using Vector [[gnu::vector_size(32)]] = long long;
+#else
+  using Vector [[gnu::vector_size(16)]] = long long;
+#endif
+  Vector parts[line / sizeof(Vector)];
+  std::memcpy(parts, source, line);
+  auto* to = static_cast<Vector*>(target);
+  for (const Vector& part : parts) {
+#if defined(__AVX512F__)
+    __builtin_ia32_movntdq512(to++, part);
+#elif defined(__AVX__)
+    __builtin_ia32_movntdq256(to++, part);
+#else
+    __builtin_ia32_movntdq(to++, part);
+#endif
+  }
 #else
   std::memcpy(target, source, line);
 #endif
@@ -43,7 +50,7 @@ KOKKOS_INLINE_FUNCTION void store(void* target, const void* source) {
 
 KOKKOS_INLINE_FUNCTION void finish() {
 #if defined(LOCKSTEP_STREAMING_STORES)
-  _mm_sfence();
+  __builtin_ia32_sfence();
 #endif
 }
 
