@@ -7,27 +7,34 @@
 namespace lockstep {
 namespace {
 
-template <bool largest>
-void extreme_byte(void* theirs, void* result, int* count, MPI_Datatype* /*type*/) {
+template <class Combine>
+void combine_bytes(void* theirs, void* result, int* count, MPI_Datatype* /*type*/) {
   const auto* in = static_cast<const std::uint8_t*>(theirs);
   auto* out = static_cast<std::uint8_t*>(result);
-  for (int i = 0; i < *count; ++i)
-    out[i] = largest ? std::max(in[i], out[i]) : std::min(in[i], out[i]);
+  for (int i = 0; i < *count; ++i) out[i] = Combine()(in[i], out[i]);
 }
 
-MPI_Op make_op(MPI_User_function* f) {
-  MPI_Op op = MPI_OP_NULL;
-  check_mpi(MPI_Op_create(f, 1, &op), "MPI_Op_create");
-  return op;
-}
+struct Sum {
+  std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const {
+    return static_cast<std::uint8_t>(a + b);
+  }
+};
+struct Min {
+  std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const { return std::min(a, b); }
+};
+struct Max {
+  std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const { return std::max(a, b); }
+};
 
-/// MPI_MIN and MPI_MAX of bytes: MPICH 4.0's own take those above 127 for negative numbers.
-MPI_Op byte_min() {
-  static const MPI_Op op = make_op(extreme_byte<false>);
-  return op;
-}
-MPI_Op byte_max() {
-  static const MPI_Op op = make_op(extreme_byte<true>);
+/// MPI's own for bytes are not to be trusted: MPICH 4.0's MPI_MIN and MPI_MAX take those above 127
+/// for negative numbers, Open MPI 4.1's MPI_SUM stays at 255 where it should wrap around.
+template <class Combine>
+MPI_Op of_bytes() {
+  static const MPI_Op op = [] {
+    MPI_Op made = MPI_OP_NULL;
+    check_mpi(MPI_Op_create(combine_bytes<Combine>, 1, &made), "MPI_Op_create");
+    return made;
+  }();
   return op;
 }
 
@@ -55,17 +62,17 @@ MPI_Datatype mpi_type(DType dtype) {
 }
 
 MPI_Op mpi_op(ReduceOp op, DType dtype) {
-  const bool logical = dtype == DType::boolean;
+  const bool logical = dtype == DType::boolean, bytes = dtype == DType::u8;
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
-      return logical ? MPI_LOR : MPI_SUM;
+      return logical ? MPI_LOR : bytes ? of_bytes<Sum>() : MPI_SUM;
     case ReduceOp::product:
       return logical ? MPI_LAND : MPI_PROD;
     case ReduceOp::min:
-      return logical ? MPI_LAND : dtype == DType::u8 ? byte_min() : MPI_MIN;
+      return logical ? MPI_LAND : bytes ? of_bytes<Min>() : MPI_MIN;
     case ReduceOp::max:
-      return logical ? MPI_LOR : dtype == DType::u8 ? byte_max() : MPI_MAX;
+      return logical ? MPI_LOR : bytes ? of_bytes<Max>() : MPI_MAX;
     case ReduceOp::band:
       return logical ? MPI_LAND : MPI_BAND;
     case ReduceOp::bor:
