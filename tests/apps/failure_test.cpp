@@ -17,7 +17,7 @@ Finished misbehave(int ranks, const std::string& order, const std::vector<std::s
 TEST(LoneFailure, OfAnExceptionBetweenTwoCollectivesEndsAllRanksWithThatRanksMessage) {
   const ScratchFolder scratch;
   const Finished finished = misbehave(3, "throw 1 7", small_run(scratch.file("run")));
-  EXPECT_EQ(finished.exit_code, 1) << finished.output;
+  EXPECT_EQ(finished.exit_code, 3) << finished.output;
   EXPECT_TRUE(finished.says("rank 1 of 3")) << finished.output;
   EXPECT_TRUE(finished.says("misbehaving on purpose")) << finished.output;
   EXPECT_LT(finished.seconds, 5.0);

@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(Verdict, OfAnExceptionBetweenCollectivesIsThatRanksMessage) {
   const Fault thrown = fault("throw 1 7");
-  EXPECT_EQ(thrown.finished.exit_code, 1) << "the failure is that rank's own, not communication's";
+  EXPECT_EQ(thrown.finished.exit_code, 3) << "a peer of the others failed";
   EXPECT_TRUE(thrown.finished.says("rank 1 of 4")) << thrown.finished.output;
   EXPECT_TRUE(thrown.finished.says("misbehaving on purpose")) << thrown.finished.output;
   EXPECT_LT(thrown.seconds, 2.0);

@@ -14,6 +14,12 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
+/// A loss that is not a finite number, with train.on_nan = "stop".
+class NonFiniteLoss : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Runs `part` on every rank; if it threw on any, throws AgreedError on all of them with the
 /// message and exit code of the lowest rank that failed, naming it unless all failed alike.
 /// Collective: `part` itself must not communicate.

@@ -137,7 +137,7 @@ double Trainer::step() {
 
   const double mean = loss.defined() ? loss.data().item() : 0.0;
   if (!std::isfinite(mean) && plan_.train.on_nan == TrainOptions::OnNan::stop) {
-    throw Error(fmt::format(
+    throw NonFiniteLoss(fmt::format(
         "the loss is {} at step {} (epoch {}). Lower optimizer.lr, look at the data, or go on "
         "regardless with --set 'train.on_nan=\"ignore\"'. The last checkpoint is from before.",
         mean, state_.step + 1, state_.epoch + 1));
