@@ -18,10 +18,12 @@ std::string rank_prefix(const ProcessGroup& group) {
 Failure current_failure() {
   try {
     throw;
+  } catch (const NonFiniteLoss& error) {
+    return {error.what(), error.exit_code(), true};
   } catch (const Error& error) {
-    return {error.what(), error.exit_code()};
+    return {error.what(), error.exit_code(), error.exit_code() != ExitCode::failure};
   } catch (const std::bad_alloc&) {
-    return {"out of memory. Use a smaller batch, or more ranks.", ExitCode::failure};
+    return {"out of memory. Use a smaller batch, or more ranks.", ExitCode::failure, true};
   } catch (const std::exception& error) {
     return {error.what(), ExitCode::failure};
   } catch (...) {

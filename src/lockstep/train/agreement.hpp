@@ -32,6 +32,7 @@ void agree(ProcessGroup& group, const std::function<void()>& part);
 struct Failure {
   std::string message;
   ExitCode code = ExitCode::failure;
+  bool foreseen = false;  ///< the exit code stays where one rank alone of several fails so
 };
 [[nodiscard]] Failure current_failure();
 

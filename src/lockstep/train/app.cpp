@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <new>
 #include <thread>
 
 #include <lockstep/base/host.hpp>
@@ -289,7 +288,6 @@ App::App(std::string name, std::string description, TaskFactory make_task)
 int App::run(int argc, char** argv) {
   int rank = 0, ranks = 1;
   Failure failure;
-  ExitCode code = ExitCode::failure;
   {
     const GroupOptions options = group_options(name_, argc, argv);
     const MpiSession mpi(argc, argv, options.timeout);
@@ -304,17 +302,8 @@ int App::run(int argc, char** argv) {
     } catch (const AgreedError& error) {
       if (rank == 0) console.complain(fmt::format("{}: {}", name_, error.what()));
       return static_cast<int>(error.exit_code());
-    } catch (const NonFiniteLoss&) {
-      failure = current_failure();
-      code = failure.code;
-    } catch (const std::bad_alloc&) {
-      failure = current_failure();
-      code = failure.code;
     } catch (...) {
       failure = current_failure();
-      // What nobody foresaw is to the other ranks, which wait, a peer that failed.
-      const bool unforeseen = failure.code == ExitCode::failure && ranks > 1;
-      code = unforeseen ? ExitCode::communication : failure.code;
     }
     if (ranks > 1 && !failure.message.starts_with("rank ")) {
       failure.message =
@@ -326,10 +315,12 @@ int App::run(int argc, char** argv) {
     if (ranks > 1) {
       // mpiexec (hydra 4.0) drops what it has not read when it hears of the end.
       std::this_thread::sleep_for(std::chrono::milliseconds(150));
+      // What nobody foresaw is to the other ranks, which wait, a peer that failed.
+      const ExitCode code = failure.foreseen ? failure.code : ExitCode::communication;
       MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
     }
   }
-  return static_cast<int>(code);
+  return static_cast<int>(failure.code);
 }
 
 }  // namespace lockstep::train
