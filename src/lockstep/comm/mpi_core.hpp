@@ -83,8 +83,8 @@ class MpiCore : public RefCounted<MpiCore> {
 
   /// Where shared memory is short: `why`, and what goes through MPI for it.
   void warn_of_shortage(const std::string& why, const char* consequence) const;
-  /// Collective over `comm`. The deadline holds.
-  [[nodiscard]] MPI_Comm duplicate(MPI_Comm comm) const;
+  /// Collective over `comm`; `doing` is for the message where the deadline passes.
+  [[nodiscard]] MPI_Comm duplicate(MPI_Comm comm, const std::string& doing) const;
   /// All that belongs to a group whose comm_ there is. Collective over it.
   void make_the_rest();
   int free_communicators() noexcept;
