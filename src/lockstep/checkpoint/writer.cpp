@@ -15,9 +15,9 @@
 #include <lockstep/checkpoint/layout.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/slab_summary.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
-#include <lockstep/tensor/finite.hpp>
 
 namespace lockstep {
 namespace {
@@ -86,7 +86,7 @@ struct WrittenSlabs {
   }
 };
 
-/// Writes this rank's slabs. Their bytes are looked at while the checksum has them in cache.
+/// Writes this rank's slabs.
 WrittenSlabs write_slabs(const File& file, const std::vector<PlannedDataset>& plan, int rank) {
   WrittenSlabs written;
   for (const auto& planned : plan) {
@@ -102,14 +102,10 @@ WrittenSlabs write_slabs(const File& file, const std::vector<PlannedDataset>& pl
       }
       const auto* from =
           static_cast<const std::byte*>(host.data()) + (slab.begin - planned.local_begin);
-      const std::uint64_t hash = hash64(from, static_cast<std::size_t>(slab.bytes));
-      written.hashes.append(reinterpret_cast<const char*>(&hash), sizeof hash);
-      const DType dtype = planned.entry.dtype;
-      const auto elements = slab.bytes / static_cast<std::int64_t>(size_of(dtype));
-      if (written.not_finite.empty() && is_state(planned.entry) &&
-          !all_finite(from, elements, dtype)) {
+      const SlabSummary summary = summarise(from, slab.bytes, planned.entry.dtype);
+      written.hashes.append(reinterpret_cast<const char*>(&summary.hash), sizeof summary.hash);
+      if (written.not_finite.empty() && !summary.finite && is_state(planned.entry))
         written.not_finite = planned.entry.path;
-      }
       file.write_at(planned.entry.offset + slab.begin, from, slab.bytes);
     }
   }
