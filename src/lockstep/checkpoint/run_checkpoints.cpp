@@ -41,13 +41,14 @@ void move_aside(const fs::path& folder, const std::vector<fs::path>& paths) {
   sync_folder(aside);
   sync_folder(folder);
   log(LogLevel::warning,
-      fmt::format("{} is not of the branch that goes on here: abandoned and moved to {}. To go "
-                  "back to it, name a file there with --resume=FILE.",
-                  paths.size() == 1
-                      ? paths.front().filename().string()
-                      : fmt::format("{} to {} ({} checkpoints)", paths.back().filename().string(),
-                                    paths.front().filename().string(), paths.size()),
-                  aside.string()));
+      fmt::format(
+          "the branch of {} is abandoned: it was moved to {}. To go back to it, name a file "
+          "there with --resume=FILE.",
+          paths.size() == 1
+              ? paths.front().filename().string()
+              : fmt::format("{} to {} ({} checkpoints)", paths.back().filename().string(),
+                            paths.front().filename().string(), paths.size()),
+          aside.string()));
 }
 
 }  // namespace
