@@ -1,4 +1,9 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>
 
 #include <lockstep/base/clock.hpp>
 
@@ -11,6 +16,25 @@ TEST(Clock, CountsSecondsAndNeverGoesBack) {
   EXPECT_GE(first, 0.0);
   EXPECT_GE(seconds_since(start), first);
   EXPECT_GE(seconds_since(start - std::chrono::minutes(2)), 120.0);
+}
+
+TEST(Clock, KnowsWhenTheSystemStartedThisProcessToATick) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  const auto before = Clock::now();
+  const pid_t child = fork();
+  if (child == 0) {  // fork is what starts a process: its clock is asked for the first time here
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const double age = seconds_since_process_start();
+    _exit(write(ends[1], &age, sizeof age) == sizeof age ? 0 : 1);
+  }
+  double age = 0;
+  ASSERT_EQ(read(ends[0], &age, sizeof age), static_cast<ssize_t>(sizeof age));
+  EXPECT_LE(age, seconds_since(before) + 0.01);
+  EXPECT_GE(age, 0.05);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <checkpoint/sample.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 
 namespace lockstep {
@@ -49,6 +50,8 @@ void check(ProcessGroup& group, const std::string& folder, std::int64_t step, st
 [[noreturn]] void loop(const std::string& folder, std::int64_t mib) {
   const auto newest = newest_good_checkpoint(folder);
   std::int64_t step = newest ? load_checkpoint(*newest).train.step : 0;
+  RunCheckpoints checkpoints(folder, 3);
+  checkpoints.begin(newest);
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     for (std::int64_t next = step + 1;; ++next) {
       CheckpointWriter().save(group, checkpoint_path(folder, next),
@@ -56,7 +59,7 @@ void check(ProcessGroup& group, const std::string& folder, std::int64_t step, st
       if (group.rank() != 0) continue;
       std::printf("%lld\n", static_cast<long long>(next));
       std::fflush(stdout);
-      prune_checkpoints(folder, 3);
+      checkpoints.saved(checkpoint_path(folder, next));
     }
   });
   std::abort();

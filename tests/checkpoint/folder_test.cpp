@@ -55,21 +55,5 @@ TEST(CheckpointFolder, TheNewestGoodOneIsFoundAndTheBadOnesAreNamed) {
       << warnings;
 }
 
-TEST(CheckpointFolder, PruneKeepsTheNewestAndRemovesWhatKilledRunsLeft) {
-  const auto folder = scratch("prune");
-  fs::create_directories(folder);
-  for (const int step : {1, 2, 3, 4}) std::ofstream(checkpoint_path(folder, step)) << "x";
-  std::ofstream(folder / "step-00000005.h5.partial") << "x";
-  std::ofstream(folder / "notes.txt") << "x";
-  prune_checkpoints(folder, 0);
-  EXPECT_EQ(list_checkpoints(folder).size(), 4U);
-  EXPECT_FALSE(fs::exists(folder / "step-00000005.h5.partial"));
-  prune_checkpoints(folder, 3);
-  EXPECT_EQ(list_checkpoints(folder).back(), checkpoint_path(folder, 2));
-  prune_checkpoints(folder, 3);
-  EXPECT_EQ(list_checkpoints(folder).size(), 3U);
-  EXPECT_TRUE(fs::exists(folder / "notes.txt"));
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <mpi.h>
 #include <sys/resource.h>
 
+#include <cmath>
 #include <csignal>
 
 #include <checkpoint/sample.hpp>
@@ -62,6 +63,53 @@ TEST(CheckpointOnMpi, AWriteThatFailsOnOneRankFailsOnAllAndThePreviousFileStays)
   group->barrier();
   CheckpointWriter().save(*group, path, contents);
   expect_sample(load_checkpoint(path), 50);
+  group->close();
+}
+
+void set_element(const Tensor& t, std::int64_t at, double value) {
+  t.reshape({t.numel()}).slice(at, at + 1).fill(value);
+}
+
+/// On the last rank alone of a sharded tensor, in the last element of one of many slabs, in the
+/// optimizer's state: each is found, on all ranks, and what was there stays.
+TEST(CheckpointOnMpi, AStateThatIsNotFiniteIsRefusedOnAllRanksNamingTheTensor) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  const auto path = shared_path(*group, "not-finite") / "a.h5";
+  CheckpointWriter().save(*group, path, sample(group->rank(), group->size()));
+  const std::string infinite = "optimizer/conv1.weight/momentum_buffer";
+  for (const std::string name : {"model/table", "model/fc.weight", infinite.c_str()}) {
+    for (const double value : {std::nan(""), -HUGE_VAL}) {
+      auto contents = sample(group->rank(), group->size(), 50);
+      const auto& state = name.starts_with("model/") ? contents.model : contents.optimizer;
+      const Tensor t = state.at(name.substr(name.find('/') + 1));
+      const bool mine = name != "model/table" || group->rank() == group->size() - 1;
+      if (mine) set_element(t, t.numel() - 1, value);
+      std::string error;
+      try {
+        CheckpointWriter().save(*group, path, contents);
+      } catch (const NotFiniteError& e) {
+        error = e.what();
+      }
+      EXPECT_TRUE(contains(error, "/" + name + " has elements that are not finite")) << error;
+      EXPECT_TRUE(contains(error, path.string())) << error;
+      group->barrier();
+      EXPECT_FALSE(std::filesystem::exists(AtomicFile::temporary_path_of(path)));
+      expect_sample(load_checkpoint(*group, path));
+    }
+  }
+  group->close();
+}
+
+TEST(CheckpointOnMpi, AStateThatIsNotFiniteIsSavedAndNamedWhereTheCallerSaysSo) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  const auto path = shared_path(*group, "saved-anyway") / "a.h5";
+  auto contents = sample(group->rank(), group->size());
+  EXPECT_EQ(CheckpointWriter().save(*group, path, contents).not_finite, "");
+  set_element(contents.model.at("fc.weight"), 7, std::nan(""));
+  EXPECT_EQ(CheckpointWriter().save(*group, path, contents, NotFinite::save).not_finite,
+            "/model/fc.weight");
+  const auto got = load_checkpoint(*group, path).model.at("fc.weight").to_vector<float>();
+  EXPECT_TRUE(std::isnan(got[7]));
   group->close();
 }
 

@@ -12,7 +12,7 @@ enum class ExitCode : int {
   bad_input = 2,      ///< command line, deck or data
   communication = 3,  ///< a peer failed or a deadline passed
   checkpoint = 4,     ///< checkpoint unusable, or the final save failed
-  requeue = 75,       ///< stopped early on request, checkpoint written
+  requeue = 75,       ///< stopped early on request, what was trained is saved
 };
 
 /// Root of everything Lockstep throws. The message is one sentence or more for a person: what

@@ -9,8 +9,9 @@ void declare(DeckTable& table, CheckpointOptions& options) {
             {.doc = "save after each that many steps; 0: only by epochs", .min = 0});
   table.key("every_epochs", options.every_epochs,
             {.doc = "save after each that many epochs; 0: only by steps", .min = 0});
-  table.key("keep", options.keep,
-            {.doc = "newest checkpoints kept, older ones are removed; 0: all", .min = 0});
+  table.key(
+      "keep", options.keep,
+      {.doc = "newest checkpoints kept, older ones of the run are removed; 0: all", .min = 0});
 }
 
 bool checkpoint_is_due(const CheckpointOptions& options, const TrainState& train) {

@@ -34,14 +34,6 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step;
 }
 
-void remove_or_warn(const fs::path& path) {
-  std::error_code error;
-  fs::remove(path, error);
-  if (error)
-    log(LogLevel::warning,
-        fmt::format("the old checkpoint {} cannot be removed: {}", path.string(), error.message()));
-}
-
 }  // namespace
 
 fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
@@ -87,10 +79,7 @@ std::optional<fs::path> newest_good_checkpoint(ProcessGroup& group, const fs::pa
   return found;
 }
 
-void prune_checkpoints(const fs::path& folder, std::int64_t keep) {
-  const auto paths = list_checkpoints(folder);
-  for (auto i = static_cast<std::size_t>(keep); keep > 0 && i < paths.size(); ++i)
-    remove_or_warn(paths[i]);
+std::vector<fs::path> list_unfinished_checkpoints(const fs::path& folder) {
   std::vector<fs::path> unfinished;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -99,7 +88,11 @@ void prune_checkpoints(const fs::path& folder, std::int64_t keep) {
     if (name.ends_with(suffix) && step_of(name.substr(0, name.size() - suffix.size())))
       unfinished.push_back(at->path());
   }
-  for (const auto& path : unfinished) remove_or_warn(path);
+  return unfinished;
+}
+
+fs::path abandoned_folder(const fs::path& folder, int number) {
+  return folder / fmt::format("abandoned.{}", number);
 }
 
 }  // namespace lockstep

@@ -25,9 +25,12 @@ namespace lockstep {
 [[nodiscard]] std::optional<std::filesystem::path> newest_good_checkpoint(
     ProcessGroup& group, const std::filesystem::path& folder);
 
-/// Removes all but the `keep` newest checkpoints (0: keeps all) and what killed processes left of
-/// unfinished ones. For one rank, while nobody saves in that folder. What cannot be removed is a
-/// warning in the log.
-void prune_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
+/// What killed processes left of checkpoints that they had not published.
+[[nodiscard]] std::vector<std::filesystem::path> list_unfinished_checkpoints(
+    const std::filesystem::path& folder);
+
+/// folder / "abandoned.1": where a run that goes on from an older checkpoint puts the newer ones.
+[[nodiscard]] std::filesystem::path abandoned_folder(const std::filesystem::path& folder,
+                                                     int number);
 
 }  // namespace lockstep

@@ -15,6 +15,7 @@
 #include <lockstep/checkpoint/layout.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/slab_summary.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
 
@@ -70,9 +71,24 @@ std::vector<PlannedDataset> plan_rest(const ProcessGroup& group,
   return rest;
 }
 
-/// Writes this rank's slabs and returns their checksums, in order, as bytes.
-std::string write_slabs(const File& file, const std::vector<PlannedDataset>& plan, int rank) {
-  std::string hashes;
+/// Model or optimizer; a metric's total may be what it likes.
+bool is_state(const DatasetEntry& entry) { return !entry.path.starts_with("/train/"); }
+
+/// What a rank tells of the slabs it wrote.
+struct WrittenSlabs {
+  std::string not_finite;  ///< path of the first data set with an infinity or NaN; or empty
+  std::string hashes;      ///< checksums, in order, as bytes
+
+  [[nodiscard]] std::string to_bytes() const { return not_finite + '\n' + hashes; }
+  [[nodiscard]] static WrittenSlabs from_bytes(const std::string& bytes) {
+    const auto end = bytes.find('\n');
+    return {bytes.substr(0, end), bytes.substr(end + 1)};
+  }
+};
+
+/// Writes this rank's slabs.
+WrittenSlabs write_slabs(const File& file, const std::vector<PlannedDataset>& plan, int rank) {
+  WrittenSlabs written;
   for (const auto& planned : plan) {
     Tensor host;
     for (const auto& slab : planned.entry.slabs) {
@@ -86,12 +102,14 @@ std::string write_slabs(const File& file, const std::vector<PlannedDataset>& pla
       }
       const auto* from =
           static_cast<const std::byte*>(host.data()) + (slab.begin - planned.local_begin);
-      const std::uint64_t hash = hash64(from, static_cast<std::size_t>(slab.bytes));
-      hashes.append(reinterpret_cast<const char*>(&hash), sizeof hash);
+      const SlabSummary summary = summarise(from, slab.bytes, planned.entry.dtype);
+      written.hashes.append(reinterpret_cast<const char*>(&summary.hash), sizeof summary.hash);
+      if (written.not_finite.empty() && !summary.finite && is_state(planned.entry))
+        written.not_finite = planned.entry.path;
       file.write_at(planned.entry.offset + slab.begin, from, slab.bytes);
     }
   }
-  return hashes;
+  return written;
 }
 
 /// Rank 0's side of a save: the file under its temporary name, from its structure to its
@@ -121,15 +139,15 @@ class FileOnRankZero {
     return manifest_.datasets[dataset].offset;
   }
 
-  /// `hashes`: what write_slabs returned on each rank. The header comes last: a file without one
+  /// `written`: what write_slabs returned on each rank. The header comes last: a file without one
   /// is no checkpoint.
-  void publish(const std::vector<std::string>& hashes) {
-    std::vector<std::size_t> used(hashes.size(), 0);
+  void publish(const std::vector<WrittenSlabs>& written) {
+    std::vector<std::size_t> used(written.size(), 0);
     for (auto& entry : manifest_.datasets) {
       for (auto& slab : entry.slabs) {
-        auto& at = used[static_cast<std::size_t>(slab.owner)];
-        std::memcpy(&slab.hash, hashes[static_cast<std::size_t>(slab.owner)].data() + at,
-                    sizeof slab.hash);
+        const auto owner = static_cast<std::size_t>(slab.owner);
+        auto& at = used[owner];
+        std::memcpy(&slab.hash, written[owner].hashes.data() + at, sizeof slab.hash);
         at += sizeof slab.hash;
       }
     }
@@ -176,7 +194,7 @@ std::string failure_of(const fs::path& path, std::int64_t needed_bytes,
 }  // namespace
 
 SaveReport CheckpointWriter::save(ProcessGroup& group, const fs::path& path,
-                                  const CheckpointContents& contents) {
+                                  const CheckpointContents& contents, NotFinite not_finite) {
   const auto start = Clock::now();
   const std::string what = "checkpoint " + path.string() + " was not written";
   auto plan = plan_state(group, contents.model, contents.optimizer);
@@ -202,24 +220,34 @@ SaveReport CheckpointWriter::save(ProcessGroup& group, const fs::path& path,
   std::memcpy(layout.data(), offsets.data(), offsets.size());
   needed = layout[shared];
 
-  std::string hashes;
+  WrittenSlabs mine;
   error = failure_of(path, needed, [&] {
     if (target) {
-      hashes = write_slabs(target->file(), plan, 0);
+      mine = write_slabs(target->file(), plan, 0);
     } else {
       for (std::size_t i = 0; i < shared; ++i) plan[i].entry.offset = layout[i];
       File file = File::open_for_writing(AtomicFile::temporary_path_of(path));
-      hashes = write_slabs(file, plan, group.rank());
+      mine = write_slabs(file, plan, group.rank());
       file.sync();
       file.close();
     }
   });
-  const auto all_hashes = agree(group, what, error, hashes);
+  std::vector<WrittenSlabs> written;
+  std::string culprit;
+  for (const auto& bytes : agree(group, what, error, mine.to_bytes())) {
+    written.push_back(WrittenSlabs::from_bytes(bytes));
+    if (culprit.empty()) culprit = written.back().not_finite;
+  }
+  if (!culprit.empty() && not_finite == NotFinite::refuse) {
+    throw NotFiniteError(fmt::format(
+        "{}: {} has elements that are not finite numbers. Earlier checkpoints are as they were.",
+        what, culprit));
+  }
 
   error.clear();
-  if (target) error = failure_of(path, needed, [&] { target->publish(all_hashes); });
+  if (target) error = failure_of(path, needed, [&] { target->publish(written); });
   agree(group, what, error);
-  return {needed, seconds_since(start)};
+  return {needed, seconds_since(start), culprit};
 }
 
 }  // namespace lockstep

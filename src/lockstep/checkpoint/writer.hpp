@@ -1,16 +1,29 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {
 
-/// What a save cost.
+/// What a save cost, and found.
 struct SaveReport {
   std::int64_t bytes = 0;  ///< size of the file
   double seconds = 0;
+  /// A tensor with an infinity or NaN in it, "/model/conv1.weight"; empty if there is none.
+  std::string not_finite;
+};
+
+/// What becomes of a state with an infinity or NaN in it.
+enum class NotFinite { refuse, save };
+
+/// A state that is not finite was to be saved, and was not.
+class NotFiniteError : public Error {
+ public:
+  using Error::Error;
 };
 
 /// Writes checkpoints: all ranks together, each its own slabs of bytes, into one HDF5 file that
@@ -20,9 +33,11 @@ class CheckpointWriter {
   /// Collective; `path` (on a file system all ranks see) and the names, dtypes and global shapes of
   /// the state must be the same on every rank. Contents are not changed. Throws CheckpointError on
   /// all ranks, with the sentence of the first rank that failed, and then no file of that save is
-  /// left and any previous one under `path` is as it was; CommError if a peer is lost.
+  /// left and any previous one under `path` is as it was; NotFiniteError, in the same way, if model
+  /// or optimizer have elements that are not finite, unless `not_finite` lets them through;
+  /// CommError if a peer is lost.
   SaveReport save(ProcessGroup& group, const std::filesystem::path& path,
-                  const CheckpointContents& contents);
+                  const CheckpointContents& contents, NotFinite not_finite = NotFinite::refuse);
 };
 
 }  // namespace lockstep

@@ -20,6 +20,11 @@ class NonFiniteLoss : public Error {
   using Error::Error;
 };
 
+/// What to do about it, for every message that says something is not finite.
+inline constexpr const char* remedy_for_not_finite =
+    "Lower optimizer.lr, look at the data, or go on regardless with --set "
+    "'train.on_nan=\"ignore\"'.";
+
 /// Runs `part` on every rank; if it threw on any, throws AgreedError on all of them with the
 /// message and exit code of the lowest rank that failed, naming it unless all failed alike.
 /// Collective: `part` itself must not communicate.

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <thread>
 
 #include <lockstep/base/host.hpp>
-#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/mpi_group.hpp>
@@ -24,8 +24,10 @@
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/model_gradients.hpp>
 #include <lockstep/train/report.hpp>
+#include <lockstep/train/resume.hpp>
 #include <lockstep/train/run_folder.hpp>
 #include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/stop_request.hpp>
 #include <lockstep/train/summary.hpp>
 #include <lockstep/train/trainer.hpp>
 
@@ -124,7 +126,8 @@ class Run {
 
   void train() {
     agree(*group_, [&] { Trainer::check(*task_, plan_); });
-    const std::optional<fs::path> from = checkpoint_to_resume();
+    const std::optional<fs::path> from =
+        checkpoint_to_resume(*group_, line_, fs::path(plan_.run.dir) / "checkpoints");
     folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run.dir, line_.resume));
     agree(*group_, [&] {
       if (group_->rank() == 0) note_flight(folder_->path());
@@ -135,7 +138,10 @@ class Run {
     if (from) {
       CheckpointContents checkpoint;
       agree(*group_, [&] { checkpoint = load_checkpoint(*from); });
-      agree(*group_, [&] { trainer.restore(checkpoint); });
+      agree(*group_, [&] {
+        check_same_samples(checkpoint, deck_);
+        trainer.restore(checkpoint);
+      });
       warn_if_environment_changed(checkpoint);
     }
     agree(*group_, [&] {
@@ -147,31 +153,8 @@ class Run {
     });
     write_summary(false);
     announce(trainer, from);
-    outcome_ = trainer.run(*folder_, metrics_, console_, deck_);
+    outcome_ = trainer.run(*folder_, metrics_, console_, deck_, from);
     outcome_from_earlier_epochs();
-  }
-
-  /// The checkpoint that --resume means; none where there is nothing to resume.
-  std::optional<fs::path> checkpoint_to_resume() {
-    if (!line_.resume) return std::nullopt;
-    if (!line_.resume_from.empty()) return fs::path(line_.resume_from);
-    const fs::path checkpoints = fs::path(plan_.run.dir) / "checkpoints";
-    auto newest = newest_good_checkpoint(*group_, checkpoints);
-    if (!newest) {
-      agree(*group_, [&] {
-        if (group_->rank() == 0 && !list_checkpoints(checkpoints).empty()) {
-          throw CheckpointError(
-              fmt::format("no checkpoint in {} is usable (each is named above). Start anew without "
-                          "--resume, or name another with --resume=FILE.",
-                          checkpoints.string()));
-        }
-      });
-      if (group_->rank() == 0) {
-        log(LogLevel::warning, fmt::format("nothing to resume in {}: starting from the beginning",
-                                           checkpoints.string()));
-      }
-    }
-    return newest;
   }
 
   void warn_if_environment_changed(const CheckpointContents& checkpoint) {
@@ -194,7 +177,6 @@ class Run {
                     trainer.model().parameter_count(), trainer.steps_an_epoch()));
     if (from)
       console_.say(fmt::format("resumed from {} at step {}", from->string(), trainer.state().step));
-    first_step_s_ = seconds_since(start_);
   }
 
   /// A run that had nothing left to do reports what its earlier part found.
@@ -213,8 +195,7 @@ class Run {
                        .deck_hash = deck_hash_,
                        .seed = static_cast<std::int64_t>(plan_.train.seed),
                        .threads = threads_,
-                       .wall_s = seconds_since(start_),
-                       .first_step_s = first_step_s_,
+                       .wall_s = seconds_since_process_start(),
                        .peak_rss_mib = peak_rss_mib(*group_),
                        .libraries = libraries_,
                        .completed = completed};
@@ -232,10 +213,9 @@ class Run {
     if (group_->rank() == 0) {
       console_.say(report_table(metrics_.rows()));
       console_.say(fmt::format("curves      {}", curves));
-      const auto checkpoints = list_checkpoints(folder_->checkpoints());
-      console_.say(fmt::format("checkpoint  {}", checkpoints.empty()
-                                                     ? "none (see [checkpoint] in the deck)"
-                                                     : checkpoints.front().string()));
+      console_.say(fmt::format("checkpoint  {}", outcome_.checkpoint
+                                                     ? outcome_.checkpoint->string()
+                                                     : "none (see [checkpoint] in the deck)"));
       console_.say(fmt::format("run folder  {}", folder_->path().string()));
       if (stopped)
         console_.say(
@@ -250,8 +230,6 @@ class Run {
   std::shared_ptr<ProcessGroup> group_;
   Console& console_;
   fs::path& run_dir_;
-  Clock::time_point start_ = Clock::now();
-  double first_step_s_ = 0;
   CommandLine line_;
   RunPlan plan_;
   std::unique_ptr<Task> task_;
@@ -286,6 +264,8 @@ App::App(std::string name, std::string description, TaskFactory make_task)
       make_task_(std::move(make_task)) {}
 
 int App::run(int argc, char** argv) {
+  listen_for_stop_requests();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   int rank = 0, ranks = 1;
   Failure failure;
   {

@@ -30,7 +30,7 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
   cli.set_version_flag("--version", fmt::format("{} (Lockstep {})", name, version()));
   cli.footer(
       "Exit codes: 0 done, 1 failure, 2 bad command line, deck or data, 3 communication failure,\n"
-      "4 checkpoint unusable, 75 stopped early on request with a checkpoint written.");
+      "4 checkpoint unusable, 75 stopped early on request, what was trained is saved.");
   try {
     cli.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

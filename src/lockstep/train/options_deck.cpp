@@ -30,7 +30,7 @@ void declare(DeckTable& table, TrainOptions& options) {
   table.key("seed", seed, {.doc = "seed of initialisation, shuffling and dropout", .min = 0});
   options.seed = static_cast<std::uint64_t>(seed);
   table.choice("on_nan", options.on_nan, {{"stop", OnNan::stop}, {"ignore", OnNan::ignore}},
-               "what to do when the loss is not a finite number");
+               "what to do when a loss, or a state to be saved, is not finite");
 }
 
 void declare(DeckTable& table, ClassLossOptions& options) {

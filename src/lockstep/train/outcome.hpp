@@ -1,5 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +20,9 @@ struct Outcome {
   double test_loss = 0;
   NamedFigures test_metrics;  ///< of the last evaluation
   double samples_per_s = 0;   ///< over all training steps of this process, evaluation left out
+  /// From the start of the process to the end of its first step; NaN before that.
+  double first_step_s = std::numeric_limits<double>::quiet_NaN();
+  std::optional<std::filesystem::path> checkpoint;  ///< the newest, saved or gone on from; rank 0's
   bool stopped_early = false;
 };
 

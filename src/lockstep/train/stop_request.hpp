@@ -2,17 +2,14 @@
 
 namespace lockstep::train {
 
-/// While alive, SIGTERM and SIGUSR1 ask this process to stop instead of ending it: batch systems
-/// send them before the time limit. The training loop looks, agrees over the ranks, saves and ends
-/// with ExitCode::requeue.
-class StopRequest {
- public:
-  StopRequest();
-  ~StopRequest();
-  StopRequest(const StopRequest&) = delete;
-  StopRequest& operator=(const StopRequest&) = delete;
+/// From now until the process ends, SIGTERM and SIGUSR1, however many, ask it to stop instead of
+/// ending it: batch systems send them before the time limit. The training loop looks at each step's
+/// end, saves, and the program ends with ExitCode::requeue. For programs, before MPI_Init: App does
+/// it. Nothing puts the old handlers back: a signal after the last save must not lose the exit
+/// code.
+void listen_for_stop_requests() noexcept;
 
-  [[nodiscard]] static bool received() noexcept;
-};
+/// True once one has come to this process.
+[[nodiscard]] bool stop_requested() noexcept;
 
 }  // namespace lockstep::train

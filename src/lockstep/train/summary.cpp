@@ -44,7 +44,7 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
   json.update({
       {"samples_per_s", number(outcome.samples_per_s)},
       {"wall_s", number(facts.wall_s)},
-      {"first_step_s", number(facts.first_step_s)},
+      {"first_step_s", number(outcome.first_step_s)},
       {"peak_rss_mib", facts.peak_rss_mib},
       {"seed", facts.seed},
       {"deck_hash", facts.deck_hash},

@@ -16,7 +16,6 @@ struct SummaryFacts {
   std::int64_t seed = 0;
   int threads = 1;
   double wall_s = 0;                       ///< of the process, from its start
-  double first_step_s = 0;                 ///< from the process' start to the first step
   std::vector<std::int64_t> peak_rss_mib;  ///< by rank
   std::vector<std::pair<std::string, std::string>> libraries;
   bool completed = false;  ///< every epoch was trained and the last checkpoint saved

@@ -5,32 +5,25 @@
 #include <algorithm>
 #include <cmath>
 
-#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
-#include <lockstep/checkpoint/metadata.hpp>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/tensor/finite.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/run_folder.hpp>
-#include <lockstep/train/stop_request.hpp>
+#include <lockstep/train/stop_agreement.hpp>
 
 namespace lockstep::train {
 namespace {
 
-std::string loss_name(int rank) { return "loss." + std::to_string(rank); }
-
-std::int64_t count_of(const TrainState& state, const std::string& name) {
-  const auto at = std::ranges::find(state.counts, name, [](const auto& c) { return c.first; });
-  return at == state.counts.end() ? -1 : at->second;
-}
-
-double combined(double a, double b, ReduceOp op) {
-  if (op == ReduceOp::sum) return a + b;
-  if (std::isnan(a) || std::isnan(b)) return std::nan("");  // std::max would lose one of them
-  return op == ReduceOp::max ? std::max(a, b) : std::min(a, b);
+/// ": conv1.weight is not finite either", where one of the tensors is not.
+std::string culprit(const StateDict& state) {
+  const auto at =
+      std::ranges::find_if(state, [](const auto& entry) { return !all_finite(entry.tensor); });
+  return at == state.end() ? "" : fmt::format(": {} is not finite either", at->name);
 }
 
 /// "test accuracy 0.8312  "
@@ -75,43 +68,6 @@ void Trainer::check(const Task& task, const RunPlan& plan) {
   optim::apply_schedule(schedule, plan.optimizer.lr, 0, 0, *optimizer);
 }
 
-void Trainer::restore(const CheckpointContents& checkpoint) {
-  const TrainState& saved = checkpoint.train;
-  const auto contradiction = [](const char* key, std::int64_t now, std::int64_t then) {
-    throw InputError(fmt::format(
-        "the deck says {} = {}, but the checkpoint was written with {}, so the run cannot go "
-        "on where it stopped. Use --set {}={}, or start a new run without --resume.",
-        key, now, then, key, then));
-  };
-  if (saved.seed != state_.seed) contradiction("train.seed", state_.seed, saved.seed);
-  if (saved.position > 0) {
-    const std::int64_t batch_size = count_of(saved, "batch_size");
-    if (batch_size != plan_.train.batch_size)
-      contradiction("train.batch_size", plan_.train.batch_size, batch_size);
-    const std::int64_t samples = count_of(saved, "samples");
-    if (samples != batches_.samples()) {
-      throw InputError(fmt::format(
-          "the checkpoint was written in the middle of an epoch of {} samples, but the data set "
-          "now has {}. Use the same data, or a checkpoint from the end of an epoch.",
-          samples, batches_.samples()));
-    }
-  }
-  try {
-    model().load_state_dict(checkpoint.model);
-    optimizer_->load_state_dict(checkpoint.optimizer);
-  } catch (const Error& error) {
-    throw CheckpointError(fmt::format(
-        "the checkpoint is of another model or optimizer than the deck's: {}", error.what()));
-  }
-  state_ = saved;
-  epoch_loss_ = 0;
-  const auto ranks_then = static_cast<std::int64_t>(saved.sums.size());
-  for (const auto& [name, sum] : saved.sums) {
-    if (ranks_then == group_->size() ? name == loss_name(group_->rank()) : group_->rank() == 0)
-      epoch_loss_ += sum;
-  }
-}
-
 void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   model().train();
   loader_.start_epoch(epoch, first_step);
@@ -137,10 +93,9 @@ double Trainer::step() {
 
   const double mean = loss.defined() ? loss.data().item() : 0.0;
   if (!std::isfinite(mean) && plan_.train.on_nan == TrainOptions::OnNan::stop) {
-    throw NonFiniteLoss(fmt::format(
-        "the loss is {} at step {} (epoch {}). Lower optimizer.lr, look at the data, or go on "
-        "regardless with --set 'train.on_nan=\"ignore\"'. The last checkpoint is from before.",
-        mean, state_.step + 1, state_.epoch + 1));
+    throw NonFiniteLoss(
+        fmt::format("the loss is {} at step {} (epoch {}). {} The last checkpoint is from before.",
+                    mean, state_.step + 1, state_.epoch + 1, remedy_for_not_finite));
   }
   ++state_.step;
   ++state_.position;
@@ -154,77 +109,9 @@ double Trainer::step() {
   return sum;
 }
 
-Trainer::Evaluation Trainer::evaluate() {
-  const NoGradGuard no_grad;
-  ddp_->broadcast_buffers();
-  model().eval();
-  // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds
-  // zeros only, and the batches are combined in one order.
-  const std::vector<Metric> metrics = task_.metrics();
-  const std::size_t width = 1 + metrics.size();
-  std::vector<double> rows(static_cast<std::size_t>(eval_batches_.batches()) * width);
-  eval_loader_.start_epoch(0);
-  while (eval_loader_.has_next()) {
-    const auto number =
-        static_cast<std::size_t>(eval_batches_.batch_of(group_->rank(), eval_loader_.next_step()));
-    const auto row = std::span(rows).subspan(number * width, width);
-    const Batch& batch = eval_loader_.next();
-    const Variable output = model().forward(Variable(batch.inputs()));
-    row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
-    task_.measure(output.data(), batch, row.subspan(1));
-  }
-  model().train();
-  const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
-  group_->all_reduce(all_rows, ReduceOp::sum).wait();
-  rows = all_rows.to_vector<double>();
-  const auto over_batches = [&](std::size_t column, ReduceOp op) {
-    double total = rows[column];
-    for (std::size_t at = column + width; at < rows.size(); at += width)
-      total = combined(total, rows[at], op);
-    return total;
-  };
-  Evaluation result;
-  result.loss = over_batches(0, ReduceOp::sum) / static_cast<double>(task_.data().test->size());
-  for (std::size_t m = 0; m < metrics.size(); ++m) {
-    result.metrics.emplace_back(metrics[m].name,
-                                metrics[m].value(over_batches(1 + m, metrics[m].combine)));
-  }
-  return result;
-}
-
-CheckpointContents Trainer::contents(const std::string& deck) {
-  CheckpointContents contents{model().state_dict(), optimizer_->state_dict(), state_, deck,
-                              library_versions_};
-  const Tensor sums = Tensor::empty({group_->size(), 1}, DType::f64);
-  group_->all_gather(Tensor::from(std::vector<double>{epoch_loss_}, {1}), sums).wait();
-  contents.train.sums.clear();
-  int rank = 0;
-  for (const double sum : sums.to_vector<double>())
-    contents.train.sums.emplace_back(loss_name(rank++), sum);
-  contents.train.counts = {{"batch_size", plan_.train.batch_size}, {"samples", batches_.samples()}};
-  return contents;
-}
-
-bool Trainer::save(const RunFolder& folder, const std::string& deck) {
-  const auto path = checkpoint_path(folder.checkpoints(), state_.step);
-  ddp_->broadcast_buffers();  // every rank writes its part of the state
-  try {
-    const SaveReport report = CheckpointWriter().save(*group_, path, contents(deck));
-    log(LogLevel::debug,
-        fmt::format("saved {} ({:.1f} MB in {:.0f} ms)", path.string(),
-                    static_cast<double>(report.bytes) / 1e6, report.seconds * 1e3));
-  } catch (const CheckpointError& error) {
-    last_save_failure_ = error.what();
-    if (group_->rank() == 0) log(LogLevel::error, fmt::format("{} The run goes on.", error.what()));
-    return false;
-  }
-  last_save_failure_.clear();
-  if (group_->rank() == 0) prune_checkpoints(folder.checkpoints(), plan_.checkpoint.keep);
-  return true;
-}
-
 struct Trainer::Reporting {
-  const RunFolder& folder;
+  RunCheckpoints checkpoints;
+  StopAgreement stop;
   MetricsFile& metrics;
   Console& console;
   const std::string& deck;
@@ -234,9 +121,17 @@ struct Trainer::Reporting {
 };
 
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,
-                     const std::string& deck) {
-  const StopRequest stop_request;
-  Reporting reporting{folder, metrics, console, deck, {}, {}, {}};
+                     const std::string& deck,
+                     const std::optional<std::filesystem::path>& resumed_from) {
+  Reporting reporting{RunCheckpoints(folder.checkpoints(), plan_.checkpoint.keep),
+                      StopAgreement(*group_),
+                      metrics,
+                      console,
+                      deck,
+                      {},
+                      {},
+                      {}};
+  begin(reporting.checkpoints, resumed_from);
   const bool checkpoints_wanted =
       plan_.checkpoint.every_epochs > 0 || plan_.checkpoint.every_steps > 0;
   clock_.start();
@@ -252,10 +147,10 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     finish_epoch(reporting);
     if (checkpoint_is_due(plan_.checkpoint, state_) ||
         (checkpoints_wanted && state_.epoch == plan_.train.epochs)) {
-      save(folder, deck);
+      save(reporting.checkpoints, deck);
     }
   }
-  if (stopped && !save(folder, deck)) {
+  if (stopped && state_.step != saved_step_ && !save(reporting.checkpoints, deck)) {
     throw AgreedError(
         "stopped on request, but the checkpoint could not be saved: " + last_save_failure_,
         ExitCode::checkpoint);
@@ -266,6 +161,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   }
   Outcome& outcome = reporting.outcome;
   outcome.stopped_early = stopped;
+  outcome.checkpoint = reporting.checkpoints.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
   const double wall = all_reduce_scalar(*group_, training.wall, ReduceOp::max);
@@ -276,17 +172,14 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
 bool Trainer::train_epoch(Reporting& reporting) {
   start_epoch(state_.epoch, state_.position);
   while (loader_.has_next()) {
+    if (reporting.stop.stop_now()) return true;
     const Share share = batches_.share(loader_.next_step(), group_->rank());
     const double sum = step();
-    const bool last = !loader_.has_next();
-    if (state_.step % plan_.log.every_steps == 0) {
-      report_steps(reporting, sum, share);
-      // Signals reach the ranks at different moments: agree, at a step that all of them report.
-      const double stop = StopRequest::received() ? 1.0 : 0.0;
-      if (all_reduce_scalar(*group_, stop, ReduceOp::max) > 0.0 && !last) return true;
-    }
-    if (!last && checkpoint_is_due(plan_.checkpoint, state_))
-      save(reporting.folder, reporting.deck);
+    double& first_step_s = reporting.outcome.first_step_s;
+    if (std::isnan(first_step_s)) first_step_s = seconds_since_process_start();
+    if (state_.step % plan_.log.every_steps == 0) report_steps(reporting, sum, share);
+    if (loader_.has_next() && checkpoint_is_due(plan_.checkpoint, state_))
+      save(reporting.checkpoints, reporting.deck);
   }
   return false;
 }
@@ -335,14 +228,25 @@ void Trainer::finish_epoch(Reporting& reporting) {
   reporting.outcome.train_loss = row.loss;
   reporting.outcome.test_loss = evaluation.loss;
   reporting.outcome.test_metrics = evaluation.metrics;
-  if (group_->rank() != 0) return;
+  if (group_->rank() == 0) report_epoch(reporting, row, evaluation, seconds_since(start));
+  if (std::isfinite(evaluation.loss) || plan_.train.on_nan == TrainOptions::OnNan::ignore) return;
+  throw AgreedError(
+      fmt::format("the test loss is {} after step {} (epoch {}){}. {} Nothing was saved of it: "
+                  "earlier checkpoints are as they were.",
+                  evaluation.loss, state_.step, state_.epoch, culprit(model().state_dict()),
+                  remedy_for_not_finite),
+      ExitCode::failure);
+}
+
+void Trainer::report_epoch(Reporting& reporting, const MetricsRow& row,
+                           const Evaluation& evaluation, double seconds) const {
   reporting.metrics.append(row);
   reporting.metrics.append({.kind = "eval",
                             .step = row.step,
                             .epoch = row.epoch,
                             .loss = evaluation.loss,
                             .metrics = evaluation.metrics,
-                            .seconds = seconds_since(start)});
+                            .seconds = seconds});
   reporting.console.say(fmt::format("epoch {}/{}  train loss {}  test loss {}  {}{:.0f} samples/s",
                                     row.epoch, plan_.train.epochs, in_figures(row.loss),
                                     in_figures(evaluation.loss), in_words(evaluation.metrics),

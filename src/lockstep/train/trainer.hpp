@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,11 +15,16 @@
 #include <lockstep/train/step_clock.hpp>
 #include <lockstep/train/task.hpp>
 
+namespace lockstep {
+class RunCheckpoints;
+}
+
 namespace lockstep::train {
 
 class Console;
 class MetricsFile;
 class RunFolder;
+struct MetricsRow;
 
 /// The distributed SGD loop: plan, loader, model, optimizer, evaluation, checkpoints, metrics.
 /// Everything public is collective over the group.
@@ -37,11 +43,16 @@ class Trainer {
   /// model's, InputError where the deck contradicts it.
   void restore(const CheckpointContents& checkpoint);
 
-  /// Trains to the last epoch, or until a stop is requested. Writes metrics and checkpoints into
-  /// `folder`; `deck` is stored in checkpoints. Throws AgreedError with ExitCode::checkpoint if the
-  /// final checkpoint could not be saved; Error on a rank whose loss is not finite.
+  /// Trains to the last epoch, or until a stop is requested, which is looked at before a step (see
+  /// StopAgreement). Writes metrics and checkpoints into `folder`; `deck` is stored in checkpoints.
+  /// `resumed_from` is the file of what was restored: checkpoints in `folder` that are not of its
+  /// past are moved aside (see RunCheckpoints). Throws AgreedError with ExitCode::checkpoint if the
+  /// final checkpoint could not be saved. Unless train.on_nan is "ignore", NonFiniteLoss on a rank
+  /// whose loss is not finite, and AgreedError with ExitCode::failure if the test loss is not, or
+  /// the state when it is to be saved.
   Outcome run(const RunFolder& folder, MetricsFile& metrics, Console& console,
-              const std::string& deck);
+              const std::string& deck,
+              const std::optional<std::filesystem::path>& resumed_from = {});
 
   /// One optimizer step on the next batch; returns this rank's summed loss over its samples. What
   /// run() repeats: for benchmarks and tests. Call start_epoch first.
@@ -64,11 +75,14 @@ class Trainer {
   struct Reporting;  // what run() carries through an epoch
 
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
+  void begin(RunCheckpoints& checkpoints, const std::optional<std::filesystem::path>& resumed_from);
   /// True if it was saved. A failure is logged and the run goes on.
-  bool save(const RunFolder& folder, const std::string& deck);
+  bool save(RunCheckpoints& checkpoints, const std::string& deck);
   bool train_epoch(Reporting& reporting);
   void report_steps(Reporting& reporting, double step_loss, const Share& share);
   void finish_epoch(Reporting& reporting);
+  void report_epoch(Reporting& reporting, const MetricsRow& row, const Evaluation& evaluation,
+                    double seconds) const;
 
   std::shared_ptr<ProcessGroup> group_;
   const Task& task_;
@@ -83,7 +97,8 @@ class Trainer {
   Loader eval_loader_;
   StepClock clock_;
   TrainState state_;
-  double epoch_loss_ = 0;  ///< this rank's summed loss of the unfinished epoch
+  double epoch_loss_ = 0;        ///< this rank's summed loss of the unfinished epoch
+  std::int64_t saved_step_ = 0;  ///< of the newest checkpoint in the run folder
   std::string last_save_failure_;
 };
 

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace lockstep {
+
+/// The checkpoints of one run in its folder: which it goes on from, which it wrote, what may go.
+/// Local, and for one rank alone while nobody else saves in that folder.
+///
+/// The files named step-N.h5 are one branch, the run's: its past, up to the checkpoint it goes on
+/// from, and what it saved since. What lies there and belongs to neither is moved aside into a
+/// folder of its own before the run takes a step. So the greatest good step is always the one to go
+/// on from, also for a program that knows nothing but the names, and in a copy of the folder.
+class RunCheckpoints {
+ public:
+  RunCheckpoints(std::filesystem::path folder, std::int64_t keep);
+
+  /// The run goes on from `from`, which was verified, or begins. Checkpoints in the folder of later
+  /// steps, or all if `from` is not in this folder, are another branch's: they are moved to
+  /// folder/abandoned.1 (2, ...), which a warning of the log says, and never removed. The last one
+  /// moved is the newest: killed before, this has not happened yet. Returns whether `from` is in
+  /// this folder. Throws CheckpointError.
+  bool begin(const std::optional<std::filesystem::path>& from);
+
+  /// The run has saved `path`. Removes what is beyond the `keep` newest (0: nothing), and what
+  /// killed processes left of unfinished ones. Of the run's own the newest `keep` stay whatever
+  /// else lies there, and the newest `finite` one. Files of its past go once `keep` newer ones are
+  /// finite and good; each is verified, once, before it counts. Others stay. What cannot be removed
+  /// is a warning.
+  void saved(const std::filesystem::path& path, bool finite = true);
+
+  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+  /// What the run saved last, else what it goes on from.
+  [[nodiscard]] const std::optional<std::filesystem::path>& newest() const noexcept {
+    return newest_;
+  }
+
+ private:
+  struct Own {
+    std::filesystem::path path;
+    bool finite = true;
+  };
+  void prune();
+  void remove_unfinished() const;
+  [[nodiscard]] bool is_good(const std::filesystem::path& path);
+
+  std::filesystem::path folder_;
+  std::size_t keep_;
+  std::optional<std::filesystem::path> newest_;
+  std::vector<std::filesystem::path> past_;  ///< newest first
+  std::vector<Own> own_;                     ///< newest first
+  std::vector<std::filesystem::path> good_;  ///< of past_: verified
+};
+
+}  // namespace lockstep

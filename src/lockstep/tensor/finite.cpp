@@ -1,0 +1,57 @@
+#include <lockstep/tensor/finite.hpp>
+
+#include <cstddef>
+#include <cstring>
+
+namespace lockstep {
+namespace {
+
+/// Infinities and NaNs are the numbers whose exponent is all ones: those alone carry into the sign
+/// bit when the exponent's last bit is added. No branch and no comparison, so that the loop becomes
+/// vectors.
+template <class Bits>
+bool exponents_are_finite(const void* data, std::int64_t count, int fraction_bits) noexcept {
+  constexpr auto sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  const auto last = static_cast<Bits>(Bits{1} << fraction_bits);
+  const auto exponent = static_cast<Bits>(sign - last);
+  const auto* at = static_cast<const std::byte*>(data);
+  Bits carries = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, at + static_cast<std::size_t>(i) * sizeof bits, sizeof bits);
+    carries = static_cast<Bits>(carries | static_cast<Bits>((bits & exponent) + last));
+  }
+  return (carries & sign) == 0;
+}
+
+}  // namespace
+
+bool all_finite(const void* data, std::int64_t count, DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f32:
+      return exponents_are_finite<std::uint32_t>(data, count, 23);
+    case DType::f64:
+      return exponents_are_finite<std::uint64_t>(data, count, 52);
+    case DType::bf16:
+      return exponents_are_finite<std::uint16_t>(data, count, 7);
+    case DType::f16:
+      return exponents_are_finite<std::uint16_t>(data, count, 10);
+    case DType::i32:
+    case DType::i64:
+    case DType::u8:
+    case DType::boolean:
+      return true;
+  }
+  return true;
+}
+
+bool all_finite(const Tensor& tensor) {
+  Tensor host = tensor;
+  if (host.device() != Device{}) {
+    host = Tensor::empty(tensor.shape(), tensor.dtype());
+    host.copy_from(tensor);
+  }
+  return all_finite(host.data(), host.numel(), host.dtype());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+#include <lockstep/train/resume.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include <lockstep/base/log.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/train/agreement.hpp>
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Keys of [data] that decide which samples an epoch has and in which order. Not the path: data may
+/// move. Not what is done to a sample, nor the test set.
+constexpr std::array<std::string_view, 12> deciding{"kind",
+                                                    "train_limit",
+                                                    "shuffle",
+                                                    "shuffle_window",
+                                                    "train_features",
+                                                    "train_targets",
+                                                    "synthetic_seed",
+                                                    "synthetic_samples",
+                                                    "synthetic_noise",
+                                                    "synthetic_classes",
+                                                    "synthetic_channels",
+                                                    "synthetic_image_size"};
+
+/// The deciding keys of a resolved deck, a line a key, with their values in TOML.
+std::map<std::string, std::string> deciding_values(const std::string& deck) {
+  std::map<std::string, std::string> values;
+  std::istringstream lines(deck);
+  bool in_data = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) in_data = line == "[data]";
+    const auto equals = line.find(" = ");
+    if (!in_data || equals == std::string::npos) continue;
+    const std::string key = line.substr(0, equals);
+    if (std::ranges::find(deciding, key) != deciding.end()) values[key] = line.substr(equals + 3);
+  }
+  return values;
+}
+
+bool has_abandoned_branch(const fs::path& folder) {
+  return fs::exists(abandoned_folder(folder, 1));
+}
+
+}  // namespace
+
+std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandLine& line,
+                                             const fs::path& folder) {
+  if (!line.resume) return std::nullopt;
+  if (!line.resume_from.empty()) return fs::path(line.resume_from);
+  auto newest = newest_good_checkpoint(group, folder);
+  if (newest) return newest;
+  agree(group, [&] {
+    if (group.rank() != 0) return;
+    if (!list_checkpoints(folder).empty()) {
+      throw CheckpointError(
+          fmt::format("no checkpoint in {} is usable (each is named above). Start anew without "
+                      "--resume, or name another with --resume=FILE.",
+                      folder.string()));
+    }
+    if (has_abandoned_branch(folder)) {
+      throw CheckpointError(
+          fmt::format("no checkpoint lies in {}, only those of an abandoned branch in {}. Name one "
+                      "with --resume=FILE, or start anew without --resume.",
+                      folder.string(), abandoned_folder(folder, 1).string()));
+    }
+    log(LogLevel::warning,
+        fmt::format("nothing to resume in {}: starting from the beginning", folder.string()));
+  });
+  return std::nullopt;
+}
+
+void check_same_samples(const CheckpointContents& checkpoint, const std::string& deck) {
+  if (checkpoint.train.position == 0) return;
+  const auto now = deciding_values(deck);
+  for (const auto& [key, then] : deciding_values(checkpoint.deck)) {
+    const auto at = now.find(key);
+    if (at == now.end() || at->second == then) continue;
+    throw InputError(fmt::format(
+        "the deck says data.{0} = {1}, but the checkpoint was written in the middle of an epoch "
+        "with {2}, so the run cannot go on with the samples that are left of it. Use --set "
+        "data.{0}={2}, or a checkpoint from the end of an epoch.",
+        key, at->second, then));
+  }
+}
+
+}  // namespace lockstep::train

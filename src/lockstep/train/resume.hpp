@@ -1,0 +1,23 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include <lockstep/checkpoint/checkpoint.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/train/command_line.hpp>
+
+namespace lockstep::train {
+
+/// The checkpoint that --resume means; none where there is nothing to resume, which is said in a
+/// warning. Throws AgreedError where `folder` holds checkpoints, or an abandoned branch's, but none
+/// to go on from. Collective.
+[[nodiscard]] std::optional<std::filesystem::path> checkpoint_to_resume(
+    ProcessGroup& group, const CommandLine& line, const std::filesystem::path& folder);
+
+/// Throws InputError if `checkpoint` is of the middle of an epoch and `deck` (resolved) names other
+/// samples, or another order of them, than the deck in the checkpoint: "the next batch" would mean
+/// something else. Keys that either deck lacks, as of an older Lockstep, are passed over. Local.
+void check_same_samples(const CheckpointContents& checkpoint, const std::string& deck);
+
+}  // namespace lockstep::train

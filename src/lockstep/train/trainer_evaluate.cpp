@@ -1,0 +1,55 @@
+#include <lockstep/train/trainer.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::train {
+namespace {
+
+double combined(double a, double b, ReduceOp op) {
+  if (op == ReduceOp::sum) return a + b;
+  if (std::isnan(a) || std::isnan(b)) return std::nan("");  // std::max would lose one of them
+  return op == ReduceOp::max ? std::max(a, b) : std::min(a, b);
+}
+
+}  // namespace
+
+Trainer::Evaluation Trainer::evaluate() {
+  const NoGradGuard no_grad;
+  ddp_->broadcast_buffers();
+  model().eval();
+  // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds
+  // zeros only, and the batches are combined in one order.
+  const std::vector<Metric> metrics = task_.metrics();
+  const std::size_t width = 1 + metrics.size();
+  std::vector<double> rows(static_cast<std::size_t>(eval_batches_.batches()) * width);
+  eval_loader_.start_epoch(0);
+  while (eval_loader_.has_next()) {
+    const auto number =
+        static_cast<std::size_t>(eval_batches_.batch_of(group_->rank(), eval_loader_.next_step()));
+    const auto row = std::span(rows).subspan(number * width, width);
+    const Batch& batch = eval_loader_.next();
+    const Variable output = model().forward(Variable(batch.inputs()));
+    row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
+    task_.measure(output.data(), batch, row.subspan(1));
+  }
+  model().train();
+  const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
+  group_->all_reduce(all_rows, ReduceOp::sum).wait();
+  rows = all_rows.to_vector<double>();
+  const auto over_batches = [&](std::size_t column, ReduceOp op) {
+    double total = rows[column];
+    for (std::size_t at = column + width; at < rows.size(); at += width)
+      total = combined(total, rows[at], op);
+    return total;
+  };
+  Evaluation result;
+  result.loss = over_batches(0, ReduceOp::sum) / static_cast<double>(task_.data().test->size());
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    result.metrics.emplace_back(metrics[m].name,
+                                metrics[m].value(over_batches(1 + m, metrics[m].combine)));
+  }
+  return result;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,122 @@
+#include <lockstep/train/trainer.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <lockstep/base/log.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/run_checkpoints.hpp>
+#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/train/agreement.hpp>
+
+namespace lockstep::train {
+namespace {
+
+std::string loss_name(int rank) { return "loss." + std::to_string(rank); }
+
+std::int64_t count_of(const TrainState& state, const std::string& name) {
+  const auto at = std::ranges::find(state.counts, name, [](const auto& c) { return c.first; });
+  return at == state.counts.end() ? -1 : at->second;
+}
+
+}  // namespace
+
+void Trainer::restore(const CheckpointContents& checkpoint) {
+  const TrainState& saved = checkpoint.train;
+  const auto contradiction = [](const char* key, std::int64_t now, std::int64_t then) {
+    throw InputError(fmt::format(
+        "the deck says {} = {}, but the checkpoint was written with {}, so the run cannot go "
+        "on where it stopped. Use --set {}={}, or start a new run without --resume.",
+        key, now, then, key, then));
+  };
+  if (saved.seed != state_.seed) contradiction("train.seed", state_.seed, saved.seed);
+  if (saved.position > 0) {
+    const std::int64_t batch_size = count_of(saved, "batch_size");
+    if (batch_size != plan_.train.batch_size)
+      contradiction("train.batch_size", plan_.train.batch_size, batch_size);
+    const std::int64_t samples = count_of(saved, "samples");
+    if (samples != batches_.samples()) {
+      throw InputError(fmt::format(
+          "the checkpoint was written in the middle of an epoch of {} samples, but the data set "
+          "now has {}. Use the same data, or a checkpoint from the end of an epoch.",
+          samples, batches_.samples()));
+    }
+  }
+  try {
+    model().load_state_dict(checkpoint.model);
+    optimizer_->load_state_dict(checkpoint.optimizer);
+  } catch (const Error& error) {
+    throw CheckpointError(fmt::format(
+        "the checkpoint is of another model or optimizer than the deck's: {}", error.what()));
+  }
+  state_ = saved;
+  epoch_loss_ = 0;
+  const auto ranks_then = static_cast<std::int64_t>(saved.sums.size());
+  for (const auto& [name, sum] : saved.sums) {
+    if (ranks_then == group_->size() ? name == loss_name(group_->rank()) : group_->rank() == 0)
+      epoch_loss_ += sum;
+  }
+}
+
+CheckpointContents Trainer::contents(const std::string& deck) {
+  CheckpointContents contents{model().state_dict(), optimizer_->state_dict(), state_, deck,
+                              library_versions_};
+  const Tensor sums = Tensor::empty({group_->size(), 1}, DType::f64);
+  group_->all_gather(Tensor::from(std::vector<double>{epoch_loss_}, {1}), sums).wait();
+  contents.train.sums.clear();
+  int rank = 0;
+  for (const double sum : sums.to_vector<double>())
+    contents.train.sums.emplace_back(loss_name(rank++), sum);
+  contents.train.counts = {{"batch_size", plan_.train.batch_size}, {"samples", batches_.samples()}};
+  return contents;
+}
+
+void Trainer::begin(RunCheckpoints& checkpoints,
+                    const std::optional<std::filesystem::path>& resumed_from) {
+  bool in_folder = false;
+  agree(*group_, [&] {
+    if (group_->rank() == 0) in_folder = checkpoints.begin(resumed_from);
+  });
+  const bool saved =
+      state_.step == 0 || all_reduce_scalar(*group_, in_folder ? 1.0 : 0.0, ReduceOp::max) > 0.0;
+  saved_step_ = saved ? state_.step : -1;
+}
+
+bool Trainer::save(RunCheckpoints& checkpoints, const std::string& deck) {
+  const auto path = checkpoint_path(checkpoints.folder(), state_.step);
+  const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
+  ddp_->broadcast_buffers();  // every rank writes its part of the state
+  SaveReport report;
+  try {
+    report = CheckpointWriter().save(*group_, path, contents(deck),
+                                     may_be_anything ? NotFinite::save : NotFinite::refuse);
+    log(LogLevel::debug,
+        fmt::format("saved {} ({:.1f} MB in {:.0f} ms)", path.string(),
+                    static_cast<double>(report.bytes) / 1e6, report.seconds * 1e3));
+  } catch (const NotFiniteError& error) {
+    throw AgreedError(
+        fmt::format("{} This is after step {} (epoch {}). {}", error.what(), state_.step,
+                    state_.epoch + (state_.position > 0 ? 1 : 0), remedy_for_not_finite),
+        ExitCode::failure);
+  } catch (const CheckpointError& error) {
+    last_save_failure_ = error.what();
+    if (group_->rank() == 0) log(LogLevel::error, fmt::format("{} The run goes on.", error.what()));
+    return false;
+  }
+  last_save_failure_.clear();
+  saved_step_ = state_.step;
+  if (group_->rank() == 0) {
+    if (!report.not_finite.empty()) {
+      log(LogLevel::warning,
+          fmt::format("{} has elements that are not finite numbers in {} (train.on_nan = "
+                      "\"ignore\"); the newest finite checkpoint stays beside it",
+                      report.not_finite, path.string()));
+    }
+    checkpoints.saved(path, report.not_finite.empty());
+  }
+  return true;
+}
+
+}  // namespace lockstep::train

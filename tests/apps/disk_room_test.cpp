@@ -1,0 +1,40 @@
+// A disk that is full for one save of a run and has room again for the next.
+#include <gtest/gtest.h>
+
+#include <apps/small_run.hpp>
+#include <filesystem>
+
+namespace lockstep::test {
+namespace {
+
+Finished in_namespace(const std::string& script) {
+  return run({"unshare", "-Urm", "sh", "-c", script});
+}
+
+TEST(DiskRoom, ForTheSaveAfterTheOneThatFailedEndsTheRunWithZeroAndAGoodCheckpoint) {
+  if (in_namespace("true").exit_code != 0) GTEST_SKIP() << "this machine forbids user namespaces";
+  const ScratchFolder scratch;
+  const std::string disk = scratch.file("disk");
+  std::filesystem::create_directory(disk);
+  // Saves at steps 10, 20 and 30; the disk is full from step 15 to 25.
+  std::string train;
+  for (const auto& word :
+       app(2, "tests/apps/room_again", small_run(disk + "/run", {"--set", "train.epochs=3"})))
+    train += "'" + word + "' ";
+  const Finished finished = in_namespace(
+      "mount -t tmpfs -o size=4m tmpfs " + disk + " && export ROOM_IN=" + disk + " && " + train +
+      "; echo exit=$?; ls " + disk + "/run/checkpoints; " + built("apps/lockstep") +
+      " checkpoint verify " + disk + "/run/checkpoints/step-00000030.h5");
+  EXPECT_TRUE(finished.says("exit=0")) << finished.output;
+  const std::string sentence = "step-00000020.h5 was not written";
+  const auto said = finished.output.find(sentence);
+  EXPECT_NE(said, std::string::npos) << finished.output;
+  EXPECT_EQ(finished.output.find(sentence, said + 1), std::string::npos) << finished.output;
+  EXPECT_TRUE(finished.says("No space left on device") && finished.says("The run goes on."))
+      << finished.output;
+  EXPECT_TRUE(finished.says("step-00000010.h5\nstep-00000030.h5\n")) << finished.output;
+  EXPECT_TRUE(finished.says("good")) << finished.output;
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,70 @@
+// Weights and losses that are not finite numbers: what is saved, kept and said.
+#include <gtest/gtest.h>
+
+#include <apps/small_run.hpp>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/reader.hpp>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+/// Every epoch is one step.
+std::vector<std::string> one_step(const std::string& dir, const std::vector<std::string>& sets,
+                                  bool resume = false) {
+  auto arguments = small_run(dir, {"--set", "train.batch_size=600", "--set", "checkpoint.keep=1"});
+  for (const auto& set : sets) arguments.insert(arguments.end(), {"--set", set});
+  if (resume) arguments.push_back("--resume");
+  return arguments;
+}
+
+bool completed(const std::string& dir) {
+  return Json::parse(read_file(dir + "/summary.json")).at("completed").get<bool>();
+}
+
+TEST(NotFinite, TestLossEndsTheRunWithExitCodeOneAndTheEarlierCheckpointsStay) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  ASSERT_EQ(classify(2, one_step(dir, {"train.epochs=1"})).exit_code, 0);
+  const Finished run = classify(2, one_step(dir, {"train.epochs=2", "optimizer.lr=1e308"}, true));
+  EXPECT_EQ(run.exit_code, 1) << run.output;
+  EXPECT_TRUE(run.says("test loss is") && run.says("step 2") && run.says("optimizer.lr") &&
+              run.says("conv1.weight"))
+      << run.output;
+  EXPECT_FALSE(completed(dir));
+  EXPECT_EQ(newest_good_checkpoint(dir + "/checkpoints"), dir + "/checkpoints/step-00000001.h5");
+}
+
+TEST(NotFinite, WeightsAreNeverPublishedAndTheSentenceNamesThem) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  const Finished run = classify(
+      2, small_run(dir, {"--set", "optimizer.lr=1e308", "--set", "checkpoint.every_steps=1"}));
+  EXPECT_EQ(run.exit_code, 1) << run.output;
+  EXPECT_TRUE(run.says("conv1.weight") && run.says("step-00000001.h5") &&
+              run.says("train.on_nan=\"ignore\""))
+      << run.output;
+  EXPECT_FALSE(completed(dir));
+  EXPECT_TRUE(fs::is_empty(dir + "/checkpoints"));
+}
+
+TEST(NotFinite, WeightsArePublishedWhereTheDeckSaysIgnoreAndPushNoFiniteOnesOut) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  ASSERT_EQ(classify(2, one_step(dir, {"train.epochs=1"})).exit_code, 0);
+  const std::string ignore = "train.on_nan=\"ignore\"";
+  const Finished run =
+      classify(2, one_step(dir, {"train.epochs=3", "optimizer.lr=1e308", ignore}, true));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(run.says("warning") && run.says("conv1.weight")) << run.output;
+  const auto left = list_checkpoints(dir + "/checkpoints");
+  EXPECT_EQ(left, (std::vector<fs::path>{dir + "/checkpoints/step-00000003.h5",
+                                         dir + "/checkpoints/step-00000001.h5"}));
+}
+
+}  // namespace
+}  // namespace lockstep::test

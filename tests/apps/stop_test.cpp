@@ -1,0 +1,171 @@
+// SIGTERM and SIGUSR1 at any moment from MPI_Init on; a limit on the size of files.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <apps/small_run.hpp>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <lockstep/base/philox.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/reader.hpp>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+/// A process of the run that has `mark` in its environment and, by now, a handler for SIGUSR1.
+struct Listener {
+  pid_t pid, parent;
+  std::string program;
+};
+
+std::vector<Listener> listeners(const std::string& mark) {
+  std::vector<Listener> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    Listener process{};
+    if (std::from_chars(name.data(), name.data() + name.size(), process.pid).ec != std::errc())
+      continue;
+    std::ifstream environment(entry.path() / "environ");
+    const std::string variables{std::istreambuf_iterator<char>(environment), {}};
+    if (variables.find(mark) == std::string::npos) continue;
+    std::error_code gone;
+    process.program = fs::read_symlink(entry.path() / "exe", gone).filename();
+    std::uint64_t caught = 0;
+    std::ifstream status(entry.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("SigCgt:")) caught = std::stoull(line.substr(7), nullptr, 16);
+      if (line.starts_with("PPid:")) process.parent = std::stoi(line.substr(5));
+    }
+    if (((caught >> (SIGUSR1 - 1)) & 1U) != 0) found.push_back(process);
+  }
+  return found;
+}
+
+enum class To { all_ranks, one_rank, launcher };
+
+/// Whom to signal; nobody until both ranks listen, as App::run lets them before MPI_Init.
+std::vector<pid_t> targets(const std::string& mark, To to) {
+  std::vector<pid_t> ranks, launcher;
+  for (const Listener& process : listeners(mark)) {
+    if (process.program == "classify") ranks.push_back(process.pid);
+    if (process.parent == getpid()) launcher.push_back(process.pid);
+  }
+  if (ranks.size() < 2) return {};
+  if (to == To::one_rank) return {ranks.front()};
+  return to == To::launcher ? launcher : ranks;
+}
+
+struct Signals {
+  int number;
+  milliseconds delay;  ///< from when all ranks listen to the first
+  int count;           ///< five milliseconds apart
+  To to;
+};
+
+/// Trains on two ranks and sends `signals`, at the moment they say.
+Finished signalled(const std::vector<std::string>& arguments, const Signals& signals) {
+  static int number = 0;
+  const std::string mark =
+      "STOP_TEST=" + std::to_string(getpid()) + "." + std::to_string(++number) + ".";
+  std::atomic<bool> ended{false};
+  std::thread sender([&] {
+    std::vector<pid_t> processes;
+    while (processes.empty()) {
+      if (ended) return;
+      std::this_thread::sleep_for(milliseconds(1));
+      processes = targets(mark, signals.to);
+    }
+    std::this_thread::sleep_for(signals.delay);
+    for (int i = 0; i < signals.count; ++i) {
+      for (const pid_t process : processes) kill(process, signals.number);
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  const auto split = mark.find('=');
+  Finished finished =
+      run(app(2, "apps/classify", arguments), {{mark.substr(0, split), mark.substr(split + 1)}});
+  ended = true;
+  sender.join();
+  return finished;
+}
+
+TEST(Stop, AtAnyMomentFromMpiInitOnSavesAndIsExitCode75AndResumes) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  PhiloxSequence random(11, 12);
+  std::int64_t last = 0;
+  for (int round = 0; round < 20; ++round) {
+    const Signals signals{round % 2 == 0 ? SIGTERM : SIGUSR1,
+                          milliseconds(round < 16 ? round * 25 : 100 + random.below(500)),
+                          round % 3 == 0 ? 1 : 12, round % 4 < 2 ? To::all_ranks : To::one_rank};
+    const Finished run = signalled(small_run(dir, {"--resume", "--set", "train.epochs=4000",
+                                                   "--set", "log.every_steps=100000"}),
+                                   signals);
+    ASSERT_EQ(run.exit_code, 75) << "round " << round << ", " << signals.delay.count() << " ms\n"
+                                 << run.output;
+    EXPECT_LT(run.seconds, 20.0);
+    if (const auto newest = newest_good_checkpoint(dir + "/checkpoints")) {
+      const std::int64_t step = load_checkpoint(*newest).train.step;
+      EXPECT_GE(step, last);
+      EXPECT_TRUE(last == 0 || run.says("resumed from")) << run.output;
+      last = step;
+    }
+  }
+  EXPECT_GT(last, 0) << "no run came to its first step";
+}
+
+TEST(Stop, WhileARunEndsIsACompletedRunOrExitCode75) {
+  const ScratchFolder scratch;
+  for (int round = 0; round < 4; ++round) {
+    const std::string dir = scratch.file("run" + std::to_string(round));
+    const auto arguments = small_run(dir, {"--set", "train.epochs=3"});
+    const Finished run =
+        signalled(arguments, {SIGTERM, milliseconds(150 + 60 * round), 40, To::all_ranks});
+    EXPECT_TRUE(run.exit_code == 0 || run.exit_code == 75) << run.exit_code << run.output;
+    auto again = arguments;
+    again.push_back("--resume");
+    EXPECT_EQ(classify(2, again).exit_code, 0);
+    EXPECT_EQ(load_checkpoint(dir + "/checkpoints/step-00000030.h5").train.step, 30);
+  }
+}
+
+// MPICH's mpiexec passes the signal on, and may return 0 for itself.
+TEST(Stop, OfTheLauncherReachesTheRanksWhichSave) {
+  for (int round = 0; round < 4; ++round) {
+    const ScratchFolder scratch;
+    const std::string dir = scratch.file("run");
+    const Finished run = signalled(small_run(dir, {"--set", "train.epochs=4000"}),
+                                   {round % 2 == 0 ? SIGTERM : SIGUSR1,
+                                    milliseconds(200 + 100 * round), 1 + round, To::launcher});
+    EXPECT_TRUE(run.exit_code == 0 || run.exit_code == 75) << run.exit_code << run.output;
+    EXPECT_TRUE(run.says("stopped on request")) << run.output;
+    EXPECT_NE(read_file(dir + "/summary.json").find("\"completed\": false"), std::string::npos);
+  }
+}
+
+TEST(FileSizeLimit, IsASentenceAndExitCodeFourNotADeathBySignal) {
+  const ScratchFolder scratch;
+  // 8 MiB: enough for MPI's own files in shared memory, not for 21 MB of weights and momentum.
+  auto train =
+      app(2, "apps/classify",
+          small_run(scratch.file("run"), {"--set", "train.epochs=1", "--set", "model.kind=\"mlp\"",
+                                          "--set", "model.hidden=[8192]"}));
+  std::string command = "ulimit -f 16384; exec";
+  for (const auto& word : train) command += " '" + word + "'";
+  const Finished finished = run({"sh", "-c", command});
+  EXPECT_EQ(finished.exit_code, 4) << finished.output;
+  EXPECT_TRUE(finished.says("step-00000010.h5") && finished.says("File too large"))
+      << finished.output;
+}
+
+}  // namespace
+}  // namespace lockstep::test

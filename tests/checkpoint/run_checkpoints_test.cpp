@@ -1,0 +1,152 @@
+#include <lockstep/checkpoint/run_checkpoints.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include <checkpoint/sample.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Steps = std::vector<int>;
+using test::scratch;
+
+/// A folder of checkpoints for a test, with a run in it.
+class Folder {
+ public:
+  explicit Folder(const char* name) : path_(scratch(name)) { fs::create_directories(path_); }
+
+  [[nodiscard]] fs::path operator()(int step) const { return checkpoint_path(path_, step); }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  /// A good file of each of these steps that no run has announced.
+  void put(const Steps& steps) const {
+    for (const int step : steps) test::save_on_threads((*this)(step), 1);
+  }
+  void save(RunCheckpoints& run, const Steps& steps, bool finite = true) const {
+    for (const int step : steps) {
+      put({step});
+      run.saved((*this)(step), finite);
+    }
+  }
+  /// Steps of the files there, newest first.
+  [[nodiscard]] Steps steps(const fs::path& below = {}) const {
+    Steps found;
+    for (const auto& file : list_checkpoints(path_ / below))
+      found.push_back(std::stoi(file.filename().string().substr(5)));
+    return found;
+  }
+
+ private:
+  fs::path path_;
+};
+
+TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
+  const Folder folder("keep");
+  std::ofstream(folder.path() / "step-00000005.h5.partial") << "x";
+  std::ofstream(folder.path() / "notes.txt") << "x";
+  RunCheckpoints run(folder.path(), 3);
+  run.begin({});
+  EXPECT_FALSE(run.newest());
+  folder.save(run, {1, 2, 3, 4});
+  EXPECT_EQ(folder.steps(), (Steps{4, 3, 2}));
+  EXPECT_EQ(run.newest(), folder(4));
+  EXPECT_FALSE(fs::exists(folder.path() / "step-00000005.h5.partial"));
+  EXPECT_TRUE(fs::exists(folder.path() / "notes.txt"));
+}
+
+TEST(RunCheckpoints, AllAreKeptWhereKeepIsZero) {
+  const Folder folder("all");
+  RunCheckpoints run(folder.path(), 0);
+  run.begin({});
+  folder.save(run, {1, 2, 3, 4, 5});
+  EXPECT_EQ(folder.steps(), (Steps{5, 4, 3, 2, 1}));
+}
+
+TEST(RunCheckpoints, ARunGoesOnWithItsPast) {
+  const Folder folder("past");
+  folder.put({1, 2, 3});
+  RunCheckpoints run(folder.path(), 3);
+  run.begin(folder(3));
+  EXPECT_EQ(run.newest(), folder(3));
+  folder.save(run, {4});
+  EXPECT_EQ(folder.steps(), (Steps{4, 3, 2}));
+  folder.save(run, {5, 6, 7});
+  EXPECT_EQ(folder.steps(), (Steps{7, 6, 5}));
+}
+
+TEST(RunCheckpoints, NewerOnesThanTheOneItGoesOnFromAreMovedAsideAndNeverRemoved) {
+  const Folder folder("branch");
+  folder.put({8, 16, 48, 56, 64});
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view message) { said += message; });
+  RunCheckpoints run(folder.path(), 3);
+  run.begin(folder(16));
+  set_log_sink({});
+  EXPECT_TRUE(test::contains(said, "step-00000048.h5 to step-00000064.h5 (3 checkpoints)")) << said;
+  EXPECT_TRUE(test::contains(said, (folder.path() / "abandoned.1").string())) << said;
+  EXPECT_EQ(newest_good_checkpoint(folder.path()), folder(16)) << "before anything is saved";
+  folder.save(run, {24, 48, 72, 96});
+  EXPECT_EQ(folder.steps(), (Steps{96, 72, 48}));
+  EXPECT_EQ(folder.steps("abandoned.1"), (Steps{64, 56, 48}));
+
+  RunCheckpoints another(folder.path(), 1);
+  another.begin(folder(48));
+  folder.save(another, {50});
+  EXPECT_EQ(folder.steps(), (Steps{50}));
+  EXPECT_EQ(folder.steps("abandoned.2"), (Steps{96, 72}));
+  EXPECT_EQ(folder.steps("abandoned.1"), (Steps{64, 56, 48}));
+}
+
+TEST(RunCheckpoints, OfAnotherFolderNothingHereIsThePast) {
+  const Folder folder("here"), other("other");
+  folder.put({1, 2});
+  other.put({1});
+  RunCheckpoints run(folder.path(), 1);
+  run.begin(other(1));
+  EXPECT_EQ(folder.steps("abandoned.1"), (Steps{2, 1}));
+  folder.save(run, {2});
+  EXPECT_EQ(folder.steps(), (Steps{2}));
+  EXPECT_EQ(other.steps(), (Steps{1})) << "what it goes on from is not its to remove";
+}
+
+TEST(RunCheckpoints, AFileOfThePastThatDoesNotVerifyIsNotCounted) {
+  const Folder folder("damaged");
+  folder.put({1, 2, 3, 4});
+  fs::resize_file(folder(3), 1000);
+  RunCheckpoints run(folder.path(), 3);
+  run.begin(folder(4));
+  folder.save(run, {5});
+  EXPECT_EQ(folder.steps(), (Steps{5, 4, 3, 2})) << "5, 4 and 2 are good";
+  folder.save(run, {6, 7});
+  EXPECT_EQ(folder.steps(), (Steps{7, 6, 5}));
+}
+
+TEST(RunCheckpoints, FilesThatComeFromElsewhereDuringTheRunPushNothingOut) {
+  const Folder folder("junk");
+  RunCheckpoints run(folder.path(), 1);
+  run.begin({});
+  folder.save(run, {1});
+  std::ofstream(folder(999)) << "junk";
+  folder.put({998});
+  folder.save(run, {2});
+  EXPECT_EQ(folder.steps(), (Steps{999, 998, 2}));
+}
+
+TEST(RunCheckpoints, OnesThatAreNotFinitePushNoFiniteOnesOut) {
+  const Folder folder("finite");
+  folder.put({1, 2});
+  RunCheckpoints run(folder.path(), 1);
+  run.begin(folder(2));
+  folder.save(run, {3, 4}, false);
+  EXPECT_EQ(folder.steps(), (Steps{4, 2}));
+  folder.save(run, {5});
+  folder.save(run, {6, 7}, false);
+  EXPECT_EQ(folder.steps(), (Steps{7, 5}));
+}
+
+}  // namespace
+}  // namespace lockstep
