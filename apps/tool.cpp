@@ -22,6 +22,7 @@ ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
 }  // namespace
 
 int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode()>& action) {
+  train::keep_closed_streams_closed();
   ExitCode code = ExitCode::done;
   try {
     try {

@@ -65,8 +65,10 @@ Rings collect(const fs::path& dir) {
   std::ranges::sort(rings, [](const FlightRing& a, const FlightRing& b) {
     return std::pair(a.rank, -a.observed_s) < std::pair(b.rank, -b.observed_s);
   });
-  const auto again = std::ranges::unique(rings, {}, &FlightRing::rank);
-  rings.erase(again.begin(), again.end());
+  const auto again =
+      std::unique(rings.begin(), rings.end(),
+                  [](const FlightRing& a, const FlightRing& b) { return a.rank == b.rank; });
+  rings.erase(again, rings.end());
   return rings;
 }
 

@@ -26,6 +26,7 @@
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/run_folder.hpp>
 #include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/standard_output.hpp>
 #include <lockstep/train/summary.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <lockstep/train/verbs.hpp>
@@ -257,6 +258,7 @@ App::App(std::string name, std::string description, TaskFactory make_task)
       make_task_(std::move(make_task)) {}
 
 int App::run(int argc, char** argv) {
+  keep_closed_streams_closed();
   int rank = 0, ranks = 1;
   Failure failure;
   {

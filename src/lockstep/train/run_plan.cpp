@@ -52,10 +52,10 @@ std::string deck_reference() {
   const auto add = [&](const char* name, const char* description, const auto& options) {
     reference.add(name, description, options);
   };
-  RunPlan plan;
-  for_each_table(plan, add);
   TaskOptions task;
   for_each_table(task, add);
+  RunPlan plan;
+  for_each_table(plan, add);
   return reference.markdown();
 }
 

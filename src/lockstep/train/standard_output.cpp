@@ -1,5 +1,6 @@
 #include <lockstep/train/standard_output.hpp>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -28,6 +29,15 @@ void write_stdout(std::string_view text) {
   if (!good) {
     throw Error("standard output cannot be written: " + std::generic_category().message(errno));
   }
+}
+
+void keep_closed_streams_closed() {
+  int descriptor = 0;
+  // Each takes the lowest free number; what is open for reading only takes no output.
+  do {
+    descriptor = ::open("/dev/null", O_RDONLY);
+  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+  if (descriptor >= 0) ::close(descriptor);
 }
 
 }  // namespace lockstep::train

@@ -8,4 +8,8 @@ namespace lockstep::train {
 /// success after printing into nothing.
 void write_stdout(std::string_view text);
 
+/// For the beginning of main(): a standard stream that the shell has closed (`>&-`) stays closed,
+/// so that no file which is opened later, a checkpoint, takes its place and is printed into.
+void keep_closed_streams_closed();
+
 }  // namespace lockstep::train
