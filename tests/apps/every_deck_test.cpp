@@ -130,13 +130,21 @@ TEST(Tools, MissingDataAreExitTwoAndSayHowTheyAreMadeAndWhereTheyWereLookedFor) 
   EXPECT_EQ(here(tool + " deck check").exit_code, 0) << "needs no data";
 }
 
-TEST(Tools, DeckOfAProgramOfOnesOwnIsPointedToThatProgram) {
-  const Arguments foreign{source("inputs/synthetic.toml"), "--set", "my_task.margin=1.0"};
+TEST(Tools, DeckOfAProgramOfOnesOwnIsKnownToThatProgramAndPointedThereByTheUtility) {
+  const Arguments deck{source("inputs/synthetic.toml"), "--set", "my_task.factor=0.5"};
   for (const Arguments& verb : {Arguments{"deck", "check"}, {"model", "describe"}, {"doctor"}}) {
-    const Finished finished = utility(verb, foreign);
+    const Finished finished = utility(verb, deck);
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
     EXPECT_TRUE(finished.says("unknown table [my_task]")) << finished.output;
     EXPECT_TRUE(finished.says("PROGRAM DECK --dry-run, --describe or --doctor")) << finished.output;
+  }
+  for (const auto& [verb, says] : {std::pair("--dry-run", "\n[my_task]\nfactor = 0.5\n"),
+                                   {"--describe", "LogSoftmax"},
+                                   {"--doctor", "gradients: 0.1 MiB a rank"}}) {
+    Arguments arguments = deck;
+    arguments.emplace_back(verb);
+    const std::string output = good(run(app(2, "tests/apps/own_task", arguments)));
+    EXPECT_NE(output.find(says), std::string::npos) << verb << '\n' << output;
   }
 }
 
