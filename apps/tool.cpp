@@ -1,6 +1,7 @@
 #include "tool.hpp"
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <sstream>
 
@@ -23,6 +24,7 @@ ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
 
 int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode()>& action) {
   train::keep_closed_streams_closed();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   ExitCode code = ExitCode::done;
   try {
     try {

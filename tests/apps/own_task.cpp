@@ -1,6 +1,7 @@
 // A program with a task of its own: classify, its loss times a number from a table of its own.
 #include <memory>
 
+#include <lockstep/autograd/functional.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
 

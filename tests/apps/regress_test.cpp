@@ -143,6 +143,15 @@ TEST(HeatData, SameOptionsGiveTheSameFileAndBadOnesASentence) {
   EXPECT_TRUE(no_folder.says("/proc/heat.h5")) << no_folder.output;
 }
 
+TEST(HeatData, FileThatGrowsTooLargeIsASentenceAndLeavesNothing) {
+  const ScratchFolder scratch;
+  const Finished finished = run({"bash", "-c", "ulimit -f 8; exec \"$@\"", "bash",
+                                 built("apps/heat_data"), scratch.file("heat.h5")});
+  EXPECT_EQ(finished.exit_code, 1) << finished.output;
+  EXPECT_TRUE(finished.says("File too large")) << finished.output;
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
+
 TEST(HeatData, ReplacesNothing) {
   const ScratchFolder scratch;
   const auto special = [&](const char* name, mode_t kind) {
