@@ -1,5 +1,6 @@
 #include "heat_file.hpp"
 
+#include <fmt/format.h>
 #include <hdf5.h>
 
 #include <algorithm>
@@ -61,6 +62,12 @@ void write_group(const Hdf5Handle& file, const char* name, std::uint32_t stream,
 }  // namespace
 
 void write_file(const FileOptions& options) {
+  namespace fs = std::filesystem;
+  if (fs::exists(fs::symlink_status(options.file))) {
+    throw InputError(
+        fmt::format("{} is there already and is not replaced. Remove it, or name another file.",
+                    options.file.string()));
+  }
   AtomicFile target(
       options.file);  // before the work: a folder that cannot be written to is noticed
   Hdf5Image image;

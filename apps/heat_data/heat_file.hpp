@@ -17,7 +17,7 @@ struct FileOptions {
 /// Writes groups train and test, each with parameters f32 [N, 4] (x, y, width, diffusivity of the
 /// source), field f32 [N, points, points] and peak f32 [N], the field's largest value. The same
 /// options give the same bytes in every data set. The file appears whole or not at all. Throws
-/// Error.
+/// Error; InputError if something of that name is there already.
 void write_file(const FileOptions& options);
 
 }  // namespace lockstep::heat

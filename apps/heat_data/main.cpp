@@ -4,18 +4,19 @@
 
 #include <CLI/CLI.hpp>
 
-#include <lockstep/base/error.hpp>
 #include <lockstep/base/version.hpp>
+#include <lockstep/train/standard_output.hpp>
 
 #include "heat_file.hpp"
+#include "tool.hpp"
 
 int main(int argc, char** argv) {
   lockstep::heat::FileOptions options;
   CLI::App cli(
       "Writes solutions of the two-dimensional heat equation into an HDF5 file: groups train and "
       "test, each with parameters [N, 4] (x, y, width, diffusivity of a Gaussian source in the "
-      "unit "
-      "square), field [N, n, n] at the end and its largest value, peak [N].",
+      "unit square), field [N, n, n] at the end and its largest value, peak [N]. A file that is "
+      "there already is not replaced.",
       "heat_data");
   cli.set_version_flag("--version", fmt::format("heat_data {}", lockstep::version()));
   cli.add_option("FILE", options.file, "the file to write")->required();
@@ -32,16 +33,11 @@ int main(int argc, char** argv) {
   count("--chunk", options.chunk, "rows of a compressed chunk; 0: not compressed, in one piece",
         std::int64_t{0}, many);
   cli.add_option("--seed", options.seed, "of the random sources")->capture_default_str();
-  try {
-    cli.parse(argc, argv);
+  return lockstep::run_tool(cli, argc, argv, [&] {
     lockstep::heat::write_file(options);
-    fmt::print("wrote {}: {} training and {} test samples of {} x {} points\n",
-               options.file.string(), options.train, options.test, options.points, options.points);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return cli.exit(error) == 0 ? 0 : static_cast<int>(lockstep::ExitCode::bad_input);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "heat_data: {}\n", error.what());
-    return static_cast<int>(lockstep::ExitCode::failure);
-  }
+    lockstep::train::write_stdout(fmt::format(
+        "wrote {}: {} training and {} test samples of {} x {} points\n", options.file.string(),
+        options.train, options.test, options.points, options.points));
+    return lockstep::ExitCode::done;
+  });
 }

@@ -1,6 +1,5 @@
-#include <fmt/format.h>
-
 #include <lockstep/checkpoint/inspect.hpp>
+#include <lockstep/train/standard_output.hpp>
 
 #include "commands.hpp"
 
@@ -12,7 +11,7 @@ ExitCode print_reports(const std::vector<std::string>& files,
   ExitCode code = ExitCode::done;
   for (const auto& file : files) {
     const auto report = report_on(file);
-    fmt::print("{}", report.text);
+    train::write_stdout(report.text);
     if (report.code != ExitCode::done) code = report.code;
   }
   return code;

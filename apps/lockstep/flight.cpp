@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include <lockstep/comm/flight_ring.hpp>
 #include <lockstep/comm/flight_verdict.hpp>
+#include <lockstep/train/standard_output.hpp>
 
 #include "commands.hpp"
 
@@ -37,7 +39,7 @@ Rings newest_job(Rings rings) {
   for (const FlightRing& ring : rings) starts[ring.job] = std::max(starts[ring.job], ring.start_s);
   if (starts.size() < 2) return rings;
   const auto newest = std::ranges::max_element(starts, {}, [](const auto& s) { return s.second; });
-  fmt::print(stderr, "lockstep: {} jobs have rings there; this is the newest\n", starts.size());
+  std::fprintf(stderr, "lockstep: %zu jobs have rings there; this is the newest\n", starts.size());
   std::erase_if(rings, [&](const FlightRing& ring) { return ring.job != newest->first; });
   return rings;
 }
@@ -63,8 +65,9 @@ Rings collect(const fs::path& dir) {
   std::ranges::sort(rings, [](const FlightRing& a, const FlightRing& b) {
     return std::pair(a.rank, -a.observed_s) < std::pair(b.rank, -b.observed_s);
   });
-  const auto again = std::ranges::unique(rings, {}, &FlightRing::rank);
-  rings.erase(again.begin(), again.end());
+  // std::unique, not std::ranges::unique, which clang 14 does not compile with libstdc++ 12.
+  const auto same_rank = [](const FlightRing& a, const FlightRing& b) { return a.rank == b.rank; };
+  rings.erase(std::unique(rings.begin(), rings.end(), same_rank), rings.end());
   return rings;
 }
 
@@ -75,7 +78,7 @@ std::string doing(const FlightRing& ring) {
   return ring.observed.empty() ? "was not looked at" : ring.observed;
 }
 
-void print_table(const Rings& rings) {
+std::string table_of(const Rings& rings) {
   std::vector<std::array<std::string, 6>> rows = {
       {"rank", "host", "pid", "last entered", "last completed", "process"}};
   for (const FlightRing& ring : rings) {
@@ -86,21 +89,24 @@ void print_table(const Rings& rings) {
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
+  std::string table;
   for (const auto& row : rows) {
-    std::string line;
     for (std::size_t i = 0; i + 1 < row.size(); ++i)
-      line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    fmt::print("{}{}\n", line, row.back());
+      table += fmt::format("{:<{}}  ", row[i], widths[i]);
+    table += row.back() + '\n';
   }
+  return table;
 }
 
-void print_last_words(const Rings& rings) {
+std::string last_words_of(const Rings& rings) {
   constexpr int most = 4;
-  int printed = 0;
+  int told = 0;
+  std::string text;
   for (const FlightRing& ring : rings) {
-    if (!ring.last_words.empty() && printed++ < most) fmt::print("{}\n", ring.last_words);
+    if (!ring.last_words.empty() && told++ < most) text += ring.last_words + '\n';
   }
-  if (printed > most) fmt::print("and {} more ranks gave up\n", printed - most);
+  if (told > most) text += fmt::format("and {} more ranks gave up\n", told - most);
+  return text;
 }
 
 nlohmann::ordered_json to_json(const FlightRing& ring) {
@@ -140,13 +146,11 @@ ExitCode show_flight(const std::string& dir, bool json) {
                                            {"verdict", verdict.text},
                                            {"look_at", verdict.ranks},
                                            {"ranks", std::move(ranks)}};
-    fmt::print("{}\n", report.dump(2));
+    train::write_stdout(report.dump(2) + '\n');
     return ExitCode::done;
   }
-  print_table(rings);
-  fmt::print("\n");
-  print_last_words(rings);
-  fmt::print("verdict: {}\n", verdict.text);
+  train::write_stdout(
+      fmt::format("{}\n{}verdict: {}\n", table_of(rings), last_words_of(rings), verdict.text));
   return ExitCode::done;
 }
 

@@ -7,11 +7,15 @@
 #include <lockstep/base/version.hpp>
 
 #include "commands.hpp"
+#include "tool.hpp"
 
 int main(int argc, char** argv) {
   namespace utility = lockstep::utility;
   using lockstep::ExitCode;
-  CLI::App cli("Looks at decks, models, checkpoints and the launch of a Lockstep job.", "lockstep");
+  CLI::App cli(
+      "Looks at decks, models, checkpoints and the launch of a Lockstep job. A program with a task "
+      "of its own looks at its decks itself: PROGRAM DECK --describe, --doctor or --dry-run.",
+      "lockstep");
   cli.set_version_flag("--version", fmt::format("lockstep {}", lockstep::version()));
   cli.require_subcommand(1);
   std::vector<std::string> files, overrides;
@@ -28,7 +32,7 @@ int main(int argc, char** argv) {
         ->allow_extra_args(false);
   };
   const auto takes_deck = [&](CLI::App* command) {
-    command->add_option("FILE", files, "the deck")->required()->expected(1);
+    command->add_option("FILE", files, "a deck of classify or regress")->required()->expected(1);
     takes_overrides(command, overrides);
   };
   const auto takes_checkpoints = [&](CLI::App* command) {
@@ -38,7 +42,8 @@ int main(int argc, char** argv) {
   utility::DoctorOptions examination;
   auto* doctor = add(&cli, "doctor", "what the launch gave each rank, and what is wrong with it",
                      [&] { return utility::doctor(argc, argv, examination); });
-  doctor->add_option("DECK", examination.deck, "a classifier's deck, to be looked at too");
+  doctor->add_option("DECK", examination.deck,
+                     "a deck of classify or regress, to be looked at too");
   takes_overrides(doctor, examination.overrides);
   doctor->add_flag("--json", examination.json, "one JSON object instead of text");
 
@@ -65,13 +70,5 @@ int main(int argc, char** argv) {
   flight->add_option("DIR", files, "a run folder, or a folder of rings")->required()->expected(1);
   flight->add_flag("--json", flight_json, "one JSON object instead of text");
 
-  try {
-    cli.parse(argc, argv);
-    return static_cast<int>(action());
-  } catch (const CLI::ParseError& error) {
-    return cli.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::bad_input);
-  } catch (const lockstep::Error& error) {
-    fmt::print(stderr, "lockstep: {}\n", error.what());
-    return static_cast<int>(error.exit_code());
-  }
+  return lockstep::run_tool(cli, argc, argv, [&] { return action(); });
 }

@@ -1,8 +1,13 @@
 // heat_data and regress as users run them.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <support/process.hpp>
 
 namespace lockstep::test {
@@ -73,6 +78,7 @@ TEST_F(Regress, StreamedAndCompressedDataGiveTheBitsOfDataInMemory) {
   const Arguments two_epochs{"--set", "train.epochs=2", "--set", "data.shuffle_window=256"};
   ASSERT_EQ(regress(2, two_epochs).exit_code, 0);
   const Json in_memory = summary();
+  std::filesystem::remove(scratch_.file("heat.h5"));
   make_data("heat.h5", {"--chunk", "100"});
   Arguments streamed = two_epochs;
   streamed.insert(streamed.end(), {"--set", "data.stream=true", "--set", "data.cache_mib=1"});
@@ -135,6 +141,44 @@ TEST(HeatData, SameOptionsGiveTheSameFileAndBadOnesASentence) {
   const Finished no_folder = make("/proc/heat.h5", {});
   EXPECT_EQ(no_folder.exit_code, 1) << no_folder.output;
   EXPECT_TRUE(no_folder.says("/proc/heat.h5")) << no_folder.output;
+}
+
+TEST(HeatData, FileThatGrowsTooLargeIsASentenceAndLeavesNothing) {
+  const ScratchFolder scratch;
+  const Finished finished = run({"bash", "-c", "ulimit -f 8; exec \"$@\"", "bash",
+                                 built("apps/heat_data"), scratch.file("heat.h5")});
+  EXPECT_EQ(finished.exit_code, 1) << finished.output;
+  EXPECT_TRUE(finished.says("File too large")) << finished.output;
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
+
+TEST(HeatData, ReplacesNothing) {
+  const ScratchFolder scratch;
+  const auto special = [&](const char* name, mode_t kind) {
+    EXPECT_EQ(mknod(scratch.file(name).c_str(), kind | 0600U, makedev(1, 3)), 0) << name;
+  };
+  scratch.write("file", "mine");
+  special("pipe", S_IFIFO);
+  if (geteuid() == 0) special("device", S_IFCHR);  // a null device
+  std::filesystem::create_directory(scratch.file("folder"));
+  std::filesystem::create_symlink("nowhere", scratch.file("link"));
+  std::set<std::string> before, after;
+  const auto look = [&](std::set<std::string>& into) {
+    for (const auto& entry : std::filesystem::directory_iterator(scratch.path())) {
+      into.insert(entry.path().filename().string() + " " +
+                  std::to_string(static_cast<int>(entry.symlink_status().type())));
+    }
+  };
+  look(before);
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.path())) {
+    const std::string path = entry.path();
+    const Finished finished = run({built("apps/heat_data"), path, "--train", "5", "--test", "5"});
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says(path + " is there already and is not replaced")) << finished.output;
+  }
+  look(after);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(read_file(scratch.file("file")), "mine");
 }
 
 }  // namespace

@@ -103,6 +103,14 @@ TEST(FindFashionMnist, PathThatIsNoFolderIsRefused) {
       says(input_error([&] { return find_fashion_mnist("/no/such/folder"); }), "is missing"));
 }
 
+TEST(FindFashionMnist, RelativePathThatIsMissingIsNamedWithWhereItWasLookedFor) {
+  const std::string expected =
+      "no/folder (looked for as " + (fs::current_path() / "no/folder").string() + ": ";
+  EXPECT_TRUE(says(input_error([] { return find_fashion_mnist("no/folder"); }), expected));
+  const Environment data("LOCKSTEP_DATA", "no/folder");
+  EXPECT_TRUE(says(input_error([] { return find_fashion_mnist("auto"); }), expected));
+}
+
 TEST(FindFashionMnist, AutoPrefersTheVariableToTheSystemsFolders) {
   const test::TemporaryFolder chosen, system;
   test::write_mnist_files(chosen, 2, 2);

@@ -1,6 +1,7 @@
 #include <lockstep/io/file.hpp>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -109,6 +110,17 @@ TEST_F(AtomicPublish, ANameThatIsAFolderIsRefusedAndTheTemporaryFileRemoved) {
   }
   EXPECT_TRUE(fs::exists(folder / "a" / "b"));
   EXPECT_FALSE(fs::exists(AtomicFile::temporary_path_of(folder / "a")));
+}
+
+TEST_F(AtomicPublish, PipesAndDevicesAreNeitherReplacedNorWrittenTo) {
+  const fs::path file = folder / "a", temporary = AtomicFile::temporary_path_of(file);
+  for (const fs::path& special : {file, temporary}) {
+    ASSERT_EQ(::mkfifo(special.c_str(), 0600), 0);
+    EXPECT_THROW(AtomicFile{file}, FileError) << special;
+    EXPECT_TRUE(fs::is_fifo(special));
+    EXPECT_EQ(fs::exists(temporary), special == temporary);
+    fs::remove(special);
+  }
 }
 
 TEST_F(Folder, AWritableOneIsMadeAndLeftEmpty) {

@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <poll.h>
+#include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,14 +25,9 @@ std::string environment_value(const char* name) {
   return value;
 }
 
-[[noreturn]] void become(const std::vector<std::string>& command,
-                         const std::vector<std::pair<std::string, std::string>>& environment,
-                         int output) {
-  setpgid(0, 0);
-  dup2(output, STDOUT_FILENO);
-  dup2(output, STDERR_FILENO);
-  const int input = open("/dev/null", O_RDONLY);
-  dup2(input, STDIN_FILENO);
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+[[noreturn]] void become(const std::vector<std::string>& command, const Environment& environment) {
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> arguments;
   for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -39,40 +36,62 @@ std::string environment_value(const char* name) {
   _exit(127);
 }
 
-}  // namespace
-
-Finished run(const std::vector<std::string>& command,
-             const std::vector<std::pair<std::string, std::string>>& environment, double limit_s) {
+/// Reads what the leader of a process group says, to its end or the group's at the limit.
+Finished follow(pid_t child, int output, double limit_s) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe failed");
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error("fork failed");
-  if (child == 0) become(command, environment, ends[1]);
-  close(ends[1]);
-
   Finished result;
   bool late = false;
   std::array<char, 4096> buffer{};
   for (;;) {
-    pollfd readable{ends[0], POLLIN, 0};
+    pollfd readable{output, POLLIN, 0};
     if (poll(&readable, 1, 100) > 0) {
-      const auto count = read(ends[0], buffer.data(), buffer.size());
-      if (count <= 0) break;
+      const auto count = read(output, buffer.data(), buffer.size());
+      if (count <= 0) break;  // a terminal that everybody has closed is an error, not an end
       result.output.append(buffer.data(), static_cast<std::size_t>(count));
     } else if (!late && elapsed() > limit_s) {
       late = true;
       kill(-child, SIGKILL);
     }
   }
-  close(ends[0]);
+  close(output);
   int status = 0;
   waitpid(child, &status, 0);
   result.seconds = elapsed();
   result.exit_code = late ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
+}
+
+}  // namespace
+
+Finished run(const std::vector<std::string>& command, const Environment& environment,
+             double limit_s) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe failed");
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("fork failed");
+  if (child == 0) {
+    setpgid(0, 0);
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    const int input = open("/dev/null", O_RDONLY);
+    dup2(input, STDIN_FILENO);
+    become(command, environment);
+  }
+  close(ends[1]);
+  return follow(child, ends[0], limit_s);
+}
+
+Finished run_on_terminal(const std::vector<std::string>& command, int columns, double limit_s) {
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = static_cast<unsigned short>(columns);
+  int screen = -1;
+  const pid_t child = forkpty(&screen, nullptr, nullptr, &size);  // leads a session, so a group
+  if (child < 0) throw std::runtime_error("forkpty failed");
+  if (child == 0) become(command, {});
+  return follow(child, screen, limit_s);
 }
 
 std::vector<std::string> app(int ranks, const std::string& name,

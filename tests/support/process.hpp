@@ -22,6 +22,11 @@ struct Finished {
                            const std::vector<std::pair<std::string, std::string>>& environment = {},
                            double limit_s = 60);
 
+/// The same on a terminal of its own, `columns` wide, which says what reaches the screen: "\r\n"
+/// ends a line.
+[[nodiscard]] Finished run_on_terminal(const std::vector<std::string>& command, int columns,
+                                       double limit_s = 60);
+
 /// {"mpiexec", "-n", "2", build/apps/classify, ...}: an application of this build on `ranks` ranks.
 [[nodiscard]] std::vector<std::string> app(int ranks, const std::string& name,
                                            const std::vector<std::string>& arguments);

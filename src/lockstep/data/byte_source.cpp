@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/looked_for.hpp>
 
 namespace lockstep {
 namespace {
@@ -146,8 +147,9 @@ struct ByteSource::State {
 ByteSource::ByteSource(const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block
   if (fd < 0) {
+    const int error = errno;
     throw InputError(fmt::format("data file {} cannot be opened: {}. Check data.path.",
-                                 file.string(), std::strerror(errno)));
+                                 detail::looked_for(file), std::strerror(error)));
   }
   state_ = std::make_unique<State>(file, fd);
   struct stat status {};

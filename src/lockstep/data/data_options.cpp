@@ -38,6 +38,14 @@ Datasets fashion_mnist_sets(const DataOptions& options, const Normalisation& nor
           {}};
 }
 
+/// The training set's file.
+const std::string& hdf5_file(const DataOptions& options) {
+  if (options.path != "auto") return options.path;
+  throw InputError(
+      "data.kind = \"hdf5\" needs data.path, the file, but it is \"auto\". Set it in the deck or "
+      "with --set 'data.path=\"FILE\"'.");
+}
+
 class Hdf5Sets {
  public:
   Hdf5Sets(const DataOptions& options, TargetKind kind)
@@ -67,13 +75,8 @@ class Hdf5Sets {
   [[nodiscard]] Hdf5Samples open(Split split) const {
     const Hdf5Options& o = options_.hdf5;
     const bool train = split == Split::train;
-    if (options_.path == "auto") {
-      throw InputError(
-          "data.kind = \"hdf5\" needs data.path, the file, but it is \"auto\". Set it in the deck "
-          "or "
-          "with --set 'data.path=\"FILE\"'.");
-    }
-    return open_hdf5_samples({.file = train || o.test_path.empty() ? options_.path : o.test_path,
+    const std::string& file = hdf5_file(options_);
+    return open_hdf5_samples({.file = train || o.test_path.empty() ? file : o.test_path,
                               .features = train ? o.train_features : o.test_features,
                               .targets = train ? o.train_targets : o.test_targets,
                               .cache_bytes = o.cache_mib << 20U},
@@ -109,6 +112,12 @@ std::vector<float> zero_input(const Normalisation& normalisation) {
 }
 
 }  // namespace
+
+TargetKind target_kind(const DataOptions& options) {
+  if (options.kind != DataKind::hdf5) return TargetKind::classes;
+  const Hdf5Array targets(hdf5_file(options), options.hdf5.train_targets);
+  return targets.integers() ? TargetKind::classes : TargetKind::values;
+}
 
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
   if (kind == TargetKind::values && options.kind != DataKind::hdf5) {

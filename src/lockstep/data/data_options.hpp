@@ -42,6 +42,10 @@ struct DataOptions {
 
 void declare(DeckTable& table, DataOptions& options);
 
+/// What the targets are: values where they are floating-point numbers of an HDF5 file, else
+/// classes. Throws InputError if that file is missing or unfit.
+[[nodiscard]] TargetKind target_kind(const DataOptions& options);
+
 /// Loads, opens or generates what the options name; augmentation draws from `seed`. Throws
 /// InputError if the data are missing or unfit, have no targets of that kind, or the two sets
 /// differ in the shape of samples or targets.

@@ -11,6 +11,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/idx.hpp>
+#include <lockstep/data/looked_for.hpp>
 
 namespace lockstep {
 namespace {
@@ -43,8 +44,8 @@ bool complete(const fs::path& folder) {
 fs::path require(const fs::path& folder, const std::string& name) {
   fs::path file = present(folder, name);
   if (file.empty()) {
-    throw InputError(
-        fmt::format("data file {}(.gz) is missing. {}", (folder / name).string(), remedy));
+    throw InputError(fmt::format("data file {} or {}.gz is missing. {}",
+                                 detail::looked_for(folder / name), name, remedy));
   }
   return file;
 }
@@ -72,7 +73,7 @@ std::vector<fs::path> system_folders() {
 fs::path require_folder(const fs::path& folder, std::string_view origin) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
-    throw InputError(fmt::format("{} names {}, which is {}. {}", origin, folder.string(),
+    throw InputError(fmt::format("{} names {}, which is {}. {}", origin, detail::looked_for(folder),
                                  fs::exists(folder, ignored) ? "not a folder" : "missing", remedy));
   }
   for (const char* name : file_names) require(folder, name);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <lockstep/data/hdf5_listing.hpp>
+#include <lockstep/data/looked_for.hpp>
 #include <lockstep/io/file.hpp>
 #include <lockstep/io/hdf5.hpp>
 
@@ -65,11 +66,14 @@ File open_file(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw InputError(
-        fmt::format("data file {} is missing. Point data.path at an HDF5 file.", path.string()));
+        fmt::format("data file {} is missing. Point data.path at an HDF5 file, or make the one of "
+                    "inputs/heat.toml with the program heat_data.",
+                    detail::looked_for(path)));
   }
   if (!fs::is_regular_file(path, ignored)) {
-    throw InputError(fmt::format(
-        "data.path names {}, which is not a file. Point it at an HDF5 file.", path.string()));
+    throw InputError(
+        fmt::format("data.path names {}, which is not a file. Point it at an HDF5 file.",
+                    detail::looked_for(path)));
   }
   try {
     return File::open_for_reading(path);

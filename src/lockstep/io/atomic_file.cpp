@@ -15,6 +15,12 @@ std::filesystem::path AtomicFile::temporary_path_of(const std::filesystem::path&
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (path_.has_parent_path()) make_folder(path_.parent_path());
+  for (const auto& name : {path_, temporary_path_of(path_)}) {
+    std::error_code ignored;
+    const auto there = std::filesystem::symlink_status(name, ignored);
+    if (std::filesystem::is_other(there))
+      throw FileError("replace the device, pipe or socket", name, EEXIST);
+  }
   file_ = File::create(temporary_path_of(path_));
 }
 

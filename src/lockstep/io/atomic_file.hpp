@@ -15,7 +15,8 @@ class AtomicFile {
   /// Ends the temporary names: "step-00000938.h5.partial".
   static constexpr const char* temporary_suffix = ".partial";
 
-  /// Makes the folder if need be and the empty temporary file. Throws FileError.
+  /// Makes the folder if need be and the empty temporary file. Throws FileError, also where one of
+  /// the two names is a device, a pipe or a socket: those are never replaced, nor written to.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

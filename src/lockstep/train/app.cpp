@@ -4,7 +4,6 @@
 #include <mpi.h>
 
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <thread>
 
@@ -16,20 +15,22 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/assignment.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/flight_report.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/library_versions.hpp>
 #include <lockstep/train/metrics.hpp>
-#include <lockstep/train/model_gradients.hpp>
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/resume.hpp>
 #include <lockstep/train/run_folder.hpp>
 #include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/standard_output.hpp>
 #include <lockstep/train/stop_request.hpp>
 #include <lockstep/train/summary.hpp>
 #include <lockstep/train/trainer.hpp>
+#include <lockstep/train/verbs.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -44,34 +45,30 @@ class Run {
   Run(std::string name, std::shared_ptr<ProcessGroup> world, Console& console, fs::path& run_dir)
       : name_(std::move(name)), group_(std::move(world)), console_(console), run_dir_(run_dir) {}
 
-  ExitCode operator()(const std::string& description, const App::TaskFactory& make_task, int argc,
+  ExitCode operator()(const std::string& description, const TaskFactory& make_task, int argc,
                       char** argv) {
     agree(*group_, [&] { line_ = parse_command_line(name_, description, argc, argv); });
-    if (line_.text_only) {
-      if (group_->rank() == 0) std::fputs(line_.text_only->c_str(), stdout);
-      return ExitCode::done;
-    }
+    if (line_.text_only) return print(*group_, *line_.text_only);
+    // A reader that goes (`| head`) ends what only prints, as everywhere, but no training.
+    if (line_.trains()) std::signal(SIGPIPE, SIG_IGN);
     read_deck(make_task);
+    if (line_.doctor) return doctor();
     look_at_launch();
-    if (line_.dry_run) return dry_run();
-    if (line_.check_gradients) return check_gradients();
+    if (line_.describe) return describe(*group_, *task_, plan_);
+    if (line_.dry_run) return dry_run(group_, *task_, plan_, deck_);
+    if (line_.check_gradients) return check_gradients(*group_, *task_, plan_);
     train();
     return finish();
   }
 
  private:
-  void read_deck(const App::TaskFactory& make_task) {
-    std::unique_ptr<Deck> deck;
+  void read_deck(const TaskFactory& make_task) {
     agree(*group_, [&] {
-      deck = std::make_unique<Deck>(Deck::load(line_.deck, line_.overrides));
-      plan_ = read_run_plan(*deck);
-      static_cast<void>(read_group_options(*deck));  // the group has them: here a wrong one is told
-      if (plan_.run.dir.empty())
-        plan_.run.dir = (fs::path("runs") / fs::path(line_.deck).stem()).string();
-      task_ = make_task(*deck);
-      deck->check_all_read();
-      deck_ = deck->resolved();
-      deck_hash_ = deck->hash();
+      Assignment read = read_assignment(line_.deck, line_.overrides, make_task);
+      plan_ = std::move(read.plan);
+      task_ = std::move(read.task);
+      deck_ = std::move(read.deck);
+      deck_hash_ = std::move(read.hash);
     });
     console_.set_level(plan_.log.level);
   }
@@ -92,36 +89,10 @@ class Run {
     set_math_threads(threads_);
   }
 
-  ExitCode dry_run() {
-    const Datasets& data = task_->data();
-    agree(*group_, [&] { Trainer::check(*task_, plan_); });
-    const Trainer trainer(group_, *task_, plan_);
-    if (group_->rank() != 0) return ExitCode::done;
-    std::fputs(deck_.c_str(), stdout);
-    console_.say(
-        fmt::format("# {} ranks; {} training and {} test samples of shape {}; model of {} "
-                    "parameters; {} steps an "
-                    "epoch. Nothing was trained (--dry-run).",
-                    group_->size(), data.train->size(), data.test->size(),
-                    to_string(data.train->sample_shape()), trainer.model().parameter_count(),
-                    trainer.steps_an_epoch()));
-    return ExitCode::done;
-  }
-
-  /// On rank 0: the other ranks have the same model.
-  ExitCode check_gradients() {
-    bool ok = true;
-    agree(*group_, [&] {
-      if (group_->rank() != 0) return;
-      const ModelGradients gradients = check_model_gradients(*task_, plan_.train.seed);
-      std::fputs(gradients.table.c_str(), stdout);
-      ok = gradients.ok;
-      console_.say(ok ? "# every gradient agrees. Nothing was trained (--check-gradients)."
-                      : "# gradients marked ! do not agree: look at the backward of the operations "
-                        "that use these parameters.");
-    });
-    return all_reduce_scalar(*group_, ok ? 0.0 : 1.0, ReduceOp::max) > 0.0 ? ExitCode::failure
-                                                                           : ExitCode::done;
+  ExitCode doctor() {
+    Patient patient;
+    agree(*group_, [&] { patient = patient_of(*task_, plan_, deck_hash_); });
+    return train::doctor(*group_, patient, line_.json);
   }
 
   void train() {
@@ -249,7 +220,7 @@ GroupOptions group_options(const std::string& name, int argc, char** argv) {
     const CommandLine line = parse_command_line(name, "", argc, argv);
     if (!line.text_only) {
       Deck deck = Deck::load(line.deck, line.overrides);
-      return read_group_options(deck);
+      return read_run_plan(deck).group;
     }
   } catch (const Error&) {
   }
@@ -264,6 +235,7 @@ App::App(std::string name, std::string description, TaskFactory make_task)
       make_task_(std::move(make_task)) {}
 
 int App::run(int argc, char** argv) {
+  keep_closed_streams_closed();
   listen_for_stop_requests();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   int rank = 0, ranks = 1;

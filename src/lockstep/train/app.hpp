@@ -1,6 +1,4 @@
 #pragma once
-#include <functional>
-#include <memory>
 #include <string>
 
 #include <lockstep/train/task.hpp>
@@ -18,8 +16,6 @@ namespace lockstep::train {
 ///   }
 class App {
  public:
-  using TaskFactory = std::function<std::unique_ptr<Task>(Deck&)>;
-
   App(std::string name, std::string description, TaskFactory make_task);
 
   /// What main() returns: an ExitCode. All processes of the job must call it.

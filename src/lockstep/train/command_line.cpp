@@ -27,6 +27,12 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
   cli.add_flag("--dry-run", line.dry_run, "resolve the deck, print it, check the data, stop");
   cli.add_flag("--check-gradients", line.check_gradients,
                "compare the model's gradients with finite differences on a few samples, stop");
+  cli.add_flag("--describe", line.describe,
+               "the model's layers: shapes, parameters, FLOPs, memory; stop");
+  auto* doctor = cli.add_flag("--doctor", line.doctor,
+                              "what the launch gave each rank, and what is wrong with it; stop");
+  cli.add_flag("--json", line.json, "with --doctor: one JSON object instead of text")
+      ->needs(doctor);
   cli.set_version_flag("--version", fmt::format("{} (Lockstep {})", name, version()));
   cli.footer(
       "Exit codes: 0 done, 1 failure, 2 bad command line, deck or data, 3 communication failure,\n"
@@ -39,6 +45,11 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
     line.text_only = std::string(version_text.what()) + "\n";
   } catch (const CLI::ParseError& error) {
     throw InputError(fmt::format("{}. Try {} --help.", error.what(), name));
+  }
+  if (line.dry_run + line.check_gradients + line.describe + line.doctor > 1) {
+    throw InputError(
+        "--dry-run, --check-gradients, --describe and --doctor look at one thing each: give one of "
+        "them.");
   }
   line.resume = !resume.empty();
   if (resume != "latest") line.resume_from = resume;

@@ -13,8 +13,15 @@ struct CommandLine {
   std::string resume_from;  ///< --resume=PATH; empty: the run folder's newest good checkpoint
   bool dry_run = false;
   bool check_gradients = false;
+  bool describe = false;
+  bool doctor = false, json = false;
   /// --help or --version: print this and end with 0.
   std::optional<std::string> text_only;
+
+  /// Otherwise something is looked at and printed, and nothing is trained.
+  [[nodiscard]] bool trains() const {
+    return !text_only && !dry_run && !check_gradients && !describe && !doctor;
+  }
 };
 
 /// Throws InputError, with a hint at --help, for anything it does not know.

@@ -3,9 +3,11 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <lockstep/base/error.hpp>
+#include <lockstep/train/standard_output.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -24,11 +26,21 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
+/// To the beginning of the terminal's line, and nothing right of it.
+constexpr const char* redraw = "\r\033[K";
+
+/// Characters that fit on one line of the terminal: a line that wraps could not be redrawn. The
+/// last column stays free, because there some terminals wrap at once.
+std::size_t terminal_columns() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return (known ? size.ws_col : 80U) - 1U;
+}
+
 }  // namespace
 
-/// Three sinks of one message: stdout, stderr, log.txt.
+/// Two of the three that a message goes to, beside stdout: stderr and log.txt.
 struct Console::Loggers {
-  spdlog::logger out{"out", std::make_shared<spdlog::sinks::stdout_sink_mt>()};
   spdlog::logger err{"err", std::make_shared<spdlog::sinks::stderr_sink_mt>()};
   std::unique_ptr<spdlog::logger> file;
 };
@@ -38,7 +50,6 @@ Console::Console(int rank, int ranks)
       rank_(rank),
       ranks_(ranks),
       terminal_(isatty(STDOUT_FILENO) == 1) {
-  loggers_->out.set_pattern("%v");
   loggers_->err.set_pattern(
       rank_ == 0 || ranks_ == 1 ? "%l: %v" : "rank " + std::to_string(rank_) + ": %l: %v");
   set_level(LogLevel::info);
@@ -47,7 +58,6 @@ Console::Console(int rank, int ranks)
 Console::~Console() {
   clear_progress();
   set_log_sink({});
-  loggers_->out.flush();
 }
 
 void Console::set_level(LogLevel level) {
@@ -55,11 +65,13 @@ void Console::set_level(LogLevel level) {
     const bool problem = severity >= LogLevel::warning;
     if (rank_ != 0 && !problem) return;
     clear_progress();
-    (problem ? loggers_->err : loggers_->out).log(spdlog_level(severity), message);
-    loggers_->out.flush();
+    if (problem) {
+      loggers_->err.log(spdlog_level(severity), message);
+    } else {
+      out(std::string(message) + '\n');
+    }
     if (loggers_->file) loggers_->file->log(spdlog_level(severity), message);
   };
-  loggers_->out.set_level(spdlog::level::debug);
   set_log_sink(sink, level);
 }
 
@@ -70,6 +82,7 @@ void Console::open_log(const std::filesystem::path& file) {
   loggers_->file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   loggers_->file->set_level(spdlog::level::debug);
   loggers_->file->flush_on(spdlog::level::debug);
+  if (!out_failure_.empty()) loggers_->file->warn(out_failure_);
 }
 
 void Console::say(const std::string& line) { log(LogLevel::info, line); }
@@ -77,8 +90,7 @@ void Console::say(const std::string& line) { log(LogLevel::info, line); }
 void Console::progress(const std::string& line) {
   if (rank_ != 0 || !log_enabled(LogLevel::info)) return;
   if (!terminal_) return say(line);
-  std::fprintf(stdout, "\r\033[K%s", line.c_str());
-  std::fflush(stdout);
+  out(redraw + line.substr(0, terminal_columns()));
   progress_shown_ = true;
   if (loggers_->file) loggers_->file->info(line);
 }
@@ -93,9 +105,19 @@ void Console::complain(const std::string& message) {
 
 void Console::clear_progress() {
   if (!progress_shown_) return;
-  std::fputs("\r\033[K", stdout);
-  std::fflush(stdout);
+  out(redraw);
   progress_shown_ = false;
+}
+
+void Console::out(const std::string& text) {
+  try {
+    write_stdout(text);
+  } catch (const Error& error) {
+    if (!out_failure_.empty()) return;
+    out_failure_ = std::string(error.what()) + ". The run goes on; log.txt has it all.";
+    loggers_->err.warn(out_failure_);
+    if (loggers_->file) loggers_->file->warn(out_failure_);
+  }
 }
 
 }  // namespace lockstep::train

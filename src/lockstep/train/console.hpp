@@ -9,7 +9,9 @@ namespace lockstep::train {
 
 /// What a person sees of a run. Rank 0 writes to the terminal (stdout; warnings and errors to
 /// stderr) and, once opened, to log.txt; another rank writes only warnings and errors, with its
-/// rank before them. While alive it is the library's log sink.
+/// rank before them. While alive it is the library's log sink. A terminal that takes no more, or
+/// whose reader has gone, ends nothing: that is told once, on stderr and in log.txt, where the rest
+/// stands.
 class Console {
  public:
   Console(int rank, int ranks);
@@ -23,7 +25,8 @@ class Console {
 
   /// A line for everybody (rank 0's only).
   void say(const std::string& line);
-  /// A line that tells how far the run is: redrawn in place on a terminal, a plain line elsewhere.
+  /// A line that tells how far the run is: redrawn in place on a terminal and cut to its width, a
+  /// plain line elsewhere.
   void progress(const std::string& line);
   /// A failure, to stderr and log.txt, whatever the rank and level.
   void complain(const std::string& message);
@@ -31,11 +34,13 @@ class Console {
  private:
   struct Loggers;
   void clear_progress();
+  void out(const std::string& text);
 
   std::unique_ptr<Loggers> loggers_;
   int rank_, ranks_;
   bool terminal_;
   bool progress_shown_ = false;
+  std::string out_failure_;  ///< why stdout took something not, the first time
 };
 
 }  // namespace lockstep::train

@@ -7,10 +7,9 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/data_options.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/kernels/accuracy.hpp>
-#include <lockstep/train/options.hpp>
+#include <lockstep/train/run_plan.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -42,8 +41,7 @@ double spread_of_targets(const Dataset& data) {
 }
 
 /// [loss] is there, so that all programs know the same decks, and has only what classes need.
-void expect_no_class_loss(Deck& deck) {
-  const auto loss = deck.read<ClassLossOptions>("loss");
+void expect_no_class_loss(const ClassLossOptions& loss, const Deck& deck) {
   const char* key = loss.label_smoothing > 0.0    ? "label_smoothing"
                     : !loss.class_weights.empty() ? "class_weights"
                                                   : nullptr;
@@ -60,11 +58,12 @@ Tensor targets_like(const Tensor& output, const Batch& batch) {
 
 }  // namespace
 
-Regression::Regression(Deck& deck) : model_(deck.read<nn::ModelOptions>("model")) {
-  expect_no_class_loss(deck);
-  const auto options = deck.read<DataOptions>("data");
-  loading_ = {options.shuffle, options.prefetch};
-  data_ = make_datasets(options, TargetKind::values, deck.read<TrainOptions>("train").seed);
+Regression::Regression(Deck& deck) {
+  const TaskOptions options = read_task_options(deck);
+  expect_no_class_loss(options.loss, deck);
+  model_ = options.model;
+  loading_ = {options.data.shuffle, options.data.prefetch};
+  data_ = make_datasets(options.data, TargetKind::values, deck.read<TrainOptions>("train").seed);
   spread_ = spread_of_targets(*data_.test);
 }
 

@@ -1,45 +1,61 @@
 #include <lockstep/train/run_plan.hpp>
 
-#include <lockstep/data/data_options.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/nn/models.hpp>
 
 namespace lockstep::train {
+namespace {
+
+// The one list of tables. Reading goes through it, so a resolved deck has its order.
+
+template <class Visit>
+void for_each_table(RunPlan& plan, const Visit& visit) {
+  visit("run", "where results go and what of the machine a rank uses", plan.run);
+  visit("train", "the training loop", plan.train);
+  visit("eval", "measuring on the test set after each epoch", plan.eval);
+  visit("optimizer", "how parameters follow their gradients", plan.optimizer);
+  visit("schedule", "how the learning rate moves", plan.schedule);
+  visit("ddp", "data-parallel gradient reduction", plan.ddp);
+  visit("checkpoint", "when to save and what to keep", plan.checkpoint);
+  visit("log", "how much is said, and how often", plan.log);
+  visit("comm", "communication between ranks", plan.group);
+  visit("flight", "what is kept for the verdict on a hang", plan.group.flight);
+}
+
+template <class Visit>
+void for_each_table(TaskOptions& task, const Visit& visit) {
+  visit("model", "the network", task.model);
+  visit("data", "what the run trains on and is judged by", task.data);
+  visit("loss", "what a classifier is trained and judged by", task.loss);
+}
+
+template <class Options>
+Options read_tables(Deck& deck) {
+  Options all;
+  for_each_table(all, [&](const char* name, const char*, auto& options) {
+    options = deck.read(name, std::move(options));
+  });
+  return all;
+}
+
+}  // namespace
 
 RunPlan read_run_plan(Deck& deck) {
-  RunPlan plan;
-  plan.run = deck.read<RunOptions>("run");
-  plan.train = deck.read<TrainOptions>("train");
-  plan.eval = deck.read<EvalOptions>("eval");
-  plan.optimizer = optim::read_optimizer_options(deck);
-  plan.schedule = deck.read<optim::ScheduleOptions>("schedule");
-  plan.ddp = deck.read<DdpOptions>("ddp");
-  plan.checkpoint = deck.read<CheckpointOptions>("checkpoint");
-  plan.log = deck.read<LogOptions>("log");
+  auto plan = read_tables<RunPlan>(deck);
+  plan.optimizer = optim::read_optimizer_options(deck);  // what its keys must be to each other
   return plan;
 }
 
-GroupOptions read_group_options(Deck& deck) {
-  auto options = deck.read<GroupOptions>("comm");
-  options.flight = deck.read<FlightOptions>("flight");
-  return options;
-}
+TaskOptions read_task_options(Deck& deck) { return read_tables<TaskOptions>(deck); }
 
 std::string deck_reference() {
   DeckReference reference;
-  reference.add<RunOptions>("run", "where results go and what of the machine a rank uses");
-  reference.add<DataOptions>("data", "what the run trains on and is judged by");
-  reference.add<nn::ModelOptions>("model", "the network");
-  reference.add<TrainOptions>("train", "the training loop");
-  reference.add<ClassLossOptions>("loss", "what a classifier is trained and judged by");
-  reference.add<EvalOptions>("eval", "measuring on the test set after each epoch");
-  reference.add<optim::OptimizerOptions>("optimizer", "how parameters follow their gradients");
-  reference.add<optim::ScheduleOptions>("schedule", "how the learning rate moves");
-  reference.add<DdpOptions>("ddp", "data-parallel gradient reduction");
-  reference.add<CheckpointOptions>("checkpoint", "when to save and what to keep");
-  reference.add<GroupOptions>("comm", "communication between ranks");
-  reference.add<FlightOptions>("flight", "what is kept for the verdict on a hang");
-  reference.add<LogOptions>("log", "how much is said, and how often");
+  const auto add = [&](const char* name, const char* description, const auto& options) {
+    reference.add(name, description, options);
+  };
+  TaskOptions task;
+  for_each_table(task, add);
+  RunPlan plan;
+  for_each_table(plan, add);
   return reference.markdown();
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/data_options.hpp>
+#include <lockstep/nn/models.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/schedule.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -12,7 +14,7 @@ class Deck;
 
 namespace lockstep::train {
 
-/// All options of a run that are not its task's.
+/// All options of a run that are not its task's: every program reads them.
 struct RunPlan {
   RunOptions run;
   LogOptions log;
@@ -22,13 +24,19 @@ struct RunPlan {
   optim::ScheduleOptions schedule;
   DdpOptions ddp;
   CheckpointOptions checkpoint;
+  GroupOptions group;  ///< of all ranks: [comm] and [flight]
 };
 
-/// Reads the plan's tables from a deck. Throws InputError.
-[[nodiscard]] RunPlan read_run_plan(Deck& deck);
+/// All options of the tasks of the bundled applications. A task of one's own reads what it likes.
+struct TaskOptions {
+  nn::ModelOptions model;
+  DataOptions data;
+  ClassLossOptions loss;
+};
 
-/// Reads what the group of all ranks is made with. Throws InputError.
-[[nodiscard]] GroupOptions read_group_options(Deck& deck);
+/// Read their tables from a deck. Throw InputError.
+[[nodiscard]] RunPlan read_run_plan(Deck& deck);
+[[nodiscard]] TaskOptions read_task_options(Deck& deck);
 
 /// Every table and key that a deck of the bundled applications may have, in Markdown:
 /// docs/deck_reference.md, which a test compares with this.

@@ -4,17 +4,14 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/data_options.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/nn/models.hpp>
 #include <lockstep/tensor/kernels/accuracy.hpp>
-#include <lockstep/train/options.hpp>
+#include <lockstep/train/run_plan.hpp>
 
 namespace lockstep::train {
 namespace {
 
-LossOptions read_loss_options(Deck& deck, std::int64_t classes) {
-  const auto read = deck.read<ClassLossOptions>("loss");
+LossOptions loss_options(const ClassLossOptions& read, const Deck& deck, std::int64_t classes) {
   LossOptions options{.label_smoothing = read.label_smoothing};
   const auto count = std::ssize(read.class_weights);
   if (count == 0) return options;
@@ -31,11 +28,12 @@ LossOptions read_loss_options(Deck& deck, std::int64_t classes) {
 
 }  // namespace
 
-Classification::Classification(Deck& deck) : model_(deck.read<nn::ModelOptions>("model")) {
-  const auto options = deck.read<DataOptions>("data");
-  loading_ = {options.shuffle, options.prefetch};
-  data_ = make_datasets(options, TargetKind::classes, deck.read<TrainOptions>("train").seed);
-  loss_ = read_loss_options(deck, data_.train->classes());
+Classification::Classification(Deck& deck) {
+  const TaskOptions options = read_task_options(deck);
+  model_ = options.model;
+  loading_ = {options.data.shuffle, options.data.prefetch};
+  data_ = make_datasets(options.data, TargetKind::classes, deck.read<TrainOptions>("train").seed);
+  loss_ = loss_options(options.loss, deck, data_.train->classes());
 }
 
 std::shared_ptr<nn::Module> Classification::make_model() const {

@@ -52,6 +52,10 @@ class Task {
                        std::span<double> figures) const = 0;
 };
 
+/// Makes a program's task from its deck: reads the task's tables, loads its data. Throws
+/// InputError. Local.
+using TaskFactory = std::function<std::unique_ptr<Task>(Deck&)>;
+
 /// Classes from samples: data from [data], a model of the zoo from [model] that ends in
 /// log-probabilities p, cross-entropy with the options of [loss]; accuracy is the share of samples
 /// it gets right. With e = label_smoothing and the C classes' weights w, a sample of class t adds

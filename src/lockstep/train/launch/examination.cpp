@@ -1,30 +1,62 @@
-#include "examination.hpp"
+#include <lockstep/train/launch/examination.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/version.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/bucket_plan.hpp>
+#include <lockstep/train/launch/checks.hpp>
+#include <lockstep/train/launch/shared_folder.hpp>
+#include <lockstep/train/library_versions.hpp>
+#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/task.hpp>
 
-namespace lockstep::utility {
+namespace lockstep::train {
 namespace {
 
-const char* severity(const train::Finding& finding) {
-  return finding.is_error() ? "error" : "warning";
+namespace fs = std::filesystem;
+
+std::size_t bucket_bytes(const nn::Module& model, const BucketOptions& options) {
+  std::vector<Tensor> parameters;
+  for (const Variable& parameter : model.parameters()) {
+    if (parameter.requires_grad()) parameters.push_back(parameter.data());
+  }
+  std::size_t bytes = 0;
+  for (const BucketPlan& bucket : plan_buckets(parameters, options)) bytes += bucket.bytes;
+  return bytes;
 }
 
-std::string seat_line(const train::Launch& launch, int rank) {
-  const train::Seat& seat = launch.seat(rank);
+/// The folder itself or what of its path is there: the doctor leaves nothing behind.
+std::string existing_part(ProcessGroup& group, const std::string& folder) {
+  fs::path path = fs::absolute(folder);
+  std::error_code ignored;
+  while (!fs::is_directory(path, ignored) && path.has_relative_path()) path = path.parent_path();
+  return broadcast_object(group, path.string(), 0);
+}
+
+void add(Findings& all, Findings&& more) { std::ranges::move(more, std::back_inserter(all)); }
+
+const char* severity(const Finding& finding) { return finding.is_error() ? "error" : "warning"; }
+
+std::string seat_line(const Launch& launch, int rank) {
+  const Seat& seat = launch.seat(rank);
   return fmt::format("rank {} on {} (its rank {} of {}): cores {}, of which {} its own{}\n", rank,
                      seat.host, launch.layout.local_rank(rank), launch.layout.local_size(rank),
-                     train::core_list(seat.cores), launch.cores_owned(rank),
+                     core_list(seat.cores), launch.cores_owned(rank),
                      seat.gpu.empty() ? "" : "; GPU " + seat.gpu);
 }
 
-std::string shm_line(const train::Launch& launch, int node) {
+std::string shm_line(const Launch& launch, int node) {
   const auto& ranks = launch.layout.ranks_on(node);
-  const train::Seat& seat = launch.seat(ranks.front());
+  const Seat& seat = launch.seat(ranks.front());
   // An f32 gradient takes four bytes on each rank.
   const double parameters = seat.shm_free_mib * 0x1p20 / 4 / static_cast<double>(ranks.size());
   return fmt::format(
@@ -37,12 +69,37 @@ std::string shm_line(const train::Launch& launch, int node) {
 
 }  // namespace
 
-bool Examination::has_error() const {
-  return std::ranges::any_of(findings, &train::Finding::is_error);
+Patient patient_of(const Task& task, const RunPlan& plan, const std::string& deck_hash) {
+  return {.deck_hash = deck_hash,
+          .run_folder = plan.run.dir,
+          .gradient_bytes = bucket_bytes(*task.make_model(), plan.ddp.buckets)};
 }
 
+Examination examine(ProcessGroup& group, const Patient& patient) {
+  Examination found;
+  const auto start = Clock::now();
+  found.launch = inspect_launch(group, patient.deck_hash);
+  found.findings = check_launch(found.launch);
+  found.seconds = seconds_since(start);
+  found.libraries = library_versions();
+  found.gradient_bytes = patient.gradient_bytes;
+  found.run_folder = existing_part(group, patient.run_folder);
+  add(found.findings, check_shared_folder(group, found.launch.layout, found.run_folder));
+  add(found.findings, check_shared_memory(found.launch, patient.gradient_bytes.value_or(0)));
+  found.links = measure_links(group);
+  // Ranks that take turns on a core would be blamed on the links.
+  if (check_cores(found.launch).empty()) {
+    add(found.findings, check_links(found.links, found.launch.layout));
+  }
+  std::stable_partition(found.findings.begin(), found.findings.end(),
+                        std::mem_fn(&Finding::is_error));
+  return found;
+}
+
+bool Examination::has_error() const { return std::ranges::any_of(findings, &Finding::is_error); }
+
 std::string as_text(const Examination& examination) {
-  const train::Launch& launch = examination.launch;
+  const Launch& launch = examination.launch;
   std::string text = fmt::format("Lockstep {}\n", version());
   for (const auto& [name, value] : examination.libraries) {
     text += fmt::format("{}: {}\n", name, value);
@@ -56,14 +113,14 @@ std::string as_text(const Examination& examination) {
     text += fmt::format("gradients: {:.1f} MiB a rank\n",
                         static_cast<double>(*examination.gradient_bytes) / 0x1p20);
   }
-  for (const train::Link& link : examination.links) {
+  for (const Link& link : examination.links) {
     text += fmt::format("link from rank {} to rank {}: {:.1f} us, {:.2f} GB/s\n", link.from,
                         link.to, link.latency_us, link.bandwidth_gb_s);
   }
   text += fmt::format("run folder: looked at in {}\n", examination.run_folder);
   text += fmt::format("what every application asks at its start took {:.1f} ms\n",
                       examination.seconds * 1e3);
-  for (const train::Finding& finding : examination.findings) {
+  for (const Finding& finding : examination.findings) {
     text += fmt::format("{}: {}\n", severity(finding), finding.text());
   }
   return text + fmt::format("{} finding(s)\n", examination.findings.size());
@@ -71,11 +128,11 @@ std::string as_text(const Examination& examination) {
 
 std::string as_json(const Examination& examination) {
   using Json = nlohmann::ordered_json;
-  const train::Launch& launch = examination.launch;
+  const Launch& launch = examination.launch;
   Json json{{"version", version()}, {"libraries", Json::object()}, {"ranks", Json::array()}};
   for (const auto& [name, value] : examination.libraries) json["libraries"][name] = value;
   for (int rank = 0; rank < launch.size(); ++rank) {
-    const train::Seat& seat = launch.seat(rank);
+    const Seat& seat = launch.seat(rank);
     json["ranks"].push_back({{"rank", rank},
                              {"host", seat.host},
                              {"local_rank", launch.layout.local_rank(rank)},
@@ -90,7 +147,7 @@ std::string as_json(const Examination& examination) {
                              {"shm_free_mib", seat.shm_free_mib}});
   }
   json["links"] = Json::array();
-  for (const train::Link& link : examination.links) {
+  for (const Link& link : examination.links) {
     json["links"].push_back({{"from", link.from},
                              {"to", link.to},
                              {"latency_us", link.latency_us},
@@ -100,7 +157,7 @@ std::string as_json(const Examination& examination) {
   if (examination.gradient_bytes) json["gradient_bytes"] = *examination.gradient_bytes;
   json["app_start_ms"] = examination.seconds * 1e3;
   json["findings"] = Json::array();
-  for (const train::Finding& finding : examination.findings) {
+  for (const Finding& finding : examination.findings) {
     json["findings"].push_back({{"severity", severity(finding)},
                                 {"about", finding.about},
                                 {"sentence", finding.sentence},
@@ -110,4 +167,4 @@ std::string as_json(const Examination& examination) {
   return json.dump(2) + "\n";
 }
 
-}  // namespace lockstep::utility
+}  // namespace lockstep::train

@@ -1,0 +1,38 @@
+#include "known_deck.hpp"
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/train/regression.hpp>
+
+namespace lockstep::utility {
+namespace {
+
+std::unique_ptr<train::Task> make_known_task(Deck& deck) {
+  const train::TaskOptions options = train::read_task_options(deck);
+  check_nothing_unknown(deck);  // before data are looked for
+  if (target_kind(options.data) == TargetKind::values)
+    return std::make_unique<train::Regression>(deck);
+  return std::make_unique<train::Classification>(deck);
+}
+
+}  // namespace
+
+train::Assignment read_known_deck(const std::string& file,
+                                  const std::vector<std::string>& overrides) {
+  return train::read_assignment(file, overrides, make_known_task);
+}
+
+void check_nothing_unknown(const Deck& deck) {
+  try {
+    deck.check_all_read();
+  } catch (const InputError& error) {
+    throw InputError(fmt::format(
+        "{}\nlockstep knows the decks of classify and regress; a program of your own looks at its "
+        "deck itself: PROGRAM DECK --dry-run, --describe or --doctor.",
+        error.what()));
+  }
+}
+
+}  // namespace lockstep::utility

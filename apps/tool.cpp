@@ -1,0 +1,45 @@
+#include "tool.hpp"
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <sstream>
+
+#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/standard_output.hpp>
+
+namespace lockstep {
+namespace {
+
+/// What CLI11 has to say: --help, --version, or what is wrong.
+ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
+  std::ostringstream out, err;
+  const bool good = cli.exit(error, out, err) == 0;
+  std::fputs(err.str().c_str(), stderr);
+  train::write_stdout(out.str());
+  return good ? ExitCode::done : ExitCode::bad_input;
+}
+
+}  // namespace
+
+int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode()>& action) {
+  train::keep_closed_streams_closed();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
+  ExitCode code = ExitCode::done;
+  try {
+    try {
+      cli.parse(argc, argv);
+      code = action();
+    } catch (const CLI::ParseError& error) {
+      code = answer(cli, error);
+    }
+  } catch (...) {
+    const train::Failure failure = train::current_failure();
+    // Not fmt::print: where stderr takes nothing either, the exit code must tell.
+    std::fputs((cli.get_name() + ": " + failure.message + "\n").c_str(), stderr);
+    code = failure.code;
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/task.hpp>
+
+namespace lockstep::train {
+
+/// A deck as a program understands it: what every verb of every program starts from.
+struct Assignment {
+  RunPlan plan;  ///< with run.dir, which a deck may leave out
+  std::unique_ptr<Task> task;
+  std::string deck;  ///< resolved: reading it again gives the same assignment
+  std::string hash;
+};
+
+/// Reads a deck's every table and loads its data. Throws InputError, also for a table or key that
+/// nobody reads. Local.
+[[nodiscard]] Assignment read_assignment(const std::string& file,
+                                         const std::vector<std::string>& overrides,
+                                         const TaskFactory& make_task);
+
+}  // namespace lockstep::train

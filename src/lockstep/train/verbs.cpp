@@ -1,0 +1,62 @@
+#include <lockstep/train/verbs.hpp>
+
+#include <fmt/format.h>
+
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/model_gradients.hpp>
+#include <lockstep/train/model_report.hpp>
+#include <lockstep/train/standard_output.hpp>
+#include <lockstep/train/trainer.hpp>
+
+namespace lockstep::train {
+
+ExitCode print(ProcessGroup& group, const std::string& text) {
+  agree(group, [&] {
+    if (group.rank() == 0) write_stdout(text);
+  });
+  return ExitCode::done;
+}
+
+ExitCode dry_run(const std::shared_ptr<ProcessGroup>& group, const Task& task, const RunPlan& plan,
+                 const std::string& resolved_deck) {
+  const Datasets& data = task.data();
+  agree(*group, [&] { Trainer::check(task, plan); });
+  const Trainer trainer(group, task, plan);
+  return print(*group, fmt::format("{}# {} ranks; {} training and {} test samples of shape {}; "
+                                   "model of {} parameters; {} steps an epoch. Nothing was trained "
+                                   "(--dry-run).\n",
+                                   resolved_deck, group->size(), data.train->size(),
+                                   data.test->size(), to_string(data.train->sample_shape()),
+                                   trainer.model().parameter_count(), trainer.steps_an_epoch()));
+}
+
+ExitCode check_gradients(ProcessGroup& group, const Task& task, const RunPlan& plan) {
+  bool ok = true;
+  agree(group, [&] {
+    if (group.rank() != 0) return;
+    const ModelGradients gradients = check_model_gradients(task, plan.train.seed);
+    ok = gradients.ok;
+    write_stdout(gradients.table +
+                 (ok ? "# every gradient agrees. Nothing was trained (--check-gradients).\n"
+                     : "# gradients marked ! do not agree: look at the backward of the operations "
+                       "that use these parameters.\n"));
+  });
+  const double wrong = all_reduce_scalar(group, ok ? 0.0 : 1.0, ReduceOp::max);
+  return wrong > 0.0 ? ExitCode::failure : ExitCode::done;
+}
+
+ExitCode describe(ProcessGroup& group, const Task& task, const RunPlan& plan) {
+  agree(group, [&] {
+    if (group.rank() == 0) write_stdout(model_report(task, plan));
+  });
+  return ExitCode::done;
+}
+
+ExitCode doctor(ProcessGroup& group, const Patient& patient, bool json) {
+  const Examination found = examine(group, patient);
+  print(group, json ? as_json(found) : as_text(found));
+  return found.has_error() ? ExitCode::bad_input : ExitCode::done;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,169 @@
+// Every deck of inputs/, and the resolved deck of a run of it, is known to every verb of every
+// program.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <apps/small_run.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+Arguments decks() {
+  Arguments names;
+  for (const auto& entry : fs::directory_iterator(source("inputs")))
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem());
+  std::ranges::sort(names);
+  return names;
+}
+
+/// A deck, made small, with the data it needs.
+class EveryDeck : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    settings_ = {"--set", "run.dir=\"" + scratch_.file("run") + "\"",
+                 "--set", "train.epochs=1",
+                 "--set", "data.train_limit=200",
+                 "--set", "data.test_limit=100"};
+    if (!regression()) return;
+    settings_.insert(settings_.end(), {"--set", "data.path=\"" + scratch_.file("heat.h5") + "\""});
+    ASSERT_EQ(run({built("apps/heat_data"), scratch_.file("heat.h5")}).exit_code, 0);
+  }
+
+  [[nodiscard]] bool regression() const { return GetParam() == "heat"; }
+  [[nodiscard]] std::string program() const {
+    return regression() ? "apps/regress" : "apps/classify";
+  }
+  [[nodiscard]] Arguments deck(Arguments more = {}) const {
+    Arguments all{source("inputs/" + GetParam() + ".toml")};
+    all.insert(all.end(), settings_.begin(), settings_.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  ScratchFolder scratch_;
+  Arguments settings_;
+};
+
+/// `output` without its last line, and that line.
+std::pair<std::string, std::string> split_last_line(const std::string& output) {
+  const auto end = output.find_last_not_of('\n') + 1;
+  const auto begin = output.rfind('\n', end - 1) + 1;
+  return {output.substr(0, begin), output.substr(begin, end - begin)};
+}
+
+std::string good(const Finished& finished) {
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  return finished.output;
+}
+
+Finished utility(Arguments verb, const Arguments& arguments) {
+  verb.insert(verb.end(), arguments.begin(), arguments.end());
+  return lockstep_utility(verb);
+}
+
+TEST_P(EveryDeck, ResolvedOneOfARunIsTheSameDeckToEveryProgram) {
+  good(run(app(2, program(), deck())));
+  const std::string file = scratch_.file("run/deck.toml"), stored = read_file(file);
+  const auto line = stored.find('\n') + 1;
+  const std::string hash = stored.substr(7, 16), text = stored.substr(line);
+  ASSERT_EQ(stored.substr(0, line), "# hash " + hash + "\n");
+
+  for (const auto& again :
+       {good(utility({"deck", "check"}, deck())), good(utility({"deck", "check"}, {file}))}) {
+    EXPECT_EQ(split_last_line(again).first, text);
+    EXPECT_EQ(split_last_line(again).second, "# good; hash " + hash);
+  }
+  const std::string dry = good(run(app(1, program(), {file, "--dry-run"})));
+  EXPECT_EQ(split_last_line(dry).first, text);
+  good(utility({"model", "describe"}, {file}));
+  good(utility({"doctor"}, {file}));
+}
+
+TEST_P(EveryDeck, IsDescribedByTheUtilityAndByItsProgram) {
+  const std::string report = good(utility({"model", "describe"}, deck()));
+  EXPECT_NE(report.find("optimizer state"), std::string::npos) << report;
+  EXPECT_EQ(good(run(app(2, program(), deck({"--describe"})))), report);
+  EXPECT_FALSE(fs::exists(scratch_.file("run"))) << "nothing is written";
+}
+
+TEST_P(EveryDeck, IsExaminedByTheDoctorAndByItsProgram) {
+  const auto examined = [](const Finished& finished) {
+    auto json = nlohmann::json::parse(good(finished));
+    EXPECT_EQ(json["ranks"].size(), 2U);
+    EXPECT_EQ(json["links"].size(), 1U);
+    return std::pair(json["gradient_bytes"].get<int>(), json["run_folder"].get<std::string>());
+  };
+  Arguments verb{"doctor", "--json"};
+  const Arguments all = deck();
+  verb.insert(verb.end(), all.begin(), all.end());
+  const auto by_utility = examined(run(app(2, "apps/lockstep", verb)));
+  EXPECT_GT(by_utility.first, 1000);
+  EXPECT_EQ(examined(run(app(2, program(), deck({"--doctor", "--json"})))), by_utility);
+  EXPECT_FALSE(fs::exists(scratch_.file("run"))) << "nothing is written";
+}
+
+INSTANTIATE_TEST_SUITE_P(Inputs, EveryDeck, testing::ValuesIn(decks()),
+                         [](const auto& test) { return test.param; });
+
+TEST(Tools, MissingDataAreExitTwoAndSayHowTheyAreMadeAndWhereTheyWereLookedFor) {
+  const ScratchFolder scratch;
+  const auto here = [&](const std::string& verb, const Arguments& more = {}) {
+    Arguments command{"bash", "-c", "cd " + scratch.path() + " && exec " + verb + " \"$@\"", "bash",
+                      source("inputs/heat.toml")};
+    command.insert(command.end(), more.begin(), more.end());
+    return run(command);
+  };
+  const std::string tool = built("apps/lockstep"), regress = built("apps/regress");
+  for (const auto& finished :
+       {here(tool + " doctor"), here(tool + " model describe"), here(regress, {"--describe"}),
+        here(regress, {"--doctor"}), here(regress)}) {
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says("data file heat.h5 (looked for as " + scratch.file("heat.h5")))
+        << finished.output;
+    EXPECT_TRUE(finished.says("the program heat_data")) << finished.output;
+  }
+  EXPECT_EQ(here(tool + " deck check").exit_code, 0) << "needs no data";
+}
+
+TEST(Tools, DeckOfAProgramOfOnesOwnIsKnownToThatProgramAndPointedThereByTheUtility) {
+  const Arguments deck{source("inputs/synthetic.toml"), "--set", "my_task.factor=0.5"};
+  for (const Arguments& verb : {Arguments{"deck", "check"}, {"model", "describe"}, {"doctor"}}) {
+    const Finished finished = utility(verb, deck);
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says("unknown table [my_task]")) << finished.output;
+    EXPECT_TRUE(finished.says("PROGRAM DECK --dry-run, --describe or --doctor")) << finished.output;
+  }
+  for (const auto& [verb, says] : {std::pair("--dry-run", "\n[my_task]\nfactor = 0.5\n"),
+                                   {"--describe", "LogSoftmax"},
+                                   {"--doctor", "gradients: 0.1 MiB a rank"}}) {
+    Arguments arguments = deck;
+    arguments.emplace_back(verb);
+    const std::string output = good(run(app(2, "tests/apps/own_task", arguments)));
+    EXPECT_NE(output.find(says), std::string::npos) << verb << '\n' << output;
+  }
+}
+
+TEST(Tools, DoctorOfAProgramSpeaksTextUnlessAskedForJson) {
+  const Finished finished = classify(2, {source("inputs/synthetic.toml"), "--doctor"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("gradients: 0.1 MiB a rank\n")) << finished.output;
+}
+
+TEST(Tools, OneThingIsLookedAtAtATime) {
+  const auto deck = source("inputs/synthetic.toml");
+  for (const Arguments& both : {Arguments{deck, "--describe", "--doctor"},
+                                {deck, "--dry-run", "--check-gradients"},
+                                {deck, "--json"}}) {
+    const Finished finished = classify(2, both);
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says(both.back())) << finished.output;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
