@@ -63,8 +63,9 @@ Rings collect(const fs::path& dir) {
   std::ranges::sort(rings, [](const FlightRing& a, const FlightRing& b) {
     return std::pair(a.rank, -a.observed_s) < std::pair(b.rank, -b.observed_s);
   });
-  const auto again = std::ranges::unique(rings, {}, &FlightRing::rank);
-  rings.erase(again.begin(), again.end());
+  // std::unique, not std::ranges::unique, which clang 14 does not compile with libstdc++ 12.
+  const auto same_rank = [](const FlightRing& a, const FlightRing& b) { return a.rank == b.rank; };
+  rings.erase(std::unique(rings.begin(), rings.end(), same_rank), rings.end());
   return rings;
 }
 
