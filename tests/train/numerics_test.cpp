@@ -2,6 +2,8 @@
 // and with another number of math threads.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -17,7 +19,13 @@ struct Bits {
   bool operator==(const Bits&) const = default;
 };
 
-Bits train(const std::vector<std::string>& overrides, int threads) {
+struct Model {
+  const char* name;
+  int steps;
+  std::vector<std::string> overrides;
+};
+
+Bits train_here(const Model& model, int threads) {
   set_math_threads(threads);
   auto deck = Deck::parse(R"(
     [data]
@@ -26,12 +34,12 @@ Bits train(const std::vector<std::string>& overrides, int threads) {
     lr = 0.01
     momentum = 0.9
   )",
-                          "numerics", overrides);
+                          "numerics", model.overrides);
   const Classification task(deck);
   Trainer trainer(std::make_shared<FakeGroup>(1, 0), task, read_run_plan(deck));
   trainer.start_epoch(0);
   Bits bits;
-  for (int step = 0; step < 4; ++step) bits.losses.push_back(trainer.step());
+  for (int step = 0; step < model.steps; ++step) bits.losses.push_back(trainer.step());
   for (const auto& entry : trainer.model().state_dict()) {
     const auto values = entry.tensor.to(DType::f64).to_vector<double>();
     bits.state.insert(bits.state.end(), values.begin(), values.end());
@@ -39,40 +47,42 @@ Bits train(const std::vector<std::string>& overrides, int threads) {
   return bits;
 }
 
-struct Model {
-  const char* name;
-  std::vector<std::string> overrides;
-};
-
-class SameBits : public testing::TestWithParam<Model> {
- protected:
-  ~SameBits() override { set_math_threads(1); }
-};
-
-TEST_P(SameBits, WhenRunAgain) {
-  const auto& overrides = GetParam().overrides;
-  EXPECT_EQ(train(overrides, 1), train(overrides, 1));
+/// In a thread of its own, as in a process of its own: what math libraries keep for a thread and a
+/// shape does not pass from one run to the next.
+Bits train(const Model& model, int threads) {
+  Bits bits;
+  std::thread([&] { bits = train_here(model, threads); }).join();
+  return bits;
 }
 
+class SameBits : public testing::TestWithParam<Model> {};
+
+TEST_P(SameBits, WhenRunAgain) { EXPECT_TRUE(train(GetParam(), 1) == train(GetParam(), 1)); }
+
 TEST_P(SameBits, WithOneAndTwoThreads) {
-  const auto& overrides = GetParam().overrides;
-  const Bits one = train(overrides, 1), two = train(overrides, 2);
+  const Bits one = train(GetParam(), 1), two = train(GetParam(), 2);
   EXPECT_EQ(one.losses, two.losses);
-  EXPECT_EQ(one, two);
+  EXPECT_TRUE(one.state == two.state);  // too long to print
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Models, SameBits,
     testing::Values(
-        Model{"convnet", {"model.kind=\"convnet\"", "train.batch_size=128"}},
-        Model{"convnet_small_batch", {"model.kind=\"convnet\"", "train.batch_size=7"}},
-        Model{"mlp", {"model.kind=\"mlp\"", "train.batch_size=128"}},
-        Model{"mlp_odd", {"model.kind=\"mlp\"", "model.hidden=[333]", "train.batch_size=61"}},
+        Model{"convnet", 4, {"model.kind=\"convnet\"", "train.batch_size=128"}},
+        Model{"convnet_small_batch", 4, {"model.kind=\"convnet\"", "train.batch_size=7"}},
+        Model{"mlp", 4, {"model.kind=\"mlp\"", "train.batch_size=128"}},
+        Model{"mlp_odd", 4, {"model.kind=\"mlp\"", "model.hidden=[333]", "train.batch_size=61"}},
         Model{"transformer",
+              4,
               {"model.kind=\"transformer\"", "model.depth=2", "train.batch_size=16"}},
         Model{"resnet18",
+              4,
               {"model.kind=\"resnet18\"", "data.synthetic_image_size=16",
-               "data.synthetic_channels=3", "data.synthetic_samples=64", "train.batch_size=8"}}),
+               "data.synthetic_channels=3", "data.synthetic_samples=64", "train.batch_size=8"}},
+        Model{"resnet18_batch_64",
+              1,
+              {"model.kind=\"resnet18\"", "data.synthetic_image_size=32",
+               "data.synthetic_channels=3", "data.synthetic_samples=64", "train.batch_size=64"}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -33,11 +33,13 @@ struct OpenMp {
 
 }  // namespace
 
-OneMathThread::OneMathThread() : before_(1) {
+int math_threads() {
   const OpenMp& openmp = OpenMp::instance();
-  if (!openmp.set_threads || !openmp.max_threads) return;
-  before_ = openmp.max_threads();
-  if (before_ != 1) openmp.set_threads(1);
+  return openmp.set_threads && openmp.max_threads ? openmp.max_threads() : 1;
+}
+
+OneMathThread::OneMathThread() : before_(math_threads()) {
+  if (before_ != 1) OpenMp::instance().set_threads(1);
 }
 
 OneMathThread::~OneMathThread() {

@@ -10,6 +10,9 @@ namespace lockstep {
 /// the machine, which ranks that share it pay for.
 void set_math_threads(int threads);
 
+/// How many threads calls of oneDNN made from this thread may use.
+[[nodiscard]] int math_threads();
+
 /// While alive, calls of oneDNN made from this thread use one thread: for those of its routines
 /// whose sums depend on the number of threads.
 class OneMathThread {

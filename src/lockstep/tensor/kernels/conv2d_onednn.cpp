@@ -1,7 +1,9 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <dnnl.hpp>
@@ -10,6 +12,7 @@
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/conv2d_methods.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
 
 namespace lockstep::detail::onednn {
 namespace {
@@ -144,27 +147,38 @@ std::int64_t outputs_of_a_plan(const Conv2dProblem& p, Pass pass) {
   return in_parts ? part : p.o;
 }
 
+/// Whether threads only divide the results among them, each the sum that one thread would form: so
+/// do the direct convolutions but for the weight gradient, which adds up what each thread found.
+/// Winograd's choose the length of their sums by the number of threads, and those by im2col have
+/// matrix products that divide sums.
+bool threads_only_divide(Pass pass, std::string_view implementation) {
+  const auto is = [&](std::string_view name) { return implementation.starts_with(name); };
+  return pass != Pass::backward_weight && (is("jit:") || is("jit_1x1:") || is("jit_dw:"));
+}
+
 /// A convolution in one direction, ready to run: two operands in (and a bias), one out. Of the
 /// output channels it takes outputs_of_a_plan() from `first_output` on.
 class Plan {
  public:
-  Plan(const Conv2dProblem& problem, Pass pass, bool has_bias, std::int64_t first_output)
-      : problem_(problem), pass_(pass), has_bias_(has_bias), first_output_(first_output) {
-    if (winograd_is_faster(problem, pass)) {
-      try {
-        make(dnnl::algorithm::convolution_winograd);
-        return;
-      } catch (const dnnl::error& error) {
-        if (error.status != dnnl_unimplemented) throw;  // it needs AVX-512
-      }
+  Plan(const Conv2dProblem& problem, Pass pass, bool has_bias, std::int64_t first_output,
+       int threads)
+      : problem_(problem),
+        pass_(pass),
+        has_bias_(has_bias),
+        first_output_(first_output),
+        threads_(threads) {
+    {
+      const OneMathThread one_thread;
+      make_fastest();
     }
-    make(dnnl::algorithm::convolution_direct);
+    one_thread_ = !threads_only_divide(pass, implementation_);
+    if (threads > 1 && !one_thread_) make_fastest();
   }
 
   [[nodiscard]] bool serves(const Conv2dProblem& problem, Pass pass, bool has_bias,
-                            std::int64_t first_output) const {
+                            std::int64_t first_output, int threads) const {
     return pass_ == pass && has_bias_ == has_bias && first_output_ == first_output &&
-           problem_ == problem;
+           threads_ == threads && problem_ == problem;
   }
 
   void run(const float* first, const float* second, const float* bias, bool accumulate,
@@ -184,6 +198,8 @@ class Plan {
          {a.second, second_->read(second, memory)},
          {a.result, result_->begin_write(result, accumulate, memory)},
          {DNNL_ARG_SCRATCHPAD, scratchpad_.get()}}};
+    std::optional<OneMathThread> one_thread;
+    if (one_thread_) one_thread.emplace();
     if (has_bias_) {
       bias_.set_data_handle(const_cast<float*>(bias), stream());  // NOLINT: no const memory
       std::array<dnnl_exec_arg_t, 5> with_bias{};
@@ -193,10 +209,23 @@ class Plan {
     } else {
       execute(primitive_, arguments, "conv2d");
     }
+    one_thread.reset();
     result_->finish_write(accumulate);
   }
 
  private:
+  void make_fastest() {
+    if (winograd_is_faster(problem_, pass_)) {
+      try {
+        make(dnnl::algorithm::convolution_winograd);
+        return;
+      } catch (const dnnl::error& error) {
+        if (error.status != dnnl_unimplemented) throw;  // it needs AVX-512
+      }
+    }
+    make(dnnl::algorithm::convolution_direct);
+  }
+
   void make(dnnl::algorithm algorithm) {
     Descriptions d(problem_);
     const auto any = [](const memory::dims& dims) { return Descriptions::of(dims, Tag::any); };
@@ -246,12 +275,16 @@ class Plan {
     result_ = std::make_unique<Operand>(result, result_theirs, true, pieces_);
     scratchpad_offset_ = pieces_.add(chosen.scratchpad_desc().get_size());
     scratchpad_ = memory(chosen.scratchpad_desc(), cpu(), DNNL_MEMORY_NONE);
+    implementation_ = chosen.impl_info_str();
   }
 
   Conv2dProblem problem_;
   Pass pass_;
   bool has_bias_;
   std::int64_t first_output_;
+  int threads_;
+  std::string implementation_;  ///< oneDNN's name of it
+  bool one_thread_ = true;
   dnnl::primitive primitive_;
   std::unique_ptr<Operand> first_, second_, result_;
   Pieces pieces_;
@@ -267,12 +300,13 @@ Plan& plan_for(const Conv2dProblem& problem, Pass pass, bool has_bias,
   constexpr std::size_t most = 256;
   thread_local std::vector<std::unique_ptr<Plan>> plans;
   thread_local std::size_t oldest = 0;
+  const int threads = math_threads();
   for (const auto& plan : plans) {
-    if (plan->serves(problem, pass, has_bias, first_output)) return *plan;
+    if (plan->serves(problem, pass, has_bias, first_output, threads)) return *plan;
   }
   std::unique_ptr<Plan> made;
   try {
-    made = std::make_unique<Plan>(problem, pass, has_bias, first_output);
+    made = std::make_unique<Plan>(problem, pass, has_bias, first_output, threads);
   } catch (const dnnl::error& error) {
     throw Error("conv2d: oneDNN cannot compute this convolution: " + std::string(error.what()));
   }

@@ -5,10 +5,23 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/storage.hpp>
 
+#ifdef __SANITIZE_THREAD__
+// ThreadSanitizer's own, which compilers call for a range of memory; no header declares them.
+extern "C" void __tsan_read_range(void* address, unsigned long bytes);
+extern "C" void __tsan_write_range(void* address, unsigned long bytes);
+#endif
+
 namespace lockstep::detail::onednn {
 
 dnnl::engine& cpu() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine engine = [] {
+#ifdef __SANITIZE_THREAD__
+    // The cache in which threads find each other's primitives, under locks that ThreadSanitizer
+    // does not see: off, and made here, where it sees that one thread goes first.
+    dnnl::set_primitive_cache_capacity(0);
+#endif
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 
@@ -32,8 +45,36 @@ std::byte* workspace(std::size_t bytes) {
   return static_cast<std::byte*>(memory->data());
 }
 
+namespace {
+
+/// oneDNN is not instrumented: without this ThreadSanitizer would not see what it does to tensors.
+void tell_thread_sanitizer([[maybe_unused]] const dnnl_exec_arg_t& argument) {
+#ifdef __SANITIZE_THREAD__
+  void* data = nullptr;
+  const dnnl_memory_desc_t* description = nullptr;
+  if (dnnl_memory_get_data_handle(argument.memory, &data) != dnnl_success || !data ||
+      dnnl_memory_get_memory_desc(argument.memory, &description) != dnnl_success) {
+    return;
+  }
+  const std::size_t bytes = dnnl_memory_desc_get_size(description);
+  switch (argument.arg) {
+    case DNNL_ARG_DST:  // DNNL_ARG_TO of reorders, too
+    case DNNL_ARG_DIFF_SRC:
+    case DNNL_ARG_DIFF_WEIGHTS:
+    case DNNL_ARG_SCRATCHPAD:
+      __tsan_write_range(data, bytes);
+      break;
+    default:
+      __tsan_read_range(data, bytes);
+  }
+#endif
+}
+
+}  // namespace
+
 void execute(const dnnl::primitive& primitive, const dnnl_exec_arg_t* arguments, int count,
              const char* operation) {
+  for (int i = 0; i < count; ++i) tell_thread_sanitizer(arguments[i]);
   const auto status = dnnl_primitive_execute(primitive.get(), stream().get(), count, arguments);
   if (status != dnnl_success) {
     throw Error(std::string(operation) + ": oneDNN failed to run a primitive (status " +
