@@ -35,11 +35,13 @@ struct Case {
       gradients.push_back(file.tensor(path));
       tolerances.push_back(file.tolerance(path));
     }
+    unread = file.unread("weighted_mean");
   }
   Batch whole;
   std::vector<std::int64_t> bounds{0};  ///< first row of every share, and the end of the last
   std::vector<Tensor> parameters, gradients;
   std::vector<double> tolerances;
+  std::vector<std::string> unread;
 };
 
 /// The file's network: fc2(tanh(fc1(x))).
@@ -69,6 +71,7 @@ TEST_P(DdpGolden, WeightedMeanIsTheGradientOfTheGlobalBatch) {
   const Case golden;
   const Batch& whole = golden.whole;
   ASSERT_EQ(golden.bounds.back(), whole.rows());
+  EXPECT_EQ(golden.unread, std::vector<std::string>{});
 
   test::on_ranks(GetParam(), [&](const auto& group) {
     const auto model = std::make_shared<GoldenMlp>(golden);

@@ -1,6 +1,8 @@
 #include <support/golden_file.hpp>
+#include <support/larger.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <lockstep/base/error.hpp>
@@ -42,12 +44,43 @@ TEST(GoldenFile, AttributesComeAsNumbersListsAndText) {
   EXPECT_EQ(ops.tensor(*conv + "/out_f64").dtype(), DType::f64);
 }
 
+TEST(GoldenFile, KnowsWhatHasNotBeenRead) {
+  const GoldenFile ops("ops.h5");
+  const auto group = ops.groups("").front();
+  const auto names = ops.datasets(group);
+  const auto all = ops.unread("").size();
+  EXPECT_GT(all, 100U);
+  ASSERT_EQ(ops.unread(group).size(), names.size());
+  EXPECT_EQ(ops.unread(group).front(), group + "/" + names.front());
+  for (const auto& name : names) static_cast<void>(ops.tensor(group + "/" + name));
+  EXPECT_TRUE(ops.unread(group).empty());
+  EXPECT_EQ(ops.unread("").size(), all - names.size());
+}
+
+// Who reads a group sees to it that nothing of the group is left: a group that comes along needs a
+// reader, and a row here.
+TEST(GoldenFile, GroupsOfTheSharedFilesAreThoseWithReaders) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(
+      GoldenFile("ddp.h5").groups(""),
+      (Names{"partitioner", "sampler", "weighted_mean"}));  // data.golden, parallel.ddp_golden
+  EXPECT_EQ(GoldenFile("convnet.h5").groups(""), (Names{"init", "main", "step0"}));
+}
+
 TEST(GoldenFile, SaysWhatIsMissing) {
   EXPECT_THROW(GoldenFile("no_such_file.h5"), Error);
   const GoldenFile ops("ops.h5");
   EXPECT_FALSE(ops.has("nowhere/at/all"));
   EXPECT_THROW(static_cast<void>(ops.tensor("nowhere")), Error);
   EXPECT_THROW(static_cast<void>(ops.number("", "no_such_attribute")), Error);
+}
+
+TEST(Larger, KeepsNaN) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(larger(1, 2), 2);
+  EXPECT_EQ(larger(2, 1), 2);
+  EXPECT_TRUE(std::isnan(larger(nan, 1)));
+  EXPECT_TRUE(std::isnan(larger(1, nan)));
 }
 
 TEST(MaxDifference, TreatsShapesAndNaNStrictly) {
