@@ -5,7 +5,8 @@
 # With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each under mpiexec with our MPI main
 # (tests/support/mpi_main.cpp: the failures of every rank are printed by rank 0, in rank order).
 # KERNELS are sources that include Kokkos, as in lockstep_add_layer.
-# PROCESSORS, TIMEOUT (default 60) and LABELS are set on every entry; a test that needs the launcher
+# PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about speed, on however busy a machine)
+# and LABELS are set on every entry; a test that needs the launcher
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
 # Target quick_tests builds the tests labelled quick, and nothing else.
 find_package(GTest REQUIRED)
@@ -23,7 +24,7 @@ function(lockstep_add_test)
     message(FATAL_ERROR "lockstep_add_test: NAME and SOURCES are required")
   endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 60)
+    set(arg_TIMEOUT 300)
   endif()
   set(target ${arg_NAME}_test)
   add_executable(${target} ${arg_SOURCES} ${arg_KERNELS})

@@ -10,7 +10,7 @@ using namespace lockstep;
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const auto group = make_mpi_group(MPI_COMM_WORLD, {.timeout = std::chrono::milliseconds(500)});
+  const auto group = make_mpi_group(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(2)});
   try {
     const auto t = Tensor::zeros({1000});
     group->all_reduce(t, ReduceOp::sum).wait();

@@ -5,7 +5,7 @@
 // In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
 // task's own, and then a barrier; rank 1 does it in its own way:
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
-//   MISBEHAVE="late 1"  it comes to MPI_Init only after half a minute
+//   MISBEHAVE="late 1"  it comes to MPI_Init only after a minute
 // The file MISBEHAVE_MARK, if that is set, is written at the moment of the fault.
 #include <mpi.h>
 #include <unistd.h>
@@ -87,7 +87,7 @@ class Misbehaving : public lockstep::train::Classification {
 int main(int argc, char** argv) {
   // MPI cannot tell a rank its number before MPI_Init; MPICH's launcher does.
   const char *order = std::getenv("MISBEHAVE"), *rank = std::getenv("PMI_RANK");
-  if (order && rank && std::string("late ") + rank == order) sleep(30);
+  if (order && rank && std::string("late ") + rank == order) sleep(60);
   return lockstep::train::App(
              "misbehave", "classify with a fault on purpose",
              [](lockstep::Deck& deck) { return std::make_unique<Misbehaving>(deck); })

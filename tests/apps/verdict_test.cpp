@@ -1,6 +1,7 @@
 // Real faults in a training run on 4 ranks: what is said, how soon, and that nobody is left behind.
 #include <gtest/gtest.h>
 
+#include <apps/fault.hpp>
 #include <apps/small_run.hpp>
 #include <chrono>
 #include <filesystem>
@@ -14,26 +15,16 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr double timeout_s = 1.5;
-
-struct Fault {
-  Finished finished;
-  double seconds = 0;  ///< from the fault to the end of the job
-};
+/// The deck's deadline, which holds for the job's start too; where nobody may wait for it, the
+/// default stays.
+constexpr double timeout_s = 4;
+const std::vector<std::string> with_timeout{"--set", "comm.timeout=4"};
 
 class Verdict : public testing::Test {
  protected:
-  Fault fault(const std::string& order, std::vector<std::string> more = {}) {
-    more.insert(more.end(), {"--set", "comm.timeout=1.5"});
-    const std::string mark = scratch.file("mark");
-    Fault fault;
-    fault.finished = run(app(4, "tests/apps/misbehave", small_run(run_dir, more)),
-                         {{"MISBEHAVE", order}, {"MISBEHAVE_MARK", mark}});
-    if (fs::exists(mark)) {
-      const auto ago = fs::file_time_type::clock::now() - fs::last_write_time(mark);
-      fault.seconds = std::chrono::duration<double>(ago).count();
-    }
-    return fault;
+  [[nodiscard]] Fault fault(const std::string& order,
+                            const std::vector<std::string>& more = {}) const {
+    return misbehave(4, order, small_run(run_dir, more));
   }
 
   [[nodiscard]] std::string verdict_file() const {
@@ -51,7 +42,7 @@ class Verdict : public testing::Test {
     return count;
   }
   void expect_no_orphans() const {
-    for (int i = 0; i < 50 && orphans() > 0; ++i) {
+    for (int i = 0; i < 500 && orphans() > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     EXPECT_EQ(orphans(), 0);
@@ -60,7 +51,7 @@ class Verdict : public testing::Test {
   void expect_verdict(const Fault& fault, const std::vector<std::string>& parts) const {
     EXPECT_EQ(fault.finished.exit_code, 3) << fault.finished.output;
     EXPECT_GT(fault.seconds, 0.0) << "the fault never came";
-    EXPECT_LT(fault.seconds, timeout_s + 2.0) << fault.finished.output;
+    EXPECT_LT(fault.seconds, soon_s) << fault.finished.output;
     const std::string verdict = verdict_file();
     for (const std::string& part : parts) {
       EXPECT_NE(verdict.find(part), std::string::npos) << part << "\nis not in\n" << verdict;
@@ -79,10 +70,11 @@ class Verdict : public testing::Test {
 };
 
 TEST_F(Verdict, NamesAStoppedRankItsProcessAndTheBucketOthersWaitIn) {
-  expect_verdict(fault("stop 2 7"),
-                 {"rank 2 has not entered all_reduce(sum) #", "of f32[6912] (bucket 0, 27.0 KiB); ",
-                  "ranks 0-1, 3 wait there since ", "rank 2's last operation was ", "completed ",
-                  "is stopped (state T)"});
+  const Fault stopped = fault("stop 2 7", with_timeout);
+  EXPECT_GE(stopped.seconds, timeout_s);
+  expect_verdict(stopped, {"rank 2 has not entered all_reduce(sum) #",
+                           "of f32[6912] (bucket 0, 27.0 KiB); ", "ranks 0-1, 3 wait there since ",
+                           "rank 2's last operation was ", "completed ", "is stopped (state T)"});
   const Finished shown = lockstep_utility({"flight", run_dir});
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
   EXPECT_TRUE(shown.says("verdict: rank 2 has not entered all_reduce(sum)")) << shown.output;
@@ -92,7 +84,9 @@ TEST_F(Verdict, NamesAStoppedRankItsProcessAndTheBucketOthersWaitIn) {
 }
 
 TEST_F(Verdict, NamesAStoppedRankWithoutSharedMemoryToo) {
-  expect_verdict(fault("stop 1 7", {"--set", "comm.shared_memory=false"}),
+  auto options = with_timeout;
+  options.insert(options.end(), {"--set", "comm.shared_memory=false"});
+  expect_verdict(fault("stop 1 7", options),
                  {"rank 1 has not entered all_reduce(sum) #", "ranks 0, 2-3 wait there since ",
                   "is stopped (state T)"});
 }
@@ -127,7 +121,8 @@ TEST_F(Verdict, OfAnExceptionBetweenCollectivesIsThatRanksMessage) {
   EXPECT_EQ(thrown.finished.exit_code, 3) << "a peer of the others failed";
   EXPECT_TRUE(thrown.finished.says("rank 1 of 4")) << thrown.finished.output;
   EXPECT_TRUE(thrown.finished.says("misbehaving on purpose")) << thrown.finished.output;
-  EXPECT_LT(thrown.seconds, 2.0);
+  EXPECT_GT(thrown.seconds, 0.0);
+  EXPECT_LT(thrown.seconds, soon_s);
   EXPECT_TRUE(lockstep_utility({"flight", run_dir}).says("misbehaving on purpose"));
   expect_no_orphans();
 }
@@ -144,7 +139,7 @@ TEST_F(Verdict, OfAKilledRankIsReadFromTheRingsAfterwards) {
 }
 
 TEST_F(Verdict, OfARankThatLeftWithCodeZeroIsReadFromTheRingsAfterwards) {
-  const Fault left = fault("exit0 3 7");
+  const Fault left = fault("exit0 3 7", with_timeout);
   EXPECT_FALSE(Json::parse(read_file(run_dir + "/summary.json")).at("completed").get<bool>());
   const Finished shown = lockstep_utility({"flight", run_dir});
   EXPECT_TRUE(shown.says("verdict: rank 3 has not entered all_reduce(sum) #")) << shown.output;
@@ -162,7 +157,9 @@ TEST_F(Verdict, IsNotNeededAfterAGoodEnd) {
 TEST_F(Verdict, RingsLieWhereTheDeckSays) {
   const std::string rings = scratch.file("rings");
   fs::create_directory(rings);
-  static_cast<void>(fault("exit0 1 7", {"--set", "flight.dir=\"" + rings + "\""}));
+  auto options = with_timeout;
+  options.insert(options.end(), {"--set", "flight.dir=\"" + rings + "\""});
+  static_cast<void>(fault("exit0 1 7", options));
   const Finished shown = lockstep_utility({"flight", rings});
   EXPECT_TRUE(shown.says("verdict: rank 1 has not entered")) << shown.output;
 }
@@ -183,11 +180,11 @@ TEST_F(Verdict, OnADamagedFolderIsASentenceAndExitCodeTwo) {
 }
 
 TEST_F(Verdict, OfARankThatDoesNotComeToMpiInitIsASentence) {
-  const Finished finished = fault("late 1").finished;
+  const Finished finished = fault("late 1", {"--set", "comm.timeout=1.5"}).finished;
   // The waiting rank leaves with 3; mpiexec then kills the other and may tell of that one (9).
   EXPECT_TRUE(finished.exit_code == 3 || finished.exit_code == 9) << finished.output;
   EXPECT_TRUE(finished.says("MPI_Init has not returned after 1.5 s")) << finished.output;
-  EXPECT_LT(finished.seconds, timeout_s + 2.0);
+  EXPECT_LT(finished.seconds, soon_s) << "nobody waited for that rank, which sleeps for longer";
   expect_no_orphans();
 }
 

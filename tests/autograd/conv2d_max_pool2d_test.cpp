@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include <support/larger.hpp>
+
 #include <lockstep/autograd/functional.hpp>
 
 #include "gradient_check.hpp"
@@ -71,8 +73,7 @@ TEST_P(Conv2dMaxPool2dRelu, EqualsTheOperationsOneByOne) {
     double largest = 0.0, difference = 0.0;
     for (std::size_t i = 0; i < apart[t].size(); ++i) {
       largest = std::max(largest, std::abs(apart[t][i]));
-      const double d = std::abs(together[t][i] - apart[t][i]);
-      difference = d <= difference ? difference : d;  // NaN stays
+      difference = larger(difference, std::abs(together[t][i] - apart[t][i]));
     }
     // Both sides may be off by 16 roundings of the largest element.
     EXPECT_LE(difference, 32.0 * 0x1p-23 * largest) << "result " << t;

@@ -10,7 +10,11 @@ using Claim = std::function<void(ProcessGroup&)>;
 /// Whether the ranks see which of them have entered a call.
 extern const bool ranks_share_memory;
 
-inline const GroupOptions usual_options{.timeout = std::chrono::seconds(20)};
+/// No claim is about how long a wait may last; ranks that share a busy core are slow.
+inline const GroupOptions usual_options{.timeout = std::chrono::seconds(60)};
+
+/// For claims about the deadline itself. It holds for making the group too.
+inline const GroupOptions brief_options{.timeout = std::chrono::seconds(1)};
 
 /// Runs `claim` on every rank of the backend that this program was linked with: mpi over all ranks
 /// that mpiexec started, threads in groups of 1, 2, 3, 4 and 5. The claim leaves the group open and

@@ -11,7 +11,7 @@ namespace {
 using test::Arena;
 using test::Counts;
 
-const GroupOptions options{.timeout = std::chrono::seconds(20), .max_count = 1000};
+const GroupOptions options{.timeout = std::chrono::seconds(60), .max_count = 1000};
 constexpr std::int64_t lengths[] = {999, 1000, 1001, 2500};
 
 /// claim(group, arena, n) for every length.

@@ -239,11 +239,9 @@ void message_that_does_not_fit(ProcessGroup& group, std::int64_t sent) {
 }
 
 TEST(Messages, OfAnotherLengthAreRefused) {
-  const GroupOptions options{.timeout = std::chrono::seconds(5)};
   for (const std::int64_t sent : {0, 9, 11, 50000}) {
     SCOPED_TRACE(sent);
-    test::on_every_new_group([&](ProcessGroup& group) { message_that_does_not_fit(group, sent); },
-                             options);
+    test::on_every_new_group([&](ProcessGroup& group) { message_that_does_not_fit(group, sent); });
   }
 }
 
@@ -263,7 +261,7 @@ TEST(Messages, ThatNobodySendsTimeOutNamingThePeer) {
         expect(group.size() - 1, "recv(from rank " + std::to_string(group.size() - 1) + ", tag 8)");
         EXPECT_THROW(static_cast<void>(group.isend(Tensor::zeros({4}), 0)), CommError);
       },
-      {.timeout = std::chrono::milliseconds(100)});
+      test::brief_options);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ void expect_refused(const Called& usual, const Called& deviant,
     EXPECT_TRUE(arena.is_untouched());
     EXPECT_THROW(group.barrier(), CommError);
   };
-  test::on_every_new_group(claim, {.timeout = std::chrono::seconds(5), .contract = contract});
+  test::on_every_new_group(claim, {.timeout = test::usual_options.timeout, .contract = contract});
 }
 
 Called all_reduce(const Shape& shape, DType dtype = DType::f32, ReduceOp op = ReduceOp::sum) {
@@ -194,13 +194,13 @@ TEST(Mismatch, OfACallThatIsNeverMadeTimesOutNamingTheRankWhereItCanBeSeen) {
     EXPECT_NE(message.find("all_reduce(sum)"), std::string::npos) << message;
     const std::string absent =
         test::ranks_share_memory ? "rank 1 has not" : "at least one rank of another node";
-    EXPECT_NE(message.find("of f32[3000] has not completed after 0.2 s: " + absent),
+    EXPECT_NE(message.find("of f32[3000] has not completed after 1.0 s: " + absent),
               std::string::npos)
         << message;
     EXPECT_TRUE(arena.is_untouched());
     EXPECT_THROW(group.barrier(), CommError);
   };
-  test::on_every_new_group(claim, {.timeout = std::chrono::milliseconds(200)});
+  test::on_every_new_group(claim, test::brief_options);
 }
 
 }  // namespace

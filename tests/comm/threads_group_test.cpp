@@ -70,7 +70,7 @@ TEST(ThreadsGroup, AnExceptionOnOneRankReleasesTheOthersAtOnce) {
     }
   });
   EXPECT_EQ(message, "rank 2 of 4: the disk is full");
-  EXPECT_LT(seconds_since(start), 5.0);  // the deadline is 10 minutes
+  EXPECT_LT(seconds_since(start), 60.0);  // the deadline is 10 minutes
 }
 
 TEST(ThreadsGroup, ATimeOutNamesTheRankThatDidNotCall) {
@@ -88,7 +88,7 @@ TEST(ThreadsGroup, ATimeOutNamesTheRankThatDidNotCall) {
           const std::string text = error.what();
           EXPECT_NE(
               text.find(
-                  "all_reduce(sum) #2 of f32[21840] has not completed after 0.2 s: rank 1 has "
+                  "all_reduce(sum) #2 of f32[21840] has not completed after 1.0 s: rank 1 has "
                   "not called it"),
               std::string::npos)
               << text;
@@ -96,7 +96,7 @@ TEST(ThreadsGroup, ATimeOutNamesTheRankThatDidNotCall) {
         }
         EXPECT_THROW(group.barrier(), CommError);
       },
-      {.timeout = std::chrono::milliseconds(200)});
+      {.timeout = std::chrono::seconds(1)});
   EXPECT_EQ(told, 2);
 }
 

@@ -37,6 +37,7 @@ TEST(DataPartitionerGolden, PartsAreThoseOfThePythonTutorial) {
     EXPECT_EQ(list(partitioner.part(i)),
               file.tensor("partitioner/part" + std::to_string(i)).to_vector<std::int64_t>());
   }
+  EXPECT_EQ(file.unread("partitioner"), std::vector<std::string>{});
 }
 
 struct SamplerCase {
@@ -72,6 +73,7 @@ int for_each_case(const test::GoldenFile& file, bool shuffle, const F& f) {
 TEST(DistributedSamplerGolden, UnshuffledListsAreThoseOfPyTorch) {
   const test::GoldenFile file("ddp.h5");
   const int cases = for_each_case(file, false, [&](const std::string& path, const SamplerCase& c) {
+    EXPECT_FALSE(file.datasets(path).empty());
     for (const auto& epoch : file.datasets(path)) {
       List all;
       for (int rank = 0; rank < c.world; ++rank) {
@@ -83,6 +85,7 @@ TEST(DistributedSamplerGolden, UnshuffledListsAreThoseOfPyTorch) {
       }
       EXPECT_EQ(all, file.tensor(path + "/" + epoch).to_vector<std::int64_t>()) << epoch;
     }
+    EXPECT_EQ(file.unread(path), std::vector<std::string>{});
   });
   EXPECT_GT(cases, 0);
 }

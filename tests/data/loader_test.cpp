@@ -210,12 +210,14 @@ TEST(Loader, CountsTheSecondsTheCallerWaited) {
   Loader loader(data, in_order(100, 10));
   loader.start_epoch(0);
   EXPECT_EQ(loader.seconds_waited(), 0.0);
-  const auto delay = std::chrono::milliseconds(30);
+  std::atomic<bool> calling = false;
   std::thread opener([&] {
-    std::this_thread::sleep_for(delay);
+    while (!calling) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // by then the caller waits
     data->open = true;
   });
   const auto start = std::chrono::steady_clock::now();
+  calling = true;
   static_cast<void>(loader.next());
   const double total =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -70,7 +70,7 @@ TEST(CommunicationPage, ALateRankIsNamedAtTheDeadline) {
     EXPECT_TRUE(finished.says("all_reduce(sum) #2 of f32[1000] has not completed"))
         << finished.output;
     EXPECT_TRUE(finished.says("rank 0 has not entered it")) << finished.output;
-    EXPECT_LT(finished.seconds, 10);
+    EXPECT_LT(finished.seconds, 30);  // rank 0 is that late
   }
 }
 

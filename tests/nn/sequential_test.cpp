@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <support/larger.hpp>
+
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers.hpp>
@@ -16,7 +18,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   const auto x = a.to_vector<float>(), y = b.to_vector<float>();
   double largest = x.size() == y.size() ? 0.0 : INFINITY;
   for (std::size_t i = 0; i < x.size() && i < y.size(); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(x[i]) - y[i]));
+    largest = test::larger(largest, std::abs(static_cast<double>(x[i]) - y[i]));
   }
   return largest;
 }

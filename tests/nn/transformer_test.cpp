@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <support/larger.hpp>
+
 #include <lockstep/autograd/check_gradients.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/base/error.hpp>
@@ -97,7 +99,7 @@ TEST(MultiheadAttention, BeginsAsPyTorchs) {
   const double bound = std::sqrt(6.0 / (4 * 64));
   double largest = 0;
   for (const float value : state.at("in_proj_weight").to_vector<float>()) {
-    largest = std::max(largest, std::abs(static_cast<double>(value)));
+    largest = test::larger(largest, std::abs(static_cast<double>(value)));
   }
   EXPECT_LE(largest, bound);
   EXPECT_GT(largest, 0.99 * bound);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <support/larger.hpp>
+
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/layer_wise.hpp>
 
@@ -76,7 +78,7 @@ void expect_as_oracle(Oracle oracle, Numbers Oracle::*weights, DType dtype, doub
     const auto ours = p.variable.data().to(DType::f64).template to_vector<double>();
     double worst = 0;
     for (std::size_t i = 0; i < ours.size(); ++i)
-      worst = std::max(worst, std::abs(ours[i] - (oracle.*weights)[i]));
+      worst = test::larger(worst, std::abs(ours[i] - (oracle.*weights)[i]));
     ASSERT_LE(worst, tolerance * norm(oracle.*weights)) << "step " << s;
   }
 }

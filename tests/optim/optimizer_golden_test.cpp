@@ -134,13 +134,20 @@ class OptimizerGolden : public testing::Test {
 
 TEST_F(OptimizerGolden, EveryCaseAndStepAgreesWithPyTorch) {
   std::size_t cases = 0;
+  std::vector<std::string> others;
   for (const auto& name : file_.groups("")) {
-    if (!file_.has_attribute(name, "algorithm")) continue;
+    if (!file_.has_attribute(name, "algorithm")) {
+      others.push_back(name);
+      continue;
+    }
     check_case(name, DType::f32);
     check_case(name, DType::f64);
+    EXPECT_EQ(file_.unread(name), std::vector<std::string>{});
     ++cases;
   }
   EXPECT_EQ(cases, 12U);
+  EXPECT_EQ(file_.unread("common"), std::vector<std::string>{});
+  EXPECT_EQ(others, (std::vector<std::string>{"common", "lr"}));  // lr: schedule_golden_test.cpp
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ TEST_F(ScheduleGolden, EveryRateAndMomentumAgreesWithPyTorch) {
   }
   EXPECT_EQ(rates_compared, 8U * 100U);
   EXPECT_EQ(momenta_compared, 100U);
+  EXPECT_EQ(file_.unread("lr"), std::vector<std::string>{});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <support/golden_file.hpp>
 
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include "ranks.hpp"
@@ -35,11 +37,16 @@ struct Case {
       gradients.push_back(file.tensor(path));
       tolerances.push_back(file.tolerance(path));
     }
+    loss = file.tensor("weighted_mean/global_loss_f64").item();
+    loss_tolerance = file.tolerance("weighted_mean/global_loss_f64");
+    unread = file.unread("weighted_mean/global_grad");
   }
   Batch whole;
   std::vector<std::int64_t> bounds{0};  ///< first row of every share, and the end of the last
   std::vector<Tensor> parameters, gradients;
   std::vector<double> tolerances;
+  std::vector<std::string> unread;
+  double loss = 0, loss_tolerance = 0;
 };
 
 /// The file's network: fc2(tanh(fc1(x))).
@@ -69,13 +76,18 @@ TEST_P(DdpGolden, WeightedMeanIsTheGradientOfTheGlobalBatch) {
   const Case golden;
   const Batch& whole = golden.whole;
   ASSERT_EQ(golden.bounds.back(), whole.rows());
+  EXPECT_EQ(golden.unread, std::vector<std::string>{});
 
   test::on_ranks(GetParam(), [&](const auto& group) {
     const auto model = std::make_shared<GoldenMlp>(golden);
     DistributedDataParallel ddp(model, group, {.buckets = {64, 128}});
     const Batch share = share_of(whole, golden.bounds, group->rank(), group->size());
-    ddp.backward(test::mean_loss(ddp, share),
-                 static_cast<double>(share.rows()) / static_cast<double>(whole.rows()));
+    const double weight = static_cast<double>(share.rows()) / static_cast<double>(whole.rows());
+    const Variable mean = test::mean_loss(ddp, share);
+    const double part = mean.defined() ? weight * mean.data().item() : 0.0;
+    EXPECT_LE(std::abs(all_reduce_scalar(*group, part, ReduceOp::sum) - golden.loss),
+              golden.loss_tolerance);
+    ddp.backward(mean, weight);
     for (std::size_t i = 0; i < names.size(); ++i) {
       const Tensor gradient = model->parts[i].grad().to(DType::f64);
       EXPECT_LE(test::max_difference(gradient, golden.gradients[i]), golden.tolerances[i])

@@ -11,7 +11,7 @@ std::vector<int> rank_counts() {
 }
 
 void on_ranks(int, const RankBody& body) {
-  const auto group = make_mpi_group(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(30)});
+  const auto group = make_mpi_group(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(60)});
   body(group);
   group->close();
 }

@@ -12,7 +12,7 @@ void on_ranks(int ranks, const RankBody& body) {
                          // Not an owner: the group belongs to run_ranks_as_threads.
                          body(std::shared_ptr<ProcessGroup>(std::shared_ptr<void>(), &group));
                        },
-                       {.timeout = std::chrono::seconds(30)});
+                       {.timeout = std::chrono::seconds(60)});
 }
 
 }  // namespace lockstep::test

@@ -155,12 +155,12 @@ network
 gpu_files
 configuration >"$SLURM_CONF"
 start
-for ((attempt = 0; attempt < 200; attempt++)); do
+for ((attempt = 0; attempt < 1200; attempt++)); do
   is_up && break
   sleep 0.1
 done
 if ! is_up; then
-  echo "FAILED: the cluster is not up after 20 s"
+  echo "FAILED: the cluster is not up after 120 s"
   sinfo || true
   tail -n 20 "$lab"/log/*.log
   exit 1

@@ -35,7 +35,7 @@ wait_until() {
 is_over() { [ -z "$(state_of "$1")" ]; }
 # finish JOB: waits for its end and expects it to be a good one.
 finish() {
-  wait_until 60 "the end of job $1" is_over "$1"
+  wait_until 240 "the end of job $1" is_over "$1"
   local states
   states=$(scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p' | sort -u)
   [ "$states" = COMPLETED ] || fail "job $1 ended as $states"

@@ -7,9 +7,9 @@
 reads() { grep -q "$1" "lockstep-$job.log" 2>/dev/null; }
 
 job=$(submit --nodes=2 --ntasks-per-node=1 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}" --set train.epochs=100)
-wait_until 30 "the first epoch's line" reads "epoch 1/100 .*test accuracy"
+wait_until 120 "the first epoch's line" reads "epoch 1/100 .*test accuracy"
 scancel --batch --signal=USR1 "$job"
-wait_until 30 "the requeue" reads "train.sbatch: stopped before walltime"
-wait_until 25 "the second start" reads "^resumed from .* at step"
+wait_until 120 "the requeue" reads "train.sbatch: stopped before walltime"
+wait_until 100 "the second start" reads "^resumed from .* at step"
 finish "$job"
 expect_summary "runs/$job" 's["completed"], s["ranks"], s["epochs"], s["steps"]' "(True, 2, 100, 1000)"

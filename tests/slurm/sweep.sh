@@ -13,5 +13,5 @@ for value in 0.01 0.02 0.04; do
 done
 
 job=$(submit --array=3 scripts/slurm/sweep.sbatch inputs/synthetic.toml optimizer.lr 0.01 0.02 0.04)
-wait_until 60 "the end of job $job" is_over "$job"
+wait_until 240 "the end of job $job" is_over "$job"
 expect "lockstep-${job}_3.log" "sweep.sbatch: --array=3 has no value: the last of 3 is number 2"

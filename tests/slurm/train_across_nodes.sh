@@ -12,8 +12,8 @@ expect_summary "runs/$job" 's["hosts"]' "['node1', 'node2', 'node3', 'node4']"
 
 reads() { grep -qs "$1" "lockstep-$job.log"; }
 job=$(submit --nodes=4 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}" --set train.epochs=100000)
-wait_until 30 "the first epoch's line" reads "^epoch 1/100000 .*test accuracy"
+wait_until 120 "the first epoch's line" reads "^epoch 1/100000 .*test accuracy"
 [ "$(state_of "$job")" = "RUNNING " ] || fail "job $job does not run any more"
 scancel "$job"
-wait_until 30 "the end of job $job" is_over "$job"
+wait_until 120 "the end of job $job" is_over "$job"
 expect_summary "runs/$job" 's["completed"]' False

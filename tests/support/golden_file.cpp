@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -61,6 +62,7 @@ std::pair<DType, hid_t> element_type(hid_t stored, const std::string& where) {
 struct GoldenFile::File {
   std::string path;
   Handle handle;
+  std::set<std::string> read;  // paths of datasets
 
   explicit File(std::string p)
       : path(std::move(p)),
@@ -137,7 +139,22 @@ Tensor GoldenFile::tensor(const std::string& path) const {
   const auto [dtype, in_memory] = element_type(stored, where);
   const Tensor t = Tensor::empty(Shape(std::span<const std::int64_t>(shape)), dtype);
   expect(H5Dread(dataset, in_memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, t.data()) >= 0, where);
+  file_->read.insert(path);
   return t;
+}
+
+std::vector<std::string> GoldenFile::unread(const std::string& path) const {
+  const std::string prefix = path.empty() ? "" : path + "/";
+  std::vector<std::string> left;
+  for (const auto& dataset : datasets(path)) {
+    if (dataset.ends_with("_f32") || file_->read.contains(prefix + dataset)) continue;
+    left.push_back(prefix + dataset);
+  }
+  for (const auto& group : groups(path)) {
+    const auto below = unread(prefix + group);
+    left.insert(left.end(), below.begin(), below.end());
+  }
+  return left;
 }
 
 bool GoldenFile::has_attribute(const std::string& path, const std::string& name) const {

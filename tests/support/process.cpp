@@ -140,4 +140,10 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+double seconds_since_written(const std::string& path) {
+  const auto ago =
+      std::filesystem::file_time_type::clock::now() - std::filesystem::last_write_time(path);
+  return std::chrono::duration<double>(ago).count();
+}
+
 }  // namespace lockstep::test

@@ -20,7 +20,7 @@ struct Finished {
 /// process group is killed: a test of a hang must not hang.
 [[nodiscard]] Finished run(const std::vector<std::string>& command,
                            const std::vector<std::pair<std::string, std::string>>& environment = {},
-                           double limit_s = 60);
+                           double limit_s = 240);
 
 /// The same on a terminal of its own, `columns` wide, which says what reaches the screen: "\r\n"
 /// ends a line.
@@ -54,5 +54,8 @@ class ScratchFolder {
 };
 
 [[nodiscard]] std::string read_file(const std::string& path);
+
+/// Seconds since a program wrote `path` to mark a moment. Throws if it never did.
+[[nodiscard]] double seconds_since_written(const std::string& path);
 
 }  // namespace lockstep::test

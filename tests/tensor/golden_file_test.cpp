@@ -1,6 +1,8 @@
 #include <support/golden_file.hpp>
+#include <support/larger.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <lockstep/base/error.hpp>
@@ -42,12 +44,50 @@ TEST(GoldenFile, AttributesComeAsNumbersListsAndText) {
   EXPECT_EQ(ops.tensor(*conv + "/out_f64").dtype(), DType::f64);
 }
 
+TEST(GoldenFile, KnowsWhatHasNotBeenRead) {
+  const GoldenFile ops("ops.h5");
+  const auto group = ops.groups("").front();
+  const auto names = ops.datasets(group);
+  const auto all = ops.unread("").size();
+  EXPECT_GT(all, 100U);
+  ASSERT_EQ(ops.unread(group).size(), names.size());
+  EXPECT_EQ(ops.unread(group).front(), group + "/" + names.front());
+  for (const auto& name : names) static_cast<void>(ops.tensor(group + "/" + name));
+  EXPECT_TRUE(ops.unread(group).empty());
+  EXPECT_EQ(ops.unread("").size(), all - names.size());
+}
+
+// Who reads a group sees to it that nothing of it is left. A group that comes along needs a reader,
+// and whoever builds what a waiting group is about moves its name.
+TEST(GoldenFile, GroupsOfTheSharedFilesHaveReadersOrWaitForWhatTheyAreAbout) {
+  const auto expect = [](const char* file, std::vector<std::string> read,
+                         const std::vector<std::string>& waiting) {
+    read.insert(read.end(), waiting.begin(), waiting.end());
+    std::ranges::sort(read);
+    EXPECT_EQ(GoldenFile(file).groups(""), read);
+  };
+  // data/golden_test.cpp, parallel/ddp_golden_test.cpp
+  expect("ddp.h5", {"partitioner", "sampler", "weighted_mean"},
+         {"grad_accumulation", "grad_accumulation_unequal", "local_sgd", "power_sgd",
+          "sync_batch_norm"});
+  // train/golden_convnet_test.cpp; `long` is `main` over 100 steps
+  expect("convnet.h5", {"init", "main", "step0"}, {"long"});
+}
+
 TEST(GoldenFile, SaysWhatIsMissing) {
   EXPECT_THROW(GoldenFile("no_such_file.h5"), Error);
   const GoldenFile ops("ops.h5");
   EXPECT_FALSE(ops.has("nowhere/at/all"));
   EXPECT_THROW(static_cast<void>(ops.tensor("nowhere")), Error);
   EXPECT_THROW(static_cast<void>(ops.number("", "no_such_attribute")), Error);
+}
+
+TEST(Larger, KeepsNaN) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(larger(1, 2), 2);
+  EXPECT_EQ(larger(2, 1), 2);
+  EXPECT_TRUE(std::isnan(larger(nan, 1)));
+  EXPECT_TRUE(std::isnan(larger(1, nan)));
 }
 
 TEST(MaxDifference, TreatsShapesAndNaNStrictly) {

@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include <support/larger.hpp>
+
 namespace lockstep::test {
 namespace {
 
@@ -40,10 +42,8 @@ void expect_ulps(double bound, float low, float high, const F& f, const Exact& e
   for_floats(low, high, [&](float x) {
     const double expected = exact(static_cast<double>(x));
     const double error = std::abs(static_cast<double>(f(x)) - expected) / ulp(expected);
-    if (!(error <= worst)) {
-      worst = error;
-      at = x;
-    }
+    if (!std::isnan(worst) && !(error <= worst)) at = x;
+    worst = test::larger(worst, error);
   });
   EXPECT_LE(worst, bound) << "at x = " << at;
 }
@@ -54,10 +54,8 @@ void expect_absolute(double bound, const F& f, const Exact& exact) {
   float at = 0;
   for_floats(-1e30F, 1e30F, [&](float x) {
     const double error = std::abs(static_cast<double>(f(x)) - exact(static_cast<double>(x)));
-    if (!(error <= worst)) {
-      worst = error;
-      at = x;
-    }
+    if (!std::isnan(worst) && !(error <= worst)) at = x;
+    worst = test::larger(worst, error);
   });
   EXPECT_LE(worst, bound) << "at x = " << at;
 }

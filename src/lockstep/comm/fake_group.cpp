@@ -17,10 +17,20 @@ Tensor own_part(const Operation& operation, int size, int rank) {
                      block_of(operation.input_counts, operation.input.numel(), size, rank));
 }
 
+/// Nothing to do where a call in place finds its own part.
+void copy(const Tensor& from, const Tensor& to) {
+  if (from.data() != to.data()) to.copy_from(from);
+}
+
+bool brings(const Operation& operation, int rank) {
+  const bool is_receiver = operation.kind == Operation::Kind::broadcast && operation.root != rank;
+  return operation.input.defined() && !is_receiver;
+}
+
 void fill_as_if_alone(const Operation& operation, int size, int rank) {
   using Kind = Operation::Kind;
   const Tensor &input = operation.input, &output = operation.output;
-  if (!input.defined() || !output.defined() || operation.in_place()) return;
+  if (!input.defined() || !output.defined()) return;
   const auto flat = elements_of(output, {0, output.numel()});
   switch (operation.kind) {
     case Kind::all_gather:
@@ -31,14 +41,14 @@ void fill_as_if_alone(const Operation& operation, int size, int rank) {
         const Tensor source =
             operation.kind == Kind::all_to_all ? own_part(operation, size, rank) : input;
         const std::int64_t count = std::min(to.count, source.numel());
-        elements_of(output, {to.begin, count}).copy_from(elements_of(source, {0, count}));
+        copy(elements_of(source, {0, count}), elements_of(output, {to.begin, count}));
       }
       return;
     case Kind::scatter:
     case Kind::reduce_scatter:
-      return flat.copy_from(own_part(operation, size, rank));
+      return copy(own_part(operation, size, rank), flat);
     default:
-      return flat.copy_from(elements_of(input, {0, input.numel()}));
+      return copy(elements_of(input, {0, input.numel()}), flat);
   }
 }
 
@@ -50,21 +60,24 @@ FakeGroup::FakeGroup(int size, int rank) : size_(size), rank_(rank) {
   }
 }
 
+void FakeGroup::expect_open() const {
+  if (!closed_) return;
+  throw CommError(refusal(fmt::format("rank {} of {}", rank_, size_),
+                          "it was closed. Make a new one, or close it later."));
+}
+
 Work FakeGroup::start(Operation&& operation) {
-  if (closed_) {
-    throw CommError(refusal(fmt::format("rank {} of {}", rank_, size_),
-                            "it was closed. Make a new one, or close it later."));
-  }
+  expect_open();
   ++traffic_.operations;
-  const Tensor& brought = operation.input.defined() ? operation.input : operation.output;
-  if (brought.defined() && operation.kind != Operation::Kind::receive) {
-    traffic_.bytes += static_cast<std::int64_t>(brought.bytes());
+  if (brings(operation, rank_)) {
+    traffic_.bytes += static_cast<std::int64_t>(operation.input.bytes());
   }
   fill_as_if_alone(operation, size_, rank_);
   return {};
 }
 
 std::shared_ptr<ProcessGroup> FakeGroup::new_group(std::span<const int> ranks) {
+  expect_open();
   expect_members(ranks, size_);
   const auto place = std::ranges::find(ranks, rank_);
   if (place == ranks.end()) return nullptr;
@@ -74,6 +87,7 @@ std::shared_ptr<ProcessGroup> FakeGroup::new_group(std::span<const int> ranks) {
 
 std::shared_ptr<ProcessGroup> FakeGroup::split(int colour, int key) {
   static_cast<void>(key);
+  expect_open();
   if (colour < 0) return nullptr;
   return std::make_shared<FakeGroup>(size_, rank_);
 }

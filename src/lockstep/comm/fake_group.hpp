@@ -10,8 +10,8 @@ namespace lockstep {
 /// every operation is over at once, as if the other ranks had brought what this one brings, and
 /// passed the same colour and key to split(): all_reduce leaves the tensor as it is, all_gather
 /// fills every rank's place with the caller's input; what only another rank could have brought
-/// (broadcast, scatter, recv) leaves the output as it is. Numbers that depend on the others are
-/// therefore wrong; shapes, counts and orders are right.
+/// (broadcast, scatter, recv) leaves the output as it is, and recv() returns -1. Numbers that
+/// depend on the others are therefore wrong; shapes, counts and orders are right.
 class FakeGroup final : public ProcessGroup {
  public:
   /// Throws InputError unless 0 <= rank < size.
@@ -33,6 +33,7 @@ class FakeGroup final : public ProcessGroup {
 
  private:
   [[nodiscard]] Work start(Operation&& operation) override;
+  void expect_open() const;
 
   int size_, rank_;
   bool closed_ = false;

@@ -1,5 +1,6 @@
 // One rank throws between two collectives: its MpiSession must not wait in MPI_Finalize for peers
-// that wait for it. CTest expects this job to fail, soon: the launcher ends the other ranks.
+// that wait for it: the launcher ends the other ranks (job_ends_test.cpp). Argument: a file to mark
+// the moment.
 #include <comm/programs/program.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 
@@ -10,7 +11,10 @@ int main(int argc, char** argv) {
     MpiSession session(argc, argv);
     const auto group = make_mpi_group(MPI_COMM_WORLD);
     group->barrier();
-    if (group->rank() == 1) throw InputError("the data file of rank 1 is missing");
+    if (group->rank() == 1) {
+      test::mark(argv[1]);
+      throw InputError("the data file of rank 1 is missing");
+    }
     group->barrier();
     return 0;
   } catch (const Error& error) {

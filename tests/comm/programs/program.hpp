@@ -2,6 +2,7 @@
 // Small MPI programs that make and end MPI themselves, each started by CTest under its own mpiexec.
 // They print what is wrong and return 1; nothing of GoogleTest may stand between them and MPI.
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 #include <lockstep/base/error.hpp>
@@ -34,5 +35,8 @@ std::string thrown_by(const Call& call, const std::string& what) {
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
+
+/// Writes `file`, so that who started the program sees when it was.
+inline void mark(const char* file) { std::ofstream(file) << "now\n"; }
 
 }  // namespace lockstep::test

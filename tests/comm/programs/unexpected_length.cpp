@@ -12,7 +12,7 @@ using test::expect;
 
 namespace {
 
-const GroupOptions options{.timeout = std::chrono::seconds(5)};
+const GroupOptions options{.timeout = std::chrono::seconds(60)};
 
 /// Rank 0 sends `sent` elements where rank 1 receives ten.
 void message(std::int64_t sent) {

@@ -1,0 +1,44 @@
+// How a job of two ranks ends in which one never comes to MPI_Finalize: what is said, the exit
+// code, and how long after the fault.
+#include <gtest/gtest.h>
+
+#include <support/process.hpp>
+
+namespace lockstep::test {
+namespace {
+
+// Well below the 10 minutes that a group waits for its ranks, however busy the machine.
+constexpr double soon_s = 30;
+
+struct End {
+  Finished finished;
+  double seconds = 0;  ///< from the fault to the end of the job
+};
+
+End run_program(const std::string& name) {
+  const ScratchFolder scratch;
+  const std::string mark = scratch.file("mark");
+  End end{.finished = run(app(2, "tests/comm/comm_" + name + "_program", {mark}))};
+  end.seconds = seconds_since_written(mark);
+  return end;
+}
+
+TEST(JobEnds, OfARankThatThrowsBetweenTwoCollectivesIsItsSentenceItsCodeAndSoon) {
+  const auto [finished, seconds] = run_program("failing_rank");
+  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  EXPECT_TRUE(finished.says("the data file of rank 1 is missing")) << finished.output;
+  EXPECT_LT(seconds, soon_s);
+}
+
+TEST(JobEnds, OfARankStoppedBeforeMpiFinalizeIsASentenceOfTheOtherAtTheDeadline) {
+  const auto [finished, seconds] = run_program("stopped_before_finalize");
+  EXPECT_EQ(finished.exit_code, 3) << finished.output;
+  EXPECT_TRUE(
+      finished.says("MPI_Finalize has not returned after 4.0 s: another process of the job"))
+      << finished.output;
+  EXPECT_GE(seconds, 4.0);
+  EXPECT_LT(seconds, soon_s);
+}
+
+}  // namespace
+}  // namespace lockstep::test
