@@ -37,6 +37,11 @@ TEST_P(SteadyLoop, AllocatesNothing) {
       for (const Variable& input : inputs) input.zero_grad();
       backward();
     });
+    expect_no_allocation(operation.name, [&] {
+      const Variable loss = linear(reshape(operation.apply(inputs), {1, n}), upstream, {});
+      loss.backward(1.0, true);
+      loss.backward();
+    });
   }
 }
 
