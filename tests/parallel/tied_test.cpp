@@ -28,10 +28,9 @@ struct Half : nn::Module {
 
 /// A head that uses another module's parameter.
 struct Head : nn::Module {
-  explicit Head(const Variable& shared) { register_parameter("shared", shared); }
-  Variable forward(const Variable& x) override {
-    return linear(linear(x, parameters()[0], {}), out, {});
-  }
+  explicit Head(const Variable& parameter) : shared(register_parameter("shared", parameter)) {}
+  Variable forward(const Variable& x) override { return linear(linear(x, shared, {}), out, {}); }
+  Variable shared;
   Variable out = register_parameter("out", test::wave({4, 6}, 0.8));
 };
 

@@ -47,7 +47,9 @@ std::size_t Sequential::children_in(Fusion fusion) noexcept {
 Sequential::Fusion Sequential::fusion_at(std::size_t child) const {
   // Exactly this class: one derived from it may have another forward.
   const auto is = [&]<class Layer>(std::size_t i, std::type_identity<Layer>) {
-    return i < children().size() && typeid(*children()[i].second) == typeid(Layer);
+    if (i >= children().size()) return false;
+    const Module& child_there = *children()[i].second;
+    return typeid(child_there) == typeid(Layer);
   };
   constexpr std::type_identity<ReLU> relu;
   constexpr std::type_identity<MaxPool2d> max_pool;
