@@ -28,7 +28,7 @@ struct Tied : nn::Module {
   }
 };
 
-struct Run {
+struct Training {
   Tied model;
   optim::AdamW optimizer{model.named_parameters(), {.lr = 0.05}};
 
@@ -49,9 +49,9 @@ struct Run {
 
 TEST(TiedModel, ResumedFromItsCheckpointHasTheBitsOfOneRun) {
   nn::manual_seed(3);
-  Run whole;
+  Training whole;
   nn::manual_seed(3);
-  Run first;
+  Training first;
   whole.train(6);
   first.train(3);
   const auto path = std::filesystem::path(testing::TempDir()) /
@@ -70,7 +70,7 @@ TEST(TiedModel, ResumedFromItsCheckpointHasTheBitsOfOneRun) {
   EXPECT_EQ(saved.model.at("decoder.weight").to_vector<float>(), first.weight());
 
   nn::manual_seed(4);
-  Run resumed;
+  Training resumed;
   resumed.model.load_state_dict(saved.model);
   resumed.optimizer.load_state_dict(saved.optimizer);
   resumed.train(3);
