@@ -15,9 +15,9 @@ namespace lockstep {
 [[nodiscard]] Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
                               const Conv2dOptions& options = {}, Layout layout = Layout::plain);
 
-/// An image in channel blocks (tensor/kernels/channel_blocks.hpp), or in plain layout; x itself if it
-/// is so already. conv2d, batch_norm and elementwise operations take images in blocks, all others
-/// throw. to_channel_blocks throws ShapeError unless x fits_channel_blocks.
+/// An image in channel blocks (tensor/kernels/channel_blocks.hpp), or in plain layout; x itself if
+/// it is so already. conv2d, batch_norm and elementwise operations take images in blocks, all
+/// others throw. to_channel_blocks throws ShapeError unless x fits_channel_blocks.
 [[nodiscard]] Variable to_channel_blocks(const Variable& x);
 [[nodiscard]] Variable from_channel_blocks(const Variable& x);
 
