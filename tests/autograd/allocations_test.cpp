@@ -40,6 +40,19 @@ TEST_P(SteadyLoop, AllocatesNothing) {
   }
 }
 
+TEST_P(SteadyLoop, OfRetainedGraphsAllocatesNothing) {
+  for (const Operation& operation : linear_operations()) {
+    const Inputs inputs = make_inputs(operation, GetParam());
+    const std::int64_t n = operation.apply(inputs).data().numel();
+    const Variable upstream(random_tensor({1, n}, 60).to(GetParam()));
+    expect_no_allocation(operation.name, [&] {
+      const Variable loss = linear(reshape(operation.apply(inputs), {1, n}), upstream, {});
+      loss.backward(1.0, true);
+      loss.backward();
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Floating, SteadyLoop, testing::Values(DType::f32, DType::f64));
 
 }  // namespace

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include <lockstep/autograd/functional/conv.hpp>
-#include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
 
@@ -70,7 +73,87 @@ TEST_F(ChannelBlocks, ThereAndBackIsTheImageItself) {
   EXPECT_EQ(values[static_cast<std::size_t>(b + 1)], plain[5 * 4 + 1]) << "channel 1 of pixel 1";
   EXPECT_FALSE(fits_channel_blocks({2, b + 1, 5, 4}, DType::f32, {}));
   EXPECT_FALSE(fits_channel_blocks(x.shape(), DType::f64, {}));
-  EXPECT_THROW(static_cast<void>(channel_blocked_shape({2, b + 1, 5, 4})), ShapeError);
+  EXPECT_THROW(static_cast<void>(empty_channel_blocked({2, b + 1, 5, 4}, DType::f32, {})),
+               ShapeError);
+}
+
+TEST_F(ChannelBlocks, AreAPropertyOfTheValueNotOfItsShape) {
+  const std::int64_t b = channel_block();
+  const Variable image(random_tensor({2, 2 * b, 3, 4}, 1).to(DType::f32), true);
+  const Variable blocked = to_channel_blocks(image);
+  const Variable alike(random_tensor(blocked.shape(), 2).to(DType::f32));
+  EXPECT_TRUE(is_channel_blocked(blocked.data()));
+  EXPECT_FALSE(is_channel_blocked(alike.data()));
+  EXPECT_EQ(from_channel_blocks(alike).data().data(), alike.data().data()) << "nothing to do";
+  EXPECT_NE(describe(blocked.data()).find("channel blocks"), std::string::npos);
+}
+
+TEST_F(ChannelBlocks, AreCarriedByWhatTreatsEveryElementAlike) {
+  const std::int64_t b = channel_block();
+  const Tensor values = random_tensor({2, 2 * b, 3, 4}, 1).to(DType::f32);
+  const auto result = [&](bool blocks) {
+    const Variable x(values, true);
+    const Variable in = blocks ? to_channel_blocks(x) : x;
+    Variable y = relu(in);
+    for (const auto& f : {&silu, &sigmoid, &tanh, &exp, &sqrt}) y = f(y);
+    y = div(mul(sub(add(y, in), mul(in, 0.5)), y), add(y, 1.0));
+    EXPECT_EQ(is_channel_blocked(y.data()), blocks);
+    EXPECT_EQ(is_channel_blocked(y.grad_buffer()), blocks) << "so is its gradient";
+    EXPECT_EQ(is_channel_blocked(y.data().clone()), blocks);
+    EXPECT_EQ(is_channel_blocked(y.data().slice(0, 1)), blocks);
+    const Variable plain = from_channel_blocks(y);
+    weighted_sum(plain, random_tensor(plain.shape(), 3).to(DType::f32)).backward();
+    return std::vector{plain.data().to_vector<float>(), x.grad().to_vector<float>()};
+  };
+  EXPECT_EQ(result(true), result(false));
+}
+
+TEST_F(ChannelBlocks, AreRefusedByWhatDoesNotKnowThem) {
+  const std::int64_t b = channel_block();
+  const Variable x = to_channel_blocks(Variable(Tensor::full({2, b, 4, 4}, 1.0), true));
+  const Variable alike(Tensor::full(x.shape(), 1.0)), last(Tensor::full({b}, 1.0));
+  const std::vector<std::pair<const char*, std::function<void()>>> cases{
+      {"add of a plain one", [&] { static_cast<void>(add(x, alike)); }},
+      {"add to a plain one", [&] { static_cast<void>(add(alike, x)); }},
+      {"add by broadcasting", [&] { static_cast<void>(mul(x, last)); }},
+      {"softmax", [&] { static_cast<void>(softmax(x)); }},
+      {"dropout", [&] { static_cast<void>(dropout(x, 0.5, {})); }},
+      {"sum over a dimension", [&] { static_cast<void>(sum(x, {1})); }},
+      {"flatten", [&] { static_cast<void>(flatten(x)); }},
+      {"reshape", [&] { static_cast<void>(x.data().reshape({x.data().numel()})); }},
+      {"permute",
+       [&] {
+         static_cast<void>(permute(x, {0, 1, 2, 4, 3}));
+       }},
+      {"narrow", [&] { static_cast<void>(narrow(x, 4, 0, 1)); }},
+      {"masked_fill",
+       [&] { static_cast<void>(masked_fill(x, Tensor::zeros({b}, DType::boolean), 1)); }},
+      {"max_pool2d", [&] { static_cast<void>(max_pool2d(x, {})); }},
+      {"conversion", [&] { static_cast<void>(to(x, DType::f64)); }},
+      {"layer_norm", [&] { static_cast<void>(layer_norm(x, last, {})); }},
+      {"linear",
+       [&] {
+         static_cast<void>(linear(x, Variable(Tensor::full({3, b}, 1.0)), {}));
+       }},
+      {"copy_from", [&] { x.data().copy_from(alike.data()); }},
+      {"a plain gradient buffer", [&] { x.set_grad_buffer(Tensor::zeros(x.shape())); }},
+  };
+  for (const auto& [what, f] : cases) {
+    EXPECT_THROW(f(), ShapeError) << what;
+    const NoGradGuard no_grad;
+    EXPECT_THROW(f(), ShapeError) << what << " without gradients";
+  }
+}
+
+TEST_F(ChannelBlocks, AreOnlyForFloatImages) {
+  const std::int64_t b = channel_block();
+  EXPECT_THROW(
+      static_cast<void>(to_channel_blocks(Variable(Tensor::zeros({2, b, 3, 3}, DType::f64)))),
+      ShapeError);
+  EXPECT_THROW(static_cast<void>(to_channel_blocks(Variable(Tensor::zeros({2, b + 1, 3, 3})))),
+               ShapeError);
+  EXPECT_THROW(static_cast<void>(Tensor::zeros({2, 2}).with_layout(Layout::channel_blocks)),
+               ShapeError);
 }
 
 struct ConvCase {
@@ -86,8 +169,8 @@ TEST_P(BlockedConv2d, AgreesWithTheConvolutionInDouble) {
   const auto blocked = [&](const Inputs& v) {
     const bool fits = fits_channel_blocks(v[0].shape(), DType::f32, {});
     const Variable y = conv2d(fits ? to_channel_blocks(v[0]) : v[0], v[1], v[2], c.options,
-                              ImageLayout::channel_blocks);
-    EXPECT_EQ(is_channel_blocked(y.shape()), c.weight[0] % channel_block() == 0);
+                              Layout::channel_blocks);
+    EXPECT_EQ(is_channel_blocked(y.data()), c.weight[0] % channel_block() == 0);
     return from_channel_blocks(y);
   };
   expect_agreement(

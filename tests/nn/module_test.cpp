@@ -131,18 +131,6 @@ TEST(Dropout, ActsInTrainingOnlyAndKeepsTheMean) {
   EXPECT_EQ(layer(ones).data().to_vector<float>(), ones.data().to_vector<float>());
 }
 
-TEST(Dropout, EveryStepAndLayerDrawsItsOwnNumbers) {
-  manual_seed(1);
-  Dropout first(0.5), second(0.5);
-  const Variable ones(Tensor::full({8, 64}, 1.0));
-  random_context() = {.seed = 5, .step = 0};
-  const auto a = first(ones).data().to_vector<float>();
-  EXPECT_EQ(first(ones).data().to_vector<float>(), a) << "the same step gives the same numbers";
-  EXPECT_NE(second(ones).data().to_vector<float>(), a);
-  random_context().step = 1;
-  EXPECT_NE(first(ones).data().to_vector<float>(), a);
-}
-
 TEST(Layers, SizesThatCannotBeAreRefused) {
   EXPECT_THROW(Linear(0, 3), InputError);
   EXPECT_THROW(Conv2d(3, 4, 3, {.groups = 2}), InputError);

@@ -52,7 +52,7 @@ void check(const GoldenFile& file, const std::string& group, const Method<T>& me
   const Tensor x = tensor("x"), weight = tensor("weight"), grad_y = tensor("grad_out");
   const Tensor bias = file.has(group + "/bias") ? tensor("bias") : Tensor();
   ASSERT_EQ(conv2d_shape(x, weight, bias, options), grad_y.shape());
-  const auto problem = Conv2dProblem::of(x.shape(), weight.shape(), grad_y.shape(), options);
+  const auto problem = Conv2dProblem::of(x, weight, grad_y, options);
 
   const Tensor y = Tensor::empty(grad_y.shape(), dtype_of<T>);
   method.forward(problem, at<T>(x), at<T>(weight), at<T>(bias), at<T>(y));
@@ -94,7 +94,7 @@ TEST(OneDnnPlans, AreMadeAgainWhenPlacesRunOut) {
     for (std::int64_t size = 5; size < 75; ++size) {
       const Tensor x = Tensor::full({1, 1, size, 5}, 1), weight = Tensor::full({1, 1, 5, 5}, 1);
       const Tensor y = Tensor::empty(conv2d_shape(x, weight, {}, {}));
-      const auto problem = Conv2dProblem::of(x.shape(), weight.shape(), y.shape(), {});
+      const auto problem = Conv2dProblem::of(x, weight, y, {});
       detail::onednn::forward(problem, at<float>(x), at<float>(weight), nullptr, at<float>(y));
       EXPECT_EQ(y.to_vector<float>(), std::vector<float>(static_cast<std::size_t>(size - 4), 25.0F))
           << "round " << round << ", size " << size;

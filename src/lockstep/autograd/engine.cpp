@@ -13,7 +13,7 @@ Engine& Engine::instance() {
   return engine;
 }
 
-void Engine::run(const Variable& root, double seed) {
+void Engine::run(const Variable& root, double seed, bool retain_graph) {
   if (!root.defined() || root.data().numel() != 1) {
     throw Error(
         "backward() starts from a variable with one element, such as a mean loss, not from " +
@@ -42,7 +42,7 @@ void Engine::run(const Variable& root, double seed) {
   });
   for (Variable& variable : variables_) {
     if (variable.is_leaf()) break;
-    run_producer(*variable.record());
+    run_producer(*variable.record(), retain_graph);
     variable = {};  // a result nobody else holds is freed now, not at the end
   }
 }
@@ -58,15 +58,27 @@ void Engine::discover(const Variable& root) {
 
 void Engine::visit(const Variable& variable) {
   if (!variable.requires_grad()) return;
+  if (variable.record()->graph_freed) {
+    throw Error(
+        "backward() came a second time to a result, " + describe(variable.data()) +
+        ", whose graph an earlier backward() has freed. Where two losses share a part of the "
+        "model, add the losses and call backward() once, or keep the graph in the calls before the "
+        "last: backward(1.0, /*retain_graph=*/true). To start anew from a result's value, take "
+        "Variable(result.data()).");
+  }
   if (variable.record()->pending_uses++ == 0) variables_.push_back(variable);
 }
 
-void Engine::run_producer(detail::VariableRecord& output) {
-  const IntrusivePtr<Node> node = std::move(output.producer);
-  output.producer = {};
+void Engine::run_producer(detail::VariableRecord& output, bool retain_graph) {
+  const IntrusivePtr<Node> node = output.producer;
+  if (!retain_graph) {
+    output.producer = {};
+    output.graph_freed = true;
+  }
   if (output.grad_holds_value) node->backward(output.grad);
   output.grad = {};
   output.grad_holds_value = false;
+  output.pending_uses = 0;  // the root's one use is this pass
   for (int k = 0; k < node->input_count_; ++k) {
     Variable& input = node->inputs_[static_cast<std::size_t>(k)];
     if (!input.requires_grad()) continue;
@@ -77,7 +89,12 @@ void Engine::run_producer(detail::VariableRecord& output) {
 
 void Engine::forget() noexcept {
   for (const Variable& variable : variables_) {
-    if (variable.defined()) variable.record()->pending_uses = 0;
+    if (!variable.defined()) continue;
+    auto& record = *variable.record();
+    record.pending_uses = 0;
+    if (!record.producer) continue;
+    record.grad = {};  // half summed when an error came
+    record.grad_holds_value = false;
   }
   variables_.clear();
   running_ = false;
@@ -119,6 +136,16 @@ void Node::pass_grad(int i, const Tensor& gradient) {
     add_scaled(gradient, 1.0, target.tensor);
   } else {
     target.tensor.copy_from(gradient);
+  }
+}
+
+void Node::expect_layout(Layout layout, std::initializer_list<const Variable*> inputs) {
+  for (const Variable* variable : inputs) {
+    if (!variable || !variable->defined() || variable->data().layout() == layout) continue;
+    throw ShapeError("an operation was given " + describe(variable->data()) +
+                     (layout == Layout::plain
+                          ? ", which it cannot take: use from_channel_blocks first"
+                          : " beside an image in channel blocks: both must be held alike"));
   }
 }
 

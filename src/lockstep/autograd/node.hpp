@@ -24,7 +24,12 @@ class Node : public RefCounted<Node> {
  public:
   static constexpr int max_inputs = 4;
 
-  /// Turns the output's gradient into the inputs' (through grad_target(i)). Called once.
+  /// Whether inputs and output may be of different layouts (Tensor::layout). Else record() refuses
+  /// an input in another layout than the output's.
+  static constexpr bool mixes_layouts = false;
+
+  /// Turns the output's gradient into the inputs' (through grad_target(i)). Called once in each
+  /// backward pass; what the node keeps stays as it is, for a pass that retains the graph.
   virtual void backward(const Tensor& grad_output) = 0;
   [[nodiscard]] virtual const char* name()
       const noexcept = 0;  ///< static string, for messages and traces
@@ -53,6 +58,7 @@ class Node : public RefCounted<Node> {
                          Args&&... args);
 
   virtual void release() noexcept = 0;
+  static void expect_layout(Layout layout, std::initializer_list<const Variable*> inputs);
   static bool any_requires_grad(std::initializer_list<const Variable*> inputs);
   static Variable attach(Tensor output, IntrusivePtr<Node> node,
                          std::initializer_list<const Variable*> inputs);
@@ -73,9 +79,11 @@ class PooledNode : public Node {
 
 /// The variable for `output`, remembering how to differentiate it: a NodeType made from `args`,
 /// unless gradients are off or no input needs one (then nothing is recorded and args are dropped).
-/// A null or undefined input is one that is absent (an optional bias).
+/// A null or undefined input is one that is absent (an optional bias). Throws ShapeError for an
+/// operation that knows nothing of channel blocks and was given an image in them.
 template <class NodeType, class... Args>
 Variable record(Tensor output, std::initializer_list<const Variable*> inputs, Args&&... args) {
+  if constexpr (!NodeType::mixes_layouts) Node::expect_layout(output.layout(), inputs);
   if (!grad_enabled() || !Node::any_requires_grad(inputs)) return Variable(std::move(output));
   auto* node = ObjectPool<NodeType>::instance().make(std::forward<Args>(args)...);
   return Node::attach(std::move(output), IntrusivePtr<Node>(node), inputs);

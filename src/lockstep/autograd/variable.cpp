@@ -14,6 +14,13 @@ thread_local bool recording = true;
 
 namespace detail {
 
+void refuse_undefined() {
+  throw Error(
+      "an undefined Variable was used where a value is needed: it was made by Variable() and "
+      "nothing was assigned to it, or it was moved from. Only optional arguments, such as a bias, "
+      "may be undefined.");
+}
+
 VariableRecord::VariableRecord() = default;
 VariableRecord::~VariableRecord() = default;
 
@@ -23,6 +30,7 @@ void VariableRecord::release() noexcept { ObjectPool<VariableRecord>::instance()
 
 Variable::Variable(Tensor data, bool requires_grad)
     : record_(ObjectPool<detail::VariableRecord>::instance().make()) {
+  if (!data.defined()) throw Error("a Variable cannot be made from an undefined tensor");
   if (requires_grad && !is_floating(data.dtype())) {
     throw Error("only floating tensors have gradients, not " + describe(data));
   }
@@ -32,7 +40,7 @@ Variable::Variable(Tensor data, bool requires_grad)
 
 void Variable::set_grad_buffer(Tensor buffer) const {
   if (buffer.shape() != shape() || buffer.dtype() != data().dtype() ||
-      !(buffer.device() == data().device())) {
+      buffer.layout() != data().layout() || !(buffer.device() == data().device())) {
     throw ShapeError("a gradient buffer " + describe(buffer) + " does not fit a variable " +
                      describe(data()));
   }
@@ -41,13 +49,13 @@ void Variable::set_grad_buffer(Tensor buffer) const {
 }
 
 Tensor Variable::grad_buffer() const {
-  if (!record_->grad.defined()) {
-    record_->grad = Tensor::empty(shape(), data().dtype(), data().device());
-  }
+  if (!value().grad.defined()) record_->grad = Tensor::empty_like(data());
   return record_->grad;
 }
 
-void Variable::backward(double seed) const { Engine::instance().run(*this, seed); }
+void Variable::backward(double seed, bool retain_graph) const {
+  Engine::instance().run(*this, seed, retain_graph);
+}
 
 NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }
 NoGradGuard::~NoGradGuard() { recording = before_; }

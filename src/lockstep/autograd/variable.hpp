@@ -12,6 +12,8 @@ class Variable;
 
 namespace detail {
 
+[[noreturn]] void refuse_undefined();
+
 /// What a Variable is a handle to.
 struct VariableRecord : RefCounted<VariableRecord> {
   VariableRecord();
@@ -21,6 +23,7 @@ struct VariableRecord : RefCounted<VariableRecord> {
   Tensor data;
   Tensor grad;
   bool requires_grad = false;
+  bool graph_freed = false;  ///< a backward has been through its producer and let go of it
   bool grad_holds_value =
       false;  ///< false: the next contribution overwrites grad instead of adding
   std::int32_t pending_uses = 0;  ///< during backward: contributions still to come
@@ -33,44 +36,53 @@ struct VariableRecord : RefCounted<VariableRecord> {
 /// A tensor that takes part in differentiation: a cheap handle, copies share value and gradient.
 /// Leaves (parameters, inputs) are made from tensors; the rest are results of operations
 /// (functional.hpp). One thread at a time may use a graph; different threads may use different
-/// ones.
+/// ones. An undefined one stands for an argument left out; all but defined(), requires_grad() and
+/// record() then throw Error, and so do operations where it may not be left out.
 class Variable {
  public:
   Variable() = default;
+  /// Throws Error for an undefined tensor, and for a gradient of what is not floating.
   explicit Variable(Tensor data, bool requires_grad = false);
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(record_); }
-  [[nodiscard]] const Tensor& data() const { return record_->data; }
-  [[nodiscard]] const Shape& shape() const { return record_->data.shape(); }
+  [[nodiscard]] const Tensor& data() const { return value().data; }
+  [[nodiscard]] const Shape& shape() const { return value().data.shape(); }
   [[nodiscard]] bool requires_grad() const noexcept { return record_ && record_->requires_grad; }
-  [[nodiscard]] bool is_leaf() const noexcept { return !record_->producer; }
+  /// Made from a tensor, not by an operation that was recorded.
+  [[nodiscard]] bool is_leaf() const { return !value().producer && !record_->graph_freed; }
 
   /// The gradient accumulated since the last zero_grad(); undefined if there is none.
-  [[nodiscard]] Tensor grad() const { return record_->grad_holds_value ? record_->grad : Tensor(); }
+  [[nodiscard]] Tensor grad() const { return value().grad_holds_value ? record_->grad : Tensor(); }
   /// Forgets the gradient; its memory is kept and overwritten by the next backward.
-  void zero_grad() const { record_->grad_holds_value = false; }
+  void zero_grad() const { value().grad_holds_value = false; }
 
-  /// From now on the gradient lives in `buffer` (shape and dtype of data()): how
+  /// From now on the gradient lives in `buffer` (shape, dtype and layout of data()): how
   /// DistributedDataParallel makes gradients views of its buckets. Drops a gradient held so far.
   void set_grad_buffer(Tensor buffer) const;
   /// The memory of the gradient, made if need be; its contents count only if grad() is defined.
   [[nodiscard]] Tensor grad_buffer() const;
   /// Declares the present contents of grad_buffer() to be the gradient.
-  void mark_grad_present() const { record_->grad_holds_value = true; }
+  void mark_grad_present() const { value().grad_holds_value = true; }
 
   /// Called during backward, once a leaf's gradient is final; at most one hook a variable; an empty
   /// function removes it.
-  void set_grad_hook(std::function<void()> hook) const { record_->grad_hook = std::move(hook); }
+  void set_grad_hook(std::function<void()> hook) const { value().grad_hook = std::move(hook); }
 
   /// Differentiates this one-element variable with respect to every leaf that it depends on,
-  /// adding `seed` times the gradient into each; then frees the graph. `seed` is how a rank's share
-  /// of a global mean enters without a pass over the gradients.
-  void backward(double seed = 1.0) const;
+  /// adding `seed` times the gradient into each; then frees the graph, unless `retain_graph`.
+  /// `seed` is how a rank's share of a global mean enters without a pass over the gradients.
+  /// Throws Error, before any gradient is touched, if a part of the graph was freed already: add
+  /// losses that share one and call this once, or retain the graph in all calls but the last.
+  void backward(double seed = 1.0, bool retain_graph = false) const;
 
   [[nodiscard]] detail::VariableRecord* record() const noexcept { return record_.get(); }
 
  private:
   friend class Engine;
+  [[nodiscard]] detail::VariableRecord& value() const {
+    if (!record_) detail::refuse_undefined();
+    return *record_;
+  }
   explicit Variable(IntrusivePtr<detail::VariableRecord> record) : record_(std::move(record)) {}
 
   IntrusivePtr<detail::VariableRecord> record_;

@@ -8,6 +8,7 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
+#include <lockstep/base/rank.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/flight_log.hpp>
 #include <lockstep/comm/mpi_lifetime.hpp>
@@ -43,6 +44,9 @@ MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options)
   }
   check_mpi(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
+  int rank_of_process = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_of_process), "MPI_Comm_rank");
+  set_process_rank(rank_of_process);
   host_ = host_name();
   comm_ = duplicate(comm, "make_mpi_group");
   make_the_rest();

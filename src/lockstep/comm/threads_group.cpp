@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/rank.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/subgroup.hpp>
 #include <lockstep/comm/threads_hub.hpp>
@@ -92,6 +93,7 @@ void run_ranks_as_threads(int ranks, const std::function<void(ProcessGroup&)>& b
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   const auto run = [&](int rank) {
     auto& failure = failures[static_cast<std::size_t>(rank)];
+    const ThreadRank identity(rank);
     try {
       ThreadsGroup group(hub, rank);
       body(group);

@@ -1,8 +1,8 @@
 #include <lockstep/nn/module.hpp>
 
 #include <algorithm>
+#include <unordered_set>
 
-#include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/forward_hook.hpp>
@@ -14,8 +14,6 @@ Tensor in_default_dtype(Tensor t) { return t.dtype() == DType::f32 ? t.to(defaul
 
 }  // namespace
 
-Variable Module::forward_blocked(const Variable& x) { return forward(from_channel_blocks(x)); }
-
 Variable Module::operator()(const Variable& x) {
   ForwardHook* const hook = ForwardHook::current();
   if (!hook) return forward(x);
@@ -25,23 +23,32 @@ Variable Module::operator()(const Variable& x) {
   return y;
 }
 
-void Module::visit(const std::string& prefix,
-                   const std::function<void(const std::string&, const Module&)>& f) const {
+void Module::visit(const std::string& prefix, const Visitor& f) const {
   f(prefix, *this);
   for (const auto& [name, child] : children_) child->visit(prefix + name + ".", f);
 }
 
+void Module::visit_once(const Visitor& f) const {
+  std::unordered_set<const Module*> seen;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    if (seen.insert(&module).second) f(prefix, module);
+  });
+}
+
 std::vector<NamedParameter> Module::named_parameters() const {
   std::vector<NamedParameter> all;
-  visit("", [&](const std::string& prefix, const Module& module) {
-    for (const auto& p : module.parameters_) all.push_back({prefix + p.name, p.variable});
+  std::unordered_set<const void*> seen;
+  visit_once([&](const std::string& prefix, const Module& module) {
+    for (const auto& p : module.parameters_) {
+      if (seen.insert(p.variable.record()).second) all.push_back({prefix + p.name, p.variable});
+    }
   });
   return all;
 }
 
 std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
   std::vector<std::pair<std::string, Tensor>> all;
-  visit("", [&](const std::string& prefix, const Module& module) {
+  visit_once([&](const std::string& prefix, const Module& module) {
     for (const auto& [name, buffer] : module.buffers_) all.emplace_back(prefix + name, buffer);
   });
   return all;
@@ -54,8 +61,8 @@ std::vector<Variable> Module::parameters() const {
 }
 
 std::int64_t Module::parameter_count() const {
-  std::int64_t count = own_parameter_count();
-  for (const auto& [name, child] : children_) count += child->parameter_count();
+  std::int64_t count = 0;
+  for (const Variable& parameter : parameters()) count += parameter.data().numel();
   return count;
 }
 
@@ -100,6 +107,15 @@ Variable Module::register_parameter(std::string name, Tensor data) {
   expect_new_name(name);
   parameters_.push_back({std::move(name), Variable(in_default_dtype(std::move(data)), true)});
   return parameters_.back().variable;
+}
+
+Variable Module::register_parameter(std::string name, const Variable& shared) {
+  expect_new_name(name);
+  if (!shared.requires_grad() || !shared.is_leaf()) {
+    throw Error("'" + name + "' cannot share a variable that is no parameter");
+  }
+  parameters_.push_back({std::move(name), shared});
+  return shared;
 }
 
 Tensor Module::register_buffer(std::string name, Tensor data) {

@@ -32,24 +32,24 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   [[nodiscard]] virtual Variable forward(const Variable& x) = 0;
-  /// As forward, for callers that take images in channel blocks (functional/conv.hpp): x may be so,
-  /// and the result may. How containers keep that layout from layer to layer; by default forward of
-  /// plain x.
-  [[nodiscard]] virtual Variable forward_blocked(const Variable& x);
   /// forward(x), seen by this thread's ForwardHook: how containers call their parts.
   Variable operator()(const Variable& x);
 
-  /// Own parameters and those of sub-modules, in order of registration.
+  /// Own parameters and those of sub-modules, in order of registration. One that stands under
+  /// several names (a module registered twice, a parameter that two modules share) is listed once,
+  /// under the first.
   [[nodiscard]] std::vector<NamedParameter> named_parameters() const;
   [[nodiscard]] std::vector<Variable> parameters() const;
-  /// Elements of all parameters, and of those that are not in a sub-module.
+  /// Elements of all parameters, each counted once, and of those that are not in a sub-module.
   [[nodiscard]] std::int64_t parameter_count() const;
   [[nodiscard]] std::int64_t own_parameter_count() const;
 
-  /// Own buffers and those of sub-modules, in order of registration; the tensors are the model's.
+  /// Own buffers and those of sub-modules, in order of registration, those of a module registered
+  /// twice once; the tensors are the model's.
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> named_buffers() const;
 
-  /// Parameters and buffers by PyTorch's names; the tensors are the model's own memory.
+  /// Parameters and buffers by PyTorch's names, shared ones by each of theirs; the tensors are the
+  /// model's own memory.
   [[nodiscard]] StateDict state_dict() const;
   /// Copies into the model's tensors. Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
@@ -70,6 +70,8 @@ class Module {
  protected:
   /// Registers `data` as a trainable parameter; throws Error if the name is taken.
   Variable register_parameter(std::string name, Tensor data);
+  /// Registers a parameter that another module holds too (tied weights).
+  Variable register_parameter(std::string name, const Variable& shared);
   /// Registers a tensor that is saved and broadcast but not trained.
   Tensor register_buffer(std::string name, Tensor data);
   template <class M>
@@ -81,8 +83,11 @@ class Module {
  private:
   void expect_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> module);
-  void visit(const std::string& prefix,
-             const std::function<void(const std::string&, const Module&)>& f) const;
+  using Visitor = std::function<void(const std::string& prefix, const Module&)>;
+  /// This module and all below it, under each of their names.
+  void visit(const std::string& prefix, const Visitor& f) const;
+  /// The same, each module once, under its first name.
+  void visit_once(const Visitor& f) const;
 
   std::vector<NamedParameter> parameters_;
   std::vector<std::pair<std::string, Tensor>> buffers_;

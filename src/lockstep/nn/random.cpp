@@ -1,10 +1,12 @@
 #include <lockstep/nn/random.hpp>
 
+#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
 #include <lockstep/base/philox.hpp>
+#include <lockstep/base/rank.hpp>
 #include <lockstep/nn/init.hpp>
 
 namespace lockstep::nn {
@@ -18,6 +20,7 @@ struct Initialiser {
   std::uint64_t seed = 0;
   std::uint64_t next_parameter = first_parameter_stream;
   std::uint32_t next_layer = 0;
+  std::uint32_t next_draw = 0;
 };
 
 Initialiser& initialiser() {
@@ -25,16 +28,41 @@ Initialiser& initialiser() {
   return state;
 }
 
-}  // namespace
+thread_local RandomContextGuard* current_guard = nullptr;
+std::atomic<std::uint64_t> guards{0};
 
-RandomContext& random_context() noexcept {
-  thread_local RandomContext context;
-  return context;
+/// Another seed for every `by`; for 0 the seed itself.
+std::uint64_t varied(std::uint64_t seed, std::uint64_t by) {
+  return seed ^ by * 0x9E3779B97F4A7C15U;  // odd, so that no two products are alike
 }
+
+}  // namespace
 
 void manual_seed(std::uint64_t seed) { initialiser() = {.seed = seed}; }
 
-std::uint32_t next_random_stream() noexcept { return initialiser().next_layer++; }
+RandomContextGuard::RandomContextGuard(const RandomContext& context)
+    : context_(context),
+      number_(guards.fetch_add(1, std::memory_order_relaxed) + 1),
+      before_(current_guard) {
+  current_guard = this;
+}
+
+RandomContextGuard::~RandomContextGuard() { current_guard = before_; }
+
+RandomStream::RandomStream() noexcept : layer_(initialiser().next_layer++) {}
+
+RandomKey RandomStream::next() noexcept {
+  if (!current_guard) {
+    Initialiser& state = initialiser();
+    return {varied(state.seed, rank_identity()), layer_, state.next_draw++, 0};
+  }
+  if (current_guard->number_ != guard_) {
+    guard_ = current_guard->number_;
+    calls_ = 0;
+  }
+  const RandomContext& context = current_guard->context_;
+  return {varied(context.seed, calls_++), layer_, context.step, context.first_sample};
+}
 
 Tensor uniform(const Shape& shape, double bound) {
   PhiloxSequence random(initialiser().seed, initialiser().next_parameter++);

@@ -5,22 +5,51 @@
 
 namespace lockstep::nn {
 
-/// What layers that draw random numbers in forward (dropout) draw from, for this thread: the run's
-/// seed, the step, and the position in the global batch of the first row this rank computes. Set by
-/// the training loop before each forward; a loop of one's own that never sets it draws the same
-/// numbers every step.
+/// Starts the sequence from which this thread initialises parameters, numbers its dropout layers
+/// and draws their masks: two models built after the same manual_seed are equal, on every rank, and
+/// a loop run again after it draws the same masks.
+void manual_seed(std::uint64_t seed);
+
+/// The draws of one training step as a function of the run's seed, the step, and the position in
+/// the global batch of the first row that this rank computes.
 struct RandomContext {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::int64_t first_sample = 0;
 };
-[[nodiscard]] RandomContext& random_context() noexcept;
 
-/// Starts the sequence from which this thread initialises parameters and numbers its dropout
-/// layers: two models built after the same manual_seed are equal, on every rank.
-void manual_seed(std::uint64_t seed);
+/// While alive, layers that draw random numbers in forward (dropout) draw on this thread what the
+/// context says: the same for a sample whatever rank computes it, whenever the step is computed
+/// (train::Trainer makes one in each step). A layer that is called again under the same guard draws
+/// anew; under the next guard with an equal context all draws are repeated.
+/// Without one, every draw on a thread is another: a function of manual_seed, the rank
+/// (base/rank.hpp) and how many draws came before it.
+class RandomContextGuard {
+ public:
+  explicit RandomContextGuard(const RandomContext& context);
+  ~RandomContextGuard();
+  RandomContextGuard(const RandomContextGuard&) = delete;
+  RandomContextGuard& operator=(const RandomContextGuard&) = delete;
 
-/// The number of the next layer that draws random numbers (RandomKey::stream).
-[[nodiscard]] std::uint32_t next_random_stream() noexcept;
+ private:
+  friend class RandomStream;
+  RandomContext context_;
+  std::uint64_t number_;  // tells guards apart, on all threads
+  RandomContextGuard* before_;
+};
+
+/// Where one layer's random numbers come from.
+class RandomStream {
+ public:
+  /// The next one of this thread since manual_seed.
+  RandomStream() noexcept;
+  /// The key of a draw that no other draw has, but in a repetition.
+  [[nodiscard]] RandomKey next() noexcept;
+
+ private:
+  std::uint32_t layer_;
+  std::uint64_t guard_ = 0;  // the last one seen
+  std::uint64_t calls_ = 0;  // under that one
+};
 
 }  // namespace lockstep::nn

@@ -1,5 +1,8 @@
 #include <lockstep/nn/sequential.hpp>
 
+#include <type_traits>
+#include <typeinfo>
+
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/layers.hpp>
@@ -21,38 +24,70 @@ void Sequential::push_back(std::shared_ptr<Module> module) {
 void Sequential::push_back(std::string name, std::shared_ptr<Module> module) {
   register_module(std::move(name), std::move(module));
   stages_.clear();
-  for (std::size_t child = 0; child < children().size(); child += stages_.back()) {
-    stages_.push_back(fusible_from(child));
+  for (std::size_t child = 0; child < children().size();) {
+    stages_.push_back({child, fusion_at(child)});
+    child += children_in(stages_.back().fusion);
   }
 }
 
-std::size_t Sequential::fusible_from(std::size_t child) const {
-  const auto is = [&]<class Layer>(std::size_t i, const Layer*) {
-    return i < children().size() && dynamic_cast<const Layer*>(children()[i].second.get());
+std::size_t Sequential::children_in(Fusion fusion) noexcept {
+  switch (fusion) {
+    case Fusion::none:
+      return 1;
+    case Fusion::batch_norm_relu:
+      return 2;
+    case Fusion::conv_max_pool_relu:
+      return 3;
+    case Fusion::conv_dropout_max_pool_relu:
+      return 4;
+  }
+  return 1;
+}
+
+Sequential::Fusion Sequential::fusion_at(std::size_t child) const {
+  // Exactly this class: one derived from it may have another forward.
+  const auto is = [&]<class Layer>(std::size_t i, std::type_identity<Layer>) {
+    if (i >= children().size()) return false;
+    const Module& child_there = *children()[i].second;
+    return typeid(child_there) == typeid(Layer);
   };
-  if (is(child, static_cast<BatchNorm*>(nullptr)) && is(child + 1, static_cast<ReLU*>(nullptr))) {
-    return 2;
+  constexpr std::type_identity<ReLU> relu;
+  constexpr std::type_identity<MaxPool2d> max_pool;
+  if (is(child, std::type_identity<BatchNorm1d>()) ||
+      is(child, std::type_identity<BatchNorm2d>())) {
+    return is(child + 1, relu) ? Fusion::batch_norm_relu : Fusion::none;
   }
-  std::size_t next = child;
-  if (!is(next++, static_cast<Conv2d*>(nullptr))) return 1;
-  if (is(next, static_cast<Dropout2d*>(nullptr))) ++next;
-  if (!is(next++, static_cast<MaxPool2d*>(nullptr))) return 1;
-  if (!is(next++, static_cast<ReLU*>(nullptr))) return 1;
-  return next - child;
+  if (!is(child, std::type_identity<Conv2d>())) return Fusion::none;
+  if (is(child + 1, max_pool) && is(child + 2, relu)) return Fusion::conv_max_pool_relu;
+  if (is(child + 1, std::type_identity<Dropout2d>()) && is(child + 2, max_pool) &&
+      is(child + 3, relu)) {
+    return Fusion::conv_dropout_max_pool_relu;
+  }
+  return Fusion::none;
 }
 
-Variable Sequential::forward_fused(std::size_t child, std::size_t count, const Variable& x) {
-  const auto layer = [&](std::size_t i) { return children()[child + i].second.get(); };
-  if (count == 2) return static_cast<BatchNorm&>(*layer(0)).forward(x, {}, true);
-  const auto& conv = static_cast<const Conv2d&>(*layer(0));
-  const auto& pool = static_cast<const MaxPool2d&>(*layer(count - 2));
-  Tensor channel_scale;
-  if (count == 4) {
-    const auto& dropout = static_cast<const Dropout2d&>(*layer(1));
-    channel_scale = dropout.channel_scale(x.shape()[0], conv.weight().shape()[0], x.data().dtype());
+Variable Sequential::forward_stage(const Stage& stage, const Variable& x) {
+  const auto layer = [&](std::size_t i) -> Module& { return *children()[stage.first + i].second; };
+  const auto conv_max_pool_relu = [&](const Module& pool, const Tensor& channel_scale) {
+    const auto& conv = static_cast<const Conv2d&>(layer(0));
+    return conv2d_max_pool2d_relu(from_channel_blocks(x), conv.weight(), conv.bias(),
+                                  conv.options(), static_cast<const MaxPool2d&>(pool).options(),
+                                  channel_scale);
+  };
+  switch (stage.fusion) {
+    case Fusion::none:
+      break;
+    case Fusion::batch_norm_relu:
+      return static_cast<BatchNorm&>(layer(0)).forward(x, {}, true);
+    case Fusion::conv_max_pool_relu:
+      return conv_max_pool_relu(layer(1), {});
+    case Fusion::conv_dropout_max_pool_relu: {
+      const std::int64_t channels = static_cast<const Conv2d&>(layer(0)).weight().shape()[0];
+      return conv_max_pool_relu(layer(2), static_cast<Dropout2d&>(layer(1)).channel_scale(
+                                              x.shape()[0], channels, x.data().dtype()));
+    }
   }
-  return conv2d_max_pool2d_relu(from_channel_blocks(x), conv.weight(), conv.bias(), conv.options(),
-                                pool.options(), channel_scale);
+  return nn::forward_blocked(layer(0), x);
 }
 
 Variable Sequential::forward(const Variable& x) { return from_channel_blocks(forward_blocked(x)); }
@@ -63,12 +98,7 @@ Variable Sequential::forward_blocked(const Variable& x) {
     for (const auto& [name, child] : children()) value = (*child)(value);
     return value;
   }
-  std::size_t child = 0;
-  for (const std::size_t count : stages_) {
-    value = count == 1 ? children()[child].second->forward_blocked(value)
-                       : forward_fused(child, count, value);
-    child += count;
-  }
+  for (const Stage& stage : stages_) value = forward_stage(stage, value);
   return value;
 }
 

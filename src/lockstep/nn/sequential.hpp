@@ -1,10 +1,13 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep::nn {
@@ -14,9 +17,9 @@ namespace lockstep::nn {
 ///
 /// Where children follow each other as Conv2d, [Dropout2d,] MaxPool2d, ReLU, their product is
 /// computed by one fused operation (conv2d_max_pool2d_relu) with the same result up to rounding; so
-/// are a BatchNorm and the ReLU behind it. Images pass from child to child in channel blocks where
-/// those take them (Module::forward_blocked).
-class Sequential : public Module {
+/// are a BatchNorm and the ReLU behind it. Between built-in layers images pass in channel blocks; a
+/// Module of one's own is given, and gives, plain ones (nn/blocked_layer.hpp).
+class Sequential : public Module, public Blocked<Sequential> {
  public:
   using NamedModule = std::pair<std::string, std::shared_ptr<Module>>;
 
@@ -31,11 +34,24 @@ class Sequential : public Module {
   Variable forward_blocked(const Variable& x) override;
 
  private:
-  /// How many children from `child` on one fused operation covers; 1 if none does.
-  [[nodiscard]] std::size_t fusible_from(std::size_t child) const;
-  [[nodiscard]] Variable forward_fused(std::size_t child, std::size_t count, const Variable& x);
+  /// Rows of children that one operation computes.
+  enum class Fusion : std::uint8_t {
+    none,
+    batch_norm_relu,
+    conv_max_pool_relu,
+    conv_dropout_max_pool_relu,
+  };
+  /// One child, or a row of them that is fused.
+  struct Stage {
+    std::size_t first;  ///< child
+    Fusion fusion;
+  };
+  [[nodiscard]] static std::size_t children_in(Fusion fusion) noexcept;
+  /// The row that begins at `child`.
+  [[nodiscard]] Fusion fusion_at(std::size_t child) const;
+  [[nodiscard]] Variable forward_stage(const Stage& stage, const Variable& x);
 
-  std::vector<std::size_t> stages_;  ///< children in each stage, in order
+  std::vector<Stage> stages_;
 };
 
 }  // namespace lockstep::nn

@@ -1,6 +1,5 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
-#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,14 +12,11 @@
 namespace lockstep {
 namespace {
 
-/// Parameters that require a gradient; one that stands under two names counts once.
+/// Parameters that require a gradient.
 std::vector<Variable> trained_parameters(const nn::Module& module) {
   std::vector<Variable> trained;
-  std::unordered_set<const void*> seen;
   for (const Variable& parameter : module.parameters()) {
-    if (parameter.requires_grad() && seen.insert(parameter.record()).second) {
-      trained.push_back(parameter);
-    }
+    if (parameter.requires_grad()) trained.push_back(parameter);
   }
   return trained;
 }

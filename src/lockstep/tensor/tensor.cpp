@@ -26,6 +26,12 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
   return t;
 }
 
+Tensor Tensor::empty_like(const Tensor& other) {
+  Tensor t = empty(other.shape_, other.dtype_, other.device());
+  t.layout_ = other.layout_;
+  return t;
+}
+
 Tensor Tensor::over(IntrusivePtr<Storage> storage, std::size_t offset_bytes, const Shape& shape,
                     DType dtype) {
   Tensor t;
@@ -41,7 +47,24 @@ Tensor Tensor::over(IntrusivePtr<Storage> storage, std::size_t offset_bytes, con
   return t;
 }
 
+Tensor Tensor::with_layout(Layout layout) const {
+  if (layout == Layout::channel_blocks && (dims() != 5 || dtype_ != DType::f32)) {
+    throw ShapeError(describe(*this) +
+                     " is no image in channel blocks: those are f32[N, C/B, H, W, B]");
+  }
+  Tensor t = *this;
+  t.layout_ = layout;
+  return t;
+}
+
+void Tensor::expect_plain(const char* operation) const {
+  if (layout_ == Layout::plain) return;
+  throw ShapeError(std::string(operation) + " of " + describe(*this) +
+                   ": arrange it plainly first, with from_channel_blocks");
+}
+
 Tensor Tensor::reshape(const Shape& shape) const {
+  expect_plain("reshape");
   if (shape.numel() != numel()) {
     throw ShapeError("cannot reshape " + to_string(shape_) + " (" + std::to_string(numel()) +
                      " elements) to " + to_string(shape) + " (" + std::to_string(shape.numel()) +
@@ -66,20 +89,21 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
 }
 
 Tensor Tensor::clone() const {
-  Tensor t = empty(shape_, dtype_, device());
+  Tensor t = empty_like(*this);
   t.copy_from(*this);
   return t;
 }
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
+  expect_plain("conversion");
   Tensor t = empty(shape_, dtype, device());
   convert(*this, t);
   return t;
 }
 
 void Tensor::copy_from(const Tensor& source) const {
-  if (source.shape_ != shape_ || source.dtype_ != dtype_) {
+  if (source.shape_ != shape_ || source.dtype_ != dtype_ || source.layout_ != layout_) {
     throw ShapeError("cannot copy " + describe(source) + " into " + describe(*this));
   }
   device_copy(data(), device(), source.data(), source.device(), bytes());
@@ -135,7 +159,8 @@ void Tensor::copy_bytes_to_host(void* elements, std::size_t count, DType dtype) 
 std::string describe(const Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
   return std::string(name_of(tensor.dtype())) + to_string(tensor.shape()) + " on " +
-         to_string(tensor.device());
+         to_string(tensor.device()) +
+         (tensor.layout() == Layout::channel_blocks ? " in channel blocks" : "");
 }
 
 namespace detail {

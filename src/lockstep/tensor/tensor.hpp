@@ -12,6 +12,11 @@
 
 namespace lockstep {
 
+/// What a tensor's elements mean: plain is row-major, dimension by dimension; in channel blocks an
+/// image [N,C,H,W] is held as [N, C/B, H, W, B] (tensor/kernels/channel_blocks.hpp). Said by the
+/// operation that arranges, never guessed from a shape.
+enum class Layout : std::uint8_t { plain, channel_blocks };
+
 /// A dense row-major array on one device: a cheap handle to shared storage. Copying a Tensor copies
 /// the handle; `clone` copies elements. Always contiguous: reshape and leading-dimension slices
 /// share storage, everything else materialises. Constness is that of the handle, as in PyTorch.
@@ -40,12 +45,15 @@ class Tensor {
                                    Device device = {}) {
     return from(std::span<const T>(elements), shape, device);
   }
+  /// A new tensor of `other`'s shape, dtype, device and layout.
+  [[nodiscard]] static Tensor empty_like(const Tensor& other);
   /// A tensor over the whole or a part of existing storage, starting `offset_bytes` into it.
   [[nodiscard]] static Tensor over(IntrusivePtr<Storage> storage, std::size_t offset_bytes,
                                    const Shape& shape, DType dtype);
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(storage_); }
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] Layout layout() const noexcept { return layout_; }
   [[nodiscard]] Device device() const noexcept { return storage_ ? storage_->device() : Device{}; }
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
   [[nodiscard]] int dims() const noexcept { return shape_.dims(); }
@@ -63,15 +71,18 @@ class Tensor {
   [[nodiscard]] const IntrusivePtr<Storage>& storage() const noexcept { return storage_; }
   [[nodiscard]] std::size_t offset_bytes() const noexcept { return offset_; }
 
+  /// The same memory, said to be arranged so: for operations that arrange it so, or that take each
+  /// arrangement apart themselves. Channel blocks are [N, C/B, H, W, B] in f32, else ShapeError.
+  [[nodiscard]] Tensor with_layout(Layout layout) const;
   /// The same elements under another shape of equal numel; shares storage. Throws ShapeError
-  /// printing both shapes.
+  /// printing both shapes, also for an image in channel blocks.
   [[nodiscard]] Tensor reshape(const Shape& shape) const;
   /// Rows [begin, end) of the leading dimension; shares storage.
   [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
 
   [[nodiscard]] Tensor clone() const;
   [[nodiscard]] Tensor to(DType dtype) const;  ///< converted copy, or this tensor if equal already
-  void copy_from(const Tensor& source) const;  ///< same shape and dtype; any devices
+  void copy_from(const Tensor& source) const;  ///< same shape, dtype and layout; any devices
   void fill(double value) const;
   void zero() const;
 
@@ -90,6 +101,7 @@ class Tensor {
   [[nodiscard]] double item() const;
 
  private:
+  void expect_plain(const char* operation) const;
   void copy_bytes_from_host(const void* elements, std::size_t count, DType dtype) const;
   void copy_bytes_to_host(void* elements, std::size_t count, DType dtype) const;
 
@@ -97,9 +109,10 @@ class Tensor {
   std::size_t offset_ = 0;
   Shape shape_;
   DType dtype_ = DType::f32;
+  Layout layout_ = Layout::plain;
 };
 
-/// "f32[128, 10] on host", for messages.
+/// "f32[128, 10] on host", for messages; says so if it is in channel blocks.
 [[nodiscard]] std::string describe(const Tensor& tensor);
 
 }  // namespace lockstep

@@ -25,29 +25,43 @@ template <class Space>
 inline constexpr bool is_host_space =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
 
+namespace detail {
+/// The address of a tensor's elements, once they are what a kernel in Space wants.
+template <class Space, class T>
+T* elements(const Tensor& tensor, int dims, bool fits) {
+  constexpr bool host = is_host_space<Space>;
+  if (!fits || !tensor.defined() || tensor.dtype() != dtype_of<T> ||
+      (tensor.device().type == DeviceType::host) != host) {
+    view_mismatch(tensor, dtype_of<T>, dims, host);
+  }
+  return static_cast<T*>(tensor.data());
+}
+
+template <class Space, class T, int N>
+using View = Kokkos::View<typename AddPointers<T, N>::type, Kokkos::LayoutRight,
+                          typename Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+}  // namespace detail
+
 /// An unmanaged row-major Kokkos View of rank N over a tensor's elements:
 ///   auto x = view<Space, const float, 2>(t);   x(row, column)
-/// Throws ShapeError if dtype, number of dimensions or device does not match.
+/// Throws ShapeError if dtype, number of dimensions or device does not match, and for an image in
+/// channel blocks, whose dimensions mean something else.
 template <class Space, class T, int N>
 auto view(const Tensor& tensor) {
-  using View = Kokkos::View<typename detail::AddPointers<T, N>::type, Kokkos::LayoutRight,
-                            typename Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-  constexpr bool host = is_host_space<Space>;
-  if (!tensor.defined() || tensor.dtype() != dtype_of<T> || tensor.dims() != N ||
-      (tensor.device().type == DeviceType::host) != host) {
-    detail::view_mismatch(tensor, dtype_of<T>, N, host);
-  }
-  auto* data = static_cast<T*>(tensor.data());
+  const bool fits = tensor.dims() == N && tensor.layout() == Layout::plain;
+  auto* data = detail::elements<Space, T>(tensor, N, fits);
   return [&]<int... D>(std::integer_sequence<int, D...>) {
-    return View(data, static_cast<std::size_t>(tensor.size(D))...);
+    return detail::View<Space, T, N>(data, static_cast<std::size_t>(tensor.size(D))...);
   }
   (std::make_integer_sequence<int, N>{});
 }
 
-/// All elements of a tensor as one dimension.
+/// All elements of a tensor as one dimension, in the order in which they lie in memory: for what
+/// treats every element alike, in whatever layout.
 template <class Space, class T>
 auto flat_view(const Tensor& tensor) {
-  return view<Space, T, 1>(tensor.reshape({tensor.numel()}));
+  return detail::View<Space, T, 1>(detail::elements<Space, T>(tensor, 1, true),
+                                   static_cast<std::size_t>(tensor.numel()));
 }
 
 }  // namespace lockstep

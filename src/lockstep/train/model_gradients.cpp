@@ -29,17 +29,18 @@ Named parameters_of(const nn::Module& model) {
 struct Setting {
   std::shared_ptr<nn::Module> model;
   Batch batch;
+  std::uint64_t seed;
 
-  Setting(const Task& task, std::uint64_t seed, const Batch& samples, DType dtype)
-      : batch(samples.to(dtype)) {
+  Setting(const Task& task, std::uint64_t seed_of_model, const Batch& samples, DType dtype)
+      : batch(samples.to(dtype)), seed(seed_of_model) {
     const nn::DTypeGuard guard(dtype);
     nn::manual_seed(seed);
-    nn::random_context() = {.seed = seed};  // dropout keeps the same elements at every call
     model = task.make_model();
     model->train();
   }
 
   [[nodiscard]] Variable loss(const Task& task) const {
+    const nn::RandomContextGuard random({.seed = seed});  // dropout keeps the same elements
     return task.loss((*model)(Variable(batch.inputs())), batch);
   }
 };

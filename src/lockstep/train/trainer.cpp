@@ -80,8 +80,8 @@ double Trainer::step() {
 
   const Share share = batches_.share(loader_.next_step(), group_->rank());
   const Batch& batch = loader_.next();
-  nn::random_context() = {plan_.train.seed, static_cast<std::uint32_t>(state_.step),
-                          share.first_in_batch};
+  const nn::RandomContextGuard random(
+      {plan_.train.seed, static_cast<std::uint32_t>(state_.step), share.first_in_batch});
   optim::apply_schedule(plan_.schedule, plan_.optimizer.lr, state_.epoch, state_.step, *optimizer_);
 
   optimizer_->zero_grad();

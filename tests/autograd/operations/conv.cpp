@@ -38,8 +38,8 @@ Operations conv_operations() {
            {{2, 64, 8, 8}, {64, 64, 3, 3}},
            [](const Inputs& v) {
              const Conv2dOptions same{{1, 1}, {1, 1}};
-             const Variable y = conv2d(v[0], v[1], {}, same, ImageLayout::channel_blocks);
-             return from_channel_blocks(conv2d(y, v[1], {}, same, ImageLayout::channel_blocks));
+             const Variable y = conv2d(v[0], v[1], {}, same, Layout::channel_blocks);
+             return from_channel_blocks(conv2d(y, v[1], {}, same, Layout::channel_blocks));
            }},
           {"conv2d_32to32", {{4, 32, 8, 8}, {32, 32, 3, 3}, {32}}, [](const Inputs& v) {
              return conv2d(v[0], v[1], v[2]);

@@ -125,12 +125,13 @@ class ScaleNode : public PooledNode<ScaleNode> {
   Tensor scale_;
 };
 
-Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
+/// For what looks at positions, which an image in channel blocks has elsewhere.
+Tensor empty_plain(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
 Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
   Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());
   dropout_scale(p, key, scale);
-  Tensor y = empty_like(x.data());
+  Tensor y = empty_plain(x.data());
   apply_scale(x.data(), scale, false, y);
   return record<ScaleNode>(std::move(y), {&x}, std::move(scale));
 }
@@ -138,43 +139,43 @@ Variable scaled(const Variable& x, const Shape& scale_shape, double p, const Ran
 }  // namespace
 
 Variable relu(const Variable& x) {
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty_like(x.data());
   relu_forward(x.data(), y);
   return record<ReluNode>(y, {&x}, y);
 }
 
 Variable gelu(const Variable& x, Gelu approximation) {
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty_like(x.data());
   gelu_forward(x.data(), approximation, y);
   return record<GeluNode>(std::move(y), {&x}, approximation);
 }
 
 Variable silu(const Variable& x) {
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty_like(x.data());
   silu_forward(x.data(), y);
   return record<SiluNode>(std::move(y), {&x});
 }
 
 Variable sigmoid(const Variable& x) {
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty_like(x.data());
   sigmoid_forward(x.data(), y);
   return record<SigmoidNode>(y, {&x}, y);
 }
 
 Variable tanh(const Variable& x) {
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty_like(x.data());
   tanh_forward(x.data(), y);
   return record<TanhNode>(y, {&x}, y);
 }
 
 Variable softmax(const Variable& x, int dim) {
-  Tensor y = empty_like(x.data());
+  Tensor y = empty_plain(x.data());
   softmax_forward(x.data(), dim, y);
   return record<SoftmaxNode>(y, {&x}, y, dim);
 }
 
 Variable log_softmax(const Variable& x, int dim) {
-  Tensor y = empty_like(x.data());
+  Tensor y = empty_plain(x.data());
   log_softmax_forward(x.data(), dim, y);
   return record<LogSoftmaxNode>(y, {&x}, y, dim);
 }

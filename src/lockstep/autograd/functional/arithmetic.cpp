@@ -9,8 +9,6 @@
 namespace lockstep {
 namespace {
 
-Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
-
 Tensor scalar_like(const Tensor& x, double value) {
   return Tensor::full({}, value, x.dtype(), x.device());
 }
@@ -83,7 +81,7 @@ class DivNode : public PooledNode<DivNode> {
       give(a, Arithmetic::divide, grad_output, divisor, full);
     }
     if (const auto b = grad_target(1); b.wanted) {
-      const Tensor product = empty_like(grad_output);
+      const Tensor product = Tensor::empty_like(grad_output);
       arithmetic(Arithmetic::multiply, grad_output, y_, false, product);
       give(b, Arithmetic::divide, product, divisor, full, -1);
     }
@@ -145,8 +143,10 @@ class CastNode : public PooledNode<CastNode> {
 };
 
 Tensor combined(const char* operation, Arithmetic op, const Variable& a, const Variable& b) {
-  Tensor y = Tensor::empty(broadcast_shape(operation, a.data(), b.data()), a.data().dtype(),
-                           a.data().device());
+  const Shape shape = broadcast_shape(operation, a.data(), b.data());
+  Tensor y = shape == a.shape() && shape == b.shape()
+                 ? Tensor::empty_like(a.data())
+                 : Tensor::empty(shape, a.data().dtype(), a.data().device());
   arithmetic(op, a.data(), b.data(), false, y);
   return y;
 }
@@ -171,13 +171,13 @@ Variable div(const Variable& a, const Variable& b) {
 }
 
 Variable add(const Variable& x, double number) {
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty_like(x.data());
   arithmetic(Arithmetic::add, x.data(), scalar_like(x.data(), number), false, y);
   return record<AddNumberNode>(std::move(y), {&x});
 }
 
 Variable mul(const Variable& x, double number) {
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty_like(x.data());
   Tensor factor = scalar_like(x.data(), number);
   arithmetic(Arithmetic::multiply, x.data(), factor, false, y);
   return record<FactorNode>(std::move(y), {&x}, "mul_number", Arithmetic::multiply,
@@ -185,19 +185,19 @@ Variable mul(const Variable& x, double number) {
 }
 
 Variable exp(const Variable& x) {
-  const Tensor y = empty_like(x.data());
+  const Tensor y = Tensor::empty_like(x.data());
   exp_forward(x.data(), y);
   return record<FactorNode>(y, {&x}, "exp", Arithmetic::multiply, y);
 }
 
 Variable log(const Variable& x) {
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty_like(x.data());
   log_forward(x.data(), y);
   return record<FactorNode>(std::move(y), {&x}, "log", Arithmetic::divide, x.data());
 }
 
 Variable sqrt(const Variable& x) {
-  const Tensor y = empty_like(x.data());
+  const Tensor y = Tensor::empty_like(x.data());
   sqrt_forward(x.data(), y);
   return record<FactorNode>(y, {&x}, "sqrt", Arithmetic::divide, y, 0.5);
 }
@@ -207,7 +207,7 @@ Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
     throw ShapeError("masked_fill of " + describe(x.data()) + " by mask " + describe(mask) +
                      ": the mask is bool and of x's shape, or of extents 1 where it is repeated");
   }
-  Tensor y = empty_like(x.data());
+  Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
   masked_fill_copy(x.data(), mask, value, false, y);
   return record<MaskedFillNode>(std::move(y), {&x}, mask);
 }

@@ -9,6 +9,8 @@ namespace {
 
 class BatchNormNode : public PooledNode<BatchNormNode> {
  public:
+  static constexpr bool mixes_layouts = true;
+
   BatchNormNode(BatchNormInputs inputs, bool training, BatchNormSaved saved, Tensor y)
       : inputs_(std::move(inputs)),
         training_(training),
@@ -43,24 +45,21 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
 Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
                     const BatchNormStatistics& statistics, bool training, double momentum,
                     double eps, const Variable& shortcut, bool relu) {
-  const bool blocks =
-      is_channel_blocked(x.shape()) && weight.shape() == Shape{x.shape()[1] * x.shape()[4]};
-  const Variable residual = !shortcut.defined() || x.shape() == shortcut.shape() ? shortcut
-                            : blocks ? to_channel_blocks(shortcut)
-                                     : from_channel_blocks(shortcut);
+  const Variable residual = !shortcut.defined()            ? shortcut
+                            : is_channel_blocked(x.data()) ? to_channel_blocks(shortcut)
+                                                           : from_channel_blocks(shortcut);
   BatchNormInputs inputs{.x = x.data(),
                          .weight = weight.data(),
                          .bias = bias.data(),
                          .running_mean = statistics.running_mean,
                          .running_var = statistics.running_var,
                          .residual = residual.defined() ? residual.data() : Tensor(),
-                         .relu = relu,
-                         .channel_blocks = blocks};
+                         .relu = relu};
   check_batch_norm(inputs, training);
   const auto empty = [&](const Shape& shape) {
     return Tensor::empty(shape, x.data().dtype(), x.data().device());
   };
-  Tensor y = empty(x.shape());
+  Tensor y = Tensor::empty_like(x.data());
   BatchNormSaved saved{empty(weight.shape()), empty(weight.shape())};
   batch_norm_forward(inputs, training, momentum, eps, y, saved);
   Tensor kept = relu ? y : Tensor();

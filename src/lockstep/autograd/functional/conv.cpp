@@ -10,6 +10,8 @@ namespace {
 
 class Conv2dNode : public PooledNode<Conv2dNode> {
  public:
+  static constexpr bool mixes_layouts = true;
+
   explicit Conv2dNode(const Conv2dOptions& options) : options_(options) {}
 
   void backward(const Tensor& grad_output) override {
@@ -32,6 +34,8 @@ class Conv2dNode : public PooledNode<Conv2dNode> {
 
 class ToChannelBlocksNode : public PooledNode<ToChannelBlocksNode> {
  public:
+  static constexpr bool mixes_layouts = true;
+
   void backward(const Tensor& grad_output) override {
     if (const auto x = grad_target(0); x.wanted) {
       from_channel_blocks(grad_output, x.accumulate, x.tensor);
@@ -42,6 +46,8 @@ class ToChannelBlocksNode : public PooledNode<ToChannelBlocksNode> {
 
 class FromChannelBlocksNode : public PooledNode<FromChannelBlocksNode> {
  public:
+  static constexpr bool mixes_layouts = true;
+
   void backward(const Tensor& grad_output) override {
     if (const auto x = grad_target(0); x.wanted) {
       to_channel_blocks(grad_output, x.accumulate, x.tensor);
@@ -97,29 +103,29 @@ class AdaptiveAvgPool2dNode : public PooledNode<AdaptiveAvgPool2dNode> {
 }  // namespace
 
 Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
-                const Conv2dOptions& options, ImageLayout layout) {
+                const Conv2dOptions& options, Layout layout) {
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
-  Shape shape = conv2d_shape(x.data(), weight.data(), bias_data, options);
-  if (layout == ImageLayout::channel_blocks &&
-      fits_channel_blocks(shape, x.data().dtype(), x.data().device())) {
-    shape = channel_blocked_shape(shape);
-  }
-  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  const Shape shape = conv2d_shape(x.data(), weight.data(), bias_data, options);
+  const DType dtype = x.data().dtype();
+  const Device device = x.data().device();
+  const bool blocks = layout == Layout::channel_blocks && fits_channel_blocks(shape, dtype, device);
+  Tensor y =
+      blocks ? empty_channel_blocked(shape, dtype, device) : Tensor::empty(shape, dtype, device);
   conv2d_forward(x.data(), weight.data(), bias_data, options, y);
   if (y.numel() > 0) count_flops(2 * y.numel() * weight.data().numel() / weight.shape()[0]);
   return record<Conv2dNode>(std::move(y), {&x, &weight, &bias}, options);
 }
 
 Variable to_channel_blocks(const Variable& x) {
-  if (is_channel_blocked(x.shape())) return x;
-  Tensor y = Tensor::empty(channel_blocked_shape(x.shape()));
+  if (is_channel_blocked(x.data())) return x;
+  Tensor y = empty_channel_blocked(x.shape(), x.data().dtype(), x.data().device());
   to_channel_blocks(x.data(), false, y);
   return record<ToChannelBlocksNode>(std::move(y), {&x});
 }
 
 Variable from_channel_blocks(const Variable& x) {
-  if (!is_channel_blocked(x.shape())) return x;
-  Tensor y = Tensor::empty(plain_shape(x.shape()));
+  if (!is_channel_blocked(x.data())) return x;
+  Tensor y = Tensor::empty(plain_shape(x.data()), x.data().dtype(), x.data().device());
   from_channel_blocks(x.data(), false, y);
   return record<FromChannelBlocksNode>(std::move(y), {&x});
 }

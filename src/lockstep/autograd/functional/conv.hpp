@@ -9,18 +9,15 @@
 
 namespace lockstep {
 
-/// How an image stands in memory: [N,C,H,W], or in channel blocks
-/// (tensor/kernels/channel_blocks.hpp).
-enum class ImageLayout : std::uint8_t { plain, channel_blocks };
-
 /// x[N,C,H,W] * weight[O,C/groups,kh,kw] + bias[O] (bias may be undefined) -> [N,O,OH,OW],
 /// OH = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1. Cross-correlation. x may be in
 /// channel blocks; the result is if `layout` says so and it fits_channel_blocks.
 [[nodiscard]] Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
-                              const Conv2dOptions& options = {},
-                              ImageLayout layout = ImageLayout::plain);
+                              const Conv2dOptions& options = {}, Layout layout = Layout::plain);
 
-/// An image in channel blocks, or in plain layout; x itself if it is so already.
+/// An image in channel blocks (tensor/kernels/channel_blocks.hpp), or in plain layout; x itself if
+/// it is so already. conv2d, batch_norm and elementwise operations take images in blocks, all
+/// others throw. to_channel_blocks throws ShapeError unless x fits_channel_blocks.
 [[nodiscard]] Variable to_channel_blocks(const Variable& x);
 [[nodiscard]] Variable from_channel_blocks(const Variable& x);
 

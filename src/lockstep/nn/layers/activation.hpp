@@ -1,10 +1,11 @@
 #pragma once
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/kernels/activation.hpp>
 
 namespace lockstep::nn {
 
-class ReLU : public Module {
+class ReLU : public Module, public Blocked<ReLU> {
  public:
   Variable forward(const Variable& x) override;
   Variable forward_blocked(const Variable& x) override { return forward(x); }

@@ -24,7 +24,7 @@ BatchNorm::BatchNorm(const char* layer, int least_dims, int most_dims, std::int6
 }
 
 Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool relu) {
-  const int dims = is_channel_blocked(x.shape()) ? 4 : x.shape().dims();
+  const int dims = plain_shape(x.data()).dims();
   if (dims < least_dims_ || dims > most_dims_) {
     throw ShapeError(std::string(layer_) + " takes an input of " + std::to_string(least_dims_) +
                      (least_dims_ == most_dims_ ? "" : " or " + std::to_string(most_dims_)) +

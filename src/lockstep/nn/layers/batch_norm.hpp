@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep::nn {
@@ -44,7 +45,7 @@ class BatchNorm1d : public BatchNorm {
 };
 
 /// x[N, C, H, W].
-class BatchNorm2d : public BatchNorm {
+class BatchNorm2d : public BatchNorm, public Blocked<BatchNorm2d> {
  public:
   explicit BatchNorm2d(std::int64_t features, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm2d", 4, 4, features, options) {}

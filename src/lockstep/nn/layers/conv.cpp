@@ -29,7 +29,7 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels,
 Variable Conv2d::forward(const Variable& x) { return conv2d(x, weight_, bias_, options_); }
 
 Variable Conv2d::forward_blocked(const Variable& x) {
-  return conv2d(x, weight_, bias_, options_, ImageLayout::channel_blocks);
+  return conv2d(x, weight_, bias_, options_, Layout::channel_blocks);
 }
 
 }  // namespace lockstep::nn

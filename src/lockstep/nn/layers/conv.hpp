@@ -2,13 +2,14 @@
 #include <array>
 #include <cstdint>
 
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/kernels/conv2d.hpp>
 
 namespace lockstep::nn {
 
 /// x[N, in, H, W] -> [N, out, OH, OW]; parameters weight[out, in/groups, kh, kw], bias[out].
-class Conv2d : public Module {
+class Conv2d : public Module, public Blocked<Conv2d> {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
          const Conv2dOptions& options = {}, bool bias = true)

@@ -2,12 +2,14 @@
 #include <cstdint>
 
 #include <lockstep/nn/module.hpp>
+#include <lockstep/nn/random.hpp>
 #include <lockstep/tensor/kernels/dropout.hpp>
 
 namespace lockstep::nn {
 
 /// In training mode each element is kept with probability 1 - p and scaled by 1 / (1 - p), else
-/// zero. Draws from random_context(): the same for a sample whatever rank computes it.
+/// zero: another choice in every forward and on every rank, reproducible from manual_seed; or,
+/// under a RandomContextGuard, the same for a sample whatever rank computes it (nn/random.hpp).
 class Dropout : public Module {
  public:
   /// Throws InputError unless 0 <= p < 1.
@@ -16,11 +18,11 @@ class Dropout : public Module {
   [[nodiscard]] double p() const noexcept { return p_; }
 
  protected:
-  [[nodiscard]] RandomKey key() const;
+  [[nodiscard]] RandomKey next_key() noexcept { return random_.next(); }
 
  private:
   double p_;
-  std::uint32_t stream_;
+  RandomStream random_;
 };
 
 /// Dropout of whole channels of x[N, C, H, W].
@@ -28,9 +30,9 @@ class Dropout2d : public Dropout {
  public:
   using Dropout::Dropout;
   Variable forward(const Variable& x) override;
-  /// What forward multiplies x by: [N, C] of 0 and 1 / (1 - p); undefined when nothing is dropped.
-  [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels,
-                                     DType dtype) const;
+  /// What a forward multiplies x by: [N, C] of 0 and 1 / (1 - p); undefined when nothing is
+  /// dropped.
+  [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels, DType dtype);
 };
 
 }  // namespace lockstep::nn

@@ -13,13 +13,13 @@ Residual::Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcu
       shortcut_(register_module("shortcut", std::move(shortcut))) {}
 
 Variable Residual::forward(const Variable& x) {
-  if (ForwardHook::current()) return (*main_)(x) + (*shortcut_)(x);
+  if (ForwardHook::current()) return (*main_)(x) + (*shortcut_)(x);  // which is to see both
   return from_channel_blocks(forward_blocked(x));
 }
 
 Variable Residual::forward_blocked(const Variable& x) {
-  const Variable a = main_->forward_blocked(x), b = shortcut_->forward_blocked(x);
-  if (a.shape() == b.shape()) return a + b;
+  const Variable a = nn::forward_blocked(*main_, x), b = nn::forward_blocked(*shortcut_, x);
+  if (a.data().layout() == b.data().layout() && a.shape() == b.shape()) return a + b;
   return from_channel_blocks(a) + from_channel_blocks(b);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/layers/shape.hpp>
 #include <lockstep/nn/module.hpp>
 
@@ -8,7 +9,7 @@ namespace lockstep::nn {
 
 /// main(x) + shortcut(x), children "main" and "shortcut"; the results have the same shape, or
 /// shapes that broadcast.
-class Residual : public Module {
+class Residual : public Module, public Blocked<Residual> {
  public:
   explicit Residual(std::shared_ptr<Module> main,
                     std::shared_ptr<Module> shortcut = std::make_shared<Identity>());

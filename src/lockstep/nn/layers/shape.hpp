@@ -1,4 +1,5 @@
 #pragma once
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep::nn {
@@ -10,7 +11,7 @@ class Flatten : public Module {
 };
 
 /// x itself.
-class Identity : public Module {
+class Identity : public Module, public Blocked<Identity> {
  public:
   Variable forward(const Variable& x) override { return x; }
   Variable forward_blocked(const Variable& x) override { return x; }

@@ -6,6 +6,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers.hpp>
@@ -25,7 +26,7 @@ std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int6
 }
 
 /// relu(bn2(conv2(relu(bn1(conv1(x))))) + downsample(x)), where there is no downsample x itself.
-class BasicBlock : public Module {
+class BasicBlock : public Module, public Blocked<BasicBlock> {
  public:
   BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
       : conv1_(register_module("conv1", convolution(in, out, 3, stride))),

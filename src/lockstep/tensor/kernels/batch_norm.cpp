@@ -4,6 +4,7 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/batch_norm_blocks.hpp>
+#include <lockstep/tensor/kernels/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 namespace lockstep {
@@ -148,7 +149,7 @@ void check_batch_norm(const BatchNormInputs& in, bool training) {
     throw ShapeError("batch_norm of x " + describe(in.x) + ": " + why);
   };
   if (in.x.dims() < 2) complain("x must be [N, C, ...]");
-  const Shape channels{in.channel_blocks ? in.x.size(1) * in.x.size(4) : in.x.size(1)};
+  const Shape channels{plain_shape(in.x)[1]};
   const auto expect_channels = [&](const char* what, const Tensor& t) {
     if (t.shape() != channels || t.dtype() != in.x.dtype()) {
       complain(std::string(what) + " must be [C] = " + to_string(channels) +
@@ -160,7 +161,8 @@ void check_batch_norm(const BatchNormInputs& in, bool training) {
   expect_channels("running_mean", in.running_mean);
   expect_channels("running_var", in.running_var);
   if (in.residual.defined() &&
-      (in.residual.shape() != in.x.shape() || in.residual.dtype() != in.x.dtype())) {
+      (in.residual.shape() != in.x.shape() || in.residual.dtype() != in.x.dtype() ||
+       in.residual.layout() != in.x.layout())) {
     complain("the residual must be like x, not " + describe(in.residual));
   }
   if (training && in.x.numel() == channels[0] && in.x.numel() > 0) {
@@ -172,7 +174,7 @@ void check_batch_norm(const BatchNormInputs& in, bool training) {
 
 void batch_norm_forward(const BatchNormInputs& inputs, bool training, double momentum, double eps,
                         const Tensor& y, const BatchNormSaved& saved) {
-  if (inputs.channel_blocks) {
+  if (is_channel_blocked(inputs.x)) {
     detail::batch_norm_blocks_forward(inputs, training && inputs.x.numel() > 0, momentum, eps, y,
                                       saved);
     return;
@@ -187,7 +189,7 @@ void batch_norm_forward(const BatchNormInputs& inputs, bool training, double mom
 void batch_norm_backward(const BatchNormInputs& inputs, bool training, const BatchNormSaved& saved,
                          const Tensor& y, const Tensor& grad_y,
                          const BatchNormGradients& gradients) {
-  if (inputs.channel_blocks) {
+  if (is_channel_blocked(inputs.x)) {
     detail::batch_norm_blocks_backward(inputs, training && inputs.x.numel() > 0, saved, y, grad_y,
                                        gradients);
     return;

@@ -14,7 +14,6 @@ struct BatchNormInputs {
   Tensor running_mean, running_var;  ///< [C]
   Tensor residual;                   ///< like x, or undefined
   bool relu = false;
-  bool channel_blocks = false;  ///< x is [N, C/B, H, W, B] (channel_blocks.hpp): f32 on the host
 };
 
 /// What forward leaves for backward, [C] each: of the batch in training, else of the running

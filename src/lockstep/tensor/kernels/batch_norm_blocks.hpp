@@ -1,6 +1,6 @@
 #pragma once
 // batch_norm of images in channel blocks (channel_blocks.hpp), f32 on the host. batch_norm.cpp,
-// whose contract this is, chooses by shape. Private to the two .cpp files.
+// whose contract this is, chooses by layout. Private to the two .cpp files.
 #include <lockstep/tensor/kernels/batch_norm.hpp>
 
 namespace lockstep::detail {

@@ -20,25 +20,21 @@ bool fits_channel_blocks(const Shape& x, DType dtype, Device device) {
          x.dims() == 4 && x[1] > 0 && x[1] % channel_block() == 0;
 }
 
-bool is_channel_blocked(const Shape& shape) {
-  return shape.dims() == 5 && channel_block() > 0 && shape[4] == channel_block();
-}
-
-Shape channel_blocked_shape(const Shape& plain) {
+Tensor empty_channel_blocked(const Shape& x, DType dtype, Device device) {
   const std::int64_t block = channel_block();
-  if (block == 0 || plain.dims() != 4 || plain[1] % block != 0) {
-    throw ShapeError(to_string(plain) + " cannot be held in blocks of " + std::to_string(block) +
-                     " channels");
+  if (!fits_channel_blocks(x, dtype, device)) {
+    throw ShapeError(std::string(name_of(dtype)) + to_string(x) + " on " + to_string(device) +
+                     " cannot be held in channel blocks: those are images [N, C, H, W] of f32 on "
+                     "the host, with C a multiple of " +
+                     std::to_string(block));
   }
-  return {plain[0], plain[1] / block, plain[2], plain[3], block};
+  return Tensor::empty({x[0], x[1] / block, x[2], x[3], block}, dtype, device)
+      .with_layout(Layout::channel_blocks);
 }
 
-Shape plain_shape(const Shape& blocked) {
-  if (!is_channel_blocked(blocked)) {
-    throw ShapeError(to_string(blocked) + " is not an image in blocks of " +
-                     std::to_string(channel_block()) + " channels");
-  }
-  return {blocked[0], blocked[1] * blocked[4], blocked[2], blocked[3]};
+Shape plain_shape(const Tensor& x) {
+  const Shape& s = x.shape();
+  return is_channel_blocked(x) ? Shape{s[0], s[1] * s[4], s[2], s[3]} : s;
 }
 
 namespace {
@@ -56,9 +52,18 @@ void for_each_element(const Shape& blocked, const F& f) {
   }
 }
 
+void expect_rearrangement(const Tensor& x, Layout from, const Tensor& y, Layout to) {
+  if (x.layout() == from && y.layout() == to && x.dtype() == y.dtype() &&
+      plain_shape(x) == plain_shape(y)) {
+    return;
+  }
+  throw ShapeError("cannot rearrange " + describe(x) + " as " + describe(y));
+}
+
 }  // namespace
 
 void to_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
+  expect_rearrangement(x, Layout::plain, y, Layout::channel_blocks);
   const auto* in = static_cast<const float*>(x.data());
   auto* out = static_cast<float*>(y.data());
   for_each_element(y.shape(), [&](std::int64_t plain, std::int64_t blocked) {
@@ -67,6 +72,7 @@ void to_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
 }
 
 void from_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
+  expect_rearrangement(x, Layout::channel_blocks, y, Layout::plain);
   const auto* in = static_cast<const float*>(x.data());
   auto* out = static_cast<float*>(y.data());
   for_each_element(x.shape(), [&](std::int64_t plain, std::int64_t blocked) {

@@ -3,9 +3,9 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// Images in channel blocks: x[N,C,H,W] held as a tensor [N, C/B, H, W, B], so that B neighbouring
-// channels of one pixel fill a vector register. Convolutions want it so; a network that keeps it
-// from layer to layer saves a rearrangement on each side of each of them.
+// Images in channel blocks: x[N,C,H,W] held as a tensor [N, C/B, H, W, B] whose layout() says so,
+// so that B neighbouring channels of one pixel fill a vector register. Convolutions want it so; a
+// network that keeps it from layer to layer saves a rearrangement on each side of each of them.
 
 namespace lockstep {
 
@@ -15,14 +15,17 @@ namespace lockstep {
 /// Whether x[N,C,H,W] can be held in blocks here: f32 on the host, and C a multiple of B.
 [[nodiscard]] bool fits_channel_blocks(const Shape& x, DType dtype, Device device);
 
-/// Whether a shape is that of an image in blocks: five dimensions, the last of them B.
-[[nodiscard]] bool is_channel_blocked(const Shape& shape);
+[[nodiscard]] inline bool is_channel_blocked(const Tensor& x) {
+  return x.layout() == Layout::channel_blocks;
+}
 
-/// [N, C/B, H, W, B] for [N,C,H,W], and back. Throws ShapeError for other shapes.
-[[nodiscard]] Shape channel_blocked_shape(const Shape& plain);
-[[nodiscard]] Shape plain_shape(const Shape& blocked);
+/// A new image in blocks, elements unspecified, for x[N,C,H,W]. Throws ShapeError unless x
+/// fits_channel_blocks.
+[[nodiscard]] Tensor empty_channel_blocked(const Shape& x, DType dtype, Device device);
+/// [N,C,H,W] of an image in either layout.
+[[nodiscard]] Shape plain_shape(const Tensor& x);
 
-/// y (+)= x in the other layout; f32 on the host.
+/// y (+)= x in the other layout. Throws ShapeError unless the layouts are so and the shapes agree.
 void to_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y);
 void from_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y);
 

@@ -1,6 +1,7 @@
 #include <lockstep/tensor/kernels/conv2d.hpp>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/conv2d_methods.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
@@ -8,14 +9,21 @@ namespace lockstep {
 
 namespace detail {
 
-Conv2dProblem Conv2dProblem::of(const Shape& x, const Shape& weight, const Shape& y,
+Conv2dProblem Conv2dProblem::of(const Tensor& x, const Tensor& weight, const Tensor& y,
                                 const Conv2dOptions& options) {
-  return {x[0],          x[1] * (x.dims() == 5 ? x[4] : 1),
-          x[2],          x[3],
-          weight[0],     weight[2],
-          weight[3],     y[2],
-          y[3],          options,
-          x.dims() == 5, y.dims() == 5};
+  const Shape in = plain_shape(x), kernel = weight.shape(), out = plain_shape(y);
+  return {in[0],
+          in[1],
+          in[2],
+          in[3],
+          kernel[0],
+          kernel[2],
+          kernel[3],
+          out[2],
+          out[3],
+          options,
+          is_channel_blocked(x),
+          is_channel_blocked(y)};
 }
 
 bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {
@@ -73,7 +81,8 @@ void blocked_bias_kernel(const Space& space, const Tensor& grad_y, bool accumula
                          const Tensor& grad_bias) {
   const std::int64_t samples = grad_y.size(0), blocks = grad_y.size(1), width = grad_y.size(4);
   const std::int64_t positions = grad_y.size(2) * grad_y.size(3);
-  const auto g = view<Space, const T, 4>(grad_y.reshape({samples, blocks, positions, width}));
+  const auto g = view<Space, const T, 4>(
+      grad_y.with_layout(Layout::plain).reshape({samples, blocks, positions, width}));
   const auto out = view<Space, T, 1>(grad_bias);
   for_each_row(
       "lockstep::conv2d_backward_bias_blocked", space, blocks * width, positions,
@@ -91,7 +100,7 @@ void blocked_bias_kernel(const Space& space, const Tensor& grad_y, bool accumula
 
 void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     const Conv2dOptions& options, const Tensor& y) {
-  const auto problem = Conv2dProblem::of(x.shape(), weight.shape(), y.shape(), options);
+  const auto problem = Conv2dProblem::of(x, weight, y, options);
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
     auto* const out = static_cast<T*>(y.data());
     if constexpr (std::is_same_v<T, float>) {
@@ -107,7 +116,7 @@ void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
 
 void conv2d_backward_input(const Tensor& grad_y, const Tensor& weight, const Conv2dOptions& options,
                            bool accumulate, const Tensor& grad_x) {
-  const auto problem = Conv2dProblem::of(grad_x.shape(), weight.shape(), grad_y.shape(), options);
+  const auto problem = Conv2dProblem::of(grad_x, weight, grad_y, options);
   dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
     auto* const out = static_cast<T*>(grad_x.data());
     if constexpr (std::is_same_v<T, float>) {
@@ -124,7 +133,7 @@ void conv2d_backward_input(const Tensor& grad_y, const Tensor& weight, const Con
 
 void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dOptions& options,
                             bool accumulate, const Tensor& grad_weight) {
-  const auto problem = Conv2dProblem::of(x.shape(), grad_weight.shape(), grad_y.shape(), options);
+  const auto problem = Conv2dProblem::of(x, grad_weight, grad_y, options);
   dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
     auto* const out = static_cast<T*>(grad_weight.data());
     if constexpr (std::is_same_v<T, float>) {
@@ -141,7 +150,7 @@ void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dO
 void conv2d_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
   dispatch(current_stream(grad_y.device()), [&](const auto& space) {
     dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
-      if (grad_y.dims() == 5) {
+      if (is_channel_blocked(grad_y)) {
         blocked_bias_kernel<T>(space, grad_y, accumulate, grad_bias);
       } else {
         bias_kernel<T>(space, grad_y, accumulate, grad_bias);

@@ -13,7 +13,8 @@ struct Conv2dProblem {
   Conv2dOptions options;
   bool x_blocked = false, y_blocked = false;
 
-  static Conv2dProblem of(const Shape& x, const Shape& weight, const Shape& y,
+  /// From tensors of these shapes: x or its gradient, the weight or its own, y or its own.
+  static Conv2dProblem of(const Tensor& x, const Tensor& weight, const Tensor& y,
                           const Conv2dOptions& options);
   friend bool operator==(const Conv2dProblem& a, const Conv2dProblem& b);
 };

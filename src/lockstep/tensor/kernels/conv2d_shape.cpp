@@ -18,7 +18,7 @@ Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
         o.stride[0], o.stride[1], o.padding[0], o.padding[1], o.dilation[0], o.dilation[1],
         o.groups, why));
   };
-  const Shape in = is_channel_blocked(x.shape()) ? plain_shape(x.shape()) : x.shape();
+  const Shape in = plain_shape(x);
   if (in.dims() != 4 || weight.dims() != 4) {
     complain("x must be [N, C, H, W] and weight [O, C / groups, kh, kw]");
   }

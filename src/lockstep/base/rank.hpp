@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+
+namespace lockstep {
+
+/// A number that tells the ranks of a job apart, for what must differ between them but needs no
+/// group to talk (random numbers): 0 on rank 0, and the same on a rank in every run. Known from
+/// making a group on; 0 before, and in programs without ranks.
+[[nodiscard]] std::uint64_t rank_identity() noexcept;
+
+/// Says which rank this process is. Called by the backend that knows.
+void set_process_rank(int rank) noexcept;
+
+/// While alive, this thread is rank `rank` of those that are threads of its process.
+class ThreadRank {
+ public:
+  explicit ThreadRank(int rank) noexcept;
+  ~ThreadRank();
+  ThreadRank(const ThreadRank&) = delete;
+  ThreadRank& operator=(const ThreadRank&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+// Which mask a dropout layer draws: in a loop of one's own, and in one whose draws are fixed.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/random.hpp>
+#include <lockstep/nn/sequential.hpp>
+#include <lockstep/tensor/kernels/dropout.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+using Mask = std::vector<float>;
+
+Mask mask_of(Module& layer) {
+  return layer(Variable(Tensor::full({8, 64}, 1.0))).data().to_vector<float>();
+}
+
+TEST(DropoutInALoopOfOnesOwn, DrawsAnotherMaskInEveryForward) {
+  manual_seed(1);
+  Dropout first(0.5), second(0.5);
+  std::set<Mask> masks;
+  for (int step = 0; step < 50; ++step) {
+    masks.insert(mask_of(first));
+    masks.insert(mask_of(second));
+    masks.insert(mask_of(first));  // a layer that a model uses twice
+  }
+  EXPECT_EQ(masks.size(), 150U);
+}
+
+TEST(DropoutInALoopOfOnesOwn, DropsOtherChannelsInEveryForwardAlsoWhereItIsFused) {
+  manual_seed(1);
+  Sequential model{std::make_shared<Conv2d>(1, 64, 1), std::make_shared<Dropout2d>(0.5),
+                   std::make_shared<MaxPool2d>(1), std::make_shared<ReLU>()};
+  std::set<Mask> outputs;
+  const Variable x(Tensor::full({2, 1, 4, 4}, 1.0));
+  for (int step = 0; step < 20; ++step) outputs.insert(model(x).data().to_vector<float>());
+  EXPECT_EQ(outputs.size(), 20U);
+}
+
+TEST(DropoutInALoopOfOnesOwn, StartsAnewWithManualSeed) {
+  const auto masks = [](std::uint64_t seed) {
+    manual_seed(seed);
+    Dropout layer(0.5);
+    return std::vector<Mask>{mask_of(layer), mask_of(layer), mask_of(layer)};
+  };
+  const auto first = masks(1);
+  EXPECT_EQ(masks(1), first);
+  EXPECT_NE(masks(2)[0], first[0]);
+  Dropout layer(0.5);
+  manual_seed(1);
+  const Mask once = mask_of(layer);
+  manual_seed(1);
+  EXPECT_EQ(mask_of(layer), once) << "also for a layer that was there before";
+}
+
+TEST(DropoutInALoopOfOnesOwn, EvaluationDrawsNothing) {
+  const auto second_mask = [](bool evaluate) {
+    manual_seed(1);
+    Dropout layer(0.5);
+    static_cast<void>(mask_of(layer));
+    layer.eval();
+    if (evaluate) static_cast<void>(mask_of(layer));
+    layer.train();
+    return mask_of(layer);
+  };
+  EXPECT_EQ(second_mask(true), second_mask(false));
+}
+
+TEST(DropoutUnderAContext, IsAFunctionOfSeedStepSampleAndLayer) {
+  manual_seed(1);
+  Dropout first(0.5), second(0.5);
+  const auto mask = [](Module& layer, const RandomContext& context) {
+    const RandomContextGuard guard(context);
+    return mask_of(layer);
+  };
+  const RandomContext context{.seed = 5, .step = 3, .first_sample = 16};
+  const Mask a = mask(first, context);
+  EXPECT_EQ(mask(first, context), a) << "the step computed again";
+  EXPECT_NE(mask(second, context), a);
+  EXPECT_NE(mask(first, {.seed = 6, .step = 3, .first_sample = 16}), a);
+  EXPECT_NE(mask(first, {.seed = 5, .step = 4, .first_sample = 16}), a);
+  EXPECT_NE(mask(first, {.seed = 5, .step = 3, .first_sample = 17}), a);
+}
+
+// The documented key (RandomKey): what checkpoints of earlier versions resume with.
+TEST(DropoutUnderAContext, DrawsByTheDocumentedKey) {
+  manual_seed(1);
+  Dropout unused(0.5), layer(0.5);
+  const RandomContextGuard guard({.seed = 5, .step = 3, .first_sample = 16});
+  const Tensor scale = Tensor::empty({8, 64});
+  dropout_scale(0.5, {.seed = 5, .stream = 1, .step = 3, .first_sample = 16}, scale);
+  EXPECT_EQ(mask_of(layer), scale.to_vector<float>());
+}
+
+TEST(DropoutUnderAContext, ALayerCalledTwiceInAStepDrawsTwice) {
+  manual_seed(1);
+  Dropout layer(0.5);
+  const auto masks = [&] {
+    const RandomContextGuard guard({.seed = 5, .step = 3});
+    return std::vector<Mask>{mask_of(layer), mask_of(layer), mask_of(layer)};
+  };
+  const auto first = masks();
+  EXPECT_EQ(std::set<Mask>(first.begin(), first.end()).size(), 3U);
+  EXPECT_EQ(masks(), first) << "the step computed again";
+}
+
+TEST(DropoutUnderAContext, EndsWithTheGuard) {
+  manual_seed(1);
+  Dropout layer(0.5);
+  const Mask before = mask_of(layer);
+  Mask within;
+  {
+    const RandomContextGuard outer({.seed = 5});
+    {
+      const RandomContextGuard inner({.seed = 6});
+      static_cast<void>(mask_of(layer));
+    }
+    within = mask_of(layer);
+  }
+  const RandomContextGuard again({.seed = 5});
+  EXPECT_EQ(mask_of(layer), within);
+  EXPECT_NE(within, before);
+}
+
+}  // namespace
+}  // namespace lockstep::nn
