@@ -46,7 +46,7 @@ MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options)
   host_ = host_name();
   comm_ = duplicate(comm, "make_mpi_group");
   make_the_rest();
-  start_progress_thread();
+  join_engine();
 }
 
 // Not by MPI_Comm_create_group, which would spare the caller's attributes their copy functions: it
@@ -101,7 +101,7 @@ IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
   core->host_ = host_;
   core->comm_ = communicator_of(members, comm_);
   core->make_the_rest();
-  core->start_progress_thread();
+  core->join_engine();
   return core;
 }
 
@@ -128,49 +128,26 @@ IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
   return storage;
 }
 
-std::unique_lock<std::mutex> MpiCore::lock() const {
-  return options_.progress == Progress::thread ? std::unique_lock(mutex_)
-                                               : std::unique_lock<std::mutex>();
+std::unique_lock<SpinLock> MpiCore::lock() const {
+  return shared_by_threads_ ? std::unique_lock(lock_) : std::unique_lock<SpinLock>();
 }
 
-void MpiCore::start_progress_thread() {
-  if (options_.progress != Progress::thread) return;
+void MpiCore::join_engine() {
   int level = MPI_THREAD_SINGLE;
   check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
-  if (level < MPI_THREAD_MULTIPLE) {
+  shared_by_threads_ = level >= MPI_THREAD_MULTIPLE;
+  if (options_.progress == Progress::thread && !shared_by_threads_) {
     options_.progress = Progress::poll;
     log(LogLevel::warning,
         speaker() +
             ": MPI was initialised below MPI_THREAD_MULTIPLE, so no thread can move "
             "communication on: progress is made between layers (comm.progress = \"poll\").");
-    return;
   }
-  progress_ = std::jthread([this](const std::stop_token& stop) {
-    // Often enough for a link of 25 GB/s and messages of a megabyte; rarely enough to leave the
-    // core to who computes on it.
-    constexpr auto pause = std::chrono::microseconds(50);
-    while (!stop.stop_requested()) {
-      try {
-        auto locked = lock();
-        // Without this an idle group takes a fifth of a core, in a virtual machine.
-        if (!in_flight_.wait(locked, stop, [this] { return first_ != nullptr; })) return;
-        if (state_ != State::open) return;
-        progress();
-      } catch (const Error&) {
-        return;  // the group is poisoned: the next call or wait throws what happened
-      }
-      std::this_thread::sleep_for(pause);
-    }
-  });
-}
-
-void MpiCore::stop_progress_thread() noexcept {
-  if (!progress_.joinable()) return;
-  progress_.request_stop();
-  progress_.join();
+  ProgressEngine::instance().add(*this, shared_by_threads_, options_.progress == Progress::thread);
 }
 
 void MpiCore::progress() {
+  count_pass();
   for (MpiWork* work = first_; work;) {
     MpiWork* next = work->next_;
     const int status = work->advance();
@@ -180,12 +157,38 @@ void MpiCore::progress() {
   }
 }
 
+void MpiCore::progress_if_free() noexcept {
+  std::unique_lock<SpinLock> locked;
+  if (shared_by_threads_) {
+    locked = std::unique_lock(lock_, std::try_to_lock);
+    if (!locked) return;
+  }
+  if (state_ != State::open) return;
+  try {
+    progress();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the group is poisoned
+  }
+}
+
+std::string MpiCore::oldest_in_flight() {
+  const auto work = oldest();
+  return work ? describe_fully(work->operation()) : "";
+}
+
+IntrusivePtr<MpiWork> MpiCore::oldest() const {
+  const auto locked = lock();
+  return IntrusivePtr<MpiWork>(first_);
+}
+
 void MpiCore::close() {
-  if (state_ == State::closed) return;
-  expect_callable();
-  stop_progress_thread();
-  while (first_) IntrusivePtr<MpiWork>(first_)->wait();
+  {
+    const auto locked = lock();
+    if (state_ == State::closed) return;
+    expect_callable();
+  }
+  while (const auto work = oldest()) work->wait();
   start(Operation{}).wait();  // a barrier: MPI_Comm_free may wait for the others without a deadline
+  ProgressEngine::instance().remove(*this);
   state_ = State::closed;
   reason_ = "it was closed. Make a new one, or close it later.";
   const int status = free_communicators();
@@ -196,7 +199,7 @@ void MpiCore::close() {
 }
 
 void MpiCore::at_finalize() noexcept {
-  stop_progress_thread();
+  ProgressEngine::instance().remove(*this);
   // A communicator with operations that can never end is left to MPI: freeing it may wait for them.
   const bool idle = state_ == State::open && !first_;
   if (idle) free_communicators();
@@ -230,13 +233,15 @@ void MpiCore::enlist(MpiWork* work) noexcept {
   work->previous_ = last_;
   (last_ ? last_->next_ : first_) = work;
   last_ = work;
-  if (progress_.joinable()) in_flight_.notify_one();
+  set_busy(true);
+  if (options_.progress == Progress::thread) ProgressEngine::instance().wake();
 }
 
 void MpiCore::delist(MpiWork* work) noexcept {
   (work->previous_ ? work->previous_->next_ : first_) = work->next_;
   (work->next_ ? work->next_->previous_ : last_) = work->previous_;
   work->previous_ = work->next_ = nullptr;
+  if (!first_) set_busy(false);
   if (work->phase_ == MpiWork::Phase::done) flight_.completed(work->ticket_);
   if (!work->operation().is_message() && node_) retire();
   work->drop_owner();
@@ -330,9 +335,10 @@ std::string MpiCore::absentees(const MpiWork& work) const {
 }
 
 void MpiCore::time_out(const MpiWork& work, double waited_s) {
-  const std::string failure =
-      fmt::format("{}: {} has not completed after {:.1f} s: {}", speaker(),
-                  describe_fully(work.operation()), waited_s, absentees(work));
+  std::string failure = fmt::format("{}: {} has not completed after {:.1f} s: {}", speaker(),
+                                    describe_fully(work.operation()), waited_s, absentees(work));
+  const std::string elsewhere = ProgressEngine::instance().in_flight_elsewhere(this);
+  if (!elsewhere.empty()) failure += "; in flight here in another group: " + elsewhere;
   poison(fmt::format("it failed earlier: {}.", failure));
   throw TimeoutError(
       failure +

@@ -1,6 +1,5 @@
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,6 +11,7 @@
 #include <lockstep/comm/node_group.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/comm/progress_engine.hpp>
 
 namespace lockstep {
 
@@ -20,7 +20,7 @@ class MpiWork;
 /// A communicator and the operations in flight on it: what an MPI group and its Works share. It
 /// outlives the group, so that a Work may be waited for after the group is gone, and it is owned by
 /// mpi_lifetime until close() or MPI_Finalize.
-class MpiCore : public RefCounted<MpiCore> {
+class MpiCore final : public RefCounted<MpiCore>, public EngineMember {
  public:
   /// Collective over `comm`; waits for all of its ranks to the deadline.
   MpiCore(MPI_Comm comm, const GroupOptions& options);
@@ -44,22 +44,25 @@ class MpiCore : public RefCounted<MpiCore> {
   /// Local: MPI_Finalize has begun. Nothing of MPI is touched after this.
   void at_finalize() noexcept;
 
+  void progress_if_free() noexcept override;
+  [[nodiscard]] std::string oldest_in_flight() override;
+
  private:
   friend class MpiWork;
   friend class RefCounted<MpiCore>;
   enum class State { open, poisoned, closed, finalized };
 
   MpiCore() = default;
-  ~MpiCore() = default;
+  ~MpiCore() override { ProgressEngine::instance().remove(*this); }
   void release() noexcept { delete this; }
 
   [[nodiscard]] std::string speaker() const;  ///< "rank 1 of 4 (node12)"
   void expect_callable() const;               ///< throws where no call is possible any more
   void expect_right_thread() const;
-  /// Keeps the progress thread, if there is one, out of the group meanwhile.
-  [[nodiscard]] std::unique_lock<std::mutex> lock() const;
-  void start_progress_thread();
-  void stop_progress_thread() noexcept;
+  /// Keeps other threads, who move this group on while they wait for another, out of it meanwhile.
+  [[nodiscard]] std::unique_lock<SpinLock> lock() const;
+  void join_engine();
+  [[nodiscard]] IntrusivePtr<MpiWork> oldest() const;
   /// Moves everything in flight on, oldest first: collectives reach MPI in the same order
   /// everywhere.
   void progress();
@@ -104,14 +107,12 @@ class MpiCore : public RefCounted<MpiCore> {
   std::thread::id owner_;  // the only thread that may call, unless any_thread_
   std::uint64_t sequence_ = 0;
   std::uint64_t message_sequence_ = 0;
-  std::uint64_t on_their_way_ = 0;     // collectives up to this one are beyond agreeing
-  const MpiWork* relaying_ = nullptr;  // whose pieces are in the node's relay
-  // Also seen by the progress thread.
+  std::uint64_t on_their_way_ = 0;          // collectives up to this one are beyond agreeing
+  const MpiWork* relaying_ = nullptr;       // whose pieces are in the node's relay
   std::atomic<bool> waiting_ = false;       // the caller is inside a wait
   std::atomic<double> work_seconds_ = 0.0;  // of those waits, spent on this rank's own part
-  mutable std::mutex mutex_;                // locked where a progress thread shares the group
-  std::condition_variable_any in_flight_;   // something is: the progress thread goes to work
-  std::jthread progress_;
+  bool shared_by_threads_ = false;          // MPI grants MPI_THREAD_MULTIPLE
+  mutable SpinLock lock_;
   MpiWork* first_ = nullptr;  // in flight, oldest first; each is owned by this list
   MpiWork* last_ = nullptr;
 };

@@ -6,6 +6,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi_status.hpp>
+#include <lockstep/comm/progress_engine.hpp>
 
 namespace lockstep {
 
@@ -21,6 +22,7 @@ void MpiWait::operator()(MPI_Request request) const {
           "not called it. It is collective: every rank of the communicator must call it.",
           speaker_, doing_, seconds_since(start)));
     }
+    ProgressEngine::instance().progress_others(nullptr);
     sched_yield();
   }
 }

@@ -418,6 +418,12 @@ void MpiWork::finish() {
 }
 
 bool MpiWork::poll() {
+  const bool over = poll_group();
+  ProgressEngine::instance().progress_others(core_.get());
+  return over;
+}
+
+bool MpiWork::poll_group() {
   const auto lock = core_->lock();
   if (in_flight()) {
     core_->expect_callable();
@@ -430,13 +436,13 @@ bool MpiWork::poll() {
 void MpiWork::wait() {
   const Waiting waiting(*core_);
   for (int spin = 0; spin < spins; ++spin) {
-    if (poll()) return;
+    if (poll_group()) return;
   }
   const auto start = Clock::now();
   while (!poll()) {
     if (Clock::now() - start > core_->options_.timeout) {
       const auto lock = core_->lock();
-      core_->time_out(*this, seconds_since(start));
+      if (in_flight()) core_->time_out(*this, seconds_since(start));
     }
     sched_yield();
   }

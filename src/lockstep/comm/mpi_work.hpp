@@ -49,6 +49,8 @@ class MpiWork final : public WorkRecord {
   };
 
   void release() noexcept override;
+  /// Moves its own group on; true once it is over.
+  [[nodiscard]] bool poll_group();
   [[nodiscard]] bool in_flight() const noexcept { return phase_ < Phase::done; }
   /// Goes as far as it can without waiting; returns MPI's status. On completion also finishes the
   /// result.
