@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/comm/flight_ring.hpp>
-#include <lockstep/comm/flight_verdict.hpp>
+#include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/flight/verdict.hpp>
 
 #include "commands.hpp"
 

@@ -4,8 +4,8 @@
 #include <benchmark/benchmark.h>
 
 #include <lockstep/comm/call_label.hpp>
-#include <lockstep/comm/flight_recorder.hpp>
-#include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/engine/operation.hpp>
 
 namespace {
 

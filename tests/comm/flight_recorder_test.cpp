@@ -9,9 +9,9 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/call_label.hpp>
-#include <lockstep/comm/flight_recorder.hpp>
-#include <lockstep/comm/flight_ring.hpp>
-#include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/engine/operation.hpp>
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,6 @@
 // Verdicts on rings that are made up here: what each says, word for word.
 #include <gtest/gtest.h>
-#include <lockstep/comm/flight_verdict.hpp>
+#include <lockstep/comm/flight/verdict.hpp>
 
 namespace lockstep {
 namespace {

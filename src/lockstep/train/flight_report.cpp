@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
-#include <lockstep/comm/flight_recorder.hpp>
-#include <lockstep/comm/flight_ring.hpp>
-#include <lockstep/comm/flight_verdict.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/flight/verdict.hpp>
 
 namespace lockstep::train {
 namespace fs = std::filesystem;

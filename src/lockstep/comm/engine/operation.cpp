@@ -1,0 +1,110 @@
+#include <lockstep/comm/engine/operation.hpp>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using Kind = Operation::Kind;
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every
+/// bit of x.
+std::uint64_t mix(std::uint64_t x) noexcept {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
+/// Elements that a rank must bring or get for the ranks' calls to fit together.
+std::int64_t common_count(const Operation& operation) noexcept {
+  switch (operation.kind) {
+    case Kind::scatter:  // the root alone has the whole
+      return operation.input_counts.empty() ? operation.output.numel() : 0;
+    case Kind::all_gather:
+    case Kind::gather:
+      return operation.output_counts.empty() ? operation.input.numel() : 0;
+    case Kind::all_to_all:
+      return operation.input_counts.empty() ? operation.input.numel() : 0;
+    case Kind::barrier:
+      return 0;
+    default:
+      return operation.input.numel();
+  }
+}
+
+/// Every rank's input (or, where only the root brings one, output) has the same shape.
+bool has_common_shape(const Operation& operation) noexcept {
+  return operation.kind != Kind::barrier && operation.kind != Kind::scatter &&
+         operation.input_counts.empty() && operation.output_counts.empty();
+}
+
+}  // namespace
+
+const char* name_of(Operation::Kind kind) noexcept {
+  switch (kind) {
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::reduce:
+      return "reduce";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::gather:
+      return "gather";
+    case Kind::scatter:
+      return "scatter";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_to_all:
+      return "all_to_all";
+    case Kind::barrier:
+      return "barrier";
+    case Kind::send:
+      return "send";
+    case Kind::receive:
+      return "recv";
+  }
+  return "unknown operation";
+}
+
+Block block_of(const std::vector<std::int64_t>& counts, std::int64_t numel, int size,
+               int rank) noexcept {
+  if (counts.empty()) return {numel / size * rank, numel / size};
+  Block block{0, counts[static_cast<std::size_t>(rank)]};
+  for (int r = 0; r < rank; ++r) block.begin += counts[static_cast<std::size_t>(r)];
+  return block;
+}
+
+Tensor elements_of(const Tensor& t, Block block) {
+  const auto begin = static_cast<std::size_t>(block.begin) * size_of(t.dtype());
+  return Tensor::over(t.storage(), t.offset_bytes() + begin, {block.count}, t.dtype());
+}
+
+std::uint64_t fingerprint(const Operation& operation, bool shapes) noexcept {
+  const Tensor& t = operation.input.defined() ? operation.input : operation.output;
+  const std::uint64_t call = static_cast<std::uint64_t>(operation.kind) |
+                             static_cast<std::uint64_t>(operation.op) << 8U |
+                             static_cast<std::uint64_t>(t.dtype()) << 16U |
+                             static_cast<std::uint64_t>(t.device().type) << 24U |
+                             static_cast<std::uint64_t>(!operation.input_counts.empty()) << 31U |
+                             static_cast<std::uint64_t>(operation.root + 1) << 32U;
+  std::uint64_t mixed = mix(call) ^ static_cast<std::uint64_t>(common_count(operation));
+  // What all_to_all_v sends differs by rank: there the messages' lengths are checked.
+  if (operation.kind != Kind::all_to_all) {
+    for (const auto* counts : {&operation.input_counts, &operation.output_counts}) {
+      for (const auto count : *counts) mixed = mix(mixed) ^ static_cast<std::uint64_t>(count);
+    }
+  }
+  if (shapes && has_common_shape(operation)) {
+    for (const auto extent : t.shape()) mixed = mix(mixed) ^ static_cast<std::uint64_t>(extent);
+  }
+  return mix(mixed);
+}
+
+std::string refusal(const std::string& speaker, const std::string& reason) {
+  return fmt::format("{}: this process group is unusable, because {}", speaker, reason);
+}
+
+}  // namespace lockstep
