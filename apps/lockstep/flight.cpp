@@ -72,7 +72,7 @@ std::string name_of(const FlightCall* call) { return call ? call->what : "-"; }
 
 std::string doing(const FlightRing& ring) {
   if (!ring.last_words.empty()) return "gave up";
-  return ring.observed.empty() ? "was not looked at" : ring.observed;
+  return ring.observed == ProcessState::unknown ? "was not looked at" : words(ring.observed);
 }
 
 void print_table(const Rings& rings) {
@@ -107,7 +107,7 @@ nlohmann::ordered_json to_json(const FlightRing& ring) {
   nlohmann::ordered_json entry = {{"rank", ring.rank},
                                   {"host", ring.host},
                                   {"pid", ring.pid},
-                                  {"process", ring.observed},
+                                  {"process", words(ring.observed)},
                                   {"last_words", ring.last_words}};
   auto& groups = entry["groups"] = nlohmann::ordered_json::array();
   for (const FlightGroupView& group : ring.groups) {

@@ -5,7 +5,7 @@
 
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include "small_models.hpp"

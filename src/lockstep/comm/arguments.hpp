@@ -2,7 +2,7 @@
 #include <span>
 #include <string>
 
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 
 // What a call's arguments must be. Each function throws ShapeError naming the call and what does
 // not fit. Private to the layer.

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <lockstep/comm/arguments.hpp>
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {

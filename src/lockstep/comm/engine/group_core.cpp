@@ -6,7 +6,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
-#include <lockstep/comm/engine/call_record.hpp>
+#include <lockstep/comm/call_record.hpp>
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/work.hpp>
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 namespace lockstep::flight {
 
 inline constexpr char magic[8] = {'L', 'S', 'F', 'L', 'I', 'G', 'H', 'T'};
-inline constexpr std::uint32_t version = 1;
+inline constexpr std::uint32_t version = 2;
 inline constexpr std::uint32_t group_slots = 64;
 inline constexpr std::uint32_t record_slots = 1024;
 inline constexpr int max_dims = 8;
@@ -28,7 +28,8 @@ struct Header {
   std::int64_t monotonic_ns, wall_ns;
   std::int64_t observed_ns;  ///< time of day when the process was looked at for this copy; 0: never
   char host[64];
-  char observed[64];     ///< what it was doing then: "is stopped (state T)"
+  std::uint8_t observed;  ///< what it was doing then: ProcessState
+  std::uint8_t unused[63];
   char last_words[800];  ///< the failure that this rank ended with; empty if none
   std::uint64_t next;  ///< records begun so far: record n (from 1) lies in slot n mod record_slots
 };
@@ -42,8 +43,8 @@ struct Group {
 };
 
 enum class State : std::uint8_t {
-  entered = 1,  ///< started here
-  agreed = 2,   ///< seen by this rank to have been entered, with the same call, by all of its node
+  entered = 1,    ///< started here
+  agreed = 2,     ///< known to this rank to have been entered, with the same call, by all ranks
   completed = 3,  ///< seen over by this rank
 };
 

@@ -21,10 +21,10 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/call_label.hpp>
-#include <lockstep/comm/engine/call_record.hpp>
-#include <lockstep/comm/flight/process_state.hpp>
+#include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/flight/rank_list.hpp>
 #include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/process_state.hpp>
 
 namespace lockstep {
 namespace fs = std::filesystem;
@@ -77,7 +77,8 @@ void remove_old_rings(const fs::path& folder) noexcept {
     const auto written = fs::last_write_time(at->path(), error);
     if (error || fs::file_time_type::clock::now() - written < old) continue;
     try {
-      if (read_flight_ring(at->path()).observed == "is gone") fs::remove(at->path(), error);
+      if (read_flight_ring(at->path()).observed == ProcessState::gone)
+        fs::remove(at->path(), error);
     } catch (const std::exception&) {  // not ours to judge
     }
   }

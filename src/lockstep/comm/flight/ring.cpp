@@ -14,10 +14,10 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
-#include <lockstep/comm/engine/call_record.hpp>
+#include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/flight/format.hpp>
-#include <lockstep/comm/flight/process_state.hpp>
 #include <lockstep/comm/flight/rank_list.hpp>
+#include <lockstep/comm/process_state.hpp>
 
 namespace lockstep {
 namespace fs = std::filesystem;
@@ -153,11 +153,11 @@ Parts parts_of(const fs::path& file) {
 void look_at_process(FlightRing& ring, std::uint64_t pid_start) {
   if (ring.host != host_name()) return;
   if (process_start(ring.pid) != pid_start) {
-    ring.observed = "is gone";
+    ring.observed = ProcessState::gone;
     return;
   }
   ring.observed = process_state(ring.pid);
-  if (ring.observed != "has died") ring.observed_s = now_s();
+  if (ring.observed != ProcessState::died) ring.observed_s = now_s();
 }
 
 }  // namespace
@@ -178,11 +178,11 @@ FlightRing read_flight_ring(const fs::path& file) {
                   .pid = header.pid,
                   .host = text_of(header.host),
                   .start_s = static_cast<double>(header.wall_ns) * ns,
-                  .observed = text_of(header.observed),
+                  .observed = static_cast<ProcessState>(header.observed),
                   .observed_s = static_cast<double>(header.observed_ns) * ns,
                   .last_words = text_of(header.last_words),
                   .groups = {}};
-  if (ring.observed.empty()) look_at_process(ring, header.pid_start);
+  if (ring.observed == ProcessState::unknown) look_at_process(ring, header.pid_start);
 
   std::vector<int> view_of_slot(flight::group_slots, -1);
   for (std::size_t slot = 0; slot < parts.groups.size(); ++slot) {
@@ -231,8 +231,7 @@ void copy_flight_ring(const FlightRing& ring, const fs::path& to) {
   if (bytes.size() < sizeof(header)) throw Error(ring.file.string() + " has gone");
   std::memcpy(&header, bytes.data(), sizeof(header));
   header.observed_ns = static_cast<std::int64_t>(ring.observed_s / ns);
-  const std::size_t length = std::min(ring.observed.size(), sizeof(header.observed) - 1);
-  std::memcpy(header.observed, ring.observed.data(), length);
+  header.observed = static_cast<std::uint8_t>(ring.observed);
   std::memcpy(bytes.data(), &header, sizeof(header));
 
   const fs::path temporary = fmt::format("{}.{}.tmp", to.string(), getpid());

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/comm/process_state.hpp>
+
 namespace lockstep {
 
 /// One operation in a ring. Times are seconds of the time of day.
@@ -32,10 +34,10 @@ struct FlightRing {
   std::uint64_t job = 0;
   int rank = 0, size = 1, pid = 0;
   std::string host;
-  double start_s = 0;      ///< when the recorder was made, time of day
-  std::string observed;    ///< what the process was doing: "is stopped (state T)"; may be empty
-  double observed_s = 0;   ///< when; 0: nobody looked while it lived
-  std::string last_words;  ///< the failure that the rank ended with
+  double start_s = 0;                             ///< when the recorder was made, time of day
+  ProcessState observed = ProcessState::unknown;  ///< what the process was doing
+  double observed_s = 0;                          ///< when; 0: nobody looked while it lived
+  std::string last_words;                         ///< the failure that the rank ended with
   std::vector<FlightGroupView> groups;
 };
 

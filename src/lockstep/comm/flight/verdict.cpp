@@ -17,13 +17,6 @@ using State = FlightCall::State;
 
 bool is_over(const FlightCall& call) { return call.state == State::completed; }
 
-/// Neither stopped nor dead, as far as anybody saw.
-bool can_run(const FlightRing& ring) {
-  return ring.observed.find("stopped") == std::string::npos &&
-         ring.observed.find("gone") == std::string::npos &&
-         ring.observed.find("died") == std::string::npos;
-}
-
 /// The newest call that `counts`, by when it began.
 template <class F>
 const FlightCall* newest(const FlightRing& ring, const F& counts) {
@@ -131,7 +124,7 @@ class Judge {
   }
 
   [[nodiscard]] bool stopped_among(const std::vector<int>& ranks) const {
-    return std::ranges::any_of(ranks, [&](int r) { return !can_run(ring(r)); });
+    return std::ranges::any_of(ranks, [&](int r) { return !can_run(ring(r).observed); });
   }
 
   [[nodiscard]] std::optional<Finding> mismatch(const Key& key, const Meeting& meeting) const {
@@ -178,7 +171,7 @@ class Judge {
     for (const auto& [rank, call] : meeting.there) furthest = std::max(furthest, call->state);
     for (const auto& [rank, call] : meeting.there) {
       if (!is_over(*call)) waiting.push_back(rank);
-      if (!is_over(*call) && (call->state < furthest || !can_run(ring(rank)))) {
+      if (!is_over(*call) && (call->state < furthest || !can_run(ring(rank).observed))) {
         behind.push_back(rank);
       }
     }
@@ -243,7 +236,7 @@ class Judge {
   [[nodiscard]] FlightVerdict nothing_waits() const {
     std::vector<int> dead;
     for (const FlightRing& one : rings_) {
-      if (some_live_ && !can_run(one)) dead.push_back(one.rank);
+      if (some_live_ && !can_run(one.observed)) dead.push_back(one.rank);
     }
     Finding finding{.kind = Finding::Kind::standstill, .text = {}, .ranks = dead, .since_s = 0};
     finding.text = "no rank waits for another: every operation that was entered is over";
@@ -289,7 +282,9 @@ class Judge {
 
   [[nodiscard]] std::string process(const FlightRing& one) const {
     // Where all processes have gone, that one has gone too says nothing.
-    const std::string doing = one.observed.empty() || !some_live_ ? "" : " " + one.observed;
+    const std::string doing = one.observed == ProcessState::unknown || !some_live_
+                                  ? ""
+                                  : fmt::format(" {}", words(one.observed));
     return fmt::format("its process {} {}on node {}{}", one.pid, doing.empty() ? "was " : "",
                        one.host, doing);
   }

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include <mpi.h>
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/mpi/receive.hpp>
 #include <lockstep/comm/short_list.hpp>
 

@@ -1,5 +1,5 @@
 #pragma once
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/nccl/communicator.hpp>
 
 namespace lockstep {

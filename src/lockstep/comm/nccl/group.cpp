@@ -9,7 +9,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/pool.hpp>
-#include <lockstep/comm/engine/call_record.hpp>
+#include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/nccl/calls.hpp>
 
 namespace lockstep {

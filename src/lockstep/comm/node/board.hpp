@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <lockstep/comm/engine/call_record.hpp>
+#include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/node/segment.hpp>
 
 namespace lockstep {

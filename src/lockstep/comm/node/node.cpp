@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <lockstep/comm/flight/process_state.hpp>
+#include <lockstep/comm/process_state.hpp>
 
 namespace lockstep {
 
@@ -41,7 +41,7 @@ std::string absentees(const Node& node, const Operation& operation) {
                     last ? "its last was " + describe_fully(*last) : "it has called nothing yet");
     const int pid = board.pid_of(r);
     who +=
-        node.is_one_process() ? ")" : fmt::format("; its process {} {})", pid, process_state(pid));
+        node.is_one_process() ? ")" : fmt::format("; its process {} {})", pid, words(process_state(pid)));
   }
   return who;
 }

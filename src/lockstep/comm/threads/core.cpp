@@ -4,7 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/pool.hpp>
-#include <lockstep/comm/engine/call_record.hpp>
+#include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/threads/in_flight.hpp>
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/subgroup.hpp>
 #include <lockstep/comm/threads/core.hpp>
 

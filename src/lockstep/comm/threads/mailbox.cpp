@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <lockstep/comm/engine/call_record.hpp>
+#include <lockstep/comm/call_record.hpp>
 
 namespace lockstep {
 namespace {

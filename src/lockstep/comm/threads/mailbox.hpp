@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include <lockstep/comm/engine/call_record.hpp>
+#include <lockstep/comm/call_record.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 
 #include <fmt/format.h>
 

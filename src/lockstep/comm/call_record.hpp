@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include <lockstep/comm/engine/operation.hpp>
+#include <lockstep/comm/operation.hpp>
 
 namespace lockstep {
 

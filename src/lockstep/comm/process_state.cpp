@@ -1,0 +1,82 @@
+#include <lockstep/comm/process_state.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace lockstep {
+namespace {
+
+/// /proc/PID/stat from its third field on; empty if there is no such process. "PID (NAME) STATE
+/// ...": the name may hold anything, so look behind its last parenthesis.
+std::string stat_of(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(file, line)) return "";
+  return line.substr(std::min(line.rfind(')') + 2, line.size()));
+}
+
+}  // namespace
+
+std::uint64_t process_start(int pid) {
+  constexpr int field = 22, first = 3;
+  std::istringstream fields(stat_of(pid));
+  std::string text;
+  for (int i = first; i <= field; ++i) fields >> text;
+  return fields ? std::stoull(text) : 0;
+}
+
+ProcessState process_state(int pid) {
+  const std::string fields = stat_of(pid);
+  if (fields.empty()) return ProcessState::gone;
+  switch (fields.front()) {
+    case 'R':
+      return ProcessState::running;
+    case 'S':
+      return ProcessState::waiting;
+    case 'D':
+      return ProcessState::waiting_for_disk;
+    case 'T':
+      return ProcessState::stopped;
+    case 't':
+      return ProcessState::traced;
+    case 'Z':
+    case 'X':
+      return ProcessState::died;
+    default:
+      return ProcessState::other;
+  }
+}
+
+const char* words(ProcessState state) noexcept {
+  switch (state) {
+    case ProcessState::unknown:
+      return "";
+    case ProcessState::running:
+      return "is running";
+    case ProcessState::waiting:
+      return "is waiting";
+    case ProcessState::waiting_for_disk:
+      return "waits for a disk (state D)";
+    case ProcessState::stopped:
+      return "is stopped (state T)";
+    case ProcessState::traced:
+      return "is stopped (state t)";
+    case ProcessState::other:
+      return "is in an unusual state";
+    case ProcessState::died:
+      return "has died";
+    case ProcessState::gone:
+      return "is gone";
+  }
+  return "";
+}
+
+bool can_run(ProcessState state) noexcept {
+  return state != ProcessState::stopped && state != ProcessState::traced &&
+         state != ProcessState::died && state != ProcessState::gone;
+}
+
+}  // namespace lockstep
