@@ -150,7 +150,7 @@ TEST(FlightRing, RefusesWhatItCannotReadInOneSentence) {
             std::string::npos);
   std::string newer = bytes;
   ++newer[8];
-  EXPECT_NE(refusal(scratch.write("newer.ring", newer)).find("of version 2; this program reads"),
+  EXPECT_NE(refusal(scratch.write("newer.ring", newer)).find("of version 3; this program reads"),
             std::string::npos);
   EXPECT_NE(refusal(scratch.file("none.ring")).find("cannot be read"), std::string::npos);
 }
