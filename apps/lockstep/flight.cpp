@@ -8,8 +8,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/comm/flight_ring.hpp>
-#include <lockstep/comm/flight_verdict.hpp>
+#include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/flight/verdict.hpp>
 #include <lockstep/train/standard_output.hpp>
 
 #include "commands.hpp"
@@ -75,7 +75,7 @@ std::string name_of(const FlightCall* call) { return call ? call->what : "-"; }
 
 std::string doing(const FlightRing& ring) {
   if (!ring.last_words.empty()) return "gave up";
-  return ring.observed.empty() ? "was not looked at" : ring.observed;
+  return ring.observed == ProcessState::unknown ? "was not looked at" : words(ring.observed);
 }
 
 std::string table_of(const Rings& rings) {
@@ -113,7 +113,7 @@ nlohmann::ordered_json to_json(const FlightRing& ring) {
   nlohmann::ordered_json entry = {{"rank", ring.rank},
                                   {"host", ring.host},
                                   {"pid", ring.pid},
-                                  {"process", ring.observed},
+                                  {"process", words(ring.observed)},
                                   {"last_words", ring.last_words}};
   auto& groups = entry["groups"] = nlohmann::ordered_json::array();
   for (const FlightGroupView& group : ring.groups) {

@@ -4,7 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include <lockstep/comm/call_label.hpp>
-#include <lockstep/comm/flight_recorder.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/operation.hpp>
 
 namespace {

@@ -9,8 +9,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/call_label.hpp>
-#include <lockstep/comm/flight_recorder.hpp>
-#include <lockstep/comm/flight_ring.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/comm/operation.hpp>
 
 namespace lockstep {
@@ -57,7 +57,7 @@ TEST(FlightRecorder, WritesWhatAReaderFinds) {
   EXPECT_EQ(ring.rank, 1);
   EXPECT_EQ(ring.size, 4);
   EXPECT_EQ(ring.pid, getpid());
-  EXPECT_EQ(ring.observed, "is running");
+  EXPECT_EQ(ring.observed, ProcessState::running);
   ASSERT_EQ(ring.groups.size(), 1U);
   EXPECT_EQ(ring.groups[0].number, 7U);
   EXPECT_EQ(ring.groups[0].members, (std::vector<int>{1, 2, 3}));
@@ -117,7 +117,7 @@ TEST(FlightRecorder, IsReadAfterItsProcessWasKilled) {
   waitpid(child, nullptr, 0);
   const auto rings = read_flight_rings(scratch.path(), rank_1_of_4.job);
   ASSERT_EQ(rings.size(), 1U);
-  EXPECT_EQ(rings[0].observed, "is gone");
+  EXPECT_EQ(rings[0].observed, ProcessState::gone);
   EXPECT_EQ(rings[0].groups[0].entered, 41U);
 }
 
@@ -150,7 +150,7 @@ TEST(FlightRing, RefusesWhatItCannotReadInOneSentence) {
             std::string::npos);
   std::string newer = bytes;
   ++newer[8];
-  EXPECT_NE(refusal(scratch.write("newer.ring", newer)).find("of version 2; this program reads"),
+  EXPECT_NE(refusal(scratch.write("newer.ring", newer)).find("of version 3; this program reads"),
             std::string::npos);
   EXPECT_NE(refusal(scratch.file("none.ring")).find("cannot be read"), std::string::npos);
 }
@@ -184,11 +184,11 @@ TEST(FlightRing, CopiedKeepsWhatItsProcessWasSeenDoing) {
   auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
   recorder->say_last_words("something failed");
   FlightRing ring = read_flight_ring(recorder->path());
-  ring.observed = "is stopped (state T)";
+  ring.observed = ProcessState::stopped;
   copy_flight_ring(ring, scratch.file("copy.ring"));
   recorder.reset();
   const FlightRing copy = read_flight_ring(scratch.file("copy.ring"));
-  EXPECT_EQ(copy.observed, "is stopped (state T)");
+  EXPECT_EQ(copy.observed, ProcessState::stopped);
   EXPECT_NEAR(copy.observed_s, ring.observed_s, 1e-3);
   EXPECT_EQ(copy.last_words, "something failed");
 }

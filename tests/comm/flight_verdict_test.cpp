@@ -1,6 +1,6 @@
 // Verdicts on rings that are made up here: what each says, word for word.
 #include <gtest/gtest.h>
-#include <lockstep/comm/flight_verdict.hpp>
+#include <lockstep/comm/flight/verdict.hpp>
 
 namespace lockstep {
 namespace {
@@ -38,7 +38,7 @@ FlightRing ring(int rank, int size, std::vector<FlightCall> calls) {
           .pid = 4700 + rank,
           .host = "n012",
           .start_s = 0,
-          .observed = "is running",
+          .observed = ProcessState::running,
           .observed_s = now,
           .last_words = "",
           .groups = {world}};
@@ -51,7 +51,7 @@ TEST(Verdict, NamesTheRankThatHasNotEnteredWhatTheOthersWaitIn) {
     if (r != 3) calls.push_back(all_reduce(42, State::entered, 400 + r));
     rings.push_back(ring(r, 8, calls));
   }
-  rings[3].observed = "is stopped (state T)";
+  rings[3].observed = ProcessState::stopped;
   const FlightVerdict verdict = flight_verdict(rings);
   EXPECT_EQ(
       verdict.text,
@@ -89,7 +89,7 @@ TEST(Verdict, BlamesTheRankThatStoppedInsideACollectiveItHadEntered) {
   // All are in #8, which needs rank 1's part; the others have started #9 too.
   std::vector<FlightRing> rings;
   for (int r = 0; r < 3; ++r) rings.push_back(ring(r, 3, {all_reduce(8, State::agreed, 990)}));
-  rings[1].observed = "is stopped (state T)";
+  rings[1].observed = ProcessState::stopped;
   FlightVerdict verdict = flight_verdict(rings);
   EXPECT_EQ(verdict.ranks, std::vector<int>{1});
   EXPECT_TRUE(
@@ -148,7 +148,7 @@ TEST(Verdict, WhenAllAreGoneComparesWhatTheyLeft) {
   std::vector<FlightRing> rings{ring(0, 2, {all_reduce(5, State::entered, 990)}),
                                 ring(1, 2, {all_reduce(4, State::completed, 980)})};
   for (FlightRing& one : rings) {
-    one.observed = "is gone";
+    one.observed = ProcessState::gone;
     one.observed_s = 0;
   }
   EXPECT_EQ(flight_verdict(rings).text,

@@ -7,7 +7,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/comm/nccl_communicator.hpp>
+#include <lockstep/comm/nccl/communicator.hpp>
 #include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/objects.hpp>
 

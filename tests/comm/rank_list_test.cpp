@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 #include <lockstep/base/error.hpp>
-#include <lockstep/comm/rank_list.hpp>
+#include <lockstep/comm/flight/rank_list.hpp>
 
 namespace lockstep {
 namespace {

@@ -89,7 +89,7 @@ TEST(ThreadsGroup, ATimeOutNamesTheRankThatDidNotCall) {
           EXPECT_NE(
               text.find(
                   "all_reduce(sum) #2 of f32[21840] has not completed after 1.0 s: rank 1 has "
-                  "not called it"),
+                  "not entered it (its last was barrier #1)"),
               std::string::npos)
               << text;
           ++told;
@@ -105,11 +105,12 @@ TEST(ThreadsGroup, CallsThatDifferAreNamedSideBySide) {
     const auto t = Tensor::zeros({group.rank() == 0 ? 4 : 32});
     group.all_reduce(t, ReduceOp::sum).wait();
   });
-  EXPECT_NE(
-      message.find("rank 1 of 2 called all_reduce(sum) #1 of f32[32] where rank 0 of 2 called "
-                   "all_reduce(sum) #1 of f32[4]"),
-      std::string::npos)
-      << message;
+  // By whichever rank found it first.
+  for (const char* part :
+       {"all_reduce(sum) #1 of f32[4]", "all_reduce(sum) #1 of f32[32]",
+        ", another shape: all ranks must make the same calls in the same order"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
 }
 
 TEST(ThreadsGroup, NeedsAtLeastOneRank) {

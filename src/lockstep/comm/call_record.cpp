@@ -62,6 +62,11 @@ std::string differences(const CallRecord& a, const CallRecord& b) {
   return fmt::format("{}", fmt::join(names, " and "));
 }
 
+std::string called_something_else(int rank, const CallRecord& mine, const CallRecord& theirs) {
+  return fmt::format("rank {} called {}, another {}", rank, describe_fully(theirs),
+                     differences(mine, theirs));
+}
+
 std::string describe(const CallRecord& call) { return name_and_number(call, ""); }
 
 std::string describe_fully(const CallRecord& call) {

@@ -27,6 +27,10 @@ struct CallRecord {
 /// Where two calls with one number differ: "dtype and shape".
 [[nodiscard]] std::string differences(const CallRecord& a, const CallRecord& b);
 
+/// "rank 1 called all_reduce(max) #3 of f32[8], another reduction".
+[[nodiscard]] std::string called_something_else(int rank, const CallRecord& mine,
+                                                const CallRecord& theirs);
+
 [[nodiscard]] inline std::string describe(const Operation& operation) {
   return describe(record_of(operation));
 }

@@ -28,26 +28,55 @@ std::uint64_t process_start(int pid) {
   return fields ? std::stoull(text) : 0;
 }
 
-std::string process_state(int pid) {
+ProcessState process_state(int pid) {
   const std::string fields = stat_of(pid);
-  if (fields.empty()) return "is gone";
-  const char state = fields.front();
-  switch (state) {
+  if (fields.empty()) return ProcessState::gone;
+  switch (fields.front()) {
     case 'R':
-      return "is running";
+      return ProcessState::running;
     case 'S':
-      return "is waiting";
+      return ProcessState::waiting;
     case 'D':
-      return "waits for a disk (state D)";
+      return ProcessState::waiting_for_disk;
     case 'T':
+      return ProcessState::stopped;
     case 't':
-      return fmt::format("is stopped (state {})", state);
+      return ProcessState::traced;
     case 'Z':
     case 'X':
-      return "has died";
+      return ProcessState::died;
     default:
-      return fmt::format("is in state {}", state);
+      return ProcessState::other;
   }
+}
+
+const char* words(ProcessState state) noexcept {
+  switch (state) {
+    case ProcessState::unknown:
+      return "";
+    case ProcessState::running:
+      return "is running";
+    case ProcessState::waiting:
+      return "is waiting";
+    case ProcessState::waiting_for_disk:
+      return "waits for a disk (state D)";
+    case ProcessState::stopped:
+      return "is stopped (state T)";
+    case ProcessState::traced:
+      return "is stopped (state t)";
+    case ProcessState::other:
+      return "is in an unusual state";
+    case ProcessState::died:
+      return "has died";
+    case ProcessState::gone:
+      return "is gone";
+  }
+  return "";
+}
+
+bool can_run(ProcessState state) noexcept {
+  return state != ProcessState::stopped && state != ProcessState::traced &&
+         state != ProcessState::died && state != ProcessState::gone;
 }
 
 }  // namespace lockstep

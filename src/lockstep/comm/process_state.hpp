@@ -4,9 +4,27 @@
 
 namespace lockstep {
 
-/// What a process of this machine is doing, for verdicts: "is stopped (state T)", "is running",
-/// "is waiting", "is gone".
-[[nodiscard]] std::string process_state(int pid);
+/// What a process was seen doing.
+enum class ProcessState : std::uint8_t {
+  unknown,  ///< nobody has looked
+  running,
+  waiting,
+  waiting_for_disk,
+  stopped,
+  traced,
+  other,
+  died,  ///< and is not yet forgotten by its parent
+  gone,
+};
+
+/// Of a process of this machine, now.
+[[nodiscard]] ProcessState process_state(int pid);
+
+/// "is running", "is stopped (state T)", "has died" ...; empty for unknown.
+[[nodiscard]] const char* words(ProcessState state) noexcept;
+
+/// False if it will not go on by itself.
+[[nodiscard]] bool can_run(ProcessState state) noexcept;
 
 /// When it was started, in the kernel's ticks since boot: tells it from a later process of the same
 /// number. 0 if there is none.

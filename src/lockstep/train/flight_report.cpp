@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
-#include <lockstep/comm/flight_recorder.hpp>
-#include <lockstep/comm/flight_ring.hpp>
-#include <lockstep/comm/flight_verdict.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/flight/verdict.hpp>
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -27,10 +27,7 @@ fs::path copy_of(const fs::path& folder, int rank) {
   return folder / fmt::format("rank-{}.ring", rank);
 }
 
-bool has_stopped_or_died(const FlightRing& ring) {
-  return ring.observed.starts_with("is stopped") || ring.observed == "has died" ||
-         ring.observed == "is gone";
-}
+bool has_stopped_or_died(const FlightRing& ring) { return !can_run(ring.observed); }
 
 /// One rank's part in the report on a failed communication.
 class Report {

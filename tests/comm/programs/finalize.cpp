@@ -19,9 +19,9 @@ int main(int argc, char** argv) {
 
   static const auto kept = make_mpi_group(MPI_COMM_WORLD);  // destroyed after main()
   kept->barrier();
-  auto unfinished = kept->all_reduce(t, ReduceOp::sum);
   const auto closed = make_mpi_group(MPI_COMM_WORLD);
   closed->close();
+  auto unfinished = kept->all_reduce(t, ReduceOp::sum);  // last: any wait would move it on
 
   int initialized = 0;
   int finalized = 0;

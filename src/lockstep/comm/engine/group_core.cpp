@@ -1,0 +1,261 @@
+#include <lockstep/comm/engine/group_core.hpp>
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/comm/call_record.hpp>
+
+namespace lockstep {
+namespace {
+
+// Polls before the first yield: about as long as a small all-reduce takes, so that it never pays
+// for a system call, while ranks that outnumber the cores soon make room for each other.
+constexpr int spins = 100;
+
+}  // namespace
+
+InFlight::InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation)
+    : core_(std::move(core)), operation_(std::move(operation)) {}
+InFlight::~InFlight() = default;
+bool InFlight::poll() { return core_->poll(*this); }
+void InFlight::wait() { core_->wait(*this); }
+
+void GroupCore::introduce(int rank, int size, std::string host) {
+  rank_ = rank;
+  size_ = size;
+  host_ = std::move(host);
+}
+
+std::string GroupCore::speaker() const {
+  const std::string where = host_.empty() ? "" : fmt::format(" ({})", host_);
+  return fmt::format("rank {} of {}{}", rank_, size_, where);
+}
+
+void GroupCore::join_engine(bool threads_allowed) {
+  shared_by_threads_ = threads_allowed;
+  if (options_.progress == Progress::thread && !threads_allowed) {
+    options_.progress = Progress::poll;
+    log(LogLevel::warning,
+        speaker() +
+            ": MPI was initialised below MPI_THREAD_MULTIPLE, so no thread can move "
+            "communication on: progress is made between layers (comm.progress = \"poll\").");
+  }
+  ProgressEngine::instance().add(*this, threads_allowed, options_.progress == Progress::thread);
+}
+
+std::unique_lock<SpinLock> GroupCore::lock() const {
+  return shared_by_threads_ ? std::unique_lock(lock_) : std::unique_lock<SpinLock>();
+}
+
+Work GroupCore::start(Operation&& operation) {
+  const auto locked = lock();
+  expect_callable();
+  operation.sequence = ++(operation.is_message() ? message_sequence_ : sequence_);
+  const IntrusivePtr<InFlight> work = make(std::move(operation));
+  work->ticket_ = flight_.entered(work->operation());
+  enlist(*work);  // also before a failure: some parts may be on their way
+  if (work->operation().is_message()) {
+    work->phase_ = InFlight::Phase::moving;
+    static_cast<void>(work->begin());
+  }
+  progress();
+  return Work(IntrusivePtr<WorkRecord>(work.get()));
+}
+
+void GroupCore::progress() {
+  count_pass();
+  for (InFlight* work = first_; work;) {
+    InFlight* const next = work->next_;
+    if (advance(*work)) {
+      work->phase_ = InFlight::Phase::done;
+      delist(*work);
+    }
+    work = next;
+  }
+}
+
+// Agreements are sought in the order of the calls, on every rank: another rank may post the older
+// of two collectives, and then the younger, after this one has looked for the older and before it
+// looks for the younger.
+bool GroupCore::advance(InFlight& work) {
+  using Phase = InFlight::Phase;
+  if (work.phase_ == Phase::posting) {
+    if (!work.post()) return false;
+    work.phase_ = Phase::agreeing;
+  }
+  if (work.phase_ == Phase::agreeing) {
+    if (work.operation_.sequence != begun_ + 1) return false;
+    const Agreement found = work.agree();
+    if (found == Agreement::pending) return false;
+    if (found == Agreement::refused) {
+      fail(work.operation_,
+           work.dispute() + ": all ranks must make the same calls in the same order");
+    }
+    flight_.agreed(work.ticket_);
+    work.phase_ = Phase::moving;
+    if (work.begin()) has_begun(work.operation_.sequence);
+  }
+  return work.move();
+}
+
+bool GroupCore::poll_own(InFlight& work) {
+  const auto locked = lock();
+  if (work.in_flight()) {
+    expect_callable();
+    progress();
+  }
+  if (work.phase_ == InFlight::Phase::failed) expect_callable();  // throws why
+  return work.phase_ == InFlight::Phase::done;
+}
+
+bool GroupCore::poll(InFlight& work) {
+  const bool over = poll_own(work);
+  ProgressEngine::instance().progress_others(this);
+  return over;
+}
+
+void GroupCore::wait(InFlight& work) {
+  const WorkClock::Waiting waiting(clock_);
+  for (int spin = 0; spin < spins; ++spin) {
+    if (poll_own(work)) return;
+  }
+  const auto start = Clock::now();
+  while (!poll(work)) {
+    if (Clock::now() - start > options_.timeout) {
+      const auto locked = lock();
+      if (work.in_flight()) time_out(work, seconds_since(start));
+    }
+    sched_yield();
+  }
+}
+
+bool GroupCore::drain_and_close() {
+  {
+    const auto locked = lock();
+    if (state_ == State::closed) return false;
+    expect_callable();
+  }
+  while (const auto work = oldest()) wait(*work);
+  start(Operation{}).wait();  // a barrier
+  ProgressEngine::instance().remove(*this);
+  state_ = State::closed;
+  reason_ = "it was closed. Make a new one, or close it later.";
+  flight_ = {};
+  return true;
+}
+
+bool GroupCore::finalize(const std::string& reason) noexcept {
+  ProgressEngine::instance().remove(*this);
+  const bool was_idle = state_ == State::open && !first_;
+  if (state_ == State::open) {
+    state_ = State::finalized;
+    reason_ = reason;
+  }
+  bury_all();
+  flight_ = {};
+  return was_idle;
+}
+
+void GroupCore::progress_if_free() noexcept {
+  std::unique_lock<SpinLock> locked;
+  if (shared_by_threads_) {
+    locked = std::unique_lock(lock_, std::try_to_lock);
+    if (!locked) return;
+  }
+  if (state_ != State::open || failure_elsewhere()) return;
+  try {
+    progress();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the group is poisoned
+  }
+}
+
+std::string GroupCore::oldest_in_flight() {
+  const auto work = oldest();
+  return work ? describe_fully(work->operation()) : "";
+}
+
+IntrusivePtr<InFlight> GroupCore::oldest() const {
+  const auto locked = lock();
+  return IntrusivePtr<InFlight>(first_);
+}
+
+void GroupCore::expect_callable() {
+  if (state_ == State::open) {
+    if (const std::string* reason = failure_elsewhere()) poison(*reason);
+  }
+  if (state_ != State::open) throw CommError(refusal(speaker(), reason_));
+  expect_right_thread();
+}
+
+void GroupCore::enlist(InFlight& work) noexcept {
+  work.add_owner();
+  work.previous_ = last_;
+  (last_ ? last_->next_ : first_) = &work;
+  last_ = &work;
+  set_busy(true);
+  if (options_.progress == Progress::thread) ProgressEngine::instance().wake();
+}
+
+void GroupCore::delist(InFlight& work) noexcept {
+  (work.previous_ ? work.previous_->next_ : first_) = work.next_;
+  (work.next_ ? work.next_->previous_ : last_) = work.previous_;
+  work.previous_ = work.next_ = nullptr;
+  if (!first_) set_busy(false);
+  if (work.phase_ == InFlight::Phase::done) flight_.completed(work.ticket_);
+  if (!work.operation_
+           .is_message()) {  // the others may use what collectives that are over here used
+    const InFlight* oldest = first_;
+    while (oldest && oldest->operation_.is_message()) oldest = oldest->next_;
+    retire(oldest ? oldest->operation_.sequence - 1 : sequence_);
+  }
+  work.drop_owner();
+}
+
+void GroupCore::bury_all() noexcept {
+  while (first_) {
+    const IntrusivePtr<WorkRecord> record(first_);
+    first_->phase_ = InFlight::Phase::failed;
+    delist(*first_);
+    bury(record);
+  }
+}
+
+void GroupCore::poison(const std::string& reason) noexcept {
+  state_ = State::poisoned;
+  reason_ = reason;
+  bury_all();
+  spread_failure(reason);
+}
+
+void GroupCore::fail(const Operation& operation, const std::string& finding) {
+  const std::string failure =
+      fmt::format("{}: {}: {}", speaker(), describe_fully(operation), finding);
+  poison(fmt::format("it failed earlier: {}.", failure));
+  throw CommError(failure);
+}
+
+void GroupCore::time_out(const InFlight& work, double waited_s) {
+  std::string failure =
+      fmt::format("{}: {} has not completed after {:.1f} s: {}", speaker(),
+                  describe_fully(work.operation_), waited_s, absentees(work.operation_));
+  const std::string elsewhere = ProgressEngine::instance().in_flight_elsewhere(this);
+  if (!elsewhere.empty()) failure += "; in flight here in another group: " + elsewhere;
+  poison(fmt::format("it failed earlier: {}.", failure));
+  throw TimeoutError(
+      failure +
+      ". Look there for an error, a stopped process or calls in another order; if it is only "
+      "slow, raise the group's timeout.");
+}
+
+void GroupCore::transport_failed(const Operation& operation, const std::string& words) {
+  const std::string failure =
+      fmt::format("{}: {} failed: {}", speaker(), describe(operation), words);
+  poison(fmt::format("it failed earlier: {}", failure));
+  throw CommError(failure +
+                  ". Look at the other ranks and at the network; the job must be restarted.");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include <lockstep/base/spin_lock.hpp>
+#include <lockstep/comm/engine/in_flight.hpp>
+#include <lockstep/comm/engine/progress_engine.hpp>
+#include <lockstep/comm/engine/work_clock.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+
+/// The rules of every group, whatever moves its bytes: operations are numbered, recorded, compared
+/// (GroupOptions::contract), moved on in order, and waited for until a deadline; a failure poisons
+/// the group, and what was in flight is kept. What a group and its Works share: it outlives the
+/// group. A backend derives its own, and an InFlight for its operations.
+class GroupCore : public RefCounted<GroupCore>, public EngineMember {
+ public:
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] const GroupOptions& options() const noexcept { return options_; }
+  [[nodiscard]] WorkClock& clock() noexcept { return clock_; }
+  [[nodiscard]] std::string speaker() const;  ///< "rank 1 of 4 (node12)"
+
+  /// Numbers the operation, records it and sets it on its way, as far as it goes without waiting.
+  [[nodiscard]] Work start(Operation&& operation);
+  [[nodiscard]] bool poll(InFlight& work);
+  void wait(InFlight& work);
+  /// Waits for all that is in flight, then for every rank to have done so; afterwards the group is
+  /// closed. False if it was closed before. Collective.
+  [[nodiscard]] bool drain_and_close();
+
+  void progress_if_free() noexcept override;
+  [[nodiscard]] std::string oldest_in_flight() override;
+
+  /// For operations, while they move:
+  /// Collective `sequence` has sent what must go before any of the next.
+  void has_begun(std::uint64_t sequence) noexcept { begun_ = sequence; }
+  /// Ends the group because of what the operation found out.
+  [[noreturn]] void fail(const Operation& operation, const std::string& finding);
+  /// Ends the group because what moves its bytes reported an error: `words` are its own.
+  [[noreturn]] void transport_failed(const Operation& operation, const std::string& words);
+
+ protected:
+  friend class RefCounted<GroupCore>;
+  explicit GroupCore(const GroupOptions& options) : options_(options) {}
+  ~GroupCore() override = default;
+  void release() noexcept { delete this; }
+
+  void introduce(int rank, int size, std::string host);
+  void record_flight(FlightLog&& log) { flight_ = std::move(log); }
+  /// From now on other threads and the waits of other groups move this one on, if threads may.
+  void join_engine(bool threads_allowed);
+  /// The group ends without a failure; what is in flight is kept. True if it was open and idle.
+  bool finalize(const std::string& reason) noexcept;
+  void expect_callable();  ///< throws where no call is possible any more
+  void poison(const std::string& reason) noexcept;
+  [[nodiscard]] std::unique_lock<SpinLock> lock() const;
+
+  /// What a backend is.
+  [[nodiscard]] virtual IntrusivePtr<InFlight> make(Operation&& operation) = 0;
+  /// Whom an operation waits for, and what they do instead: "rank 1 has not entered it (...)".
+  [[nodiscard]] virtual std::string absentees(const Operation& operation) const = 0;
+  /// This rank is done with collectives up to `sequence`.
+  virtual void retire(std::uint64_t sequence) noexcept = 0;
+  /// Keeps a record whose tensors somebody may still read or write.
+  virtual void bury(const IntrusivePtr<WorkRecord>& record) noexcept = 0;
+  /// The group was poisoned here.
+  virtual void spread_failure(const std::string& /*reason*/) noexcept {}
+  /// Why the group failed on another rank, where a rank can know; nullptr if it did not.
+  [[nodiscard]] virtual const std::string* failure_elsewhere() const noexcept { return nullptr; }
+  /// Throws where MPI does not allow this thread to communicate.
+  virtual void expect_right_thread() const {}
+
+ private:
+  enum class State : std::uint8_t { open, poisoned, closed, finalized };
+
+  [[nodiscard]] IntrusivePtr<InFlight> oldest() const;
+  [[nodiscard]] bool poll_own(InFlight& work);
+  /// Moves everything in flight on, oldest first: collectives set out in the same order everywhere.
+  void progress();
+  /// True once it is over.
+  [[nodiscard]] bool advance(InFlight& work);
+  void enlist(InFlight& work) noexcept;
+  void delist(InFlight& work) noexcept;
+  void bury_all() noexcept;
+  [[noreturn]] void time_out(const InFlight& work, double waited_s);
+
+  int rank_ = 0;
+  int size_ = 1;
+  std::string host_;
+  GroupOptions options_;
+  WorkClock clock_;
+  FlightLog flight_;
+  bool shared_by_threads_ = false;
+  mutable SpinLock lock_;  // guards what follows, where threads share the group
+  State state_ = State::open;
+  std::string reason_;  // why the state is not open
+  std::uint64_t sequence_ = 0;
+  std::uint64_t message_sequence_ = 0;
+  std::uint64_t begun_ = 0;    // collectives up to this one are beyond agreeing
+  InFlight* first_ = nullptr;  // in flight, oldest first; each is owned by this list
+  InFlight* last_ = nullptr;
+};
+
+}  // namespace lockstep

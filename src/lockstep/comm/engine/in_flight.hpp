@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/work.hpp>
+
+namespace lockstep {
+
+class GroupCore;
+
+/// What a rank finds when it looks for the other ranks' calls.
+enum class Agreement : std::uint8_t { pending, reached, refused };
+
+/// One operation in flight: what the engine asks a backend to do for it, in this order. A message
+/// begins at once; a collective when every rank has posted the same call. The core's list owns the
+/// record until the operation is over.
+class InFlight : public WorkRecord {
+ public:
+  bool poll() final;
+  void wait() final;
+
+  [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
+
+ protected:
+  InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation);
+  ~InFlight() override;
+
+  /// Shows this rank's call to the others; false while there is no room for it.
+  [[nodiscard]] virtual bool post() = 0;
+  /// Whether all ranks have made this call, as far as the group's contract wants to know.
+  [[nodiscard]] virtual Agreement agree() = 0;
+  /// After a refusal, who called what: "rank 1 called broadcast(root 0) #3 of f32[4], another
+  /// root".
+  [[nodiscard]] virtual std::string dispute() = 0;
+  /// Chooses a way and sets out. True if the next collective may look for its agreement: false
+  /// where this one has messages to send first, after which it calls GroupCore::has_begun.
+  [[nodiscard]] virtual bool begin() = 0;
+  /// Goes as far as it can without waiting; true once the result stands.
+  [[nodiscard]] virtual bool move() = 0;
+
+ private:
+  friend class GroupCore;
+  enum class Phase : std::uint8_t { posting, agreeing, moving, done, failed };
+  [[nodiscard]] bool in_flight() const noexcept { return phase_ < Phase::done; }
+
+  IntrusivePtr<GroupCore> core_;
+  Operation operation_;
+  Phase phase_ = Phase::posting;
+  std::uint64_t ticket_ = 0;  // of the flight recorder
+  InFlight* previous_ = nullptr;
+  InFlight* next_ = nullptr;
+};
+
+}  // namespace lockstep

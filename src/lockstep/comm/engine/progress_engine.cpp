@@ -1,0 +1,102 @@
+#include <lockstep/comm/engine/progress_engine.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::microseconds;
+
+// Often enough for a link of 25 GB/s and messages of a megabyte; rarely enough to leave the core to
+// who computes on it.
+constexpr microseconds between_passes{50};
+// A group whose owner has stopped calling: whoever waits for it gets on, at a hundredth of a core.
+constexpr microseconds between_passes_for_others{1000};
+constexpr microseconds between_looks{10'000};
+
+}  // namespace
+
+ProgressEngine& ProgressEngine::instance() {
+  static auto* engine = new ProgressEngine;  // groups may outlive main()
+  return *engine;
+}
+
+void ProgressEngine::add(EngineMember& member, bool threads_allowed, bool always) {
+  const std::lock_guard threads(thread_mutex_);
+  {
+    const std::lock_guard lock(members_lock_);
+    member.always_ = always;
+    members_.push_back(&member);
+    count_.store(members_.size(), std::memory_order_relaxed);
+  }
+  if (threads_allowed && !thread_.joinable()) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  }
+}
+
+void ProgressEngine::remove(EngineMember& member) noexcept {
+  std::jthread idle;  // joined without the locks
+  {
+    const std::lock_guard threads(thread_mutex_);
+    const std::lock_guard lock(members_lock_);
+    std::erase(members_, &member);
+    count_.store(members_.size(), std::memory_order_relaxed);
+    if (members_.empty()) idle.swap(thread_);
+  }
+}
+
+void ProgressEngine::progress_others(const EngineMember* own) noexcept {
+  if (count_.load(std::memory_order_relaxed) < (own ? 2U : 1U)) return;
+  const std::unique_lock lock(members_lock_, std::try_to_lock);
+  if (!lock) return;
+  for (EngineMember* member : members_) {
+    if (member != own && member->is_busy()) member->progress_if_free();
+  }
+}
+
+void ProgressEngine::wake() noexcept {
+  {
+    const std::lock_guard threads(thread_mutex_);
+    woken_ = true;
+  }
+  woken_changed_.notify_one();
+}
+
+std::string ProgressEngine::in_flight_elsewhere(const EngineMember* own) {
+  std::string all;
+  const std::unique_lock lock(members_lock_, std::try_to_lock);
+  if (!lock) return all;
+  for (EngineMember* member : members_) {
+    if (member == own || !member->is_busy()) continue;
+    if (const std::string oldest = member->oldest_in_flight(); !oldest.empty()) {
+      all += (all.empty() ? "" : ", ") + oldest;
+    }
+  }
+  return all;
+}
+
+void ProgressEngine::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const microseconds pause = look_after_all();
+    std::unique_lock lock(thread_mutex_);
+    woken_changed_.wait_for(lock, stop, pause, [this] { return woken_; });
+    woken_ = false;
+  }
+}
+
+microseconds ProgressEngine::look_after_all() noexcept {
+  microseconds pause = between_looks;
+  const std::lock_guard lock(members_lock_);
+  for (EngineMember* member : members_) {
+    if (member->is_busy() &&
+        (member->always_ || member->passes_.load(std::memory_order_relaxed) == member->seen_)) {
+      member->progress_if_free();
+      pause = std::min(pause, member->always_ ? between_passes : between_passes_for_others);
+    }
+    member->seen_ = member->passes_.load(std::memory_order_relaxed);
+  }
+  return pause;
+}
+
+}  // namespace lockstep

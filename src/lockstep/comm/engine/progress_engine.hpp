@@ -1,0 +1,86 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <lockstep/base/spin_lock.hpp>
+
+namespace lockstep {
+
+/// A group, as the engine sees it.
+class EngineMember {
+ public:
+  virtual ~EngineMember() = default;
+
+  /// Moves on what is in flight, unless another thread is just doing so. A failure ends the group,
+  /// and the next call on it throws.
+  virtual void progress_if_free() noexcept = 0;
+  /// The oldest operation in flight, in words; empty if there is none. For messages.
+  [[nodiscard]] virtual std::string oldest_in_flight() = 0;
+
+  [[nodiscard]] bool is_busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
+
+ protected:
+  EngineMember() = default;
+
+  void set_busy(bool busy) noexcept { busy_.store(busy, std::memory_order_relaxed); }
+  /// Somebody has moved this group on.
+  void count_pass() noexcept {
+    passes_.store(passes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+ private:
+  friend class ProgressEngine;
+  std::atomic<bool> busy_ = false;         // something is in flight
+  std::atomic<std::uint32_t> passes_ = 0;  // written by who holds the group
+  std::uint32_t seen_ = 0;                 // of passes_, by the engine's thread
+  bool always_ = false;                    // the thread moves it on whether or not others do
+};
+
+/// Moves on everything that this process has in flight, whichever group's Work its threads wait
+/// for: so every order of waiting that MPI allows comes to an end.
+///
+/// Where MPI grants MPI_THREAD_MULTIPLE, one thread a process does it for groups whose owner makes
+/// no calls, because it computes or is inside a blocking call of its own. It looks every 10 ms,
+/// takes over a group that nobody has moved since, and costs nothing that can be measured
+/// otherwise; groups with Progress::thread it moves on all the time.
+class ProgressEngine {
+ public:
+  /// The process's own.
+  [[nodiscard]] static ProgressEngine& instance();
+
+  /// `threads_allowed`: MPI may be called by a thread of the engine's own; `always`: that is to
+  /// move the member on all the time. Thread-safe.
+  void add(EngineMember& member, bool threads_allowed, bool always);
+  /// When it returns, nobody moves `member` on any more; for one that is no member, nothing
+  /// happens. Not from within progress_if_free(). Thread-safe.
+  void remove(EngineMember& member) noexcept;
+
+  /// Moves on every group but `own`, if nobody else is just doing so.
+  void progress_others(const EngineMember* own) noexcept;
+  /// A member with `always` has something in flight.
+  void wake() noexcept;
+  /// What groups other than `own` have in flight, for messages; empty if nothing.
+  [[nodiscard]] std::string in_flight_elsewhere(const EngineMember* own);
+
+ private:
+  ProgressEngine() = default;
+  void run(const std::stop_token& stop);
+  /// How long the thread may sleep now.
+  [[nodiscard]] std::chrono::microseconds look_after_all() noexcept;
+
+  SpinLock members_lock_;
+  std::vector<EngineMember*> members_;
+  std::atomic<std::size_t> count_ = 0;
+  std::mutex thread_mutex_;  // guards what follows; taken before members_lock_
+  std::condition_variable_any woken_changed_;
+  bool woken_ = false;
+  std::jthread thread_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include <lockstep/comm/flight/format.hpp>
+
+namespace lockstep {
+
+struct Operation;
+
+/// What the ring's file is called and says about this process.
+struct FlightIdentity {
+  std::uint64_t job = 0;  ///< the same on all ranks of a job, different for every job
+  int rank = 0, size = 1;
+};
+
+/// This process's flight recorder: its newest operations in a file that is mapped into memory, so
+/// that they can be read by others while it is stopped and after it was killed. There is one as
+/// long as any MPI group is open; the last one to end removes the file. Thread-safe.
+class FlightRecorder {
+ public:
+  /// The process's recorder; made, in a node-local folder, if there is none. nullptr, with one
+  /// warning, where no folder will do: `dir`, or if that is empty $TMPDIR, else /dev/shm.
+  static std::shared_ptr<FlightRecorder> open(const FlightIdentity& identity,
+                                              const std::string& dir);
+  /// nullptr if there is none.
+  static std::shared_ptr<FlightRecorder> current() noexcept;
+
+  ~FlightRecorder();
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] std::uint64_t job() const noexcept { return header_->job; }
+  [[nodiscard]] int rank() const noexcept { return header_->rank; }
+  [[nodiscard]] int size() const noexcept { return header_->size; }
+
+  /// Enters a group into the table; its place there, or -1 if the table is full of open ones.
+  [[nodiscard]] int add_group(std::uint64_t number, std::span<const int> members) noexcept;
+  void close_group(int group) noexcept;
+
+  /// Notes that this rank starts an operation; the record's ticket.
+  [[nodiscard]] std::uint64_t entered(int group, const Operation& operation) noexcept;
+  void agreed(std::uint64_t ticket) noexcept;
+  void completed(std::uint64_t ticket) noexcept;
+
+  /// Notes why this rank gives up.
+  void say_last_words(const std::string& message) noexcept;
+
+ private:
+  FlightRecorder(std::filesystem::path path, std::byte* memory) noexcept;
+  static std::shared_ptr<FlightRecorder> make(const FlightIdentity& identity,
+                                              const std::string& dir);
+  void introduce(const FlightIdentity& identity);
+  [[nodiscard]] flight::Record* find(std::uint64_t ticket) noexcept;
+
+  std::filesystem::path path_;
+  std::byte* memory_;
+  flight::Header* header_;
+  flight::Group* groups_;
+  flight::Record* records_;
+  std::mutex table_;
+};
+
+/// One group's part of the recorder. A default-made one records nothing.
+class FlightLog {
+ public:
+  FlightLog() = default;
+  FlightLog(std::shared_ptr<FlightRecorder> recorder, int group) noexcept
+      : recorder_(std::move(recorder)), group_(group) {}
+  FlightLog(FlightLog&&) noexcept = default;
+  FlightLog& operator=(FlightLog&& other) noexcept {
+    close();
+    recorder_ = std::move(other.recorder_);
+    group_ = other.group_;
+    return *this;
+  }
+  ~FlightLog() { close(); }
+
+  [[nodiscard]] std::uint64_t entered(const Operation& operation) const noexcept {
+    return recorder_ ? recorder_->entered(group_, operation) : 0;
+  }
+  void agreed(std::uint64_t ticket) const noexcept {
+    if (recorder_) recorder_->agreed(ticket);
+  }
+  void completed(std::uint64_t ticket) const noexcept {
+    if (recorder_) recorder_->completed(ticket);
+  }
+
+ private:
+  void close() noexcept {
+    if (recorder_) recorder_->close_group(group_);
+    recorder_.reset();
+  }
+
+  std::shared_ptr<FlightRecorder> recorder_;
+  int group_ = -1;
+};
+
+}  // namespace lockstep

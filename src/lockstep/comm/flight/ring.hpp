@@ -1,0 +1,59 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <lockstep/comm/process_state.hpp>
+
+namespace lockstep {
+
+/// One operation in a ring. Times are seconds of the time of day.
+struct FlightCall {
+  enum class State : std::uint8_t { entered = 1, agreed, completed };
+  std::string what;  ///< "all_reduce(sum) #17 of f32[6553600] (bucket 2, 25.0 MiB)"
+  bool is_message = false;
+  int peer = -1;  ///< of a message: its rank in MPI_COMM_WORLD; -1 for any
+  std::uint64_t sequence = 0, fingerprint = 0;
+  State state = State::entered;
+  double entered_s = 0, completed_s = 0;
+};
+
+/// A process group as one of its members saw it.
+struct FlightGroupView {
+  std::uint64_t number = 0;
+  std::string members_text;
+  std::vector<int> members;       ///< ranks in MPI_COMM_WORLD, in group order
+  std::uint64_t entered = 0;      ///< the newest collective
+  std::vector<FlightCall> calls;  ///< those still in the ring, oldest first
+};
+
+/// What one process's flight recorder holds.
+struct FlightRing {
+  std::filesystem::path file;
+  std::uint64_t job = 0;
+  int rank = 0, size = 1, pid = 0;
+  std::string host;
+  double start_s = 0;                             ///< when the recorder was made, time of day
+  ProcessState observed = ProcessState::unknown;  ///< what the process was doing
+  double observed_s = 0;                          ///< when; 0: nobody looked while it lived
+  std::string last_words;                         ///< the failure that the rank ended with
+  std::vector<FlightGroupView> groups;
+};
+
+/// "lockstep-flight-0123456789abcdef-rank3.ring"; in a Slurm job its number stands in it too.
+[[nodiscard]] std::string ring_file_name(std::uint64_t job, int rank);
+
+/// Reads a ring, of a living process too. Where nobody has noted what the process does, and it is
+/// one of this machine, looks. Throws InputError where the file is not one, is cut short, or is of
+/// a newer version.
+[[nodiscard]] FlightRing read_flight_ring(const std::filesystem::path& file);
+
+/// All rings (*.ring) in a folder; of one job, unless `job` is 0. Throws as read_flight_ring.
+[[nodiscard]] std::vector<FlightRing> read_flight_rings(const std::filesystem::path& folder,
+                                                        std::uint64_t job = 0);
+
+/// Copies a ring's file, with a note of what its process is doing now. Throws Error.
+void copy_flight_ring(const FlightRing& ring, const std::filesystem::path& to);
+
+}  // namespace lockstep

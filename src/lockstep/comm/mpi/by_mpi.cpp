@@ -1,0 +1,114 @@
+#include <lockstep/comm/mpi/by_mpi.hpp>
+
+#include <fmt/format.h>
+
+#include <lockstep/tensor/kernels/elementwise.hpp>
+
+namespace lockstep {
+namespace {
+
+using Kind = Operation::Kind;
+
+bool reduces(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
+}
+
+bool is_half(const Tensor& t) {
+  return t.defined() && (t.dtype() == DType::f16 || t.dtype() == DType::bf16);
+}
+
+bool on_device(const Tensor& t) { return t.defined() && t.device().type != DeviceType::host; }
+
+/// Some of the memory of `a` is also `b`'s.
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto *x = static_cast<const std::byte*>(a.data()),
+             *y = static_cast<const std::byte*>(b.data());
+  return x < y + b.bytes() && y < x + a.bytes();
+}
+
+/// `t` on the host, in `dtype`.
+Tensor on_host(const Tensor& t, DType dtype) {
+  if (!on_device(t)) return t.to(dtype);
+  const auto copy = Tensor::empty(t.shape(), t.dtype());
+  copy.copy_from(t);
+  return copy.to(dtype);
+}
+
+bool needs_staging(const Operation& operation) {
+  const Tensor &input = operation.input, &output = operation.output;
+  if (on_device(input) || on_device(output)) return true;
+  if (!reduces(operation.kind)) return false;
+  // MPI has no 16-bit floats; and it does not take a reduce_scatter into its own input.
+  return is_half(input) || (operation.kind == Kind::reduce_scatter && overlap(input, output));
+}
+
+}  // namespace
+
+void ByMpi::stage(const Operation& operation) {
+  const Tensor &input = operation.input, &output = operation.output;
+  const auto wire_dtype = [&](const Tensor& t) {
+    return reduces(operation.kind) && is_half(t) ? DType::f32 : t.dtype();
+  };
+  if (input.defined()) staged_input_ = on_host(input, wire_dtype(input));
+  if (!output.defined()) return;
+  staged_output_ = operation.in_place() && operation.kind == Kind::broadcast
+                       ? staged_input_
+                       : Tensor::empty(output.shape(), wire_dtype(output));
+}
+
+int ByMpi::start(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
+  if (needs_staging(operation)) {
+    stage(operation);
+    Operation staged = operation;
+    staged.input = staged_input_;
+    staged.output = staged_output_;
+    status_ = start_calls(staged, place, calls_);
+  } else {
+    status_ = start_calls(operation, place, calls_);
+  }
+  if (place.probes) {
+    for (MpiReceive& receive : calls_.receives) pending.add(receive);
+  }
+  return status_;
+}
+
+ByMpi::State ByMpi::move(const Operation& operation, const MpiPlace& place,
+                         PendingReceives& pending) {
+  if (!receives_over(calls_, place, pending, status_)) {
+    return status_ == MPI_SUCCESS ? State::running : State::mpi_failed;
+  }
+  // Only now, for the sake of all their senders.
+  for (const MpiReceive& receive : calls_.receives) {
+    if (!has_expected_length(operation, receive)) return State::wrong_length;
+  }
+  if (!requests_over(calls_, status_)) {
+    return status_ == MPI_SUCCESS ? State::running : State::mpi_failed;
+  }
+  finish(operation, place.size);
+  return State::over;
+}
+
+bool ByMpi::has_expected_length(const Operation& operation, const MpiReceive& receive) {
+  if (receive.length == receive.bytes) return true;
+  const bool message = operation.is_message();
+  const auto unit = message ? 1 : static_cast<std::int64_t>(size_of(operation.output.dtype()));
+  const std::int64_t expected = receive.bytes / unit;
+  const std::string came =
+      receive.length == MpiReceive::too_long ? "more" : std::to_string(receive.length / unit);
+  finding_ = message
+                 ? fmt::format("a message of {} bytes came where {} were expected", came, expected)
+                 : fmt::format(
+                       "rank {} sent {} elements where {} were expected: receive_counts "
+                       "must be what the others send",
+                       receive.source, came, expected);
+  return false;
+}
+
+void ByMpi::finish(const Operation& operation, int size) {
+  const Tensor& result = staged_output_.defined() ? staged_output_ : operation.output;
+  if (operation.op == ReduceOp::avg && result.defined()) scale(result, 1.0 / size);
+  if (!staged_output_.defined()) return;
+  operation.output.copy_from(staged_output_.to(operation.output.dtype()));
+}
+
+}  // namespace lockstep

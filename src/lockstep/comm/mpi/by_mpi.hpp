@@ -1,0 +1,38 @@
+#pragma once
+#include <string>
+
+#include <lockstep/comm/mpi/calls.hpp>
+
+namespace lockstep {
+
+/// An operation that MPI carries out: its calls, and what MPI sees instead of tensors that it
+/// cannot take (on a device; of 16-bit floats, which it cannot add).
+class ByMpi {
+ public:
+  /// Makes the calls; returns MPI's status.
+  [[nodiscard]] int start(const Operation& operation, const MpiPlace& place,
+                          PendingReceives& pending);
+
+  enum class State : std::uint8_t { running, over, mpi_failed, wrong_length };
+  [[nodiscard]] State move(const Operation& operation, const MpiPlace& place,
+                           PendingReceives& pending);
+  /// MPI's, after State::mpi_failed.
+  [[nodiscard]] int status() const noexcept { return status_; }
+  /// What came instead, after State::wrong_length.
+  [[nodiscard]] const std::string& finding() const noexcept { return finding_; }
+  /// The sender of a message that was received.
+  [[nodiscard]] int source() noexcept { return calls_.receives.begin()->source; }
+
+ private:
+  void stage(const Operation& operation);
+  void finish(const Operation& operation, int size);
+  /// What came must fill what it was to fill.
+  [[nodiscard]] bool has_expected_length(const Operation& operation, const MpiReceive& receive);
+
+  Tensor staged_input_, staged_output_;
+  MpiCalls calls_;
+  int status_ = MPI_SUCCESS;
+  std::string finding_;
+};
+
+}  // namespace lockstep

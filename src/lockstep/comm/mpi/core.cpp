@@ -1,0 +1,164 @@
+#include <lockstep/comm/mpi/core.hpp>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/base/pool.hpp>
+#include <lockstep/base/rank.hpp>
+#include <lockstep/comm/mpi/flight_log.hpp>
+#include <lockstep/comm/mpi/in_flight.hpp>
+#include <lockstep/comm/mpi/lifetime.hpp>
+#include <lockstep/comm/mpi/status.hpp>
+
+namespace lockstep {
+
+MpiCore::MpiCore(const GroupOptions& options, int pretended_node)
+    : GroupCore(options), pretended_node_(pretended_node) {
+  check_mpi(MPI_Query_thread(&thread_level_), "MPI_Query_thread");
+}
+
+MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options) : GroupCore(options) {
+  expect_mpi_running();
+  if (comm == MPI_COMM_NULL) {
+    throw CommError("make_mpi_group was given MPI_COMM_NULL: this rank belongs to no group.");
+  }
+  int inter = 0;
+  check_mpi(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
+  if (inter) {
+    throw CommError(
+        "make_mpi_group was given an intercommunicator; merge it first "
+        "(MPI_Intercomm_merge).");
+  }
+  int is_main = 0;
+  check_mpi(MPI_Query_thread(&thread_level_), "MPI_Query_thread");
+  check_mpi(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main");
+  if (thread_level_ < MPI_THREAD_SERIALIZED && !is_main) {
+    throw CommError(
+        "make_mpi_group was called from a thread that MPI does not allow to communicate. "
+        "Call it from the thread that initialised MPI, or initialise with "
+        "MPI_THREAD_MULTIPLE.");
+  }
+  int rank_of_process = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_of_process), "MPI_Comm_rank");
+  set_process_rank(rank_of_process);
+  introduce_in(comm);
+  place_.collectives = duplicate(comm, "make_mpi_group");
+  make_the_rest();
+}
+
+// Not by MPI_Comm_create_group, which would spare the caller's attributes their copy functions: it
+// blocks in MPI, where ranks that wait do not make room for each other. 8 ranks on 2 cores: 42 ms
+// instead of 1.
+MPI_Comm MpiCore::duplicate(MPI_Comm comm, const std::string& doing) const {
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Comm_idup(comm, &made, &request), "MPI_Comm_idup");
+  set_up(doing)(request);
+  check_mpi(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return made;
+}
+
+void MpiCore::introduce_in(MPI_Comm comm) {
+  int rank = 0, size = 1;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  introduce(rank, size, host_name());
+  place_.rank = rank;
+  place_.size = size;
+}
+
+void MpiCore::make_the_rest() {
+  introduce_in(place_.collectives);
+  place_.messages = duplicate(place_.collectives, "making a group");
+  place_.max_count = options().max_count;
+  place_.probes = must_probe();
+  node_ = std::make_unique<MpiNode>(place_.messages, options().shared_memory, pretended_node_,
+                                    set_up("making a group"));
+  warn_of_shortage(node_->shortage(), "The ranks of this machine communicate");
+  record_flight(open_flight_log(place_.messages, options().flight.dir, set_up("making a group")));
+}
+
+void MpiCore::join_engine() { GroupCore::join_engine(thread_level_ >= MPI_THREAD_MULTIPLE); }
+
+void MpiCore::warn_of_shortage(const std::string& why, const char* consequence) const {
+  if (why.empty()) return;
+  log(LogLevel::warning,
+      fmt::format("{}: {}. {} through MPI instead, several times slower. Enlarge "
+                  "/dev/shm (docker: --shm-size)",
+                  speaker(), why, consequence));
+}
+
+MpiWait MpiCore::set_up(const std::string& doing) const {
+  return {speaker(), doing, options().timeout};
+}
+
+int MpiCore::free_communicators() noexcept {
+  int worst = node_->free();
+  for (MPI_Comm* comm : {&place_.collectives, &place_.messages}) {
+    const int status = MPI_Comm_free(comm);
+    if (worst == MPI_SUCCESS) worst = status;
+  }
+  return worst;
+}
+
+IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
+  IntrusivePtr<MpiCore> core(new MpiCore(options(), pretended_node_));
+  core->owner_ = owner_;
+  core->place_.collectives = communicator_of(members, place_.collectives);
+  core->make_the_rest();
+  return core;
+}
+
+IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
+  start(Operation{}).wait();
+  std::string why;
+  auto storage = node_->allocate(bytes, set_up("a shared buffer"), why);
+  warn_of_shortage(why, "Its tensors travel");
+  return storage;
+}
+
+void MpiCore::close() {
+  // With a barrier: MPI_Comm_free may wait for the others without a deadline.
+  if (!drain_and_close()) return;
+  const int status = free_communicators();
+  const IntrusivePtr<MpiCore> alive(this);
+  disown(this);
+  check_mpi(status, "MPI_Comm_free");
+}
+
+void MpiCore::at_finalize() noexcept {
+  // A communicator with operations that can never end is left to MPI: freeing it may wait for them.
+  if (finalize("MPI has been finalised.")) free_communicators();
+}
+
+void MpiCore::expect_right_thread() const {
+  if (thread_level_ >= MPI_THREAD_SERIALIZED || std::this_thread::get_id() == owner_) return;
+  throw CommError(speaker() +
+                  ": a communication was started or awaited on another thread than the one "
+                  "that made the group, but MPI was initialised below MPI_THREAD_SERIALIZED. "
+                  "Initialise it with MPI_THREAD_MULTIPLE, or communicate from one thread.");
+}
+
+IntrusivePtr<InFlight> MpiCore::make(Operation&& operation) {
+  return IntrusivePtr<InFlight>(
+      ObjectPool<MpiInFlight>::instance().make(*this, std::move(operation)));
+}
+
+void MpiCore::retire(std::uint64_t sequence) noexcept { (*node_)->board().retire(sequence); }
+
+void MpiCore::bury(const IntrusivePtr<WorkRecord>& record) noexcept { lockstep::bury(record); }
+
+std::string MpiCore::absentees(const Operation& operation) const {
+  if (operation.is_message()) {
+    return operation.root == any_source ? "no rank has sent it"
+                                        : fmt::format("rank {} has not met it", operation.root);
+  }
+  const Node& node = **node_;
+  if (std::string who = lockstep::absentees(node, operation); !who.empty()) return who;
+  return node.is_whole_group() ? "every rank has entered it, but not all go on"
+                               : "at least one rank of another node has not entered it";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <mpi.h>
+#include <lockstep/comm/engine/group_core.hpp>
+#include <lockstep/comm/mpi/calls.hpp>
+#include <lockstep/comm/mpi/node.hpp>
+
+namespace lockstep {
+
+/// The core of an MPI group: its communicators, and its node. It is owned by mpi/lifetime until
+/// close() or MPI_Finalize.
+class MpiCore final : public GroupCore {
+ public:
+  /// Collective over `comm`; waits for all of its ranks to the deadline.
+  MpiCore(MPI_Comm comm, const GroupOptions& options);
+
+  /// Memory that collectives of this group handle in place. Collective.
+  [[nodiscard]] IntrusivePtr<Storage> allocate_shared(std::size_t bytes);
+  /// The group of `members`, ranks of this one: on each of them, in this order. Collective over
+  /// them, who are all known to be on their way here.
+  [[nodiscard]] IntrusivePtr<MpiCore> subgroup(const std::vector<int>& members);
+  /// Once somebody owns it.
+  void join_engine();
+  /// Drains what is in flight, waits for every rank to do so, frees the communicators. Collective.
+  void close();
+  /// Local: MPI_Finalize has begun. Nothing of MPI is touched after this.
+  void at_finalize() noexcept;
+
+  /// For its operations:
+  [[nodiscard]] MpiNode& node() noexcept { return *node_; }
+  [[nodiscard]] const MpiPlace& place() const noexcept { return place_; }
+  [[nodiscard]] PendingReceives& pending_receives() noexcept { return pending_receives_; }
+  /// How set-up waits for the other ranks, who are doing the same.
+  [[nodiscard]] MpiWait set_up(const std::string& doing) const;
+
+ private:
+  MpiCore(const GroupOptions& options, int pretended_node);
+  ~MpiCore() override = default;
+
+  [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
+  [[nodiscard]] std::string absentees(const Operation& operation) const override;
+  void retire(std::uint64_t sequence) noexcept override;
+  void bury(const IntrusivePtr<WorkRecord>& record) noexcept override;
+  void expect_right_thread() const override;
+
+  /// Where shared memory is short: `why`, and what goes through MPI for it.
+  void warn_of_shortage(const std::string& why, const char* consequence) const;
+  /// Collective over `comm`; `doing` is for the message where the deadline passes.
+  [[nodiscard]] MPI_Comm duplicate(MPI_Comm comm, const std::string& doing) const;
+  void introduce_in(MPI_Comm comm);
+  /// All that belongs to a group whose place_.collectives there is. Collective over it.
+  void make_the_rest();
+  int free_communicators() noexcept;
+
+  MpiPlace place_;
+  std::unique_ptr<MpiNode> node_;
+  PendingReceives pending_receives_;
+  int pretended_node_ = 0;
+  int thread_level_ = MPI_THREAD_SINGLE;
+  std::thread::id owner_ = std::this_thread::get_id();  // who may call, below SERIALIZED
+};
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#include <lockstep/comm/mpi_group.hpp>
+
+#include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/mpi/core.hpp>
+#include <lockstep/comm/mpi/lifetime.hpp>
+#include <lockstep/comm/subgroup.hpp>
+
+namespace lockstep {
+namespace {
+
+/// The public face of an MpiCore. Its destructor has nothing to do: mpi_lifetime owns the core.
+class MpiGroup final : public ProcessGroup {
+ public:
+  explicit MpiGroup(IntrusivePtr<MpiCore> core) : core_(std::move(core)) {}
+
+  [[nodiscard]] int rank() const noexcept override { return core_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return core_->size(); }
+  [[nodiscard]] const char* backend() const noexcept override { return "mpi"; }
+
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override {
+    const std::vector<int> members = members_of_split(*this, colour, key);
+    if (members.empty()) return nullptr;
+    return owned(core_->subgroup(members));
+  }
+  [[nodiscard]] Tensor shared_buffer(const Shape& shape, DType dtype) override {
+    const auto bytes = static_cast<std::size_t>(shape.numel()) * lockstep::size_of(dtype);
+    auto t = Tensor::over(core_->allocate_shared(bytes), 0, shape, dtype);
+    t.zero();
+    return t;
+  }
+  [[nodiscard]] double work_seconds() const noexcept override { return core_->clock().seconds(); }
+  void close() override { core_->close(); }
+
+  /// A group whose core is kept until it is closed or MPI ends.
+  static std::shared_ptr<ProcessGroup> owned(IntrusivePtr<MpiCore> core) {
+    adopt(core);
+    core->join_engine();
+    return std::make_shared<MpiGroup>(std::move(core));
+  }
+
+ private:
+  [[nodiscard]] Work start(Operation&& operation) override {
+    return core_->start(std::move(operation));
+  }
+
+  IntrusivePtr<MpiCore> core_;
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> make_mpi_group(MPI_Comm comm, const GroupOptions& options) {
+  return MpiGroup::owned(IntrusivePtr<MpiCore>(new MpiCore(comm, options)));
+}
+
+}  // namespace lockstep

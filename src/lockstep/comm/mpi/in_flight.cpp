@@ -1,0 +1,108 @@
+#include <lockstep/comm/mpi/in_flight.hpp>
+
+#include <lockstep/base/pool.hpp>
+#include <lockstep/comm/mpi/status.hpp>
+#include <lockstep/comm/node/in_slots.hpp>
+
+namespace lockstep {
+
+bool MpiInFlight::post() {
+  return Meeting::post(*core_.node(), operation(), core_.options().contract);
+}
+
+Agreement MpiInFlight::agree() {
+  MpiNode& node = core_.node();
+  const Contract contract = core_.options().contract;
+  if (!nodes_meeting_.has_started()) {
+    const Agreement here = meeting_.look(*node, operation(), contract);
+    if (here == Agreement::pending || node->is_whole_group()) return here;
+    expect_success(nodes_meeting_.start(node, operation(), here == Agreement::reached,
+                                        OverNodes::fits(*node, operation())));
+  }
+  int status = MPI_SUCCESS;
+  const auto found = nodes_meeting_.look(node, operation(), status);
+  expect_success(status);
+  if (!found) return Agreement::pending;
+  over_nodes_ = found->in_buffers;
+  return found->equal || contract == Contract::off ? Agreement::reached : Agreement::refused;
+}
+
+std::string MpiInFlight::dispute() {
+  MpiNode& node = core_.node();
+  std::string other;
+  if (!node->is_whole_group()) {  // every leader takes part
+    other = NodesMeeting::dispute(node, operation(), core_.rank(), core_.set_up("comparing calls"));
+  }
+  return meeting_.disputed() >= 0 ? meeting_.dispute(*node, operation()) : other;
+}
+
+bool MpiInFlight::begin() {
+  MpiNode& node = core_.node();
+  if (operation().is_message()) {
+    call_mpi();
+  } else if (!node->is_whole_group()) {
+    if (over_nodes_) {
+      way_.emplace<OverNodes>();
+      // A leader that has yet to call the other leaders lets no younger collective do so first.
+      return !node->is_leader();
+    }
+    call_mpi();
+  } else if (goes_in_slots(operation())) {
+    perform_in_slots(*node, operation());
+  } else if (InPlace::fits(*node, operation())) {
+    way_.emplace<InPlace>();
+  } else if (Relay::fits(*node, operation())) {
+    way_.emplace<Relay>();
+  } else {
+    call_mpi();
+  }
+  return true;
+}
+
+bool MpiInFlight::move() {
+  if (auto* way = std::get_if<InPlace>(&way_)) {
+    return way->move(*core_.node(), operation(), core_.clock());
+  }
+  if (auto* way = std::get_if<Relay>(&way_)) {
+    return way->move(*core_.node(), operation(), core_.clock());
+  }
+  if (auto* way = std::get_if<OverNodes>(&way_)) return move_over_nodes(*way);
+  if (auto* way = std::get_if<ByMpi>(&way_)) return move_by_mpi(*way);
+  return true;  // in the slots: done when it began
+}
+
+void MpiInFlight::call_mpi() {
+  expect_success(way_.emplace<ByMpi>().start(operation(), core_.place(), core_.pending_receives()));
+}
+
+bool MpiInFlight::move_by_mpi(ByMpi& way) {
+  switch (way.move(operation(), core_.place(), core_.pending_receives())) {
+    case ByMpi::State::running:
+      return false;
+    case ByMpi::State::mpi_failed:
+      expect_success(way.status());
+      return false;
+    case ByMpi::State::wrong_length:
+      core_.fail(operation(), way.finding());
+    case ByMpi::State::over:
+      break;
+  }
+  if (operation().kind == Operation::Kind::receive) source_ = way.source();
+  return true;
+}
+
+bool MpiInFlight::move_over_nodes(OverNodes& way) {
+  bool began = false;
+  const auto state = way.move(core_.node(), operation(), core_.place(), core_.clock(), began);
+  if (began) core_.has_begun(operation().sequence);
+  if (state == OverNodes::State::mpi_failed) expect_success(way.status());
+  return state == OverNodes::State::over;
+}
+
+void MpiInFlight::expect_success(int status) {
+  if (status != MPI_SUCCESS) core_.transport_failed(operation(), mpi_error_text(status));
+}
+
+void MpiInFlight::release() noexcept { ObjectPool<MpiInFlight>::instance().recycle(this); }
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <mpi.h>
+#include <lockstep/comm/mpi/node.hpp>
+
+namespace lockstep {
+
+/// How the nodes of a group learn of each other's call of one collective: their leaders compare
+/// fingerprints by message, and each tells its node.
+class NodesMeeting {
+ public:
+  [[nodiscard]] bool has_started() const noexcept { return started_; }
+  /// All ranks of this node have posted: `alike`, the same call; `in_buffers`, of tensors that go
+  /// from node to node by their leaders. Returns MPI's status.
+  [[nodiscard]] int start(MpiNode& node, const Operation& operation, bool alike, bool in_buffers);
+
+  struct Found {
+    bool equal = false;       ///< all ranks of the group have made the same call
+    bool in_buffers = false;  ///< on every node
+  };
+  /// Nothing while not all nodes have come; `status` is MPI's.
+  [[nodiscard]] std::optional<Found> look(MpiNode& node, const Operation& operation, int& status);
+
+  /// After a refusal, what a rank of another node has called, where this rank can know. Collective
+  /// over the leaders.
+  [[nodiscard]] static std::string dispute(MpiNode& node, const Operation& operation, int rank,
+                                           const MpiWait& wait);
+
+ private:
+  bool started_ = false;
+  // The largest of all nodes' fingerprints, of their complements, and of "not in shared buffers".
+  std::array<std::uint64_t, 3> largest_{};
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace lockstep

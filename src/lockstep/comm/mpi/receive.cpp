@@ -1,0 +1,76 @@
+#include <lockstep/comm/mpi/receive.hpp>
+
+#include <algorithm>
+#include <new>
+
+#include <lockstep/comm/mpi/status.hpp>
+#include <lockstep/comm/mpi/types.hpp>
+
+namespace lockstep {
+
+bool must_probe() {
+#ifdef MPICH_VERSION
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  check_mpi(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler), "MPI_Comm_get_errhandler");
+  const bool returns = handler == MPI_ERRORS_RETURN;
+  MPI_Errhandler_free(&handler);
+  return !returns;
+#else
+  return true;
+#endif
+}
+
+int MpiReceive::post(std::int64_t max_count) {
+  const MpiBytes whole(bytes, max_count);
+  return MPI_Irecv(target, whole.count(), whole.type(), source, tag, comm, &request);
+}
+
+int MpiReceive::test() {
+  int over = 0;
+  MPI_Status message;
+  const int status = MPI_Test(&request, &over, &message);
+  const bool longer = status != MPI_SUCCESS && is_truncation(status);
+  if ((status != MPI_SUCCESS && !longer) || (status == MPI_SUCCESS && over == 0)) return status;
+  source = message.MPI_SOURCE;
+  if (longer) {
+    length = too_long;
+    return MPI_SUCCESS;
+  }
+  MPI_Count found = 0;
+  const int counted = MPI_Get_elements_x(&message, MPI_BYTE, &found);
+  length = found;
+  return counted;
+}
+
+int MpiReceive::take(MPI_Message message, const MPI_Status& envelope, std::int64_t max_count) {
+  MPI_Count found = 0;
+  const int status = MPI_Get_elements_x(&envelope, MPI_BYTE, &found);
+  if (status != MPI_SUCCESS) return status;
+  source = envelope.MPI_SOURCE;
+  length = found;
+  std::byte* memory = target;
+  if (length != bytes) {
+    // Received all the same, for the sender's sake, unless there is no memory for it.
+    elsewhere.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(length)]);
+    if (!elsewhere) return MPI_SUCCESS;
+    memory = elsewhere.get();
+  }
+  const MpiBytes whole(length, max_count);
+  return MPI_Imrecv(memory, whole.count(), whole.type(), &message, &request);
+}
+
+// It may have come after an older one had looked for it, and before this one does.
+bool PendingReceives::find(const MpiReceive& receive, std::int64_t max_count, int& status) {
+  int there = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status envelope;
+  status = MPI_Improbe(receive.source, receive.tag, receive.comm, &there, &message, &envelope);
+  if (status != MPI_SUCCESS || there == 0) return false;
+  const auto oldest = std::ranges::find_if(
+      pending_, [&](const MpiReceive* other) { return other->takes(receive.comm, envelope); });
+  (*oldest)->taken = (*oldest)->take(message, envelope, max_count);
+  pending_.erase(oldest);
+  return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <mpi.h>
+
+namespace lockstep {
+
+/// True if MPI may get memory only for messages whose length is known to fit. Of one that is longer
+/// than the memory of an MPI_Irecv, Open MPI 4.1 writes the rest past the end; MPICH tells the
+/// error handler of MPI_COMM_WORLD, which ends the job if nobody has changed it.
+[[nodiscard]] bool must_probe();
+
+/// A message that an operation waits for: posted with MPI_Irecv or, where must_probe(), looked for
+/// with MPI_Improbe and received once it is there, which takes 0.1 us more and leaves a long
+/// message where it is until the group is called.
+struct MpiReceive {
+  static constexpr std::int64_t too_long = std::numeric_limits<std::int64_t>::max();
+
+  MPI_Comm comm = MPI_COMM_NULL;
+  int source = MPI_ANY_SOURCE;  ///< the sender, once it is known
+  int tag = 0;
+  std::byte* target = nullptr;
+  std::int64_t bytes = 0;    ///< expected
+  std::int64_t length = -1;  ///< the message's, or too_long; -1 until it is there
+  MPI_Request request = MPI_REQUEST_NULL;
+  int taken = MPI_SUCCESS;                 ///< MPI's status of receiving a message that was found
+  std::unique_ptr<std::byte[]> elsewhere;  // where a message of another length goes
+
+  [[nodiscard]] bool takes(MPI_Comm its_comm, const MPI_Status& envelope) const noexcept {
+    return length < 0 && comm == its_comm && tag == envelope.MPI_TAG &&
+           (source == MPI_ANY_SOURCE || source == envelope.MPI_SOURCE);
+  }
+  /// These return MPI's status.
+  [[nodiscard]] int post(std::int64_t max_count);
+  /// Looks whether what was posted has come.
+  [[nodiscard]] int test();
+  /// Starts receiving a message that MPI_Improbe has found.
+  [[nodiscard]] int take(MPI_Message message, const MPI_Status& envelope, std::int64_t max_count);
+};
+
+/// The messages that a group's operations must look for, oldest first.
+class PendingReceives {
+ public:
+  /// `receive` stays where it is until it is found.
+  void add(MpiReceive& receive) { pending_.push_back(&receive); }
+  /// Looks for `receive`'s message. True if MPI had one that it takes; MPI gives a message to the
+  /// oldest that takes it, so an older one may have got it. Sets `status` to MPI's.
+  [[nodiscard]] bool find(const MpiReceive& receive, std::int64_t max_count, int& status);
+
+ private:
+  std::vector<MpiReceive*> pending_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+#include <lockstep/comm/mpi/shared_segment.hpp>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/comm/mpi/status.hpp>
+
+namespace lockstep {
+namespace {
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  [[nodiscard]] int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+using Name = std::array<char, 64>;
+
+/// A name that no other process of this node uses.
+Name new_name() {
+  static std::atomic<int> made{0};
+  Name name{};
+  *fmt::format_to_n(name.data(), name.size() - 1, "/lockstep-{}-{}-{}", getpid(), ++made,
+                    Clock::now().time_since_epoch().count())
+       .out = '\0';
+  return name;
+}
+
+std::string shortage(std::size_t bytes, int error) {
+  struct statvfs disk {};
+  const bool known = statvfs(SharedSegment::folder, &disk) == 0;
+  const double free =
+      known ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) : 0;
+  return fmt::format("{} on {} has no room for {:.1f} MiB more a rank ({}; {:.1f} MiB are free)",
+                     SharedSegment::folder, host_name(), static_cast<double>(bytes) / 0x1p20,
+                     std::strerror(error), free / 0x1p20);
+}
+
+}  // namespace
+
+int largest(int number, MPI_Comm comm, const MpiWait& wait) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MAX, comm, &request),
+            "MPI_Iallreduce");
+  wait(request);
+  return number;
+}
+
+std::shared_ptr<Segment> SharedSegment::create(MPI_Comm node, std::size_t bytes,
+                                               const MpiWait& wait, std::string& why) {
+  int rank = 0, size = 1;
+  check_mpi(MPI_Comm_rank(node, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(node, &size), "MPI_Comm_size");
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t part = (bytes + page - 1) / page * page;
+  const std::size_t whole = part * static_cast<std::size_t>(size);
+
+  // The first rank makes the file before it tells the name, so that the others find it.
+  Name name{};
+  int descriptor = -1, error = 0;
+  const auto open_file = [&](int flags) {
+    descriptor = shm_open(name.data(), flags, 0600);
+    if (descriptor < 0) error = errno;
+  };
+  if (rank == 0) {
+    name = new_name();
+    open_file(O_RDWR | O_CREAT | O_EXCL);
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, node, &request),
+            "MPI_Ibcast");
+  wait(request);
+  if (rank != 0) open_file(O_RDWR);
+  const File file(descriptor);
+  if (error == 0) {  // which makes the file as long as that part of it needs
+    error = posix_fallocate(file.get(), static_cast<off_t>(part) * rank, static_cast<off_t>(part));
+  }
+  void* base = MAP_FAILED;
+  if (error == 0) {
+    base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (base == MAP_FAILED) error = errno;
+  }
+  std::shared_ptr<Segment> segment;
+  if (base != MAP_FAILED) {
+    segment.reset(new SharedSegment(static_cast<std::byte*>(base), part, whole));
+  }
+  error = largest(error, node, wait);
+  if (rank == 0) shm_unlink(name.data());
+  if (error == 0) return segment;
+  why = shortage(part, error);
+  return nullptr;
+}
+
+SharedSegment::~SharedSegment() { munmap(base(), mapped_); }
+
+}  // namespace lockstep

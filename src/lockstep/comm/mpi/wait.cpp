@@ -1,0 +1,30 @@
+#include <lockstep/comm/mpi/wait.hpp>
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/engine/progress_engine.hpp>
+#include <lockstep/comm/mpi/status.hpp>
+
+namespace lockstep {
+
+void MpiWait::operator()(MPI_Request request) const {
+  const auto start = Clock::now();
+  while (true) {
+    int over = 0;
+    check_mpi(MPI_Test(&request, &over, MPI_STATUS_IGNORE), "MPI_Test");
+    if (over) return;
+    if (Clock::now() - start > timeout_) {
+      throw TimeoutError(fmt::format(
+          "{}: {} has waited {:.1f} s for the other ranks of its communicator: at least one has "
+          "not called it. It is collective: every rank of the communicator must call it.",
+          speaker_, doing_, seconds_since(start)));
+    }
+    ProgressEngine::instance().progress_others(nullptr);
+    sched_yield();
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#pragma once
+#include <cstring>
+#include <span>
+
+#include <lockstep/comm/node/node.hpp>
+
+// What the ways of moving bytes within a node have in common.
+
+namespace lockstep {
+
+inline void copy_bytes(void* target, const void* source, std::int64_t bytes) {
+  if (bytes > 0 && target != source) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+}
+
+/// Bytes of an element of what is reduced or moved.
+[[nodiscard]] inline std::int64_t element_bytes(const Operation& operation) {
+  const Tensor& t = operation.input.defined() ? operation.input : operation.output;
+  return static_cast<std::int64_t>(size_of(t.dtype()));
+}
+
+/// What one of the node's ranks has posted of the operation.
+[[nodiscard]] inline const Board::Slot& slot_of(const Node& node, const Operation& operation,
+                                                int node_rank) {
+  return node.board().slot(node_rank, operation.sequence);
+}
+
+/// address_on(r) of every rank r of the node, until the next call.
+template <class F>
+[[nodiscard]] std::span<const void* const> on_every_rank(Node& node, const F& address_on) {
+  const auto addresses = node.sources();
+  for (int r = 0; r < node.size(); ++r) addresses[static_cast<std::size_t>(r)] = address_on(r);
+  return addresses;
+}
+
+}  // namespace lockstep

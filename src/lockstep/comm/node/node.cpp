@@ -1,0 +1,49 @@
+#include <lockstep/comm/node/node.hpp>
+
+#include <fmt/format.h>
+
+#include <lockstep/comm/process_state.hpp>
+
+namespace lockstep {
+
+Node::Node(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int node_rank,
+           bool whole_group, bool has_relay, Reach reach)
+    : group_ranks_(std::move(group_ranks)),
+      board_(segment, static_cast<int>(group_ranks_.size()), node_rank),
+      whole_group_(whole_group),
+      has_relay_(has_relay),
+      reach_(reach),
+      sources_(group_ranks_.size()),
+      targets_(group_ranks_.size()) {
+  add_buffer(std::move(segment));
+}
+
+SharedPlace Node::place_of(const Tensor& t) const noexcept {
+  const auto* begin = static_cast<const std::byte*>(t.data());
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast)
+  if (is_one_process()) return {0, reinterpret_cast<std::uint64_t>(begin)};
+  for (std::size_t b = 0; b < buffers_.size(); ++b) {
+    const std::byte* part = buffers_[b]->part(rank());
+    if (begin < part || begin + t.bytes() > part + buffers_[b]->part_bytes()) continue;
+    return {static_cast<std::int32_t>(b), static_cast<std::uint64_t>(begin - part)};
+  }
+  return {};
+}
+
+std::string absentees(const Node& node, const Operation& operation) {
+  const Board& board = node.board();
+  std::string who;
+  for (int r = 0; r < node.size(); ++r) {
+    if (board.has_posted(r, operation.sequence)) continue;
+    const CallRecord* last = board.last_call(r);
+    who +=
+        fmt::format("{}rank {} has not entered it ({}", who.empty() ? "" : "; ", node.group_rank(r),
+                    last ? "its last was " + describe_fully(*last) : "it has called nothing yet");
+    const int pid = board.pid_of(r);
+    who +=
+        node.is_one_process() ? ")" : fmt::format("; its process {} {})", pid, words(process_state(pid)));
+  }
+  return who;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lockstep/comm/node/board.hpp>
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+
+/// The ranks of a group that share memory with this one, and that memory: a board, and the buffers
+/// that tensors were placed in. Ranks that are threads of one process share all memory.
+class Node {
+ public:
+  /// What the memory of the node's ranks is to each other.
+  enum class Reach : std::uint8_t {
+    buffers,  ///< shared buffers only
+    process,  ///< all of it: they are threads of one process
+  };
+
+  /// `segment` holds Board::bytes() a rank, and from there on, if has_relay, relay_bytes more.
+  /// `group_ranks`: the node's ranks in the group.
+  Node(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int node_rank,
+       bool whole_group, bool has_relay, Reach reach = Reach::buffers);
+
+  [[nodiscard]] Board& board() noexcept { return board_; }
+  [[nodiscard]] const Board& board() const noexcept { return board_; }
+  [[nodiscard]] int rank() const noexcept { return board_.rank(); }  ///< among those of the node
+  [[nodiscard]] int size() const noexcept { return board_.size(); }
+  [[nodiscard]] bool is_whole_group() const noexcept { return whole_group_; }
+  [[nodiscard]] bool is_leader() const noexcept { return rank() == 0; }
+  [[nodiscard]] bool is_one_process() const noexcept { return reach_ == Reach::process; }
+  /// The rank in the group of one of the node's ranks.
+  [[nodiscard]] int group_rank(int node_rank) const noexcept {
+    return group_ranks_[static_cast<std::size_t>(node_rank)];
+  }
+
+  /// A buffer for tensors that are only passing through, where there was room for it.
+  static constexpr std::int64_t relay_bytes = 512 << 10;  // half of a core's second-level cache
+  [[nodiscard]] bool has_relay() const noexcept { return has_relay_; }
+  [[nodiscard]] SharedPlace relay() const noexcept { return {0, Board::bytes()}; }
+  /// Whose pieces are in the relay; nullptr if nobody's.
+  [[nodiscard]] const Operation*& relay_user() noexcept { return relay_user_; }
+
+  /// Room for an address of each of the node's ranks, for whoever moves the group on.
+  [[nodiscard]] std::span<const void*> sources() noexcept { return sources_; }
+  [[nodiscard]] std::span<void*> targets() noexcept { return targets_; }
+
+  /// From now on tensors may lie in `buffer`. In the same order on every rank of the node.
+  void add_buffer(std::shared_ptr<Segment> buffer) { buffers_.push_back(std::move(buffer)); }
+  /// Where a tensor lies, for the others.
+  [[nodiscard]] SharedPlace place_of(const Tensor& t) const noexcept;
+  [[nodiscard]] std::byte* address(const SharedPlace& place, int node_rank) const noexcept {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast,performance-no-int-to-ptr)
+    if (is_one_process()) return reinterpret_cast<std::byte*>(place.offset);
+    return buffers_[static_cast<std::size_t>(place.buffer)]->part(node_rank) + place.offset;
+  }
+
+ private:
+  std::vector<int> group_ranks_;
+  Board board_;
+  bool whole_group_, has_relay_;
+  Reach reach_;
+  std::vector<std::shared_ptr<Segment>> buffers_;  // the first: the board's and the relay's
+  const Operation* relay_user_ = nullptr;
+  std::vector<const void*> sources_;
+  std::vector<void*> targets_;
+};
+
+/// Which ranks of the node a collective waits for, and what they do instead; empty if every one has
+/// entered it.
+[[nodiscard]] std::string absentees(const Node& node, const Operation& operation);
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include <lockstep/comm/node/relay.hpp>
+
+#include <algorithm>
+
+#include <lockstep/comm/node/memory.hpp>
+#include <lockstep/comm/node/shares.hpp>
+
+namespace lockstep {
+namespace {
+
+Block piece_from(const Operation& operation, std::int64_t begin) {
+  return {begin,
+          std::min(operation.input.numel() - begin, Node::relay_bytes / element_bytes(operation))};
+}
+
+std::byte* own_relay(const Node& node) { return node.address(node.relay(), node.rank()); }
+
+}  // namespace
+
+bool Relay::fits(const Node& node, const Operation& operation) noexcept {
+  return operation.kind == Operation::Kind::all_reduce && node.has_relay() &&
+         operation.input.device().type == DeviceType::host;
+}
+
+bool Relay::move(Node& node, const Operation& operation, WorkClock& clock) {
+  if (node.relay_user() && node.relay_user() != &operation) return false;
+  node.relay_user() = &operation;
+  while (step(node, operation, clock)) {
+  }
+  if (cursor_ < operation.input.numel()) return false;
+  node.relay_user() = nullptr;
+  return true;
+}
+
+// Stages 2 k + 1 and 2 k + 2 of piece k: it is in the relays; its result is. Whoever has taken the
+// result out may put the next piece in, since the others are done with this rank's relay.
+bool Relay::step(Node& node, const Operation& operation, WorkClock& clock) {
+  const unsigned stage = stages_.finished();
+  if (stage > 0 && !stages_.all_have_finished(node, operation, stage)) return false;
+  const WorkClock::Working working(clock, operation.output.bytes());
+  const Block piece = piece_from(operation, cursor_);
+  if (stage % 2 == 1) {
+    reduce_relays(node, operation, piece);
+    stages_.finish(node, operation, stage + 1);
+    return true;
+  }
+  const std::int64_t element = element_bytes(operation);
+  if (stage > 0) {
+    copy_bytes(address_of(operation.output, piece.begin), own_relay(node), piece.count * element);
+    cursor_ += piece.count;
+  }
+  if (cursor_ >= operation.input.numel()) return false;
+  const Block next = piece_from(operation, cursor_);
+  copy_bytes(own_relay(node), address_of(operation.input, next.begin), next.count * element);
+  stages_.finish(node, operation, stage + 1);
+  return true;
+}
+
+}  // namespace lockstep

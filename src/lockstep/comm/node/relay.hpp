@@ -1,0 +1,24 @@
+#pragma once
+#include <lockstep/comm/engine/work_clock.hpp>
+#include <lockstep/comm/node/node.hpp>
+#include <lockstep/comm/node/stages.hpp>
+
+namespace lockstep {
+
+/// An all_reduce of ranks of one node, of any tensors: piece by piece through a small buffer that
+/// they share and that stays in cache, one operation at a time. Each rank puts its piece in,
+/// reduces its share of it for all, and takes the result out.
+class Relay {
+ public:
+  [[nodiscard]] static bool fits(const Node& node, const Operation& operation) noexcept;
+  /// Goes on; true once the result stands.
+  [[nodiscard]] bool move(Node& node, const Operation& operation, WorkClock& clock);
+
+ private:
+  [[nodiscard]] bool step(Node& node, const Operation& operation, WorkClock& clock);
+
+  Stages stages_;
+  std::int64_t cursor_ = 0;  // the first element of the piece that is on its way
+};
+
+}  // namespace lockstep

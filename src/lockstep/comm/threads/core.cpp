@@ -1,0 +1,62 @@
+#include <lockstep/comm/threads/core.hpp>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/pool.hpp>
+#include <lockstep/comm/call_record.hpp>
+#include <lockstep/comm/threads/in_flight.hpp>
+
+namespace lockstep {
+namespace {
+
+/// Everything that a rank takes part in is the host's: nothing here could reach a device's memory.
+void expect_host(const Operation& operation) {
+  for (const Tensor* t : {&operation.input, &operation.output}) {
+    if (!t->defined() || t->device().type == DeviceType::host) continue;
+    throw ShapeError(
+        fmt::format("{}: {} cannot be reached by the threads backend, which takes host "
+                    "tensors only. Copy it to the host first",
+                    name_of(operation.kind), describe(*t)));
+  }
+}
+
+/// Ranks of one process read each other's tensors where they are, so that calls that differ must
+/// never meet.
+GroupOptions always_compared(GroupOptions options) {
+  if (options.contract == Contract::off) options.contract = Contract::hash;
+  return options;
+}
+
+}  // namespace
+
+ThreadsCore::ThreadsCore(std::shared_ptr<ThreadsHub> hub, int rank)
+    : GroupCore(always_compared(hub->options())), hub_(std::move(hub)) {
+  introduce(rank, hub_->size(), "");
+}
+
+IntrusivePtr<ThreadsCore> ThreadsCore::join(std::shared_ptr<ThreadsHub> hub, int rank) {
+  IntrusivePtr<ThreadsCore> core(new ThreadsCore(std::move(hub), rank));
+  core->hub_->keep(core);
+  core->join_engine(true);
+  return core;
+}
+
+void ThreadsCore::end() noexcept { finalize("its ranks have ended."); }
+
+IntrusivePtr<InFlight> ThreadsCore::make(Operation&& operation) {
+  expect_host(operation);
+  return IntrusivePtr<InFlight>(
+      ObjectPool<ThreadsInFlight>::instance().make(*this, std::move(operation)));
+}
+
+std::string ThreadsCore::absentees(const Operation& operation) const {
+  if (operation.is_message()) {
+    return operation.root == any_source ? "no rank has sent it"
+                                        : fmt::format("rank {} has not met it", operation.root);
+  }
+  const std::string who = lockstep::absentees(hub_->node(rank()), operation);
+  return who.empty() ? "every rank has entered it, but not all go on" : who;
+}
+
+}  // namespace lockstep

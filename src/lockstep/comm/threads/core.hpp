@@ -1,0 +1,37 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include <lockstep/comm/engine/group_core.hpp>
+#include <lockstep/comm/threads/hub.hpp>
+
+namespace lockstep {
+
+/// The core of one rank of a group whose ranks are threads of this process.
+class ThreadsCore final : public GroupCore {
+ public:
+  /// The hub keeps it, and other threads may move it on.
+  static IntrusivePtr<ThreadsCore> join(std::shared_ptr<ThreadsHub> hub, int rank);
+
+  [[nodiscard]] ThreadsHub& hub() noexcept { return *hub_; }
+  [[nodiscard]] Node& node() noexcept { return hub_->node(rank()); }
+  /// The rank's thread has ended, and all others.
+  void end() noexcept;
+
+ private:
+  ThreadsCore(std::shared_ptr<ThreadsHub> hub, int rank);
+  ~ThreadsCore() override = default;
+
+  [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
+  [[nodiscard]] std::string absentees(const Operation& operation) const override;
+  void retire(std::uint64_t sequence) noexcept override { node().board().retire(sequence); }
+  void bury(const IntrusivePtr<WorkRecord>& record) noexcept override { hub_->bury(record); }
+  void spread_failure(const std::string& reason) noexcept override { hub_->fail(rank(), reason); }
+  [[nodiscard]] const std::string* failure_elsewhere() const noexcept override {
+    return hub_->failure();
+  }
+
+  std::shared_ptr<ThreadsHub> hub_;
+};
+
+}  // namespace lockstep

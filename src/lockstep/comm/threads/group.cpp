@@ -1,0 +1,134 @@
+#include <lockstep/comm/threads_group.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/rank.hpp>
+#include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/subgroup.hpp>
+#include <lockstep/comm/threads/core.hpp>
+
+namespace lockstep {
+namespace {
+
+/// One rank's view of a hub.
+class ThreadsGroup final : public ProcessGroup {
+ public:
+  ThreadsGroup(std::shared_ptr<ThreadsHub> hub, int rank)
+      : core_(ThreadsCore::join(std::move(hub), rank)) {}
+
+  [[nodiscard]] int rank() const noexcept override { return core_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return core_->size(); }
+  [[nodiscard]] const char* backend() const noexcept override { return "threads"; }
+
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override {
+    const std::uint64_t number = ++splits_;
+    const std::vector<int> members = members_of_split(*this, colour, key);
+    if (members.empty()) return nullptr;
+    const auto me = std::ranges::find(members, rank()) - members.begin();
+    return std::make_shared<ThreadsGroup>(
+        core_->hub().child(number, members[0], static_cast<int>(members.size())),
+        static_cast<int>(me));
+  }
+  [[nodiscard]] double work_seconds() const noexcept override { return core_->clock().seconds(); }
+  void close() override { static_cast<void>(core_->drain_and_close()); }
+
+ private:
+  [[nodiscard]] Work start(Operation&& operation) override {
+    return core_->start(std::move(operation));
+  }
+
+  IntrusivePtr<ThreadsCore> core_;
+  std::uint64_t splits_ = 0;
+};
+
+/// Rethrows with the rank in front of the message, keeping the class that decides the exit code.
+[[noreturn]] void rethrow_naming(int rank, int ranks, const std::exception_ptr& failure) {
+  const auto named = [&](const std::exception& error) {
+    const std::string speaker = fmt::format("rank {} of {}: ", rank, ranks);
+    const std::string message = error.what();
+    return message.compare(0, speaker.size(), speaker) == 0 ? message : speaker + message;
+  };
+  try {
+    std::rethrow_exception(failure);
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(named(error));
+  } catch (const CommError& error) {
+    throw CommError(named(error));
+  } catch (const InputError& error) {
+    throw InputError(named(error));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(named(error));
+  } catch (const ShapeError& error) {
+    throw ShapeError(named(error), error.exit_code());
+  } catch (const Error& error) {
+    throw Error(named(error), error.exit_code());
+  } catch (const std::exception& error) {
+    throw Error(named(error));
+  }
+}
+
+}  // namespace
+
+void run_ranks_as_threads(int ranks, const std::function<void(ProcessGroup&)>& body,
+                          const GroupOptions& options) {
+  if (ranks < 1) {
+    throw InputError(
+        fmt::format("run_ranks_as_threads: {} ranks were asked for; at least 1 is needed", ranks));
+  }
+  const auto hub = std::make_shared<ThreadsHub>(ranks, options);
+  const auto fail = [&](int rank, const std::string& reason) {
+    hub->fail(rank, fmt::format("it failed earlier: {}.", reason));
+  };
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
+  const auto run = [&](int rank) {
+    auto& failure = failures[static_cast<std::size_t>(rank)];
+    const ThreadRank identity(rank);
+    try {
+      ThreadsGroup group(hub, rank);
+      body(group);
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      fail(rank, error.what());
+    } catch (...) {
+      failure = std::current_exception();
+      fail(rank, "an exception of unknown type was thrown");
+    }
+  };
+
+  struct Clearing {
+    ThreadsHub& hub;
+    ~Clearing() { hub.clear(); }
+  };
+  {
+    const Clearing clearing{*hub};  // after the threads have been joined
+    std::vector<std::jthread> threads;
+    threads.reserve(failures.size());
+    try {
+      for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+    } catch (const std::exception& error) {
+      fail(static_cast<int>(threads.size()), error.what());  // releases those that run
+      throw;
+    }
+  }
+  const int first = hub->failed_rank();
+
+  // The rank that failed first may have dealt with its failure; then an echo is all there is.
+  if (first < 0) return;
+  if (failures[static_cast<std::size_t>(first)]) {
+    rethrow_naming(first, ranks, failures[static_cast<std::size_t>(first)]);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (failures[static_cast<std::size_t>(rank)]) {
+      rethrow_naming(rank, ranks, failures[static_cast<std::size_t>(rank)]);
+    }
+  }
+}
+
+}  // namespace lockstep

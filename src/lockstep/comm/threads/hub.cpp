@@ -1,0 +1,67 @@
+#include <lockstep/comm/threads/hub.hpp>
+
+#include <numeric>
+
+#include <lockstep/comm/threads/core.hpp>
+
+namespace lockstep {
+
+ThreadsHub::ThreadsHub(int ranks, const GroupOptions& options) : options_(options) {
+  const auto segment = Segment::in_this_process(ranks, Board::bytes());
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  for (int rank = 0; rank < ranks; ++rank) {
+    nodes_.push_back(std::make_unique<Node>(segment, all, rank, true, false, Node::Reach::process));
+  }
+}
+
+std::shared_ptr<ThreadsHub> ThreadsHub::child(std::uint64_t number, int first_member, int members) {
+  const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = children_.try_emplace({number, first_member});
+  Child& child = place->second;
+  if (is_new) {
+    child = {std::make_shared<ThreadsHub>(members, options_), members};
+    descendants_.push_back(child.hub);
+    if (const std::string* reason = failure()) child.hub->fail(0, *reason);
+  }
+  auto hub = child.hub;
+  if (--child.awaited == 0) children_.erase(place);
+  return hub;
+}
+
+void ThreadsHub::fail(int rank, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (failed_rank_ < 0) {
+    reason_ = reason;
+    failed_rank_.store(rank, std::memory_order_release);
+  }
+  for (const auto& descendant : descendants_) descendant->fail(0, reason);
+}
+
+void ThreadsHub::keep(const IntrusivePtr<GroupCore>& core) {
+  const std::lock_guard lock(mutex_);
+  cores_.push_back(core);
+}
+
+void ThreadsHub::bury(const IntrusivePtr<WorkRecord>& record) {
+  const std::lock_guard lock(mutex_);
+  graveyard_.push_back(record);
+}
+
+void ThreadsHub::clear() {
+  std::vector<IntrusivePtr<GroupCore>> cores;
+  std::vector<std::shared_ptr<ThreadsHub>> descendants;
+  {
+    const std::lock_guard lock(mutex_);
+    cores.swap(cores_);
+    descendants.swap(descendants_);
+    children_.clear();
+  }
+  for (const auto& core : cores) static_cast<ThreadsCore&>(*core).end();
+  mailbox_.clear();
+  for (const auto& descendant : descendants) descendant->clear();
+  const std::lock_guard lock(mutex_);
+  graveyard_.clear();
+}
+
+}  // namespace lockstep

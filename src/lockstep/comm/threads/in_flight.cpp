@@ -1,0 +1,61 @@
+#include <lockstep/comm/threads/in_flight.hpp>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/pool.hpp>
+#include <lockstep/comm/node/in_slots.hpp>
+#include <lockstep/comm/node/memory.hpp>
+
+namespace lockstep {
+
+bool ThreadsInFlight::post() {
+  return Meeting::post(core_.node(), operation(), core_.options().contract);
+}
+
+Agreement ThreadsInFlight::agree() {
+  return meeting_.look(core_.node(), operation(), core_.options().contract);
+}
+
+std::string ThreadsInFlight::dispute() { return meeting_.dispute(core_.node(), operation()); }
+
+bool ThreadsInFlight::begin() {
+  if (operation().is_message()) {
+    message_.rank = core_.rank();
+    message_.operation = &operation();
+    core_.hub().mailbox().post(message_);
+  } else if (goes_in_slots(operation())) {
+    perform_in_slots(core_.node(), operation());
+  } else {
+    if (operation().kind == Operation::Kind::all_to_all) expect_matching_lengths();
+    in_place_ = true;
+  }
+  return true;
+}
+
+bool ThreadsInFlight::move() {
+  if (in_place_) return way_.move(core_.node(), operation(), core_.clock());
+  if (!operation().is_message()) return true;  // in the slots: done when it began
+  if (!message_.delivered.load(std::memory_order_acquire)) return false;
+  if (!message_.mismatch.empty()) core_.fail(operation(), message_.mismatch);
+  return true;
+}
+
+void ThreadsInFlight::expect_matching_lengths() {
+  const Node& node = core_.node();
+  for (int r = 0; r < node.size(); ++r) {
+    const Operation& theirs = *slot_of(node, operation(), r).operation;
+    const Block sent =
+        block_of(theirs.input_counts, theirs.input.numel(), node.size(), node.rank());
+    const Block expected =
+        block_of(operation().output_counts, operation().output.numel(), node.size(), r);
+    if (sent.count == expected.count) continue;
+    core_.fail(operation(),
+               fmt::format("rank {} sent {} elements where {} were expected: receive_counts must "
+                           "be what the others send",
+                           r, sent.count, expected.count));
+  }
+}
+
+void ThreadsInFlight::release() noexcept { ObjectPool<ThreadsInFlight>::instance().recycle(this); }
+
+}  // namespace lockstep

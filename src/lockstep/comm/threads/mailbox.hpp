@@ -1,0 +1,35 @@
+#pragma once
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <lockstep/comm/operation.hpp>
+
+namespace lockstep {
+
+/// One end of a message between ranks that are threads of one process. It stays where it is until
+/// it is delivered.
+struct MessageEnd {
+  int rank = 0;  ///< whose
+  const Operation* operation = nullptr;
+  int source = -1;                      ///< after delivery
+  std::string mismatch;                 ///< why it could not be delivered
+  std::atomic<bool> delivered = false;  ///< set last
+};
+
+/// Where the two ends of each message meet: the one that comes first waits in a list, oldest first.
+/// Thread-safe.
+class Mailbox {
+ public:
+  /// Delivers, if the other end is here.
+  void post(MessageEnd& end);
+  /// Lets go of all ends that wait.
+  void clear();
+
+ private:
+  std::mutex mutex_;
+  std::vector<MessageEnd*> waiting_;
+};
+
+}  // namespace lockstep
