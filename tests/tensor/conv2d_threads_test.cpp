@@ -22,8 +22,7 @@ struct Problem {
 
 void PrintTo(const Problem& problem, std::ostream* os) { *os << problem.name; }
 
-Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
-  Tensor t = Tensor::empty(shape, DType::f32);
+Tensor randomised(Tensor t, std::uint64_t seed) {
   auto* const values = static_cast<float*>(t.data());
   std::uint64_t state = seed;
   for (std::int64_t i = 0; i < t.numel(); ++i) {
@@ -33,11 +32,14 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
   return t;
 }
 
-/// An image in channel blocks, if it fits and is to be held so.
-Shape image(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, bool in_blocks) {
-  const Shape plain{n, c, h, w};
-  return in_blocks && fits_channel_blocks(plain, DType::f32, {}) ? channel_blocked_shape(plain)
-                                                                 : plain;
+Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
+  return randomised(Tensor::empty(shape, DType::f32), seed);
+}
+
+/// In channel blocks, if it fits and is to be held so.
+Tensor random_image(const Shape& shape, bool in_blocks, std::uint64_t seed) {
+  if (!in_blocks || !fits_channel_blocks(shape, DType::f32, {})) return random_tensor(shape, seed);
+  return randomised(empty_channel_blocked(shape, DType::f32, {}), seed);
 }
 
 struct Results {
@@ -56,16 +58,16 @@ Results convolve(const Problem& p, bool in_blocks, int threads) {
     const auto out = [&](std::int64_t in) {
       return (in + 2 * p.padding - p.dilation * (p.k - 1) - 1) / p.stride + 1;
     };
-    const Tensor x = random_tensor(image(p.n, p.c, p.h, p.w, in_blocks), 1);
-    const Tensor grad_y = random_tensor(image(p.n, p.o, out(p.h), out(p.w), in_blocks), 2);
+    const Tensor x = random_image({p.n, p.c, p.h, p.w}, in_blocks, 1);
+    const Tensor grad_y = random_image({p.n, p.o, out(p.h), out(p.w)}, in_blocks, 2);
     const Tensor weight = random_tensor({p.o, p.c / p.groups, p.k, p.k}, 3);
     const Tensor bias = random_tensor({p.o}, 4);
-    Tensor y = Tensor::empty(grad_y.shape(), DType::f32);
+    Tensor y = Tensor::empty_like(grad_y);
     conv2d_forward(x, weight, {}, options, y);
     results.y = y.to_vector<float>();
     conv2d_forward(x, weight, bias, options, y);
     results.y_with_bias = y.to_vector<float>();
-    Tensor grad_x = Tensor::empty(x.shape(), DType::f32);
+    Tensor grad_x = Tensor::empty_like(x);
     conv2d_backward_input(grad_y, weight, options, false, grad_x);
     results.grad_x = grad_x.to_vector<float>();
     Tensor grad_weight = Tensor::empty(weight.shape(), DType::f32);
