@@ -1,4 +1,5 @@
 #include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/empty_like.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/activation.hpp>
@@ -124,8 +125,6 @@ class ScaleNode : public PooledNode<ScaleNode> {
  private:
   Tensor scale_;
 };
-
-Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
 Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
   Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());

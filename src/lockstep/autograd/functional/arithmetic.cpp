@@ -1,4 +1,5 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/empty_like.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/arithmetic.hpp>
@@ -8,8 +9,6 @@
 
 namespace lockstep {
 namespace {
-
-Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
 Tensor scalar_like(const Tensor& x, double value) {
   return Tensor::full({}, value, x.dtype(), x.device());
