@@ -41,7 +41,7 @@ endif()
 
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
-    -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -UNDEBUG)
+    -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1 -UNDEBUG)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
