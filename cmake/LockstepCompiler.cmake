@@ -51,6 +51,9 @@ add_library(lockstep_warnings INTERFACE)
 add_library(Lockstep::warnings ALIAS lockstep_warnings)
 set(_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
   -Wno-psabi -Wno-missing-field-initializers -Wno-restrict)
+if(CMAKE_UNITY_BUILD)
+  list(APPEND _warnings -Wno-subobject-linkage)  # a source that is included takes its own types for a header's
+endif()
 if(LOCKSTEP_WARNINGS_AS_ERRORS)
   list(APPEND _warnings -Werror)
 endif()
