@@ -51,8 +51,8 @@ add_library(lockstep_warnings INTERFACE)
 add_library(Lockstep::warnings ALIAS lockstep_warnings)
 set(_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
   -Wno-psabi -Wno-missing-field-initializers -Wno-restrict)
-if(CMAKE_UNITY_BUILD)
-  list(APPEND _warnings -Wno-subobject-linkage)  # a source that is included takes its own types for a header's
+if(CMAKE_UNITY_BUILD)  # sources that are included see one another's names: release, where they do not, judges those
+  list(APPEND _warnings -Wno-shadow -Wno-subobject-linkage)
 endif()
 if(LOCKSTEP_WARNINGS_AS_ERRORS)
   list(APPEND _warnings -Werror)
