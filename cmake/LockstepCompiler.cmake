@@ -41,7 +41,7 @@ endif()
 
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
-    -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -UNDEBUG)
+    -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1 -UNDEBUG)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
@@ -54,6 +54,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND _warnings -Wno-restrict)  # false alarms on std::string in g++ 12 (GCC bug 105651)
 else()
   list(APPEND _warnings -Wno-pass-failed)  # clang: a remark on each `omp simd` loop left scalar
+endif()
+if(CMAKE_UNITY_BUILD)  # sources that are included see one another's names: release, where they do not, judges those
+  list(APPEND _warnings -Wno-shadow)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND _warnings -Wno-subobject-linkage)
+  endif()
 endif()
 if(LOCKSTEP_WARNINGS_AS_ERRORS)
   list(APPEND _warnings -Werror)

@@ -8,7 +8,9 @@
 # PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about speed, on however busy a machine)
 # and LABELS are set on every entry; a test that needs the launcher
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
-# Target quick_tests builds the tests labelled quick, and nothing else.
+# Targets quick_tests and threads_tests build the tests of that label, and nothing else. Label threads is given
+# here, to the quick tests of layers where a thread is started and of threads elsewhere: ThreadSanitizer runs those;
+# where there is one thread it finds nothing.
 find_package(GTest REQUIRED)
 
 # GoogleTest's header, compiled once for all tests (an executable, because they are: -fPIE must agree).
@@ -17,6 +19,7 @@ add_executable(lockstep_test_precompiled ${PROJECT_BINARY_DIR}/tests/precompiled
 target_link_libraries(lockstep_test_precompiled PRIVATE Lockstep::options Lockstep::warnings GTest::gtest)
 target_precompile_headers(lockstep_test_precompiled PRIVATE <gtest/gtest.h>)
 add_custom_target(quick_tests)
+add_custom_target(threads_tests)
 
 function(lockstep_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
@@ -34,6 +37,10 @@ function(lockstep_add_test)
   target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
   if("quick" IN_LIST arg_LABELS)
     add_dependencies(quick_tests ${target})
+    if(arg_NAME MATCHES "^(base|tensor|comm|io|optim|data|parallel|checkpoint|train)\\.|threads")
+      list(APPEND arg_LABELS threads)
+      add_dependencies(threads_tests ${target})
+    endif()
   endif()
   target_compile_options(${target} PRIVATE  # CMake precompiles no headers for nvcc
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-include gtest/gtest.h>")

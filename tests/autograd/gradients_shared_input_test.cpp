@@ -8,7 +8,7 @@
 namespace lockstep::test {
 namespace {
 
-Tensor targets(const std::vector<std::int64_t>& values, const Shape& shape) {
+Tensor class_targets(const std::vector<std::int64_t>& values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
@@ -31,7 +31,7 @@ TEST(SharedInput, GradientsOfEveryUseAddUp) {
       {random_tensor({2, 3}, 21), random_tensor({3, 3}, 22), random_tensor({3}, 23)});
   expect_gradients(
       [](const std::vector<Variable>& v) {
-        const Tensor target = targets({1, 2}, {2});
+        const Tensor target = class_targets({1, 2}, {2});
         const LossOptions each{.reduction = Reduction::none};
         const Variable a = reshape(cross_entropy(v[0], target, each), {1, 2});
         const Variable b = reshape(nll_loss(v[0], target, each), {1, 2});

@@ -66,24 +66,24 @@ Called named(Called call, const std::string& tensor) {
 }
 
 // Both a tensor that fits into a slot of the board, and one that does not.
-constexpr std::int64_t lengths[] = {5, 3000};
+constexpr std::int64_t call_lengths[] = {5, 3000};
 
 TEST(Mismatch, OfTheOperation) {
-  for (const auto n : lengths) expect_refused(all_reduce({n}), broadcast(n, 0));
+  for (const auto n : call_lengths) expect_refused(all_reduce({n}), broadcast(n, 0));
 }
 
 TEST(Mismatch, OfTheReduction) {
-  for (const auto n : lengths) {
+  for (const auto n : call_lengths) {
     expect_refused(all_reduce({n}), all_reduce({n}, DType::f32, ReduceOp::max));
   }
 }
 
 TEST(Mismatch, OfTheRoot) {
-  for (const auto n : lengths) expect_refused(broadcast(n, 0), broadcast(n, 1));
+  for (const auto n : call_lengths) expect_refused(broadcast(n, 0), broadcast(n, 1));
 }
 
 TEST(Mismatch, OfTheDtype) {
-  for (const auto n : lengths) {
+  for (const auto n : call_lengths) {
     expect_refused(named(all_reduce({n}), "of f32"), named(all_reduce({n}, DType::i32), "of i32"));
   }
 }

@@ -91,7 +91,7 @@ void for_every_reduction(const F& f) {
 
 // None, one, what fits into a slot of the board, what does not, and more than one block of the
 // kernel.
-constexpr std::int64_t lengths[] = {0, 1, 32, 257, 1100};
+constexpr std::int64_t reduced_lengths[] = {0, 1, 32, 257, 1100};
 
 TEST(Reductions, AllReduceIsExactInPlaceAndOutOfPlace) {
   test::on_every_group([](ProcessGroup& everybody) {
@@ -100,7 +100,7 @@ TEST(Reductions, AllReduceIsExactInPlaceAndOutOfPlace) {
         arena.reset();
         Coalescing batch(group);
         std::vector<std::array<Tensor, 3>> tensors;
-        for (const std::int64_t n : lengths) {
+        for (const std::int64_t n : reduced_lengths) {
           const auto mine = brought(op, dtype, group.rank(), 0, n);
           const auto t = arena.take({n}, dtype, mine), input = arena.take({n}, dtype, mine);
           const auto output = arena.take({n}, dtype);
@@ -133,7 +133,7 @@ TEST(Reductions, ReduceIsExactOnTheRootAndLeavesTheOthersAlone) {
         const bool gets = group.rank() == root;
         Coalescing batch(group);
         std::vector<std::array<Tensor, 3>> tensors;
-        for (const std::int64_t n : lengths) {
+        for (const std::int64_t n : reduced_lengths) {
           const auto mine = brought(op, dtype, group.rank(), 0, n);
           const auto t = arena.take({n}, dtype, mine), input = arena.take({n}, dtype, mine);
           const auto output = gets ? arena.take({n}, dtype) : Tensor();

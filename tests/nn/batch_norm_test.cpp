@@ -11,7 +11,7 @@
 namespace lockstep::nn {
 namespace {
 
-std::vector<std::string> names(const StateDict& state) {
+std::vector<std::string> state_names(const StateDict& state) {
   std::vector<std::string> all;
   for (const auto& [name, tensor, placement] : state) {
     all.push_back(std::string(name_of(tensor.dtype())) + " " + name + to_string(tensor.shape()));
@@ -30,7 +30,7 @@ std::string message_of(const F& f) {
 }
 
 TEST(BatchNorm, StateIsPyTorchs) {
-  EXPECT_EQ(names(BatchNorm2d(3).state_dict()),
+  EXPECT_EQ(state_names(BatchNorm2d(3).state_dict()),
             (std::vector<std::string>{"f32 weight[3]", "f32 bias[3]", "f32 running_mean[3]",
                                       "f32 running_var[3]", "i64 num_batches_tracked[]"}));
 }

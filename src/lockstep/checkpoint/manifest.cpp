@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view manifest_title = "lockstep checkpoint manifest";
 constexpr std::string_view header_title = "LOCKSTEP CHECKPOINT\n";
 constexpr std::size_t hash_digits = 16;
-constexpr std::string_view text_type = "text";
+constexpr std::string_view text_kind = "text";
 
 /// Reads the words of a text that a to_text() made; any surprise is an Error.
 class Words {
@@ -87,7 +87,7 @@ std::string Manifest::to_text() const {
   const auto to = std::back_inserter(out);
   fmt::format_to(to, "{}\nstructure {}\n", manifest_title, to_hex(structure_hash));
   for (const auto& d : datasets) {
-    fmt::format_to(to, "dataset {} {} [{}] {}\n", d.offset, d.text ? text_type : name_of(d.dtype),
+    fmt::format_to(to, "dataset {} {} [{}] {}\n", d.offset, d.text ? text_kind : name_of(d.dtype),
                    fmt::join(d.shape.begin(), d.shape.end(), ","), d.path);
     for (const auto& slab : d.slabs)
       fmt::format_to(to, "slab {} {} {}\n", slab.begin, slab.bytes, to_hex(slab.hash));
@@ -106,7 +106,7 @@ Manifest Manifest::parse(std::string_view text) {
     DatasetEntry d;
     d.offset = Words::number(words.word());
     const auto type = words.word();
-    d.text = type == text_type;
+    d.text = type == text_kind;
     if (!d.text) d.dtype = parse_dtype(type);
     const auto shape = words.word();
     if (!shape.starts_with('[') || !shape.ends_with(']')) Words::fail();

@@ -11,7 +11,7 @@
 namespace lockstep::optim {
 namespace {
 
-void expect_not_negative(const ParameterGroup& group, const char* what, double value) {
+void expect_setting_not_negative(const ParameterGroup& group, const char* what, double value) {
   if (std::isfinite(value) && value >= 0.0) return;
   throw InputError(
       fmt::format("the {} of parameter group '{}' must be finite and not negative, not {}", what,
@@ -54,8 +54,8 @@ void expect_some_fit(std::string_view pattern, const std::vector<nn::NamedParame
 std::vector<std::size_t> group_of_each(const std::vector<nn::NamedParameter>& parameters,
                                        std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
-    expect_not_negative(group, "lr_factor", group.lr_factor);
-    if (group.weight_decay) expect_not_negative(group, "weight_decay", *group.weight_decay);
+    expect_setting_not_negative(group, "lr_factor", group.lr_factor);
+    if (group.weight_decay) expect_setting_not_negative(group, "weight_decay", *group.weight_decay);
     expect_some_fit(group.pattern, parameters);
   }
   std::vector<std::size_t> chosen;

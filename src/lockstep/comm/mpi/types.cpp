@@ -14,15 +14,15 @@ void combine_bytes(void* theirs, void* result, int* count, MPI_Datatype* /*type*
   for (int i = 0; i < *count; ++i) out[i] = Combine()(in[i], out[i]);
 }
 
-struct Sum {
+struct SumOfBytes {
   std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const {
     return static_cast<std::uint8_t>(a + b);
   }
 };
-struct Min {
+struct MinOfBytes {
   std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const { return std::min(a, b); }
 };
-struct Max {
+struct MaxOfBytes {
   std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const { return std::max(a, b); }
 };
 
@@ -66,13 +66,13 @@ MPI_Op mpi_op(ReduceOp op, DType dtype) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
-      return logical ? MPI_LOR : bytes ? of_bytes<Sum>() : MPI_SUM;
+      return logical ? MPI_LOR : bytes ? of_bytes<SumOfBytes>() : MPI_SUM;
     case ReduceOp::product:
       return logical ? MPI_LAND : MPI_PROD;
     case ReduceOp::min:
-      return logical ? MPI_LAND : bytes ? of_bytes<Min>() : MPI_MIN;
+      return logical ? MPI_LAND : bytes ? of_bytes<MinOfBytes>() : MPI_MIN;
     case ReduceOp::max:
-      return logical ? MPI_LOR : bytes ? of_bytes<Max>() : MPI_MAX;
+      return logical ? MPI_LOR : bytes ? of_bytes<MaxOfBytes>() : MPI_MAX;
     case ReduceOp::band:
       return logical ? MPI_LAND : MPI_BAND;
     case ReduceOp::bor:

@@ -41,7 +41,7 @@ namespace {
 
 /// Calls f(plain offset, blocked offset) for every element of an image in blocks.
 template <class F>
-void for_each_element(const Shape& blocked, const F& f) {
+void for_each_place(const Shape& blocked, const F& f) {
   const std::int64_t groups = blocked[0] * blocked[1], positions = blocked[2] * blocked[3];
   const std::int64_t block = blocked[4];
   for (std::int64_t g = 0; g < groups; ++g) {
@@ -66,7 +66,7 @@ void to_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
   expect_rearrangement(x, Layout::plain, y, Layout::channel_blocks);
   const auto* in = static_cast<const float*>(x.data());
   auto* out = static_cast<float*>(y.data());
-  for_each_element(y.shape(), [&](std::int64_t plain, std::int64_t blocked) {
+  for_each_place(y.shape(), [&](std::int64_t plain, std::int64_t blocked) {
     out[blocked] = (accumulate ? out[blocked] : 0.0F) + in[plain];
   });
 }
@@ -75,7 +75,7 @@ void from_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
   expect_rearrangement(x, Layout::channel_blocks, y, Layout::plain);
   const auto* in = static_cast<const float*>(x.data());
   auto* out = static_cast<float*>(y.data());
-  for_each_element(x.shape(), [&](std::int64_t plain, std::int64_t blocked) {
+  for_each_place(x.shape(), [&](std::int64_t plain, std::int64_t blocked) {
     out[plain] = (accumulate ? out[plain] : 0.0F) + in[blocked];
   });
 }
