@@ -1,7 +1,6 @@
 #pragma once
-#include <sched.h>
-
 #include <atomic>
+#include <thread>
 
 namespace lockstep {
 
@@ -11,7 +10,7 @@ namespace lockstep {
 class SpinLock {
  public:
   void lock() noexcept {
-    while (!try_lock()) sched_yield();
+    while (!try_lock()) std::this_thread::yield();
   }
   [[nodiscard]] bool try_lock() noexcept {
     return !taken_.load(std::memory_order_relaxed) &&
