@@ -2,8 +2,8 @@
 #include <vector>
 
 #include <mpi.h>
-#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/mpi/receive.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/short_list.hpp>
 
 namespace lockstep {

@@ -1,8 +1,8 @@
 #include <lockstep/comm/mpi_group.hpp>
 
-#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/mpi/core.hpp>
 #include <lockstep/comm/mpi/lifetime.hpp>
+#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 #pragma once
-#include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/nccl/communicator.hpp>
+#include <lockstep/comm/operation.hpp>
 
 namespace lockstep {
 

@@ -40,8 +40,9 @@ std::string absentees(const Node& node, const Operation& operation) {
         fmt::format("{}rank {} has not entered it ({}", who.empty() ? "" : "; ", node.group_rank(r),
                     last ? "its last was " + describe_fully(*last) : "it has called nothing yet");
     const int pid = board.pid_of(r);
-    who +=
-        node.is_one_process() ? ")" : fmt::format("; its process {} {})", pid, words(process_state(pid)));
+    who += node.is_one_process()
+               ? ")"
+               : fmt::format("; its process {} {})", pid, words(process_state(pid)));
   }
   return who;
 }
