@@ -20,6 +20,16 @@ declare -A may_use=(
   [train]="base deck tensor comm io autograd nn optim data parallel rpc checkpoint"
 )
 
+# Within comm the interface lies on top, with what all parts know; the parts are folders.
+declare -A part_may_use=(
+  [flight]=""
+  [engine]="flight"
+  [node]="engine"
+  [mpi]="engine node flight"
+  [threads]="engine node"
+  [nccl]="engine"
+)
+
 # The layer itself and everything below it.
 closure() {
   local layer=$1 below
@@ -37,12 +47,18 @@ while IFS= read -r file; do
     continue
   fi
   allowed=" $(closure "$layer" | sort -u | tr '\n' ' ') "
+  part=$(sed -nE 's#^comm/([a-z_]+)/.*#\1#p' <<<"$file")
+  parts=" $part ${part:+${part_may_use[$part]-}} "
   while IFS=: read -r line text; do
     includes=$((includes + 1))
     if [[ $text =~ ^[[:space:]]*#[[:space:]]*include[[:space:]]*\<lockstep/([a-z_]+)/ ]]; then
       target=${BASH_REMATCH[1]}
       if [[ $allowed != *" $target "* ]]; then
         echo "src/lockstep/$file:$line: layer $layer must not use $target (it may use:$allowed)"
+        failures=$((failures + 1))
+      fi
+      if [[ $layer == comm && $text =~ \<lockstep/comm/([a-z_]+)/ && $parts != *" ${BASH_REMATCH[1]} "* ]]; then
+        echo "src/lockstep/$file:$line: ${part:-the interface} of comm must not use ${BASH_REMATCH[1]}"
         failures=$((failures + 1))
       fi
     elif [[ $text == *\"* ]]; then

@@ -31,6 +31,13 @@ reset
 mkdir "$work/src/lockstep/other" && cp "$nn" "$work/src/lockstep/other/"
 expect 1 'other/b.hpp: no such layer' "$here/layering.sh" "$work"
 rm -r "$work/src/lockstep/other"
+mkdir -p "$work"/src/lockstep/comm/{engine,mpi}
+echo '#include <lockstep/comm/engine/e.hpp>' >"$work/src/lockstep/comm/mpi/m.hpp"
+echo '#include <lockstep/comm/mpi/m.hpp>' >"$work/src/lockstep/comm/engine/e.hpp"
+expect 1 'comm/engine/e.hpp:1: engine of comm must not use mpi' "$here/layering.sh" "$work"
+echo '#include <lockstep/comm/mpi/m.hpp>' >"$work/src/lockstep/comm/top.hpp"
+expect 1 'comm/top.hpp:1: the interface of comm must not use mpi' "$here/layering.sh" "$work"
+rm -r "$work/src/lockstep/comm"
 
 for wrong in fmt/format.h mpi.h Kokkos_Core.hpp unistd.h lockstep/base/private.hpp; do
   reset
