@@ -7,8 +7,8 @@ namespace lockstep::test {
 
 using Claim = std::function<void(ProcessGroup&)>;
 
-/// Whether the ranks see which of them have entered a call.
-extern const bool ranks_share_memory;
+/// Whether two ranks see of each other which calls they have entered.
+[[nodiscard]] bool share_memory(int a, int b);
 
 /// No claim is about how long a wait may last; ranks that share a busy core are slow.
 inline const GroupOptions usual_options{.timeout = std::chrono::seconds(60)};

@@ -12,7 +12,7 @@ GroupOptions without_shared_memory(GroupOptions options) {
 
 }  // namespace
 
-const bool ranks_share_memory = false;
+bool share_memory(int a, int b) { return a == b; }
 
 void on_every_group(const Claim& claim) {
   static const auto group = make_mpi_group(MPI_COMM_WORLD, without_shared_memory(usual_options));

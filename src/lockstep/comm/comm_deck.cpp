@@ -19,6 +19,11 @@ void declare(DeckTable& table, GroupOptions& options) {
                "what moves communication on during backward: calls between layers, or a thread");
   table.key("shared_memory", options.shared_memory,
             {.doc = "ranks of one machine communicate through shared memory instead of MPI"});
+  table.key("pretended_nodes", options.pretended_nodes,
+            {.doc = "sizes of the nodes that ranks are taken for, in rank order, to try on one "
+                    "machine what happens between several: [2, 2] on 4 ranks; empty: nodes are "
+                    "machines",
+             .min = 1});
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
 }
 

@@ -45,6 +45,9 @@ struct GroupOptions {
   /// Ranks of one machine meet in shared memory. Without it everything goes through MPI, as between
   /// machines.
   bool shared_memory = true;
+  /// Sizes of the nodes that ranks are taken for, in rank order, as if each had a machine of its
+  /// own: to try on one machine what happens between several. Empty: nodes are machines.
+  std::vector<std::int64_t> pretended_nodes = {};
   FlightOptions flight = {};  ///< looked at by the first MPI group of a process
 };
 void declare(DeckTable& table, GroupOptions& options);

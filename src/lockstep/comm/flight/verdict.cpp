@@ -30,7 +30,7 @@ const FlightCall* newest(const FlightRing& ring, const F& counts) {
 }
 
 /// One collective of one group, on those of its members that have a ring.
-struct Meeting {
+struct Encounter {
   std::map<int, const FlightCall*> there;  ///< has a record of it
   std::vector<int> absent;                 ///< has not entered it
 };
@@ -83,8 +83,8 @@ class Judge {
 
   // ---- collectives
 
-  static Meeting meeting_at(const Members& members, std::uint64_t sequence) {
-    Meeting meeting;
+  static Encounter meeting_at(const Members& members, std::uint64_t sequence) {
+    Encounter meeting;
     for (const auto& [rank, group] : members) {
       for (const FlightCall& call : group->calls) {
         if (!call.is_message && call.sequence == sequence) meeting.there[rank] = &call;
@@ -111,12 +111,12 @@ class Judge {
       static const FlightGroupView nothing_yet;
       if (by_rank_.contains(rank)) all.try_emplace(rank, &nothing_yet);
     }
-    const Meeting meeting = meeting_at(all, *oldest);
+    const Encounter meeting = meeting_at(all, *oldest);
     if (auto found = mismatch(key, meeting)) return findings.push_back(std::move(*found));
     if (!meeting.absent.empty()) return findings.push_back(absence(key, meeting));
     // All have entered it, but one of them may have stopped before its part was done, and then not
     // entered what the others have by now.
-    const Meeting later = meeting_at(all, newest);
+    const Encounter later = meeting_at(all, newest);
     if (!later.absent.empty() && !later.there.empty() && stopped_among(later.absent)) {
       return findings.push_back(absence(key, later));
     }
@@ -127,7 +127,7 @@ class Judge {
     return std::ranges::any_of(ranks, [&](int r) { return !can_run(ring(r).observed); });
   }
 
-  [[nodiscard]] std::optional<Finding> mismatch(const Key& key, const Meeting& meeting) const {
+  [[nodiscard]] std::optional<Finding> mismatch(const Key& key, const Encounter& meeting) const {
     std::map<std::uint64_t, std::vector<int>> callers;
     for (const auto& [rank, call] : meeting.there) callers[call->fingerprint].push_back(rank);
     if (callers.size() < 2) return std::nullopt;
@@ -149,7 +149,7 @@ class Judge {
     return finding;
   }
 
-  [[nodiscard]] Finding absence(const Key& key, const Meeting& meeting) const {
+  [[nodiscard]] Finding absence(const Key& key, const Encounter& meeting) const {
     std::vector<int> waiting;
     for (const auto& [rank, call] : meeting.there) {
       if (!is_over(*call)) waiting.push_back(rank);
@@ -165,7 +165,7 @@ class Judge {
     return finding;
   }
 
-  [[nodiscard]] Finding standstill(const Key& key, const Meeting& meeting) const {
+  [[nodiscard]] Finding standstill(const Key& key, const Encounter& meeting) const {
     std::vector<int> waiting, behind;
     auto furthest = State::entered;
     for (const auto& [rank, call] : meeting.there) furthest = std::max(furthest, call->state);
@@ -187,7 +187,7 @@ class Judge {
     return finding;
   }
 
-  static double first_entry(const Meeting& meeting) {
+  static double first_entry(const Encounter& meeting) {
     double first = meeting.there.begin()->second->entered_s;
     for (const auto& [rank, call] : meeting.there) first = std::min(first, call->entered_s);
     return first;

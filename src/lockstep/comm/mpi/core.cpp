@@ -13,6 +13,26 @@
 #include <lockstep/comm/mpi/status.hpp>
 
 namespace lockstep {
+namespace {
+
+/// Which of `nodes` a rank is on. Throws InputError unless these are for `size` ranks.
+int pretended_node(const std::vector<std::int64_t>& nodes, int rank, int size) {
+  std::int64_t ranks = 0;
+  int mine = 0;
+  for (const std::int64_t node : nodes) {
+    if (node < 1)
+      throw InputError(fmt::format("comm.pretended_nodes holds a node of {} ranks", node));
+    ranks += node;
+    mine += ranks <= rank ? 1 : 0;
+  }
+  if (nodes.empty() || ranks == size) return mine;
+  throw InputError(fmt::format(
+      "comm.pretended_nodes has room for {} ranks, but the group has {}. Give it one size a node, "
+      "{} in all, or leave it out",
+      ranks, size, size));
+}
+
+}  // namespace
 
 MpiCore::MpiCore(const GroupOptions& options, int pretended_node)
     : GroupCore(options), pretended_node_(pretended_node) {
@@ -44,6 +64,7 @@ MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options) : GroupCore(options
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_of_process), "MPI_Comm_rank");
   set_process_rank(rank_of_process);
   introduce_in(comm);
+  pretended_node_ = pretended_node(options.pretended_nodes, rank(), size());
   place_.collectives = duplicate(comm, "make_mpi_group");
   make_the_rest();
 }

@@ -59,7 +59,7 @@ class MpiCore final : public GroupCore {
   MpiPlace place_;
   std::unique_ptr<MpiNode> node_;
   PendingReceives pending_receives_;
-  int pretended_node_ = 0;
+  int pretended_node_ = 0;  ///< number of the one that this rank is on
   int thread_level_ = MPI_THREAD_SINGLE;
   std::thread::id owner_ = std::this_thread::get_id();  // who may call, below SERIALIZED
 };

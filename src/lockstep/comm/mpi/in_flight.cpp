@@ -31,7 +31,8 @@ std::string MpiInFlight::dispute() {
   MpiNode& node = core_.node();
   std::string other;
   if (!node->is_whole_group()) {  // every leader takes part
-    other = NodesMeeting::dispute(node, operation(), core_.rank(), core_.set_up("comparing calls"));
+    other = NodesMeeting::dispute(node, operation(), meeting_.disputed(),
+                                  core_.set_up("comparing calls"));
   }
   return meeting_.disputed() >= 0 ? meeting_.dispute(*node, operation()) : other;
 }

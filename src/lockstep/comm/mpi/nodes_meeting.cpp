@@ -1,5 +1,6 @@
 #include <lockstep/comm/mpi/nodes_meeting.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #include <lockstep/comm/mpi/status.hpp>
@@ -38,29 +39,50 @@ std::optional<NodesMeeting::Found> NodesMeeting::look(MpiNode& node, const Opera
   return Found{(found & 1U) != 0, (found & 2U) != 0};
 }
 
-std::string NodesMeeting::dispute(MpiNode& node, const Operation& operation, int rank,
+std::string NodesMeeting::dispute(MpiNode& node, const Operation& operation, int disputed,
                                   const MpiWait& wait) {
-  std::string somebody = "a rank of another node called something else";
-  if (!node->is_leader()) return somebody;
+  const Board& board = node->board();
+  if (node->is_leader()) tell(node, operation, disputed, wait);
+  const Board::Slot& leader = board.slot(0, operation.sequence);
+  wait.until([&] { return leader.told.load(std::memory_order_acquire) == operation.sequence; });
+  if (leader.other_rank < 0) return "a rank of another node called something else";
+  return "on another node, " +
+         called_something_else(leader.other_rank, record_of(operation), leader.other_call);
+}
+
+/// The leaders exchange their own call and that of a rank of their node that differs from it; each
+/// tells its node the first that differs from its own.
+void NodesMeeting::tell(MpiNode& node, const Operation& operation, int disputed,
+                        const MpiWait& wait) {
+  const Board& board = node->board();
   struct Call {
     CallRecord call;
     std::uint64_t fingerprint;  // its counts are in it too
     int rank;
   };
+  const auto call_of = [&](int node_rank) {
+    const Board::Slot& slot = board.slot(node_rank, operation.sequence);
+    return Call{slot.call, slot.fingerprint, node->group_rank(node_rank)};
+  };
+  using Calls = std::array<Call, 2>;
+  const Calls mine{call_of(0), call_of(std::max(disputed, 0))};
   int nodes = 1;
   check_mpi(MPI_Comm_size(node.leaders(), &nodes), "MPI_Comm_size");
-  const Call mine{record_of(operation), node->board().mine(operation.sequence).fingerprint, rank};
-  std::vector<Call> all(static_cast<std::size_t>(nodes));
+  std::vector<Calls> all(static_cast<std::size_t>(nodes));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
+  check_mpi(MPI_Iallgather(mine.data(), sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
                            node.leaders(), &request),
             "MPI_Iallgather");
   wait(request);
-  for (const Call& other : all) {
-    if (other.fingerprint == mine.fingerprint) continue;
-    return "on another node, " + called_something_else(other.rank, mine.call, other.call);
+  Board::Slot& told = board.mine(operation.sequence);
+  for (const Calls& calls : all) {
+    for (const Call& other : calls) {
+      if (told.other_rank >= 0 || other.fingerprint == mine[0].fingerprint) continue;
+      told.other_rank = other.rank;
+      told.other_call = other.call;
+    }
   }
-  return somebody;
+  told.told.store(operation.sequence, std::memory_order_release);
 }
 
 }  // namespace lockstep

@@ -25,12 +25,14 @@ class NodesMeeting {
   /// Nothing while not all nodes have come; `status` is MPI's.
   [[nodiscard]] std::optional<Found> look(MpiNode& node, const Operation& operation, int& status);
 
-  /// After a refusal, what a rank of another node has called, where this rank can know. Collective
-  /// over the leaders.
-  [[nodiscard]] static std::string dispute(MpiNode& node, const Operation& operation, int rank,
+  /// After a refusal, what a rank of another node has called. `disputed`: the first rank of this
+  /// node whose call differs, or -1. Collective over the group.
+  [[nodiscard]] static std::string dispute(MpiNode& node, const Operation& operation, int disputed,
                                            const MpiWait& wait);
 
  private:
+  static void tell(MpiNode& node, const Operation& operation, int disputed, const MpiWait& wait);
+
   bool started_ = false;
   // The largest of all nodes' fingerprints, of their complements, and of "not in shared buffers".
   std::array<std::uint64_t, 3> largest_{};

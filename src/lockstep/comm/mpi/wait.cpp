@@ -11,11 +11,16 @@
 namespace lockstep {
 
 void MpiWait::operator()(MPI_Request request) const {
-  const auto start = Clock::now();
-  while (true) {
+  until([&] {
     int over = 0;
     check_mpi(MPI_Test(&request, &over, MPI_STATUS_IGNORE), "MPI_Test");
-    if (over) return;
+    return over != 0;
+  });
+}
+
+void MpiWait::until(const std::function<bool()>& over) const {
+  const auto start = Clock::now();
+  while (!over()) {
     if (Clock::now() - start > timeout_) {
       throw TimeoutError(fmt::format(
           "{}: {} has waited {:.1f} s for the other ranks of its communicator: at least one has "

@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include <mpi.h>
@@ -16,6 +17,8 @@ class MpiWait {
   /// Returns when the request is over. Throws TimeoutError naming what the others have not done,
   /// CommError if MPI fails.
   void operator()(MPI_Request request) const;
+  /// The same for anything that can be looked at.
+  void until(const std::function<bool()>& over) const;
 
  private:
   std::string speaker_, doing_;

@@ -36,6 +36,11 @@ class Board {
     alignas(64) std::atomic<std::uint64_t> done{0};
     alignas(64) std::atomic<std::uint64_t> agreed{0};
     alignas(64) std::atomic<std::uint64_t> delivered{0};
+    /// What a rank of another node has called instead; told, by the node's first rank, when a
+    /// collective is refused.
+    alignas(64) std::atomic<std::uint64_t> told{0};
+    std::int32_t other_rank = -1;  ///< -1: not known
+    CallRecord other_call;
   };
 
   /// Bytes of every rank's part of the segment.
