@@ -39,13 +39,14 @@ class RecordingGroup : public ProcessGroup {
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int, int) override { return nullptr; }
   void close() override {}
 
-  std::vector<const void*> reduced;  ///< address of each all-reduce's tensor, in order
+  std::vector<const void*> reduced;  ///< address of each bucket, in order
   int polls = 0;
   std::chrono::milliseconds delay{0};
 
  private:
   [[nodiscard]] Work start(Operation&& operation) override {
-    if (operation.kind == Operation::Kind::all_reduce) {
+    // Of gradients: what the ranks agree on when the model is made is a scalar.
+    if (operation.kind == Operation::Kind::all_reduce && operation.output.dims() > 0) {
       reduced.push_back(operation.output.data());
       return Work(IntrusivePtr<WorkRecord>(new Record(*this)));
     }

@@ -8,6 +8,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
@@ -163,14 +164,12 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
 
 std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
                                const std::string& error, const std::string& payload) {
-  auto all = all_gather_object(group, error.empty() ? "+" + payload : "-" + error);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].front() == '+') continue;
-    const auto where = all.size() == 1 ? "" : fmt::format("rank {} of {}: ", rank, all.size());
-    throw CheckpointError(fmt::format("{}{}: {}", where, what, all[rank].substr(1)));
+  if (const auto failure = first_failure(group, error)) {
+    const auto where =
+        group.size() == 1 ? "" : fmt::format("rank {} of {}: ", failure->rank, group.size());
+    throw CheckpointError(fmt::format("{}{}: {}", where, what, failure->message));
   }
-  for (auto& bytes : all) bytes.erase(0, 1);
-  return all;
+  return all_gather_object(group, payload);
 }
 
 }  // namespace lockstep

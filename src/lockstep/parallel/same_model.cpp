@@ -1,6 +1,5 @@
 #include <lockstep/parallel/same_model.hpp>
 
-#include <algorithm>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -8,7 +7,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/base/hash.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
@@ -45,19 +44,19 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
 
 void expect_same_model(ProcessGroup& group, const nn::Module& module, const std::string& settings) {
   const std::string mine = manifest_of(module, settings);
-  const auto hashes = all_gather_object(group, to_hex(hash64(mine.data(), mine.size())));
-  const auto odd =
-      std::ranges::find_if(hashes, [&](const std::string& hash) { return hash != hashes.front(); });
-  if (odd == hashes.end()) return;
-  // All ranks see the same hashes, so all come here together and name the same rank.
-  const int rank = static_cast<int>(odd - hashes.begin());
   const std::string zeros = broadcast_object(group, mine, 0);
-  const std::string odds = broadcast_object(group, mine, rank);
-  const auto [on_zero, on_odd] = first_difference(zeros, odds);
+  std::string difference;
+  if (mine != zeros) {
+    const auto [on_zero, here] = first_difference(zeros, mine);
+    difference = fmt::format("rank 0 has {}, where rank {} of {} has {}", on_zero, group.rank(),
+                             group.size(), here);
+  }
+  const auto failure = first_failure(group, difference);
+  if (!failure) return;
   throw Error(
-      fmt::format("DistributedDataParallel: the ranks built different models: rank 0 has {}, where "
-                  "rank {} of {} has {}. Build the same model with the same options on every rank.",
-                  on_zero, rank, group.size(), on_odd));
+      fmt::format("DistributedDataParallel: the ranks built different models: {}. Build the same "
+                  "model with the same options on every rank.",
+                  failure->message));
 }
 
 void broadcast_state(ProcessGroup& group, const nn::Module& module) {

@@ -32,6 +32,7 @@ void agree(ProcessGroup& group, const std::function<void()>& part);
 
 /// "rank 3 of 8 (node12): ", or nothing in a group of one.
 [[nodiscard]] std::string rank_prefix(const ProcessGroup& group);
+[[nodiscard]] std::string rank_prefix(int rank, int size, const std::string& host);
 
 /// Message and exit code of whatever is being handled in a catch block.
 struct Failure {

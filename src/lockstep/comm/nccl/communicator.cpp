@@ -9,6 +9,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
@@ -27,15 +28,12 @@ void expect_gpus(ProcessGroup& control, Device device) {
   } else if (device.type != DeviceType::cuda || device.index < 0 || device.index >= count) {
     finding = fmt::format("it has {} of them", count);
   }
-  if (!finding.empty()) {
-    finding = fmt::format("rank {} ({}) has no device {}: {}", control.rank(), host_name(),
-                          to_string(device), finding);
-  }
-  for (const std::string& text : all_gather_object(control, finding)) {
-    if (text.empty()) continue;
-    throw InputError("the nccl backend needs a GPU on every rank, but " + text +
-                     ". Ask the launcher for GPUs (Slurm: --gpus-per-task=1), or use the mpi "
-                     "backend");
+  if (!finding.empty()) finding = fmt::format("no device {}: {}", to_string(device), finding);
+  if (const auto failure = first_failure(control, finding)) {
+    throw InputError(
+        fmt::format("the nccl backend needs a GPU on every rank, but rank {} ({}) has {}. Ask the "
+                    "launcher for GPUs (Slurm: --gpus-per-task=1), or use the mpi backend",
+                    failure->rank, failure->host, failure->message));
   }
 }
 
