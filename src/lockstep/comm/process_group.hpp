@@ -24,8 +24,10 @@ enum class Contract : std::uint8_t {
 
 /// What moves operations on while the caller computes.
 enum class Progress : std::uint8_t {
-  poll,    ///< calls on the group and its Works (DistributedDataParallel makes them between layers)
-  thread,  ///< a thread of the group's own; needs MPI_THREAD_MULTIPLE and takes processor time
+  /// Waits and tests on any group (DistributedDataParallel makes them between layers); where MPI
+  /// grants MPI_THREAD_MULTIPLE also the process's thread, once nobody has for 10 ms.
+  poll,
+  thread,  ///< that thread all the time; needs MPI_THREAD_MULTIPLE and takes processor time
 };
 
 /// [flight]: the flight recorder, a ring of each process's newest operations.
