@@ -39,20 +39,17 @@ std::string MpiInFlight::dispute() {
 
 bool MpiInFlight::begin() {
   MpiNode& node = core_.node();
-  if (operation().is_message()) {
-    call_mpi();
-  } else if (!node->is_whole_group()) {
-    if (over_nodes_) {
-      way_.emplace<OverNodes>();
-      // A leader that has yet to call the other leaders lets no younger collective do so first.
-      return !node->is_leader();
-    }
-    call_mpi();
-  } else if (goes_in_slots(operation())) {
+  if (over_nodes_) {
+    way_.emplace<OverNodes>();
+    // A leader that has yet to call the other leaders lets no younger collective do so first.
+    return !node->is_leader();
+  }
+  const bool within_node = !operation().is_message() && node->is_whole_group();
+  if (within_node && goes_in_slots(operation())) {
     perform_in_slots(*node, operation());
-  } else if (InPlace::fits(*node, operation())) {
+  } else if (within_node && InPlace::fits(*node, operation())) {
     way_.emplace<InPlace>();
-  } else if (Relay::fits(*node, operation())) {
+  } else if (within_node && Relay::fits(*node, operation())) {
     way_.emplace<Relay>();
   } else {
     call_mpi();
