@@ -24,6 +24,7 @@ mirror=$(printf '%s\n' "${sources[@]}" | sed -n 's/ bookworm$//p' | head -n 1)
 
 root=$(mktemp -d "${TMPDIR:-/var/tmp}/lockstep-fresh-XXXXXX")
 trap 'rm -rf --one-file-system "$root"' EXIT
+chmod 755 "$root"  # packages' scripts become other users, who must reach what is in it
 debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1 || { tail -n 20 "$root.log"; fail debootstrap; }
 rm -f "$root.log"
 
