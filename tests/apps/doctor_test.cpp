@@ -198,8 +198,15 @@ TEST_F(Privately, SlowLinkBetweenMachinesIsNamed) {
     job.emplace_back(":");
     job.insert(job.end(), std::find(rank.begin(), rank.end(), "-n"), rank.end());
   }
-  const Finished finished =
-      run({"unshare", "--mount", "--uts", "--net", "sh", "-euc", machines + quoted(job)});
+  // Over TCP MPICH's own MPI_Finalize hangs now and then (README, "Honest limits"): then once more.
+  constexpr int killed_at_deadline = 124;
+  Finished finished;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    finished = run({"unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child", "sh",
+                    "-euc", machines + quoted(job)},
+                   {}, 60);
+    if (finished.exit_code != killed_at_deadline) break;
+  }
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   const auto json = nlohmann::json::parse(finished.output);
   std::string slow;
