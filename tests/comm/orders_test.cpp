@@ -47,41 +47,38 @@ void expect_sum(const Tensor& t, int ranks) {
   EXPECT_EQ(values.back(), static_cast<float>(ranks));
 }
 
+/// Even ranks start and wait for the world's sum, then the other group's; odd ones start both and
+/// see the other group's to its end first, by `finish`.
+template <class Finish>
+void in_opposite_orders(ProcessGroup& world, std::int64_t size, const Finish& finish) {
+  const auto other = same_ranks(world);
+  const Tensor a = ones(size), b = ones(size);
+  if (world.rank() % 2 == 0) {
+    world.all_reduce(a, ReduceOp::sum).wait();
+    other->all_reduce(b, ReduceOp::sum).wait();
+  } else {
+    Work first = world.all_reduce(a, ReduceOp::sum), second = other->all_reduce(b, ReduceOp::sum);
+    finish(second);
+    first.wait();
+  }
+  expect_sum(a, world.size());
+  expect_sum(b, world.size());
+  other->close();
+}
+
 TEST(Orders, WorksOfTwoGroupsMayBeAwaitedInOppositeOrders) {
   in_every_way([](ProcessGroup& world, std::int64_t size) {
-    const auto other = same_ranks(world);
-    const Tensor a = ones(size), b = ones(size);
-    if (world.rank() % 2 == 0) {
-      world.all_reduce(a, ReduceOp::sum).wait();
-      other->all_reduce(b, ReduceOp::sum).wait();
-    } else {
-      Work first = world.all_reduce(a, ReduceOp::sum), second = other->all_reduce(b, ReduceOp::sum);
-      second.wait();
-      first.wait();
-    }
-    expect_sum(a, world.size());
-    expect_sum(b, world.size());
-    other->close();
+    in_opposite_orders(world, size, [](Work& work) { work.wait(); });
   });
 }
 
 TEST(Orders, TestingAWorkMovesTheOtherGroupsToo) {
   in_every_way([](ProcessGroup& world, std::int64_t size) {
-    const auto other = same_ranks(world);
-    const Tensor a = ones(size), b = ones(size);
-    if (world.rank() % 2 == 0) {
-      world.all_reduce(a, ReduceOp::sum).wait();
-      other->all_reduce(b, ReduceOp::sum).wait();
-    } else {
-      Work first = world.all_reduce(a, ReduceOp::sum), second = other->all_reduce(b, ReduceOp::sum);
+    in_opposite_orders(world, size, [](Work& work) {
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-      while (!second.test() && std::chrono::steady_clock::now() < deadline) {
+      while (!work.test() && std::chrono::steady_clock::now() < deadline) {
       }
-      first.wait();
-    }
-    expect_sum(a, world.size());
-    expect_sum(b, world.size());
-    other->close();
+    });
   });
 }
 

@@ -162,13 +162,17 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
   return plan;
 }
 
+void agree(ProcessGroup& group, const std::string& what, const std::string& error) {
+  const auto failure = first_failure(group, error);
+  if (!failure) return;
+  const auto where =
+      group.size() == 1 ? "" : fmt::format("rank {} of {}: ", failure->rank, group.size());
+  throw CheckpointError(fmt::format("{}{}: {}", where, what, failure->message));
+}
+
 std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
                                const std::string& error, const std::string& payload) {
-  if (const auto failure = first_failure(group, error)) {
-    const auto where =
-        group.size() == 1 ? "" : fmt::format("rank {} of {}: ", failure->rank, group.size());
-    throw CheckpointError(fmt::format("{}{}: {}", where, what, failure->message));
-  }
+  agree(group, what, error);
   return all_gather_object(group, payload);
 }
 

@@ -39,9 +39,10 @@ struct PlannedDataset {
                                                      const StateDict& optimizer);
 
 /// Throws CheckpointError on all ranks if `error` is not empty on any: the first such rank's
-/// sentence, with its rank, after `what` ("checkpoint x.h5 was not written"). Collective. Otherwise
-/// returns every rank's `payload`, in rank order.
-std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
-                               const std::string& error, const std::string& payload = {});
+/// sentence, with its rank, after `what` ("checkpoint x.h5 was not written"). Collective.
+void agree(ProcessGroup& group, const std::string& what, const std::string& error);
+/// The same; otherwise returns every rank's `payload`, in rank order.
+[[nodiscard]] std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
+                                             const std::string& error, const std::string& payload);
 
 }  // namespace lockstep

@@ -19,11 +19,6 @@ bool same_but_leading(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  return address_of(a) < address_of(b, b.numel()) && address_of(b) < address_of(a, a.numel()) &&
-         a.numel() > 0 && b.numel() > 0;
-}
-
 std::int64_t total(std::span<const std::int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }

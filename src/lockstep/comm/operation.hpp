@@ -54,6 +54,12 @@ struct Block {
          element * static_cast<std::int64_t>(size_of(t.dtype()));
 }
 
+/// Some of the memory of `a` is also `b`'s.
+[[nodiscard]] inline bool overlap(const Tensor& a, const Tensor& b) noexcept {
+  return address_of(a) < address_of(b, b.numel()) && address_of(b) < address_of(a, a.numel()) &&
+         a.numel() > 0 && b.numel() > 0;
+}
+
 /// `count` elements of `t` from `begin`, as a flat tensor over the same memory.
 [[nodiscard]] Tensor elements_of(const Tensor& t, Block block);
 

@@ -15,6 +15,12 @@ namespace {
 // for a system call, while ranks that outnumber the cores soon make room for each other.
 constexpr int spins = 100;
 
+/// What an unmatched message waits for.
+std::string absent_peer(const Operation& message) {
+  return message.root == any_source ? "no rank has sent it"
+                                    : fmt::format("rank {} has not met it", message.root);
+}
+
 }  // namespace
 
 InFlight::InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation)
@@ -238,9 +244,11 @@ void GroupCore::fail(const Operation& operation, const std::string& finding) {
 }
 
 void GroupCore::time_out(const InFlight& work, double waited_s) {
-  std::string failure =
-      fmt::format("{}: {} has not completed after {:.1f} s: {}", speaker(),
-                  describe_fully(work.operation_), waited_s, absentees(work.operation_));
+  const Operation& operation = work.operation_;
+  std::string who = operation.is_message() ? absent_peer(operation) : absentees(operation);
+  if (who.empty()) who = "every rank has entered it, but not all go on";
+  std::string failure = fmt::format("{}: {} has not completed after {:.1f} s: {}", speaker(),
+                                    describe_fully(operation), waited_s, who);
   const std::string elsewhere = ProgressEngine::instance().in_flight_elsewhere(this);
   if (!elsewhere.empty()) failure += "; in flight here in another group: " + elsewhere;
   poison(fmt::format("it failed earlier: {}.", failure));

@@ -61,7 +61,8 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
 
   /// What a backend is.
   [[nodiscard]] virtual IntrusivePtr<InFlight> make(Operation&& operation) = 0;
-  /// Whom an operation waits for, and what they do instead: "rank 1 has not entered it (...)".
+  /// Which ranks a collective waits for, and what they do instead: "rank 1 has not entered it
+  /// (...)"; empty if every one has entered it.
   [[nodiscard]] virtual std::string absentees(const Operation& operation) const = 0;
   /// This rank is done with collectives up to `sequence`.
   virtual void retire(std::uint64_t sequence) noexcept = 0;

@@ -20,11 +20,11 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/process_state.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/flight/rank_list.hpp>
 #include <lockstep/comm/flight/ring.hpp>
-#include <lockstep/comm/process_state.hpp>
 
 namespace lockstep {
 namespace fs = std::filesystem;

@@ -14,10 +14,10 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/base/process_state.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/flight/format.hpp>
 #include <lockstep/comm/flight/rank_list.hpp>
-#include <lockstep/comm/process_state.hpp>
 
 namespace lockstep {
 namespace fs = std::filesystem;

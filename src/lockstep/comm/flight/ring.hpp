@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/comm/process_state.hpp>
+#include <lockstep/base/process_state.hpp>
 
 namespace lockstep {
 

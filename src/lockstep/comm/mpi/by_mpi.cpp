@@ -19,13 +19,6 @@ bool is_half(const Tensor& t) {
 
 bool on_device(const Tensor& t) { return t.defined() && t.device().type != DeviceType::host; }
 
-/// Some of the memory of `a` is also `b`'s.
-bool overlap(const Tensor& a, const Tensor& b) {
-  const auto *x = static_cast<const std::byte*>(a.data()),
-             *y = static_cast<const std::byte*>(b.data());
-  return x < y + b.bytes() && y < x + a.bytes();
-}
-
 /// `t` on the host, in `dtype`.
 Tensor on_host(const Tensor& t, DType dtype) {
   if (!on_device(t)) return t.to(dtype);

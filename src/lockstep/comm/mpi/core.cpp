@@ -172,14 +172,10 @@ void MpiCore::retire(std::uint64_t sequence) noexcept { (*node_)->board().retire
 void MpiCore::bury(const IntrusivePtr<WorkRecord>& record) noexcept { lockstep::bury(record); }
 
 std::string MpiCore::absentees(const Operation& operation) const {
-  if (operation.is_message()) {
-    return operation.root == any_source ? "no rank has sent it"
-                                        : fmt::format("rank {} has not met it", operation.root);
-  }
   const Node& node = **node_;
-  if (std::string who = lockstep::absentees(node, operation); !who.empty()) return who;
-  return node.is_whole_group() ? "every rank has entered it, but not all go on"
-                               : "at least one rank of another node has not entered it";
+  std::string here = lockstep::absentees(node, operation);
+  if (!here.empty() || node.is_whole_group()) return here;
+  return "at least one rank of another node has not entered it";
 }
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <lockstep/comm/process_state.hpp>
+#include <lockstep/base/process_state.hpp>
 
 namespace lockstep {
 

@@ -51,12 +51,7 @@ IntrusivePtr<InFlight> ThreadsCore::make(Operation&& operation) {
 }
 
 std::string ThreadsCore::absentees(const Operation& operation) const {
-  if (operation.is_message()) {
-    return operation.root == any_source ? "no rank has sent it"
-                                        : fmt::format("rank {} has not met it", operation.root);
-  }
-  const std::string who = lockstep::absentees(hub_->node(rank()), operation);
-  return who.empty() ? "every rank has entered it, but not all go on" : who;
+  return lockstep::absentees(hub_->node(rank()), operation);
 }
 
 }  // namespace lockstep

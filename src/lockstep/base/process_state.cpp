@@ -1,4 +1,4 @@
-#include <lockstep/comm/process_state.hpp>
+#include <lockstep/base/process_state.hpp>
 
 #include <fmt/format.h>
 
