@@ -1,5 +1,7 @@
 // How a job of two ranks ends in which one never comes to MPI_Finalize: what is said, the exit
 // code, and how long after the fault.
+#include <csignal>
+
 #include <gtest/gtest.h>
 
 #include <support/process.hpp>
@@ -25,7 +27,12 @@ End run_program(const std::string& name) {
 
 TEST(JobEnds, OfARankThatThrowsBetweenTwoCollectivesIsItsSentenceItsCodeAndSoon) {
   const auto [finished, seconds] = run_program("failing_rank");
-  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  // MPICH's mpiexec ends the other rank by SIGKILL, and reports that if it sees the failing rank's
+  // sockets close before its exit: 3 times in 140 under AddressSanitizer, in 0 of 200 without.
+  const bool reports_its_own_kill =
+      finished.exit_code == SIGKILL && finished.says("Killed (signal 9)");
+  EXPECT_TRUE(finished.exit_code == 2 || reports_its_own_kill)
+      << finished.exit_code << ": " << finished.output;
   EXPECT_TRUE(finished.says("the data file of rank 1 is missing")) << finished.output;
   EXPECT_LT(seconds, soon_s);
 }
