@@ -5,6 +5,7 @@
 // In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
 // task's own, and then a barrier; rank 1 does it in its own way:
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
+//   group: all ranks make a group then; rank 1 is stopped (SIGSTOP) before
 //   MISBEHAVE="late 1"  it comes to MPI_Init only after a minute
 // The file MISBEHAVE_MARK, if that is set, is written at the moment of the fault.
 #include <mpi.h>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -31,11 +33,9 @@ class Misbehaving : public lockstep::train::Classification {
   explicit Misbehaving(lockstep::Deck& deck) : Classification(deck) {
     if (const char* order = std::getenv("MISBEHAVE"))
       std::istringstream(order) >> what_ >> rank_ >> step_;
+    timeout_ = deck.read<lockstep::GroupOptions>("comm").timeout;
     const auto& odd = odd_calls;
-    if (std::find(odd.begin(), odd.end(), what_) != odd.end()) {
-      group_ = lockstep::make_mpi_group(
-          MPI_COMM_WORLD, {.timeout = deck.read<lockstep::GroupOptions>("comm").timeout});
-    }
+    if (std::find(odd.begin(), odd.end(), what_) != odd.end()) group_ = make_group();
   }
 
   lockstep::Variable loss(const lockstep::Variable& output,
@@ -48,7 +48,8 @@ class Misbehaving : public lockstep::train::Classification {
     if (in_step && group_) call(rank == rank_);
     if (now && what_ == "throw") throw lockstep::Error("misbehaving on purpose");
     if (now && what_ == "kill") std::raise(SIGKILL);
-    if (now && what_ == "stop") std::raise(SIGSTOP);
+    if (now && (what_ == "stop" || what_ == "group")) std::raise(SIGSTOP);
+    if (in_step && what_ == "group") make_group()->close();
     if (now && what_ == "usr1") std::raise(SIGUSR1);
     if (now && what_ == "exit0") _exit(0);
     if (now && what_ == "nan") output.data().fill(std::nan(""));
@@ -58,6 +59,10 @@ class Misbehaving : public lockstep::train::Classification {
  private:
   static void mark() {
     if (const char* file = std::getenv("MISBEHAVE_MARK")) std::ofstream(file) << "now\n";
+  }
+
+  [[nodiscard]] std::shared_ptr<lockstep::ProcessGroup> make_group() const {
+    return lockstep::make_mpi_group(MPI_COMM_WORLD, {.timeout = timeout_});
   }
 
   void call(bool odd) const {
@@ -76,6 +81,7 @@ class Misbehaving : public lockstep::train::Classification {
 
   static constexpr std::array<std::string_view, 6> odd_calls = {"op",   "shape",     "dtype",
                                                                 "root", "reduction", "skip"};
+  std::chrono::milliseconds timeout_{};
   std::shared_ptr<lockstep::ProcessGroup> group_;
   std::string what_;
   int rank_ = -1, step_ = -1;

@@ -83,6 +83,11 @@ TEST_F(Verdict, NamesAStoppedRankItsProcessAndTheBucketOthersWaitIn) {
   EXPECT_EQ(report.at("ranks").size(), 4U);
 }
 
+TEST_F(Verdict, NamesARankThatIsStoppedBeforeItMakesAGroupWithTheOthers) {
+  expect_verdict(fault("group 2 7", with_timeout),
+                 {"rank 2's last operation was ", "completed ", "is stopped (state T)"});
+}
+
 TEST_F(Verdict, NamesAStoppedRankWithoutSharedMemoryToo) {
   auto options = with_timeout;
   options.insert(options.end(), {"--set", "comm.shared_memory=false"});

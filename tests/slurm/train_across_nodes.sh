@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/slurm/train.sbatch on 4 nodes x 2 tasks: all ranks train one model, and the output of a job can
-# be read while it runs.
+# scripts/slurm/train.sbatch on 4 nodes x 2 tasks: all ranks train one model, with the losses and weights of
+# as many ranks on one machine; and the output of a job can be read while it runs.
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 
@@ -9,6 +9,32 @@ finish "$job"
 expect "lockstep-$job.log" "on 8 ranks, 1 thread each, node1 node2 node3 node4; run folder runs/$job"
 expect_summary "runs/$job" 's["completed"], s["ranks"], s["epochs"], s["steps"]' "(True, 8, 2, 20)"
 expect_summary "runs/$job" 's["hosts"]' "['node1', 'node2', 'node3', 'node4']"
+
+# Only the order of sums differs: f32, 20 steps.
+read -ra launch <<<"$LOCKSTEP_LAUNCHER"
+"${launch[@]}" 8 build/release/apps/classify inputs/synthetic.toml "${small[@]}" --set train.epochs=2 \
+  --set 'run.dir="runs/one_machine"' >one_machine.log 2>&1 || fail "the run on one machine ended with $?"
+/usr/bin/python3 - "runs/$job" runs/one_machine <<'EOF' || fail "another result than on one machine"
+import glob, json, sys
+import h5py, numpy
+
+def losses(run):
+    lines = map(json.loads, open(run + "/metrics.jsonl"))
+    return numpy.array([line["loss"] for line in lines if line["kind"] in ("step", "eval")])
+
+def weights(run):
+    parts = []
+    with h5py.File(sorted(glob.glob(run + "/checkpoints/*.h5"))[-1]) as file:
+        file["model"].visititems(lambda _, x: parts.append(x[()].ravel()) if isinstance(x, h5py.Dataset) else None)
+    return numpy.concatenate(parts)
+
+for what, least in (losses, 12), (weights, 1000):
+    nodes, one_machine = (what(run) for run in sys.argv[1:])
+    assert nodes.shape == one_machine.shape and nodes.size >= least, (what.__name__, nodes.shape, one_machine.shape)
+    away = float(numpy.max(numpy.abs(nodes - one_machine)) / numpy.max(numpy.abs(one_machine)))
+    print(f"{what.__name__}: {nodes.size} numbers, at most {away:.1e} of the largest away")
+    assert away <= 1e-5, what.__name__
+EOF
 
 reads() { grep -qs "$1" "lockstep-$job.log"; }
 job=$(submit --nodes=4 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}" --set train.epochs=100000)
