@@ -1,3 +1,4 @@
+#include <chrono>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -162,6 +163,113 @@ TEST(Messages, FromAnySourceAreNotMistakenForCollectives) {
     EXPECT_EQ(received.to_vector<float>(), std::vector<float>(2000, 3.0F));
     EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>(group.size()));
   });
+}
+
+TEST(Messages, OfUnknownLengthBringTheirBytes) {
+  test::on_every_group([](ProcessGroup& group) {
+    for (const std::int64_t n : {0, 1, 5000, 300000}) {
+      for (const int peer : {before(group), any_source}) {
+        auto receiving = group.irecv_message(peer, 4);
+        auto sending = group.isend(Tensor::full({n}, group.rank() + 0.5), after(group), 4);
+        receiving.wait();
+        sending.wait();
+        EXPECT_EQ(receiving.source(), before(group));
+        const Tensor bytes = receiving.message();
+        ASSERT_TRUE(bytes.defined());
+        EXPECT_EQ(bytes.dtype(), DType::u8);
+        ASSERT_EQ(bytes.shape(), Shape({n * 4}));
+        const auto* first = static_cast<const float*>(bytes.data());
+        EXPECT_EQ(std::vector<float>(first, first + n),
+                  std::vector<float>(static_cast<std::size_t>(n),
+                                     static_cast<float>(before(group) + 0.5)));
+        EXPECT_FALSE(sending.message().defined());
+      }
+    }
+  });
+}
+
+// MPI looks for one kind and posts the other.
+TEST(Messages, OfKnownAndUnknownLengthKeepTheirOrder) {
+  test::on_every_group([](ProcessGroup& group) {
+    for (int i = 0; i < 200; ++i) {
+      const auto known = Tensor::zeros({2}, DType::i32), last = Tensor::zeros({2}, DType::i32);
+      auto first = group.irecv_message(i % 2 == 0 ? any_source : before(group), 8);
+      auto second = group.irecv(known, before(group), 8);
+      auto third = group.irecv_message(before(group), 8);
+      auto fourth = group.irecv(last, before(group), 8);
+      std::vector<Work> sending;
+      for (int k = 0; k < 4; ++k) {
+        sending.push_back(group.isend(Tensor::full({2}, 4 * i + k, DType::i32), after(group), 8));
+      }
+      fourth.wait();
+      third.wait();
+      second.wait();
+      first.wait();
+      for (Work& work : sending) work.wait();
+      ASSERT_EQ(*static_cast<const std::int32_t*>(first.message().data()), 4 * i);
+      ASSERT_EQ(known.to_vector<std::int32_t>().back(), 4 * i + 1);
+      ASSERT_EQ(*static_cast<const std::int32_t*>(third.message().data()), 4 * i + 2);
+      ASSERT_EQ(last.to_vector<std::int32_t>().back(), 4 * i + 3);
+    }
+  });
+}
+
+TEST(Messages, MayBeGivenUpAndLeaveTheirTensorAlone) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto given_up = Tensor::full({3}, 7.0), taken = Tensor::zeros({3});
+    auto known = group.irecv(given_up, before(group), 11);
+    auto unknown = group.irecv_message(any_source, 12);
+    known.cancel();
+    unknown.cancel();
+    unknown.cancel();  // twice is once
+    known.wait();
+    unknown.wait();
+    EXPECT_TRUE(known.cancelled());
+    EXPECT_TRUE(unknown.cancelled());
+    EXPECT_FALSE(unknown.message().defined());
+    EXPECT_EQ(known.source(), -1);
+    group.barrier();
+    // What comes later goes to who asks later.
+    for (const int tag : {11, 12}) {
+      auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), tag);
+      EXPECT_EQ(group.recv(taken, before(group), tag), before(group));
+      sending.wait();
+      EXPECT_EQ(taken.to_vector<float>().back(), static_cast<float>(before(group)));
+    }
+    EXPECT_EQ(given_up.to_vector<float>(), std::vector<float>(3, 7.0F));
+  });
+}
+
+TEST(Messages, GivenUpTooLateHaveArrived) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto t = Tensor::zeros({3});
+    auto receiving = group.irecv(t, before(group), 13);
+    auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), 13);
+    sending.cancel();  // nothing for a message that is sent
+    receiving.wait();
+    receiving.cancel();
+    receiving.wait();
+    sending.wait();
+    EXPECT_FALSE(receiving.cancelled());
+    EXPECT_FALSE(sending.cancelled());
+    EXPECT_EQ(t.to_vector<float>().back(), static_cast<float>(before(group)));
+  });
+}
+
+TEST(Messages, MayBeWaitedForLongerThanTheDeadline) {
+  test::on_every_new_group(
+      [](ProcessGroup& group) {
+        auto receiving = group.irecv_message(before(group), 1);
+        EXPECT_FALSE(receiving.wait_for(std::chrono::milliseconds(1500)));  // the deadline is 1000
+        group.barrier();
+        auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), 1);
+        while (!receiving.wait_for(std::chrono::seconds(1))) {
+        }
+        EXPECT_EQ(receiving.source(), before(group));
+        sending.wait();
+        group.barrier();
+      },
+      test::brief_options);
 }
 
 TEST(Messages, MayGoToOneself) {

@@ -29,6 +29,10 @@ class RecordingGroup : public ProcessGroup {
       return false;
     }
     void wait() override { std::this_thread::sleep_for(group.delay); }
+    bool wait_for(std::chrono::microseconds) override {
+      wait();
+      return true;
+    }
     void release() noexcept override { delete this; }
     RecordingGroup& group;
   };

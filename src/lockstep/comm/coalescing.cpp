@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <utility>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
@@ -21,6 +23,16 @@ class Batch final : public WorkRecord {
   }
   void wait() override {
     for (Work& work : works_) work.wait();
+  }
+  bool wait_for(std::chrono::microseconds at_most) override {
+    const auto end = Clock::now() + at_most;
+    const auto rest = [&] {
+      return std::chrono::duration_cast<std::chrono::microseconds>(end - Clock::now());
+    };
+    return std::ranges::all_of(works_, [&](Work& work) { return work.wait_for(rest()); });
+  }
+  void cancel() override {
+    for (Work& work : works_) work.cancel();
   }
 
  private:

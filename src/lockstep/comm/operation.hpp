@@ -29,7 +29,8 @@ struct Operation {
   int root = 0;                 ///< of rooted collectives; of messages: the peer, or any_source
   int tag = 0;                  ///< of messages
   Tensor input;                 ///< what this rank brings; not defined where it brings nothing
-  Tensor output;                ///< what it gets; the same memory as input for calls in place
+  Tensor output;  ///< what it gets; the same memory as input for calls in place; not defined for a
+                  ///< message of any length
   /// Elements of input for, and of output from, each rank, one after the other. Empty: equal
   /// shares.
   std::vector<std::int64_t> input_counts, output_counts;

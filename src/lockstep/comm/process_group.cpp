@@ -244,6 +244,13 @@ Work ProcessGroup::irecv(const Tensor& t, int peer, int tag) {
   return launch(std::move(operation));
 }
 
+Work ProcessGroup::irecv_message(int peer, int tag) {
+  expect_peer({"recv", rank(), size()}, peer == any_source ? 0 : peer, tag);
+  Operation operation = rooted(Kind::receive, peer, Tensor(), Tensor());
+  operation.tag = tag;
+  return launch(std::move(operation));
+}
+
 int ProcessGroup::recv(const Tensor& t, int peer, int tag) {
   Work work = irecv(t, peer, tag);
   work.wait();

@@ -140,6 +140,8 @@ class ProcessGroup {
   /// `peer` may be any_source; Work::source() tells who it was. Throws CommError, from wait(), if
   /// the message that came has another length.
   [[nodiscard]] Work irecv(const Tensor& t, int peer, int tag = 0);
+  /// One message of any length from `peer`, or from any_source: its bytes are in Work::message().
+  [[nodiscard]] Work irecv_message(int peer, int tag = 0);
   void send(const Tensor& t, int peer, int tag = 0) { isend(t, peer, tag).wait(); }
   /// Returns the sender's rank.
   int recv(const Tensor& t, int peer, int tag = 0);

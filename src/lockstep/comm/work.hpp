@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <utility>
 
 #include <lockstep/tensor/tensor.hpp>
@@ -14,10 +15,19 @@ class WorkRecord : public RefCounted<WorkRecord> {
   /// Blocks until over or until the group's deadline, which throws TimeoutError and poisons the
   /// group.
   virtual void wait() = 0;
+  /// Blocks until over, but not for longer than `at_most`; true once it is over. Throws what
+  /// failed.
+  virtual bool wait_for(std::chrono::microseconds at_most) = 0;
   /// Blocks the host until over, on any device; wait() may only make a stream wait.
   virtual void synchronize() { wait(); }
   /// The sender of a message that has been received; -1 for everything else.
   [[nodiscard]] virtual int source() const noexcept { return -1; }
+  /// What came, of a receive that did not know what would.
+  [[nodiscard]] virtual Tensor message() const { return {}; }
+  /// Asks that a receive be given up.
+  virtual void cancel() {}
+  /// It was, and no message has come.
+  [[nodiscard]] virtual bool cancelled() const noexcept { return false; }
 
  protected:
   WorkRecord() = default;
@@ -41,6 +51,14 @@ class Work {
   void wait() {
     if (record_) record_->wait();
   }
+  /// Waits, but not for longer than `at_most`: true once the operation is over. For those who may
+  /// wait for ever, such as servers: no deadline ends the group here, and after 200 us the caller
+  /// sleeps, until a rank of its machine sends it a message on this group; otherwise it looks, here
+  /// and for other groups, when another eighth of the time has passed, or 2 ms (5 ms where all of
+  /// the group's ranks share the machine).
+  [[nodiscard]] bool wait_for(std::chrono::microseconds at_most) {
+    return !record_ || record_->wait_for(at_most);
+  }
   /// Blocks the host until the operation is over, on any device.
   void synchronize() {
     if (record_) record_->synchronize();
@@ -49,6 +67,16 @@ class Work {
   [[nodiscard]] bool test() { return !record_ || record_->poll(); }
   /// After wait(): the sender's rank if this was an irecv, else -1.
   [[nodiscard]] int source() const noexcept { return record_ ? record_->source() : -1; }
+  /// After wait(): the bytes that irecv_message got, u8 [length]; not defined for everything else.
+  [[nodiscard]] Tensor message() const { return record_ ? record_->message() : Tensor(); }
+
+  /// Asks that a receive be given up; changes nothing for other operations. wait() then no longer
+  /// waits for a sender: it ends with the message if that is here already, without one otherwise.
+  void cancel() {
+    if (record_) record_->cancel();
+  }
+  /// After cancel() and wait(): no message has come, and none will into this tensor.
+  [[nodiscard]] bool cancelled() const noexcept { return record_ && record_->cancelled(); }
 
  private:
   IntrusivePtr<WorkRecord> record_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <lockstep/base/spin_lock.hpp>
+#include <lockstep/comm/engine/doorbell.hpp>
 #include <lockstep/comm/engine/in_flight.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
 #include <lockstep/comm/engine/work_clock.hpp>
@@ -28,6 +29,8 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[nodiscard]] Work start(Operation&& operation);
   [[nodiscard]] bool poll(InFlight& work);
   void wait(InFlight& work);
+  [[nodiscard]] bool wait_for(InFlight& work, std::chrono::microseconds at_most);
+  void cancel(InFlight& work);
   /// Waits for all that is in flight, then for every rank to have done so; afterwards the group is
   /// closed. False if it was closed before. Collective.
   [[nodiscard]] bool drain_and_close();
@@ -72,6 +75,10 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   virtual void spread_failure(const std::string& /*reason*/) noexcept {}
   /// Why the group failed on another rank, where a rank can know; nullptr if it did not.
   [[nodiscard]] virtual const std::string* failure_elsewhere() const noexcept { return nullptr; }
+  /// What wakes this rank when a message has been sent to it.
+  [[nodiscard]] virtual Doorbell& doorbell() noexcept { return own_doorbell_; }
+  /// Whether every rank that may send it one rings there.
+  [[nodiscard]] virtual bool is_rung_by_all() const noexcept { return false; }
   /// Throws where MPI does not allow this thread to communicate.
   virtual void expect_right_thread() const {}
 
@@ -94,6 +101,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   std::string host_;
   GroupOptions options_;
   WorkClock clock_;
+  Doorbell own_doorbell_;  // which nobody rings
   FlightLog flight_;
   bool shared_by_threads_ = false;
   mutable SpinLock lock_;  // guards what follows, where threads share the group

@@ -20,6 +20,8 @@ class InFlight : public WorkRecord {
  public:
   bool poll() final;
   void wait() final;
+  bool wait_for(std::chrono::microseconds at_most) final;
+  void cancel() final;
 
   [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
 
@@ -39,6 +41,8 @@ class InFlight : public WorkRecord {
   [[nodiscard]] virtual bool begin() = 0;
   /// Goes as far as it can without waiting; true once the result stands.
   [[nodiscard]] virtual bool move() = 0;
+  /// The caller wants no message any more: if none is here, move() is to end without one, soon.
+  virtual void give_up() noexcept {}
 
  private:
   friend class GroupCore;

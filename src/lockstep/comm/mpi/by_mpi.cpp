@@ -59,8 +59,8 @@ int ByMpi::start(const Operation& operation, const MpiPlace& place, PendingRecei
   } else {
     status_ = start_calls(operation, place, calls_);
   }
-  if (place.probes) {
-    for (MpiReceive& receive : calls_.receives) pending.add(receive);
+  for (MpiReceive& receive : calls_.receives) {
+    if (receive.looked_for) pending.add(receive);
   }
   return status_;
 }
@@ -81,8 +81,17 @@ ByMpi::State ByMpi::move(const Operation& operation, const MpiPlace& place,
   return State::over;
 }
 
+void ByMpi::give_up(PendingReceives& pending) noexcept {
+  MpiReceive& receive = *calls_.receives.begin();
+  receive.cancel();
+  if (receive.cancelled) pending.remove(receive);
+}
+
 bool ByMpi::has_expected_length(const Operation& operation, const MpiReceive& receive) {
-  if (receive.length == receive.bytes) return true;
+  if (receive.length == receive.bytes || receive.bytes == MpiReceive::any_length ||
+      receive.cancelled) {
+    return true;
+  }
   const bool message = operation.is_message();
   const auto unit = message ? 1 : static_cast<std::int64_t>(size_of(operation.output.dtype()));
   const std::int64_t expected = receive.bytes / unit;

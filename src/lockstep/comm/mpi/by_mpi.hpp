@@ -20,8 +20,10 @@ class ByMpi {
   [[nodiscard]] int status() const noexcept { return status_; }
   /// What came instead, after State::wrong_length.
   [[nodiscard]] const std::string& finding() const noexcept { return finding_; }
-  /// The sender of a message that was received.
-  [[nodiscard]] int source() noexcept { return calls_.receives.begin()->source; }
+  /// The message that was received.
+  [[nodiscard]] const MpiReceive& received() noexcept { return *calls_.receives.begin(); }
+  /// Asks that a receive be given up.
+  void give_up(PendingReceives& pending) noexcept;
 
  private:
   void stage(const Operation& operation);

@@ -57,8 +57,7 @@ class Starter {
         send(place_.messages, input_, {0, input_.numel()}, operation_.root, operation_.tag);
         break;
       case Kind::receive:
-        receive(place_.messages, output_, {0, output_.numel()},
-                operation_.root == any_source ? MPI_ANY_SOURCE : operation_.root, operation_.tag);
+        receive_message();
         break;
     }
     return status_;
@@ -114,14 +113,30 @@ class Starter {
     });
   }
 
+  void receive_message() {
+    const int peer = operation_.root == any_source ? MPI_ANY_SOURCE : operation_.root;
+    if (output_.defined()) {
+      return receive(place_.messages, output_, {0, output_.numel()}, peer, operation_.tag);
+    }
+    MpiReceive& message = note_receive(place_.messages, peer, operation_.tag);
+    message.bytes = MpiReceive::any_length;
+    message.looked_for = true;
+  }
+
   void receive(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
+    MpiReceive& message = note_receive(comm, peer, tag);
+    message.target = address_of(t, block.begin);
+    message.bytes = bytes_of(t, block.count);
+    message.looked_for = place_.probes;
+    if (!message.looked_for && status_ == MPI_SUCCESS) status_ = message.post(place_.max_count);
+  }
+
+  MpiReceive& note_receive(MPI_Comm comm, int peer, int tag) {
     MpiReceive& message = calls_.receives.add();
     message.comm = comm;
     message.source = peer;
     message.tag = tag;
-    message.target = address_of(t, block.begin);
-    message.bytes = bytes_of(t, block.count);
-    if (!place_.probes && status_ == MPI_SUCCESS) status_ = message.post(place_.max_count);
+    return message;
   }
 
   // In several calls, and not as one of a type of its own: MPICH's MPI_Ibcast fails above 2^31
@@ -299,9 +314,10 @@ bool is_over(MPI_Request& request, int& status) {
 }
 
 bool is_over(MpiReceive& receive, const MpiPlace& place, PendingReceives& pending, int& status) {
-  if (!place.probes) {
+  if (receive.cancelled) return true;
+  if (!receive.looked_for) {
     if (receive.length < 0) status = receive.test();
-    return receive.length >= 0;
+    return receive.length >= 0 || receive.cancelled;
   }
   while (receive.length < 0) {
     if (!pending.find(receive, place.max_count, status)) return false;
@@ -328,7 +344,7 @@ bool receives_over(MpiCalls& calls, const MpiPlace& place, PendingReceives& pend
   bool over = true;
   for (MpiReceive& receive : calls.receives) {
     over = is_over(receive, place, pending, status) && over;
-    if (status != MPI_SUCCESS || (!over && !place.probes)) return false;
+    if (status != MPI_SUCCESS || (!over && !receive.looked_for)) return false;
   }
   return over;
 }

@@ -46,6 +46,10 @@ class MpiCore final : public GroupCore {
   void retire(std::uint64_t sequence) noexcept override;
   void bury(const IntrusivePtr<WorkRecord>& record) noexcept override;
   void expect_right_thread() const override;
+  [[nodiscard]] Doorbell& doorbell() noexcept override {
+    return (*node_)->board().doorbell_of((*node_)->rank());
+  }
+  [[nodiscard]] bool is_rung_by_all() const noexcept override { return (*node_)->is_whole_group(); }
 
   /// Where shared memory is short: `why`, and what goes through MPI for it.
   void warn_of_shortage(const std::string& why, const char* consequence) const;

@@ -70,7 +70,16 @@ bool MpiInFlight::move() {
 }
 
 void MpiInFlight::call_mpi() {
-  expect_success(way_.emplace<ByMpi>().start(operation(), core_.place(), core_.pending_receives()));
+  MpiPlace place = core_.place();
+  // MPI would give a receive that is posted what an older one looks for.
+  if (operation().is_message() && !core_.pending_receives().empty()) place.probes = true;
+  expect_success(way_.emplace<ByMpi>().start(operation(), place, core_.pending_receives()));
+  if (operation().kind == Operation::Kind::send) core_.node()->ring(operation().root);
+}
+
+void MpiInFlight::give_up() noexcept {
+  if (operation().kind != Operation::Kind::receive) return;
+  if (auto* way = std::get_if<ByMpi>(&way_)) way->give_up(core_.pending_receives());
 }
 
 bool MpiInFlight::move_by_mpi(ByMpi& way) {
@@ -85,7 +94,12 @@ bool MpiInFlight::move_by_mpi(ByMpi& way) {
     case ByMpi::State::over:
       break;
   }
-  if (operation().kind == Operation::Kind::receive) source_ = way.source();
+  if (operation().kind == Operation::Kind::receive) {
+    const MpiReceive& received = way.received();
+    cancelled_ = received.cancelled;
+    if (!cancelled_) source_ = received.source;
+    message_ = received.message;
+  }
   return true;
 }
 

@@ -21,6 +21,8 @@ class MpiInFlight final : public InFlight {
   ~MpiInFlight() override = default;
 
   [[nodiscard]] int source() const noexcept override { return source_; }
+  [[nodiscard]] Tensor message() const override { return message_; }
+  [[nodiscard]] bool cancelled() const noexcept override { return cancelled_; }
 
  private:
   [[nodiscard]] bool post() override;
@@ -28,6 +30,7 @@ class MpiInFlight final : public InFlight {
   [[nodiscard]] std::string dispute() override;
   [[nodiscard]] bool begin() override;
   [[nodiscard]] bool move() override;
+  void give_up() noexcept override;
   void release() noexcept override;
 
   void call_mpi();
@@ -41,6 +44,8 @@ class MpiInFlight final : public InFlight {
   bool over_nodes_ = false;  // all nodes' tensors lie in shared buffers
   std::variant<std::monostate, InPlace, Relay, OverNodes, ByMpi> way_;
   int source_ = -1;
+  Tensor message_;
+  bool cancelled_ = false;
 };
 
 }  // namespace lockstep

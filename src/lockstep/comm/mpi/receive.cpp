@@ -5,6 +5,7 @@
 
 #include <lockstep/comm/mpi/status.hpp>
 #include <lockstep/comm/mpi/types.hpp>
+#include <lockstep/comm/operation.hpp>
 
 namespace lockstep {
 
@@ -27,36 +28,55 @@ int MpiReceive::post(std::int64_t max_count) {
 
 int MpiReceive::test() {
   int over = 0;
-  MPI_Status message;
-  const int status = MPI_Test(&request, &over, &message);
+  MPI_Status envelope;
+  const int status = MPI_Test(&request, &over, &envelope);
   const bool longer = status != MPI_SUCCESS && is_truncation(status);
   if ((status != MPI_SUCCESS && !longer) || (status == MPI_SUCCESS && over == 0)) return status;
-  source = message.MPI_SOURCE;
+  int gone = 0;
+  const int asked = giving_up ? MPI_Test_cancelled(&envelope, &gone) : MPI_SUCCESS;
+  if (gone != 0 || asked != MPI_SUCCESS) {
+    cancelled = gone != 0;
+    return asked;
+  }
+  source = envelope.MPI_SOURCE;
   if (longer) {
     length = too_long;
     return MPI_SUCCESS;
   }
   MPI_Count found = 0;
-  const int counted = MPI_Get_elements_x(&message, MPI_BYTE, &found);
+  const int counted = MPI_Get_elements_x(&envelope, MPI_BYTE, &found);
   length = found;
   return counted;
 }
 
-int MpiReceive::take(MPI_Message message, const MPI_Status& envelope, std::int64_t max_count) {
+void MpiReceive::cancel() noexcept {
+  if (giving_up) return;
+  giving_up = true;
+  if (looked_for) {
+    cancelled = length < 0;
+  } else if (request != MPI_REQUEST_NULL) {
+    static_cast<void>(MPI_Cancel(&request));
+  }
+}
+
+int MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count) {
   MPI_Count found = 0;
   const int status = MPI_Get_elements_x(&envelope, MPI_BYTE, &found);
   if (status != MPI_SUCCESS) return status;
   source = envelope.MPI_SOURCE;
   length = found;
   std::byte* memory = target;
-  if (length != bytes) {
+  if (bytes == any_length) {
+    message = Tensor::empty({length}, DType::u8);
+    memory = address_of(message);
+  } else if (length != bytes) {
     // Received all the same, for the sender's sake, unless there is no memory for it.
     elsewhere.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(length)]);
     if (!elsewhere) return MPI_SUCCESS;
     memory = elsewhere.get();
   }
   const MpiBytes whole(length, max_count);
-  return MPI_Imrecv(memory, whole.count(), whole.type(), &message, &request);
+  return MPI_Imrecv(memory, whole.count(), whole.type(), &handle, &request);
 }
 
 // It may have come after an older one had looked for it, and before this one does.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <mpi.h>
+#include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
 
@@ -19,16 +20,21 @@ namespace lockstep {
 /// message where it is until the group is called.
 struct MpiReceive {
   static constexpr std::int64_t too_long = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t any_length = -1;
 
   MPI_Comm comm = MPI_COMM_NULL;
   int source = MPI_ANY_SOURCE;  ///< the sender, once it is known
   int tag = 0;
   std::byte* target = nullptr;
-  std::int64_t bytes = 0;    ///< expected
+  std::int64_t bytes = 0;    ///< expected, or any_length
   std::int64_t length = -1;  ///< the message's, or too_long; -1 until it is there
+  bool looked_for = false;   ///< with MPI_Improbe
   MPI_Request request = MPI_REQUEST_NULL;
   int taken = MPI_SUCCESS;                 ///< MPI's status of receiving a message that was found
   std::unique_ptr<std::byte[]> elsewhere;  // where a message of another length goes
+  Tensor message;                          ///< where one of any length goes
+  bool giving_up = false;                  ///< nobody wants it any more
+  bool cancelled = false;                  ///< it did not come
 
   [[nodiscard]] bool takes(MPI_Comm its_comm, const MPI_Status& envelope) const noexcept {
     return length < 0 && comm == its_comm && tag == envelope.MPI_TAG &&
@@ -38,8 +44,10 @@ struct MpiReceive {
   [[nodiscard]] int post(std::int64_t max_count);
   /// Looks whether what was posted has come.
   [[nodiscard]] int test();
+  /// Cancels what was posted; test() tells what became of it. No call of MPI is made twice.
+  void cancel() noexcept;
   /// Starts receiving a message that MPI_Improbe has found.
-  [[nodiscard]] int take(MPI_Message message, const MPI_Status& envelope, std::int64_t max_count);
+  [[nodiscard]] int take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count);
 };
 
 /// The messages that a group's operations must look for, oldest first.
@@ -47,6 +55,9 @@ class PendingReceives {
  public:
   /// `receive` stays where it is until it is found.
   void add(MpiReceive& receive) { pending_.push_back(&receive); }
+  /// Nobody looks for `receive` any more, if somebody did.
+  void remove(const MpiReceive& receive) noexcept { std::erase(pending_, &receive); }
+  [[nodiscard]] bool empty() const noexcept { return pending_.empty(); }
   /// Looks for `receive`'s message. True if MPI had one that it takes; MPI gives a message to the
   /// oldest that takes it, so an older one may have got it. Sets `status` to MPI's.
   [[nodiscard]] bool find(const MpiReceive& receive, std::int64_t max_count, int& status);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <lockstep/comm/call_record.hpp>
+#include <lockstep/comm/engine/doorbell.hpp>
 #include <lockstep/comm/node/segment.hpp>
 
 namespace lockstep {
@@ -73,6 +74,9 @@ class Board {
     part(rank_).retired.store(sequence, std::memory_order_release);
   }
 
+  /// What wakes a rank that sleeps.
+  [[nodiscard]] Doorbell& doorbell_of(int rank) const noexcept { return part(rank).doorbell; }
+
   /// The process behind a rank.
   [[nodiscard]] int pid_of(int rank) const noexcept { return part(rank).pid; }
   /// The newest call that a rank has posted; nullptr if none. For verdicts: it may be changing.
@@ -81,6 +85,7 @@ class Board {
  private:
   struct Part {
     std::int32_t pid;
+    Doorbell doorbell;
     alignas(64) std::atomic<std::uint64_t> retired;
     alignas(64) std::atomic<std::uint64_t> newest;
     Slot ring[slots];

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <lockstep/base/process_state.hpp>
 
 namespace lockstep {
@@ -16,6 +18,12 @@ Node::Node(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int n
       sources_(group_ranks_.size()),
       targets_(group_ranks_.size()) {
   add_buffer(std::move(segment));
+}
+
+void Node::ring(int group_rank) const noexcept {
+  const auto found = std::ranges::find(group_ranks_, group_rank);
+  if (found == group_ranks_.end()) return;
+  board_.doorbell_of(static_cast<int>(found - group_ranks_.begin())).ring();
 }
 
 SharedPlace Node::place_of(const Tensor& t) const noexcept {

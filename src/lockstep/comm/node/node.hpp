@@ -36,6 +36,9 @@ class Node {
     return group_ranks_[static_cast<std::size_t>(node_rank)];
   }
 
+  /// Wakes a rank of the group, if it is one of the node's and sleeps.
+  void ring(int group_rank) const noexcept;
+
   /// A buffer for tensors that are only passing through, where there was room for it.
   static constexpr std::int64_t relay_bytes = 512 << 10;  // half of a core's second-level cache
   [[nodiscard]] bool has_relay() const noexcept { return has_relay_; }

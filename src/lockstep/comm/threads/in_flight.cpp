@@ -23,6 +23,7 @@ bool ThreadsInFlight::begin() {
     message_.rank = core_.rank();
     message_.operation = &operation();
     core_.hub().mailbox().post(message_);
+    if (operation().kind == Operation::Kind::send) core_.node().ring(operation().root);
   } else if (goes_in_slots(operation())) {
     perform_in_slots(core_.node(), operation());
   } else {
@@ -35,9 +36,15 @@ bool ThreadsInFlight::begin() {
 bool ThreadsInFlight::move() {
   if (in_place_) return way_.move(core_.node(), operation(), core_.clock());
   if (!operation().is_message()) return true;  // in the slots: done when it began
+  if (cancelled_) return true;
   if (!message_.delivered.load(std::memory_order_acquire)) return false;
   if (!message_.mismatch.empty()) core_.fail(operation(), message_.mismatch);
   return true;
+}
+
+void ThreadsInFlight::give_up() noexcept {
+  if (operation().kind != Operation::Kind::receive) return;
+  cancelled_ = cancelled_ || core_.hub().mailbox().take_back(message_);
 }
 
 void ThreadsInFlight::expect_matching_lengths() {

@@ -14,6 +14,8 @@ class ThreadsInFlight final : public InFlight {
   ~ThreadsInFlight() override = default;
 
   [[nodiscard]] int source() const noexcept override { return message_.source; }
+  [[nodiscard]] Tensor message() const override { return message_.message; }
+  [[nodiscard]] bool cancelled() const noexcept override { return cancelled_; }
 
  private:
   [[nodiscard]] bool post() override;
@@ -21,6 +23,7 @@ class ThreadsInFlight final : public InFlight {
   [[nodiscard]] std::string dispute() override;
   [[nodiscard]] bool begin() override;
   [[nodiscard]] bool move() override;
+  void give_up() noexcept override;
   void release() noexcept override;
 
   /// Each rank must get from this one what it expects.
@@ -31,6 +34,7 @@ class ThreadsInFlight final : public InFlight {
   bool in_place_ = false;
   InPlace way_;
   MessageEnd message_;
+  bool cancelled_ = false;
 };
 
 }  // namespace lockstep

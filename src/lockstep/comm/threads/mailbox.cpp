@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include <lockstep/comm/call_record.hpp>
 
@@ -19,7 +20,10 @@ bool match(const MessageEnd& sent, const MessageEnd& received) {
 
 void deliver(MessageEnd& sent, MessageEnd& received) {
   const Tensor &source = sent.operation->input, &target = received.operation->output;
-  if (source.dtype() == target.dtype() && source.numel() == target.numel()) {
+  if (!target.defined()) {
+    received.message = Tensor::empty({static_cast<std::int64_t>(source.bytes())}, DType::u8);
+    std::memcpy(received.message.data(), source.data(), source.bytes());
+  } else if (source.dtype() == target.dtype() && source.numel() == target.numel()) {
     elements_of(target, {0, target.numel()}).copy_from(elements_of(source, {0, source.numel()}));
   } else {
     const std::string calls = fmt::format("rank {} called {} where rank {} called {}",
@@ -50,6 +54,11 @@ void Mailbox::post(MessageEnd& end) {
   MessageEnd& met = **other;
   waiting_.erase(other);
   deliver(sending ? end : met, sending ? met : end);
+}
+
+bool Mailbox::take_back(const MessageEnd& end) {
+  const std::lock_guard lock(mutex_);
+  return std::erase(waiting_, &end) > 0;
 }
 
 void Mailbox::clear() {

@@ -14,6 +14,7 @@ struct MessageEnd {
   int rank = 0;  ///< whose
   const Operation* operation = nullptr;
   int source = -1;                      ///< after delivery
+  Tensor message;                       ///< after delivery, where its length was not known before
   std::string mismatch;                 ///< why it could not be delivered
   std::atomic<bool> delivered = false;  ///< set last
 };
@@ -24,6 +25,8 @@ class Mailbox {
  public:
   /// Delivers, if the other end is here.
   void post(MessageEnd& end);
+  /// False if it is delivered already.
+  [[nodiscard]] bool take_back(const MessageEnd& end);
   /// Lets go of all ends that wait.
   void clear();
 

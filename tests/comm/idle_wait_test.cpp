@@ -1,0 +1,93 @@
+// Waiting without a deadline costs next to nothing, and ends soon after a message was sent.
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/threads_group.hpp>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+double seconds_of(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Of a core, by the whole process. Rank 0 waits, the others do not even do that.
+double share_of_a_core(ProcessGroup& group, milliseconds time) {
+  double share = 0.0;
+  if (group.rank() == 0) {
+    auto message = group.irecv_message(any_source);
+    const double before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+    EXPECT_FALSE(message.wait_for(time));
+    const double used = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before;
+    share = used / std::chrono::duration<double>(time).count();
+    message.cancel();
+    message.wait();
+    EXPECT_TRUE(message.cancelled());
+  } else {
+    std::this_thread::sleep_for(time);
+  }
+  group.barrier();
+  return share;
+}
+
+/// From a message's start on rank 1 to the end of the wait of rank 0, which has long slept; the
+/// median of some. The ranks have one clock.
+double seconds_to_wake(ProcessGroup& group) {
+  std::vector<double> times;
+  for (int i = 0; i < 15; ++i) {
+    if (group.rank() == 0) {
+      auto message = group.irecv_message(1);
+      while (!message.wait_for(std::chrono::seconds(1))) {
+      }
+      const double sent = *static_cast<const double*>(message.message().data());
+      times.push_back(seconds_of(CLOCK_MONOTONIC) - sent);
+    } else if (group.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(5));
+      group.send(Tensor::full({1}, seconds_of(CLOCK_MONOTONIC), DType::f64), 0);
+    }
+  }
+  group.barrier();
+  if (times.empty()) return 0.0;
+  std::ranges::nth_element(times, times.begin() + 7);
+  return times[7];
+}
+
+/// On a busy machine single figures prove nothing.
+template <class F>
+double least_of_some(const F& figure) {
+  double least = figure();
+  for (int i = 0; i < 9; ++i) least = std::min(least, figure());
+  return least;
+}
+
+void expect_cheap_and_prompt(ProcessGroup& group) {
+  EXPECT_LT(least_of_some([&] { return share_of_a_core(group, milliseconds(200)); }), 0.02);
+  // Unless it is woken, it looks once a millisecond.
+  EXPECT_LT(least_of_some([&] { return seconds_to_wake(group); }), 200e-6);
+}
+
+TEST(IdleWait, CostsLittleAndIsWokenByAMessage) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  expect_cheap_and_prompt(*group);
+  group->close();
+}
+
+TEST(IdleWait, CostsLittleAndIsWokenByAMessageBetweenThreads) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) run_ranks_as_threads(2, expect_cheap_and_prompt);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+}  // namespace
+}  // namespace lockstep
