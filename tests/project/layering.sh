@@ -9,14 +9,14 @@ declare -A may_use=(
   [deck]="base"
   [tensor]="base"
   [comm]="tensor deck"
-  [io]="comm"
+  [io]="base"
   [autograd]="tensor deck"
   [nn]="autograd"
   [optim]="nn"
   [data]="tensor deck io"
   [parallel]="nn optim comm"
   [rpc]="autograd optim comm"
-  [checkpoint]="io"
+  [checkpoint]="io comm"
   [train]="base deck tensor comm io autograd nn optim data parallel rpc checkpoint"
 )
 
