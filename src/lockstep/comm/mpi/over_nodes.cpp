@@ -3,9 +3,9 @@
 namespace lockstep {
 namespace {
 
-// A rank's round k has three stages: it takes the result of piece k - 2, brings piece k, and
-// collects piece k. Whoever brings piece k has nothing left to take from its slot; and since nobody
-// collects before all have brought, nor do the others.
+// A rank's round k has three stages: it takes the result of the piece that had the slot before,
+// brings piece k, and collects piece k. Whoever brings piece k has nothing left to take from its
+// slot; and since nobody collects before all have brought, nor have the others.
 enum Stage : unsigned { taken = 1, brought, collected };
 constexpr unsigned stages_a_round = 3;
 
@@ -35,7 +35,8 @@ OverNodes::State OverNodes::move(MpiNode& node, const Operation& operation, Work
     if (status_ != MPI_SUCCESS) return State::mpi_failed;
   }
   const std::int64_t pieces = crossing_.pieces();
-  if (pieces > 0 && stages_.finished() < stage_of(pieces + 1, taken)) return State::running;
+  if (pieces > 0 && stages_.finished() < stage_of(pieces - 1 + Depot::slots, taken))
+    return State::running;
   user = nullptr;
   return State::over;
 }

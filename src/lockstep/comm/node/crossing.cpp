@@ -121,7 +121,15 @@ void Crossing::bring(Depot& depot, const Operation& operation, std::int64_t k) c
   }
   const bool reduces = operation.kind == Kind::all_reduce || operation.kind == Kind::reduce;
   if (!reduces || inputs_are_in_reach(node, operation)) return;
-  copy_bytes(area, address_of(operation.input, part.begin), bytes);
+  // What this rank will collect itself, it has at hand.
+  const std::int64_t element = element_bytes(operation);
+  const Block own = share_of(part.count, element, node.size(), node.rank());
+  const auto copy = [&](std::int64_t begin, std::int64_t end) {
+    copy_bytes(area + begin * element, address_of(operation.input, part.begin + begin),
+               (end - begin) * element);
+  };
+  copy(0, own.begin);
+  copy(own.begin + own.count, part.count);
 }
 
 void Crossing::collect(Depot& depot, const Operation& operation, std::int64_t k) const {
