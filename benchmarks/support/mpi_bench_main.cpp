@@ -1,5 +1,8 @@
 // main() of Google Benchmark programs under mpiexec: rank 0 reports, the others are silent.
+// --nodes=2,2 takes the ranks of one machine for several nodes (GroupOptions::pretended_nodes).
 #include <memory>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -18,12 +21,28 @@ class NullReporter : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& /*runs*/) override {}
 };
 
+/// Takes --nodes= out of the arguments.
+std::vector<std::int64_t> nodes_of(std::vector<char*>& arguments) {
+  const std::string option = "--nodes=";
+  std::vector<std::int64_t> nodes;
+  std::erase_if(arguments, [&](const char* argument) {
+    const std::string text(argument);
+    if (text.rfind(option, 0) != 0) return false;
+    std::istringstream sizes(text.substr(option.size()));
+    for (std::string size; std::getline(sizes, size, ',');) nodes.push_back(std::stoll(size));
+    return true;
+  });
+  return nodes;
+}
+
 int run(int argc, char** argv) {
   MpiSession session(argc, argv);
-  const auto start = Clock::now();
-  group = make_mpi_group(MPI_COMM_WORLD);
-  bootstrap = all_reduce_scalar(*group, seconds_since(start), ReduceOp::max);
   std::vector<char*> arguments(argv, argv + argc);
+  GroupOptions options;
+  options.pretended_nodes = nodes_of(arguments);
+  const auto start = Clock::now();
+  group = make_mpi_group(MPI_COMM_WORLD, options);
+  bootstrap = all_reduce_scalar(*group, seconds_since(start), ReduceOp::max);
   if (group->rank() != 0) {
     // Files (--benchmark_out) are rank 0's alone.
     std::erase_if(arguments, [](const char* argument) {
@@ -34,6 +53,7 @@ int run(int argc, char** argv) {
   benchmark::Initialize(&count, arguments.data());
   if (group->rank() == 0) {
     benchmark::AddCustomContext("ranks", std::to_string(group->size()));
+    benchmark::AddCustomContext("pretended nodes", std::to_string(options.pretended_nodes.size()));
     benchmark::RunSpecifiedBenchmarks();
   } else {
     NullReporter silent;

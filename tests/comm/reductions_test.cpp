@@ -191,6 +191,24 @@ TEST(Reductions, ReduceScatterIsExactInPlaceAndOutOfPlace) {
   });
 }
 
+/// `first` on rank 0 and 1 on each of the others, added up in f32 and rounded to T: once where the
+/// ranks share memory, else at each node and over the nodes.
+template <class T>
+double rounded_sum(float first, int size) {
+  float total = 0;
+  for (int r = 0; r < size; ++r) {
+    const auto shares = [r](int other) { return test::share_memory(r, other); };
+    float node = 0;
+    for (int other = 0; other < size; ++other) {
+      if (!shares(other)) continue;
+      if (other < r) break;  // the node has been counted
+      node += other == 0 ? first : 1;
+    }
+    total += float{T(node)};
+  }
+  return float{T(total)};
+}
+
 TEST(Reductions, SixteenBitFloatsAccumulateInSinglePrecision) {
   test::on_every_group([](ProcessGroup& everybody) {
     const auto claim = [](ProcessGroup& group, Arena& arena) {
@@ -213,9 +231,8 @@ TEST(Reductions, SixteenBitFloatsAccumulateInSinglePrecision) {
         group.all_reduce(half, ReduceOp::sum).wait();
         group.all_reduce(large, ReduceOp::avg).wait();
         group.all_reduce(factors, ReduceOp::product).wait();
-        const auto rounded = [](double x) { return static_cast<float>(x); };
-        EXPECT_EQ(test::values_of(wide), all(static_cast<float>(BFloat16(rounded(256 + (n - 1))))));
-        EXPECT_EQ(test::values_of(half), all(static_cast<float>(Float16(rounded(2048 + (n - 1))))));
+        EXPECT_EQ(test::values_of(wide), all(rounded_sum<BFloat16>(256, n)));
+        EXPECT_EQ(test::values_of(half), all(rounded_sum<Float16>(2048, n)));
         EXPECT_EQ(test::values_of(large), all(60000));
         if (n == 3) {
           EXPECT_EQ(test::values_of(factors), all(87.875));  // 90000 / 1024, rounded to f16

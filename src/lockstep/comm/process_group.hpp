@@ -40,7 +40,8 @@ struct GroupOptions {
   /// Every wait ends by then. Counted from the moment the wait begins.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// The largest count that one MPI call is given (elements of a reduction, bytes of a copy): more
-  /// travels in several. MPI's own limit is 2^31 - 1; tests lower it.
+  /// travels in several. Over several nodes, where leaders send, bytes of both. MPI's own limit is
+  /// 2^31 - 1; tests lower it.
   std::int64_t max_count = std::int64_t{1} << 30;
   Contract contract = Contract::hash;
   Progress progress = Progress::poll;

@@ -16,15 +16,13 @@ Agreement MpiInFlight::agree() {
   if (!nodes_meeting_.has_started()) {
     const Agreement here = meeting_.look(*node, operation(), contract);
     if (here == Agreement::pending || node->is_whole_group()) return here;
-    expect_success(nodes_meeting_.start(node, operation(), here == Agreement::reached,
-                                        OverNodes::fits(*node, operation())));
+    expect_success(nodes_meeting_.start(node, operation(), here == Agreement::reached));
   }
   int status = MPI_SUCCESS;
-  const auto found = nodes_meeting_.look(node, operation(), status);
+  const auto equal = nodes_meeting_.look(node, operation(), status);
   expect_success(status);
-  if (!found) return Agreement::pending;
-  over_nodes_ = found->in_buffers;
-  return found->equal || contract == Contract::off ? Agreement::reached : Agreement::refused;
+  if (!equal) return Agreement::pending;
+  return *equal || contract == Contract::off ? Agreement::reached : Agreement::refused;
 }
 
 std::string MpiInFlight::dispute() {
@@ -39,17 +37,20 @@ std::string MpiInFlight::dispute() {
 
 bool MpiInFlight::begin() {
   MpiNode& node = core_.node();
-  if (over_nodes_) {
-    way_.emplace<OverNodes>();
-    // A leader that has yet to call the other leaders lets no younger collective do so first.
-    return !node->is_leader();
-  }
-  const bool within_node = !operation().is_message() && node->is_whole_group();
-  if (within_node && goes_in_slots(operation())) {
+  if (operation().is_message()) {
+    call_mpi();
+  } else if (!node->is_whole_group()) {
+    if (operation().kind == Operation::Kind::barrier) return true;  // all nodes have met
+    if (OverNodes::fits(node, operation())) {
+      way_.emplace<OverNodes>(node, operation(), core_.place().max_count);
+    } else {
+      call_mpi();
+    }
+  } else if (goes_in_slots(operation())) {
     perform_in_slots(*node, operation());
-  } else if (within_node && InPlace::fits(*node, operation())) {
+  } else if (InPlace::fits(*node, operation())) {
     way_.emplace<InPlace>();
-  } else if (within_node && Relay::fits(*node, operation())) {
+  } else if (Relay::fits(*node, operation())) {
     way_.emplace<Relay>();
   } else {
     call_mpi();
@@ -66,7 +67,7 @@ bool MpiInFlight::move() {
   }
   if (auto* way = std::get_if<OverNodes>(&way_)) return move_over_nodes(*way);
   if (auto* way = std::get_if<ByMpi>(&way_)) return move_by_mpi(*way);
-  return true;  // in the slots: done when it began
+  return true;  // done when it began
 }
 
 void MpiInFlight::call_mpi() {
@@ -104,9 +105,7 @@ bool MpiInFlight::move_by_mpi(ByMpi& way) {
 }
 
 bool MpiInFlight::move_over_nodes(OverNodes& way) {
-  bool began = false;
-  const auto state = way.move(core_.node(), operation(), core_.place(), core_.clock(), began);
-  if (began) core_.has_begun(operation().sequence);
+  const auto state = way.move(core_.node(), operation(), core_.clock());
   if (state == OverNodes::State::mpi_failed) expect_success(way.status());
   return state == OverNodes::State::over;
 }

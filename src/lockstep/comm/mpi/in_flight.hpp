@@ -41,7 +41,6 @@ class MpiInFlight final : public InFlight {
   MpiCore& core_;  // which the base class keeps alive
   Meeting meeting_;
   NodesMeeting nodes_meeting_;
-  bool over_nodes_ = false;  // all nodes' tensors lie in shared buffers
   std::variant<std::monostate, InPlace, Relay, OverNodes, ByMpi> way_;
   int source_ = -1;
   Tensor message_;

@@ -25,8 +25,8 @@ std::uint64_t this_node(bool shared_memory, int pretended, int rank) {
   return hash64(text.data(), text.size());
 }
 
-/// The ranks of `comm` that give the same number, in order. Collective over it.
-std::vector<int> ranks_that_give(std::uint64_t number, MPI_Comm comm, const MpiWait& wait) {
+/// What each rank of `comm` gives. Collective over it.
+std::vector<std::uint64_t> given_by_all(std::uint64_t number, MPI_Comm comm, const MpiWait& wait) {
   int size = 1;
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   std::vector<std::uint64_t> all(static_cast<std::size_t>(size));
@@ -35,11 +35,7 @@ std::vector<int> ranks_that_give(std::uint64_t number, MPI_Comm comm, const MpiW
                            comm, &request),
             "MPI_Iallgather");
   wait(request);
-  std::vector<int> ranks;
-  for (int r = 0; r < size; ++r) {
-    if (all[static_cast<std::size_t>(r)] == number) ranks.push_back(r);
-  }
-  return ranks;
+  return all;
 }
 
 }  // namespace
@@ -65,31 +61,61 @@ MpiNode::MpiNode(MPI_Comm comm, bool shared_memory, int pretended, const MpiWait
   int rank = 0, size = 1;
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  std::vector<int> here = ranks_that_give(this_node(shared_memory, pretended, rank), comm, wait);
-  bool has_relay = false;
-  auto segment = here.size() == 1 ? nullptr : share(here, wait, has_relay);
+  const std::uint64_t number = this_node(shared_memory, pretended, rank);
+  const auto numbers = given_by_all(number, comm, wait);
+  std::vector<int> here;
+  for (int r = 0; r < size; ++r) {
+    if (numbers[static_cast<std::size_t>(r)] == number) here.push_back(r);
+  }
+  const std::size_t room = static_cast<int>(here.size()) == size
+                               ? static_cast<std::size_t>(Node::relay_bytes)
+                               : Depot::bytes();
+  bool has_room = false;
+  auto segment = here.size() == 1 ? nullptr : share(here, room, wait, has_room);
   if (!segment) {
     here = {rank};
-    segment = Segment::in_this_process(1, Board::bytes());
+    has_room = size > 1;
+    segment = Segment::in_this_process(1, Board::bytes() + (has_room ? Depot::bytes() : 0));
   }
   const auto node_rank = static_cast<int>(std::ranges::find(here, rank) - here.begin());
   const bool whole_group = static_cast<int>(here.size()) == size;
   node_ = std::make_unique<Node>(std::move(segment), std::move(here), node_rank, whole_group,
-                                 has_relay);
-  // Every rank's board is ready once all have told who leads.
-  const auto leading = ranks_that_give(node_rank == 0 ? 1 : 0, comm, wait);
-  if (!whole_group && node_rank == 0) leaders_ = communicator_of(leading, comm);
+                                 whole_group && has_room);
+  meet_other_nodes(has_room, wait);
 }
 
-std::shared_ptr<Segment> MpiNode::share(const std::vector<int>& ranks, const MpiWait& wait,
-                                        bool& has_relay) {
+void MpiNode::meet_other_nodes(bool has_room, const MpiWait& wait) {
+  // Every rank's board is ready once all have told who leads.
+  const auto leader = static_cast<std::uint64_t>(node_->group_rank(0));
+  const auto all = given_by_all(leader << 1U | (has_room ? 1U : 0U), group_, wait);
+  if (node_->is_whole_group()) return;
+  std::vector<int> first_ranks, leading;
+  for (const std::uint64_t theirs : all) {
+    const auto r = static_cast<int>(first_ranks.size());
+    if (first_ranks.emplace_back(static_cast<int>(theirs >> 1U)) == r) leading.push_back(r);
+  }
+  if (node_->is_leader()) leaders_ = communicator_of(leading, group_);
+  NodeMap map(first_ranks);
+  const bool everywhere = std::ranges::all_of(all, [](auto theirs) { return (theirs & 1U) != 0; });
+  if (map.most_ranks() == 1 || !everywhere) return;
+  depot_.emplace(*node_, std::move(map));
+  if (!node_->is_leader()) return;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Comm_idup(leaders_, &leaders_of_pieces_, &request), "MPI_Comm_idup");
+  wait(request);
+  check_mpi(MPI_Comm_set_errhandler(leaders_of_pieces_, MPI_ERRORS_RETURN),
+            "MPI_Comm_set_errhandler");
+}
+
+std::shared_ptr<Segment> MpiNode::share(const std::vector<int>& ranks, std::size_t room,
+                                        const MpiWait& wait, bool& has_room) {
   int size = 1;
   check_mpi(MPI_Comm_size(group_, &size), "MPI_Comm_size");
   const bool all = static_cast<int>(ranks.size()) == size;
   node_comm_ = all ? group_ : communicator_of(ranks, group_);
   const std::size_t board = Board::bytes();
-  auto segment = SharedSegment::create(node_comm_, board + Node::relay_bytes, wait, shortage_);
-  has_relay = segment != nullptr;
+  auto segment = SharedSegment::create(node_comm_, board + room, wait, shortage_);
+  has_room = segment != nullptr;
   if (!segment) segment = SharedSegment::create(node_comm_, board, wait, shortage_);
   int node_rank = 0;
   check_mpi(MPI_Comm_rank(node_comm_, &node_rank), "MPI_Comm_rank");
@@ -112,7 +138,7 @@ IntrusivePtr<Storage> MpiNode::allocate(std::size_t bytes, const MpiWait& wait, 
 
 int MpiNode::free() noexcept {
   int worst = MPI_SUCCESS;
-  for (MPI_Comm* comm : {&node_comm_, &leaders_}) {
+  for (MPI_Comm* comm : {&node_comm_, &leaders_, &leaders_of_pieces_}) {
     if (*comm == MPI_COMM_NULL || *comm == group_) continue;
     const int status = MPI_Comm_free(comm);
     if (worst == MPI_SUCCESS) worst = status;

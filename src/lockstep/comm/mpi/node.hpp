@@ -1,9 +1,12 @@
 #pragma once
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <mpi.h>
+#include <lockstep/comm/mpi/leaders_exchange.hpp>
 #include <lockstep/comm/mpi/wait.hpp>
 #include <lockstep/comm/node/node.hpp>
 
@@ -27,6 +30,18 @@ class MpiNode {
   /// Over the first ranks of all nodes, in rank order; MPI_COMM_NULL on the others, and where there
   /// is one node only.
   [[nodiscard]] MPI_Comm leaders() const noexcept { return leaders_; }
+
+  /// Where pieces of collectives pass on their way to other nodes; nullptr, on all ranks of the
+  /// group, unless it has several nodes, one of them with several ranks, and room on each of these.
+  [[nodiscard]] Depot* depot() noexcept { return depot_ ? &*depot_ : nullptr; }
+  [[nodiscard]] const Depot* depot() const noexcept { return depot_ ? &*depot_ : nullptr; }
+  /// As leaders(), for pieces alone, where there is a depot.
+  [[nodiscard]] MPI_Comm leaders_of_pieces() const noexcept { return leaders_of_pieces_; }
+  /// What the leaders exchange for piece k of the operation that has the depot.
+  [[nodiscard]] LeadersExchange& exchange(std::int64_t k) noexcept {
+    return exchanges_[static_cast<std::size_t>(k % Depot::slots)];
+  }
+
   /// Why the ranks of this machine share nothing though they should; empty elsewhere, and on all of
   /// them but the first.
   [[nodiscard]] const std::string& shortage() const noexcept { return shortage_; }
@@ -41,15 +56,19 @@ class MpiNode {
   int free() noexcept;
 
  private:
-  /// What `ranks`, those of this machine, will share, and whether there is room for a relay in it;
+  /// What `ranks`, those of this machine, will share, and whether it has the room behind the board;
   /// nullptr where they cannot.
-  std::shared_ptr<Segment> share(const std::vector<int>& ranks, const MpiWait& wait,
-                                 bool& has_relay);
+  std::shared_ptr<Segment> share(const std::vector<int>& ranks, std::size_t room,
+                                 const MpiWait& wait, bool& has_room);
+  void meet_other_nodes(bool has_room, const MpiWait& wait);
 
   MPI_Comm group_;
   MPI_Comm node_comm_ = MPI_COMM_NULL;  // group_ where that is all of it
   MPI_Comm leaders_ = MPI_COMM_NULL;
+  MPI_Comm leaders_of_pieces_ = MPI_COMM_NULL;
   std::unique_ptr<Node> node_;
+  std::optional<Depot> depot_;
+  std::array<LeadersExchange, Depot::slots> exchanges_;
   std::string shortage_;
 };
 

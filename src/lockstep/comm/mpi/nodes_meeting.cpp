@@ -7,21 +7,19 @@
 
 namespace lockstep {
 
-int NodesMeeting::start(MpiNode& node, const Operation& operation, bool alike, bool in_buffers) {
+int NodesMeeting::start(MpiNode& node, const Operation& operation, bool alike) {
   started_ = true;
   if (!node->is_leader()) return MPI_SUCCESS;
   const std::uint64_t mine = node->board().mine(operation.sequence).fingerprint;
   constexpr auto none = ~std::uint64_t{0};  // a node that is not of one mind agrees with nobody
-  largest_ = {alike ? mine : none, alike ? ~mine : none, in_buffers ? std::uint64_t{0} : 1};
+  largest_ = {alike ? mine : none, alike ? ~mine : none};
   return MPI_Iallreduce(MPI_IN_PLACE, largest_.data(), static_cast<int>(largest_.size()),
                         MPI_UINT64_T, MPI_MAX, node.leaders(), &request_);
 }
 
 // The leader of each node tells its ranks what the leaders found: the collective's number, and in
-// the last bits whether the calls are equal and whether all nodes have their tensors in shared
-// buffers.
-std::optional<NodesMeeting::Found> NodesMeeting::look(MpiNode& node, const Operation& operation,
-                                                      int& status) {
+// the last bit whether the calls are equal.
+std::optional<bool> NodesMeeting::look(MpiNode& node, const Operation& operation, int& status) {
   const Board& board = node->board();
   if (node->is_leader()) {
     int over = 0;
@@ -29,14 +27,13 @@ std::optional<NodesMeeting::Found> NodesMeeting::look(MpiNode& node, const Opera
     if (status != MPI_SUCCESS || over == 0) return std::nullopt;
     const std::uint64_t mine = board.mine(operation.sequence).fingerprint;
     const std::uint64_t equal = largest_[0] == mine && largest_[1] == ~mine ? 1 : 0;
-    const std::uint64_t in_buffers = largest_[2] == 0 ? 2 : 0;
     board.mine(operation.sequence)
-        .agreed.store(operation.sequence << 2U | in_buffers | equal, std::memory_order_release);
+        .agreed.store(operation.sequence << 1U | equal, std::memory_order_release);
   }
   const std::uint64_t found =
       board.slot(0, operation.sequence).agreed.load(std::memory_order_acquire);
-  if (found >> 2U != operation.sequence) return std::nullopt;
-  return Found{(found & 1U) != 0, (found & 2U) != 0};
+  if (found >> 1U != operation.sequence) return std::nullopt;
+  return (found & 1U) != 0;
 }
 
 std::string NodesMeeting::dispute(MpiNode& node, const Operation& operation, int disputed,

@@ -14,16 +14,12 @@ namespace lockstep {
 class NodesMeeting {
  public:
   [[nodiscard]] bool has_started() const noexcept { return started_; }
-  /// All ranks of this node have posted: `alike`, the same call; `in_buffers`, of tensors that go
-  /// from node to node by their leaders. Returns MPI's status.
-  [[nodiscard]] int start(MpiNode& node, const Operation& operation, bool alike, bool in_buffers);
+  /// All ranks of this node have posted: `alike`, the same call. Returns MPI's status.
+  [[nodiscard]] int start(MpiNode& node, const Operation& operation, bool alike);
 
-  struct Found {
-    bool equal = false;       ///< all ranks of the group have made the same call
-    bool in_buffers = false;  ///< on every node
-  };
-  /// Nothing while not all nodes have come; `status` is MPI's.
-  [[nodiscard]] std::optional<Found> look(MpiNode& node, const Operation& operation, int& status);
+  /// Whether all ranks of the group have made the same call; nothing while not all nodes have come.
+  /// `status` is MPI's.
+  [[nodiscard]] std::optional<bool> look(MpiNode& node, const Operation& operation, int& status);
 
   /// After a refusal, what a rank of another node has called. `disputed`: the first rank of this
   /// node whose call differs, or -1. Collective over the group.
@@ -34,8 +30,7 @@ class NodesMeeting {
   static void tell(MpiNode& node, const Operation& operation, int disputed, const MpiWait& wait);
 
   bool started_ = false;
-  // The largest of all nodes' fingerprints, of their complements, and of "not in shared buffers".
-  std::array<std::uint64_t, 3> largest_{};
+  std::array<std::uint64_t, 2> largest_{};  // of all nodes' fingerprints, and of their complements
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 

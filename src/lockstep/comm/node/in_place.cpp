@@ -63,7 +63,7 @@ void all_to_all(const Node& node, const Operation& operation) {
 std::int64_t perform(Node& node, const Operation& operation, std::int64_t cursor) {
   switch (operation.kind) {
     case Kind::all_reduce:
-      return reduce_share(node, operation, operation.op, node.size(), cursor);
+      return reduce_share(node, operation, cursor);
     case Kind::reduce:
       reduce_into(node, operation, 0);
       break;

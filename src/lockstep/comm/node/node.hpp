@@ -19,7 +19,8 @@ class Node {
     process,  ///< all of it: they are threads of one process
   };
 
-  /// `segment` holds Board::bytes() a rank, and from there on, if has_relay, relay_bytes more.
+  /// `segment` holds Board::bytes() a rank, and from there on, if has_relay, relay_bytes more; or,
+  /// where this is one of several nodes, what Depot says.
   /// `group_ranks`: the node's ranks in the group.
   Node(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int node_rank,
        bool whole_group, bool has_relay, Reach reach = Reach::buffers);
@@ -43,7 +44,7 @@ class Node {
   static constexpr std::int64_t relay_bytes = 512 << 10;  // half of a core's second-level cache
   [[nodiscard]] bool has_relay() const noexcept { return has_relay_; }
   [[nodiscard]] SharedPlace relay() const noexcept { return {0, Board::bytes()}; }
-  /// Whose pieces are in the relay; nullptr if nobody's.
+  /// Whose pieces are in the relay, or in the depot at its place; nullptr if nobody's.
   [[nodiscard]] const Operation*& relay_user() noexcept { return relay_user_; }
 
   /// Room for an address of each of the node's ranks, for whoever moves the group on.

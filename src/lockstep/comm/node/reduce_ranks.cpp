@@ -172,11 +172,16 @@ void with_combine(ReduceOp op, const F& f) {
 
 void reduce_ranks(ReduceOp op, DType dtype, std::span<const void* const> sources,
                   std::int64_t count, std::span<void* const> targets) {
+  const double factor = op == ReduceOp::avg ? 1.0 / static_cast<double>(sources.size()) : 1.0;
+  reduce_ranks(op, dtype, sources, count, targets, factor);
+}
+
+void reduce_ranks(ReduceOp op, DType dtype, std::span<const void* const> sources,
+                  std::int64_t count, std::span<void* const> targets, double factor) {
   if (!reducible(op, dtype)) {
     throw ShapeError(std::string(name_of(op)) + " is not defined for " +
                      std::string(name_of(dtype)));
   }
-  const double factor = op == ReduceOp::avg ? 1.0 / static_cast<double>(sources.size()) : 1.0;
   const auto run = [&]<class T>() {
     with_combine<T>(
         op, [&](const auto& combine) { reduce_as<T>(combine, factor, sources, count, targets); });

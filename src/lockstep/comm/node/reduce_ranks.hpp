@@ -13,4 +13,9 @@ namespace lockstep {
 void reduce_ranks(ReduceOp op, DType dtype, std::span<const void* const> sources,
                   std::int64_t count, std::span<void* const> targets);
 
+/// The same of floating-point numbers times `factor`, before they are rounded, which takes the
+/// place of what avg divides by; other dtypes have factor 1.
+void reduce_ranks(ReduceOp op, DType dtype, std::span<const void* const> sources,
+                  std::int64_t count, std::span<void* const> targets, double factor);
+
 }  // namespace lockstep

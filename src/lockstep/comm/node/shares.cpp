@@ -11,18 +11,18 @@ namespace {
 // Bytes of a share that are reduced before other operations get their turn: about 0.1 ms.
 constexpr std::int64_t turn_bytes = 1 << 20;
 
-/// Every target = the reduction of `count` elements of every rank, `begin` bytes into where
-/// input_of and output_of say; of the first `targets` ranks' outputs.
+/// Every output = the reduction of `count` elements of every rank, `begin` bytes into where
+/// input_of and output_of say.
 template <class In, class Out>
-void reduce_at(Node& node, const Operation& operation, ReduceOp op, std::int64_t begin,
-               std::int64_t count, int targets, const In& input_of, const Out& output_of) {
-  const auto outputs = node.targets().first(static_cast<std::size_t>(targets));
-  for (int r = 0; r < targets; ++r) {
+void reduce_at(Node& node, const Operation& operation, std::int64_t begin, std::int64_t count,
+               const In& input_of, const Out& output_of) {
+  const auto outputs = node.targets();
+  for (int r = 0; r < node.size(); ++r) {
     outputs[static_cast<std::size_t>(r)] = node.address(output_of(r), r) + begin;
   }
   const auto inputs =
       on_every_rank(node, [&](int r) { return node.address(input_of(r), r) + begin; });
-  reduce_ranks(op, operation.input.dtype(), inputs, count, outputs);
+  reduce_ranks(operation.op, operation.input.dtype(), inputs, count, outputs);
 }
 
 }  // namespace
@@ -33,13 +33,12 @@ Block share_of(std::int64_t numel, std::int64_t element, int size, int rank) noe
   return {begin(rank), begin(rank + 1) - begin(rank)};
 }
 
-std::int64_t reduce_share(Node& node, const Operation& operation, ReduceOp op, int targets,
-                          std::int64_t cursor) {
+std::int64_t reduce_share(Node& node, const Operation& operation, std::int64_t cursor) {
   const std::int64_t element = element_bytes(operation);
   const Block share = share_of(operation.input.numel(), element, node.size(), node.rank());
   const std::int64_t count = std::min(share.count - cursor, turn_bytes / element);
   reduce_at(
-      node, operation, op, (share.begin + cursor) * element, count, targets,
+      node, operation, (share.begin + cursor) * element, count,
       [&](int r) { return slot_of(node, operation, r).input; },
       [&](int r) { return slot_of(node, operation, r).output; });
   return cursor + count < share.count ? cursor + count : -1;
@@ -49,8 +48,7 @@ void reduce_relays(Node& node, const Operation& operation, Block piece) {
   const std::int64_t element = element_bytes(operation);
   const Block share = share_of(piece.count, element, node.size(), node.rank());
   const auto relay = [&](int) { return node.relay(); };
-  reduce_at(node, operation, operation.op, share.begin * element, share.count, node.size(), relay,
-            relay);
+  reduce_at(node, operation, share.begin * element, share.count, relay, relay);
 }
 
 }  // namespace lockstep

@@ -7,11 +7,11 @@ namespace lockstep {
 /// lines, so that no two write to the same one.
 [[nodiscard]] Block share_of(std::int64_t numel, std::int64_t element, int size, int rank) noexcept;
 
-/// A turn of this rank's share of the reduction of all posted inputs, which lie in shared buffers,
-/// into the outputs of the node's first `targets` ranks. `cursor` is the element of the share to go
-/// on from; returns the next, or -1 when the share is done.
-[[nodiscard]] std::int64_t reduce_share(Node& node, const Operation& operation, ReduceOp op,
-                                        int targets, std::int64_t cursor);
+/// A turn of this rank's share of the reduction of all posted inputs into all outputs, which lie in
+/// shared buffers. `cursor` is the element of the share to go on from; returns the next, or -1 when
+/// the share is done.
+[[nodiscard]] std::int64_t reduce_share(Node& node, const Operation& operation,
+                                        std::int64_t cursor);
 
 /// This rank's share of a piece that stands in every rank's relay, into all of them.
 void reduce_relays(Node& node, const Operation& operation, Block piece);

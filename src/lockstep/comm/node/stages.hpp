@@ -12,7 +12,6 @@ class Stages {
   /// Tells the node that this rank has finished a stage.
   void finish(Node& node, const Operation& operation, unsigned stage) noexcept {
     finished_ = stage;
-    peer_ = 0;
     node.board()
         .mine(operation.sequence)
         .done.store(mark(operation.sequence, stage), std::memory_order_release);
@@ -20,6 +19,8 @@ class Stages {
 
   [[nodiscard]] bool all_have_finished(const Node& node, const Operation& operation,
                                        unsigned stage) noexcept {
+    if (stage != looked_for_) peer_ = 0;
+    looked_for_ = stage;
     for (; peer_ < node.size(); ++peer_) {
       const auto& theirs = node.board().slot(peer_, operation.sequence).done;
       if (theirs.load(std::memory_order_acquire) < mark(operation.sequence, stage)) return false;
@@ -34,7 +35,8 @@ class Stages {
   }
 
   unsigned finished_ = 0;
-  int peer_ = 0;  // the next rank of the node to be looked at
+  unsigned looked_for_ = 0;  // stage
+  int peer_ = 0;             // the next rank of the node to be looked at
 };
 
 }  // namespace lockstep

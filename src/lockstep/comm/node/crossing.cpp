@@ -1,0 +1,202 @@
+#include <lockstep/comm/node/crossing.hpp>
+
+#include <algorithm>
+#include <bit>
+
+#include <lockstep/comm/node/reduce_ranks.hpp>
+#include <lockstep/comm/node/shares.hpp>
+
+namespace lockstep {
+namespace {
+
+using Kind = Operation::Kind;
+
+// Bytes that a leader may get for a reduction over more than two nodes to be one exchange, not two.
+constexpr std::int64_t one_exchange_bytes = 32 << 10;
+
+int slot_for(std::int64_t k) { return static_cast<int>(k % Depot::slots); }
+
+/// Elements of every rank's block.
+std::int64_t elements(const Operation& operation) {
+  return operation.kind == Kind::reduce_scatter ? operation.output.numel()
+                                                : operation.input.numel();
+}
+
+/// Elements of each rank's block that the areas have room for.
+std::int64_t room(const NodeMap& map, const Operation& operation, bool by_shares) {
+  const std::int64_t area = Depot::area_bytes / element_bytes(operation);
+  switch (operation.kind) {
+    case Kind::all_reduce:
+    case Kind::reduce:
+      return by_shares ? area / map.nodes() * map.nodes() : std::min(area, 2 * area / map.nodes());
+    case Kind::all_gather:
+      return 2 * area / map.size();
+    case Kind::reduce_scatter:
+      return area / (map.nodes() * map.most_ranks());
+    default:
+      return area;
+  }
+}
+
+// A mean is scaled twice: what a node brings by a power of two, which changes no bits but keeps f16
+// from running over, and the result by the rest.
+double factor_before(const NodeMap& map, ReduceOp op) {
+  return op == ReduceOp::avg ? 1.0 / std::bit_ceil(static_cast<unsigned>(map.size())) : 1.0;
+}
+double factor_after(const NodeMap& map, ReduceOp op) {
+  return op == ReduceOp::avg ? std::bit_ceil(static_cast<unsigned>(map.size())) * (1.0 / map.size())
+                             : 1.0;
+}
+
+/// Whether ranks of the node find the others' inputs where they are.
+bool inputs_are_in_reach(const Node& node, const Operation& operation) {
+  if (node.size() == 1) return true;
+  for (int r = 0; r < node.size(); ++r) {
+    if (slot_of(node, operation, r).input.buffer < 0) return false;
+  }
+  return true;
+}
+
+/// This rank's share of the reduction of `count` elements of all of the node's ranks.
+template <class F>
+void reduce_node(Depot& depot, const Operation& operation, std::int64_t count, std::byte* target,
+                 const F& first_on) {
+  Node& node = depot.node();
+  const std::int64_t element = element_bytes(operation);
+  const Block mine = share_of(count, element, node.size(), node.rank());
+  const auto sources =
+      on_every_rank(node, [&](int r) { return first_on(r) + mine.begin * element; });
+  void* const to = target + mine.begin * element;
+  reduce_ranks(operation.op, operation.input.dtype(), sources, mine.count, {&to, 1},
+               factor_before(depot.map(), operation.op));
+}
+
+/// `count` elements of all nodes, the first ones at `first` and `stride` bytes apart.
+void reduce_nodes(Depot& depot, const Operation& operation, const std::byte* first,
+                  std::int64_t stride, std::int64_t count, void* target) {
+  const auto sources = depot.on_every_node([&](int n) { return first + n * stride; });
+  reduce_ranks(operation.op, operation.input.dtype(), sources, count, {&target, 1},
+               factor_after(depot.map(), operation.op));
+}
+
+}  // namespace
+
+bool Crossing::fits(const NodeMap& map, const Operation& operation) noexcept {
+  const Tensor& t = operation.input.defined() ? operation.input : operation.output;
+  switch (operation.kind) {
+    case Kind::all_reduce:
+    case Kind::reduce:
+    case Kind::broadcast:
+    case Kind::all_gather:
+    case Kind::reduce_scatter:
+      return operation.input_counts.empty() && operation.output_counts.empty() &&
+             t.device().type == DeviceType::host && room(map, operation, true) > 0;
+    default:
+      return false;
+  }
+}
+
+Crossing::Crossing(const NodeMap& map, const Operation& operation, std::int64_t max_count) noexcept
+    : total_(elements(operation)), nodes_(map.nodes()) {
+  const std::int64_t element = element_bytes(operation);
+  if (operation.kind == Kind::all_reduce || operation.kind == Kind::reduce) {
+    by_shares_ = nodes_ > 2 && total_ * element * nodes_ > one_exchange_bytes;
+  }
+  // A message carries the blocks of a node's ranks.
+  const std::int64_t allowed = std::max<std::int64_t>(1, max_count / (element * map.most_ranks()));
+  most_ = std::min(room(map, operation, by_shares_), allowed);
+}
+
+void Crossing::bring(Depot& depot, const Operation& operation, std::int64_t k) const {
+  const Node& node = depot.node();
+  const Block part = piece(k);
+  const std::int64_t bytes = part.count * element_bytes(operation);
+  std::byte* const area = depot.brought(node.rank(), slot_for(k));
+  if (operation.kind == Kind::reduce_scatter) {
+    for (int place = 0; place < depot.map().size(); ++place) {
+      const std::int64_t begin = depot.map().rank_at(place) * total_ + part.begin;
+      copy_bytes(area + place * bytes, address_of(operation.input, begin), bytes);
+    }
+    return;
+  }
+  const bool reduces = operation.kind == Kind::all_reduce || operation.kind == Kind::reduce;
+  if (!reduces || inputs_are_in_reach(node, operation)) return;
+  // What this rank will collect itself, it has at hand.
+  const std::int64_t element = element_bytes(operation);
+  const Block own = share_of(part.count, element, node.size(), node.rank());
+  const auto copy = [&](std::int64_t begin, std::int64_t end) {
+    copy_bytes(area + begin * element, address_of(operation.input, part.begin + begin),
+               (end - begin) * element);
+  };
+  copy(0, own.begin);
+  copy(own.begin + own.count, part.count);
+}
+
+void Crossing::collect(Depot& depot, const Operation& operation, std::int64_t k) const {
+  Node& node = depot.node();
+  const int slot = slot_for(k);
+  const Block part = piece(k);
+  const std::int64_t element = element_bytes(operation), bytes = part.count * element;
+  std::byte* const leaving = depot.leaving(slot);
+  switch (operation.kind) {
+    case Kind::broadcast:
+      if (node.group_rank(node.rank()) != operation.root) return;
+      return copy_bytes(leaving, address_of(operation.input, part.begin), bytes);
+    case Kind::all_gather: {
+      const int place = depot.map().begin(depot.own_node()) + node.rank();
+      return copy_bytes(leaving + place * bytes, address_of(operation.input, part.begin), bytes);
+    }
+    case Kind::reduce_scatter:
+      return reduce_node(depot, operation, part.count * depot.map().size(), leaving,
+                         [&](int r) { return depot.brought(r, slot); });
+    default: {
+      const bool in_reach = inputs_are_in_reach(node, operation);
+      std::byte* const target = by_shares_ ? leaving : leaving + depot.own_node() * bytes;
+      return reduce_node(depot, operation, part.count, target, [&](int r) {
+        if (r == node.rank()) return address_of(operation.input, part.begin);
+        if (!in_reach) return depot.brought(r, slot);
+        return node.address(slot_of(node, operation, r).input, r) + part.begin * element;
+      });
+    }
+  }
+}
+
+void Crossing::sum_share(Depot& depot, const Operation& operation, std::int64_t k) const {
+  const int slot = slot_for(k);
+  const std::int64_t count = share(piece(k)), begin = depot.own_node() * count;
+  const std::int64_t mine = std::min(count, piece(k).count - begin);
+  if (mine <= 0) return;
+  const std::int64_t element = element_bytes(operation);
+  reduce_nodes(depot, operation, depot.arriving(slot), count * element, mine,
+               depot.leaving(slot) + begin * element);
+}
+
+void Crossing::take(Depot& depot, const Operation& operation, std::int64_t k) const {
+  const Node& node = depot.node();
+  const NodeMap& map = depot.map();
+  const int slot = slot_for(k), rank = node.group_rank(node.rank());
+  const Block part = piece(k);
+  const std::int64_t bytes = part.count * element_bytes(operation);
+  const Tensor& output = operation.output;
+  switch (operation.kind) {
+    case Kind::broadcast:
+      if (rank == operation.root) return;
+      return copy_bytes(address_of(output, part.begin), depot.leaving(slot), bytes);
+    case Kind::all_gather:
+      for (int place = 0; place < map.size(); ++place) {
+        copy_bytes(address_of(output, map.rank_at(place) * total_ + part.begin),
+                   depot.leaving(slot) + place * bytes, bytes);
+      }
+      return;
+    case Kind::reduce_scatter:
+      return reduce_nodes(depot, operation, depot.arriving(slot) + node.rank() * bytes,
+                          node.size() * bytes, part.count, address_of(output, part.begin));
+    default:
+      if (operation.kind == Kind::reduce && rank != operation.root) return;
+      if (by_shares_) return copy_bytes(address_of(output, part.begin), depot.leaving(slot), bytes);
+      return reduce_nodes(depot, operation, depot.leaving(slot), bytes, part.count,
+                          address_of(output, part.begin));
+  }
+}
+
+}  // namespace lockstep
