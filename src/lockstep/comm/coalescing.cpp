@@ -22,6 +22,9 @@ class Batch final : public WorkRecord {
   void wait() override {
     for (Work& work : works_) work.wait();
   }
+  void synchronize() override {
+    for (Work& work : works_) work.synchronize();
+  }
 
  private:
   void release() noexcept override { ObjectPool<Batch>::instance().recycle(this); }

@@ -1,4 +1,5 @@
 #pragma once
+#include <string>
 #include <utility>
 
 #include <lockstep/tensor/tensor.hpp>
@@ -18,6 +19,8 @@ class WorkRecord : public RefCounted<WorkRecord> {
   virtual void synchronize() { wait(); }
   /// The sender of a message that has been received; -1 for everything else.
   [[nodiscard]] virtual int source() const noexcept { return -1; }
+  /// Which ranks the operation waits for, in words; empty where that is not known. For messages.
+  [[nodiscard]] virtual std::string awaited() const { return ""; }
 
  protected:
   WorkRecord() = default;
@@ -45,10 +48,13 @@ class Work {
   void synchronize() {
     if (record_) record_->synchronize();
   }
-  /// True once wait() would not block. Also drives progress where nothing else does.
+  /// True once the operation is over, on any device. Also drives progress where nothing else does.
   [[nodiscard]] bool test() { return !record_ || record_->poll(); }
   /// After wait(): the sender's rank if this was an irecv, else -1.
   [[nodiscard]] int source() const noexcept { return record_ ? record_->source() : -1; }
+  /// Which ranks the operation waits for, in words: "rank 1 has not entered it (...)"; empty where
+  /// that is not known or nobody is waited for.
+  [[nodiscard]] std::string awaited() const { return record_ ? record_->awaited() : ""; }
 
  private:
   IntrusivePtr<WorkRecord> record_;

@@ -20,6 +20,8 @@ class InFlight : public WorkRecord {
  public:
   bool poll() final;
   void wait() final;
+  void synchronize() final;
+  [[nodiscard]] std::string awaited() const final;
 
   [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
 
@@ -39,6 +41,9 @@ class InFlight : public WorkRecord {
   [[nodiscard]] virtual bool begin() = 0;
   /// Goes as far as it can without waiting; true once the result stands.
   [[nodiscard]] virtual bool move() = 0;
+  /// For a wait() of the calling thread: where a device runs the operation, puts the thread's
+  /// current stream behind it and returns true, so that the wait ends though the operation goes on.
+  [[nodiscard]] virtual bool order_stream() { return false; }
 
  private:
   friend class GroupCore;
