@@ -15,10 +15,9 @@ namespace lockstep {
 namespace {
 
 using std::chrono::seconds;
+using test::of;
 using test::on_ranks;
 using test::StandIn;
-
-std::vector<float> of(std::size_t count, float value) { return std::vector<float>(count, value); }
 
 /// What `call` throws; "" if nothing.
 template <class F>

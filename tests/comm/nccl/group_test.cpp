@@ -15,10 +15,9 @@
 namespace lockstep {
 namespace {
 
+using test::of;
 using test::on_ranks;
 using test::StandIn;
-
-std::vector<float> of(std::size_t count, float value) { return std::vector<float>(count, value); }
 
 TEST(NcclGroup, AWaitOrdersTheStreamAndDoesNotHoldTheHost) {
   on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include <comm/nccl/stand_in.hpp>
 #include <lockstep/comm/process_group.hpp>
@@ -23,6 +24,11 @@ void on_ranks(int ranks, const OnRank& claim, const GroupOptions& options = late
 [[nodiscard]] std::shared_ptr<ProcessGroup> nccl_group(const std::shared_ptr<StandIn>& gpus,
                                                        ProcessGroup& control,
                                                        const GroupOptions& options = late);
+
+/// So many elements of that value.
+[[nodiscard]] inline std::vector<float> of(std::size_t count, float value) {
+  return std::vector<float>(count, value);
+}
 
 /// Returns when every rank is here, whatever its device does.
 void meet(ProcessGroup& group);

@@ -146,10 +146,10 @@ void NcclCore::end_those_left() noexcept {
   {
     auto& left = Left::instance();
     const std::lock_guard lock(left.mutex);
-    const auto busy = std::ranges::partition(
-        left.cores, &NcclCore::is_busy, [](const auto& core) -> const NcclCore& { return *core; });
-    idle.assign(busy.begin(), busy.end());
-    left.cores.erase(busy.begin(), busy.end());
+    const auto first_idle = std::partition(left.cores.begin(), left.cores.end(),
+                                           [](const auto& core) { return core->is_busy(); });
+    idle.assign(first_idle, left.cores.end());
+    left.cores.erase(first_idle, left.cores.end());
   }
   for (const auto& core : idle) core->end();
 }
