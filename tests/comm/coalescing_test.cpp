@@ -26,6 +26,7 @@ TEST(Coalescing, MakesOneWorkOfManyOperations) {
       static_cast<void>(group.irecv(received, (me + n - 1) % n));
       Work work = batch.end();
       work.wait();
+      work.synchronize();
       EXPECT_TRUE(work.test());
       EXPECT_EQ(work.source(), -1);
       EXPECT_EQ(test::values_of(sum), test::values(DType::f32, 0, 1000));

@@ -27,9 +27,9 @@ std::shared_ptr<ProcessGroup> control_group() {
 
 TEST(Nccl, TheUniqueIdOfRankZeroReachesEveryRank) {
   const auto control = control_group();
-  const ncclUniqueId id = exchange_unique_id(*control);
-  const std::string mine(id.internal, sizeof id.internal);
-  EXPECT_NE(mine, std::string(sizeof id.internal, '\0'));
+  const NcclId id = exchange_unique_id(*nccl_library(), *control);
+  const std::string mine(id.data(), id.size());
+  EXPECT_NE(mine, std::string(id.size(), '\0'));
   for (const auto& theirs : all_gather_object(*control, mine)) EXPECT_EQ(theirs, mine);
   control->close();
 }

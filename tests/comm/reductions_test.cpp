@@ -251,18 +251,15 @@ TEST(Reductions, WholeNumbersWrapAround) {
         const auto count = static_cast<std::size_t>(length);
         const auto bytes = arena.take({length}, DType::u8);
         const auto words = arena.take({length}, DType::i32);
-        bytes.copy_from_host(std::span<const std::uint8_t>(std::vector<std::uint8_t>(count, 200)));
-        words.copy_from_host(
-            std::span<const std::int32_t>(std::vector<std::int32_t>(count, 2'000'000'000)));
+        test::set_values(bytes, std::vector<double>(count, 200));
+        test::set_values(words, std::vector<double>(count, 2e9));
         group.all_reduce(bytes, ReduceOp::sum).wait();
         group.all_reduce(words, ReduceOp::product).wait();
         std::uint32_t product = 1;
         for (int r = 0; r < group.size(); ++r) product *= 2'000'000'000U;
-        EXPECT_EQ(
-            bytes.to_vector<std::uint8_t>(),
-            std::vector<std::uint8_t>(count, static_cast<std::uint8_t>(200 * group.size() % 256)));
-        EXPECT_EQ(words.to_vector<std::int32_t>(),
-                  std::vector<std::int32_t>(count, static_cast<std::int32_t>(product)));
+        EXPECT_EQ(test::values_of(bytes), std::vector<double>(count, 200 * group.size() % 256));
+        EXPECT_EQ(test::values_of(words),
+                  std::vector<double>(count, static_cast<std::int32_t>(product)));
       }
     };
     test::in_every_place(claim, everybody);
@@ -291,12 +288,15 @@ TEST(Reductions, GiveEveryRankTheSameBits) {
       for (const std::int64_t n : {60, 10007}) {
         arena.reset();
         const auto t = arena.take({n}, DType::f32);
-        t.copy_from_host(std::span<const float>(rugged(group.rank(), static_cast<std::size_t>(n))));
+        const auto numbers = rugged(group.rank(), static_cast<std::size_t>(n));
+        test::set_values(t, std::vector<double>(numbers.begin(), numbers.end()));
         group.all_reduce(t, ReduceOp::sum).wait();
-        const auto all = Tensor::empty({group.size(), n});
-        group.all_gather(t, all).wait();
+        const auto mine = test::bytes_of(t);
+        const auto bytes = static_cast<std::int64_t>(mine.size());
+        const auto all = Tensor::empty({group.size(), bytes}, DType::u8);
+        group.all_gather(Tensor::from(mine, {bytes}), all).wait();
         for (int r = 0; r < group.size(); ++r) {
-          EXPECT_EQ(test::bytes_of(all.slice(r, r + 1)), test::bytes_of(t)) << "rank " << r;
+          EXPECT_EQ(test::bytes_of(all.slice(r, r + 1)), mine) << "rank " << r;
         }
       }
     };

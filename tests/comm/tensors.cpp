@@ -50,6 +50,14 @@ auto with_element(DType dtype, const F& f) {
   return f(float{});
 }
 
+/// The same elements on the host: `t` itself, if that is where it lies.
+Tensor on_host(const Tensor& t) {
+  if (t.device().type == DeviceType::host) return t;
+  auto copy = Tensor::empty(t.shape(), t.dtype());
+  device_memory.read(t, copy.data());
+  return copy;
+}
+
 Tensor countable(const Tensor& t) { return t.dtype() == DType::boolean ? as_bytes(t) : t; }
 
 }  // namespace
@@ -60,14 +68,17 @@ const char* name_of(Place place) {
 
 Arena::Arena(ProcessGroup& group, Place place, std::int64_t bytes)
     : taken_(static_cast<std::size_t>(bytes)) {
-  const auto own = Tensor::empty({bytes}, DType::u8);
+  const auto own = device_memory.make ? device_memory.make(group.rank(), bytes)
+                                      : Tensor::empty({bytes}, DType::u8);
   bytes_ = place == Place::own ? own : group.shared_buffer({bytes}, DType::u8);
-  if (place == Place::mixed && group.rank() == group.size() - 1) bytes_ = own;
+  if (place == Place::mixed && group.rank() == group.size() - 1) {
+    bytes_ = Tensor::empty({bytes}, DType::u8);
+  }
   reset();
 }
 
 void Arena::reset() {
-  bytes_.fill(guard_byte);
+  set_values(bytes_, std::vector<double>(taken_.size(), guard_byte));
   taken_.assign(taken_.size(), 0);
   end_ = 0;
 }
@@ -107,12 +118,13 @@ Tensor as_bytes(const Tensor& t) {
 }
 
 std::vector<std::uint8_t> bytes_of(const Tensor& t) {
-  return as_bytes(t).to_vector<std::uint8_t>();
+  return as_bytes(on_host(t)).to_vector<std::uint8_t>();
 }
 
 void set_values(const Tensor& t, const std::vector<double>& values) {
   with_element(t.dtype(), [&]<class T>(T) {
     const auto elements = converted<T>(values);
+    if (t.device().type != DeviceType::host) return device_memory.write(t, elements.data());
     countable(t).copy_from_host(std::span<const T>(elements));
   });
 }
@@ -120,7 +132,7 @@ void set_values(const Tensor& t, const std::vector<double>& values) {
 std::vector<double> values_of(const Tensor& t) {
   return with_element(t.dtype(), [&]<class T>(T) {
     std::vector<double> values;
-    for (const T element : countable(t).to_vector<T>()) {
+    for (const T element : countable(on_host(t)).to_vector<T>()) {
       values.push_back(static_cast<double>(
           static_cast<std::conditional_t<std::is_arithmetic_v<T>, T, float>>(element)));
     }

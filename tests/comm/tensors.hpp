@@ -27,6 +27,14 @@ enum class Place : std::uint8_t {
 inline constexpr Place every_place[] = {Place::own, Place::shared, Place::mixed};
 [[nodiscard]] const char* name_of(Place place);
 
+/// The memory that a backend is for, where that is not the host's: what Place::own then means.
+struct DeviceMemory {
+  std::function<Tensor(int rank, std::int64_t bytes)> make;
+  std::function<void(const Tensor& t, void* to)> read;
+  std::function<void(const Tensor& t, const void* from)> write;
+};
+inline DeviceMemory device_memory;
+
 /// Memory that tensors are cut from, with guard bytes between them: whoever writes outside a
 /// tensor's own bytes is found out.
 class Arena {

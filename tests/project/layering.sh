@@ -27,7 +27,7 @@ declare -A part_may_use=(
   [node]="engine"
   [mpi]="engine node flight"
   [threads]="engine node"
-  [nccl]="engine"
+  [nccl]="engine flight"
 )
 
 # The layer itself and everything below it.

@@ -34,6 +34,9 @@ class Batch final : public WorkRecord {
   void cancel() override {
     for (Work& work : works_) work.cancel();
   }
+  void synchronize() override {
+    for (Work& work : works_) work.synchronize();
+  }
 
  private:
   void release() noexcept override { ObjectPool<Batch>::instance().recycle(this); }

@@ -5,20 +5,34 @@
 
 namespace lockstep {
 
-/// A group over the ranks of `control` (an MPI group) whose operations run on their GPUs, on a
-/// stream of the group's own, behind what the current stream has been given. Tensors must lie on
-/// `device`. Work::wait() makes the current stream wait, Work::synchronize() the host.
+/// A group over the ranks of `control` (an MPI group) whose operations on device tensors NCCL
+/// carries out, on a stream of the group's own, behind what the current stream has been given. Such
+/// tensors lie on `device`. Work::wait() makes the current stream wait, once every rank has made
+/// the same call; Work::synchronize() and barrier() block the host until the device is done. After
+/// a wait() the process's engine watches the deadline: where a peer is gone, NCCL is made to give
+/// up, so that the call that reads the result ends; what it read is worthless, and the next call
+/// throws.
 ///
-/// `control` carries what NCCL does not: the unique ID, the contract check, barriers, and band, bor
-/// and bxor (through the host). NCCL knows neither tags nor any_source: messages of a pair of ranks
-/// arrive in the order of the calls, tags other than 0 and any_source are ShapeErrors, and messages
-/// that cross each other belong in one batch_isend_irecv.
+/// `control` carries what NCCL does not: the unique ID, the contract check, operations on host
+/// tensors, and band, bor and bxor of device tensors (copied; they block the host). Both are one
+/// order of calls. f16 and bf16 are added in their dtype, rounded at every step; a mean is the sum
+/// times 1/size(). On the device messages and collectives run in the order of the calls; messages
+/// that cross each other belong in one batch_isend_irecv; tags other than 0 and any_source are
+/// ShapeErrors.
 ///
-/// Collective over `control`, which it keeps. Throws InputError (exit code 2) saying which rank has
-/// no such GPU, on every rank; TimeoutError if NCCL is not ready by the deadline; CommError if NCCL
+/// Not closed, it leaves what is in flight to its end, and frees the communicator when the next
+/// such group is made or destroyed. Collective over `control`, which it keeps and closes. Throws
+/// InputError (exit code 2), on every rank, saying which has no such GPU, and in builds without
+/// LOCKSTEP_ENABLE_NCCL; TimeoutError if NCCL is not ready by the deadline; CommError if NCCL
 /// fails.
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<ProcessGroup> control,
                                                             Device device,
                                                             const GroupOptions& options = {});
+
+/// The group for tensors on `device` over the ranks of `control`: `control` itself for the host,
+/// else make_nccl_group's, which takes host tensors too. Collective over `control`.
+[[nodiscard]] std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<ProcessGroup> control,
+                                                       Device device,
+                                                       const GroupOptions& options = {});
 
 }  // namespace lockstep

@@ -44,6 +44,10 @@ Work ProcessGroup::launch(Operation&& operation) {
   return work;
 }
 
+Work ProcessGroup::start_on(ProcessGroup& group, Operation&& operation) {
+  return group.start(std::move(operation));
+}
+
 Work ProcessGroup::all_reduce(const Tensor& input, const Tensor& output, ReduceOp op) {
   const Call call{"all_reduce", rank(), size()};
   expect_defined(call, "its input", input);

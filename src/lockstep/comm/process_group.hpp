@@ -78,9 +78,10 @@ class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
 
-  [[nodiscard]] virtual int rank() const noexcept = 0;             ///< in [0, size())
-  [[nodiscard]] virtual int size() const noexcept = 0;             ///< at least 1
-  [[nodiscard]] virtual const char* backend() const noexcept = 0;  ///< "mpi", "threads", "fake"
+  [[nodiscard]] virtual int rank() const noexcept = 0;  ///< in [0, size())
+  [[nodiscard]] virtual int size() const noexcept = 0;  ///< at least 1
+  [[nodiscard]] virtual const char* backend()
+      const noexcept = 0;  ///< "mpi", "threads", "nccl", "fake"
 
   /// Replaces `t` by its reduction over all ranks. Every rank gets the same bits; another group
   /// size may round differently. Collective.
@@ -177,6 +178,8 @@ class ProcessGroup {
   /// Operations started between these belong to one Coalescing.
   virtual void begin_batch() {}
   virtual void end_batch() {}
+  /// For backends that leave some operations to another group.
+  [[nodiscard]] static Work start_on(ProcessGroup& group, Operation&& operation);
 
  private:
   friend class Coalescing;

@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include <lockstep/tensor/tensor.hpp>
@@ -28,6 +29,8 @@ class WorkRecord : public RefCounted<WorkRecord> {
   virtual void cancel() {}
   /// It was, and no message has come.
   [[nodiscard]] virtual bool cancelled() const noexcept { return false; }
+  /// Which ranks the operation waits for, in words; empty where that is not known. For messages.
+  [[nodiscard]] virtual std::string awaited() const { return ""; }
 
  protected:
   WorkRecord() = default;
@@ -63,7 +66,7 @@ class Work {
   void synchronize() {
     if (record_) record_->synchronize();
   }
-  /// True once wait() would not block. Also drives progress where nothing else does.
+  /// True once the operation is over, on any device. Also drives progress where nothing else does.
   [[nodiscard]] bool test() { return !record_ || record_->poll(); }
   /// After wait(): the sender's rank if this was an irecv, else -1.
   [[nodiscard]] int source() const noexcept { return record_ ? record_->source() : -1; }
@@ -77,6 +80,9 @@ class Work {
   }
   /// After cancel() and wait(): no message has come, and none will into this tensor.
   [[nodiscard]] bool cancelled() const noexcept { return record_ && record_->cancelled(); }
+  /// Which ranks the operation waits for, in words: "rank 1 has not entered it (...)"; empty where
+  /// that is not known or nobody is waited for.
+  [[nodiscard]] std::string awaited() const { return record_ ? record_->awaited() : ""; }
 
  private:
   IntrusivePtr<WorkRecord> record_;

@@ -6,12 +6,36 @@
 #include <lockstep/tensor/dispatch.hpp>
 
 namespace lockstep {
+#ifdef KOKKOS_ENABLE_CUDA
+namespace {
+
+/// While it lives, this thread's CUDA calls are for `device`.
+class OnDevice {
+ public:
+  explicit OnDevice(Device device) noexcept {
+    if (cudaGetDevice(&before_) != cudaSuccess) before_ = device.index;
+    reached_ = before_ == device.index || cudaSetDevice(device.index) == cudaSuccess;
+  }
+  ~OnDevice() { static_cast<void>(cudaSetDevice(before_)); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  [[nodiscard]] bool reached() const noexcept { return reached_; }
+
+ private:
+  int before_ = 0;
+  bool reached_ = false;
+};
+
+}  // namespace
+#endif
 
 void* device_malloc(std::size_t bytes, Device device) noexcept {
 #ifdef KOKKOS_ENABLE_CUDA
   if (device.type == DeviceType::cuda) {
+    const OnDevice there(device);
     void* data = nullptr;
-    return cudaMalloc(&data, bytes) == cudaSuccess ? data : nullptr;
+    return there.reached() && cudaMalloc(&data, bytes) == cudaSuccess ? data : nullptr;
   }
 #endif
   if (device.type != DeviceType::host) return nullptr;
@@ -54,7 +78,8 @@ void device_zero(void* target, Device device, std::size_t bytes) {
     return;
   }
 #ifdef KOKKOS_ENABLE_CUDA
-  if (cudaMemset(target, 0, bytes) != cudaSuccess) {
+  const OnDevice there(device);
+  if (!there.reached() || cudaMemset(target, 0, bytes) != cudaSuccess) {
     throw Error("clearing " + std::to_string(bytes) + " bytes on " + to_string(device) +
                 " failed: " + cudaGetErrorString(cudaGetLastError()));
   }

@@ -13,6 +13,16 @@ void Stream::synchronize() const {
 #endif
 }
 
+CUstream_st* Stream::handle() const {
+#ifdef KOKKOS_ENABLE_CUDA
+  if (device_.type == DeviceType::cuda) {
+    ensure_kokkos();
+    return Kokkos::Cuda().cuda_stream();
+  }
+#endif
+  return nullptr;
+}
+
 Stream& current_stream(Device device) {
   thread_local Stream host{Device{}};
   if (device.type == DeviceType::host) return host;

@@ -1,6 +1,8 @@
 #pragma once
 #include <lockstep/tensor/device.hpp>
 
+struct CUstream_st;  // what CUDA calls cudaStream_t points to one
+
 namespace lockstep {
 
 /// An ordered queue of work on one device. Kernels and collectives are enqueued behind the thread's
@@ -11,6 +13,9 @@ class Stream {
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// Blocks this thread until everything enqueued so far is done. On the host: returns at once.
   void synchronize() const;
+  /// The cudaStream_t that kernels are launched on: that of Kokkos in builds with CUDA; in others,
+  /// which have no kernels for a device, CUDA's default stream.
+  [[nodiscard]] CUstream_st* handle() const;
 
  private:
   Device device_;

@@ -11,6 +11,7 @@
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -248,7 +249,8 @@ int App::run(int argc, char** argv) {
     Console console(rank, ranks);
     fs::path run_dir;
     try {
-      auto world = make_mpi_group(MPI_COMM_WORLD, options);
+      const Device models{};  // tasks build them on the host
+      auto world = make_group(make_mpi_group(MPI_COMM_WORLD, options), models, options);
       return static_cast<int>(
           Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv));
     } catch (const AgreedError& error) {

@@ -40,6 +40,8 @@ bool InFlight::wait_for(std::chrono::microseconds at_most) {
   return core_->wait_for(*this, at_most);
 }
 void InFlight::cancel() { core_->cancel(*this); }
+void InFlight::synchronize() { core_->synchronize(*this); }
+std::string InFlight::awaited() const { return core_->awaited(*this); }
 
 void GroupCore::introduce(int rank, int size, std::string host) {
   rank_ = rank;
@@ -119,29 +121,31 @@ bool GroupCore::advance(InFlight& work) {
   return work.move();
 }
 
-bool GroupCore::poll_own(InFlight& work) {
+bool GroupCore::poll_own(InFlight& work, Until until) {
   const auto locked = lock();
   if (work.in_flight()) {
     expect_callable();
     progress();
   }
   if (work.phase_ == InFlight::Phase::failed) expect_callable();  // throws why
-  return work.phase_ == InFlight::Phase::done;
+  if (work.phase_ == InFlight::Phase::done) return true;
+  return until == Until::ordered && work.order_stream();
 }
 
 bool GroupCore::poll(InFlight& work) {
-  const bool over = poll_own(work);
+  const bool over = poll_own(work, Until::over);
   ProgressEngine::instance().progress_others(this);
   return over;
 }
 
-void GroupCore::wait(InFlight& work) {
+void GroupCore::wait_until(InFlight& work, Until until) {
   const WorkClock::Waiting waiting(clock_);
   for (int spin = 0; spin < spins; ++spin) {
-    if (poll_own(work)) return;
+    if (poll_own(work, until)) return;
   }
   const auto start = Clock::now();
-  while (!poll(work)) {
+  while (!poll_own(work, until)) {
+    ProgressEngine::instance().progress_others(this);
     if (Clock::now() - start > options_.timeout) {
       const auto locked = lock();
       if (work.in_flight()) time_out(work, seconds_since(start));
@@ -152,7 +156,7 @@ void GroupCore::wait(InFlight& work) {
 
 bool GroupCore::wait_for(InFlight& work, std::chrono::microseconds at_most) {
   for (int spin = 0; spin < spins; ++spin) {
-    if (poll_own(work)) return true;
+    if (poll_own(work, Until::over)) return true;
   }
   Doorbell& bell = doorbell();
   const auto longest_nap = is_rung_by_all() ? longest_if_rung : longest_if_not;
@@ -162,7 +166,7 @@ bool GroupCore::wait_for(InFlight& work, std::chrono::microseconds at_most) {
     const bool sleepy = now - woken >= awake;
     const auto heard = sleepy ? bell.listen() : 0;
     // MPI_Improbe may only see, when it is called again, what the first call has brought.
-    if (poll(work) || (sleepy && poll_own(work))) return true;
+    if (poll(work) || (sleepy && poll_own(work, Until::over))) return true;
     const auto rest = at_most - (now - start);
     if (rest.count() <= 0) return false;
     if (!sleepy) {
@@ -185,7 +189,7 @@ bool GroupCore::drain_and_close() {
     if (state_ == State::closed) return false;
     expect_callable();
   }
-  while (const auto work = oldest()) wait(*work);
+  while (const auto work = oldest()) synchronize(*work);
   start(Operation{}).wait();  // a barrier
   ProgressEngine::instance().remove(*this);
   state_ = State::closed;
@@ -219,6 +223,15 @@ void GroupCore::progress_if_free() noexcept {
   }
 }
 
+std::string GroupCore::awaited(const InFlight& work) const {
+  const auto locked = lock();
+  return work.in_flight() ? absent(work) : "";
+}
+
+std::string GroupCore::absent(const InFlight& work) const {
+  return work.operation_.is_message() ? absent_peer(work.operation_) : absentees(work);
+}
+
 std::string GroupCore::oldest_in_flight() {
   const auto work = oldest();
   return work ? describe_fully(work->operation()) : "";
@@ -227,6 +240,11 @@ std::string GroupCore::oldest_in_flight() {
 IntrusivePtr<InFlight> GroupCore::oldest() const {
   const auto locked = lock();
   return IntrusivePtr<InFlight>(first_);
+}
+
+void GroupCore::expect_usable() {
+  const auto locked = lock();
+  expect_callable();
 }
 
 void GroupCore::expect_callable() {
@@ -286,7 +304,7 @@ void GroupCore::fail(const Operation& operation, const std::string& finding) {
 
 void GroupCore::time_out(const InFlight& work, double waited_s) {
   const Operation& operation = work.operation_;
-  std::string who = operation.is_message() ? absent_peer(operation) : absentees(operation);
+  std::string who = absent(work);
   if (who.empty()) who = "every rank has entered it, but not all go on";
   std::string failure = fmt::format("{}: {} has not completed after {:.1f} s: {}", speaker(),
                                     describe_fully(operation), waited_s, who);

@@ -28,9 +28,16 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// Numbers the operation, records it and sets it on its way, as far as it goes without waiting.
   [[nodiscard]] Work start(Operation&& operation);
   [[nodiscard]] bool poll(InFlight& work);
-  void wait(InFlight& work);
   [[nodiscard]] bool wait_for(InFlight& work, std::chrono::microseconds at_most);
   void cancel(InFlight& work);
+  /// Until the operation is over, or until the current stream is behind it.
+  void wait(InFlight& work) { wait_until(work, Until::ordered); }
+  /// Until it is over.
+  void synchronize(InFlight& work) { wait_until(work, Until::over); }
+  /// What Work::awaited() says.
+  [[nodiscard]] std::string awaited(const InFlight& work) const;
+  /// Throws where no call is possible any more.
+  void expect_usable();
   /// Waits for all that is in flight, then for every rank to have done so; afterwards the group is
   /// closed. False if it was closed before. Collective.
   [[nodiscard]] bool drain_and_close();
@@ -45,6 +52,8 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[noreturn]] void fail(const Operation& operation, const std::string& finding);
   /// Ends the group because what moves its bytes reported an error: `words` are its own.
   [[noreturn]] void transport_failed(const Operation& operation, const std::string& words);
+  /// Ends the group because the operation is not over by the deadline. Throws TimeoutError.
+  [[noreturn]] void time_out(const InFlight& work, double waited_s);
 
  protected:
   friend class RefCounted<GroupCore>;
@@ -58,7 +67,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   void join_engine(bool threads_allowed);
   /// The group ends without a failure; what is in flight is kept. True if it was open and idle.
   bool finalize(const std::string& reason) noexcept;
-  void expect_callable();  ///< throws where no call is possible any more
+  void expect_callable();  ///< expect_usable() by who holds the lock
   void poison(const std::string& reason) noexcept;
   [[nodiscard]] std::unique_lock<SpinLock> lock() const;
 
@@ -66,7 +75,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[nodiscard]] virtual IntrusivePtr<InFlight> make(Operation&& operation) = 0;
   /// Which ranks a collective waits for, and what they do instead: "rank 1 has not entered it
   /// (...)"; empty if every one has entered it.
-  [[nodiscard]] virtual std::string absentees(const Operation& operation) const = 0;
+  [[nodiscard]] virtual std::string absentees(const InFlight& work) const = 0;
   /// This rank is done with collectives up to `sequence`.
   virtual void retire(std::uint64_t sequence) noexcept = 0;
   /// Keeps a record whose tensors somebody may still read or write.
@@ -84,9 +93,13 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
 
  private:
   enum class State : std::uint8_t { open, poisoned, closed, finalized };
+  enum class Until : std::uint8_t { ordered, over };
 
   [[nodiscard]] IntrusivePtr<InFlight> oldest() const;
-  [[nodiscard]] bool poll_own(InFlight& work);
+  /// Whether that holds already.
+  [[nodiscard]] bool poll_own(InFlight& work, Until until);
+  void wait_until(InFlight& work, Until until);
+  [[nodiscard]] std::string absent(const InFlight& work) const;
   /// Moves everything in flight on, oldest first: collectives set out in the same order everywhere.
   void progress();
   /// True once it is over.
@@ -94,7 +107,6 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   void enlist(InFlight& work) noexcept;
   void delist(InFlight& work) noexcept;
   void bury_all() noexcept;
-  [[noreturn]] void time_out(const InFlight& work, double waited_s);
 
   int rank_ = 0;
   int size_ = 1;

@@ -22,6 +22,8 @@ class InFlight : public WorkRecord {
   void wait() final;
   bool wait_for(std::chrono::microseconds at_most) final;
   void cancel() final;
+  void synchronize() final;
+  [[nodiscard]] std::string awaited() const final;
 
   [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
 
@@ -43,6 +45,9 @@ class InFlight : public WorkRecord {
   [[nodiscard]] virtual bool move() = 0;
   /// The caller wants no message any more: if none is here, move() is to end without one, soon.
   virtual void give_up() noexcept {}
+  /// For a wait() of the calling thread: where a device runs the operation, puts the thread's
+  /// current stream behind it and returns true, so that the wait ends though the operation goes on.
+  [[nodiscard]] virtual bool order_stream() { return false; }
 
  private:
   friend class GroupCore;

@@ -15,6 +15,8 @@ constexpr microseconds between_passes{50};
 constexpr microseconds between_passes_for_others{1000};
 constexpr microseconds between_looks{10'000};
 
+thread_local bool is_engine_thread = false;
+
 }  // namespace
 
 ProgressEngine& ProgressEngine::instance() {
@@ -22,28 +24,33 @@ ProgressEngine& ProgressEngine::instance() {
   return *engine;
 }
 
+bool ProgressEngine::on_own_thread() noexcept { return is_engine_thread; }
+
+// thread_mutex_ and members_lock_ are never held together: the thread moves members on while it holds
+// the latter, and one of them may hold a group's lock and want the former, to wake the thread.
 void ProgressEngine::add(EngineMember& member, bool threads_allowed, bool always) {
-  const std::lock_guard threads(thread_mutex_);
   {
     const std::lock_guard lock(members_lock_);
+    member.threads_allowed_ = threads_allowed;
     member.always_ = always;
     members_.push_back(&member);
     count_.store(members_.size(), std::memory_order_relaxed);
   }
+  const std::lock_guard threads(thread_mutex_);
   if (threads_allowed && !thread_.joinable()) {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
 }
 
 void ProgressEngine::remove(EngineMember& member) noexcept {
-  std::jthread idle;  // joined without the locks
   {
-    const std::lock_guard threads(thread_mutex_);
     const std::lock_guard lock(members_lock_);
     std::erase(members_, &member);
     count_.store(members_.size(), std::memory_order_relaxed);
-    if (members_.empty()) idle.swap(thread_);
   }
+  std::jthread idle;  // joined without the mutex
+  const std::lock_guard threads(thread_mutex_);
+  if (count_.load(std::memory_order_relaxed) == 0) idle.swap(thread_);
 }
 
 void ProgressEngine::progress_others(const EngineMember* own) noexcept {
@@ -77,6 +84,7 @@ std::string ProgressEngine::in_flight_elsewhere(const EngineMember* own) {
 }
 
 void ProgressEngine::run(const std::stop_token& stop) {
+  is_engine_thread = true;
   while (!stop.stop_requested()) {
     const microseconds pause = look_after_all();
     std::unique_lock lock(thread_mutex_);
@@ -89,7 +97,7 @@ microseconds ProgressEngine::look_after_all() noexcept {
   microseconds pause = between_looks;
   const std::lock_guard lock(members_lock_);
   for (EngineMember* member : members_) {
-    if (member->is_busy() &&
+    if (member->threads_allowed_ && member->is_busy() &&
         (member->always_ || member->passes_.load(std::memory_order_relaxed) == member->seen_)) {
       member->progress_if_free();
       pause = std::min(pause, member->always_ ? between_passes : between_passes_for_others);

@@ -39,7 +39,8 @@ class EngineMember {
   std::atomic<bool> busy_ = false;         // something is in flight
   std::atomic<std::uint32_t> passes_ = 0;  // written by who holds the group
   std::uint32_t seen_ = 0;                 // of passes_, by the engine's thread
-  bool always_ = false;                    // the thread moves it on whether or not others do
+  bool threads_allowed_ = false;           // the engine's thread may move it on
+  bool always_ = false;                    // ... whether or not others do
 };
 
 /// Moves on everything that this process has in flight, whichever group's Work its threads wait
@@ -54,9 +55,11 @@ class ProgressEngine {
   /// The process's own.
   [[nodiscard]] static ProgressEngine& instance();
 
-  /// `threads_allowed`: MPI may be called by a thread of the engine's own; `always`: that is to
-  /// move the member on all the time. Thread-safe.
+  /// `threads_allowed`: a thread of the engine's own may move the member on; `always`: it is to do
+  /// so all the time. Thread-safe.
   void add(EngineMember& member, bool threads_allowed, bool always);
+  /// Whether the caller is the engine's thread.
+  [[nodiscard]] static bool on_own_thread() noexcept;
   /// When it returns, nobody moves `member` on any more; for one that is no member, nothing
   /// happens. Not from within progress_if_free(). Thread-safe.
   void remove(EngineMember& member) noexcept;
@@ -77,7 +80,7 @@ class ProgressEngine {
   SpinLock members_lock_;
   std::vector<EngineMember*> members_;
   std::atomic<std::size_t> count_ = 0;
-  std::mutex thread_mutex_;  // guards what follows; taken before members_lock_
+  std::mutex thread_mutex_;  // guards what follows
   std::condition_variable_any woken_changed_;
   bool woken_ = false;
   std::jthread thread_;

@@ -32,6 +32,7 @@ namespace {
 
 std::mutex process_mutex;
 std::weak_ptr<FlightRecorder> process_recorder;
+std::atomic<std::uint64_t> next_group = 0;
 
 template <class T>
 std::int64_t nanoseconds(T time) noexcept {
@@ -191,8 +192,11 @@ void FlightRecorder::introduce(const FlightIdentity& identity) {
   std::memcpy(header.magic, flight::magic, sizeof(flight::magic));
 }
 
+std::uint64_t FlightRecorder::next_group_number() noexcept { return next_group; }
+
 int FlightRecorder::add_group(std::uint64_t number, std::span<const int> members) noexcept {
   const std::lock_guard lock(table_);
+  next_group = std::max(next_group.load(), number + 1);
   std::span groups(groups_, flight::group_slots);
   auto place = std::ranges::find(groups, 0U, &flight::Group::state);
   // Closed groups stay as long as there is room: a late rank may still be looking for one.

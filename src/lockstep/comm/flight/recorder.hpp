@@ -39,6 +39,9 @@ class FlightRecorder {
   [[nodiscard]] int rank() const noexcept { return header_->rank; }
   [[nodiscard]] int size() const noexcept { return header_->size; }
 
+  /// A number that no group of this process has in its table: the members of a new group take the
+  /// largest of theirs.
+  [[nodiscard]] static std::uint64_t next_group_number() noexcept;
   /// Enters a group into the table; its place there, or -1 if the table is full of open ones.
   [[nodiscard]] int add_group(std::uint64_t number, std::span<const int> members) noexcept;
   void close_group(int group) noexcept;

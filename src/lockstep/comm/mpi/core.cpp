@@ -7,6 +7,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/base/rank.hpp>
+#include <lockstep/comm/engine/graveyard.hpp>
 #include <lockstep/comm/mpi/flight_log.hpp>
 #include <lockstep/comm/mpi/in_flight.hpp>
 #include <lockstep/comm/mpi/lifetime.hpp>
@@ -169,11 +170,11 @@ IntrusivePtr<InFlight> MpiCore::make(Operation&& operation) {
 
 void MpiCore::retire(std::uint64_t sequence) noexcept { (*node_)->board().retire(sequence); }
 
-void MpiCore::bury(const IntrusivePtr<WorkRecord>& record) noexcept { lockstep::bury(record); }
+void MpiCore::bury(const IntrusivePtr<WorkRecord>& record) noexcept { bury_for_good(record); }
 
-std::string MpiCore::absentees(const Operation& operation) const {
+std::string MpiCore::absentees(const InFlight& work) const {
   const Node& node = **node_;
-  std::string here = lockstep::absentees(node, operation);
+  std::string here = lockstep::absentees(node, work.operation());
   if (!here.empty() || node.is_whole_group()) return here;
   return "at least one rank of another node has not entered it";
 }

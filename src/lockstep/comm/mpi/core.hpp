@@ -42,7 +42,7 @@ class MpiCore final : public GroupCore {
   ~MpiCore() override = default;
 
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
-  [[nodiscard]] std::string absentees(const Operation& operation) const override;
+  [[nodiscard]] std::string absentees(const InFlight& work) const override;
   void retire(std::uint64_t sequence) noexcept override;
   void bury(const IntrusivePtr<WorkRecord>& record) noexcept override;
   void expect_right_thread() const override;

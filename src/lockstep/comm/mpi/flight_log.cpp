@@ -1,7 +1,6 @@
 #include <lockstep/comm/mpi/flight_log.hpp>
 
 #include <array>
-#include <atomic>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -10,8 +9,6 @@
 
 namespace lockstep {
 namespace {
-
-std::atomic<std::uint64_t> next_group{0};
 
 /// A new job's number; one that somebody has already is larger, and so wins below.
 std::uint64_t draw_job() {
@@ -39,14 +36,14 @@ std::vector<int> world_ranks(MPI_Comm comm) {
 }  // namespace
 
 FlightLog open_flight_log(MPI_Comm comm, const std::string& dir, const MpiWait& wait) {
-  std::array<std::uint64_t, 2> largest{next_group, draw_job()};  // of all members
+  std::array<std::uint64_t, 2> largest{FlightRecorder::next_group_number(),
+                                       draw_job()};  // of all members
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, largest.data(), static_cast<int>(largest.size()),
                            MPI_UINT64_T, MPI_MAX, comm, &request),
             "MPI_Iallreduce");
   wait(request);
   const auto [number, job] = largest;
-  next_group = number + 1;
 
   FlightIdentity identity{.job = job & ~(std::uint64_t{1} << 63U), .rank = 0, .size = 1};
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &identity.rank), "MPI_Comm_rank");

@@ -13,7 +13,6 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::vector<IntrusivePtr<MpiCore>> cores;
-  std::vector<IntrusivePtr<WorkRecord>> graveyard;
   bool callback_installed = false;
 
   static Registry& instance() {
@@ -75,12 +74,6 @@ void expect_mpi_running() {
         "make_mpi_group was called after MPI_Finalize: MPI cannot be used any more in this "
         "process.");
   }
-}
-
-void bury(const IntrusivePtr<WorkRecord>& record) noexcept {
-  auto& registry = Registry::instance();
-  const std::lock_guard lock(registry.mutex);
-  registry.graveyard.push_back(record);
 }
 
 }  // namespace lockstep

@@ -15,7 +15,4 @@ void disown(const MpiCore* core) noexcept;
 /// Throws CommError saying what to do if MPI is not initialised or already finalised.
 void expect_mpi_running();
 
-/// Keeps a record and its tensors for the life of the process: MPI may still write to them.
-void bury(const IntrusivePtr<WorkRecord>& record) noexcept;
-
 }  // namespace lockstep

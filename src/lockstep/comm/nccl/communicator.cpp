@@ -3,30 +3,34 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include <cstring>
+#include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/agreement.hpp>
+#include <lockstep/comm/engine/progress_engine.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
+namespace {
 
-void check_cuda(cudaError_t status, const char* call) {
-  if (status == cudaSuccess) return;
-  throw CommError(fmt::format("{} failed: {}", call, cudaGetErrorString(status)));
-}
+// How long NCCL has to give up before it is left behind, at most.
+constexpr std::chrono::milliseconds patience{5000};
 
-void expect_gpus(ProcessGroup& control, Device device) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
+}  // namespace
+
+void expect_gpus(NcclApi& api, ProcessGroup& control, Device device) {
   std::string finding;
-  if (status != cudaSuccess) {
-    finding = cudaGetErrorString(status);
-  } else if (device.type != DeviceType::cuda || device.index < 0 || device.index >= count) {
-    finding = fmt::format("it has {} of them", count);
+  try {
+    const int count = api.device_count();
+    if (device.type != DeviceType::cuda || device.index < 0 || device.index >= count) {
+      finding = fmt::format("it has {} of them", count);
+    }
+  } catch (const GpuError& error) {
+    finding = error.what();
   }
   if (!finding.empty()) finding = fmt::format("no device {}: {}", to_string(device), finding);
   if (const auto failure = first_failure(control, finding)) {
@@ -37,105 +41,113 @@ void expect_gpus(ProcessGroup& control, Device device) {
   }
 }
 
-ncclUniqueId exchange_unique_id(ProcessGroup& control) {
-  ncclUniqueId id{};
+NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control) {
+  NcclId id{};
   std::string bytes;
-  if (control.rank() == 0 && ncclGetUniqueId(&id) == ncclSuccess) {
-    bytes.assign(id.internal, sizeof id.internal);
+  if (control.rank() == 0 && api.make_id(id) == NcclStatus::success) {
+    bytes.assign(id.data(), id.size());
   }
   bytes = broadcast_object(control, bytes, 0);
-  if (bytes.size() != sizeof id.internal) {
+  if (bytes.size() != id.size()) {
     throw CommError(
         "NCCL could not make a unique ID on rank 0: look at its network interfaces "
         "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)");
   }
-  std::memcpy(id.internal, bytes.data(), bytes.size());
+  std::ranges::copy(bytes, id.begin());
   return id;
 }
 
-NcclCommunicator::NcclCommunicator(ProcessGroup& control, Device device,
-                                   std::chrono::milliseconds timeout)
-    : speaker_(fmt::format("rank {} of {} ({}, {})", control.rank(), control.size(), host_name(),
-                           to_string(device))),
+NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control,
+                                   Device device, std::chrono::milliseconds timeout)
+    : api_(std::move(api)),
       device_(device),
-      timeout_(timeout) {
-  const ncclUniqueId id = exchange_unique_id(control);
-  use_device();
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  const ncclResult_t status =
-      ncclCommInitRankConfig(&comm_, control.size(), id, control.rank(), &config);
-  settle(status, "ncclCommInitRankConfig");
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-             "cudaStreamCreateWithFlags");
+      speaker_(fmt::format("rank {} of {} ({}, {})", control.rank(), control.size(), host_name(),
+                           to_string(device))),
+      timeout_(timeout),
+      events_(*api_) {
+  const NcclId id = exchange_unique_id(*api_, control);
+  try {
+    const DeviceScope there(*api_, device_.index);
+    expect_accepted(api_->init(comm_, control.size(), id, control.rank()),
+                    "ncclCommInitRankConfig");
+    settle("ncclCommInitRankConfig");
+    stream_ = api_->make_stream();
+  } catch (const GpuError& error) {
+    static_cast<void>(give_up());
+    throw CommError(fmt::format("{}: {}. The job must be restarted.", speaker_, error.what()));
+  } catch (const TimeoutError&) {
+    static_cast<void>(give_up());
+    throw;
+  }
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  if (comm_) static_cast<void>(ncclCommAbort(comm_));
-  if (stream_) static_cast<void>(cudaStreamDestroy(stream_));
+  if (give_up() && stream_) api_->destroy(stream_);
 }
 
-void NcclCommunicator::use_device() const {
-  check_cuda(cudaSetDevice(device_.index), "cudaSetDevice");
+bool NcclCommunicator::give_up() noexcept {
+  abort();
+  return !freeing_ || freeing_->returns_within(std::min(patience, timeout_));
 }
 
-void NcclCommunicator::settle(ncclResult_t status, const char* call) {
-  if (status == ncclInProgress && batches_ > 0) return;
+void NcclCommunicator::expect_accepted(NcclStatus status, const char* call) {
+  if (status == NcclStatus::success || status == NcclStatus::in_progress) return;
+  throw GpuError(fmt::format("{} failed: {}", call, api_->error_text(status, comm_)));
+}
+
+bool NcclCommunicator::is_settled() {
+  const NcclStatus status = api_->async_status(comm_);
+  expect_accepted(status, "an operation of NCCL");
+  return status == NcclStatus::success;
+}
+
+void NcclCommunicator::settle(const char* call) {
   const auto start = Clock::now();
-  while (status == ncclInProgress) {
+  while (!is_settled()) {
     if (Clock::now() - start > timeout_) {
-      const std::string failure = fmt::format(
-          "{}: {} was not taken by NCCL within {:.1f} s: at least one rank has not come to it",
-          speaker_, call, seconds_since(start));
-      abort(failure);
-      throw TimeoutError(failure + ". Look at the other ranks; NCCL_DEBUG=INFO says more.");
+      throw TimeoutError(fmt::format(
+          "{}: {} has not completed after {:.1f} s: at least one rank has not come to it. Look "
+          "there for an error or a stopped process; NCCL_DEBUG=INFO says more.",
+          speaker_, call, seconds_since(start)));
     }
+    ProgressEngine::instance().progress_others(nullptr);
     sched_yield();
-    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
-    if (asked != ncclSuccess) status = asked;
   }
-  if (status == ncclSuccess) return;
-  const std::string failure =
-      fmt::format("{}: {} failed: {}", speaker_, call, ncclGetErrorString(status));
-  abort(failure);
-  throw CommError(failure + ". NCCL_DEBUG=INFO says more; the job must be restarted.");
-}
-
-void NcclCommunicator::begin_batch() {
-  expect_open();
-  settle(ncclGroupStart(), "ncclGroupStart");
-  ++batches_;
-}
-
-void NcclCommunicator::end_batch() {
-  --batches_;
-  settle(ncclGroupEnd(), "ncclGroupEnd");
-}
-
-void NcclCommunicator::expect_healthy() {
-  expect_open();
-  ncclResult_t status = ncclSuccess;
-  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
-  if (asked != ncclSuccess) status = asked;
-  if (status != ncclSuccess && status != ncclInProgress) settle(status, "an NCCL operation");
-}
-
-void NcclCommunicator::abort(const std::string& reason) noexcept {
-  if (reason_.empty()) reason_ = reason;
-  if (comm_) static_cast<void>(ncclCommAbort(std::exchange(comm_, nullptr)));
-}
-
-void NcclCommunicator::expect_open() const {
-  if (comm_) return;
-  throw CommError(fmt::format("{}: this nccl group is unusable, because {}", speaker_,
-                              reason_.empty() ? "it was closed" : "it failed earlier: " + reason_));
 }
 
 void NcclCommunicator::close() {
   if (!comm_) return;
-  check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  settle(ncclCommFinalize(comm_), "ncclCommFinalize");
-  static_cast<void>(ncclCommDestroy(std::exchange(comm_, nullptr)));
+  const auto start = Clock::now();
+  const DeviceScope there(*api_, device_.index);
+  expect_accepted(api_->finalize(comm_), "ncclCommFinalize");
+  settle("ncclCommFinalize");
+  free_it(&NcclApi::destroy);
+  const auto left =
+      timeout_ - std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+  if (freeing_->returns_within(left)) return;
+  throw TimeoutError(fmt::format(
+      "{}: ncclCommDestroy has not returned after {:.1f} s: it is left behind, with what it holds "
+      "on the device.",
+      speaker_, seconds_since(start)));
+}
+
+void NcclCommunicator::abort() noexcept {
+  if (!comm_) return;
+  try {
+    free_it(&NcclApi::abort);
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): no thread, so it stays
+  }
+}
+
+void NcclCommunicator::free_it(NcclStatus (NcclApi::*call)(NcclApi::Comm)) {
+  freeing_.emplace(
+      [api = api_, comm = std::exchange(comm_, nullptr), device = device_.index, call] {
+        try {
+          const DeviceScope there(*api, device);
+          static_cast<void>(((*api).*call)(comm));
+        } catch (const GpuError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+        }
+      });
 }
 
 }  // namespace lockstep

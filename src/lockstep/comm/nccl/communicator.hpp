@@ -1,61 +1,66 @@
 #pragma once
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
 
-#include <cuda_runtime_api.h>
-#include <nccl.h>
+#include <lockstep/comm/nccl/api.hpp>
+#include <lockstep/comm/nccl/background_call.hpp>
+#include <lockstep/comm/nccl/device_scope.hpp>
+#include <lockstep/comm/nccl/events.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {
 
-/// Throws CommError naming the call if it did not succeed.
-void check_cuda(cudaError_t status, const char* call);
-
 /// Throws InputError on every rank unless each has its device. Collective over `control`.
-void expect_gpus(ProcessGroup& control, Device device);
+void expect_gpus(NcclApi& api, ProcessGroup& control, Device device);
 
 /// Rank 0's new unique ID on every rank. Collective over `control`.
-[[nodiscard]] ncclUniqueId exchange_unique_id(ProcessGroup& control);
+[[nodiscard]] NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control);
 
-/// An NCCL communicator that never blocks the host for longer than its deadline, with a stream.
+/// An NCCL communicator, a stream of its own and events, on one device. No call here blocks the
+/// host beyond the deadline.
 class NcclCommunicator {
  public:
-  /// Collective over `control`.
-  NcclCommunicator(ProcessGroup& control, Device device, std::chrono::milliseconds timeout);
-  /// Local: aborts what is in flight, unless close() came first.
+  /// Collective over `control`. Throws TimeoutError, CommError.
+  NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control, Device device,
+                   std::chrono::milliseconds timeout);
+  /// Local: abort(), unless close() came first.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  [[nodiscard]] ncclComm_t get() const noexcept { return comm_; }
-  [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
-  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
+  [[nodiscard]] NcclApi& api() const noexcept { return *api_; }
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  [[nodiscard]] NcclApi::Comm get() const noexcept { return comm_; }
+  [[nodiscard]] NcclApi::Stream stream() const noexcept { return stream_; }
+  [[nodiscard]] EventPool& events() noexcept { return events_; }
 
-  /// After a call: waits until NCCL has taken it (within a batch, which is taken as a whole: not).
-  /// Throws TimeoutError at the deadline, CommError if it failed; both abort the communicator.
-  void settle(ncclResult_t status, const char* call);
-  /// Calls between these start together. May be nested.
-  void begin_batch();
-  void end_batch();
-  /// Throws CommError if something went wrong since.
-  void expect_healthy();
-  /// Gives up: nothing of this communicator moves any more.
-  void abort(const std::string& reason) noexcept;
-  /// Throws CommError if it was aborted.
-  void expect_open() const;
-  /// Frees it. Collective.
+  /// Whether the host's part of what was called is done. Throws GpuError if anything has failed.
+  [[nodiscard]] bool is_settled();
+  /// Throws GpuError unless it succeeded or is in progress.
+  void expect_accepted(NcclStatus status, const char* call);
+  /// Finalizes and frees it. Nothing may be in flight. Throws TimeoutError at the deadline,
+  /// GpuError.
   void close();
+  /// Gives up: kernels in flight end. Local, and returns at once: a thread does it, as NCCL may
+  /// wait for the device.
+  void abort() noexcept;
 
  private:
-  void use_device() const;
+  void settle(const char* call);
+  /// abort(), and waits for it a while.
+  [[nodiscard]] bool give_up() noexcept;
+  void free_it(NcclStatus (NcclApi::*call)(NcclApi::Comm));
 
-  std::string speaker_;
+  std::shared_ptr<NcclApi> api_;
   Device device_;
+  std::string speaker_;
   std::chrono::milliseconds timeout_;
-  ncclComm_t comm_ = nullptr;
-  cudaStream_t stream_ = nullptr;
-  int batches_ = 0;     // begun and not ended
-  std::string reason_;  // why it was aborted
+  NcclApi::Comm comm_ = nullptr;
+  NcclApi::Stream stream_ = nullptr;
+  EventPool events_;
+  std::optional<BackgroundCall> freeing_;
 };
 
 }  // namespace lockstep

@@ -50,8 +50,8 @@ IntrusivePtr<InFlight> ThreadsCore::make(Operation&& operation) {
       ObjectPool<ThreadsInFlight>::instance().make(*this, std::move(operation)));
 }
 
-std::string ThreadsCore::absentees(const Operation& operation) const {
-  return lockstep::absentees(hub_->node(rank()), operation);
+std::string ThreadsCore::absentees(const InFlight& work) const {
+  return lockstep::absentees(hub_->node(rank()), work.operation());
 }
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ class ThreadsCore final : public GroupCore {
   ~ThreadsCore() override = default;
 
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
-  [[nodiscard]] std::string absentees(const Operation& operation) const override;
+  [[nodiscard]] std::string absentees(const InFlight& work) const override;
   void retire(std::uint64_t sequence) noexcept override { node().board().retire(sequence); }
   void bury(const IntrusivePtr<WorkRecord>& record) noexcept override { hub_->bury(record); }
   [[nodiscard]] Doorbell& doorbell() noexcept override {

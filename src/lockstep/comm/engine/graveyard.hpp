@@ -1,0 +1,10 @@
+#pragma once
+#include <lockstep/comm/work.hpp>
+
+namespace lockstep {
+
+/// Keeps a record and its tensors for the life of the process: MPI or a device may still write to
+/// them. Thread-safe.
+void bury_for_good(const IntrusivePtr<WorkRecord>& record) noexcept;
+
+}  // namespace lockstep

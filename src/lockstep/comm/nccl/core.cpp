@@ -1,0 +1,183 @@
+#include <lockstep/comm/nccl/core.hpp>
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/base/pool.hpp>
+#include <lockstep/comm/call_record.hpp>
+#include <lockstep/comm/engine/graveyard.hpp>
+#include <lockstep/comm/nccl/flight_log.hpp>
+#include <lockstep/comm/nccl/in_flight.hpp>
+#include <lockstep/tensor/stream.hpp>
+
+namespace lockstep {
+namespace {
+
+/// Whether MPI, if that is what the control group uses, may be called by the engine's thread.
+bool mpi_takes_threads() {
+  int running = 0, level = MPI_THREAD_SINGLE;
+  MPI_Initialized(&running);
+  if (!running) return true;
+  MPI_Query_thread(&level);
+  return level >= MPI_THREAD_MULTIPLE;
+}
+
+/// Cores whose groups are gone while something was in flight.
+struct Left {
+  std::mutex mutex;
+  std::vector<IntrusivePtr<NcclCore>> cores;
+
+  static Left& instance() {
+    static auto* left = new Left;  // the engine's thread may outlive main()
+    return *left;
+  }
+};
+
+}  // namespace
+
+NcclCore::NcclCore(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> control,
+                   Device device, const GroupOptions& options)
+    : GroupCore(options),
+      control_(std::move(control)),
+      messages_(control_->split(0, control_->rank())),
+      communicator_(std::move(api), *control_, device, options.timeout),
+      queue_(communicator_, control_->rank(), control_->size()),
+      threads_may_communicate_(mpi_takes_threads()) {
+  introduce(control_->rank(), control_->size(),
+            fmt::format("{}, {}", host_name(), to_string(device)));
+  record_flight(open_flight_log(*control_));
+}
+
+IntrusivePtr<NcclCore> NcclCore::make(std::shared_ptr<NcclApi> api,
+                                      std::shared_ptr<ProcessGroup> control, Device device,
+                                      const GroupOptions& options) {
+  end_those_left();
+  IntrusivePtr<NcclCore> core(new NcclCore(std::move(api), std::move(control), device, options));
+  core->join_engine(true);
+  return core;
+}
+
+bool NcclCore::may_communicate() const noexcept {
+  return threads_may_communicate_ || !ProgressEngine::on_own_thread();
+}
+
+void NcclCore::begin_batch() {
+  const auto locked = lock();
+  expect_callable();
+  queue_.begin_batch();
+}
+
+void NcclCore::end_batch() {
+  {
+    const auto locked = lock();
+    queue_.end_batch();
+  }
+  progress_if_free();
+  expect_usable();
+}
+
+void NcclCore::await_stream(const Operation& operation) {
+  Event given;
+  const auto start = Clock::now();
+  for (bool over = false; !over;) {
+    {
+      const auto locked = lock();
+      expect_callable();
+      over = on_device(operation, [&] {
+        if (!given.is_recorded()) {
+          given.record(communicator_.events(), current_stream(communicator_.device()).handle());
+        }
+        return given.is_over();
+      });
+      if (!over && Clock::now() - start > options().timeout) {
+        const std::string failure =
+            fmt::format("{}: {} waits for its device since {:.1f} s", speaker(),
+                        describe_fully(operation), seconds_since(start));
+        poison(fmt::format("it failed earlier: {}.", failure));
+        throw TimeoutError(failure + ": what was launched before it has not ended.");
+      }
+    }
+    ProgressEngine::instance().progress_others(nullptr);
+    sched_yield();
+  }
+}
+
+void NcclCore::close() {
+  if (!drain_and_close()) return;
+  try {
+    communicator_.close();
+  } catch (const GpuError& error) {
+    communicator_.abort();
+    throw CommError(fmt::format("{}: closing the nccl group failed: {}", speaker(), error.what()));
+  } catch (const TimeoutError&) {
+    communicator_.abort();
+    throw;
+  }
+  messages_->close();
+  control_->close();
+}
+
+void NcclCore::leave() noexcept {
+  if (is_busy()) {
+    auto& left = Left::instance();
+    const std::lock_guard lock(left.mutex);
+    left.cores.emplace_back(this);
+  } else {
+    end();
+  }
+  end_those_left();
+}
+
+void NcclCore::end() noexcept {
+  finalize("its group was destroyed.");
+  queue_.clear();
+  communicator_.abort();
+}
+
+void NcclCore::end_those_left() noexcept {
+  std::vector<IntrusivePtr<NcclCore>> idle;
+  {
+    auto& left = Left::instance();
+    const std::lock_guard lock(left.mutex);
+    const auto first_idle = std::partition(left.cores.begin(), left.cores.end(),
+                                           [](const auto& core) { return core->is_busy(); });
+    idle.assign(first_idle, left.cores.end());
+    left.cores.erase(first_idle, left.cores.end());
+  }
+  for (const auto& core : idle) core->end();
+}
+
+IntrusivePtr<InFlight> NcclCore::make(Operation&& operation) {
+  if (operation.kind == Operation::Kind::barrier && queue_.is_collecting()) {
+    throw Error("a barrier within a batch would wait for the batch's end: end it first.");
+  }
+  try {
+    const DeviceScope there(communicator_.api(), communicator_.device().index);
+    const IntrusivePtr<NcclInFlight> work(
+        ObjectPool<NcclInFlight>::instance().make(*this, std::move(operation)));
+    queue_.add(*work);
+    return work;
+  } catch (const GpuError& error) {
+    transport_failed(operation, error.what());
+  }
+}
+
+std::string NcclCore::absentees(const InFlight& work) const {
+  return static_cast<const NcclInFlight&>(work).absentees();
+}
+
+void NcclCore::bury(const IntrusivePtr<WorkRecord>& record) noexcept { bury_for_good(record); }
+
+void NcclCore::spread_failure(const std::string& /*reason*/) noexcept {
+  queue_.clear();
+  communicator_.abort();
+}
+
+}  // namespace lockstep

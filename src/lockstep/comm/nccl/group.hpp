@@ -1,0 +1,15 @@
+#pragma once
+#include <memory>
+
+#include <lockstep/comm/nccl/api.hpp>
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+
+/// make_nccl_group with other functions in the place of NCCL's: for tests.
+[[nodiscard]] std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<NcclApi> api,
+                                                            std::shared_ptr<ProcessGroup> control,
+                                                            Device device,
+                                                            const GroupOptions& options);
+
+}  // namespace lockstep

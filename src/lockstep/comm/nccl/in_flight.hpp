@@ -1,0 +1,52 @@
+#pragma once
+#include <optional>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/comm/nccl/core.hpp>
+#include <lockstep/comm/nccl/meeting.hpp>
+
+namespace lockstep {
+
+/// An operation on a device: its ranks agree, then NCCL gets it, in the order of the calls; it is
+/// over when its mark in the stream is. A wait() ends when the current stream is behind that mark;
+/// from then on the deadline is watched here, as the host may be inside a call that reads the
+/// result.
+class NcclInFlight final : public InFlight {
+ public:
+  /// Marks what the current stream has been given: the input is ready behind that. Throws GpuError.
+  NcclInFlight(NcclCore& core, Operation&& operation);
+  ~NcclInFlight() override = default;
+
+  [[nodiscard]] int source() const noexcept override {
+    return operation().kind == Operation::Kind::receive ? operation().root : -1;
+  }
+  [[nodiscard]] std::string absentees() const { return begun_ ? "" : meeting_.awaited(); }
+
+ private:
+  friend class NcclQueue;
+
+  [[nodiscard]] bool post() override;
+  [[nodiscard]] Agreement agree() override;
+  [[nodiscard]] std::string dispute() override;
+  [[nodiscard]] bool begin() override;
+  [[nodiscard]] bool move() override;
+  [[nodiscard]] bool order_stream() override;
+  void release() noexcept override;
+
+  /// Whether its ranks agree. Throws CommError, having ended the group, if a message's do not.
+  [[nodiscard]] bool may_go();
+  [[nodiscard]] bool is_over_on_device();
+
+  NcclCore& core_;  // which the base class keeps alive
+  NcclMeeting meeting_;
+  NcclHandshake handshake_;
+  Event input_ready_, done_;
+  bool begun_ = false;
+  bool on_stream_ = false;
+  std::optional<Clock::time_point> awaited_since_;
+  // Of the queue:
+  NcclInFlight* after_ = nullptr;
+  std::uint64_t batch_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,12 @@
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/nccl/api.hpp>
+
+namespace lockstep {
+
+std::shared_ptr<NcclApi> nccl_library() {
+  throw InputError(
+      "this build has no nccl backend: configure it with -DLOCKSTEP_ENABLE_NCCL=ON, where the CUDA "
+      "toolkit and NCCL are, or keep tensors on the host");
+}
+
+}  // namespace lockstep

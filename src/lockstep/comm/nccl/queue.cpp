@@ -1,0 +1,91 @@
+#include <lockstep/comm/nccl/queue.hpp>
+
+#include <lockstep/comm/nccl/enqueue.hpp>
+#include <lockstep/comm/nccl/in_flight.hpp>
+
+namespace lockstep {
+namespace {
+
+/// An open ncclGroup, which an exception does not leave open.
+class OpenGroup {
+ public:
+  explicit OpenGroup(NcclCommunicator& communicator) : communicator_(communicator) {
+    communicator_.expect_accepted(communicator_.api().group_start(), "ncclGroupStart");
+  }
+  ~OpenGroup() {
+    if (open_) static_cast<void>(communicator_.api().group_end());
+  }
+  OpenGroup(const OpenGroup&) = delete;
+  OpenGroup& operator=(const OpenGroup&) = delete;
+
+  void close() {
+    open_ = false;
+    communicator_.expect_accepted(communicator_.api().group_end(), "ncclGroupEnd");
+  }
+
+ private:
+  NcclCommunicator& communicator_;
+  bool open_ = true;
+};
+
+}  // namespace
+
+void NcclQueue::begin_batch() noexcept { open_batch_ = ++batches_; }
+
+void NcclQueue::add(NcclInFlight& work) noexcept {
+  work.batch_ = open_batch_ != 0 ? open_batch_ : ++batches_;
+  (last_ ? last_->after_ : first_) = &work;
+  last_ = &work;
+}
+
+void NcclQueue::advance() {
+  while (first_) {
+    if (!given_) {
+      NcclInFlight* const last = ready_batch();
+      if (!last) return;
+      give_to_nccl(last);
+    }
+    if (!communicator_.is_settled()) return;
+    release_batch();
+  }
+}
+
+NcclInFlight* NcclQueue::ready_batch() {
+  if (first_->batch_ == open_batch_) return nullptr;
+  NcclInFlight* last = nullptr;
+  for (NcclInFlight* work = first_; work && work->batch_ == first_->batch_; work = work->after_) {
+    if (!work->may_go()) return nullptr;
+    last = work;
+  }
+  return last;
+}
+
+void NcclQueue::give_to_nccl(NcclInFlight* last) {
+  OpenGroup group(communicator_);
+  for (NcclInFlight* work = first_;; work = work->after_) {
+    work->input_ready_.make_wait(communicator_.stream());
+    enqueue(communicator_, work->operation(), rank_, size_);
+    if (work == last) break;
+  }
+  given_ = last;
+  group.close();
+}
+
+/// NCCL has put its kernels on the stream: marks follow them.
+void NcclQueue::release_batch() {
+  for (;;) {
+    NcclInFlight& work = *first_;
+    enqueue_mean(communicator_, work.operation(), size_);
+    work.done_.record(communicator_.events(), communicator_.stream());
+    const bool was_last = first_ == given_;
+    first_ = work.after_;
+    if (!first_) last_ = nullptr;
+    work.on_stream_ = true;
+    if (was_last) break;
+  }
+  given_ = nullptr;
+}
+
+void NcclQueue::clear() noexcept { first_ = last_ = given_ = nullptr; }
+
+}  // namespace lockstep

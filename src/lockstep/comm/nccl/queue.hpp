@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/comm/nccl/communicator.hpp>
+#include <lockstep/comm/operation.hpp>
+
+namespace lockstep {
+
+class NcclInFlight;
+
+/// A group's operations until NCCL has them: handed over in the order of the calls, on every rank
+/// alike, each when its ranks agree on it; those of a batch together, when the last of them may go.
+/// An ncclGroup is opened and closed within one call here: NCCL keeps it by thread, and would add
+/// to it whatever other communicators are given meanwhile.
+class NcclQueue {
+ public:
+  NcclQueue(NcclCommunicator& communicator, int rank, int size)
+      : communicator_(communicator), rank_(rank), size_(size) {}
+
+  /// What is added between these is one batch.
+  void begin_batch() noexcept;
+  void end_batch() noexcept { open_batch_ = 0; }
+  [[nodiscard]] bool is_collecting() const noexcept { return open_batch_ != 0; }
+
+  void add(NcclInFlight& work) noexcept;
+  /// Hands over what can go, without waiting. Throws GpuError, or what an operation found out.
+  void advance();
+  /// The group has ended: nothing more is handed over.
+  void clear() noexcept;
+
+ private:
+  /// The end of the batch that begins the queue; nullptr if part of it may not go yet.
+  [[nodiscard]] NcclInFlight* ready_batch();
+  void give_to_nccl(NcclInFlight* last);
+  void release_batch();
+
+  NcclCommunicator& communicator_;
+  int rank_, size_;
+  NcclInFlight* first_ = nullptr;  // oldest; owned by the core's list
+  NcclInFlight* last_ = nullptr;
+  NcclInFlight* given_ = nullptr;  // last of those that NCCL is just taking
+  std::uint64_t batches_ = 0;
+  std::uint64_t open_batch_ = 0;  // being collected; 0: none
+};
+
+}  // namespace lockstep

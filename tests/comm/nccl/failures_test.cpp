@@ -1,0 +1,273 @@
+// The nccl backend with a stand-in for NCCL and the GPUs: calls that differ, peers that are gone,
+// what NCCL refuses or never ends, and what becomes of memory and communicators then.
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+#include <comm/nccl/ranks.hpp>
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/comm/threads_group.hpp>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::seconds;
+using test::of;
+using test::on_ranks;
+using test::StandIn;
+
+/// What `call` throws; "" if nothing.
+template <class F>
+std::string error_of(const F& call) {
+  try {
+    call();
+  } catch (const CommError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect_in(const std::string& message, const std::string& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
+}
+
+TEST(NcclMismatch, IsToldOnEveryRankAndNothingReachesTheDevice) {
+  on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto t = gpus.tensor(me, of(6, 1.0F));
+    const auto message =
+        error_of([&] { group.all_reduce(t, me == 1 ? ReduceOp::max : ReduceOp::sum).wait(); });
+    expect_in(message, "all_reduce(max) #1 of f32[6]");
+    expect_in(message, "all_reduce(sum) #1 of f32[6]");
+    expect_in(message, "another reduction");
+    expect_in(message, "all ranks must make the same calls");
+    EXPECT_EQ(gpus.calls("ncclAllReduce"), 0);
+    EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
+    expect_in(error_of([&] { group.barrier(); }), "it failed earlier");
+    expect_in(error_of([&] { test::meet(group); }), "it failed earlier");
+  });
+}
+
+TEST(NcclMismatch, OfAHostAndADeviceTensorIsAnErrorOnEveryRank) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const auto t = group.rank() == 0 ? Tensor::zeros({6}) : gpus.tensor(1, of(6, 1.0F));
+    EXPECT_THROW(group.all_reduce(t, ReduceOp::sum).wait(), CommError);
+    EXPECT_THROW(group.barrier(), CommError);
+  });
+}
+
+TEST(NcclMismatch, OfAMessagesLengthEndsBothRanks) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto t = gpus.tensor(me, of(me == 0 ? 9 : 10, 7.0F));
+    const auto message = error_of([&] {
+      if (me == 0) group.send(t, 1);
+      if (me == 1) group.recv(t, 0);
+    });
+    expect_in(message, "a message of 36 bytes came where 40 were expected");
+    expect_in(message, me == 0 ? "send(to rank 1" : "recv(from rank 0");
+    EXPECT_EQ(gpus.calls("ncclSend") + gpus.calls("ncclRecv"), 0);
+  });
+}
+
+TEST(NcclMismatch, OfAnExchangesLengthsEndsEveryRank) {
+  on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    std::vector<std::int64_t> sent(3, 2);
+    const std::vector<std::int64_t> expected(3, 2);
+    if (me == 0) sent[1] = 3;
+    const auto input = gpus.tensor(me, of(me == 0 ? 7 : 6, 1.0F)),
+               output = gpus.tensor(me, of(6, 7.0F));
+    const auto message =
+        error_of([&] { group.all_to_all_v(input, output, sent, expected).wait(); });
+    expect_in(message, me == 1 ? "rank 0 sent 3 elements where 2 were expected"
+                               : "what ranks send is not what others expect");
+    EXPECT_EQ(gpus.floats(output), of(6, 7.0F));
+    EXPECT_EQ(gpus.calls("ncclSend"), 0);
+  });
+}
+
+TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
+  on_ranks(
+      2,
+      [](ProcessGroup& group, StandIn& gpus) {
+        if (group.rank() == 1) return;
+        const auto t = gpus.tensor(0, of(6, 1.0F));
+        const auto message = error_of([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
+        expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed after 0.3 s");
+        expect_in(message, "rank 1 has not entered it");
+        EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
+      },
+      test::soon);
+}
+
+// A kernel whose peer is gone never ends by itself, and with it neither does a read behind it.
+TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
+  const auto start = Clock::now();
+  on_ranks(
+      2,
+      [](ProcessGroup& group, StandIn& gpus) {
+        const int me = group.rank();
+        const auto t = gpus.tensor(me, of(6, 1.0F));
+        test::meet(group);
+        gpus.stopped_device = 1;
+        test::meet(group);
+        group.all_reduce(t, ReduceOp::sum).wait();
+        if (me == 1) return;
+        EXPECT_EQ(gpus.floats(t), of(6, 1.0F));  // the read ends, though the sum is not there
+        const auto message =
+            error_of([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
+        expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed");
+        expect_in(message, "every rank has entered it, but not all go on");
+        EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
+      },
+      test::soon);
+  EXPECT_LT(Clock::now() - start, seconds(20));
+}
+
+TEST(NcclDeadline, HoldsForMakingTheGroup) {
+  const auto gpus = std::make_shared<StandIn>();
+  gpus->never_settles = true;
+  run_ranks_as_threads(2, [&](ProcessGroup& control) {
+    const auto message =
+        error_of([&] { static_cast<void>(test::nccl_group(gpus, control, test::soon)); });
+    expect_in(message, "ncclCommInitRankConfig has not completed after 0.3 s");
+  });
+  EXPECT_EQ(gpus->calls("ncclCommAbort"), 2);
+}
+
+TEST(NcclDeadline, HoldsForClose) {
+  on_ranks(
+      2,
+      [](ProcessGroup& group, StandIn& gpus) {
+        test::meet(group);
+        gpus.never_settles = true;
+        EXPECT_THROW(group.close(), TimeoutError);
+      },
+      test::soon);
+}
+
+TEST(NcclDeadline, HoldsWhereFreeingHangs) {
+  const auto start = Clock::now();
+  const auto gpus = std::make_shared<StandIn>();
+  on_ranks(
+      2,
+      [&](ProcessGroup& group, StandIn& here) {
+        test::meet(group);
+        here.freeing_hangs = true;
+        expect_in(error_of([&] { group.close(); }), "ncclCommDestroy has not returned");
+      },
+      test::soon, gpus);
+  EXPECT_LT(Clock::now() - start, seconds(20));
+}
+
+TEST(NcclFailure, ThatNcclReportsEndsAWaitAndTheNextCallSaysSo) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto t = gpus.tensor(me, of(6, 1.0F));
+    test::meet(group);
+    gpus.stopped_device = 1;
+    test::meet(group);
+    Work work = group.all_reduce(t, ReduceOp::sum);
+    if (me == 1) {
+      work.wait();
+      return;
+    }
+    work.wait();
+    gpus.device_that_fails = 0;
+    expect_in(error_of([&] { work.synchronize(); }), "NCCL status 6");
+    expect_in(error_of([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); }),
+              "NCCL status 6");
+    EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
+  });
+}
+
+TEST(NcclFailure, OfACallEndsTheGroupAndLeavesNoNcclGroupOpen) {
+  for (const std::string call :
+       {"ncclGroupStart", "ncclBroadcast", "ncclGroupEnd", "cudaEventRecord"}) {
+    SCOPED_TRACE(call);
+    on_ranks(2, [&](ProcessGroup& group, StandIn& gpus) {
+      const int me = group.rank();
+      const auto second = group.split(0, me);
+      const auto t = gpus.tensor(me, of(6, 1.0F)), u = gpus.tensor(me, of(6, 1.0F));
+      gpus.refuse(call, me);
+      const auto message = error_of([&] { group.broadcast(t, 0).wait(); });
+      expect_in(message, call);
+      expect_in(message, "broadcast #");
+      expect_in(error_of([&] { group.barrier(); }), call);
+      second->all_reduce(u, ReduceOp::sum).wait();
+      EXPECT_EQ(gpus.floats(u), of(6, 2.0F));
+      second->close();
+    });
+  }
+}
+
+TEST(NcclLifetime, CloseWaitsForKernelsAndFreesInOrder) {
+  const auto gpus = std::make_shared<StandIn>();
+  on_ranks(
+      2,
+      [](ProcessGroup& group, StandIn& here) {
+        const int me = group.rank();
+        for (int i = 0; i < 20; ++i) {
+          static_cast<void>(group.all_reduce(here.tensor(me, of(100, 1.0F)), ReduceOp::sum));
+        }
+        group.close();
+        group.close();
+        EXPECT_THROW(group.barrier(), CommError);
+        EXPECT_THROW(static_cast<void>(group.all_reduce(Tensor::zeros({1}), ReduceOp::sum)),
+                     CommError);
+      },
+      test::late, gpus);
+  EXPECT_EQ(gpus->calls("ncclCommFinalize"), 2);
+  EXPECT_EQ(gpus->calls("ncclCommDestroy"), 2);
+  EXPECT_EQ(gpus->calls("ncclCommAbort"), 0);
+  EXPECT_EQ(gpus->calls("cudaEventDestroy"), gpus->events_made());
+}
+
+TEST(NcclLifetime, ADroppedGroupLeavesItsKernelsAndTheirMemoryAlone) {
+  const auto gpus = std::make_shared<StandIn>();
+  on_ranks(
+      2,
+      [&](ProcessGroup& group, StandIn& here) {
+        const int me = group.rank();
+        const auto t = here.tensor(me, of(100, 1.0F));
+        {
+          const auto second = group.split(0, me);
+          auto mine = here.tensor(me, of(100, 1.0F));
+          test::meet(group);
+          here.stopped_device = 1;
+          test::meet(group);
+          second->all_reduce(t, ReduceOp::sum).wait();
+          second->all_reduce(std::exchange(mine, {}), ReduceOp::sum).wait();
+        }
+        EXPECT_EQ(here.calls("ncclCommAbort"), 0);
+        test::meet(group);
+        here.stopped_device = -1;
+        EXPECT_EQ(here.floats(t), of(100, 2.0F));
+        EXPECT_TRUE(here.is_quiet_within(seconds(30)));
+        group.barrier();
+      },
+      test::late, gpus);
+}
+
+TEST(NcclLifetime, AFailedGroupKeepsTheMemoryOfItsKernels) {
+  on_ranks(
+      2,
+      [](ProcessGroup& group, StandIn& gpus) {
+        const int me = group.rank();
+        auto mine = gpus.tensor(me, of(100, 1.0F));
+        test::meet(group);
+        gpus.stopped_device = 1;
+        gpus.freeing_hangs = true;  // so the kernels stay
+        test::meet(group);
+        Work work = group.all_reduce(std::exchange(mine, {}), ReduceOp::sum);
+        EXPECT_THROW(work.synchronize(), TimeoutError);
+      },
+      test::soon);
+}
+
+}  // namespace
+}  // namespace lockstep

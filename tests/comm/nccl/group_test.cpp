@@ -1,0 +1,274 @@
+// The nccl backend with a stand-in for NCCL and the GPUs: what it does while all goes well.
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <comm/nccl/ranks.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/nccl_group.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/comm/threads_group.hpp>
+#include <lockstep/tensor/half.hpp>
+
+namespace lockstep {
+namespace {
+
+using test::of;
+using test::on_ranks;
+using test::StandIn;
+
+TEST(NcclGroup, AWaitOrdersTheStreamAndDoesNotHoldTheHost) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto t = gpus.tensor(me, of(1000, 1.0F)), after = gpus.tensor(me, of(1000, 0.0F));
+    test::meet(group);  // both have got so far
+    if (me == 0) gpus.stopped_device = 1;
+    test::meet(group);
+    Work work = group.all_reduce(t, ReduceOp::sum);
+    work.wait();
+    EXPECT_FALSE(work.test());  // and yet it returned
+    gpus.launch(me, [from = static_cast<float*>(t.data()), to = static_cast<float*>(after.data())] {
+      std::copy_n(from, 1000, to);
+    });
+    test::meet(group);
+    if (me == 0) gpus.stopped_device = -1;
+    EXPECT_EQ(gpus.floats(after), of(1000, 2.0F));
+    work.synchronize();
+    EXPECT_TRUE(work.test());
+  });
+}
+
+TEST(NcclGroup, TheInputIsReadBehindWhatTheCurrentStreamHasBeenGiven) {
+  on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    for (int i = 0; i < 20; ++i) {
+      const auto t = gpus.tensor(me, of(100, -1.0F));
+      gpus.launch(me, [me, i, data = static_cast<float*>(t.data())] {
+        std::fill_n(data, 100, static_cast<float>(me + i));
+      });
+      group.all_reduce(t, ReduceOp::max).synchronize();
+      EXPECT_EQ(gpus.floats(t), of(100, static_cast<float>(2 + i)));
+    }
+  });
+}
+
+TEST(NcclGroup, ACoalescedSynchronizeHoldsTheHost) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto a = gpus.tensor(me, of(10, 1.0F)), b = gpus.tensor(me, of(20, 2.0F));
+    Coalescing batch(group);
+    static_cast<void>(group.all_reduce(a, ReduceOp::sum));
+    static_cast<void>(group.all_reduce(b, ReduceOp::sum));
+    Work work = batch.end();
+    work.synchronize();
+    EXPECT_TRUE(work.test());
+    EXPECT_EQ(static_cast<const float*>(a.data())[9], 2.0F);  // no stream was waited for
+    EXPECT_EQ(static_cast<const float*>(b.data())[19], 4.0F);
+  });
+}
+
+TEST(NcclGroup, ABatchIsOneGroupOfCalls) {
+  const auto gpus = std::make_shared<StandIn>();
+  on_ranks(
+      2,
+      [](ProcessGroup& group, StandIn& here) {
+        const int me = group.rank(), other = 1 - me;
+        const auto out = here.tensor(me, of(50, static_cast<float>(me)));
+        const auto in = here.tensor(me, of(50, -1.0F)), sum = here.tensor(me, of(5, 1.0F));
+        Coalescing batch(group);
+        static_cast<void>(group.isend(out, other));
+        static_cast<void>(group.all_reduce(sum, ReduceOp::sum));
+        static_cast<void>(group.irecv(in, other));
+        EXPECT_EQ(here.calls("ncclGroupStart"), 0);
+        test::meet(group);
+        batch.end().wait();
+        EXPECT_EQ(here.floats(in), of(50, static_cast<float>(other)));
+        EXPECT_EQ(here.floats(sum), of(5, 2.0F));
+      },
+      test::late, gpus);
+  EXPECT_EQ(gpus->calls("ncclGroupStart"), 2);  // one a rank
+  EXPECT_EQ(gpus->calls("ncclGroupEnd"), 2);
+}
+
+// NCCL keeps an open group by thread: calls on another communicator would go into it.
+TEST(NcclGroup, BatchesOfSeveralGroupsMayBeOpenAtOnce) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto second = group.split(0, me);
+    const auto a = gpus.tensor(me, of(8, 1.0F)), b = gpus.tensor(me, of(8, 2.0F)),
+               c = gpus.tensor(me, of(8, 3.0F));
+    Coalescing one(group), two(*second);
+    static_cast<void>(group.all_reduce(a, ReduceOp::sum));
+    static_cast<void>(second->all_reduce(b, ReduceOp::sum));
+    static_cast<void>(group.all_reduce(c, ReduceOp::sum));
+    Work first = one.end();
+    first.wait();  // while the other is open
+    EXPECT_EQ(gpus.floats(a), of(8, 2.0F));
+    EXPECT_EQ(gpus.floats(c), of(8, 6.0F));
+    two.end().wait();
+    EXPECT_EQ(gpus.floats(b), of(8, 4.0F));
+    second->close();
+  });
+}
+
+TEST(NcclGroup, ABatchLeftByAnExceptionLeavesNothingOpen) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto second = group.split(0, me);
+    const auto t = gpus.tensor(me, of(8, 1.0F));
+    const std::vector<P2POp> wrong{{P2POp::Kind::isend, t, 7}};
+    EXPECT_THROW(static_cast<void>(batch_isend_irecv(group, wrong)), ShapeError);
+    second->all_reduce(t, ReduceOp::sum).wait();
+    group.all_reduce(t, ReduceOp::sum).wait();
+    EXPECT_EQ(gpus.floats(t), of(8, 4.0F));
+    second->close();
+  });
+}
+
+TEST(NcclGroup, GoesOnWhereNcclTakesItsTime) {
+  const auto gpus = std::make_shared<StandIn>();
+  gpus->polls = 7;
+  on_ranks(
+      3,
+      [](ProcessGroup& group, StandIn& here) {
+        const int me = group.rank();
+        std::vector<Tensor> tensors;
+        std::vector<Work> works;
+        for (int i = 0; i < 10; ++i) {
+          tensors.push_back(here.tensor(me, of(64, static_cast<float>(i))));
+          works.push_back(group.all_reduce(tensors.back(), ReduceOp::sum));
+        }
+        for (std::size_t i = 10; i-- > 0;) {
+          works[i].wait();
+          EXPECT_EQ(here.floats(tensors[i]), of(64, 3.0F * static_cast<float>(i)));
+        }
+        group.close();
+      },
+      test::late, gpus);
+  EXPECT_EQ(gpus->calls("ncclCommAbort"), 0);
+  EXPECT_EQ(gpus->calls("ncclCommDestroy"), 3);
+}
+
+// ncclAvg multiplies by 1/3 in bf16 before it adds: 0.2 % too much.
+TEST(NcclGroup, AMeanInBf16IsTheSumScaled) {
+  on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const std::vector<BFloat16> elements(33, BFloat16(3.0F));
+    const auto t = gpus.tensor(me, {33}, DType::bf16), at_root = gpus.tensor(me, {33}, DType::bf16);
+    const auto rows = gpus.tensor(me, {3, 11}, DType::bf16),
+               row = gpus.tensor(me, {11}, DType::bf16);
+    for (const Tensor& input : {t, rows}) gpus.write(input, elements.data());
+    group.reduce(t, at_root, 1, ReduceOp::avg).wait();
+    group.all_reduce(t, ReduceOp::avg).wait();
+    group.reduce_scatter(rows, row, ReduceOp::avg).wait();
+    for (const Tensor& mean : {t, row, me == 1 ? at_root : t}) {
+      std::vector<BFloat16> got(static_cast<std::size_t>(mean.numel()));
+      gpus.read(mean, got.data());
+      for (const BFloat16 element : got) EXPECT_EQ(static_cast<float>(element), 3.0F);
+    }
+  });
+}
+
+TEST(NcclGroup, BitwiseReductionsOfDeviceTensorsGoByTheHost) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto t = gpus.tensor(me, {4}, DType::i32);
+    const std::vector<std::int32_t> mine(4, me == 0 ? 5 : 6);
+    gpus.write(t, mine.data());
+    group.all_reduce(t, ReduceOp::bxor).wait();
+    std::vector<std::int32_t> got(4);
+    gpus.read(t, got.data());
+    EXPECT_EQ(got, std::vector<std::int32_t>(4, 3));
+    Coalescing batch(group);
+    static_cast<void>(group.all_reduce(t, ReduceOp::bor));
+    EXPECT_THROW(group.barrier(), Error);
+    static_cast<void>(batch.end());
+    EXPECT_EQ(gpus.calls("ncclAllReduce"), 0);
+  });
+}
+
+TEST(NcclGroup, HostTensorsGoByTheControlGroup) {
+  on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    EXPECT_EQ(all_reduce_scalar(group, me, ReduceOp::sum), 3.0);
+    EXPECT_EQ(all_gather_object(group, std::to_string(me)),
+              (std::vector<std::string>{"0", "1", "2"}));
+    const auto host = group.shared_buffer({4}, DType::f32);
+    const auto device = gpus.tensor(me, of(4, 1.0F));
+    host.fill(1.0);
+    Work a = group.all_reduce(device, ReduceOp::sum), b = group.all_reduce(host, ReduceOp::sum);
+    b.wait();
+    a.wait();
+    EXPECT_EQ(host.to_vector<float>(), of(4, 3.0F));
+    EXPECT_EQ(gpus.floats(device), of(4, 3.0F));
+    EXPECT_STREQ(group.backend(), "nccl");
+  });
+}
+
+TEST(NcclGroup, RefusesTensorsOfAnotherDeviceTagsAndAnySource) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto here = gpus.tensor(me, of(4, 1.0F)), there = gpus.tensor(1 - me, of(4, 1.0F));
+    EXPECT_THROW(static_cast<void>(group.all_reduce(there, ReduceOp::sum)), ShapeError);
+    EXPECT_THROW(static_cast<void>(group.all_reduce(Tensor::zeros({4}), here, ReduceOp::sum)),
+                 ShapeError);
+    EXPECT_THROW(static_cast<void>(group.isend(here, 1 - me, 3)), ShapeError);
+    EXPECT_THROW(static_cast<void>(group.irecv(here, any_source)), ShapeError);
+    group.all_reduce(here, ReduceOp::sum).wait();
+    EXPECT_EQ(gpus.floats(here), of(4, 2.0F));
+  });
+}
+
+TEST(NcclGroup, EventsAreMadeOnceAndUsedAgain) {
+  on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
+    const auto t = gpus.tensor(group.rank(), of(16, 0.0F));
+    for (int i = 0; i < 200; ++i) group.all_reduce(t, ReduceOp::sum).synchronize();
+    EXPECT_LE(gpus.events_made(), 8);  // of both ranks
+  });
+}
+
+TEST(NcclGroup, OperationsAreInTheFlightRecorder) {
+  const auto recorder = FlightRecorder::open({.job = 5, .rank = 0, .size = 1}, "");
+  ASSERT_TRUE(recorder);
+  on_ranks(1, [&](ProcessGroup& group, StandIn& gpus) {
+    const auto t = gpus.tensor(0, of(16, 0.0F));
+    group.all_reduce(t, ReduceOp::max).synchronize();
+    const FlightRing ring = read_flight_ring(recorder->path());
+    ASSERT_EQ(ring.groups.size(), 1U);
+    ASSERT_FALSE(ring.groups[0].calls.empty());
+    const FlightCall& last = ring.groups[0].calls.back();
+    EXPECT_EQ(last.what.rfind("all_reduce(max) #1 of f32[16]", 0), 0U) << last.what;
+    EXPECT_EQ(last.state, FlightCall::State::completed);
+    EXPECT_EQ(ring.groups[0].members, std::vector<int>{0});
+  });
+}
+
+TEST(NcclGroup, ABuildWithoutNcclSaysHowToGetIt) {
+#ifndef LOCKSTEP_ENABLE_NCCL
+  run_ranks_as_threads(2, [](ProcessGroup& control) {
+    const std::shared_ptr<ProcessGroup> shared(&control, [](ProcessGroup*) {});
+    EXPECT_EQ(make_group(shared, {}), shared);
+    EXPECT_THROW(static_cast<void>(make_group(shared, {DeviceType::cuda, 0})), InputError);
+  });
+#endif
+}
+
+TEST(NcclGroup, ARankWithoutItsDeviceIsASentenceOnEveryRank) {
+  const auto gpus = std::make_shared<StandIn>();
+  gpus->devices = 1;
+  run_ranks_as_threads(2, [&](ProcessGroup& control) {
+    try {
+      static_cast<void>(test::nccl_group(gpus, control));
+      ADD_FAILURE() << "there is one device for two ranks";
+    } catch (const InputError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find("but rank 1"), std::string::npos) << message;
+      EXPECT_NE(message.find("cuda:1"), std::string::npos) << message;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
