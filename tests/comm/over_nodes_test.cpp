@@ -295,7 +295,7 @@ std::vector<double> summed(ReduceOp op, DType dtype, const std::vector<std::vect
 
 constexpr DType floats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 // Around what a piece holds of them, and several pieces.
-constexpr std::int64_t lengths[] = {0, 1, 63, 16384, 32769, 65535, 65537, 150001};
+constexpr std::int64_t lengths[] = {0, 1, 63, 32769, 65537, 150001};
 
 /// All reductions, `n` elements a rank, in flight together.
 void expect_sums(ProcessGroup& group, const std::vector<std::vector<int>>& nodes, Arena& arena,
@@ -370,23 +370,21 @@ TEST(OverNodes, CopiesOfAnySizeArrive) {
       for (const DType dtype : {DType::u8, DType::i64}) {
         for (const std::int64_t n : lengths) {
           SCOPED_TRACE(n);
-          for (int i = 0; i < 2; ++i) {
-            root = (root + 1) % group.size();
-            arena.reset();
-            const auto mine = test::values(dtype, group.rank(), n);
-            const auto t = arena.take({n}, dtype, mine), row = arena.take({n}, dtype, mine);
-            const auto all = arena.take({group.size(), n}, dtype);
-            auto first = group.broadcast(t, root);
-            auto second = group.all_gather(row, all);
-            second.wait();
-            first.wait();
-            EXPECT_EQ(test::values_of(t), test::values(dtype, root, n));
-            EXPECT_EQ(test::values_of(all), test::of_all_ranks(dtype, group.size(), n));
-          }
+          root = (root + 1) % group.size();
+          arena.reset();
+          const auto mine = test::values(dtype, group.rank(), n);
+          const auto t = arena.take({n}, dtype, mine), row = arena.take({n}, dtype, mine);
+          const auto all = arena.take({group.size(), n}, dtype);
+          auto first = group.broadcast(t, root);
+          auto second = group.all_gather(row, all);
+          second.wait();
+          first.wait();
+          EXPECT_EQ(test::values_of(t), test::values(dtype, root, n));
+          EXPECT_EQ(test::values_of(all), test::of_all_ranks(dtype, group.size(), n));
         }
       }
     };
-    test::in_every_place(claim, everybody, 16 << 20);
+    test::in_every_place(claim, everybody, 10 << 20);
   });
 }
 
