@@ -78,7 +78,11 @@ Arena::Arena(ProcessGroup& group, Place place, std::int64_t bytes)
 }
 
 void Arena::reset() {
-  set_values(bytes_, std::vector<double>(taken_.size(), guard_byte));
+  if (bytes_.device().type == DeviceType::host) {
+    bytes_.fill(guard_byte);
+  } else {
+    device_memory.write(bytes_, std::vector<std::uint8_t>(taken_.size(), guard_byte).data());
+  }
   taken_.assign(taken_.size(), 0);
   end_ = 0;
 }

@@ -26,8 +26,9 @@ ProgressEngine& ProgressEngine::instance() {
 
 bool ProgressEngine::on_own_thread() noexcept { return is_engine_thread; }
 
-// thread_mutex_ and members_lock_ are never held together: the thread moves members on while it holds
-// the latter, and one of them may hold a group's lock and want the former, to wake the thread.
+// thread_mutex_ and members_lock_ are never held together: the thread moves members on while it
+// holds the latter, and one of them may hold a group's lock and want the former, to wake the
+// thread.
 void ProgressEngine::add(EngineMember& member, bool threads_allowed, bool always) {
   {
     const std::lock_guard lock(members_lock_);
