@@ -79,7 +79,7 @@ Work GroupCore::start(Operation&& operation) {
   enlist(*work);  // also before a failure: some parts may be on their way
   if (work->operation().is_message()) {
     work->phase_ = InFlight::Phase::moving;
-    static_cast<void>(work->begin());
+    work->begin();
   }
   progress();
   return Work(IntrusivePtr<WorkRecord>(work.get()));
@@ -116,7 +116,8 @@ bool GroupCore::advance(InFlight& work) {
     }
     flight_.agreed(work.ticket_);
     work.phase_ = Phase::moving;
-    if (work.begin()) has_begun(work.operation_.sequence);
+    work.begin();
+    begun_ = work.operation_.sequence;
   }
   return work.move();
 }

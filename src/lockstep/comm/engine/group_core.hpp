@@ -46,8 +46,6 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[nodiscard]] std::string oldest_in_flight() override;
 
   /// For operations, while they move:
-  /// Collective `sequence` has sent what must go before any of the next.
-  void has_begun(std::uint64_t sequence) noexcept { begun_ = sequence; }
   /// Ends the group because of what the operation found out.
   [[noreturn]] void fail(const Operation& operation, const std::string& finding);
   /// Ends the group because what moves its bytes reported an error: `words` are its own.

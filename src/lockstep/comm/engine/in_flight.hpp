@@ -38,9 +38,8 @@ class InFlight : public WorkRecord {
   /// After a refusal, who called what: "rank 1 called broadcast(root 0) #3 of f32[4], another
   /// root".
   [[nodiscard]] virtual std::string dispute() = 0;
-  /// Chooses a way and sets out. True if the next collective may look for its agreement: false
-  /// where this one has messages to send first, after which it calls GroupCore::has_begun.
-  [[nodiscard]] virtual bool begin() = 0;
+  /// Chooses a way and sets out.
+  virtual void begin() = 0;
   /// Goes as far as it can without waiting; true once the result stands.
   [[nodiscard]] virtual bool move() = 0;
   /// The caller wants no message any more: if none is here, move() is to end without one, soon.

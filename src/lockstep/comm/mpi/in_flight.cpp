@@ -35,12 +35,12 @@ std::string MpiInFlight::dispute() {
   return meeting_.disputed() >= 0 ? meeting_.dispute(*node, operation()) : other;
 }
 
-bool MpiInFlight::begin() {
+void MpiInFlight::begin() {
   MpiNode& node = core_.node();
   if (operation().is_message()) {
     call_mpi();
   } else if (!node->is_whole_group()) {
-    if (operation().kind == Operation::Kind::barrier) return true;  // all nodes have met
+    if (operation().kind == Operation::Kind::barrier) return;  // all nodes have met
     if (OverNodes::fits(node, operation())) {
       way_.emplace<OverNodes>(node, operation(), core_.place().max_count);
     } else {
@@ -55,7 +55,6 @@ bool MpiInFlight::begin() {
   } else {
     call_mpi();
   }
-  return true;
 }
 
 bool MpiInFlight::move() {

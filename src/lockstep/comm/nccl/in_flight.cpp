@@ -27,7 +27,7 @@ Agreement NcclInFlight::agree() {
 
 std::string NcclInFlight::dispute() { return meeting_.dispute(operation()); }
 
-bool NcclInFlight::begin() {
+void NcclInFlight::begin() {
   if (operation().is_message() && core_.options().contract != Contract::off) {
     core_.on_control(operation(), [&] {
       handshake_.post(core_.messages(), operation());
@@ -35,7 +35,6 @@ bool NcclInFlight::begin() {
     });
   }
   begun_ = true;
-  return true;
 }
 
 bool NcclInFlight::may_go() {

@@ -28,7 +28,7 @@ class NcclInFlight final : public InFlight {
   [[nodiscard]] bool post() override;
   [[nodiscard]] Agreement agree() override;
   [[nodiscard]] std::string dispute() override;
-  [[nodiscard]] bool begin() override;
+  void begin() override;
   [[nodiscard]] bool move() override;
   [[nodiscard]] bool order_stream() override;
   void release() noexcept override;

@@ -18,7 +18,7 @@ Agreement ThreadsInFlight::agree() {
 
 std::string ThreadsInFlight::dispute() { return meeting_.dispute(core_.node(), operation()); }
 
-bool ThreadsInFlight::begin() {
+void ThreadsInFlight::begin() {
   if (operation().is_message()) {
     message_.rank = core_.rank();
     message_.operation = &operation();
@@ -30,7 +30,6 @@ bool ThreadsInFlight::begin() {
     if (operation().kind == Operation::Kind::all_to_all) expect_matching_lengths();
     in_place_ = true;
   }
-  return true;
 }
 
 bool ThreadsInFlight::move() {

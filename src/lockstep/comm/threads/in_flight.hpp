@@ -21,7 +21,7 @@ class ThreadsInFlight final : public InFlight {
   [[nodiscard]] bool post() override;
   [[nodiscard]] Agreement agree() override;
   [[nodiscard]] std::string dispute() override;
-  [[nodiscard]] bool begin() override;
+  void begin() override;
   [[nodiscard]] bool move() override;
   void give_up() noexcept override;
   void release() noexcept override;
