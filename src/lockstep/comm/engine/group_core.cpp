@@ -230,7 +230,8 @@ std::string GroupCore::awaited(const InFlight& work) const {
 }
 
 std::string GroupCore::absent(const InFlight& work) const {
-  return work.operation_.is_message() ? absent_peer(work.operation_) : absentees(work);
+  if (work.operation_.is_message()) return absent_peer(work.operation_);
+  return work.phase_ == InFlight::Phase::moving ? "" : absentees(work);
 }
 
 std::string GroupCore::oldest_in_flight() {

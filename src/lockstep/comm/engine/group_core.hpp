@@ -72,7 +72,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// What a backend is.
   [[nodiscard]] virtual IntrusivePtr<InFlight> make(Operation&& operation) = 0;
   /// Which ranks a collective waits for, and what they do instead: "rank 1 has not entered it
-  /// (...)"; empty if every one has entered it.
+  /// (...)"; empty if that cannot be seen. Asked before the ranks agree.
   [[nodiscard]] virtual std::string absentees(const InFlight& work) const = 0;
   /// This rank is done with collectives up to `sequence`.
   virtual void retire(std::uint64_t sequence) noexcept = 0;

@@ -20,7 +20,7 @@ class NcclInFlight final : public InFlight {
   [[nodiscard]] int source() const noexcept override {
     return operation().kind == Operation::Kind::receive ? operation().root : -1;
   }
-  [[nodiscard]] std::string absentees() const { return begun_ ? "" : meeting_.awaited(); }
+  [[nodiscard]] std::string absentees() const { return meeting_.awaited(); }
 
  private:
   friend class NcclQueue;
