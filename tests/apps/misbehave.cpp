@@ -25,6 +25,7 @@
 #include <lockstep/train/app.hpp>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
 namespace {
 
@@ -47,11 +48,11 @@ class Misbehaving : public lockstep::train::Classification {
     if (now) mark();
     if (in_step && group_) call(rank == rank_);
     if (now && what_ == "throw") throw lockstep::Error("misbehaving on purpose");
-    if (now && what_ == "kill") std::raise(SIGKILL);
+    if (now && what_ == "kill") end_late([] { std::raise(SIGKILL); });
     if (now && (what_ == "stop" || what_ == "group")) std::raise(SIGSTOP);
     if (in_step && what_ == "group") make_group()->close();
     if (now && what_ == "usr1") std::raise(SIGUSR1);
-    if (now && what_ == "exit0") _exit(0);
+    if (now && what_ == "exit0") end_late([] { _exit(0); });
     if (now && what_ == "nan") output.data().fill(std::nan(""));
     return Classification::loss(output, batch);
   }
@@ -59,6 +60,13 @@ class Misbehaving : public lockstep::train::Classification {
  private:
   static void mark() {
     if (const char* file = std::getenv("MISBEHAVE_MARK")) std::ofstream(file) << "now\n";
+  }
+
+  // The launcher ends the other ranks at once: by then they are to wait for this one.
+  template <class F>
+  static void end_late(const F& end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    end();
   }
 
   [[nodiscard]] std::shared_ptr<lockstep::ProcessGroup> make_group() const {
