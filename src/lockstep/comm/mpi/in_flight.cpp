@@ -36,25 +36,32 @@ std::string MpiInFlight::dispute() {
 }
 
 void MpiInFlight::begin() {
-  MpiNode& node = core_.node();
-  if (operation().is_message()) {
-    call_mpi();
-  } else if (!node->is_whole_group()) {
-    if (operation().kind == Operation::Kind::barrier) return;  // all nodes have met
-    if (OverNodes::fits(node, operation())) {
-      way_.emplace<OverNodes>(node, operation(), core_.place().max_count);
-    } else {
-      call_mpi();
-    }
-  } else if (goes_in_slots(operation())) {
-    perform_in_slots(*node, operation());
-  } else if (InPlace::fits(*node, operation())) {
-    way_.emplace<InPlace>();
-  } else if (Relay::fits(*node, operation())) {
-    way_.emplace<Relay>();
-  } else {
-    call_mpi();
+  const bool sets_out = !operation().is_message() &&
+                        (core_.node()->is_whole_group() ? begin_on_node() : begin_over_nodes());
+  if (!sets_out) call_mpi();
+}
+
+bool MpiInFlight::begin_on_node() {
+  Node& node = *core_.node();
+  if (goes_in_slots(operation())) {
+    perform_in_slots(node, operation());
+    return true;
   }
+  if (InPlace::fits(node, operation())) {
+    way_.emplace<InPlace>();
+    return true;
+  }
+  if (!Relay::fits(node, operation())) return false;
+  way_.emplace<Relay>();
+  return true;
+}
+
+bool MpiInFlight::begin_over_nodes() {
+  if (operation().kind == Operation::Kind::barrier) return true;  // all nodes have met
+  MpiNode& node = core_.node();
+  if (!OverNodes::fits(node, operation())) return false;
+  way_.emplace<OverNodes>(node, operation(), core_.place().max_count);
+  return true;
 }
 
 bool MpiInFlight::move() {

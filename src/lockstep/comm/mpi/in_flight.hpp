@@ -33,6 +33,9 @@ class MpiInFlight final : public InFlight {
   void give_up() noexcept override;
   void release() noexcept override;
 
+  /// The ways that are ours; false where there is none.
+  [[nodiscard]] bool begin_on_node();
+  [[nodiscard]] bool begin_over_nodes();
   void call_mpi();
   [[nodiscard]] bool move_by_mpi(ByMpi& way);
   [[nodiscard]] bool move_over_nodes(OverNodes& way);
