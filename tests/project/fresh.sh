@@ -42,6 +42,7 @@ inside() {
   unshare --mount --propagation private bash -c '
     set -e
     mount --bind /proc "$0/proc"
+    mount --bind /sys "$0/sys"  # without it MPI complains on standard output
     for folder in shm pts; do
       mkdir -p "$0/dev/$folder"
       mount --bind "/dev/$folder" "$0/dev/$folder"
