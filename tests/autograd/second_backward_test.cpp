@@ -7,22 +7,13 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 
+#include <support/message_of.hpp>
 #include "gradient_check.hpp"
 #include "operations/operations.hpp"
 #include "weighted_sum.hpp"
 
 namespace lockstep::test {
 namespace {
-
-template <class F>
-std::string error_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Two losses on one trunk h = exp(w).
 struct TwoLosses {
@@ -36,7 +27,7 @@ TEST(SecondBackward, ThroughAFreedTrunkNamesTheRemedies) {
   const TwoLosses losses;
   losses.first.backward();
   const auto before = losses.w.grad().to_vector<double>();
-  const auto message = error_of([&] { losses.second.backward(); });
+  const auto message = message_of<Error>([&] { losses.second.backward(); });
   EXPECT_NE(message.find("a second time"), std::string::npos) << message;
   EXPECT_NE(message.find("add the losses"), std::string::npos) << message;
   EXPECT_NE(message.find("retain_graph"), std::string::npos) << message;
@@ -46,7 +37,8 @@ TEST(SecondBackward, ThroughAFreedTrunkNamesTheRemedies) {
 TEST(SecondBackward, FromTheSameLossThrowsToo) {
   const TwoLosses losses;
   losses.first.backward();
-  EXPECT_NE(error_of([&] { losses.first.backward(); }).find("a second time"), std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { losses.first.backward(); }).find("a second time"),
+            std::string::npos);
 }
 
 TEST(SecondBackward, ThroughARetainedTrunkGivesTheGradientOfTheSum) {

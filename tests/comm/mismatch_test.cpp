@@ -7,6 +7,7 @@
 #include <comm/backend.hpp>
 #include <comm/tensors.hpp>
 #include <lockstep/base/error.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -19,15 +20,6 @@ struct Called {
   std::string text;
 };
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const CommError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 /// Rank 1 makes another call than the others.
 void expect_refused(const Called& usual, const Called& deviant,
                     Contract contract = Contract::hash) {
@@ -35,7 +27,8 @@ void expect_refused(const Called& usual, const Called& deviant,
     if (group.size() < 2) return;
     Arena arena(group, test::Place::shared);
     const bool deviates = group.rank() == 1;
-    const auto message = error_of([&] { (deviates ? deviant : usual).call(group, arena); });
+    const auto message =
+        test::message_of<CommError>([&] { (deviates ? deviant : usual).call(group, arena); });
     EXPECT_NE(message.find(usual.text), std::string::npos) << message;
     EXPECT_NE(message.find(deviant.text), std::string::npos) << message;
     EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
@@ -190,7 +183,8 @@ TEST(Mismatch, OfACallThatIsNeverMadeTimesOutNamingTheRankWhereItCanBeSeen) {
     Arena arena(group, test::Place::shared);
     if (group.rank() == 1) return;
     const auto t = arena.take({3000}, DType::f32);
-    const auto message = error_of([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
+    const auto message =
+        test::message_of<CommError>([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
     EXPECT_NE(message.find("all_reduce(sum)"), std::string::npos) << message;
     const std::string absent = test::share_memory(group.rank(), 1)
                                    ? "rank 1 has not"

@@ -7,6 +7,7 @@
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -17,16 +18,6 @@ std::vector<std::string> state_names(const StateDict& state) {
     all.push_back(std::string(name_of(tensor.dtype())) + " " + name + to_string(tensor.shape()));
   }
   return all;
-}
-
-template <class F>
-std::string message_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(BatchNorm, StateIsPyTorchs) {
@@ -97,7 +88,7 @@ TEST(BatchNorm, ABatchWithoutSamplesLeavesStatisticsAlone) {
 TEST(BatchNorm, OneValueAChannelIsRefusedInTrainingAlone) {
   BatchNorm1d layer(4);
   const Variable x(Tensor::full({1, 4}, 2.0));
-  const auto message = message_of([&] { static_cast<void>(layer(x)); });
+  const auto message = test::message_of<Error>([&] { static_cast<void>(layer(x)); });
   EXPECT_NE(message.find("[1, 4]"), std::string::npos) << message;
   EXPECT_NE(message.find("more than one value"), std::string::npos) << message;
   layer.eval();
@@ -106,12 +97,12 @@ TEST(BatchNorm, OneValueAChannelIsRefusedInTrainingAlone) {
 
 TEST(BatchNorm, MisfitsAreNamedWithBothShapes) {
   BatchNorm2d layer(4);
-  const auto message = message_of([&] {
+  const auto message = test::message_of<Error>([&] {
     static_cast<void>(layer(Variable(Tensor::zeros({2, 3, 5, 5}))));
   });
   EXPECT_NE(message.find("[2, 3, 5, 5]"), std::string::npos) << message;
   EXPECT_NE(message.find("f32[4]"), std::string::npos) << message;
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(test::message_of<Error>([&] {
               static_cast<void>(layer(Variable(Tensor::zeros({2, 4}))));
             }).find("BatchNorm2d takes an input of 4 dimensions, not f32[2, 4]"),
             std::string::npos);
@@ -128,8 +119,9 @@ TEST(AveragePools, LayersPassTheirOptions) {
   AvgPool2d counting({.kernel = 2, .stride = 2, .padding = 1});
   EXPECT_EQ(counting(x).data().to_vector<float>(), (std::vector<float>{0.25, 1.25, 2.75, 7}));
   EXPECT_EQ(AdaptiveAvgPool2d(2)(x).data().to_vector<float>(), (std::vector<float>{3, 4, 6, 7}));
-  EXPECT_NE(message_of([&] { static_cast<void>(AvgPool2d(4)(x)); }).find("[1, 1, 3, 3]"),
-            std::string::npos);
+  EXPECT_NE(
+      test::message_of<Error>([&] { static_cast<void>(AvgPool2d(4)(x)); }).find("[1, 1, 3, 3]"),
+      std::string::npos);
 }
 
 TEST(Conv2d, KernelsMayBeRectangular) {

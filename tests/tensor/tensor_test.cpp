@@ -3,22 +3,13 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 #include <lockstep/tensor/view.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
 
 const std::vector<DType> all_dtypes{DType::f32, DType::f64, DType::bf16, DType::f16,
                                     DType::i32, DType::i64, DType::u8,   DType::boolean};
-
-template <class F>
-std::string message_of(const F& f) {
-  try {
-    f();
-  } catch (const ShapeError& error) {
-    return error.what();
-  }
-  return "no ShapeError";
-}
 
 bool mentions(const std::string& message, const std::string& part) {
   return message.find(part) != std::string::npos;
@@ -58,17 +49,17 @@ TEST(Tensor, CopyingAHandleSharesAndCloneDoesNot) {
 
 TEST(Tensor, ErrorsPrintBothShapes) {
   const Tensor t = Tensor::zeros({4, 3});
-  const auto reshaped = message_of([&] { static_cast<void>(t.reshape({5, 2})); });
+  const auto reshaped = test::message_of<ShapeError>([&] { static_cast<void>(t.reshape({5, 2})); });
   EXPECT_TRUE(mentions(reshaped, "[4, 3]") && mentions(reshaped, "[5, 2]")) << reshaped;
-  const auto sliced = message_of([&] { static_cast<void>(t.slice(2, 5)); });
+  const auto sliced = test::message_of<ShapeError>([&] { static_cast<void>(t.slice(2, 5)); });
   EXPECT_TRUE(mentions(sliced, "[4, 3]") && mentions(sliced, "[2, 5)")) << sliced;
-  const auto copied = message_of([&] { t.copy_from(Tensor::zeros({3, 4})); });
+  const auto copied = test::message_of<ShapeError>([&] { t.copy_from(Tensor::zeros({3, 4})); });
   EXPECT_TRUE(mentions(copied, "[4, 3]") && mentions(copied, "[3, 4]")) << copied;
-  const auto read = message_of([&] { static_cast<void>(t.to_vector<double>()); });
+  const auto read = test::message_of<ShapeError>([&] { static_cast<void>(t.to_vector<double>()); });
   EXPECT_TRUE(mentions(read, "f32[4, 3]") && mentions(read, "f64")) << read;
-  const auto item = message_of([&] { static_cast<void>(t.item()); });
+  const auto item = test::message_of<ShapeError>([&] { static_cast<void>(t.item()); });
   EXPECT_TRUE(mentions(item, "[4, 3]")) << item;
-  EXPECT_TRUE(mentions(message_of([] {
+  EXPECT_TRUE(mentions(test::message_of<ShapeError>([] {
                          static_cast<void>(Tensor::from(std::vector<float>(3), {2, 2}));
                        }),
                        "[2, 2]"));
@@ -109,8 +100,9 @@ TEST(Elementwise, AddScaledAndScale) {
   EXPECT_EQ(y.to_vector<double>(), (std::vector{10.5, 11.0}));
   scale(y, 2);
   EXPECT_EQ(y.to_vector<double>(), (std::vector{21.0, 22.0}));
-  EXPECT_TRUE(
-      mentions(message_of([&] { add_scaled(Tensor::zeros({3}, DType::f64), 1, y); }), "[3]"));
+  EXPECT_TRUE(mentions(
+      test::message_of<ShapeError>([&] { add_scaled(Tensor::zeros({3}, DType::f64), 1, y); }),
+      "[3]"));
 }
 
 TEST(View, ChecksDtypeAndDimensions) {
@@ -118,11 +110,14 @@ TEST(View, ChecksDtypeAndDimensions) {
   const Tensor t = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
   const auto v = view<Space, const float, 2>(t);
   EXPECT_EQ(v(1, 2), 6.0F);
-  const auto wrong_type = message_of([&] { static_cast<void>(view<Space, double, 2>(t)); });
+  const auto wrong_type =
+      test::message_of<ShapeError>([&] { static_cast<void>(view<Space, double, 2>(t)); });
   EXPECT_TRUE(mentions(wrong_type, "f64") && mentions(wrong_type, "f32[2, 3]")) << wrong_type;
-  EXPECT_NE(message_of([&] { static_cast<void>(view<Space, float, 3>(t)); }), "no ShapeError");
-  EXPECT_NE(message_of([&] { static_cast<void>(view<Space, float, 1>(Tensor())); }),
+  EXPECT_NE(test::message_of<ShapeError>([&] { static_cast<void>(view<Space, float, 3>(t)); }),
             "no ShapeError");
+  EXPECT_NE(
+      test::message_of<ShapeError>([&] { static_cast<void>(view<Space, float, 1>(Tensor())); }),
+      "no ShapeError");
 }
 
 TEST(DType, SizesAndNames) {

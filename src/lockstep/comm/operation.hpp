@@ -37,6 +37,9 @@ struct Operation {
   std::uint64_t sequence = 0;  ///< counts this group's collectives from 1; its messages apart
 
   [[nodiscard]] bool is_message() const noexcept { return kind >= Kind::send; }
+  [[nodiscard]] bool reduces() const noexcept {
+    return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
+  }
   [[nodiscard]] bool in_place() const noexcept { return input.data() == output.data(); }
 };
 

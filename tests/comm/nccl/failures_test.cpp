@@ -10,6 +10,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/threads_group.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -19,17 +20,6 @@ using test::of;
 using test::on_ranks;
 using test::StandIn;
 
-/// What `call` throws; "" if nothing.
-template <class F>
-std::string error_of(const F& call) {
-  try {
-    call();
-  } catch (const CommError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 void expect_in(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
 }
@@ -38,16 +28,16 @@ TEST(NcclMismatch, IsToldOnEveryRankAndNothingReachesTheDevice) {
   on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
     const auto t = gpus.tensor(me, of(6, 1.0F));
-    const auto message =
-        error_of([&] { group.all_reduce(t, me == 1 ? ReduceOp::max : ReduceOp::sum).wait(); });
+    const auto message = test::message_of<CommError>(
+        [&] { group.all_reduce(t, me == 1 ? ReduceOp::max : ReduceOp::sum).wait(); });
     expect_in(message, "all_reduce(max) #1 of f32[6]");
     expect_in(message, "all_reduce(sum) #1 of f32[6]");
     expect_in(message, "another reduction");
     expect_in(message, "all ranks must make the same calls");
     EXPECT_EQ(gpus.calls("ncclAllReduce"), 0);
     EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
-    expect_in(error_of([&] { group.barrier(); }), "it failed earlier");
-    expect_in(error_of([&] { test::meet(group); }), "it failed earlier");
+    expect_in(test::message_of<CommError>([&] { group.barrier(); }), "it failed earlier");
+    expect_in(test::message_of<CommError>([&] { test::meet(group); }), "it failed earlier");
   });
 }
 
@@ -63,7 +53,7 @@ TEST(NcclMismatch, OfAMessagesLengthEndsBothRanks) {
   on_ranks(2, [](ProcessGroup& group, StandIn& gpus) {
     const int me = group.rank();
     const auto t = gpus.tensor(me, of(me == 0 ? 9 : 10, 7.0F));
-    const auto message = error_of([&] {
+    const auto message = test::message_of<CommError>([&] {
       if (me == 0) group.send(t, 1);
       if (me == 1) group.recv(t, 0);
     });
@@ -81,8 +71,8 @@ TEST(NcclMismatch, OfAnExchangesLengthsEndsEveryRank) {
     if (me == 0) sent[1] = 3;
     const auto input = gpus.tensor(me, of(me == 0 ? 7 : 6, 1.0F)),
                output = gpus.tensor(me, of(6, 7.0F));
-    const auto message =
-        error_of([&] { group.all_to_all_v(input, output, sent, expected).wait(); });
+    const auto message = test::message_of<CommError>(
+        [&] { group.all_to_all_v(input, output, sent, expected).wait(); });
     expect_in(message, me == 1 ? "rank 0 sent 3 elements where 2 were expected"
                                : "what ranks send is not what others expect");
     EXPECT_EQ(gpus.floats(output), of(6, 7.0F));
@@ -96,7 +86,8 @@ TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
       [](ProcessGroup& group, StandIn& gpus) {
         if (group.rank() == 1) return;
         const auto t = gpus.tensor(0, of(6, 1.0F));
-        const auto message = error_of([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
+        const auto message =
+            test::message_of<CommError>([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
         expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed after 0.3 s");
         expect_in(message, "rank 1 has not entered it");
         EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
@@ -118,8 +109,8 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
         group.all_reduce(t, ReduceOp::sum).wait();
         if (me == 1) return;
         EXPECT_EQ(gpus.floats(t), of(6, 1.0F));  // the read ends, though the sum is not there
-        const auto message =
-            error_of([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
+        const auto message = test::message_of<CommError>(
+            [&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
         expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed");
         expect_in(message, "every rank has entered it, but not all go on");
         EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
@@ -132,8 +123,8 @@ TEST(NcclDeadline, HoldsForMakingTheGroup) {
   const auto gpus = std::make_shared<StandIn>();
   gpus->never_settles = true;
   run_ranks_as_threads(2, [&](ProcessGroup& control) {
-    const auto message =
-        error_of([&] { static_cast<void>(test::nccl_group(gpus, control, test::soon)); });
+    const auto message = test::message_of<CommError>(
+        [&] { static_cast<void>(test::nccl_group(gpus, control, test::soon)); });
     expect_in(message, "ncclCommInitRankConfig has not completed after 0.3 s");
   });
   EXPECT_EQ(gpus->calls("ncclCommAbort"), 2);
@@ -158,7 +149,8 @@ TEST(NcclDeadline, HoldsWhereFreeingHangs) {
       [&](ProcessGroup& group, StandIn& here) {
         test::meet(group);
         here.freeing_hangs = true;
-        expect_in(error_of([&] { group.close(); }), "ncclCommDestroy has not returned");
+        expect_in(test::message_of<CommError>([&] { group.close(); }),
+                  "ncclCommDestroy has not returned");
       },
       test::soon, gpus);
   EXPECT_LT(Clock::now() - start, seconds(20));
@@ -178,9 +170,10 @@ TEST(NcclFailure, ThatNcclReportsEndsAWaitAndTheNextCallSaysSo) {
     }
     work.wait();
     gpus.device_that_fails = 0;
-    expect_in(error_of([&] { work.synchronize(); }), "NCCL status 6");
-    expect_in(error_of([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); }),
-              "NCCL status 6");
+    expect_in(test::message_of<CommError>([&] { work.synchronize(); }), "NCCL status 6");
+    expect_in(
+        test::message_of<CommError>([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); }),
+        "NCCL status 6");
     EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
   });
 }
@@ -194,10 +187,10 @@ TEST(NcclFailure, OfACallEndsTheGroupAndLeavesNoNcclGroupOpen) {
       const auto second = group.split(0, me);
       const auto t = gpus.tensor(me, of(6, 1.0F)), u = gpus.tensor(me, of(6, 1.0F));
       gpus.refuse(call, me);
-      const auto message = error_of([&] { group.broadcast(t, 0).wait(); });
+      const auto message = test::message_of<CommError>([&] { group.broadcast(t, 0).wait(); });
       expect_in(message, call);
       expect_in(message, "broadcast #");
-      expect_in(error_of([&] { group.barrier(); }), call);
+      expect_in(test::message_of<CommError>([&] { group.barrier(); }), call);
       second->all_reduce(u, ReduceOp::sum).wait();
       EXPECT_EQ(gpus.floats(u), of(6, 2.0F));
       second->close();

@@ -9,10 +9,6 @@ namespace {
 
 using Kind = Operation::Kind;
 
-bool reduces(Kind kind) {
-  return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
-}
-
 bool is_half(const Tensor& t) {
   return t.defined() && (t.dtype() == DType::f16 || t.dtype() == DType::bf16);
 }
@@ -30,7 +26,7 @@ Tensor on_host(const Tensor& t, DType dtype) {
 bool needs_staging(const Operation& operation) {
   const Tensor &input = operation.input, &output = operation.output;
   if (on_device(input) || on_device(output)) return true;
-  if (!reduces(operation.kind)) return false;
+  if (!operation.reduces()) return false;
   // MPI has no 16-bit floats; and it does not take a reduce_scatter into its own input.
   return is_half(input) || (operation.kind == Kind::reduce_scatter && overlap(input, output));
 }
@@ -40,7 +36,7 @@ bool needs_staging(const Operation& operation) {
 void ByMpi::stage(const Operation& operation) {
   const Tensor &input = operation.input, &output = operation.output;
   const auto wire_dtype = [&](const Tensor& t) {
-    return reduces(operation.kind) && is_half(t) ? DType::f32 : t.dtype();
+    return operation.reduces() && is_half(t) ? DType::f32 : t.dtype();
   };
   if (input.defined()) staged_input_ = on_host(input, wire_dtype(input));
   if (!output.defined()) return;

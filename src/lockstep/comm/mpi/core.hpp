@@ -53,8 +53,6 @@ class MpiCore final : public GroupCore {
 
   /// Where shared memory is short: `why`, and what goes through MPI for it.
   void warn_of_shortage(const std::string& why, const char* consequence) const;
-  /// Collective over `comm`; `doing` is for the message where the deadline passes.
-  [[nodiscard]] MPI_Comm duplicate(MPI_Comm comm, const std::string& doing) const;
   void introduce_in(MPI_Comm comm);
   /// All that belongs to a group whose place_.collectives there is. Collective over it.
   void make_the_rest();

@@ -12,6 +12,10 @@
 
 namespace lockstep {
 
+/// A communicator of all of `comm`'s ranks, whose errors return. Collective over them; ends at the
+/// deadline of `wait`.
+[[nodiscard]] MPI_Comm duplicate_of(MPI_Comm comm, const MpiWait& wait);
+
 /// A communicator of some of `comm`'s ranks, whose errors return. Collective over these; blocks.
 [[nodiscard]] MPI_Comm communicator_of(const std::vector<int>& members, MPI_Comm comm);
 

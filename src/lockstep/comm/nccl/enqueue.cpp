@@ -141,9 +141,8 @@ void enqueue(NcclCommunicator& communicator, const Operation& operation, int ran
 
 void enqueue_mean(NcclCommunicator& communicator, const Operation& operation, int size) {
   const Tensor& output = operation.output;
-  const bool reduces = operation.kind == Kind::all_reduce || operation.kind == Kind::reduce ||
-                       operation.kind == Kind::reduce_scatter;
-  if (!reduces || operation.op != ReduceOp::avg || !output.defined() || output.numel() == 0) return;
+  if (!operation.reduces() || operation.op != ReduceOp::avg) return;
+  if (!output.defined() || output.numel() == 0) return;
   communicator.api().scale(output.data(), output.numel(), output.dtype(), 1.0 / size,
                            communicator.stream());
 }

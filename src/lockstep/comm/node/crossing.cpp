@@ -50,11 +50,7 @@ double factor_after(const NodeMap& map, ReduceOp op) {
 
 /// Whether ranks of the node find the others' inputs where they are.
 bool inputs_are_in_reach(const Node& node, const Operation& operation) {
-  if (node.size() == 1) return true;
-  for (int r = 0; r < node.size(); ++r) {
-    if (slot_of(node, operation, r).input.buffer < 0) return false;
-  }
-  return true;
+  return node.size() == 1 || all_in_buffers(node, operation, &Board::Slot::input);
 }
 
 /// This rank's share of the reduction of `count` elements of all of the node's ranks.

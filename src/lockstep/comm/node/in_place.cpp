@@ -100,10 +100,7 @@ std::int64_t perform(Node& node, const Operation& operation, std::int64_t cursor
 bool InPlace::fits(const Node& node, const Operation& operation) noexcept {
   if (node.is_one_process()) return true;
   const auto on_all = [&](const SharedPlace Board::Slot::*place) {
-    for (int r = 0; r < node.size(); ++r) {
-      if ((slot_of(node, operation, r).*place).buffer < 0) return false;
-    }
-    return true;
+    return all_in_buffers(node, operation, place);
   };
   switch (operation.kind) {
     case Kind::all_reduce:
