@@ -1,5 +1,6 @@
 #include <chrono>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -163,6 +164,18 @@ TEST(Orders, TheProgramsOwnCollectiveMayBlockWhileAWorkIsInFlight) {
     EXPECT_EQ(sum, world.size());
     expect_sum(t, world.size());
   });
+}
+
+TEST(Orders, AGroupThatNeededNoHelpForASecondGetsItWhenItDoes) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const auto world = make_mpi_group(MPI_COMM_WORLD, {});
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const Tensor t = ones(1000);
+  Work work = world->all_reduce(t, ReduceOp::sum);
+  if (world->rank() > 0) work.wait();
+  MPI_Barrier(MPI_COMM_WORLD);  // rank 0 makes no other call until everybody has the sum
+  work.wait();
+  expect_sum(t, world->size());
 }
 
 TEST(Orders, ATimeOutNamesWhatElseIsInFlightOnTheRank) {

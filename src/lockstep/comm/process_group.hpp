@@ -25,7 +25,7 @@ enum class Contract : std::uint8_t {
 /// What moves operations on while the caller computes.
 enum class Progress : std::uint8_t {
   /// Waits and tests on any group (DistributedDataParallel makes them between layers); where MPI
-  /// grants MPI_THREAD_MULTIPLE also the process's thread, once nobody has for 10 ms.
+  /// grants MPI_THREAD_MULTIPLE also the process's thread, once nobody has for 10 to 170 ms.
   poll,
   thread,  ///< that thread all the time; needs MPI_THREAD_MULTIPLE and takes processor time
 };

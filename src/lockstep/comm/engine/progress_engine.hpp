@@ -47,9 +47,9 @@ class EngineMember {
 /// for: so every order of waiting that MPI allows comes to an end.
 ///
 /// Where MPI grants MPI_THREAD_MULTIPLE, one thread a process does it for groups whose owner makes
-/// no calls, because it computes or is inside a blocking call of its own. It looks every 10 ms,
-/// takes over a group that nobody has moved since, and costs nothing that can be measured
-/// otherwise; groups with Progress::thread it moves on all the time.
+/// no calls, because it computes or is inside a blocking call of its own. It takes over a group
+/// that nobody has moved for 10 ms. It looks every 10 ms; while nobody needs it, more and more
+/// rarely, down to every 160 ms. Groups with Progress::thread it moves on all the time.
 class ProgressEngine {
  public:
   /// The process's own.
@@ -80,7 +80,8 @@ class ProgressEngine {
   SpinLock members_lock_;
   std::vector<EngineMember*> members_;
   std::atomic<std::size_t> count_ = 0;
-  std::mutex thread_mutex_;  // guards what follows
+  std::chrono::steady_clock::time_point last_needed_;  // the thread's own
+  std::mutex thread_mutex_;                            // guards what follows
   std::condition_variable_any woken_changed_;
   bool woken_ = false;
   std::jthread thread_;
