@@ -45,36 +45,54 @@ void ByMpi::stage(const Operation& operation) {
                        : Tensor::empty(output.shape(), wire_dtype(output));
 }
 
-int ByMpi::start(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
-  if (needs_staging(operation)) {
-    stage(operation);
-    Operation staged = operation;
-    staged.input = staged_input_;
-    staged.output = staged_output_;
-    status_ = start_calls(staged, place, calls_);
-  } else {
-    status_ = start_calls(operation, place, calls_);
-  }
+Operation ByMpi::as_staged(const Operation& operation) const {
+  Operation staged = operation;
+  staged.input = staged_input_;
+  staged.output = staged_output_;
+  return staged;
+}
+
+void ByMpi::look_for_receives(PendingReceives& pending) {
   for (MpiReceive& receive : calls_.receives) {
     if (receive.looked_for) pending.add(receive);
   }
+}
+
+int ByMpi::start(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
+  is_staged_ = needs_staging(operation);
+  if (is_staged_) {
+    stage(operation);
+    status_ = start_calls(as_staged(operation), place, calls_);
+  } else {
+    status_ = start_calls(operation, place, calls_);
+  }
+  look_for_receives(pending);
   return status_;
 }
 
 ByMpi::State ByMpi::move(const Operation& operation, const MpiPlace& place,
                          PendingReceives& pending) {
-  if (!receives_over(calls_, place, pending, status_)) {
-    return status_ == MPI_SUCCESS ? State::running : State::mpi_failed;
-  }
-  // Only now, for the sake of all their senders.
-  for (const MpiReceive& receive : calls_.receives) {
-    if (!has_expected_length(operation, receive)) return State::wrong_length;
-  }
-  if (!requests_over(calls_, status_)) {
-    return status_ == MPI_SUCCESS ? State::running : State::mpi_failed;
-  }
-  finish(operation, place.size);
-  return State::over;
+  do {
+    if (!receives_over(calls_, place, pending, status_)) break;
+    // Only now, for the sake of all their senders.
+    for (const MpiReceive& receive : calls_.receives) {
+      if (!has_expected_length(operation, *place.ranks, receive)) return State::wrong_length;
+    }
+    if (!requests_over(calls_, status_)) break;
+    if (!goes_on(operation, place, pending)) {
+      finish(operation, place.ranks->size());
+      return State::over;
+    }
+  } while (status_ == MPI_SUCCESS);
+  return status_ == MPI_SUCCESS ? State::running : State::mpi_failed;
+}
+
+bool ByMpi::goes_on(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
+  if (!calls_.arrived.defined()) return false;
+  const bool more =
+      go_on_with_calls(is_staged_ ? as_staged(operation) : operation, place, calls_, status_);
+  look_for_receives(pending);
+  return more;
 }
 
 void ByMpi::give_up(PendingReceives& pending) noexcept {
@@ -83,7 +101,8 @@ void ByMpi::give_up(PendingReceives& pending) noexcept {
   if (receive.cancelled) pending.remove(receive);
 }
 
-bool ByMpi::has_expected_length(const Operation& operation, const MpiReceive& receive) {
+bool ByMpi::has_expected_length(const Operation& operation, const MpiRanks& ranks,
+                                const MpiReceive& receive) {
   if (receive.length == receive.bytes || receive.bytes == MpiReceive::any_length ||
       receive.cancelled) {
     return true;
@@ -98,7 +117,7 @@ bool ByMpi::has_expected_length(const Operation& operation, const MpiReceive& re
                  : fmt::format(
                        "rank {} sent {} elements where {} were expected: receive_counts "
                        "must be what the others send",
-                       receive.source, came, expected);
+                       ranks.rank_of(receive.source), came, expected);
   return false;
 }
 

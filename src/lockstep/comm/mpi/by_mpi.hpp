@@ -27,10 +27,17 @@ class ByMpi {
 
  private:
   void stage(const Operation& operation);
+  /// The operation on what MPI sees.
+  [[nodiscard]] Operation as_staged(const Operation& operation) const;
+  void look_for_receives(PendingReceives& pending);
+  [[nodiscard]] bool goes_on(const Operation& operation, const MpiPlace& place,
+                             PendingReceives& pending);
   void finish(const Operation& operation, int size);
   /// What came must fill what it was to fill.
-  [[nodiscard]] bool has_expected_length(const Operation& operation, const MpiReceive& receive);
+  [[nodiscard]] bool has_expected_length(const Operation& operation, const MpiRanks& ranks,
+                                         const MpiReceive& receive);
 
+  bool is_staged_ = false;
   Tensor staged_input_, staged_output_;
   MpiCalls calls_;
   int status_ = MPI_SUCCESS;

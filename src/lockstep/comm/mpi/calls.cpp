@@ -1,8 +1,9 @@
 #include <lockstep/comm/mpi/calls.hpp>
 
 #include <algorithm>
-#include <cstring>
 
+#include <lockstep/comm/mpi/call_list.hpp>
+#include <lockstep/comm/mpi/collectives_by_messages.hpp>
 #include <lockstep/comm/mpi/types.hpp>
 
 namespace lockstep {
@@ -14,78 +15,46 @@ std::int64_t bytes_of(const Tensor& t, std::int64_t elements) {
   return elements * static_cast<std::int64_t>(size_of(t.dtype()));
 }
 
-/// Makes calls until one fails.
-class Starter {
+/// By MPI's own collectives.
+class MpiCollective : public CallList {
  public:
-  Starter(const Operation& operation, const MpiPlace& place, MpiCalls& calls)
-      : operation_(operation),
-        place_(place),
-        calls_(calls),
-        input_(operation.input),
-        output_(operation.output) {}
+  using CallList::CallList;
 
-  int start() {
+  void start() {
     switch (operation_.kind) {
       case Kind::barrier:
-        call([&](MPI_Request* request) { return MPI_Ibarrier(place_.collectives, request); });
-        break;
+        return call(
+            [&](MPI_Request* request) { return MPI_Ibarrier(ranks_.collectives(), request); });
       case Kind::all_reduce:
-        all_reduce();
-        break;
+        return all_reduce();
       case Kind::reduce:
-        reduce({0, input_.numel()}, operation_.root, output_);
-        break;
+        return reduce(all_of(input_), operation_.root, output_);
       case Kind::broadcast:
-        broadcast(output_, {0, output_.numel()}, operation_.root);
-        break;
+        return broadcast(output_, all_of(output_), operation_.root);
       case Kind::all_gather:
-        all_gather();
-        break;
+        return all_gather();
       case Kind::gather:
-        gather();
-        break;
+        return gather();
       case Kind::scatter:
-        scatter();
-        break;
+        return scatter();
       case Kind::reduce_scatter:
-        reduce_scatter();
-        break;
+        return reduce_scatter();
       case Kind::all_to_all:
-        all_to_all();
-        break;
+        return all_to_all();
       case Kind::send:
-        send(place_.messages, input_, {0, input_.numel()}, operation_.root, operation_.tag);
-        break;
       case Kind::receive:
-        receive_message();
         break;
     }
-    return status_;
   }
 
  private:
-  template <class F>
-  void call(const F& f) {
-    if (status_ != MPI_SUCCESS) return;
-    status_ = f(&calls_.requests.add());
-    if (status_ != MPI_SUCCESS) calls_.requests.drop_last();
-  }
-
-  [[nodiscard]] bool is_root() const { return place_.rank == operation_.root; }
-  [[nodiscard]] Block in(int rank) const {
-    return block_of(operation_.input_counts, input_.numel(), place_.size, rank);
-  }
-  [[nodiscard]] Block out(int rank) const {
-    return block_of(operation_.output_counts, output_.numel(), place_.size, rank);
-  }
-
   /// True if every count and offset of one call over all ranks' parts is small enough. The same on
   /// every rank: `part` is this rank's share where shares are equal.
   [[nodiscard]] bool fits(const std::vector<std::int64_t>& counts, const Tensor& part,
                           std::int64_t unit) const {
     std::int64_t total = 0;
     for (const auto count : counts) total += count;
-    if (counts.empty()) total = part.numel() * place_.size;
+    if (counts.empty()) total = part.numel() * ranks_.size();
     return total * unit <= place_.max_count;
   }
 
@@ -99,46 +68,6 @@ class Starter {
     }
   }
 
-  void copy_own(const Tensor& source, Block from, const Tensor& target, Block to) {
-    if (address_of(source, from.begin) == address_of(target, to.begin) || from.count == 0) return;
-    std::memcpy(address_of(target, to.begin), address_of(source, from.begin),
-                static_cast<std::size_t>(bytes_of(source, from.count)));
-  }
-
-  void send(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
-    const MpiBytes bytes(bytes_of(t, block.count), place_.max_count);
-    call([&](MPI_Request* request) {
-      return MPI_Isend(address_of(t, block.begin), bytes.count(), bytes.type(), peer, tag, comm,
-                       request);
-    });
-  }
-
-  void receive_message() {
-    const int peer = operation_.root == any_source ? MPI_ANY_SOURCE : operation_.root;
-    if (output_.defined()) {
-      return receive(place_.messages, output_, {0, output_.numel()}, peer, operation_.tag);
-    }
-    MpiReceive& message = note_receive(place_.messages, peer, operation_.tag);
-    message.bytes = MpiReceive::any_length;
-    message.looked_for = true;
-  }
-
-  void receive(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
-    MpiReceive& message = note_receive(comm, peer, tag);
-    message.target = address_of(t, block.begin);
-    message.bytes = bytes_of(t, block.count);
-    message.looked_for = place_.probes;
-    if (!message.looked_for && status_ == MPI_SUCCESS) status_ = message.post(place_.max_count);
-  }
-
-  MpiReceive& note_receive(MPI_Comm comm, int peer, int tag) {
-    MpiReceive& message = calls_.receives.add();
-    message.comm = comm;
-    message.source = peer;
-    message.tag = tag;
-    return message;
-  }
-
   // In several calls, and not as one of a type of its own: MPICH's MPI_Ibcast fails above 2^31
   // bytes.
   void broadcast(const Tensor& t, Block block, int root) {
@@ -147,7 +76,7 @@ class Starter {
     for (std::int64_t begin = 0; begin < bytes; begin += place_.max_count) {
       const auto n = static_cast<int>(std::min(place_.max_count, bytes - begin));
       call([&](MPI_Request* request) {
-        return MPI_Ibcast(first + begin, n, MPI_BYTE, root, place_.collectives, request);
+        return MPI_Ibcast(first + begin, n, MPI_BYTE, root, ranks_.collectives(), request);
       });
     }
   }
@@ -159,7 +88,7 @@ class Starter {
       call([&](MPI_Request* request) {
         return MPI_Iallreduce(operation_.in_place() ? MPI_IN_PLACE : address_of(input_, begin),
                               address_of(output_, begin), n, mpi_type(dtype),
-                              mpi_op(operation_.op, dtype), place_.collectives, request);
+                              mpi_op(operation_.op, dtype), ranks_.collectives(), request);
       });
     }
   }
@@ -170,10 +99,10 @@ class Starter {
     for (std::int64_t begin = 0; begin < block.count; begin += place_.max_count) {
       const auto n = static_cast<int>(std::min(place_.max_count, block.count - begin));
       const void* source = address_of(input_, block.begin + begin);
-      void* target = place_.rank == root ? address_of(output, begin) : nullptr;
+      void* target = ranks_.rank() == root ? address_of(output, begin) : nullptr;
       call([&](MPI_Request* request) {
         return MPI_Ireduce(source == target ? MPI_IN_PLACE : source, target, n, mpi_type(dtype),
-                           mpi_op(operation_.op, dtype), root, place_.collectives, request);
+                           mpi_op(operation_.op, dtype), root, ranks_.collectives(), request);
       });
     }
   }
@@ -181,10 +110,10 @@ class Starter {
   void all_gather() {
     const auto& counts = operation_.output_counts;
     const auto unit = static_cast<std::int64_t>(size_of(output_.dtype()));
-    const Block mine = out(place_.rank);
+    const Block mine = out(ranks_.rank());
     if (!fits(counts, input_, unit)) {
       copy_own(input_, {0, input_.numel()}, output_, mine);
-      for (int r = 0; r < place_.size; ++r) broadcast(output_, out(r), r);
+      for (int r = 0; r < ranks_.size(); ++r) broadcast(output_, out(r), r);
       return;
     }
     const bool in_place = input_.data() == address_of(output_, mine.begin);
@@ -193,11 +122,11 @@ class Starter {
     lay_out(counts, unit);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Iallgather(source, n, MPI_BYTE, output_.data(), n, MPI_BYTE, place_.collectives,
-                              request);
+        return MPI_Iallgather(source, n, MPI_BYTE, output_.data(), n, MPI_BYTE,
+                              ranks_.collectives(), request);
       }
       return MPI_Iallgatherv(source, n, MPI_BYTE, output_.data(), calls_.counts.data(),
-                             calls_.displacements.data(), MPI_BYTE, place_.collectives, request);
+                             calls_.displacements.data(), MPI_BYTE, ranks_.collectives(), request);
     });
   }
 
@@ -206,24 +135,25 @@ class Starter {
     const auto unit = static_cast<std::int64_t>(size_of(input_.dtype()));
     const Block all{0, input_.numel()};
     if (!fits(counts, input_, unit)) {
-      if (!is_root()) return send(place_.collectives, input_, all, operation_.root, own_tag);
-      for (int r = 0; r < place_.size; ++r) {
-        if (r != place_.rank) receive(place_.collectives, output_, out(r), r, own_tag);
+      if (!is_root()) return send(input_, all, operation_.root);
+      for (int r = 0; r < ranks_.size(); ++r) {
+        if (r != ranks_.rank()) receive(output_, out(r), r);
       }
-      return copy_own(input_, all, output_, out(place_.rank));
+      return copy_own(input_, all, output_, out(ranks_.rank()));
     }
-    const bool in_place = is_root() && input_.data() == address_of(output_, out(place_.rank).begin);
+    const bool in_place =
+        is_root() && input_.data() == address_of(output_, out(ranks_.rank()).begin);
     const void* source = in_place ? MPI_IN_PLACE : input_.data();
     const auto n = static_cast<int>(input_.bytes());
     lay_out(counts, unit);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
         return MPI_Igather(source, n, MPI_BYTE, output_.data(), n, MPI_BYTE, operation_.root,
-                           place_.collectives, request);
+                           ranks_.collectives(), request);
       }
       return MPI_Igatherv(source, n, MPI_BYTE, output_.data(), calls_.counts.data(),
                           calls_.displacements.data(), MPI_BYTE, operation_.root,
-                          place_.collectives, request);
+                          ranks_.collectives(), request);
     });
   }
 
@@ -232,23 +162,24 @@ class Starter {
     const auto unit = static_cast<std::int64_t>(size_of(output_.dtype()));
     const Block all{0, output_.numel()};
     if (!fits(counts, output_, unit)) {
-      if (!is_root()) return receive(place_.collectives, output_, all, operation_.root, own_tag);
-      for (int r = 0; r < place_.size; ++r) {
-        if (r != place_.rank) send(place_.collectives, input_, in(r), r, own_tag);
+      if (!is_root()) return receive(output_, all, operation_.root);
+      for (int r = 0; r < ranks_.size(); ++r) {
+        if (r != ranks_.rank()) send(input_, in(r), r);
       }
-      return copy_own(input_, in(place_.rank), output_, all);
+      return copy_own(input_, in(ranks_.rank()), output_, all);
     }
-    const bool in_place = is_root() && output_.data() == address_of(input_, in(place_.rank).begin);
+    const bool in_place =
+        is_root() && output_.data() == address_of(input_, in(ranks_.rank()).begin);
     void* target = in_place ? MPI_IN_PLACE : output_.data();
     const auto n = static_cast<int>(output_.bytes());
     lay_out(counts, unit);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
         return MPI_Iscatter(input_.data(), n, MPI_BYTE, target, n, MPI_BYTE, operation_.root,
-                            place_.collectives, request);
+                            ranks_.collectives(), request);
       }
       return MPI_Iscatterv(input_.data(), calls_.counts.data(), calls_.displacements.data(),
-                           MPI_BYTE, target, n, MPI_BYTE, operation_.root, place_.collectives,
+                           MPI_BYTE, target, n, MPI_BYTE, operation_.root, ranks_.collectives(),
                            request);
     });
   }
@@ -257,19 +188,19 @@ class Starter {
     const auto& counts = operation_.input_counts;
     const DType dtype = input_.dtype();
     if (!fits(counts, output_, 1)) {
-      for (int r = 0; r < place_.size; ++r) reduce(in(r), r, output_);
+      for (int r = 0; r < ranks_.size(); ++r) reduce(in(r), r, output_);
       return;
     }
     lay_out(counts, 1);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Ireduce_scatter_block(input_.data(), output_.data(),
-                                         static_cast<int>(output_.numel()), mpi_type(dtype),
-                                         mpi_op(operation_.op, dtype), place_.collectives, request);
+        return MPI_Ireduce_scatter_block(
+            input_.data(), output_.data(), static_cast<int>(output_.numel()), mpi_type(dtype),
+            mpi_op(operation_.op, dtype), ranks_.collectives(), request);
       }
       return MPI_Ireduce_scatter(input_.data(), output_.data(), calls_.counts.data(),
-                                 mpi_type(dtype), mpi_op(operation_.op, dtype), place_.collectives,
-                                 request);
+                                 mpi_type(dtype), mpi_op(operation_.op, dtype),
+                                 ranks_.collectives(), request);
     });
   }
 
@@ -277,33 +208,17 @@ class Starter {
   void all_to_all() {
     const auto unit = static_cast<std::int64_t>(size_of(input_.dtype()));
     if (operation_.input_counts.empty() && input_.numel() * unit <= place_.max_count) {
-      const auto n = static_cast<int>(input_.numel() * unit / place_.size);
+      const auto n = static_cast<int>(input_.numel() * unit / ranks_.size());
       call([&](MPI_Request* request) {
         return MPI_Ialltoall(input_.data(), n, MPI_BYTE, output_.data(), n, MPI_BYTE,
-                             place_.collectives, request);
+                             ranks_.collectives(), request);
       });
       return;
     }
-    for (int step = 1; step < place_.size; ++step) {
-      const int from = (place_.rank + place_.size - step) % place_.size;
-      receive(place_.collectives, output_, out(from), from, own_tag);
-    }
-    for (int step = 1; step < place_.size; ++step) {
-      const int to = (place_.rank + step) % place_.size;
-      send(place_.collectives, input_, in(to), to, own_tag);
-    }
-    copy_own(input_, in(place_.rank), output_, out(place_.rank));
+    for_all_others([&](int r) { receive(output_, out(r), r); });
+    for_all_others([&](int r) { send(input_, in(r), r); });
+    copy_own(input_, in(ranks_.rank()), output_, out(ranks_.rank()));
   }
-
-  // Messages within collectives: those of one pair of ranks arrive in the order of the calls.
-  static constexpr int own_tag = 0;
-
-  const Operation& operation_;
-  const MpiPlace& place_;
-  MpiCalls& calls_;
-  const Tensor& input_;
-  const Tensor& output_;
-  int status_ = MPI_SUCCESS;
 };
 
 bool is_over(MPI_Request& request, int& status) {
@@ -329,7 +244,28 @@ bool is_over(MpiReceive& receive, const MpiPlace& place, PendingReceives& pendin
 }  // namespace
 
 int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls) {
-  return Starter(operation, place, calls).start();
+  if (operation.is_message()) {
+    CallList message(operation, place, calls);
+    operation.kind == Kind::send ? message.send_message() : message.receive_message();
+    return message.status();
+  }
+  if (!place.ranks->have_communicator()) {
+    CollectiveByMessages collective(operation, place, calls);
+    collective.start();
+    return collective.status();
+  }
+  MpiCollective collective(operation, place, calls);
+  collective.start();
+  return collective.status();
+}
+
+bool go_on_with_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls,
+                      int& status) {
+  if (!calls.arrived.defined()) return false;
+  CollectiveByMessages collective(operation, place, calls);
+  const bool more = collective.go_on();
+  status = collective.status();
+  return more;
 }
 
 // One MPI_Test each and not MPI_Testall, which allocates a status a message to tell what failed.

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include <mpi.h>
+#include <lockstep/comm/mpi/ranks.hpp>
 #include <lockstep/comm/mpi/receive.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/short_list.hpp>
@@ -10,12 +11,9 @@ namespace lockstep {
 
 /// Where an operation takes place.
 struct MpiPlace {
-  MPI_Comm collectives = MPI_COMM_NULL;
-  MPI_Comm messages = MPI_COMM_NULL;  ///< apart, so that any_source matches nothing of ours
-  int rank = 0;
-  int size = 1;
-  std::int64_t max_count = 0;  ///< GroupOptions
-  bool probes = true;          ///< must_probe()
+  const MpiRanks* ranks;
+  std::int64_t max_count;  ///< GroupOptions
+  bool probes;             ///< must_probe()
 };
 
 /// One operation in MPI's hands: its requests, the messages it waits for, and what MPI reads until
@@ -24,15 +22,23 @@ struct MpiCalls {
   ShortList<MPI_Request, 4> requests;
   ShortList<MpiReceive, 1> receives;
   std::vector<int> counts, displacements;  ///< of the v collectives, in MPI's units
+  Tensor arrived;  ///< of a reduction by messages: what others bring, until it is summed
+  Tensor sent;     ///< ... and the sum that goes to the root
 };
 
 /// Makes the non-blocking MPI calls of an operation on host tensors that MPI can reduce; their
 /// order is the same on every rank. Small collectives are one MPI call. What is longer than
 /// max_count travels in pieces: reductions and broadcasts in several calls, everything else as
-/// those and as messages of a type of their own. Where MPI is asked for messages, those to
-/// be received are only noted in `calls`. Returns the first status that is not MPI_SUCCESS; calls
-/// made before are in `calls`.
+/// those and as messages of a type of their own. Among ranks that have no communicator collectives
+/// are messages from each rank to each. Where MPI is asked for messages, those to be received are
+/// only noted in `calls`. Returns the first status that is not MPI_SUCCESS; calls made before are
+/// in `calls`.
 [[nodiscard]] int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls);
+
+/// Once all of these are over: false if that was all; else what is left has been started, or
+/// `status` is MPI's.
+[[nodiscard]] bool go_on_with_calls(const Operation& operation, const MpiPlace& place,
+                                    MpiCalls& calls, int& status);
 
 /// Whether all messages that were to be received are there; `status` is MPI's. `pending` are the
 /// group's.

@@ -64,31 +64,24 @@ MpiCore::MpiCore(MPI_Comm comm, const GroupOptions& options) : GroupCore(options
   int rank_of_process = 0;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_of_process), "MPI_Comm_rank");
   set_process_rank(rank_of_process);
-  introduce_in(comm);
-  pretended_node_ = pretended_node(options.pretended_nodes, rank(), size());
-  place_.collectives = duplicate_of(comm, set_up("make_mpi_group"));
-  make_the_rest();
-}
-
-void MpiCore::introduce_in(MPI_Comm comm) {
   int rank = 0, size = 1;
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   introduce(rank, size, host_name());
-  place_.rank = rank;
-  place_.size = size;
+  pretended_node_ = pretended_node(options.pretended_nodes, rank, size);
+  ranks_ = MpiRanks::of(comm, set_up("make_mpi_group"));
+  make_the_rest();
 }
 
 void MpiCore::make_the_rest() {
-  introduce_in(place_.collectives);
-  place_.messages = duplicate_of(place_.collectives, set_up("making a group"));
-  place_.max_count = options().max_count;
-  place_.probes = must_probe();
-  node_ = std::make_unique<MpiNode>(place_.messages, options().shared_memory, pretended_node_,
-                                    set_up("making a group"));
+  const MpiWait wait = set_up("making a group");
+  probes_ = must_probe();
+  node_ = std::make_unique<MpiNode>(ranks_, options().shared_memory, pretended_node_, wait);
   warn_of_shortage(node_->shortage(), "The ranks of this machine communicate");
-  record_flight(open_flight_log(place_.messages, options().flight.dir, set_up("making a group")));
+  record_flight(open_flight_log(ranks_, options().flight.dir, wait));
 }
+
+MpiPlace MpiCore::place() const noexcept { return {&ranks_, options().max_count, probes_}; }
 
 void MpiCore::join_engine() { GroupCore::join_engine(thread_level_ >= MPI_THREAD_MULTIPLE); }
 
@@ -104,19 +97,12 @@ MpiWait MpiCore::set_up(const std::string& doing) const {
   return {speaker(), doing, options().timeout};
 }
 
-int MpiCore::free_communicators() noexcept {
-  int worst = node_->free();
-  for (MPI_Comm* comm : {&place_.collectives, &place_.messages}) {
-    const int status = MPI_Comm_free(comm);
-    if (worst == MPI_SUCCESS) worst = status;
-  }
-  return worst;
-}
-
 IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
   IntrusivePtr<MpiCore> core(new MpiCore(options(), pretended_node_));
   core->owner_ = owner_;
-  core->place_.collectives = communicator_of(members, place_.collectives);
+  const MpiRanks ranks = ranks_.some(members);
+  core->introduce(ranks.rank(), ranks.size(), host_name());
+  core->ranks_ = ranks.apart(core->set_up("making a group"));
   core->make_the_rest();
   return core;
 }
@@ -132,7 +118,7 @@ IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
 void MpiCore::close() {
   // With a barrier: MPI_Comm_free may wait for the others without a deadline.
   if (!drain_and_close()) return;
-  const int status = free_communicators();
+  const int status = ranks_.leave();
   const IntrusivePtr<MpiCore> alive(this);
   disown(this);
   check_mpi(status, "MPI_Comm_free");
@@ -140,7 +126,7 @@ void MpiCore::close() {
 
 void MpiCore::at_finalize() noexcept {
   // A communicator with operations that can never end is left to MPI: freeing it may wait for them.
-  if (finalize("MPI has been finalised.")) free_communicators();
+  if (finalize("MPI has been finalised.")) static_cast<void>(ranks_.leave());
 }
 
 void MpiCore::expect_right_thread() const {

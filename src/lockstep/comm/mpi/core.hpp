@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// The core of an MPI group: its communicators, and its node. It is owned by mpi/lifetime until
-/// close() or MPI_Finalize.
+/// The core of an MPI group: how its ranks reach each other, and its node. It is owned by
+/// mpi/lifetime until close() or MPI_Finalize.
 class MpiCore final : public GroupCore {
  public:
   /// Collective over `comm`; waits for all of its ranks to the deadline.
@@ -25,14 +25,16 @@ class MpiCore final : public GroupCore {
   [[nodiscard]] IntrusivePtr<MpiCore> subgroup(const std::vector<int>& members);
   /// Once somebody owns it.
   void join_engine();
-  /// Drains what is in flight, waits for every rank to do so, frees the communicators. Collective.
+  /// Drains what is in flight, waits for every rank to do so, and leaves MPI what nobody else
+  /// needs. Collective.
   void close();
   /// Local: MPI_Finalize has begun. Nothing of MPI is touched after this.
   void at_finalize() noexcept;
 
   /// For its operations:
   [[nodiscard]] MpiNode& node() noexcept { return *node_; }
-  [[nodiscard]] const MpiPlace& place() const noexcept { return place_; }
+  [[nodiscard]] const MpiRanks& ranks() const noexcept { return ranks_; }
+  [[nodiscard]] MpiPlace place() const noexcept;
   [[nodiscard]] PendingReceives& pending_receives() noexcept { return pending_receives_; }
   /// How set-up waits for the other ranks, who are doing the same.
   [[nodiscard]] MpiWait set_up(const std::string& doing) const;
@@ -53,15 +55,14 @@ class MpiCore final : public GroupCore {
 
   /// Where shared memory is short: `why`, and what goes through MPI for it.
   void warn_of_shortage(const std::string& why, const char* consequence) const;
-  void introduce_in(MPI_Comm comm);
-  /// All that belongs to a group whose place_.collectives there is. Collective over it.
+  /// All that belongs to a group whose ranks_ there are. Collective over it.
   void make_the_rest();
-  int free_communicators() noexcept;
 
-  MpiPlace place_;
+  MpiRanks ranks_;
   std::unique_ptr<MpiNode> node_;
   PendingReceives pending_receives_;
   int pretended_node_ = 0;  ///< number of the one that this rank is on
+  bool probes_ = true;      ///< must_probe()
   int thread_level_ = MPI_THREAD_SINGLE;
   std::thread::id owner_ = std::this_thread::get_id();  // who may call, below SERIALIZED
 };

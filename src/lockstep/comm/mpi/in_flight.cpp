@@ -104,7 +104,7 @@ bool MpiInFlight::move_by_mpi(ByMpi& way) {
   if (operation().kind == Operation::Kind::receive) {
     const MpiReceive& received = way.received();
     cancelled_ = received.cancelled;
-    if (!cancelled_) source_ = received.source;
+    if (!cancelled_) source_ = core_.ranks().rank_of(received.source);
     message_ = received.message;
   }
   return true;

@@ -5,98 +5,139 @@ namespace {
 
 using Kind = Operation::Kind;
 
-/// As long as an element: what is only moved needs no other type.
-MPI_Datatype type_of(const Operation& operation) {
-  switch (element_bytes(operation)) {
-    case 1:
-      return MPI_UINT8_T;
-    case 2:
-      return MPI_UINT16_T;
-    case 4:
-      return MPI_UINT32_T;
-    default:
-      return MPI_UINT64_T;
-  }
-}
-
 }  // namespace
 
-void LeadersExchange::Counts::clear() {
-  counts.clear();
-  begins.clear();
-}
+/// Messages that set out together, until one call of MPI fails.
+class LeadersExchange::Round {
+ public:
+  Round(const MpiRanks& leaders, std::int64_t k, std::vector<MPI_Request>& requests)
+      : leaders_(leaders),
+        tag_(leaders.tag(MpiRanks::Purpose::piece, static_cast<std::uint64_t>(k))),
+        requests_(requests) {
+    requests_.clear();
+  }
 
-void LeadersExchange::Counts::add(std::int64_t count, std::int64_t begin) {
-  counts.push_back(static_cast<int>(count));
-  begins.push_back(static_cast<int>(begin));
-}
+  void send(int node, const std::byte* from, std::int64_t bytes) {
+    call([&](MPI_Request* request) {
+      return MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, leaders_.mpi_rank(node), tag_,
+                       leaders_.collectives(), request);
+    });
+  }
+  void receive(int node, std::byte* to, std::int64_t bytes) {
+    call([&](MPI_Request* request) {
+      return MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, leaders_.mpi_rank(node), tag_,
+                       leaders_.collectives(), request);
+    });
+  }
+  [[nodiscard]] int status() const noexcept { return status_; }
 
-int LeadersExchange::start(MPI_Comm leaders, Depot& depot, const Crossing& crossing,
+ private:
+  template <class F>
+  void call(const F& f) {
+    if (status_ != MPI_SUCCESS) return;
+    MPI_Request request = MPI_REQUEST_NULL;
+    status_ = f(&request);
+    if (status_ == MPI_SUCCESS) requests_.push_back(request);
+  }
+
+  const MpiRanks& leaders_;
+  int tag_;
+  std::vector<MPI_Request>& requests_;
+  int status_ = MPI_SUCCESS;
+};
+
+int LeadersExchange::start(const MpiRanks& leaders, Depot& depot, const Crossing& crossing,
                            const Operation& operation, std::int64_t k) {
   const NodeMap& map = depot.map();
   const int slot = static_cast<int>(k % Depot::slots), own = depot.own_node();
-  const std::int64_t count = crossing.piece(k).count;
-  const MPI_Datatype type = type_of(operation);
+  const std::int64_t bytes = crossing.piece(k).count * element_bytes(operation);
+  const std::int64_t share = crossing.share(crossing.piece(k)) * element_bytes(operation);
   std::byte *const leaving = depot.leaving(slot), *const arriving = depot.arriving(slot);
   k_ = k;
-  to_.clear();
-  from_.clear();
+  another_round_ = crossing.by_shares();
+  Round round(leaders, k, requests_);
+  const auto for_all_others = [&](const auto& f) {
+    for (int n = (own + 1) % map.nodes(); n != own; n = (n + 1) % map.nodes()) f(n);
+  };
   switch (operation.kind) {
-    case Kind::broadcast:
-      return MPI_Ibcast(leaving, static_cast<int>(count), type, map.node_of(operation.root),
-                        leaders, &request_);
-    case Kind::all_gather:
-      for (int n = 0; n < map.nodes(); ++n)
-        from_.add(map.ranks_on(n) * count, map.begin(n) * count);
-      return MPI_Iallgatherv(MPI_IN_PLACE, 0, type, leaving, from_.counts.data(),
-                             from_.begins.data(), type, leaders, &request_);
-    case Kind::reduce_scatter: {
-      const std::int64_t mine = map.ranks_on(own) * count;
-      for (int n = 0; n < map.nodes(); ++n) {
-        to_.add(map.ranks_on(n) * count, map.begin(n) * count);
-        from_.add(mine, n * mine);
+    case Kind::broadcast: {
+      const int root = map.node_of(operation.root);
+      if (own != root) {
+        round.receive(root, another_round_ ? leaving + own * share : leaving,
+                      another_round_ ? share : bytes);
+        break;
       }
-      return MPI_Ialltoallv(leaving, to_.counts.data(), to_.begins.data(), type, arriving,
-                            from_.counts.data(), from_.begins.data(), type, leaders, &request_);
+      for_all_others([&](int n) {
+        round.send(n, another_round_ ? leaving + n * share : leaving,
+                   another_round_ ? share : bytes);
+      });
+      break;
     }
-    default: {
-      if (!crossing.by_shares()) return send_sums(leaders, depot, operation, count);
-      sums_share_ = true;
-      const auto share = static_cast<int>(crossing.share(crossing.piece(k)));
-      return MPI_Ialltoall(leaving, share, type, arriving, share, type, leaders, &request_);
+    case Kind::all_gather:
+      for_all_others([&](int n) {
+        round.receive(n, leaving + map.begin(n) * bytes, map.ranks_on(n) * bytes);
+      });
+      for_all_others([&](int n) {
+        round.send(n, leaving + map.begin(own) * bytes, map.ranks_on(own) * bytes);
+      });
+      break;
+    case Kind::reduce_scatter: {
+      const std::int64_t mine = map.ranks_on(own) * bytes;
+      for_all_others([&](int n) { round.receive(n, arriving + n * mine, mine); });
+      for_all_others(
+          [&](int n) { round.send(n, leaving + map.begin(n) * bytes, map.ranks_on(n) * bytes); });
+      copy_bytes(arriving + own * mine, leaving + map.begin(own) * bytes, mine);
+      break;
     }
+    default:
+      if (!another_round_) {
+        spread_shares(round, depot, operation, bytes);
+        break;
+      }
+      for_all_others([&](int n) { round.receive(n, arriving + n * share, share); });
+      for_all_others([&](int n) { round.send(n, leaving + n * share, share); });
+      copy_bytes(arriving + own * share, leaving + own * share, share);
   }
+  return round.status();
 }
 
-bool LeadersExchange::move(MPI_Comm leaders, Depot& depot, const Crossing& crossing,
+bool LeadersExchange::move(const MpiRanks& leaders, Depot& depot, const Crossing& crossing,
                            const Operation& operation, int& status) {
   for (;;) {
-    int over = 0;
-    status = MPI_Test(&request_, &over, MPI_STATUS_IGNORE);
-    if (status != MPI_SUCCESS || over == 0) return false;
-    if (!sums_share_) return true;
-    sums_share_ = false;
-    crossing.sum_share(depot, operation, k_);
-    status = send_sums(leaders, depot, operation, crossing.share(crossing.piece(k_)));
+    for (MPI_Request& request : requests_) {
+      int over = 0;
+      status = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+      if (status != MPI_SUCCESS || over == 0) return false;
+    }
+    if (!another_round_) return true;
+    another_round_ = false;
+    if (operation.reduces()) crossing.sum_share(depot, operation, k_);
+    Round round(leaders, k_, requests_);
+    spread_shares(round, depot, operation,
+                  crossing.share(crossing.piece(k_)) * element_bytes(operation));
+    status = round.status();
     if (status != MPI_SUCCESS) return false;
   }
 }
 
-/// `count` elements of this node stand at its place among all nodes': to every node, or to the
-/// root's.
-int LeadersExchange::send_sums(MPI_Comm leaders, Depot& depot, const Operation& operation,
-                               std::int64_t count) {
-  const int own = depot.own_node(), n = static_cast<int>(count);
-  const MPI_Datatype type = type_of(operation);
+/// This node's `share` bytes stand at its place among all nodes': to every node, or to the root's;
+/// what was broadcast, not to the root's, which has it.
+void LeadersExchange::spread_shares(Round& round, Depot& depot, const Operation& operation,
+                                    std::int64_t share) const {
+  const int own = depot.own_node(), nodes = depot.map().nodes();
+  const int root = operation.kind == Kind::all_reduce ? -1 : depot.map().node_of(operation.root);
   std::byte* const all = depot.leaving(static_cast<int>(k_ % Depot::slots));
-  if (operation.kind == Kind::all_reduce) {
-    return MPI_Iallgather(MPI_IN_PLACE, 0, type, all, n, type, leaders, &request_);
+  const auto gets = [&](int n) {
+    return root < 0 || (operation.kind == Kind::reduce ? n == root : n != root);
+  };
+  for (int step = 1; step < nodes; ++step) {
+    const int from = (own + nodes - step) % nodes;
+    if (gets(own)) round.receive(from, all + from * share, share);
   }
-  const int root = depot.map().node_of(operation.root);
-  if (own == root)
-    return MPI_Igather(MPI_IN_PLACE, 0, type, all, n, type, root, leaders, &request_);
-  return MPI_Igather(all + own * count * element_bytes(operation), n, type, nullptr, 0, type, root,
-                     leaders, &request_);
+  for (int step = 1; step < nodes; ++step) {
+    const int to = (own + step) % nodes;
+    if (gets(to)) round.send(to, all + own * share, share);
+  }
 }
 
 }  // namespace lockstep

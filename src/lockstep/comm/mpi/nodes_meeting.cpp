@@ -3,18 +3,24 @@
 #include <algorithm>
 #include <vector>
 
-#include <lockstep/comm/mpi/status.hpp>
+#include <lockstep/comm/mpi/given_by_all.hpp>
 
 namespace lockstep {
+namespace {
+
+int tag_of(const MpiNode& node, const Operation& operation) {
+  return node.leaders().tag(MpiRanks::Purpose::meeting, operation.sequence);
+}
+
+}  // namespace
 
 int NodesMeeting::start(MpiNode& node, const Operation& operation, bool alike) {
   started_ = true;
   if (!node->is_leader()) return MPI_SUCCESS;
   const std::uint64_t mine = node->board().mine(operation.sequence).fingerprint;
   constexpr auto none = ~std::uint64_t{0};  // a node that is not of one mind agrees with nobody
-  largest_ = {alike ? mine : none, alike ? ~mine : none};
-  return MPI_Iallreduce(MPI_IN_PLACE, largest_.data(), static_cast<int>(largest_.size()),
-                        MPI_UINT64_T, MPI_MAX, node.leaders(), &request_);
+  return largest_.start(node.leaders(), tag_of(node, operation),
+                        {alike ? mine : none, alike ? ~mine : none});
 }
 
 // The leader of each node tells its ranks what the leaders found: the collective's number, and in
@@ -22,11 +28,9 @@ int NodesMeeting::start(MpiNode& node, const Operation& operation, bool alike) {
 std::optional<bool> NodesMeeting::look(MpiNode& node, const Operation& operation, int& status) {
   const Board& board = node->board();
   if (node->is_leader()) {
-    int over = 0;
-    status = MPI_Test(&request_, &over, MPI_STATUS_IGNORE);
-    if (status != MPI_SUCCESS || over == 0) return std::nullopt;
+    if (!largest_.move(node.leaders(), status)) return std::nullopt;
     const std::uint64_t mine = board.mine(operation.sequence).fingerprint;
-    const std::uint64_t equal = largest_[0] == mine && largest_[1] == ~mine ? 1 : 0;
+    const std::uint64_t equal = largest_.known()[0] == mine && largest_.known()[1] == ~mine ? 1 : 0;
     board.mine(operation.sequence)
         .agreed.store(operation.sequence << 1U | equal, std::memory_order_release);
   }
@@ -63,14 +67,8 @@ void NodesMeeting::tell(MpiNode& node, const Operation& operation, int disputed,
   };
   using Calls = std::array<Call, 2>;
   const Calls mine{call_of(0), call_of(std::max(disputed, 0))};
-  int nodes = 1;
-  check_mpi(MPI_Comm_size(node.leaders(), &nodes), "MPI_Comm_size");
-  std::vector<Calls> all(static_cast<std::size_t>(nodes));
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(mine.data(), sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE,
-                           node.leaders(), &request),
-            "MPI_Iallgather");
-  wait(request);
+  std::vector<Calls> all(static_cast<std::size_t>(node.leaders().size()));
+  gather_from_all(&mine, sizeof mine, all.data(), node.leaders(), tag_of(node, operation), wait);
   Board::Slot& told = board.mine(operation.sequence);
   for (const Calls& calls : all) {
     for (const Call& other : calls) {

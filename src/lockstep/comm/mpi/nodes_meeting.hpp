@@ -1,10 +1,9 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include <mpi.h>
+#include <lockstep/comm/mpi/largest_of_all.hpp>
 #include <lockstep/comm/mpi/node.hpp>
 
 namespace lockstep {
@@ -30,8 +29,7 @@ class NodesMeeting {
   static void tell(MpiNode& node, const Operation& operation, int disputed, const MpiWait& wait);
 
   bool started_ = false;
-  std::array<std::uint64_t, 2> largest_{};  // of all nodes' fingerprints, and of their complements
-  MPI_Request request_ = MPI_REQUEST_NULL;
+  LargestOfAll largest_;  // of all nodes' fingerprints, and of their complements
 };
 
 }  // namespace lockstep

@@ -83,8 +83,7 @@ bool OverNodes::lead(MpiNode& node, const Operation& operation, WorkClock& clock
   const auto out = out_, back = back_;
   for (std::int64_t k = back_; k < out_; ++k) {
     const WorkClock::Working working(clock, crossing_.by_shares() ? operation.input.bytes() : 0);
-    const bool over =
-        node.exchange(k).move(node.leaders_of_pieces(), depot, crossing_, operation, status_);
+    const bool over = node.exchange(k).move(node.leaders(), depot, crossing_, operation, status_);
     if (status_ != MPI_SUCCESS) return false;
     if (over && k == back_) {
       node->board()
@@ -92,11 +91,9 @@ bool OverNodes::lead(MpiNode& node, const Operation& operation, WorkClock& clock
           .delivered.store(mark(operation, ++back_), std::memory_order_release);
     }
   }
-  const bool may_send = out_ == back_ || node.exchange(out_ - 1).has_called();
-  if (out_ < crossing_.pieces() && out_ < back_ + Depot::slots && may_send &&
+  if (out_ < crossing_.pieces() && out_ < back_ + Depot::slots &&
       collected_.all_have_finished(*node, operation, stage_of(out_, collected))) {
-    status_ =
-        node.exchange(out_).start(node.leaders_of_pieces(), depot, crossing_, operation, out_);
+    status_ = node.exchange(out_).start(node.leaders(), depot, crossing_, operation, out_);
     ++out_;
   }
   return out_ > out || back_ > back;

@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -13,7 +14,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/host.hpp>
-#include <lockstep/comm/mpi/status.hpp>
+#include <lockstep/comm/mpi/given_by_all.hpp>
 
 namespace lockstep {
 namespace {
@@ -56,22 +57,12 @@ std::string shortage(std::size_t bytes, int error) {
 
 }  // namespace
 
-int largest(int number, MPI_Comm comm, const MpiWait& wait) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MAX, comm, &request),
-            "MPI_Iallreduce");
-  wait(request);
-  return number;
-}
-
-std::shared_ptr<Segment> SharedSegment::create(MPI_Comm node, std::size_t bytes,
+std::shared_ptr<Segment> SharedSegment::create(const MpiRanks& node, std::size_t bytes,
                                                const MpiWait& wait, std::string& why) {
-  int rank = 0, size = 1;
-  check_mpi(MPI_Comm_rank(node, &rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(node, &size), "MPI_Comm_size");
+  const int rank = node.rank();
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t part = (bytes + page - 1) / page * page;
-  const std::size_t whole = part * static_cast<std::size_t>(size);
+  const std::size_t whole = part * static_cast<std::size_t>(node.size());
 
   // The first rank makes the file before it tells the name, so that the others find it.
   Name name{};
@@ -84,10 +75,7 @@ std::shared_ptr<Segment> SharedSegment::create(MPI_Comm node, std::size_t bytes,
     name = new_name();
     open_file(O_RDWR | O_CREAT | O_EXCL);
   }
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Ibcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, node, &request),
-            "MPI_Ibcast");
-  wait(request);
+  name = given_by_all(name, node, wait)[0];
   if (rank != 0) open_file(O_RDWR);
   const File file(descriptor);
   if (error == 0) {  // which makes the file as long as that part of it needs
@@ -102,7 +90,7 @@ std::shared_ptr<Segment> SharedSegment::create(MPI_Comm node, std::size_t bytes,
   if (base != MAP_FAILED) {
     segment.reset(new SharedSegment(static_cast<std::byte*>(base), part, whole));
   }
-  error = largest(error, node, wait);
+  error = std::ranges::max(given_by_all(error, node, wait));
   if (rank == 0) shm_unlink(name.data());
   if (error == 0) return segment;
   why = shortage(part, error);

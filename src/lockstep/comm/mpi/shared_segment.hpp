@@ -3,14 +3,10 @@
 #include <memory>
 #include <string>
 
-#include <mpi.h>
-#include <lockstep/comm/mpi/wait.hpp>
+#include <lockstep/comm/mpi/ranks.hpp>
 #include <lockstep/comm/node/segment.hpp>
 
 namespace lockstep {
-
-/// Of the numbers that the ranks of `comm` give. Collective over it.
-[[nodiscard]] int largest(int number, MPI_Comm comm, const MpiWait& wait);
 
 /// Memory that the ranks of one node have in common: equal parts, one a rank, zeroed and first
 /// touched by their owners. It is a file in /dev/shm without a name, so nothing is left behind
@@ -23,8 +19,8 @@ class SharedSegment final : public Segment {
 
   /// Parts of at least `bytes`, which is equal on all ranks of `node`. Collective over it. nullptr
   /// on every rank if any of them cannot have it; `why` then says what is short where.
-  static std::shared_ptr<Segment> create(MPI_Comm node, std::size_t bytes, const MpiWait& wait,
-                                         std::string& why);
+  static std::shared_ptr<Segment> create(const MpiRanks& node, std::size_t bytes,
+                                         const MpiWait& wait, std::string& why);
   ~SharedSegment() override;
 
  private:

@@ -11,7 +11,8 @@ namespace {
 
 using Kind = Operation::Kind;
 
-// Bytes that a leader may get for a reduction over more than two nodes to be one exchange, not two.
+// Bytes that a leader may get, or send, for a reduction or a broadcast over more than two nodes to
+// be one exchange, not two.
 constexpr std::int64_t one_exchange_bytes = 32 << 10;
 
 int slot_for(std::int64_t k) { return static_cast<int>(k % Depot::slots); }
@@ -34,7 +35,7 @@ std::int64_t room(const NodeMap& map, const Operation& operation, bool by_shares
     case Kind::reduce_scatter:
       return area / (map.nodes() * map.most_ranks());
     default:
-      return area;
+      return by_shares ? area / map.nodes() * map.nodes() : area;
   }
 }
 
@@ -95,7 +96,8 @@ bool Crossing::fits(const NodeMap& map, const Operation& operation) noexcept {
 Crossing::Crossing(const NodeMap& map, const Operation& operation, std::int64_t max_count) noexcept
     : total_(elements(operation)), nodes_(map.nodes()) {
   const std::int64_t element = element_bytes(operation);
-  if (operation.kind == Kind::all_reduce || operation.kind == Kind::reduce) {
+  if (operation.kind == Kind::all_reduce || operation.kind == Kind::reduce ||
+      operation.kind == Kind::broadcast) {
     by_shares_ = nodes_ > 2 && total_ * element * nodes_ > one_exchange_bytes;
   }
   // A message carries the blocks of a node's ranks.

@@ -25,8 +25,9 @@ class Crossing {
   [[nodiscard]] Block piece(std::int64_t k) const noexcept {
     return {k * most_, std::min(most_, total_ - k * most_)};
   }
-  /// Of a reduction: whether every node sums a share of the piece for all. Otherwise every one gets
-  /// what all others bring, and its ranks sum it up.
+  /// Whether the piece is cut into shares, one a node: of a reduction, which that node sums for
+  /// all; of a broadcast, which it sends on. Otherwise every node gets what all others bring, and
+  /// its ranks sum it up, or the whole from the root's.
   [[nodiscard]] bool by_shares() const noexcept { return by_shares_; }
   /// Elements of a node's share.
   [[nodiscard]] std::int64_t share(Block piece) const noexcept {

@@ -1,0 +1,73 @@
+#include <lockstep/comm/mpi/call_list.hpp>
+
+#include <cstring>
+
+#include <lockstep/comm/mpi/types.hpp>
+
+namespace lockstep {
+namespace {
+
+std::int64_t bytes_of(const Tensor& t, std::int64_t elements) {
+  return elements * static_cast<std::int64_t>(size_of(t.dtype()));
+}
+
+int collective_tag(const MpiRanks& ranks, const Operation& operation) {
+  return ranks.tag(MpiRanks::Purpose::collective, operation.sequence);
+}
+
+}  // namespace
+
+void CallList::send_message() {
+  send(ranks_.messages(), input_, all_of(input_), operation_.root,
+       ranks_.tag_of_message(operation_.tag));
+}
+
+void CallList::receive_message() {
+  const int tag = ranks_.tag_of_message(operation_.tag);
+  if (output_.defined()) {
+    return receive(ranks_.messages(), output_, all_of(output_), operation_.root, tag);
+  }
+  MpiReceive& message = note_receive(ranks_.messages(), operation_.root, tag);
+  message.bytes = MpiReceive::any_length;
+  message.looked_for = true;
+}
+
+void CallList::send(const Tensor& t, Block block, int peer) {
+  send(ranks_.collectives(), t, block, peer, collective_tag(ranks_, operation_));
+}
+
+void CallList::receive(const Tensor& t, Block block, int peer) {
+  receive(ranks_.collectives(), t, block, peer, collective_tag(ranks_, operation_));
+}
+
+void CallList::copy_own(const Tensor& source, Block from, const Tensor& target, Block to) {
+  if (address_of(source, from.begin) == address_of(target, to.begin) || from.count == 0) return;
+  std::memcpy(address_of(target, to.begin), address_of(source, from.begin),
+              static_cast<std::size_t>(bytes_of(source, from.count)));
+}
+
+void CallList::send(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
+  const MpiBytes bytes(bytes_of(t, block.count), place_.max_count);
+  call([&](MPI_Request* request) {
+    return MPI_Isend(address_of(t, block.begin), bytes.count(), bytes.type(), ranks_.mpi_rank(peer),
+                     tag, comm, request);
+  });
+}
+
+void CallList::receive(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
+  MpiReceive& message = note_receive(comm, peer, tag);
+  message.target = address_of(t, block.begin);
+  message.bytes = bytes_of(t, block.count);
+  message.looked_for = place_.probes;
+  if (!message.looked_for && status_ == MPI_SUCCESS) status_ = message.post(place_.max_count);
+}
+
+MpiReceive& CallList::note_receive(MPI_Comm comm, int peer, int tag) {
+  MpiReceive& message = calls_.receives.add();
+  message.comm = comm;
+  message.source = peer == any_source ? MPI_ANY_SOURCE : ranks_.mpi_rank(peer);
+  message.tag = tag;
+  return message;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+#pragma once
+#include <lockstep/comm/mpi/calls.hpp>
+
+namespace lockstep {
+
+/// The calls of one operation as they are made, until one fails; and its messages, which every kind
+/// of operation can have.
+class CallList {
+ public:
+  CallList(const Operation& operation, const MpiPlace& place, MpiCalls& calls)
+      : operation_(operation),
+        place_(place),
+        ranks_(*place.ranks),
+        input_(operation.input),
+        output_(operation.output),
+        calls_(calls) {}
+
+  [[nodiscard]] int status() const noexcept { return status_; }
+  /// Of a send or a receive.
+  void send_message();
+  void receive_message();
+
+ protected:
+  template <class F>
+  void call(const F& f) {
+    if (status_ != MPI_SUCCESS) return;
+    status_ = f(&calls_.requests.add());
+    if (status_ != MPI_SUCCESS) calls_.requests.drop_last();
+  }
+
+  [[nodiscard]] bool is_root() const { return ranks_.rank() == operation_.root; }
+  [[nodiscard]] Block in(int rank) const {
+    return block_of(operation_.input_counts, input_.numel(), ranks_.size(), rank);
+  }
+  [[nodiscard]] Block out(int rank) const {
+    return block_of(operation_.output_counts, output_.numel(), ranks_.size(), rank);
+  }
+  [[nodiscard]] static Block all_of(const Tensor& t) { return {0, t.numel()}; }
+
+  /// Messages within a collective, whose calls have the same order on every rank.
+  void send(const Tensor& t, Block block, int peer);
+  void receive(const Tensor& t, Block block, int peer);
+  /// f(rank), on each rank in an order of its own, so that not all send to the same one at a time.
+  template <class F>
+  void for_all_others(const F& f) const {
+    for (int step = 1; step < ranks_.size(); ++step) f((ranks_.rank() + step) % ranks_.size());
+  }
+  void copy_own(const Tensor& source, Block from, const Tensor& target, Block to);
+
+  const Operation& operation_;
+  const MpiPlace& place_;
+  const MpiRanks& ranks_;
+  const Tensor& input_;
+  const Tensor& output_;
+  MpiCalls& calls_;
+
+ private:
+  void send(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag);
+  void receive(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag);
+  MpiReceive& note_receive(MPI_Comm comm, int peer, int tag);
+
+  int status_ = MPI_SUCCESS;
+};
+
+}  // namespace lockstep

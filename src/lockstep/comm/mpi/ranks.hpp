@@ -1,0 +1,68 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <mpi.h>
+#include <lockstep/comm/mpi/wait.hpp>
+
+namespace lockstep {
+
+class MpiComms;
+
+/// The ranks of a group, or some of them, and how they send to each other.
+///
+/// A group made from a user's communicator has two duplicates of it. The groups split from it use
+/// the same two; a number of their own, in the tags, keeps their messages apart. For MPI makes a
+/// communicator of some ranks only by calls that block without a deadline, and do not make room for
+/// other ranks meanwhile: 40 ms with 8 ranks on 2 cores.
+class MpiRanks {
+ public:
+  /// Nobody.
+  MpiRanks() = default;
+  /// All of `comm`'s, whose errors return. Collective over it; ends at the deadline of `wait`.
+  [[nodiscard]] static MpiRanks of(MPI_Comm comm, const MpiWait& wait);
+  /// Some of these ranks, in this order; what they send is not kept apart.
+  [[nodiscard]] MpiRanks some(std::span<const int> members) const;
+  /// The same ranks, as a group of its own. Collective over them; ends at the deadline of `wait`.
+  /// Throws CommError if all numbers are taken.
+  [[nodiscard]] MpiRanks apart(const MpiWait& wait) const;
+  /// The group is over, on all of its ranks: frees what no group uses any more. Local, in so far as
+  /// MPI_Comm_free is. Returns MPI's status.
+  [[nodiscard]] int leave() noexcept;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }  ///< -1 if not among them
+  [[nodiscard]] int size() const noexcept { return size_; }
+  /// Whether MPI's own collectives can be called on collectives().
+  [[nodiscard]] bool have_communicator() const noexcept { return mpi_ranks_.empty(); }
+  /// For what Lockstep itself sends: MPI's collectives, and messages with tag(purpose, sequence).
+  [[nodiscard]] MPI_Comm collectives() const noexcept;
+  /// Apart, so that any_source matches nothing of ours: the users', with tag_of_message(tag).
+  [[nodiscard]] MPI_Comm messages() const noexcept;
+  /// What MPI calls a rank of these, on both.
+  [[nodiscard]] int mpi_rank(int rank) const noexcept {
+    return mpi_ranks_.empty() ? rank : mpi_ranks_[static_cast<std::size_t>(rank)];
+  }
+  /// The rank among these that MPI calls so.
+  [[nodiscard]] int rank_of(int mpi_rank) const noexcept;
+
+  static constexpr int tag_bits = 20;  ///< of a user's
+  /// What a message of Lockstep's own is for, in the upper of these bits; the lower ones tell the
+  /// operations in flight apart.
+  enum class Purpose : std::uint8_t { set_up, meeting, piece, collective };
+  [[nodiscard]] int tag(Purpose purpose, std::uint64_t sequence = 0) const noexcept {
+    constexpr int sequence_bits = tag_bits - 2;
+    return tag_of_message(static_cast<int>(purpose) << sequence_bits |
+                          static_cast<int>(sequence % (1U << sequence_bits)));
+  }
+  [[nodiscard]] int tag_of_message(int tag) const noexcept { return number_ << tag_bits | tag; }
+
+ private:
+  std::shared_ptr<MpiComms> comms_;
+  int number_ = 0;
+  int rank_ = -1, size_ = 0;
+  std::vector<int> mpi_ranks_;  // empty: all, as they are
+};
+
+}  // namespace lockstep
