@@ -97,16 +97,27 @@ void there_and_back(benchmark::State& state) {
   }
 }
 
-void bootstrap(benchmark::State& state) {
+/// Until the last rank has its group.
+template <class Make>
+void time_making(benchmark::State& state, const Make& make) {
   for (auto _ : state) {
     bench::world().barrier();
     const auto start = Clock::now();
-    const auto group = make_mpi_group(MPI_COMM_WORLD);
+    const auto group = make();
     const double mine = seconds_since(start);
     group->close();
     state.SetIterationTime(all_reduce_scalar(bench::world(), mine, ReduceOp::max));
   }
+}
+
+void bootstrap(benchmark::State& state) {
+  time_making(state, [] { return make_mpi_group(MPI_COMM_WORLD); });
   state.counters["first_ms"] = 1e3 * bench::bootstrap_seconds();
+}
+
+/// Every second rank.
+void split(benchmark::State& state) {
+  time_making(state, [] { return bench::world().split(bench::world().rank() % 2, 0); });
 }
 
 BENCHMARK(one_all_reduce)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
@@ -120,6 +131,7 @@ BENCHMARK(there_and_back)
     ->Iterations(1)
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(bootstrap)->UseManualTime()->Iterations(20)->Unit(benchmark::kMillisecond);
+BENCHMARK(split)->UseManualTime()->Iterations(20)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdlib>
 #include <functional>
+#include <string_view>
 
 #include <lockstep/comm/process_group.hpp>
 
@@ -10,11 +12,19 @@ using Claim = std::function<void(ProcessGroup&)>;
 /// Whether two ranks see of each other which calls they have entered.
 [[nodiscard]] bool share_memory(int a, int b);
 
+/// LOCKSTEP_TEST_PROGRESS=thread: the engine's thread moves every group on.
+inline Progress asked_for_progress() {
+  const char* text = std::getenv("LOCKSTEP_TEST_PROGRESS");
+  return text && std::string_view(text) == "thread" ? Progress::thread : Progress::poll;
+}
+
 /// No claim is about how long a wait may last; ranks that share a busy core are slow.
-inline const GroupOptions usual_options{.timeout = std::chrono::seconds(60)};
+inline const GroupOptions usual_options{.timeout = std::chrono::seconds(60),
+                                        .progress = asked_for_progress()};
 
 /// For claims about the deadline itself. It holds for making the group too.
-inline const GroupOptions brief_options{.timeout = std::chrono::seconds(1)};
+inline const GroupOptions brief_options{.timeout = std::chrono::seconds(1),
+                                        .progress = asked_for_progress()};
 
 /// Runs `claim` on every rank of the backend that this program was linked with: mpi over all ranks
 /// that mpiexec started, threads in groups of 1, 2, 3, 4 and 5. The claim leaves the group open and

@@ -1,3 +1,4 @@
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -53,6 +54,29 @@ TEST(MpiGroup, OnASubCommunicatorTalksToItsRanksOnly) {
   // The caller may free its own communicator at once: the group has its own.
   MPI_Comm_free(&parity);
   EXPECT_EQ(all_reduce_scalar(*group, 1.0, ReduceOp::sum), group->size());
+  group->close();
+}
+
+// Each of them needs a number in its messages' tags.
+TEST(MpiGroup, SaysWhenMoreGroupsAreInUseThanItCanKeepApart) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  std::vector<std::shared_ptr<ProcessGroup>> alone;
+  const auto split_once_more = [&] { alone.push_back(group->split(group->rank(), 0)); };
+  try {
+    for (;;) split_once_more();
+  } catch (const CommError& error) {
+    EXPECT_NE(std::string(error.what()).find("close() those that are not needed"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(alone.size(), 255U);
+  alone[100]->close();
+  split_once_more();
+  EXPECT_EQ(all_reduce_scalar(*alone.back(), 1.0, ReduceOp::sum), 1.0);
+  for (auto& each : alone) {
+    if (each != alone[100]) each->close();
+  }
+  group->barrier();
   group->close();
 }
 
