@@ -1,4 +1,5 @@
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -78,6 +79,22 @@ TEST(MpiGroup, SaysWhenMoreGroupsAreInUseThanItCanKeepApart) {
   }
   group->barrier();
   group->close();
+}
+
+TEST(MpiGroup, GroupsOfOneCommunicatorAreSplitByTwoThreadsAtATime) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  const auto split_often = [](ProcessGroup& mine, int number) {
+    for (int i = 0; i < 20; ++i) {
+      const auto made = mine.split(0, -mine.rank());
+      EXPECT_EQ(all_reduce_scalar(*made, number + i, ReduceOp::sum), made->size() * (number + i));
+      made->close();
+    }
+  };
+  const auto one = group->split(0, 0), other = group->split(0, 0);
+  std::thread thread([&] { split_often(*one, 1000); });
+  split_often(*other, 2000);
+  thread.join();
+  for (const auto& each : {one, other, group}) each->close();
 }
 
 int copies = 0;
