@@ -176,6 +176,22 @@ TEST(Subgroups, OutliveTheGroupTheyWereCutFrom) {
   });
 }
 
+TEST(Subgroups, ThatFailLeaveTheOthersAlone) {
+  test::on_every_group([](ProcessGroup& group) {
+    const auto failing = group.split(0, -group.rank());
+    const auto other = group.split(0, 0);
+    if (group.size() > 1) {
+      const auto t = Tensor::zeros({group.rank() == 0 ? 3 : 5});
+      EXPECT_THROW(failing->all_reduce(t, ReduceOp::sum).wait(), Error);
+      EXPECT_THROW(failing->barrier(), Error);
+    }
+    EXPECT_EQ(all_reduce_scalar(group, 1.0, ReduceOp::sum), group.size());
+    EXPECT_EQ(all_reduce_scalar(*other, 2.0, ReduceOp::sum), 2 * group.size());
+    const auto later = group.split(0, -group.rank());
+    EXPECT_EQ(all_names(*later, group.rank()), names(reversed(0, group.size())));
+  });
+}
+
 TEST(Subgroups, AreMadeAndClosedOverAndOver) {
   test::on_every_group([](ProcessGroup& group) {
     for (int i = 0; i < 10; ++i) {
