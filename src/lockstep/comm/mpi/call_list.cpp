@@ -7,10 +7,6 @@
 namespace lockstep {
 namespace {
 
-std::int64_t bytes_of(const Tensor& t, std::int64_t elements) {
-  return elements * static_cast<std::int64_t>(size_of(t.dtype()));
-}
-
 int collective_tag(const MpiRanks& ranks, const Operation& operation) {
   return ranks.tag(MpiRanks::Purpose::collective, operation.sequence);
 }

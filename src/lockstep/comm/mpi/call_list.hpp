@@ -36,6 +36,9 @@ class CallList {
     return block_of(operation_.output_counts, output_.numel(), ranks_.size(), rank);
   }
   [[nodiscard]] static Block all_of(const Tensor& t) { return {0, t.numel()}; }
+  [[nodiscard]] static std::int64_t bytes_of(const Tensor& t, std::int64_t elements) {
+    return elements * static_cast<std::int64_t>(size_of(t.dtype()));
+  }
 
   /// Messages within a collective, whose calls have the same order on every rank.
   void send(const Tensor& t, Block block, int peer);

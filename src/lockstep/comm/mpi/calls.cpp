@@ -11,10 +11,6 @@ namespace {
 
 using Kind = Operation::Kind;
 
-std::int64_t bytes_of(const Tensor& t, std::int64_t elements) {
-  return elements * static_cast<std::int64_t>(size_of(t.dtype()));
-}
-
 /// By MPI's own collectives.
 class MpiCollective : public CallList {
  public:

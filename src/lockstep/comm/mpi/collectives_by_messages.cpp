@@ -3,8 +3,11 @@
 #include <lockstep/comm/node/reduce_ranks.hpp>
 
 namespace lockstep {
+namespace {
 
 using Kind = Operation::Kind;
+
+}  // namespace
 
 void CollectiveByMessages::start() {
   const int rank = ranks_.rank(), root = operation_.root;
