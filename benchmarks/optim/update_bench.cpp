@@ -92,6 +92,9 @@ std::vector<std::int64_t> resnet18() {
   return sizes;
 }
 
+/// A deep model of narrow layers.
+std::vector<std::int64_t> thousand_small() { return std::vector<std::int64_t>(1000, 64); }
+
 template <std::vector<std::int64_t> (*model)()>
 void whole_step(benchmark::State& state) {
   const bool neighbours = state.range(1) != 0;
@@ -120,6 +123,7 @@ void every_kind(benchmark::internal::Benchmark* b) {
 }
 BENCHMARK(whole_step<convnet>)->Name("step/convnet")->Apply(every_kind);
 BENCHMARK(whole_step<resnet18>)->Name("step/resnet18")->Apply(every_kind);
+BENCHMARK(whole_step<thousand_small>)->Name("step/thousand_small")->Apply(every_kind);
 
 }  // namespace
 }  // namespace lockstep

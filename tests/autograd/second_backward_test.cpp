@@ -70,7 +70,7 @@ TEST(SecondBackward, OfARetainedGraphFreesItUnlessItIsRetainedAgain) {
 TEST(SecondBackward, OfARetainedGraphCallsTheHookOfALeafAgain) {
   const TwoLosses losses;
   int calls = 0;
-  losses.w.set_grad_hook([&] { ++calls; });
+  const GradHook hook = losses.w.add_grad_hook([&] { ++calls; });
   losses.first.backward(1.0, true);
   losses.second.backward();
   EXPECT_EQ(calls, 2);

@@ -32,7 +32,8 @@ TEST(UndefinedVariable, MembersThrowASentence) {
   expect_sentence([&] { static_cast<void>(none.grad_buffer()); }, "grad_buffer");
   expect_sentence([&] { none.set_grad_buffer(Tensor::zeros({1})); }, "set_grad_buffer");
   expect_sentence([&] { none.mark_grad_present(); }, "mark_grad_present");
-  expect_sentence([&] { none.set_grad_hook({}); }, "set_grad_hook");
+  expect_sentence([&] { static_cast<void>(none.add_grad_hook({})); }, "add_grad_hook");
+  expect_sentence([&] { none.set_value_buffer(Tensor::zeros({1})); }, "set_value_buffer");
   expect_sentence([&] { none.backward(); }, "backward");
   EXPECT_FALSE(none.defined());
   EXPECT_FALSE(none.requires_grad());

@@ -121,15 +121,28 @@ TEST_P(EveryOptimizer, LeavesTheGradientAsItIs) {
 
 constexpr std::int64_t sizes[] = {10, 1, 64, 0, 33, 100, 7};
 
-/// Parameters of `sizes`, each in memory of its own, or all in one with gradients in another.
-std::vector<nn::NamedParameter> make_parameters(DType dtype, bool flat) {
+/// Where parameters lie: each in memory of its own, or all in one with gradients in another, one
+/// after the other or padded.
+enum class Lie : std::uint8_t { apart, together, padded };
+
+/// Parameters of `sizes`.
+std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie) {
+  const bool flat = lie != Lie::apart;
+  const auto line = static_cast<std::int64_t>(Storage::padding_bytes / size_of(dtype));
+  const auto room = [&](std::int64_t n) {
+    return lie == Lie::padded ? (n + line - 1) / line * line : n;
+  };
   std::int64_t total = 0;
-  for (const auto n : sizes) total += n;
-  const Tensor data = Tensor::empty({total}, dtype), grads = Tensor::empty({total}, dtype);
+  for (const auto n : sizes) total += room(n);
+  const Tensor data = Tensor::zeros({total}, dtype), grads = Tensor::zeros({total}, dtype);
+  if (lie == Lie::padded) {
+    for (const Tensor* memory : {&data, &grads}) memory->storage()->mark_padded();
+  }
   std::vector<nn::NamedParameter> parameters;
   std::int64_t at = 0;
   for (const auto n : sizes) {
-    const Tensor start = Tensor::from(waves(n, 0.5 + static_cast<double>(at)), {n}).to(dtype);
+    const Tensor start =
+        Tensor::from(waves(n, 0.5 + static_cast<double>(parameters.size())), {n}).to(dtype);
     Tensor home = start.clone();
     if (flat) {
       home = data.slice(at, at + n);
@@ -138,7 +151,7 @@ std::vector<nn::NamedParameter> make_parameters(DType dtype, bool flat) {
     const Variable variable(home, true);
     if (flat) variable.set_grad_buffer(grads.slice(at, at + n));
     parameters.push_back({std::string("p").append(std::to_string(parameters.size())), variable});
-    at += n;
+    at += room(n);
   }
   return parameters;
 }
@@ -171,8 +184,8 @@ std::vector<double> all_numbers(const std::vector<nn::NamedParameter>& parameter
 TEST_P(EveryOptimizer, GivesNeighboursInMemoryTheSameBitsAsParametersOnTheirOwn) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     std::vector<std::vector<double>> results;
-    for (const bool flat : {false, true}) {
-      const auto parameters = make_parameters(dtype, flat);
+    for (const Lie lie : {Lie::apart, Lie::together, Lie::padded}) {
+      const auto parameters = make_parameters(dtype, lie);
       auto options = GetParam().options;
       options.group_pattern = {"p4", "p?"};
       options.group_lr_factor = {0.5, 1.0};
@@ -181,6 +194,7 @@ TEST_P(EveryOptimizer, GivesNeighboursInMemoryTheSameBitsAsParametersOnTheirOwn)
       results.push_back(all_numbers(parameters, optimizer->state_dict()));
     }
     EXPECT_EQ(results[0], results[1]);
+    EXPECT_EQ(results[0], results[2]);
     for (const double number : results[0]) ASSERT_TRUE(std::isfinite(number));
   }
 }
@@ -188,7 +202,7 @@ TEST_P(EveryOptimizer, GivesNeighboursInMemoryTheSameBitsAsParametersOnTheirOwn)
 TEST_P(EveryOptimizer, HasTheSameBitsOnFourThreadsAtOnce) {
   std::vector<std::vector<double>> results(5);
   const auto work = [&](std::size_t i) {
-    const auto parameters = make_parameters(DType::f32, true);
+    const auto parameters = make_parameters(DType::f32, Lie::padded);
     const auto optimizer = make(parameters);
     train(*optimizer, parameters);
     results[i] = all_numbers(parameters, optimizer->state_dict());
@@ -201,7 +215,7 @@ TEST_P(EveryOptimizer, HasTheSameBitsOnFourThreadsAtOnce) {
 }
 
 TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
-  const auto parameters = make_parameters(DType::f32, true);
+  const auto parameters = make_parameters(DType::f32, Lie::padded);
   auto options = GetParam().options;
   options.group_pattern = {"p1"};
   options.clip_norm = 1.0;
@@ -219,7 +233,7 @@ TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
 }
 
 TEST_P(EveryOptimizer, KeepsTheNamesAndOrderOfItsStateWithGroups) {
-  const auto parameters = make_parameters(DType::f32, false);
+  const auto parameters = make_parameters(DType::f32, Lie::apart);
   auto options = GetParam().options;
   const auto plain = optim::make_optimizer(options, parameters)->state_dict();
   options.group_pattern = {"p5", "*"};

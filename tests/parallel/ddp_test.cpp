@@ -10,6 +10,7 @@
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
 
 #include "ranks.hpp"
 #include "small_models.hpp"
@@ -63,6 +64,48 @@ TEST_P(Ddp, RunningStatisticsBecomeRankZerosWhenTheyAreBroadcast) {
     static_cast<void>(alone.forward(Variable(test::wave({4, 3}, 1.0, DType::f32))));
     ddp.broadcast_buffers();
     EXPECT_EQ(hash_of(model->state_dict()), hash_of(alone.state_dict())) << "what rank 0 saw";
+  });
+}
+
+/// Plain gradient descent that counts its kernels.
+class CountingDescent : public optim::Optimizer {
+ public:
+  explicit CountingDescent(std::vector<nn::NamedParameter> parameters)
+      : Optimizer(std::move(parameters), {.lr = 0.5, .slots = {"slot"}}, {}) {}
+  [[nodiscard]] double momentum() const noexcept override { return 0.0; }
+  int kernels = 0;
+
+ private:
+  void update(const Run& run) override {
+    ++kernels;
+    add_scaled(run.gradient, -run.lr, run.parameter);
+    run.slots[0].fill(7.0);
+  }
+  void keep_momentum(double /*momentum*/) override {}
+};
+
+TEST_P(Ddp, ABucketsParametersAreUpdatedByOneKernel) {
+  const Batch batch = make_batch(13, 0.5);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    for (const DdpOptions& options : bucket_limits()) {
+      const auto model = std::make_shared<Mlp>(1.0), reference = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, options);
+      CountingDescent descent(model->named_parameters());
+      backward(ddp, batch);
+      descent.step();
+      EXPECT_EQ(descent.kernels, static_cast<int>(ddp.bucket_count()));
+      const auto moved = model->named_parameters(), start = reference->named_parameters();
+      for (std::size_t i = 0; i < moved.size(); ++i) {
+        auto expected = start[i].variable.data().template to_vector<double>();
+        const auto gradient = moved[i].variable.grad().template to_vector<double>();
+        for (std::size_t e = 0; e < expected.size(); ++e) expected[e] -= 0.5 * gradient[e];
+        EXPECT_EQ(moved[i].variable.data().template to_vector<double>(), expected);
+      }
+      for (const auto& entry : descent.state_dict()) {
+        if (!entry.name.ends_with("/slot")) continue;
+        for (const double value : entry.tensor.template to_vector<double>()) EXPECT_EQ(value, 7.0);
+      }
+    }
   });
 }
 

@@ -83,7 +83,8 @@ void Engine::run_producer(detail::VariableRecord& output, bool retain_graph) {
     Variable& input = node->inputs_[static_cast<std::size_t>(k)];
     if (!input.requires_grad()) continue;
     auto& record = *input.record();
-    if (--record.pending_uses == 0 && !record.producer && record.grad_hook) record.grad_hook();
+    if (--record.pending_uses > 0 || record.producer) continue;
+    for (const detail::GradHookEntry& hook : record.grad_hooks) hook.call();
   }
 }
 

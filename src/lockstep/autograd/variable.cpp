@@ -1,5 +1,7 @@
 #include <lockstep/autograd/variable.hpp>
 
+#include <string>
+
 #include <lockstep/autograd/engine.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
@@ -9,6 +11,15 @@ namespace lockstep {
 namespace {
 
 thread_local bool recording = true;
+
+void expect_fit(const char* what, const Tensor& buffer, const Tensor& data) {
+  if (buffer.shape() == data.shape() && buffer.dtype() == data.dtype() &&
+      buffer.layout() == data.layout() && buffer.device() == data.device()) {
+    return;
+  }
+  throw ShapeError(std::string("a ") + what + " buffer " + describe(buffer) +
+                   " does not fit a variable " + describe(data));
+}
 
 }  // namespace
 
@@ -38,12 +49,15 @@ Variable::Variable(Tensor data, bool requires_grad)
   record_->requires_grad = requires_grad;
 }
 
+void Variable::set_value_buffer(const Tensor& buffer) const {
+  if (!is_leaf()) throw Error("only a leaf's value can be given other memory");
+  expect_fit("value", buffer, data());
+  buffer.copy_from(data());
+  record_->data = buffer;
+}
+
 void Variable::set_grad_buffer(Tensor buffer) const {
-  if (buffer.shape() != shape() || buffer.dtype() != data().dtype() ||
-      buffer.layout() != data().layout() || !(buffer.device() == data().device())) {
-    throw ShapeError("a gradient buffer " + describe(buffer) + " does not fit a variable " +
-                     describe(data()));
-  }
+  expect_fit("gradient", buffer, data());
   record_->grad = std::move(buffer);
   record_->grad_holds_value = false;
 }
@@ -51,6 +65,19 @@ void Variable::set_grad_buffer(Tensor buffer) const {
 Tensor Variable::grad_buffer() const {
   if (!value().grad.defined()) record_->grad = Tensor::empty_like(data());
   return record_->grad;
+}
+
+GradHook Variable::add_grad_hook(std::function<void()> hook) const {
+  auto& hooks = value().grad_hooks;
+  const std::uint64_t number = hooks.empty() ? 1 : hooks.back().number + 1;
+  hooks.push_back({number, std::move(hook)});
+  return {record_, number};
+}
+
+void GradHook::remove() noexcept {
+  if (!record_) return;
+  std::erase_if(record_->grad_hooks,
+                [&](const detail::GradHookEntry& hook) { return hook.number == number_; });
 }
 
 void Variable::backward(double seed, bool retain_graph) const {

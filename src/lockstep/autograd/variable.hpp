@@ -1,18 +1,25 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include <lockstep/base/intrusive_ptr.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
 
+class GradHook;
 class Node;
 class Variable;
 
 namespace detail {
 
 [[noreturn]] void refuse_undefined();
+
+struct GradHookEntry {
+  std::uint64_t number;
+  std::function<void()> call;
+};
 
 /// What a Variable is a handle to.
 struct VariableRecord : RefCounted<VariableRecord> {
@@ -28,7 +35,7 @@ struct VariableRecord : RefCounted<VariableRecord> {
       false;  ///< false: the next contribution overwrites grad instead of adding
   std::int32_t pending_uses = 0;  ///< during backward: contributions still to come
   IntrusivePtr<Node> producer;    ///< null for leaves
-  std::function<void()> grad_hook;
+  std::vector<GradHookEntry> grad_hooks;
 };
 
 }  // namespace detail
@@ -64,9 +71,14 @@ class Variable {
   /// Declares the present contents of grad_buffer() to be the gradient.
   void mark_grad_present() const { value().grad_holds_value = true; }
 
-  /// Called during backward, once a leaf's gradient is final; at most one hook a variable; an empty
-  /// function removes it.
-  void set_grad_hook(std::function<void()> hook) const { value().grad_hook = std::move(hook); }
+  /// From now on the value of this leaf lives in `buffer` (shape, dtype, layout and device of
+  /// data()), to which it is copied: how DistributedDataParallel makes neighbours of the parameters
+  /// of a bucket. Tensors taken from data() before keep the old memory.
+  void set_value_buffer(const Tensor& buffer) const;
+
+  /// `hook` is called during backward, once this leaf's gradient is final, after the hooks that
+  /// were added before it, for as long as what is returned lives. Not from within a hook.
+  [[nodiscard]] GradHook add_grad_hook(std::function<void()> hook) const;
 
   /// Differentiates this one-element variable with respect to every leaf that it depends on,
   /// adding `seed` times the gradient into each; then frees the graph, unless `retain_graph`.
@@ -86,6 +98,32 @@ class Variable {
   explicit Variable(IntrusivePtr<detail::VariableRecord> record) : record_(std::move(record)) {}
 
   IntrusivePtr<detail::VariableRecord> record_;
+};
+
+/// A hook's place at its variable, which it keeps alive; goes with it. One thread at a time, as the
+/// variable's graph.
+class GradHook {
+ public:
+  GradHook() = default;
+  ~GradHook() { remove(); }
+  GradHook(GradHook&& other) noexcept = default;
+  GradHook& operator=(GradHook&& other) noexcept {
+    if (this != &other) remove();
+    record_ = std::move(other.record_);
+    number_ = other.number_;
+    return *this;
+  }
+  GradHook(const GradHook&) = delete;
+  GradHook& operator=(const GradHook&) = delete;
+
+ private:
+  friend class Variable;
+  GradHook(IntrusivePtr<detail::VariableRecord> record, std::uint64_t number)
+      : record_(std::move(record)), number_(number) {}
+  void remove() noexcept;
+
+  IntrusivePtr<detail::VariableRecord> record_;
+  std::uint64_t number_ = 0;
 };
 
 /// While alive, operations on this thread record nothing: for evaluation.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -43,15 +44,24 @@ bool same_kind(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.device() == b.device();
 }
 
-/// Does `next` begin where `t` ends, in one storage?
-bool follows(const Tensor& t, const Tensor& next) {
-  return t.storage().get() == next.storage().get() && t.dtype() == next.dtype() &&
-         t.offset_bytes() + t.bytes() == next.offset_bytes();
+constexpr std::size_t padding = Storage::padding_bytes;
+
+std::size_t padded(std::size_t bytes) { return (bytes + padding - 1) / padding * padding; }
+
+/// Bytes between `t` and `next`, its neighbour: 0, or padding, or nothing if they are none.
+std::optional<std::size_t> gap_between(const Tensor& t, const Tensor& next) {
+  if (t.storage().get() != next.storage().get() || t.dtype() != next.dtype()) return std::nullopt;
+  const std::size_t end = t.offset_bytes() + t.bytes(), begin = next.offset_bytes();
+  if (begin == end) return 0;
+  if (t.storage()->is_padded() && begin == padded(end)) return begin - end;
+  return std::nullopt;
 }
 
-/// A flat tensor over `t` and the tensor that follows it.
+/// A flat tensor over `t` and the neighbour that follows it, with what is between them.
 Tensor joined(const Tensor& t, const Tensor& next) {
-  return Tensor::over(t.storage(), t.offset_bytes(), {t.numel() + next.numel()}, t.dtype());
+  const std::size_t bytes = next.offset_bytes() + next.bytes() - t.offset_bytes();
+  const auto elements = static_cast<std::int64_t>(bytes / size_of(t.dtype()));
+  return Tensor::over(t.storage(), t.offset_bytes(), {elements}, t.dtype());
 }
 
 }  // namespace
@@ -72,7 +82,6 @@ Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
 }
 
 void Optimizer::make_state() {
-  constexpr std::size_t alignment = 64;  // as vector loads like it
   const std::size_t count = parameters_.size();
   const auto parameter = [&](std::size_t k) -> const Tensor& {
     return parameters_[order_[k]].variable.data();
@@ -84,8 +93,8 @@ void Optimizer::make_state() {
     // own memory has some: so the state of neighbours is contiguous.
     std::size_t bytes = 0;
     for (; end < count && same_kind(parameter(begin), parameter(end)); ++end) {
-      const bool neighbour = end > begin && follows(parameter(end - 1), parameter(end));
-      if (!neighbour) bytes = (bytes + alignment - 1) / alignment * alignment;
+      const auto gap = end > begin ? gap_between(parameter(end - 1), parameter(end)) : std::nullopt;
+      bytes = gap ? bytes + *gap : padded(bytes);
       offsets[end] = bytes;
       bytes += parameter(end).bytes();
     }
@@ -93,6 +102,7 @@ void Optimizer::make_state() {
     const auto elements = static_cast<std::int64_t>(bytes / size_of(like.dtype()));
     for (auto& slot : slots_) {
       const Tensor flat = Tensor::zeros({elements}, like.dtype(), like.device());
+      flat.storage()->mark_padded();
       for (std::size_t k = begin; k < end; ++k) {
         slot[order_[k]] =
             Tensor::over(flat.storage(), offsets[k], parameter(k).shape(), like.dtype());
@@ -133,12 +143,13 @@ void Optimizer::begin_run(std::size_t parameter, const Tensor& gradient, std::in
 
 bool Optimizer::extend_run(std::size_t parameter, const Tensor& gradient, std::int64_t step) {
   const Tensor& data = parameters_[parameter].variable.data();
-  if (!setup_.elementwise || step != run_.step || settings_[parameter] != settings_[run_.first] ||
-      !follows(run_.parameter, data) || !follows(run_.gradient, gradient)) {
+  if (!setup_.elementwise || step != run_.step || settings_[parameter] != settings_[run_.first]) {
     return false;
   }
+  const auto gap = gap_between(run_.parameter, data);
+  if (!gap || gap_between(run_.gradient, gradient) != gap) return false;
   for (std::size_t s = 0; s < slots_.size(); ++s) {
-    if (!follows(run_.slots[s], slots_[s][parameter])) return false;
+    if (gap_between(run_.slots[s], slots_[s][parameter]) != gap) return false;
   }
   run_.parameter = joined(run_.parameter, data);
   run_.gradient = joined(run_.gradient, gradient);

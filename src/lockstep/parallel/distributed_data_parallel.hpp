@@ -1,12 +1,11 @@
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
+#include <lockstep/parallel/reducer.hpp>
 
 namespace lockstep {
 
@@ -27,10 +26,12 @@ void declare(DeckTable& table, DdpOptions& options);
 /// A rank without samples in this step calls ddp.backward({}, 0.0). A group of one runs the same
 /// code.
 ///
-/// Gradients are views of flat buckets, in reverse order of registration; a bucket's all-reduce
+/// Values and gradients of parameters are moved into flat buckets, in reverse order of
+/// registration; make optimizers afterwards, which then update a bucket by one kernel (tensors
+/// taken from Variable::data() or state_dict() before keep the old memory). A bucket's all-reduce
 /// starts inside backward, as soon as its last gradient is final. Parameters are those that require
-/// a gradient at construction; while this object lives nobody else may set their gradient buffers
-/// or hooks. One thread at a time.
+/// a gradient at construction; nobody else may set their gradient buffers. They stay in the buckets
+/// when this object goes. One thread at a time.
 class DistributedDataParallel {
  public:
   /// Checks that all ranks built the same model, and copies rank 0's parameters and buffers to all.
@@ -38,8 +39,6 @@ class DistributedDataParallel {
   /// the first name, shape, dtype or option that differs.
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                           const DdpOptions& options = {});
-  /// Local. The gradients stay where they are.
-  ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
@@ -63,7 +62,7 @@ class DistributedDataParallel {
   void broadcast_buffers();
 
   /// Forgets the gradients; their memory stays in the buckets.
-  void zero_grad() const;
+  void zero_grad() const { reducer_->zero_grad(); }
 
   [[nodiscard]] nn::Module& module() const noexcept { return *module_; }
   [[nodiscard]] ProcessGroup& group() const noexcept { return *group_; }
@@ -73,35 +72,17 @@ class DistributedDataParallel {
 
   /// Seconds that backward() has spent waiting for communication which computation did not hide,
   /// since construction.
-  [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
+  [[nodiscard]] double wait_seconds() const noexcept { return reducer_->wait_seconds(); }
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
   /// waiting for others.
-  [[nodiscard]] double work_seconds() const noexcept { return work_seconds_; }
-  [[nodiscard]] std::size_t bucket_count() const noexcept { return buckets_.size(); }
+  [[nodiscard]] double work_seconds() const noexcept { return reducer_->work_seconds(); }
+  [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:
-  struct Bucket {
-    Tensor memory;
-    std::vector<Variable> parameters;
-    std::size_t unready = 0;  ///< gradients that this backward has still to finish
-    Work work;
-  };
-
-  void make_buckets(const std::vector<Variable>& parameters, const BucketOptions& options);
-  void begin();
-  void gradient_is_final(std::size_t bucket);
-  void start_ready_buckets();
-  void finish();
-
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
-  std::vector<Bucket> buckets_;
+  std::unique_ptr<Reducer> reducer_;
   std::vector<Tensor> buffers_;
-  std::size_t started_ =
-      0;                   ///< buckets whose all-reduce this backward has started: always the first
-  bool reducing_ = false;  ///< inside backward(): hooks count
-  double wait_seconds_ = 0.0;
-  double work_seconds_ = 0.0;
 };
 
 }  // namespace lockstep

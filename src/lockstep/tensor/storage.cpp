@@ -83,6 +83,7 @@ class StorageCache {
   }
 
   void give(Storage* storage) noexcept {
+    storage->padded_ = false;
     const std::lock_guard lock(mutex_);
     stats_.in_use -= static_cast<std::int64_t>(storage->bytes_);
     stats_.cached += static_cast<std::int64_t>(storage->bytes_);

@@ -32,6 +32,12 @@ class Storage : public RefCounted<Storage> {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] Device device() const noexcept { return device_; }
 
+  /// Promises that what lies between one tensor in it and the next multiple of padding_bytes is
+  /// nobody's: whoever treats neighbours alike may run over it.
+  void mark_padded() noexcept { padded_ = true; }
+  [[nodiscard]] bool is_padded() const noexcept { return padded_; }
+  static constexpr std::size_t padding_bytes = 64;  // as vector loads like it
+
  private:
   friend class RefCounted<Storage>;
   friend class StorageCache;
@@ -44,6 +50,7 @@ class Storage : public RefCounted<Storage> {
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;
+  bool padded_ = false;
   int size_class_ = borrowed;
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;

@@ -1,0 +1,33 @@
+#include <lockstep/parallel/bucket.hpp>
+
+namespace lockstep {
+
+std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
+                                       const BucketOptions& options, ProcessGroup& group) {
+  std::vector<Tensor> data;
+  for (const Variable& parameter : parameters) data.push_back(parameter.data());
+  std::vector<Bucket> buckets;
+  for (const BucketPlan& plan : plan_buckets(data, options)) {
+    Bucket& bucket = buckets.emplace_back();
+    const Shape flat{static_cast<std::int64_t>(plan.bytes / size_of(plan.dtype))};
+    const Device device = data[plan.slices.front().parameter].device();
+    bucket.values = Tensor::zeros(flat, plan.dtype, device);
+    bucket.gradients = device.type == DeviceType::host ? group.shared_buffer(flat, plan.dtype)
+                                                       : Tensor::zeros(flat, plan.dtype, device);
+    for (const Tensor* memory : {&bucket.values, &bucket.gradients}) {
+      memory->storage()->mark_padded();
+    }
+    for (const auto& [parameter, offset_bytes] : plan.slices) {
+      const Variable& variable = parameters[parameter];
+      const auto place_in = [&](const Tensor& memory) {
+        return Tensor::over(memory.storage(), offset_bytes, variable.shape(), plan.dtype);
+      };
+      variable.set_value_buffer(place_in(bucket.values));
+      variable.set_grad_buffer(place_in(bucket.gradients));
+      bucket.parameters.push_back(variable);
+    }
+  }
+  return buckets;
+}
+
+}  // namespace lockstep

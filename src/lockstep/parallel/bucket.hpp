@@ -1,0 +1,25 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include <lockstep/autograd/variable.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/parallel/bucket_plan.hpp>
+
+namespace lockstep {
+
+/// Some parameters, whose values lie one after the other in one memory and whose gradients lie in
+/// another, at the same places; what is between them stays zero. So a collective takes a bucket's
+/// gradients as one tensor, and an optimizer updates it by one kernel.
+struct Bucket {
+  Tensor values, gradients;  ///< flat
+  std::vector<Variable> parameters;
+};
+
+/// Moves the parameters and their gradients to where plan_buckets puts them; gradients held before
+/// are dropped. On the host gradients lie in shared buffers of `group`. Collective over it.
+[[nodiscard]] std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
+                                                     const BucketOptions& options,
+                                                     ProcessGroup& group);
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <lockstep/parallel/bucket.hpp>
+
+namespace lockstep {
+
+/// Sums gradients over the ranks of a group while backward goes on: a bucket's all-reduce starts
+/// when its last gradient is final and all buckets before it have started, so that every rank makes
+/// the same calls. It listens to the parameters by hooks of its own, between begin() and finish().
+/// One thread at a time.
+class Reducer {
+ public:
+  Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets);
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// A backward begins, which replaces all gradients.
+  void begin();
+  /// It is over: what it did not reach counts as zero. Returns when every sum is there. Collective.
+  void finish();
+  /// It failed: nothing more is sent for it.
+  void give_up() noexcept { listening_ = false; }
+
+  /// Forgets the gradients; their memory stays in the buckets.
+  void zero_grad() const;
+
+  [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  /// Seconds inside finish() until the sums were there, since construction.
+  [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
+  /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
+  /// waiting for others.
+  [[nodiscard]] double work_seconds() const noexcept { return work_seconds_; }
+
+ private:
+  void gradient_is_final(std::size_t bucket);
+  void start_ready_buckets();
+
+  std::shared_ptr<ProcessGroup> group_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> unready_;  ///< of each bucket: gradients that are still to come
+  std::vector<Work> works_;           ///< of each bucket that has set out
+  std::size_t started_ = 0;           ///< buckets that have set out: always the first ones
+  std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
+  bool listening_ = false;
+  double wait_seconds_ = 0.0;
+  double work_seconds_ = 0.0;
+  std::vector<GradHook> hooks_;  // last: they refer to the rest
+};
+
+}  // namespace lockstep
