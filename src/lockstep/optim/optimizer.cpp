@@ -109,52 +109,94 @@ void Optimizer::make_state() {
       }
     }
   }
-  for (std::size_t i = 0; i < count; ++i) steps_.push_back(Tensor::zeros({}, DType::i64));
-  run_.slots.resize(slots_.size());
+  const Tensor steps = Tensor::zeros({static_cast<std::int64_t>(count)}, DType::i64);
+  for (std::size_t i = 0; i < count; ++i) {
+    steps_.push_back(Tensor::over(steps.storage(), i * sizeof(std::int64_t), {}, DType::i64));
+  }
 }
 
+// What is joined is looked for once: for 1,000 parameters that takes longer than to update them.
 void Optimizer::step() {
-  bool pending = false;
+  if (!plan_holds()) make_plan();
+  std::size_t begin = 0;
+  for (auto& [run, end] : plan_) {
+    const Settings& settings = settings_[run.first];
+    run.lr = lr_ * settings.lr_factor;
+    run.weight_decay = settings.weight_decay;
+    for (; begin < end; ++begin) {
+      const Seen& seen = seen_[begin];
+      if (seen.has_gradient && seen.step) run.step = ++*seen.step;
+    }
+    update(run);
+  }
+}
+
+bool Optimizer::plan_holds() const noexcept {
+  if (seen_.empty()) return false;
+  std::size_t begin = 0;
+  for (const auto& [run, end] : plan_) {
+    for (; begin < end; ++begin) {
+      if (!is_as_seen(begin)) return false;
+      const Seen& seen = seen_[begin];
+      if (seen.has_gradient && seen.step && *seen.step != run.step) return false;
+    }
+  }
+  for (; begin < seen_.size(); ++begin) {
+    if (!is_as_seen(begin)) return false;
+  }
+  return true;
+}
+
+bool Optimizer::is_as_seen(std::size_t k) const noexcept {
+  const detail::VariableRecord& now = *parameters_[order_[k]].variable.record();
+  const Seen& seen = seen_[k];
+  return now.grad_holds_value == seen.has_gradient && now.data.data() == seen.value &&
+         (!seen.has_gradient || now.grad.data() == seen.gradient);
+}
+
+void Optimizer::make_plan() {
+  plan_.clear();
+  seen_.clear();
   for (const std::size_t i : order_) {
     const Tensor gradient = parameters_[i].variable.grad();
+    Seen& seen = seen_.emplace_back();
+    seen.value = parameters_[i].variable.data().data();
+    if (!steps_.empty()) seen.step = static_cast<std::int64_t*>(steps_[i].data());
     if (!gradient.defined()) continue;
-    std::int64_t step = 0;
-    if (!steps_.empty()) {
-      step = static_cast<std::int64_t>(steps_[i].item()) + 1;
-      steps_[i].fill(static_cast<double>(step));
+    seen.has_gradient = true;
+    seen.gradient = gradient.data();
+    if (plan_.empty() || !extend(plan_.back().run, i, gradient)) {
+      plan_.push_back({run_of(i, gradient), 0});
     }
-    if (pending && extend_run(i, gradient, step)) continue;
-    if (pending) update(run_);
-    begin_run(i, gradient, step);
-    pending = true;
+    plan_.back().end = seen_.size();
   }
-  if (pending) update(run_);
 }
 
-void Optimizer::begin_run(std::size_t parameter, const Tensor& gradient, std::int64_t step) {
-  run_.parameter = parameters_[parameter].variable.data();
-  run_.gradient = gradient;
-  for (std::size_t s = 0; s < slots_.size(); ++s) run_.slots[s] = slots_[s][parameter];
-  run_.lr = lr_ * settings_[parameter].lr_factor;
-  run_.weight_decay = settings_[parameter].weight_decay;
-  run_.step = step;
-  run_.first = parameter;
+Optimizer::Run Optimizer::run_of(std::size_t parameter, const Tensor& gradient) const {
+  Run run;
+  run.parameter = parameters_[parameter].variable.data();
+  run.gradient = gradient;
+  for (const auto& slot : slots_) run.slots.push_back(slot[parameter]);
+  if (!steps_.empty()) run.step = static_cast<std::int64_t>(steps_[parameter].item());
+  run.first = parameter;
+  return run;
 }
 
-bool Optimizer::extend_run(std::size_t parameter, const Tensor& gradient, std::int64_t step) {
+bool Optimizer::extend(Run& run, std::size_t parameter, const Tensor& gradient) const {
   const Tensor& data = parameters_[parameter].variable.data();
-  if (!setup_.elementwise || step != run_.step || settings_[parameter] != settings_[run_.first]) {
+  if (!setup_.elementwise || settings_[parameter] != settings_[run.first] ||
+      (!steps_.empty() && static_cast<std::int64_t>(steps_[parameter].item()) != run.step)) {
     return false;
   }
-  const auto gap = gap_between(run_.parameter, data);
-  if (!gap || gap_between(run_.gradient, gradient) != gap) return false;
+  const auto gap = gap_between(run.parameter, data);
+  if (!gap || gap_between(run.gradient, gradient) != gap) return false;
   for (std::size_t s = 0; s < slots_.size(); ++s) {
-    if (gap_between(run_.slots[s], slots_[s][parameter]) != gap) return false;
+    if (gap_between(run.slots[s], slots_[s][parameter]) != gap) return false;
   }
-  run_.parameter = joined(run_.parameter, data);
-  run_.gradient = joined(run_.gradient, gradient);
+  run.parameter = joined(run.parameter, data);
+  run.gradient = joined(run.gradient, gradient);
   for (std::size_t s = 0; s < slots_.size(); ++s) {
-    run_.slots[s] = joined(run_.slots[s], slots_[s][parameter]);
+    run.slots[s] = joined(run.slots[s], slots_[s][parameter]);
   }
   return true;
 }

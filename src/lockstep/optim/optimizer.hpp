@@ -81,9 +81,26 @@ class Optimizer {
     friend bool operator==(const Settings&, const Settings&) = default;
   };
 
+  /// What a run of the last step was made of.
+  struct Planned {
+    Run run;
+    std::size_t end;  ///< of its parameters in order_; they begin where the run before ends
+  };
+  /// A parameter as it was then; all of order_, also those without a gradient.
+  struct Seen {
+    bool has_gradient = false;
+    const void *value = nullptr, *gradient = nullptr;
+    std::int64_t* step = nullptr;  ///< in steps_; nullptr without state
+  };
+
   void make_state();
-  void begin_run(std::size_t parameter, const Tensor& gradient, std::int64_t step);
-  [[nodiscard]] bool extend_run(std::size_t parameter, const Tensor& gradient, std::int64_t step);
+  /// Whether every parameter lies where it lay, has a gradient if it had one, and, within a run, as
+  /// many updates behind it as its neighbours.
+  [[nodiscard]] bool plan_holds() const noexcept;
+  [[nodiscard]] bool is_as_seen(std::size_t k) const noexcept;
+  void make_plan();
+  [[nodiscard]] Run run_of(std::size_t parameter, const Tensor& gradient) const;
+  [[nodiscard]] bool extend(Run& run, std::size_t parameter, const Tensor& gradient) const;
 
   std::vector<nn::NamedParameter> parameters_;
   Setup setup_;
@@ -92,7 +109,8 @@ class Optimizer {
   std::vector<std::size_t> order_;          ///< the parameters by address
   std::vector<std::vector<Tensor>> slots_;  ///< [slot][parameter]
   std::vector<Tensor> steps_;               ///< [parameter]; empty without state
-  Run run_;
+  std::vector<Planned> plan_;
+  std::vector<Seen> seen_;  ///< in the order of order_
 };
 
 }  // namespace lockstep::optim
