@@ -55,7 +55,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 else()
   list(APPEND _warnings -Wno-pass-failed)  # clang: a remark on each `omp simd` loop left scalar
 endif()
-if(CMAKE_UNITY_BUILD)  # sources that are included see one another's names: release, where they do not, judges those
+if(CMAKE_UNITY_BUILD OR LOCKSTEP_UNITY)  # sources that are included see one another's names; CI judges those apart
   list(APPEND _warnings -Wno-shadow)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND _warnings -Wno-subobject-linkage)

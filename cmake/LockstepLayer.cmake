@@ -16,5 +16,8 @@ function(lockstep_add_layer name)
     PUBLIC Lockstep::options ${arg_PUBLIC}
     PRIVATE Lockstep::warnings ${arg_PRIVATE})
   set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  if(LOCKSTEP_UNITY AND NOT arg_KERNELS)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
 endfunction()
