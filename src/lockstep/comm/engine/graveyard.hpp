@@ -1,4 +1,6 @@
 #pragma once
+#include <memory>
+
 #include <lockstep/comm/work.hpp>
 
 namespace lockstep {
@@ -6,5 +8,7 @@ namespace lockstep {
 /// Keeps a record and its tensors for the life of the process: MPI or a device may still write to
 /// them. Thread-safe.
 void bury_for_good(const IntrusivePtr<WorkRecord>& record) noexcept;
+/// The same for memory of another kind.
+void bury_for_good(std::shared_ptr<const void> memory) noexcept;
 
 }  // namespace lockstep

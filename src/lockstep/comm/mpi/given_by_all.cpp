@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include <lockstep/comm/engine/graveyard.hpp>
 #include <lockstep/comm/mpi/status.hpp>
 
 namespace lockstep {
@@ -11,8 +12,9 @@ namespace lockstep {
 void gather_from_all(const void* mine, std::size_t bytes, void* all, const MpiRanks& ranks, int tag,
                      const MpiWait& wait) {
   const int size = ranks.size(), rank = ranks.rank();
-  // From this rank on. MPI may still write there after a deadline.
-  auto known = std::make_unique<std::vector<std::byte>>(bytes * static_cast<std::size_t>(size));
+  // From this rank on.
+  const auto known =
+      std::make_shared<std::vector<std::byte>>(bytes * static_cast<std::size_t>(size));
   const auto block = [&](int i) { return known->data() + bytes * static_cast<std::size_t>(i); };
   std::memcpy(block(0), mine, bytes);
   try {
@@ -29,7 +31,7 @@ void gather_from_all(const void* mine, std::size_t bytes, void* all, const MpiRa
       wait(going);
     }
   } catch (...) {
-    static_cast<void>(known.release());
+    bury_for_good(known);  // after a deadline MPI may still write there
     throw;
   }
   for (int i = 0; i < size; ++i) {
