@@ -46,9 +46,17 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
 }
 
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
+  if (!accumulated_) zero_grad();
+  accumulated_ = !syncs_;
+  if (!syncs_) {
+    if (loss.defined()) loss.backward(weight);
+    return;
+  }
   reducer_->begin();
   try {
-    if (loss.defined()) loss.backward(weight);
+    if (loss.defined()) {
+      loss.backward(weight, false, [this] { reducer_->expect_what_is_reached(); });
+    }
   } catch (...) {
     reducer_->give_up();
     throw;

@@ -17,9 +17,12 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// A backward begins, which replaces all gradients.
+  /// A backward begins, which adds to the gradients that there are.
   void begin();
-  /// It is over: what it did not reach counts as zero. Returns when every sum is there. Collective.
+  /// It knows which parameters it reaches: nobody waits for the others.
+  void expect_what_is_reached();
+  /// It is over. Returns when every sum is there, to which a rank that did not reach a parameter
+  /// has brought zero; what no rank reached has no gradient. Collective.
   void finish();
   /// It failed: nothing more is sent for it.
   void give_up() noexcept { listening_ = false; }
@@ -37,6 +40,8 @@ class Reducer {
  private:
   void gradient_is_final(std::size_t bucket);
   void start_ready_buckets();
+  static void fill_what_is_missing(const Bucket& bucket);
+  static void forget_what_nobody_used(const Bucket& bucket);
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Bucket> buckets_;
