@@ -13,6 +13,7 @@ class DeckTable;
 
 struct DdpOptions {
   BucketOptions buckets;
+  CommHookKind comm_hook = CommHookKind::all_reduce;
 };
 void declare(DeckTable& table, DdpOptions& options);
 
@@ -54,6 +55,9 @@ class DistributedDataParallel {
   /// the first name, shape, dtype or option that differs.
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                           const DdpOptions& options = {});
+  /// With a hook of the caller's instead of options.comm_hook: the same kind on every rank.
+  DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
+                          const DdpOptions& options, std::shared_ptr<CommHook> hook);
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 

@@ -6,11 +6,14 @@
 #include <lockstep/comm/call_label.hpp>
 
 namespace lockstep {
-Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets)
+Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
+                 std::shared_ptr<CommHook> hook)
     : group_(std::move(group)),
       buckets_(std::move(buckets)),
+      hook_(std::move(hook)),
       unready_(buckets_.size()),
       works_(buckets_.size()) {
+  hook_->prepare(*group_, buckets_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     for (const Variable& parameter : buckets_[b].parameters) {
       hooks_.push_back(parameter.add_grad_hook([this, b] { gradient_is_final(b); }));
@@ -52,7 +55,7 @@ void Reducer::start_ready_buckets() {
     const Bucket& bucket = buckets_[started_];
     fill_what_is_missing(bucket);
     const CallLabel label("bucket", static_cast<int>(started_));
-    works_[started_] = group_->all_reduce(bucket.gradients, ReduceOp::sum);
+    works_[started_] = hook_->start(*group_, bucket, started_);
   }
 }
 
@@ -84,9 +87,10 @@ void Reducer::finish() {
   listening_ = false;
   const auto start = Clock::now();
   const double work_before = group_->work_seconds();
-  for (Work& work : works_) {
-    work.wait();
-    work = {};
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    works_[b].wait();
+    works_[b] = {};
+    hook_->finish(buckets_[b], b);
   }
   wait_seconds_ += seconds_since(start);
   work_seconds_ += group_->work_seconds() - work_before;

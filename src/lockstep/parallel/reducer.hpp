@@ -3,17 +3,19 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/parallel/bucket.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 
 namespace lockstep {
 
-/// Sums gradients over the ranks of a group while backward goes on: a bucket's all-reduce starts
-/// when its last gradient is final and all buckets before it have started, so that every rank makes
+/// Sums gradients over the ranks of a group while backward goes on: a bucket sets out, by the hook,
+/// when its last gradient is final and all buckets before it have set out, so that every rank makes
 /// the same calls. It listens to the parameters by hooks of its own, between begin() and finish().
 /// One thread at a time.
 class Reducer {
  public:
-  Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets);
+  /// Collective over the group.
+  Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
+          std::shared_ptr<CommHook> hook);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -45,6 +47,7 @@ class Reducer {
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Bucket> buckets_;
+  std::shared_ptr<CommHook> hook_;
   std::vector<std::size_t> unready_;  ///< of each bucket: gradients that are still to come
   std::vector<Work> works_;           ///< of each bucket that has set out
   std::size_t started_ = 0;           ///< buckets that have set out: always the first ones
