@@ -45,6 +45,15 @@ std::string hash_of(const StateDict& state) {
   return to_hex(hasher.digest());
 }
 
+/// By name; those that there are.
+StateDict gradients_of(const nn::Module& module) {
+  StateDict gradients;
+  for (const auto& [name, variable] : module.named_parameters()) {
+    if (variable.grad().defined()) gradients.insert(name, variable.grad());
+  }
+  return gradients;
+}
+
 /// Limits that give one bucket, one a parameter, and something between.
 std::vector<DdpOptions> bucket_limits() {
   return {{}, {.buckets = {1, 1}}, {.buckets = {100, 200}}};
@@ -159,14 +168,76 @@ TEST_P(Ddp, GradientsAreViewsOfTheirBucket) {
   });
 }
 
-TEST_P(Ddp, ParameterThatNoRankUsesGetsZeros) {
+TEST_P(Ddp, ParameterThatNoRankUsesKeepsItsValueAndMomentum) {
   test::on_ranks(GetParam(), [](const auto& group) {
     for (const DdpOptions& options : bucket_limits()) {
       const auto model = std::make_shared<Mlp>(1.0);
       DistributedDataParallel ddp(model, group, options);
+      optim::SGD sgd(model->named_parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.5});
       model->unused.grad_buffer().fill(7.0);
-      backward(ddp, make_batch(8, 0.5));
-      EXPECT_EQ(model->unused.grad().template to_vector<double>(), std::vector<double>(3, 0.0));
+      const auto before = model->unused.data().template to_vector<double>();
+      for (int step = 0; step < 3; ++step) {
+        backward(ddp, make_batch(8, 0.5));
+        EXPECT_FALSE(model->unused.grad().defined());
+        EXPECT_TRUE(model->W1.grad().defined());
+        sgd.step();
+      }
+      EXPECT_EQ(model->unused.data().template to_vector<double>(), before);
+      for (const auto& entry : sgd.state_dict()) {
+        if (!entry.name.starts_with("unused/")) continue;
+        for (const double value : entry.tensor.to(DType::f64).template to_vector<double>()) {
+          EXPECT_EQ(value, 0.0) << entry.name;
+        }
+      }
+    }
+  });
+}
+
+/// A rank without samples reaches nothing, and learns from the others what was reached.
+TEST_P(Ddp, ParameterThatOnlyOtherRanksUseIsUpdatedOnAllRanks) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    for (const DdpOptions& options : bucket_limits()) {
+      const auto model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, options);
+      const bool mine = group->rank() == group->size() - 1;
+      ddp.backward(mine ? mean_loss(ddp, make_batch(4, 0.5)) : Variable(), 1.0);
+      EXPECT_TRUE(model->W1.grad().defined());
+      EXPECT_FALSE(model->unused.grad().defined());
+      EXPECT_TRUE(test::same_on_all_ranks(*group, hash_of(gradients_of(*model))));
+      ddp.backward(Variable(), 0.0);
+      EXPECT_FALSE(model->W1.grad().defined()) << "nobody had samples";
+    }
+  });
+}
+
+// Each rank as often as it likes: within no_sync() nothing is sent.
+TEST_P(Ddp, AccumulatesWithoutSendingInsideNoSync) {
+  const Batch batch = make_batch(13, 0.5);
+  Mlp whole(1.0);
+  mean_loss(whole, batch).backward();
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    for (const DdpOptions& options : bucket_limits()) {
+      const auto model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, options);
+      const Batch share = batch.share(group->rank(), group->size());
+      for (int round = 0; round < 2; ++round) {
+        const std::int64_t pieces = group->rank() % 3 + 1;
+        const auto piece = [&](std::int64_t p) {
+          const Batch rows = share.rows(share.rows() * p / pieces, share.rows() * (p + 1) / pieces);
+          ddp.backward(mean_loss(ddp, rows), weight_of(rows, batch));
+        };
+        for (std::int64_t p = 0; p + 1 < pieces; ++p) {
+          const auto local = ddp.no_sync();
+          piece(p);
+        }
+        piece(pieces - 1);
+        const auto expected = whole.named_parameters(), actual = model->named_parameters();
+        for (std::size_t i = 0; i < actual.size(); ++i) {
+          if (actual[i].name == "unused") continue;
+          EXPECT_LT(max_difference(actual[i].variable.grad(), expected[i].variable.grad()), 1e-14)
+              << actual[i].name << " in round " << round;
+        }
+      }
     }
   });
 }

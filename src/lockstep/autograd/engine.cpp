@@ -13,7 +13,8 @@ Engine& Engine::instance() {
   return engine;
 }
 
-void Engine::run(const Variable& root, double seed, bool retain_graph) {
+void Engine::run(const Variable& root, double seed, bool retain_graph,
+                 const std::function<void()>& once_discovered) {
   if (!root.defined() || root.data().numel() != 1) {
     throw Error(
         "backward() starts from a variable with one element, such as a mean loss, not from " +
@@ -32,6 +33,7 @@ void Engine::run(const Variable& root, double seed, bool retain_graph) {
   } const finally{*this};
 
   discover(root);
+  if (once_discovered) once_discovered();
   fill(root.grad_buffer(), seed);
   root.mark_grad_present();
   std::ranges::sort(variables_, [](const Variable& a, const Variable& b) {

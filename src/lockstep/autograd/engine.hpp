@@ -13,7 +13,8 @@ class Engine {
 
   /// See Variable::backward. Throws Error if root has more than one element or needs no gradient,
   /// or if its graph was freed.
-  void run(const Variable& root, double seed, bool retain_graph);
+  void run(const Variable& root, double seed, bool retain_graph,
+           const std::function<void()>& once_discovered);
 
  private:
   /// Collects every variable that root depends on and counts how often each one is used.

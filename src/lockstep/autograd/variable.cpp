@@ -80,8 +80,9 @@ void GradHook::remove() noexcept {
                 [&](const detail::GradHookEntry& hook) { return hook.number == number_; });
 }
 
-void Variable::backward(double seed, bool retain_graph) const {
-  Engine::instance().run(*this, seed, retain_graph);
+void Variable::backward(double seed, bool retain_graph,
+                        const std::function<void()>& once_discovered) const {
+  Engine::instance().run(*this, seed, retain_graph, once_discovered);
 }
 
 NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }

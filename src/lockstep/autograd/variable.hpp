@@ -85,7 +85,12 @@ class Variable {
   /// `seed` is how a rank's share of a global mean enters without a pass over the gradients.
   /// Throws Error, before any gradient is touched, if a part of the graph was freed already: add
   /// losses that share one and call this once, or retain the graph in all calls but the last.
-  void backward(double seed = 1.0, bool retain_graph = false) const;
+  /// `once_discovered`, if any, is called when it is known which leaves will be reached
+  /// (awaits_gradient), before any gradient is touched.
+  void backward(double seed = 1.0, bool retain_graph = false,
+                const std::function<void()>& once_discovered = {}) const;
+  /// During a backward: contributions to this gradient are still to come.
+  [[nodiscard]] bool awaits_gradient() const { return value().pending_uses > 0; }
 
   [[nodiscard]] detail::VariableRecord* record() const noexcept { return record_.get(); }
 

@@ -9,7 +9,9 @@ std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
   std::vector<Bucket> buckets;
   for (const BucketPlan& plan : plan_buckets(data, options)) {
     Bucket& bucket = buckets.emplace_back();
-    const Shape flat{static_cast<std::int64_t>(plan.bytes / size_of(plan.dtype))};
+    const auto elements = static_cast<std::int64_t>(plan.bytes / size_of(plan.dtype));
+    const auto count = static_cast<std::int64_t>(plan.slices.size());
+    const Shape flat{elements + count};
     const Device device = data[plan.slices.front().parameter].device();
     bucket.values = Tensor::zeros(flat, plan.dtype, device);
     bucket.gradients = device.type == DeviceType::host ? group.shared_buffer(flat, plan.dtype)
@@ -17,6 +19,7 @@ std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
     for (const Tensor* memory : {&bucket.values, &bucket.gradients}) {
       memory->storage()->mark_padded();
     }
+    bucket.uses = bucket.gradients.slice(elements, elements + count);
     for (const auto& [parameter, offset_bytes] : plan.slices) {
       const Variable& variable = parameters[parameter];
       const auto place_in = [&](const Tensor& memory) {

@@ -13,6 +13,9 @@ namespace lockstep {
 /// gradients as one tensor, and an optimizer updates it by one kernel.
 struct Bucket {
   Tensor values, gradients;  ///< flat
+  /// Behind the gradients and part of them, an element a parameter: 1 if this rank has a gradient
+  /// of it, so that the ranks' sum is 0 for one that nobody has used.
+  Tensor uses;
   std::vector<Variable> parameters;
 };
 

@@ -33,22 +33,38 @@ void validate(const BucketOptions& options) {
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
                                                  std::shared_ptr<ProcessGroup> group,
                                                  const DdpOptions& options)
+    : DistributedDataParallel(std::move(module), std::move(group), options,
+                              make_comm_hook(options.comm_hook)) {}
+
+DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
+                                                 std::shared_ptr<ProcessGroup> group,
+                                                 const DdpOptions& options,
+                                                 std::shared_ptr<CommHook> hook)
     : module_(std::move(module)), group_(std::move(group)) {
   const BucketOptions& sizes = options.buckets;
+  const CommHook& chosen = *hook;
   expect_same_model(*group_, *module_,
-                    fmt::format("first_bucket_bytes = {}, bucket_bytes = {}",
-                                sizes.first_bucket_bytes, sizes.bucket_bytes));
+                    fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}",
+                                sizes.first_bucket_bytes, sizes.bucket_bytes, chosen.name()));
   validate(sizes);
   broadcast_state(*group_, *module_);
   reducer_ = std::make_unique<Reducer>(
-      group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_));
+      group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
 }
 
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
+  if (!accumulated_) zero_grad();
+  accumulated_ = !syncs_;
+  if (!syncs_) {
+    if (loss.defined()) loss.backward(weight);
+    return;
+  }
   reducer_->begin();
   try {
-    if (loss.defined()) loss.backward(weight);
+    if (loss.defined()) {
+      loss.backward(weight, false, [this] { reducer_->expect_what_is_reached(); });
+    }
   } catch (...) {
     reducer_->give_up();
     throw;

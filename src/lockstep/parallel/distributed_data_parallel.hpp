@@ -13,6 +13,7 @@ class DeckTable;
 
 struct DdpOptions {
   BucketOptions buckets;
+  CommHookKind comm_hook = CommHookKind::all_reduce;
 };
 void declare(DeckTable& table, DdpOptions& options);
 
@@ -34,11 +35,29 @@ void declare(DeckTable& table, DdpOptions& options);
 /// when this object goes. One thread at a time.
 class DistributedDataParallel {
  public:
+  /// See no_sync().
+  class NoSync {
+   public:
+    explicit NoSync(DistributedDataParallel& ddp) noexcept : ddp_(ddp), before_(ddp.syncs_) {
+      ddp_.syncs_ = false;
+    }
+    ~NoSync() { ddp_.syncs_ = before_; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    DistributedDataParallel& ddp_;
+    bool before_;
+  };
+
   /// Checks that all ranks built the same model, and copies rank 0's parameters and buffers to all.
   /// Collective. Throws InputError for bucket sizes below 1, and, on every rank alike, Error naming
   /// the first name, shape, dtype or option that differs.
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                           const DdpOptions& options = {});
+  /// With a hook of the caller's instead of options.comm_hook: the same kind on every rank.
+  DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
+                          const DdpOptions& options, std::shared_ptr<CommHook> hook);
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
@@ -48,11 +67,22 @@ class DistributedDataParallel {
   /// loss. With weight = the rank's samples / the global batch's, and losses that are means over
   /// the rank's samples, that is exactly the gradient of the mean over the global batch.
   /// `loss` has one element, or is undefined on a rank that has no samples: it then contributes
-  /// zeros, and `weight` counts for nothing. Parameters that no rank's loss depends on get zeros.
-  /// Replaces gradients held before. Collective; returns when all gradients are final.
-  /// Throws what backward or the group throws; then the other ranks may be left waiting until their
-  /// deadline, as after any failure between two collectives.
+  /// zeros, and `weight` counts for nothing. Which parameters a loss depends on may differ between
+  /// ranks and from call to call; those that no rank's depends on have no gradient afterwards, so
+  /// that optimizers leave them and their state as they are. Replaces gradients held before, but
+  /// for those left within no_sync().
+  /// Collective; returns when all gradients are final. Throws what backward or the group throws;
+  /// then the other ranks may be left waiting until their deadline, as after any failure between
+  /// two collectives.
   void backward(const Variable& loss, double weight);
+
+  /// While what is returned lives, backward() sends nothing, and adds to the gradients that earlier
+  /// ones have left on this rank; the first backward() after that adds its own and sums all of it
+  /// over the ranks. Weights are shares of all samples together. Ranks may accumulate different
+  /// numbers of times. Local.
+  ///   { const auto local = ddp.no_sync(); ddp.backward(loss_of_first_half, weight); }
+  ///   ddp.backward(loss_of_second_half, weight);
+  [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
 
   /// Rank 0's buffers on every rank: call it before evaluation and before saving. Each rank's
   /// forward moves its own (BatchNorm's running statistics, from its share of the batch), and
@@ -83,6 +113,8 @@ class DistributedDataParallel {
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<Reducer> reducer_;
   std::vector<Tensor> buffers_;
+  bool syncs_ = true;         ///< outside no_sync()
+  bool accumulated_ = false;  ///< since the last sum over ranks
 };
 
 }  // namespace lockstep

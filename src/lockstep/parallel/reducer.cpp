@@ -6,22 +6,14 @@
 #include <lockstep/comm/call_label.hpp>
 
 namespace lockstep {
-namespace {
-
-/// Declares zero to be the gradient of a parameter that this rank's loss did not reach.
-void fill_missing_gradient(const Variable& parameter) {
-  if (parameter.grad().defined()) return;
-  parameter.grad_buffer().zero();
-  parameter.mark_grad_present();
-}
-
-}  // namespace
-
-Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets)
+Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
+                 std::shared_ptr<CommHook> hook)
     : group_(std::move(group)),
       buckets_(std::move(buckets)),
+      hook_(std::move(hook)),
       unready_(buckets_.size()),
       works_(buckets_.size()) {
+  hook_->prepare(*group_, buckets_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     for (const Variable& parameter : buckets_[b].parameters) {
       hooks_.push_back(parameter.add_grad_hook([this, b] { gradient_is_final(b); }));
@@ -36,10 +28,18 @@ void Reducer::zero_grad() const {
 }
 
 void Reducer::begin() {
-  zero_grad();
   for (std::size_t b = 0; b < buckets_.size(); ++b) unready_[b] = buckets_[b].parameters.size();
   started_ = arrived_ = 0;
   listening_ = true;
+}
+
+void Reducer::expect_what_is_reached() {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    for (const Variable& parameter : buckets_[b].parameters) {
+      if (!parameter.awaits_gradient()) --unready_[b];
+    }
+  }
+  start_ready_buckets();
 }
 
 void Reducer::gradient_is_final(std::size_t bucket) {
@@ -53,9 +53,31 @@ void Reducer::gradient_is_final(std::size_t bucket) {
 void Reducer::start_ready_buckets() {
   for (; started_ < buckets_.size() && unready_[started_] == 0; ++started_) {
     const Bucket& bucket = buckets_[started_];
-    for (const Variable& parameter : bucket.parameters) fill_missing_gradient(parameter);
+    fill_what_is_missing(bucket);
     const CallLabel label("bucket", static_cast<int>(started_));
-    works_[started_] = group_->all_reduce(bucket.gradients, ReduceOp::sum);
+    works_[started_] = hook_->start(*group_, bucket, started_);
+  }
+}
+
+void Reducer::fill_what_is_missing(const Bucket& bucket) {
+  bucket.uses.fill(1.0);
+  for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
+    const Variable& parameter = bucket.parameters[p];
+    if (parameter.grad().defined()) continue;
+    const auto at = static_cast<std::int64_t>(p);
+    bucket.uses.slice(at, at + 1).zero();
+    parameter.grad_buffer().zero();
+    parameter.mark_grad_present();
+  }
+}
+
+void Reducer::forget_what_nobody_used(const Bucket& bucket) {
+  Tensor uses = Tensor::empty(bucket.uses.shape(), bucket.uses.dtype());
+  uses.copy_from(bucket.uses);
+  uses = uses.to(DType::f64);
+  const auto* count = static_cast<const double*>(uses.data());
+  for (const Variable& parameter : bucket.parameters) {
+    if (*count++ == 0.0) parameter.zero_grad();
   }
 }
 
@@ -65,12 +87,14 @@ void Reducer::finish() {
   listening_ = false;
   const auto start = Clock::now();
   const double work_before = group_->work_seconds();
-  for (Work& work : works_) {
-    work.wait();
-    work = {};
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    works_[b].wait();
+    works_[b] = {};
+    hook_->finish(buckets_[b], b);
   }
   wait_seconds_ += seconds_since(start);
   work_seconds_ += group_->work_seconds() - work_before;
+  for (const Bucket& bucket : buckets_) forget_what_nobody_used(bucket);
 }
 
 }  // namespace lockstep

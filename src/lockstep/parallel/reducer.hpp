@@ -3,23 +3,28 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/parallel/bucket.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 
 namespace lockstep {
 
-/// Sums gradients over the ranks of a group while backward goes on: a bucket's all-reduce starts
-/// when its last gradient is final and all buckets before it have started, so that every rank makes
+/// Sums gradients over the ranks of a group while backward goes on: a bucket sets out, by the hook,
+/// when its last gradient is final and all buckets before it have set out, so that every rank makes
 /// the same calls. It listens to the parameters by hooks of its own, between begin() and finish().
 /// One thread at a time.
 class Reducer {
  public:
-  Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets);
+  /// Collective over the group.
+  Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
+          std::shared_ptr<CommHook> hook);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// A backward begins, which replaces all gradients.
+  /// A backward begins, which adds to the gradients that there are.
   void begin();
-  /// It is over: what it did not reach counts as zero. Returns when every sum is there. Collective.
+  /// It knows which parameters it reaches: nobody waits for the others.
+  void expect_what_is_reached();
+  /// It is over. Returns when every sum is there, to which a rank that did not reach a parameter
+  /// has brought zero; what no rank reached has no gradient. Collective.
   void finish();
   /// It failed: nothing more is sent for it.
   void give_up() noexcept { listening_ = false; }
@@ -37,9 +42,12 @@ class Reducer {
  private:
   void gradient_is_final(std::size_t bucket);
   void start_ready_buckets();
+  static void fill_what_is_missing(const Bucket& bucket);
+  static void forget_what_nobody_used(const Bucket& bucket);
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Bucket> buckets_;
+  std::shared_ptr<CommHook> hook_;
   std::vector<std::size_t> unready_;  ///< of each bucket: gradients that are still to come
   std::vector<Work> works_;           ///< of each bucket that has set out
   std::size_t started_ = 0;           ///< buckets that have set out: always the first ones

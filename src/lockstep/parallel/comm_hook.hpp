@@ -1,0 +1,64 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/bucket.hpp>
+
+namespace lockstep {
+
+/// How the gradients of a bucket become their sum over the ranks of a group: PyTorch's
+/// communication hook. One hook serves one DistributedDataParallel.
+class CommHook {
+ public:
+  CommHook() = default;
+  virtual ~CommHook() = default;
+  CommHook(const CommHook&) = delete;
+  CommHook& operator=(const CommHook&) = delete;
+
+  /// For messages, and compared between ranks: with all numbers that must be equal.
+  [[nodiscard]] virtual std::string name() const = 0;
+  /// Once, before everything else: these are the buckets. Collective over the group.
+  virtual void prepare(ProcessGroup& group, std::span<const Bucket> buckets);
+  /// This rank's gradients in `bucket`, the index-th, are final: starts to replace them. Called
+  /// within backward, for the same buckets in the same order on every rank; may start collectives,
+  /// the same on every rank, but not wait.
+  [[nodiscard]] virtual Work start(ProcessGroup& group, const Bucket& bucket,
+                                   std::size_t index) = 0;
+  /// That Work is over: what is left to do until the bucket's gradients are the sum.
+  virtual void finish(const Bucket& bucket, std::size_t index);
+};
+
+/// The gradients as they are.
+class AllReduceHook final : public CommHook {
+ public:
+  [[nodiscard]] std::string name() const override { return "all_reduce"; }
+  [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
+};
+
+/// Gradients travel as f16 or bf16, half of the bytes of f32. Each rank's are rounded, and so is
+/// their sum; where ranks share memory the sum is made in f32. Buckets of 16-bit floats travel as
+/// they are.
+class CompressHook final : public CommHook {
+ public:
+  /// Throws InputError unless `wire` is f16 or bf16.
+  explicit CompressHook(DType wire);
+
+  [[nodiscard]] std::string name() const override;
+  void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
+  [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
+  void finish(const Bucket& bucket, std::size_t index) override;
+
+ private:
+  DType wire_;
+  std::vector<Tensor> halves_;  // what travels of each bucket; undefined: the gradients themselves
+};
+
+/// Hooks that have a name in a deck: `ddp.comm_hook`.
+enum class CommHookKind : std::uint8_t { all_reduce, fp16_compress, bf16_compress };
+[[nodiscard]] std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind);
+
+}  // namespace lockstep
