@@ -30,7 +30,7 @@ Tensor gradient_of_rank(const Batch& batch, int rank, int size, std::size_t para
   const double weight = static_cast<double>(share.rows()) / static_cast<double>(batch.rows());
   Mlp alone(1.0, 5, dtype);
   if (share.rows() > 0) mean_loss(alone, share).backward(weight);
-  const Variable& variable = alone.parameters()[parameter];
+  const Variable variable = alone.parameters()[parameter];
   return share.rows() > 0 && variable.grad().defined() ? variable.grad()
                                                        : Tensor::zeros(variable.shape(), dtype);
 }

@@ -127,7 +127,7 @@ TEST(DdpOverlap, OrderOfAllReducesDependsOnTheModelOnly) {
       ddp.backward({}, 0.0);
     }
     EXPECT_EQ(group->reduced.size(), 2U);
-    return group->reduced.front() == model->used_first.grad().data();
+    return group->reduced.front() == model->used_first.grad_buffer().data();
   };
   EXPECT_TRUE(order(true));
   EXPECT_TRUE(order(false));

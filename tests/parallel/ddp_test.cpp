@@ -163,7 +163,7 @@ TEST_P(Ddp, GradientsAreViewsOfTheirBucket) {
     backward(ddp, make_batch(8, 0.5));
     const auto storage = model->W1.grad().storage();
     for (const auto& parameter : model->parameters()) {
-      EXPECT_EQ(parameter.grad().storage(), storage);
+      EXPECT_EQ(parameter.grad_buffer().storage(), storage);
     }
   });
 }
@@ -268,6 +268,10 @@ TEST_P(Ddp, ParameterThatSomeRanksUseGetsTheirSum) {
         const auto index = static_cast<std::size_t>(branch);
         Tensor expected = alone.layers[index].grad();
         const int users = branch == 0 ? 1 : (group->size() - 1) * used_twice;
+        if (users == 0) {
+          EXPECT_FALSE(model->layers[index].grad().defined());
+          continue;
+        }
         auto values = expected.to_vector<double>();
         for (double& value : values) value *= users;
         expected = Tensor::from(values, expected.shape());
@@ -327,6 +331,7 @@ TEST_P(Ddp, GivesTheNumbersOfTheLoopThatAveragesByHand) {
     if (loss.defined()) loss.backward(weight_of(share, batch));
     const auto expected = by_hand.named_parameters(), actual = model->named_parameters();
     for (std::size_t i = 0; i < actual.size(); ++i) {
+      if (actual[i].name == "unused") continue;
       const Tensor sum = expected[i].variable.grad_buffer();
       if (!expected[i].variable.grad().defined()) sum.zero();
       group->all_reduce(sum, ReduceOp::sum).wait();
