@@ -102,16 +102,19 @@ TEST_P(Ddp, ABucketsParametersAreUpdatedByOneKernel) {
       CountingDescent descent(model->named_parameters());
       backward(ddp, batch);
       descent.step();
-      EXPECT_EQ(descent.kernels, static_cast<int>(ddp.bucket_count()));
+      // What nobody uses has a bucket of its own, unless there is only one.
+      const auto buckets = static_cast<int>(ddp.bucket_count());
+      EXPECT_EQ(descent.kernels, buckets > 1 ? buckets - 1 : 1);
       const auto moved = model->named_parameters(), start = reference->named_parameters();
       for (std::size_t i = 0; i < moved.size(); ++i) {
         auto expected = start[i].variable.data().template to_vector<double>();
+        if (!moved[i].variable.grad().defined()) continue;
         const auto gradient = moved[i].variable.grad().template to_vector<double>();
         for (std::size_t e = 0; e < expected.size(); ++e) expected[e] -= 0.5 * gradient[e];
         EXPECT_EQ(moved[i].variable.data().template to_vector<double>(), expected);
       }
       for (const auto& entry : descent.state_dict()) {
-        if (!entry.name.ends_with("/slot")) continue;
+        if (!entry.name.ends_with("/slot") || entry.name == "unused/slot") continue;
         for (const double value : entry.tensor.template to_vector<double>()) EXPECT_EQ(value, 7.0);
       }
     }
