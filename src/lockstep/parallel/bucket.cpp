@@ -20,10 +20,10 @@ std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
       memory->storage()->mark_padded();
     }
     bucket.uses = bucket.gradients.slice(elements, elements + count);
-    for (const auto& [parameter, offset_bytes] : plan.slices) {
-      const Variable& variable = parameters[parameter];
+    for (const BucketPlan::Slice& slice : plan.slices) {
+      const Variable& variable = parameters[slice.parameter];
       const auto place_in = [&](const Tensor& memory) {
-        return Tensor::over(memory.storage(), offset_bytes, variable.shape(), plan.dtype);
+        return Tensor::over(memory.storage(), slice.offset_bytes, variable.shape(), plan.dtype);
       };
       variable.set_value_buffer(place_in(bucket.values));
       variable.set_grad_buffer(place_in(bucket.gradients));

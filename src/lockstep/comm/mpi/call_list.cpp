@@ -14,26 +14,26 @@ int collective_tag(const MpiRanks& ranks, const Operation& operation) {
 }  // namespace
 
 void CallList::send_message() {
-  send(ranks_.messages(), input_, all_of(input_), operation_.root,
-       ranks_.tag_of_message(operation_.tag));
+  send(ranks().messages(), input(), all_of(input()), operation_.root,
+       ranks().tag_of_message(operation_.tag));
 }
 
 void CallList::receive_message() {
-  const int tag = ranks_.tag_of_message(operation_.tag);
-  if (output_.defined()) {
-    return receive(ranks_.messages(), output_, all_of(output_), operation_.root, tag);
+  const int tag = ranks().tag_of_message(operation_.tag);
+  if (output().defined()) {
+    return receive(ranks().messages(), output(), all_of(output()), operation_.root, tag);
   }
-  MpiReceive& message = note_receive(ranks_.messages(), operation_.root, tag);
+  MpiReceive& message = note_receive(ranks().messages(), operation_.root, tag);
   message.bytes = MpiReceive::any_length;
   message.looked_for = true;
 }
 
 void CallList::send(const Tensor& t, Block block, int peer) {
-  send(ranks_.collectives(), t, block, peer, collective_tag(ranks_, operation_));
+  send(ranks().collectives(), t, block, peer, collective_tag(ranks(), operation_));
 }
 
 void CallList::receive(const Tensor& t, Block block, int peer) {
-  receive(ranks_.collectives(), t, block, peer, collective_tag(ranks_, operation_));
+  receive(ranks().collectives(), t, block, peer, collective_tag(ranks(), operation_));
 }
 
 void CallList::copy_own(const Tensor& source, Block from, const Tensor& target, Block to) {
@@ -45,8 +45,8 @@ void CallList::copy_own(const Tensor& source, Block from, const Tensor& target, 
 void CallList::send(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
   const MpiBytes bytes(bytes_of(t, block.count), place_.max_count);
   call([&](MPI_Request* request) {
-    return MPI_Isend(address_of(t, block.begin), bytes.count(), bytes.type(), ranks_.mpi_rank(peer),
-                     tag, comm, request);
+    return MPI_Isend(address_of(t, block.begin), bytes.count(), bytes.type(),
+                     ranks().mpi_rank(peer), tag, comm, request);
   });
 }
 
@@ -61,7 +61,7 @@ void CallList::receive(MPI_Comm comm, const Tensor& t, Block block, int peer, in
 MpiReceive& CallList::note_receive(MPI_Comm comm, int peer, int tag) {
   MpiReceive& message = calls_.receives.add();
   message.comm = comm;
-  message.source = peer == any_source ? MPI_ANY_SOURCE : ranks_.mpi_rank(peer);
+  message.source = peer == any_source ? MPI_ANY_SOURCE : ranks().mpi_rank(peer);
   message.tag = tag;
   return message;
 }

@@ -8,12 +8,7 @@ namespace lockstep {
 class CallList {
  public:
   CallList(const Operation& operation, const MpiPlace& place, MpiCalls& calls)
-      : operation_(operation),
-        place_(place),
-        ranks_(*place.ranks),
-        input_(operation.input),
-        output_(operation.output),
-        calls_(calls) {}
+      : operation_(operation), place_(place), calls_(calls) {}
 
   [[nodiscard]] int status() const noexcept { return status_; }
   /// Of a send or a receive.
@@ -21,6 +16,13 @@ class CallList {
   void receive_message();
 
  protected:
+  [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
+  [[nodiscard]] const MpiPlace& place() const noexcept { return place_; }
+  [[nodiscard]] const MpiRanks& ranks() const noexcept { return *place_.ranks; }
+  [[nodiscard]] const Tensor& input() const noexcept { return operation_.input; }
+  [[nodiscard]] const Tensor& output() const noexcept { return operation_.output; }
+  [[nodiscard]] MpiCalls& calls() const noexcept { return calls_; }
+
   template <class F>
   void call(const F& f) {
     if (status_ != MPI_SUCCESS) return;
@@ -28,12 +30,12 @@ class CallList {
     if (status_ != MPI_SUCCESS) calls_.requests.drop_last();
   }
 
-  [[nodiscard]] bool is_root() const { return ranks_.rank() == operation_.root; }
+  [[nodiscard]] bool is_root() const { return ranks().rank() == operation_.root; }
   [[nodiscard]] Block in(int rank) const {
-    return block_of(operation_.input_counts, input_.numel(), ranks_.size(), rank);
+    return block_of(operation_.input_counts, input().numel(), ranks().size(), rank);
   }
   [[nodiscard]] Block out(int rank) const {
-    return block_of(operation_.output_counts, output_.numel(), ranks_.size(), rank);
+    return block_of(operation_.output_counts, output().numel(), ranks().size(), rank);
   }
   [[nodiscard]] static Block all_of(const Tensor& t) { return {0, t.numel()}; }
   [[nodiscard]] static std::int64_t bytes_of(const Tensor& t, std::int64_t elements) {
@@ -46,22 +48,18 @@ class CallList {
   /// f(rank), on each rank in an order of its own, so that not all send to the same one at a time.
   template <class F>
   void for_all_others(const F& f) const {
-    for (int step = 1; step < ranks_.size(); ++step) f((ranks_.rank() + step) % ranks_.size());
+    for (int step = 1; step < ranks().size(); ++step) f((ranks().rank() + step) % ranks().size());
   }
   void copy_own(const Tensor& source, Block from, const Tensor& target, Block to);
-
-  const Operation& operation_;
-  const MpiPlace& place_;
-  const MpiRanks& ranks_;
-  const Tensor& input_;
-  const Tensor& output_;
-  MpiCalls& calls_;
 
  private:
   void send(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag);
   void receive(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag);
   MpiReceive& note_receive(MPI_Comm comm, int peer, int tag);
 
+  const Operation& operation_;
+  const MpiPlace& place_;
+  MpiCalls& calls_;
   int status_ = MPI_SUCCESS;
 };
 

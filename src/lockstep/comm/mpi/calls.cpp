@@ -17,16 +17,16 @@ class MpiCollective : public CallList {
   using CallList::CallList;
 
   void start() {
-    switch (operation_.kind) {
+    switch (operation().kind) {
       case Kind::barrier:
         return call(
-            [&](MPI_Request* request) { return MPI_Ibarrier(ranks_.collectives(), request); });
+            [&](MPI_Request* request) { return MPI_Ibarrier(ranks().collectives(), request); });
       case Kind::all_reduce:
         return all_reduce();
       case Kind::reduce:
-        return reduce(all_of(input_), operation_.root, output_);
+        return reduce(all_of(input()), operation().root, output());
       case Kind::broadcast:
-        return broadcast(output_, all_of(output_), operation_.root);
+        return broadcast(output(), all_of(output()), operation().root);
       case Kind::all_gather:
         return all_gather();
       case Kind::gather:
@@ -50,17 +50,17 @@ class MpiCollective : public CallList {
                           std::int64_t unit) const {
     std::int64_t total = 0;
     for (const auto count : counts) total += count;
-    if (counts.empty()) total = part.numel() * ranks_.size();
-    return total * unit <= place_.max_count;
+    if (counts.empty()) total = part.numel() * ranks().size();
+    return total * unit <= place().max_count;
   }
 
   /// Writes counts and displacements of every rank's block, in units of `unit` bytes or elements.
   void lay_out(const std::vector<std::int64_t>& counts, std::int64_t unit) {
     int begin = 0;
     for (const auto count : counts) {
-      calls_.counts.push_back(static_cast<int>(count * unit));
-      calls_.displacements.push_back(begin);
-      begin += calls_.counts.back();
+      calls().counts.push_back(static_cast<int>(count * unit));
+      calls().displacements.push_back(begin);
+      begin += calls().counts.back();
     }
   }
 
@@ -69,151 +69,152 @@ class MpiCollective : public CallList {
   void broadcast(const Tensor& t, Block block, int root) {
     std::byte* const first = address_of(t, block.begin);
     const std::int64_t bytes = bytes_of(t, block.count);
-    for (std::int64_t begin = 0; begin < bytes; begin += place_.max_count) {
-      const auto n = static_cast<int>(std::min(place_.max_count, bytes - begin));
+    for (std::int64_t begin = 0; begin < bytes; begin += place().max_count) {
+      const auto n = static_cast<int>(std::min(place().max_count, bytes - begin));
       call([&](MPI_Request* request) {
-        return MPI_Ibcast(first + begin, n, MPI_BYTE, root, ranks_.collectives(), request);
+        return MPI_Ibcast(first + begin, n, MPI_BYTE, root, ranks().collectives(), request);
       });
     }
   }
 
   void all_reduce() {
-    const DType dtype = input_.dtype();
-    for (std::int64_t begin = 0; begin < input_.numel(); begin += place_.max_count) {
-      const auto n = static_cast<int>(std::min(place_.max_count, input_.numel() - begin));
+    const DType dtype = input().dtype();
+    for (std::int64_t begin = 0; begin < input().numel(); begin += place().max_count) {
+      const auto n = static_cast<int>(std::min(place().max_count, input().numel() - begin));
       call([&](MPI_Request* request) {
-        return MPI_Iallreduce(operation_.in_place() ? MPI_IN_PLACE : address_of(input_, begin),
-                              address_of(output_, begin), n, mpi_type(dtype),
-                              mpi_op(operation_.op, dtype), ranks_.collectives(), request);
+        return MPI_Iallreduce(operation().in_place() ? MPI_IN_PLACE : address_of(input(), begin),
+                              address_of(output(), begin), n, mpi_type(dtype),
+                              mpi_op(operation().op, dtype), ranks().collectives(), request);
       });
     }
   }
 
   /// The reduction of one block of the inputs, on `root`, into all of `output`.
   void reduce(Block block, int root, const Tensor& output) {
-    const DType dtype = input_.dtype();
-    for (std::int64_t begin = 0; begin < block.count; begin += place_.max_count) {
-      const auto n = static_cast<int>(std::min(place_.max_count, block.count - begin));
-      const void* source = address_of(input_, block.begin + begin);
-      void* target = ranks_.rank() == root ? address_of(output, begin) : nullptr;
+    const DType dtype = input().dtype();
+    for (std::int64_t begin = 0; begin < block.count; begin += place().max_count) {
+      const auto n = static_cast<int>(std::min(place().max_count, block.count - begin));
+      const void* source = address_of(input(), block.begin + begin);
+      void* target = ranks().rank() == root ? address_of(output, begin) : nullptr;
       call([&](MPI_Request* request) {
         return MPI_Ireduce(source == target ? MPI_IN_PLACE : source, target, n, mpi_type(dtype),
-                           mpi_op(operation_.op, dtype), root, ranks_.collectives(), request);
+                           mpi_op(operation().op, dtype), root, ranks().collectives(), request);
       });
     }
   }
 
   void all_gather() {
-    const auto& counts = operation_.output_counts;
-    const auto unit = static_cast<std::int64_t>(size_of(output_.dtype()));
-    const Block mine = out(ranks_.rank());
-    if (!fits(counts, input_, unit)) {
-      copy_own(input_, {0, input_.numel()}, output_, mine);
-      for (int r = 0; r < ranks_.size(); ++r) broadcast(output_, out(r), r);
+    const auto& counts = operation().output_counts;
+    const auto unit = static_cast<std::int64_t>(size_of(output().dtype()));
+    const Block mine = out(ranks().rank());
+    if (!fits(counts, input(), unit)) {
+      copy_own(input(), {0, input().numel()}, output(), mine);
+      for (int r = 0; r < ranks().size(); ++r) broadcast(output(), out(r), r);
       return;
     }
-    const bool in_place = input_.data() == address_of(output_, mine.begin);
-    const void* source = in_place ? MPI_IN_PLACE : input_.data();
-    const auto n = static_cast<int>(input_.bytes());
+    const bool in_place = input().data() == address_of(output(), mine.begin);
+    const void* source = in_place ? MPI_IN_PLACE : input().data();
+    const auto n = static_cast<int>(input().bytes());
     lay_out(counts, unit);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Iallgather(source, n, MPI_BYTE, output_.data(), n, MPI_BYTE,
-                              ranks_.collectives(), request);
+        return MPI_Iallgather(source, n, MPI_BYTE, output().data(), n, MPI_BYTE,
+                              ranks().collectives(), request);
       }
-      return MPI_Iallgatherv(source, n, MPI_BYTE, output_.data(), calls_.counts.data(),
-                             calls_.displacements.data(), MPI_BYTE, ranks_.collectives(), request);
+      return MPI_Iallgatherv(source, n, MPI_BYTE, output().data(), calls().counts.data(),
+                             calls().displacements.data(), MPI_BYTE, ranks().collectives(),
+                             request);
     });
   }
 
   void gather() {
-    const auto& counts = operation_.output_counts;
-    const auto unit = static_cast<std::int64_t>(size_of(input_.dtype()));
-    const Block all{0, input_.numel()};
-    if (!fits(counts, input_, unit)) {
-      if (!is_root()) return send(input_, all, operation_.root);
-      for (int r = 0; r < ranks_.size(); ++r) {
-        if (r != ranks_.rank()) receive(output_, out(r), r);
+    const auto& counts = operation().output_counts;
+    const auto unit = static_cast<std::int64_t>(size_of(input().dtype()));
+    const Block all{0, input().numel()};
+    if (!fits(counts, input(), unit)) {
+      if (!is_root()) return send(input(), all, operation().root);
+      for (int r = 0; r < ranks().size(); ++r) {
+        if (r != ranks().rank()) receive(output(), out(r), r);
       }
-      return copy_own(input_, all, output_, out(ranks_.rank()));
+      return copy_own(input(), all, output(), out(ranks().rank()));
     }
     const bool in_place =
-        is_root() && input_.data() == address_of(output_, out(ranks_.rank()).begin);
-    const void* source = in_place ? MPI_IN_PLACE : input_.data();
-    const auto n = static_cast<int>(input_.bytes());
+        is_root() && input().data() == address_of(output(), out(ranks().rank()).begin);
+    const void* source = in_place ? MPI_IN_PLACE : input().data();
+    const auto n = static_cast<int>(input().bytes());
     lay_out(counts, unit);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Igather(source, n, MPI_BYTE, output_.data(), n, MPI_BYTE, operation_.root,
-                           ranks_.collectives(), request);
+        return MPI_Igather(source, n, MPI_BYTE, output().data(), n, MPI_BYTE, operation().root,
+                           ranks().collectives(), request);
       }
-      return MPI_Igatherv(source, n, MPI_BYTE, output_.data(), calls_.counts.data(),
-                          calls_.displacements.data(), MPI_BYTE, operation_.root,
-                          ranks_.collectives(), request);
+      return MPI_Igatherv(source, n, MPI_BYTE, output().data(), calls().counts.data(),
+                          calls().displacements.data(), MPI_BYTE, operation().root,
+                          ranks().collectives(), request);
     });
   }
 
   void scatter() {
-    const auto& counts = operation_.input_counts;
-    const auto unit = static_cast<std::int64_t>(size_of(output_.dtype()));
-    const Block all{0, output_.numel()};
-    if (!fits(counts, output_, unit)) {
-      if (!is_root()) return receive(output_, all, operation_.root);
-      for (int r = 0; r < ranks_.size(); ++r) {
-        if (r != ranks_.rank()) send(input_, in(r), r);
+    const auto& counts = operation().input_counts;
+    const auto unit = static_cast<std::int64_t>(size_of(output().dtype()));
+    const Block all{0, output().numel()};
+    if (!fits(counts, output(), unit)) {
+      if (!is_root()) return receive(output(), all, operation().root);
+      for (int r = 0; r < ranks().size(); ++r) {
+        if (r != ranks().rank()) send(input(), in(r), r);
       }
-      return copy_own(input_, in(ranks_.rank()), output_, all);
+      return copy_own(input(), in(ranks().rank()), output(), all);
     }
     const bool in_place =
-        is_root() && output_.data() == address_of(input_, in(ranks_.rank()).begin);
-    void* target = in_place ? MPI_IN_PLACE : output_.data();
-    const auto n = static_cast<int>(output_.bytes());
+        is_root() && output().data() == address_of(input(), in(ranks().rank()).begin);
+    void* target = in_place ? MPI_IN_PLACE : output().data();
+    const auto n = static_cast<int>(output().bytes());
     lay_out(counts, unit);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Iscatter(input_.data(), n, MPI_BYTE, target, n, MPI_BYTE, operation_.root,
-                            ranks_.collectives(), request);
+        return MPI_Iscatter(input().data(), n, MPI_BYTE, target, n, MPI_BYTE, operation().root,
+                            ranks().collectives(), request);
       }
-      return MPI_Iscatterv(input_.data(), calls_.counts.data(), calls_.displacements.data(),
-                           MPI_BYTE, target, n, MPI_BYTE, operation_.root, ranks_.collectives(),
+      return MPI_Iscatterv(input().data(), calls().counts.data(), calls().displacements.data(),
+                           MPI_BYTE, target, n, MPI_BYTE, operation().root, ranks().collectives(),
                            request);
     });
   }
 
   void reduce_scatter() {
-    const auto& counts = operation_.input_counts;
-    const DType dtype = input_.dtype();
-    if (!fits(counts, output_, 1)) {
-      for (int r = 0; r < ranks_.size(); ++r) reduce(in(r), r, output_);
+    const auto& counts = operation().input_counts;
+    const DType dtype = input().dtype();
+    if (!fits(counts, output(), 1)) {
+      for (int r = 0; r < ranks().size(); ++r) reduce(in(r), r, output());
       return;
     }
     lay_out(counts, 1);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
         return MPI_Ireduce_scatter_block(
-            input_.data(), output_.data(), static_cast<int>(output_.numel()), mpi_type(dtype),
-            mpi_op(operation_.op, dtype), ranks_.collectives(), request);
+            input().data(), output().data(), static_cast<int>(output().numel()), mpi_type(dtype),
+            mpi_op(operation().op, dtype), ranks().collectives(), request);
       }
-      return MPI_Ireduce_scatter(input_.data(), output_.data(), calls_.counts.data(),
-                                 mpi_type(dtype), mpi_op(operation_.op, dtype),
-                                 ranks_.collectives(), request);
+      return MPI_Ireduce_scatter(input().data(), output().data(), calls().counts.data(),
+                                 mpi_type(dtype), mpi_op(operation().op, dtype),
+                                 ranks().collectives(), request);
     });
   }
 
   /// With counts as messages, whose lengths can be checked: they differ by rank.
   void all_to_all() {
-    const auto unit = static_cast<std::int64_t>(size_of(input_.dtype()));
-    if (operation_.input_counts.empty() && input_.numel() * unit <= place_.max_count) {
-      const auto n = static_cast<int>(input_.numel() * unit / ranks_.size());
+    const auto unit = static_cast<std::int64_t>(size_of(input().dtype()));
+    if (operation().input_counts.empty() && input().numel() * unit <= place().max_count) {
+      const auto n = static_cast<int>(input().numel() * unit / ranks().size());
       call([&](MPI_Request* request) {
-        return MPI_Ialltoall(input_.data(), n, MPI_BYTE, output_.data(), n, MPI_BYTE,
-                             ranks_.collectives(), request);
+        return MPI_Ialltoall(input().data(), n, MPI_BYTE, output().data(), n, MPI_BYTE,
+                             ranks().collectives(), request);
       });
       return;
     }
-    for_all_others([&](int r) { receive(output_, out(r), r); });
-    for_all_others([&](int r) { send(input_, in(r), r); });
-    copy_own(input_, in(ranks_.rank()), output_, out(ranks_.rank()));
+    for_all_others([&](int r) { receive(output(), out(r), r); });
+    for_all_others([&](int r) { send(input(), in(r), r); });
+    copy_own(input(), in(ranks().rank()), output(), out(ranks().rank()));
   }
 };
 

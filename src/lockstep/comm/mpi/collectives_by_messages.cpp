@@ -10,27 +10,27 @@ using Kind = Operation::Kind;
 }  // namespace
 
 void CollectiveByMessages::start() {
-  const int rank = ranks_.rank(), root = operation_.root;
-  switch (operation_.kind) {
+  const int rank = ranks().rank(), root = operation().root;
+  switch (operation().kind) {
     case Kind::broadcast:
-      if (!is_root()) return receive(output_, all_of(output_), root);
-      return for_all_others([&](int r) { send(input_, all_of(input_), r); });
+      if (!is_root()) return receive(output(), all_of(output()), root);
+      return for_all_others([&](int r) { send(input(), all_of(input()), r); });
     case Kind::all_gather:
-      for_all_others([&](int r) { receive(output_, out(r), r); });
-      for_all_others([&](int r) { send(input_, all_of(input_), r); });
-      return copy_own(input_, all_of(input_), output_, out(rank));
+      for_all_others([&](int r) { receive(output(), out(r), r); });
+      for_all_others([&](int r) { send(input(), all_of(input()), r); });
+      return copy_own(input(), all_of(input()), output(), out(rank));
     case Kind::gather:
-      if (!is_root()) return send(input_, all_of(input_), root);
-      for_all_others([&](int r) { receive(output_, out(r), r); });
-      return copy_own(input_, all_of(input_), output_, out(rank));
+      if (!is_root()) return send(input(), all_of(input()), root);
+      for_all_others([&](int r) { receive(output(), out(r), r); });
+      return copy_own(input(), all_of(input()), output(), out(rank));
     case Kind::scatter:
-      if (!is_root()) return receive(output_, all_of(output_), root);
-      for_all_others([&](int r) { send(input_, in(r), r); });
-      return copy_own(input_, in(rank), output_, all_of(output_));
+      if (!is_root()) return receive(output(), all_of(output()), root);
+      for_all_others([&](int r) { send(input(), in(r), r); });
+      return copy_own(input(), in(rank), output(), all_of(output()));
     case Kind::all_to_all:
-      for_all_others([&](int r) { receive(output_, out(r), r); });
-      for_all_others([&](int r) { send(input_, in(r), r); });
-      return copy_own(input_, in(rank), output_, out(rank));
+      for_all_others([&](int r) { receive(output(), out(r), r); });
+      for_all_others([&](int r) { send(input(), in(r), r); });
+      return copy_own(input(), in(rank), output(), out(rank));
     case Kind::all_reduce:
     case Kind::reduce:
     case Kind::reduce_scatter:
@@ -43,46 +43,46 @@ void CollectiveByMessages::start() {
 }
 
 Block CollectiveByMessages::summed_by(int rank) const {
-  if (operation_.kind == Kind::reduce_scatter) return in(rank);
-  const auto begin_of = [&](std::int64_t r) { return input_.numel() * r / ranks_.size(); };
+  if (operation().kind == Kind::reduce_scatter) return in(rank);
+  const auto begin_of = [&](std::int64_t r) { return input().numel() * r / ranks().size(); };
   return {begin_of(rank), begin_of(rank + 1) - begin_of(rank)};
 }
 
 void CollectiveByMessages::exchange_blocks() {
-  const std::int64_t mine = summed_by(ranks_.rank()).count;
-  calls_.arrived = Tensor::empty({ranks_.size() * mine}, input_.dtype());
-  for_all_others([&](int r) { receive(calls_.arrived, {r * mine, mine}, r); });
-  for_all_others([&](int r) { send(input_, summed_by(r), r); });
+  const std::int64_t mine = summed_by(ranks().rank()).count;
+  calls().arrived = Tensor::empty({ranks().size() * mine}, input().dtype());
+  for_all_others([&](int r) { receive(calls().arrived, {r * mine, mine}, r); });
+  for_all_others([&](int r) { send(input(), summed_by(r), r); });
 }
 
 bool CollectiveByMessages::go_on() {
-  const Tensor arrived = std::move(calls_.arrived);
-  calls_.arrived = {};
-  calls_.receives = {};
-  calls_.requests = {};
-  const int rank = ranks_.rank();
+  const Tensor arrived = std::move(calls().arrived);
+  calls().arrived = {};
+  calls().receives = {};
+  calls().requests = {};
+  const int rank = ranks().rank();
   const Block mine = summed_by(rank);
   std::vector<const void*> sources;
-  for (int r = 0; r < ranks_.size(); ++r) {
-    sources.push_back(r == rank ? address_of(input_, mine.begin)
+  for (int r = 0; r < ranks().size(); ++r) {
+    sources.push_back(r == rank ? address_of(input(), mine.begin)
                                 : address_of(arrived, r * mine.count));
   }
-  const bool scatters = operation_.kind == Kind::reduce_scatter;
-  const bool stays = operation_.kind == Kind::reduce && !is_root();
+  const bool scatters = operation().kind == Kind::reduce_scatter;
+  const bool stays = operation().kind == Kind::reduce && !is_root();
   void* const sum = stays ? address_of(arrived, rank * mine.count)
-                          : address_of(output_, scatters ? 0 : mine.begin);
+                          : address_of(output(), scatters ? 0 : mine.begin);
   // What avg divides by comes at the end, as with MPI's own collectives.
-  const ReduceOp op = operation_.op == ReduceOp::avg ? ReduceOp::sum : operation_.op;
-  reduce_ranks(op, input_.dtype(), sources, mine.count, {&sum, 1});
+  const ReduceOp op = operation().op == ReduceOp::avg ? ReduceOp::sum : operation().op;
+  reduce_ranks(op, input().dtype(), sources, mine.count, {&sum, 1});
   if (scatters) return false;
   if (stays) {
-    calls_.sent = arrived;
-    send(arrived, {rank * mine.count, mine.count}, operation_.root);
+    calls().sent = arrived;
+    send(arrived, {rank * mine.count, mine.count}, operation().root);
     return true;
   }
-  for_all_others([&](int r) { receive(output_, summed_by(r), r); });
-  if (operation_.kind == Kind::all_reduce) {
-    for_all_others([&](int r) { send(output_, mine, r); });
+  for_all_others([&](int r) { receive(output(), summed_by(r), r); });
+  if (operation().kind == Kind::all_reduce) {
+    for_all_others([&](int r) { send(output(), mine, r); });
   }
   return true;
 }
