@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <support/larger.hpp>
+#include <support/message_of.hpp>
 
 #include <lockstep/autograd/check_gradients.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
@@ -57,16 +58,6 @@ std::vector<std::string> names_and_shapes(const Module& model) {
   return names;
 }
 
-template <class F>
-std::string input_error_of(const F& f) {
-  try {
-    f();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no InputError";
-}
-
 TEST(MultiheadAttention, AgreesWithPyTorch) {
   const DTypeGuard double_precision(DType::f64);
   MultiheadAttention attention(6, 3);
@@ -108,7 +99,8 @@ TEST(MultiheadAttention, BeginsAsPyTorchs) {
 }
 
 TEST(MultiheadAttention, NamesHeadsThatDoNotDivideTheWidth) {
-  const auto message = input_error_of([] { const MultiheadAttention attention(10, 3); });
+  const auto message =
+      test::message_of<InputError>([] { const MultiheadAttention attention(10, 3); });
   EXPECT_NE(message.find("num_heads (3)"), std::string::npos) << message;
   EXPECT_NE(message.find("embed_dim (10)"), std::string::npos) << message;
 }
@@ -124,7 +116,7 @@ TEST(Embedding, BeginsNormalWithAZeroPaddingRow) {
   const Variable y = embedding(index);
   EXPECT_EQ(y.shape(), (Shape{2, 3, 20}));
   EXPECT_EQ(y.data().to_vector<float>(), std::vector<float>(120, 0.0F));
-  EXPECT_NE(input_error_of([] { const Embedding bad(5, 2, 5); }).find("padding_idx"),
+  EXPECT_NE(test::message_of<InputError>([] { const Embedding bad(5, 2, 5); }).find("padding_idx"),
             std::string::npos);
 }
 
@@ -222,7 +214,8 @@ TEST(Transformer, WithALinearHeadEndsInLogits) {
 
 TEST(Transformer, NamesSizesThatDoNotFit) {
   const auto message = [](const Shape& image, const TransformerOptions& options) {
-    return input_error_of([&] { static_cast<void>(transformer(image, 10, options)); });
+    return test::message_of<InputError>(
+        [&] { static_cast<void>(transformer(image, 10, options)); });
   };
   const auto patch = message({1, 28, 30}, {});
   EXPECT_NE(patch.find("[1, 28, 30]"), std::string::npos) << patch;

@@ -44,16 +44,12 @@ bool same_kind(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.device() == b.device();
 }
 
-constexpr std::size_t padding = Storage::padding_bytes;
-
-std::size_t padded(std::size_t bytes) { return (bytes + padding - 1) / padding * padding; }
-
 /// Bytes between `t` and `next`, its neighbour: 0, or padding, or nothing if they are none.
 std::optional<std::size_t> gap_between(const Tensor& t, const Tensor& next) {
   if (t.storage().get() != next.storage().get() || t.dtype() != next.dtype()) return std::nullopt;
   const std::size_t end = t.offset_bytes() + t.bytes(), begin = next.offset_bytes();
   if (begin == end) return 0;
-  if (t.storage()->is_padded() && begin == padded(end)) return begin - end;
+  if (t.storage()->is_padded() && begin == Storage::padded(end)) return begin - end;
   return std::nullopt;
 }
 
@@ -94,7 +90,7 @@ void Optimizer::make_state() {
     std::size_t bytes = 0;
     for (; end < count && same_kind(parameter(begin), parameter(end)); ++end) {
       const auto gap = end > begin ? gap_between(parameter(end - 1), parameter(end)) : std::nullopt;
-      bytes = gap ? bytes + *gap : padded(bytes);
+      bytes = gap ? bytes + *gap : Storage::padded(bytes);
       offsets[end] = bytes;
       bytes += parameter(end).bytes();
     }

@@ -2,6 +2,11 @@
 
 namespace lockstep {
 
+Tensor memory_to_reduce(ProcessGroup& group, const Shape& shape, DType dtype, Device device) {
+  return device.type == DeviceType::host ? group.shared_buffer(shape, dtype)
+                                         : Tensor::zeros(shape, dtype, device);
+}
+
 std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
                                        const BucketOptions& options, ProcessGroup& group) {
   std::vector<Tensor> data;
@@ -14,8 +19,7 @@ std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
     const Shape flat{elements + count};
     const Device device = data[plan.slices.front().parameter].device();
     bucket.values = Tensor::zeros(flat, plan.dtype, device);
-    bucket.gradients = device.type == DeviceType::host ? group.shared_buffer(flat, plan.dtype)
-                                                       : Tensor::zeros(flat, plan.dtype, device);
+    bucket.gradients = memory_to_reduce(group, flat, plan.dtype, device);
     for (const Tensor* memory : {&bucket.values, &bucket.gradients}) {
       memory->storage()->mark_padded();
     }

@@ -19,6 +19,10 @@ struct Bucket {
   std::vector<Variable> parameters;
 };
 
+/// Zeros that collectives of `group` will take: on the host a shared buffer. Collective over it.
+[[nodiscard]] Tensor memory_to_reduce(ProcessGroup& group, const Shape& shape, DType dtype,
+                                      Device device);
+
 /// Moves the parameters and their gradients to where plan_buckets puts them; gradients held before
 /// are dropped. On the host gradients lie in shared buffers of `group`. Collective over it.
 [[nodiscard]] std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,

@@ -1,13 +1,6 @@
 #include <lockstep/parallel/bucket_plan.hpp>
 
 namespace lockstep {
-namespace {
-
-constexpr std::size_t alignment = 64;
-
-std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-
-}  // namespace
 
 std::vector<BucketPlan> plan_buckets(std::span<const Tensor> parameters,
                                      const BucketOptions& options) {
@@ -16,7 +9,7 @@ std::vector<BucketPlan> plan_buckets(std::span<const Tensor> parameters,
     const Tensor& parameter = parameters[i];
     const auto limit = static_cast<std::size_t>(plan.size() <= 1 ? options.first_bucket_bytes
                                                                  : options.bucket_bytes);
-    const std::size_t bytes = aligned(parameter.bytes());
+    const std::size_t bytes = Storage::padded(parameter.bytes());
     if (plan.empty() || plan.back().dtype != parameter.dtype() ||
         plan.back().bytes + bytes > limit) {
       plan.emplace_back().dtype = parameter.dtype();

@@ -27,9 +27,7 @@ void CompressHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets)
     const Tensor& whole = bucket.gradients;
     Tensor& half = halves_.emplace_back();
     if (size_of(whole.dtype()) <= size_of(wire_)) continue;
-    half = whole.device().type == DeviceType::host
-               ? group.shared_buffer(whole.shape(), wire_)
-               : Tensor::zeros(whole.shape(), wire_, whole.device());
+    half = memory_to_reduce(group, whole.shape(), wire_, whole.device());
   }
 }
 

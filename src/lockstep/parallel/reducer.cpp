@@ -6,6 +6,7 @@
 #include <lockstep/comm/call_label.hpp>
 
 namespace lockstep {
+
 Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
                  std::shared_ptr<CommHook> hook)
     : group_(std::move(group)),

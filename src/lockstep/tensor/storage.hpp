@@ -37,6 +37,10 @@ class Storage : public RefCounted<Storage> {
   void mark_padded() noexcept { padded_ = true; }
   [[nodiscard]] bool is_padded() const noexcept { return padded_; }
   static constexpr std::size_t padding_bytes = 64;  // as vector loads like it
+  /// The multiple of padding_bytes that `bytes` take with their padding.
+  [[nodiscard]] static constexpr std::size_t padded(std::size_t bytes) noexcept {
+    return (bytes + padding_bytes - 1) / padding_bytes * padding_bytes;
+  }
 
  private:
   friend class RefCounted<Storage>;

@@ -45,11 +45,6 @@ class CallList {
   /// Messages within a collective, whose calls have the same order on every rank.
   void send(const Tensor& t, Block block, int peer);
   void receive(const Tensor& t, Block block, int peer);
-  /// f(rank), on each rank in an order of its own, so that not all send to the same one at a time.
-  template <class F>
-  void for_all_others(const F& f) const {
-    for (int step = 1; step < ranks().size(); ++step) f((ranks().rank() + step) % ranks().size());
-  }
   void copy_own(const Tensor& source, Block from, const Tensor& target, Block to);
 
  private:

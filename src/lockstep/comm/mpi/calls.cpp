@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <lockstep/comm/mpi/call_list.hpp>
 #include <lockstep/comm/mpi/collectives_by_messages.hpp>
 #include <lockstep/comm/mpi/types.hpp>
 
@@ -11,10 +10,10 @@ namespace {
 
 using Kind = Operation::Kind;
 
-/// By MPI's own collectives.
-class MpiCollective : public CallList {
+/// By MPI's own collectives, and by messages what is too long for them.
+class MpiCollective : public CollectiveByMessages {
  public:
-  using CallList::CallList;
+  using CollectiveByMessages::CollectiveByMessages;
 
   void start() {
     switch (operation().kind) {
@@ -108,7 +107,7 @@ class MpiCollective : public CallList {
     const auto unit = static_cast<std::int64_t>(size_of(output().dtype()));
     const Block mine = out(ranks().rank());
     if (!fits(counts, input(), unit)) {
-      copy_own(input(), {0, input().numel()}, output(), mine);
+      copy_own(input(), all_of(input()), output(), mine);
       for (int r = 0; r < ranks().size(); ++r) broadcast(output(), out(r), r);
       return;
     }
@@ -130,14 +129,7 @@ class MpiCollective : public CallList {
   void gather() {
     const auto& counts = operation().output_counts;
     const auto unit = static_cast<std::int64_t>(size_of(input().dtype()));
-    const Block all{0, input().numel()};
-    if (!fits(counts, input(), unit)) {
-      if (!is_root()) return send(input(), all, operation().root);
-      for (int r = 0; r < ranks().size(); ++r) {
-        if (r != ranks().rank()) receive(output(), out(r), r);
-      }
-      return copy_own(input(), all, output(), out(ranks().rank()));
-    }
+    if (!fits(counts, input(), unit)) return CollectiveByMessages::start();
     const bool in_place =
         is_root() && input().data() == address_of(output(), out(ranks().rank()).begin);
     const void* source = in_place ? MPI_IN_PLACE : input().data();
@@ -157,14 +149,7 @@ class MpiCollective : public CallList {
   void scatter() {
     const auto& counts = operation().input_counts;
     const auto unit = static_cast<std::int64_t>(size_of(output().dtype()));
-    const Block all{0, output().numel()};
-    if (!fits(counts, output(), unit)) {
-      if (!is_root()) return receive(output(), all, operation().root);
-      for (int r = 0; r < ranks().size(); ++r) {
-        if (r != ranks().rank()) send(input(), in(r), r);
-      }
-      return copy_own(input(), in(ranks().rank()), output(), all);
-    }
+    if (!fits(counts, output(), unit)) return CollectiveByMessages::start();
     const bool in_place =
         is_root() && output().data() == address_of(input(), in(ranks().rank()).begin);
     void* target = in_place ? MPI_IN_PLACE : output().data();
@@ -212,9 +197,7 @@ class MpiCollective : public CallList {
       });
       return;
     }
-    for_all_others([&](int r) { receive(output(), out(r), r); });
-    for_all_others([&](int r) { send(input(), in(r), r); });
-    copy_own(input(), in(ranks().rank()), output(), out(ranks().rank()));
+    CollectiveByMessages::start();
   }
 };
 
@@ -258,7 +241,6 @@ int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& cal
 
 bool go_on_with_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls,
                       int& status) {
-  if (!calls.arrived.defined()) return false;
   CollectiveByMessages collective(operation, place, calls);
   const bool more = collective.go_on();
   status = collective.status();

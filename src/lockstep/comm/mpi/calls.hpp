@@ -35,8 +35,8 @@ struct MpiCalls {
 /// in `calls`.
 [[nodiscard]] int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls);
 
-/// Once all of these are over: false if that was all; else what is left has been started, or
-/// `status` is MPI's.
+/// Once all of these are over, where something has `arrived`: false if that was all; else what is
+/// left has been started, or `status` is MPI's.
 [[nodiscard]] bool go_on_with_calls(const Operation& operation, const MpiPlace& place,
                                     MpiCalls& calls, int& status);
 

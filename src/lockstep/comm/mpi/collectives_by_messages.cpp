@@ -14,22 +14,22 @@ void CollectiveByMessages::start() {
   switch (operation().kind) {
     case Kind::broadcast:
       if (!is_root()) return receive(output(), all_of(output()), root);
-      return for_all_others([&](int r) { send(input(), all_of(input()), r); });
+      return ranks().for_all_others([&](int r) { send(input(), all_of(input()), r); });
     case Kind::all_gather:
-      for_all_others([&](int r) { receive(output(), out(r), r); });
-      for_all_others([&](int r) { send(input(), all_of(input()), r); });
+      ranks().for_all_others([&](int r) { receive(output(), out(r), r); });
+      ranks().for_all_others([&](int r) { send(input(), all_of(input()), r); });
       return copy_own(input(), all_of(input()), output(), out(rank));
     case Kind::gather:
       if (!is_root()) return send(input(), all_of(input()), root);
-      for_all_others([&](int r) { receive(output(), out(r), r); });
+      ranks().for_all_others([&](int r) { receive(output(), out(r), r); });
       return copy_own(input(), all_of(input()), output(), out(rank));
     case Kind::scatter:
       if (!is_root()) return receive(output(), all_of(output()), root);
-      for_all_others([&](int r) { send(input(), in(r), r); });
+      ranks().for_all_others([&](int r) { send(input(), in(r), r); });
       return copy_own(input(), in(rank), output(), all_of(output()));
     case Kind::all_to_all:
-      for_all_others([&](int r) { receive(output(), out(r), r); });
-      for_all_others([&](int r) { send(input(), in(r), r); });
+      ranks().for_all_others([&](int r) { receive(output(), out(r), r); });
+      ranks().for_all_others([&](int r) { send(input(), in(r), r); });
       return copy_own(input(), in(rank), output(), out(rank));
     case Kind::all_reduce:
     case Kind::reduce:
@@ -51,8 +51,8 @@ Block CollectiveByMessages::summed_by(int rank) const {
 void CollectiveByMessages::exchange_blocks() {
   const std::int64_t mine = summed_by(ranks().rank()).count;
   calls().arrived = Tensor::empty({ranks().size() * mine}, input().dtype());
-  for_all_others([&](int r) { receive(calls().arrived, {r * mine, mine}, r); });
-  for_all_others([&](int r) { send(input(), summed_by(r), r); });
+  ranks().for_all_others([&](int r) { receive(calls().arrived, {r * mine, mine}, r); });
+  ranks().for_all_others([&](int r) { send(input(), summed_by(r), r); });
 }
 
 bool CollectiveByMessages::go_on() {
@@ -80,9 +80,9 @@ bool CollectiveByMessages::go_on() {
     send(arrived, {rank * mine.count, mine.count}, operation().root);
     return true;
   }
-  for_all_others([&](int r) { receive(output(), summed_by(r), r); });
+  ranks().for_all_others([&](int r) { receive(output(), summed_by(r), r); });
   if (operation().kind == Kind::all_reduce) {
-    for_all_others([&](int r) { send(output(), mine, r); });
+    ranks().for_all_others([&](int r) { send(output(), mine, r); });
   }
   return true;
 }

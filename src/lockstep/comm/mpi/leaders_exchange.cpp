@@ -29,6 +29,7 @@ class LeadersExchange::Round {
                        leaders_.collectives(), request);
     });
   }
+  [[nodiscard]] const MpiRanks& leaders() const noexcept { return leaders_; }
   [[nodiscard]] int status() const noexcept { return status_; }
 
  private:
@@ -56,9 +57,6 @@ int LeadersExchange::start(const MpiRanks& leaders, Depot& depot, const Crossing
   k_ = k;
   another_round_ = crossing.by_shares();
   Round round(leaders, k, requests_);
-  const auto for_all_others = [&](const auto& f) {
-    for (int n = (own + 1) % map.nodes(); n != own; n = (n + 1) % map.nodes()) f(n);
-  };
   switch (operation.kind) {
     case Kind::broadcast: {
       const int root = map.node_of(operation.root);
@@ -67,24 +65,24 @@ int LeadersExchange::start(const MpiRanks& leaders, Depot& depot, const Crossing
                       another_round_ ? share : bytes);
         break;
       }
-      for_all_others([&](int n) {
+      leaders.for_all_others([&](int n) {
         round.send(n, another_round_ ? leaving + n * share : leaving,
                    another_round_ ? share : bytes);
       });
       break;
     }
     case Kind::all_gather:
-      for_all_others([&](int n) {
+      leaders.for_all_others([&](int n) {
         round.receive(n, leaving + map.begin(n) * bytes, map.ranks_on(n) * bytes);
       });
-      for_all_others([&](int n) {
+      leaders.for_all_others([&](int n) {
         round.send(n, leaving + map.begin(own) * bytes, map.ranks_on(own) * bytes);
       });
       break;
     case Kind::reduce_scatter: {
       const std::int64_t mine = map.ranks_on(own) * bytes;
-      for_all_others([&](int n) { round.receive(n, arriving + n * mine, mine); });
-      for_all_others(
+      leaders.for_all_others([&](int n) { round.receive(n, arriving + n * mine, mine); });
+      leaders.for_all_others(
           [&](int n) { round.send(n, leaving + map.begin(n) * bytes, map.ranks_on(n) * bytes); });
       copy_bytes(arriving + own * mine, leaving + map.begin(own) * bytes, mine);
       break;
@@ -94,8 +92,8 @@ int LeadersExchange::start(const MpiRanks& leaders, Depot& depot, const Crossing
         spread_shares(round, depot, operation, bytes);
         break;
       }
-      for_all_others([&](int n) { round.receive(n, arriving + n * share, share); });
-      for_all_others([&](int n) { round.send(n, leaving + n * share, share); });
+      leaders.for_all_others([&](int n) { round.receive(n, arriving + n * share, share); });
+      leaders.for_all_others([&](int n) { round.send(n, leaving + n * share, share); });
       copy_bytes(arriving + own * share, leaving + own * share, share);
   }
   return round.status();
@@ -124,20 +122,19 @@ bool LeadersExchange::move(const MpiRanks& leaders, Depot& depot, const Crossing
 /// what was broadcast, not to the root's, which has it.
 void LeadersExchange::spread_shares(Round& round, Depot& depot, const Operation& operation,
                                     std::int64_t share) const {
-  const int own = depot.own_node(), nodes = depot.map().nodes();
+  const MpiRanks& leaders = round.leaders();
+  const int own = depot.own_node();
   const int root = operation.kind == Kind::all_reduce ? -1 : depot.map().node_of(operation.root);
   std::byte* const all = depot.leaving(static_cast<int>(k_ % Depot::slots));
   const auto gets = [&](int n) {
     return root < 0 || (operation.kind == Kind::reduce ? n == root : n != root);
   };
-  for (int step = 1; step < nodes; ++step) {
-    const int from = (own + nodes - step) % nodes;
-    if (gets(own)) round.receive(from, all + from * share, share);
-  }
-  for (int step = 1; step < nodes; ++step) {
-    const int to = (own + step) % nodes;
-    if (gets(to)) round.send(to, all + own * share, share);
-  }
+  leaders.for_all_others([&](int n) {
+    if (gets(own)) round.receive(n, all + n * share, share);
+  });
+  leaders.for_all_others([&](int n) {
+    if (gets(n)) round.send(n, all + own * share, share);
+  });
 }
 
 }  // namespace lockstep

@@ -47,6 +47,12 @@ class MpiRanks {
   /// The rank among these that MPI calls so.
   [[nodiscard]] int rank_of(int mpi_rank) const noexcept;
 
+  /// f(rank), on each rank in an order of its own, so that not all send to the same one at a time.
+  template <class F>
+  void for_all_others(const F& f) const {
+    for (int step = 1; step < size_; ++step) f((rank_ + step) % size_);
+  }
+
   static constexpr int tag_bits = 20;  ///< of a user's
   /// What a message of Lockstep's own is for, in the upper of these bits; the lower ones tell the
   /// operations in flight apart.
