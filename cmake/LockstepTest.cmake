@@ -10,13 +10,30 @@
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
 # Targets quick_tests and threads_tests build the tests of that label, and nothing else. Label threads is given
 # here, to the quick tests of layers where a thread is started and of threads elsewhere: ThreadSanitizer runs those;
-# where there is one thread it finds nothing.
+# where there is one thread it finds nothing, and as it sees one process, it runs one number of ranks of each.
 find_package(GTest REQUIRED)
+
+# How tests are compiled, their own libraries included: like the applications, but without
+# UndefinedBehaviorSanitizer, which is for the library that they test and doubles the time to compile them.
+add_library(lockstep_test_code INTERFACE)
+add_library(lockstep_not_undefined INTERFACE)
+if(LOCKSTEP_SANITIZE MATCHES "undefined")
+  target_compile_options(lockstep_not_undefined INTERFACE -fno-sanitize=undefined)
+endif()
+target_link_libraries(lockstep_test_code INTERFACE
+  Lockstep::options Lockstep::warnings lockstep_not_undefined)  # last: a later option overrides
+function(lockstep_compile_as_test target)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${target} PRIVATE lockstep_test_code)
+  if(LOCKSTEP_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endfunction()
 
 # GoogleTest's header, compiled once for all tests (an executable, because they are: -fPIE must agree).
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tests/precompiled.cpp CONTENT "int main() { return 0; }\n")
 add_executable(lockstep_test_precompiled ${PROJECT_BINARY_DIR}/tests/precompiled.cpp)
-target_link_libraries(lockstep_test_precompiled PRIVATE Lockstep::options Lockstep::warnings GTest::gtest)
+target_link_libraries(lockstep_test_precompiled PRIVATE lockstep_test_code GTest::gtest)
 target_precompile_headers(lockstep_test_precompiled PRIVATE <gtest/gtest.h>)
 add_custom_target(quick_tests)
 add_custom_target(threads_tests)
@@ -36,32 +53,39 @@ function(lockstep_add_test)
   set_source_files_properties(${allocation_counter} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_executable(${target} ${arg_SOURCES} ${arg_KERNELS})
   lockstep_kernel_sources(${arg_KERNELS})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(${target} PRIVATE Lockstep::options Lockstep::warnings GTest::gtest ${arg_LINK})
+  lockstep_compile_as_test(${target})
+  target_link_libraries(${target} PRIVATE GTest::gtest ${arg_LINK})
   target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
   if("quick" IN_LIST arg_LABELS)
     add_dependencies(quick_tests ${target})
-    if(arg_NAME MATCHES "^(base|tensor|comm|io|optim|data|parallel|checkpoint|train)\\.|threads")
-      list(APPEND arg_LABELS threads)
+    if(arg_NAME MATCHES "^(base|tensor|comm|data|parallel|checkpoint|train)\\.|threads")
       add_dependencies(threads_tests ${target})
+      set(threads threads)
     endif()
   endif()
   target_compile_options(${target} PRIVATE  # CMake precompiles no headers for nvcc
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-include gtest/gtest.h>")
   if(arg_NP)
     target_link_libraries(${target} PRIVATE lockstep_test_mpi_main)
+    set(np_of_threads ${arg_NP})
+    list(FILTER np_of_threads EXCLUDE REGEX "^1$")
+    list(GET np_of_threads 0 np_of_threads)
     foreach(np IN LISTS arg_NP)
       set(test ${arg_NAME}.np${np})
+      set(labels ${arg_LABELS})
+      if(np EQUAL np_of_threads)
+        list(APPEND labels ${threads})
+      endif()
       add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS}
         ${MPIEXEC_NUMPROC_FLAG} ${np} $<TARGET_FILE:${target}> ${arg_ARGS})
       set_tests_properties(${test} PROPERTIES PROCESSORS ${np} TIMEOUT ${arg_TIMEOUT}
-        LABELS "${arg_LABELS}" ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}"
+        LABELS "${labels}" ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}"
         FIXTURES_REQUIRED mpi)
     endforeach()
   else()
     target_link_libraries(${target} PRIVATE GTest::gtest_main)
     add_test(NAME ${arg_NAME} COMMAND ${target} ${arg_ARGS})
-    set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+    set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS};${threads}"
       ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}")
   endif()
 endfunction()
