@@ -30,10 +30,11 @@ struct Bits {
 
 struct Model {
   const char* name;
+  int epochs, shards;
   std::vector<std::string> overrides;
 };
 
-/// Two epochs of three steps on one rank; the last batch of an epoch has fewer samples than shards.
+/// What a rank does; the last batch of an epoch has fewer samples than shards.
 Bits train_on(const std::shared_ptr<ProcessGroup>& group, const Model& model, int threads) {
   static std::mutex reading;
   set_math_threads(threads);
@@ -43,19 +44,20 @@ Bits train_on(const std::shared_ptr<ProcessGroup>& group, const Model& model, in
     const std::lock_guard lock(reading);
     auto deck = Deck::parse(R"(
       data = {kind = "synthetic", synthetic_samples = 53, synthetic_test_samples = 20, synthetic_image_size = 8, synthetic_channels = 3}
-      train = {batch_size = 24, reduction = "invariant", shards = 12}
+      train = {batch_size = 24, reduction = "invariant"}
       eval = {batch_size = 7}
       optimizer = {lr = 0.05, momentum = 0.9}
     )",
                             "invariant", model.overrides);
     plan = read_run_plan(deck);
+    plan.train.shards = model.shards;
     task = std::make_unique<Classification>(deck);
   }
   Trainer trainer(group, *task, plan);
   Bits bits;
-  for (int epoch = 0; epoch < 2; ++epoch) {
+  for (int epoch = 0; epoch < model.epochs; ++epoch) {
     trainer.start_epoch(epoch);
-    for (int step = 0; step < 3; ++step) {
+    for (int step = 0; step < trainer.steps_an_epoch(); ++step) {
       bits.numbers.push_back(all_reduce_scalar(*group, trainer.step(), ReduceOp::sum));
     }
   }
@@ -81,7 +83,7 @@ TEST_P(Invariant, RunsHaveTheSameBitsOnEveryNumberOfRanks) {
   ASSERT_GT(alone.numbers.size(), 1000U);
   EXPECT_TRUE(alone == train_alone(GetParam(), 2)) << "two math threads";
   for (const int ranks : test::rank_counts()) {
-    if (12 % ranks != 0) continue;
+    if (GetParam().shards % ranks != 0) continue;
     test::on_ranks(ranks, [&](const auto& group) {
       EXPECT_TRUE(train_on(group, GetParam(), 1) == alone)
           << "rank " << group->rank() << " of " << ranks;
@@ -91,18 +93,28 @@ TEST_P(Invariant, RunsHaveTheSameBitsOnEveryNumberOfRanks) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, Invariant,
-    testing::Values(Model{"mlp", {"model.kind=\"mlp\"", "model.hidden=[33]"}},
+    testing::Values(Model{"mlp", 2, 12, {"model.kind=\"mlp\"", "model.hidden=[33]"}},
                     Model{"convnet",
+                          2,
+                          12,
                           {"model.kind=\"convnet\"", "data.synthetic_image_size=28",
                            "data.synthetic_channels=1"}},
                     Model{"convnet_in_parts_augmented",
+                          2,
+                          12,
                           {"model.kind=\"convnet\"", "data.synthetic_image_size=28",
                            "data.synthetic_channels=1", "train.accumulate=3",
                            "data.augment_flip=true", "data.augment_crop_padding=2"}},
                     Model{"transformer",
+                          2,
+                          12,
                           {"model.kind=\"transformer\"", "model.depth=1",
                            "model.encoder_dropout=0.1"}},
-                    Model{"resnet18", {"model.kind=\"resnet18\"", "data.synthetic_image_size=16"}}),
+                    Model{"resnet18",
+                          1,
+                          4,
+                          {"model.kind=\"resnet18\"", "train.batch_size=8",
+                           "data.synthetic_samples=11", "data.synthetic_image_size=16"}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace
