@@ -42,6 +42,16 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
                                                  std::shared_ptr<CommHook> hook)
     : module_(std::move(module)), group_(std::move(group)) {
   const BucketOptions& sizes = options.buckets;
+  if (options.shards > 0) {
+    if (dynamic_cast<const AllReduceHook*>(hook.get()) == nullptr) {
+      throw InputError(
+          fmt::format("sums over shards are exact: they go with the communication hook all_reduce, "
+                      "not with {}",
+                      static_cast<const CommHook&>(*hook).name()));
+    }
+    shards_ = std::make_unique<ShardedStep>(group_, options.shards);
+    hook = shards_->hook();
+  }
   const CommHook& chosen = *hook;
   expect_same_model(*group_, *module_,
                     fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}",
@@ -51,13 +61,34 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   reducer_ = std::make_unique<Reducer>(
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
+  if (shards_) shards_->prepare(buffers_);
+}
+
+Variable DistributedDataParallel::forward(const Variable& x) {
+  if (shards_ && module_->is_training()) shards_->forward_begins();
+  return module_->forward(x);
+}
+
+std::int64_t DistributedDataParallel::shards() const noexcept {
+  return shards_ ? shards_->own() : 1;
+}
+
+double DistributedDataParallel::loss_of_batch() const {
+  if (!shards_) throw Error("the loss of the whole batch is summed only with DdpOptions::shards");
+  return shards_->loss();
 }
 
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
   if (!accumulated_) zero_grad();
   accumulated_ = !syncs_;
-  if (!syncs_) {
+  if (shards_ && loss.defined()) shards_->add_loss(weight * loss.data().item());
+  const bool another_shard = shards_ && syncs_ && !shards_->at_last();
+  if (!syncs_ || another_shard) {
     if (loss.defined()) loss.backward(weight);
+    if (another_shard) {
+      reducer_->fill_what_is_missing();
+      shards_->keep(bucket_count());
+    }
     return;
   }
   reducer_->begin();
@@ -67,9 +98,11 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
     }
   } catch (...) {
     reducer_->give_up();
+    if (shards_) shards_->give_up();
     throw;
   }
   reducer_->finish();
+  if (shards_) shards_->finish();
 }
 
 void DistributedDataParallel::broadcast_buffers() {

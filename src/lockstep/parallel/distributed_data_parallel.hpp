@@ -6,6 +6,7 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/reducer.hpp>
+#include <lockstep/parallel/sharded_step.hpp>
 
 namespace lockstep {
 
@@ -14,6 +15,10 @@ class DeckTable;
 struct DdpOptions {
   BucketOptions buckets;
   CommHookKind comm_hook = CommHookKind::all_reduce;
+  /// Above 0, the same bits on any number of ranks that divides it: each global batch is cut into
+  /// this many shards, each rank computes as many of them, one after the other, and gradients,
+  /// losses and buffers are summed over shards in one order (ShardTree) instead of over ranks.
+  std::int64_t shards = 0;
 };
 void declare(DeckTable& table, DdpOptions& options);
 
@@ -61,7 +66,7 @@ class DistributedDataParallel {
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  [[nodiscard]] Variable forward(const Variable& x) { return module_->forward(x); }
+  [[nodiscard]] Variable forward(const Variable& x);
 
   /// Makes each parameter's gradient the sum over ranks of weight x the gradient of that rank's
   /// loss. With weight = the rank's samples / the global batch's, and losses that are means over
@@ -71,6 +76,8 @@ class DistributedDataParallel {
   /// ranks and from call to call; those that no rank's depends on have no gradient afterwards, so
   /// that optimizers leave them and their state as they are. Replaces gradients held before, but
   /// for those left within no_sync().
+  /// With DdpOptions::shards, each call is for the next of this rank's shards(), {} for one without
+  /// samples; calls before the last are local.
   /// Collective; returns when all gradients are final. Throws what backward or the group throws;
   /// then the other ranks may be left waiting until their deadline, as after any failure between
   /// two collectives.
@@ -83,6 +90,12 @@ class DistributedDataParallel {
   ///   { const auto local = ddp.no_sync(); ddp.backward(loss_of_first_half, weight); }
   ///   ddp.backward(loss_of_second_half, weight);
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
+
+  /// With DdpOptions::shards: how many of them this rank has; else 1.
+  [[nodiscard]] std::int64_t shards() const noexcept;
+  /// With DdpOptions::shards: the last step's sum over all shards of weight x loss, the same bits
+  /// on all ranks; else Error.
+  [[nodiscard]] double loss_of_batch() const;
 
   /// Rank 0's buffers on every rank: call it before evaluation and before saving. Each rank's
   /// forward moves its own (BatchNorm's running statistics, from its share of the batch), and
@@ -111,6 +124,7 @@ class DistributedDataParallel {
  private:
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
+  std::unique_ptr<ShardedStep> shards_;  ///< with DdpOptions::shards
   std::unique_ptr<Reducer> reducer_;
   std::vector<Tensor> buffers_;
   bool syncs_ = true;         ///< outside no_sync()

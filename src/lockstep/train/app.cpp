@@ -97,7 +97,7 @@ class Run {
   }
 
   void train() {
-    agree(*group_, [&] { Trainer::check(*task_, plan_); });
+    agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
     const std::optional<fs::path> from =
         checkpoint_to_resume(*group_, line_, fs::path(plan_.run.dir) / "checkpoints");
     folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run.dir, line_.resume));

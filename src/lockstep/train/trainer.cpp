@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/parallel/shard_tree.hpp>
 #include <lockstep/tensor/finite.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/console.hpp>
@@ -34,6 +36,13 @@ std::string in_words(const NamedFigures& metrics) {
   return text;
 }
 
+/// Of each batch; 0: sums go over ranks. Throws InputError if the ranks cannot hold them.
+std::int64_t shards_of(const TrainOptions& options, int ranks) {
+  if (options.reduction == TrainOptions::Reduction::fast) return 0;
+  static_cast<void>(ShardTree(options.shards).of_rank(0, ranks));
+  return options.shards;
+}
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const RunPlan& plan,
@@ -43,7 +52,7 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       plan_(plan),
       library_versions_(std::move(library_versions)),
       batches_(task.data().train->size(), plan.train.batch_size, group_->size(),
-               plan.train.drop_last),
+               plan.train.drop_last, shards_of(plan.train, group_->size())),
       eval_batches_(task.data().test->size(), plan.eval.batch_size, group_->size()),
       loader_(task.data().train,
               std::make_unique<TrainBatches>(batches_, group_->rank(), plan.train.seed,
@@ -52,15 +61,16 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       eval_loader_(task.data().test, std::make_unique<EvalBatches>(eval_batches_, group_->rank()),
                    task.loading().prefetch) {
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
+  plan_.ddp.shards = shards_of(plan_.train, group_->size());
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
   optimizer_ = optim::make_optimizer(plan_.optimizer, model().named_parameters());
   state_.seed = static_cast<std::int64_t>(plan_.train.seed);
 }
 
-void Trainer::check(const Task& task, const RunPlan& plan) {
-  const BatchPlan batches(task.data().train->size(), plan.train.batch_size, 1,
-                          plan.train.drop_last);
+void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
+  const BatchPlan batches(task.data().train->size(), plan.train.batch_size, ranks,
+                          plan.train.drop_last, shards_of(plan.train, ranks));
   const EvalPlan eval(task.data().test->size(), plan.eval.batch_size, 1);
   const auto optimizer =
       optim::make_optimizer(plan.optimizer, task.make_model()->named_parameters());
@@ -73,40 +83,69 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   loader_.start_epoch(epoch, first_step);
 }
 
+Trainer::Losses Trainer::backward(const Share& part, const Batch& samples) {
+  Losses losses;
+  for (std::int64_t i = 0; i < plan_.train.accumulate; ++i) {
+    const Range rows = part_of(part.size(), plan_.train.accumulate, i);
+    const bool last = i + 1 == plan_.train.accumulate;
+    if (rows.size() == 0 && !last) continue;
+    const nn::RandomContextGuard random({plan_.train.seed, static_cast<std::uint32_t>(state_.step),
+                                         part.first_in_batch + rows.begin});
+    Variable loss;
+    if (rows.size() > 0) {
+      const Batch batch = samples.slice(rows.begin, rows.end);
+      loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
+      const double mean = loss.data().item();
+      losses.sum += mean * static_cast<double>(rows.size());
+      if (!std::isfinite(mean)) losses.not_finite = mean;
+    }
+    std::optional<DistributedDataParallel::NoSync> local;
+    if (!last) local.emplace(*ddp_);
+    ddp_->backward(loss, static_cast<double>(rows.size()) / static_cast<double>(part.batch_size));
+  }
+  return losses;
+}
+
 double Trainer::step() {
   const auto start = Clock::now();
   const double data_before = loader_.seconds_waited(), communication_before = ddp_->wait_seconds(),
                work_before = ddp_->work_seconds();
 
-  const Share share = batches_.share(loader_.next_step(), group_->rank());
+  const std::int64_t number = loader_.next_step();
+  const Share share = batches_.share(number, group_->rank());
   const Batch& batch = loader_.next();
-  const nn::RandomContextGuard random(
-      {plan_.train.seed, static_cast<std::uint32_t>(state_.step), share.first_in_batch});
   optim::apply_schedule(plan_.schedule, plan_.optimizer.lr, state_.epoch, state_.step, *optimizer_);
 
   optimizer_->zero_grad();
-  Variable loss;
-  if (batch.size() > 0) loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
-  ddp_->backward(loss, static_cast<double>(share.size()) / static_cast<double>(share.batch_size));
+  Losses losses;
+  for (std::int64_t i = 0, row = 0; i < ddp_->shards(); ++i) {
+    const Share part = batches_.shard(number, group_->rank() * ddp_->shards() + i);
+    const Losses of_part = backward(part, batch.slice(row, row + part.size()));
+    losses.sum += of_part.sum;
+    if (of_part.not_finite) losses.not_finite = of_part.not_finite;
+    row += part.size();
+  }
   grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
   optimizer_->step();
 
-  const double mean = loss.defined() ? loss.data().item() : 0.0;
-  if (!std::isfinite(mean) && plan_.train.on_nan == TrainOptions::OnNan::stop) {
+  if (losses.not_finite && plan_.train.on_nan == TrainOptions::OnNan::stop) {
     throw NonFiniteLoss(
         fmt::format("the loss is {} at step {} (epoch {}). {} The last checkpoint is from before.",
-                    mean, state_.step + 1, state_.epoch + 1, remedy_for_not_finite));
+                    *losses.not_finite, state_.step + 1, state_.epoch + 1, remedy_for_not_finite));
   }
   ++state_.step;
   ++state_.position;
-  const double sum = mean * static_cast<double>(share.size());
-  epoch_loss_ += sum;
+  if (plan_.ddp.shards > 0) {
+    losses.sum =
+        group_->rank() == 0 ? ddp_->loss_of_batch() * static_cast<double>(share.batch_size) : 0.0;
+  }
+  epoch_loss_ += losses.sum;
   clock_.add_step(seconds_since(start),
                   {.communication = ddp_->wait_seconds() - communication_before,
                    .data = loader_.seconds_waited() - data_before,
                    .communication_work = ddp_->work_seconds() - work_before,
                    .samples = share.batch_size});
-  return sum;
+  return losses.sum;
 }
 
 struct Trainer::Reporting {

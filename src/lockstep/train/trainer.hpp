@@ -35,9 +35,9 @@ class Trainer {
   Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const RunPlan& plan,
           std::vector<std::pair<std::string, std::string>> library_versions = {});
 
-  /// Throws InputError where options, data and model do not fit each other. Local: what all ranks
-  /// should agree on before they construct a Trainer.
-  static void check(const Task& task, const RunPlan& plan);
+  /// Throws InputError where options, data, model and the number of ranks do not fit each other.
+  /// Local: what all ranks should agree on before they construct a Trainer.
+  static void check(const Task& task, const RunPlan& plan, int ranks = 1);
 
   /// Goes on from a checkpoint instead of from the beginning. Throws CheckpointError for another
   /// model's, InputError where the deck contradicts it.
@@ -54,8 +54,9 @@ class Trainer {
               const std::string& deck,
               const std::optional<std::filesystem::path>& resumed_from = {});
 
-  /// One optimizer step on the next batch; returns this rank's summed loss over its samples. What
-  /// run() repeats: for benchmarks and tests. Call start_epoch first.
+  /// One optimizer step on the next batch; returns this rank's summed loss over its samples (with
+  /// train.reduction "invariant", all ranks' on rank 0 and 0 elsewhere). What run() repeats: for
+  /// benchmarks and tests. Call start_epoch first.
   double step();
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
 
@@ -73,11 +74,17 @@ class Trainer {
 
  private:
   struct Reporting;  // what run() carries through an epoch
+  struct Losses {
+    double sum = 0;                    ///< over samples
+    std::optional<double> not_finite;  ///< a mean loss that is not
+  };
 
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
   void begin(RunCheckpoints& checkpoints, const std::optional<std::filesystem::path>& resumed_from);
   /// True if it was saved. A failure is logged and the run goes on.
   bool save(RunCheckpoints& checkpoints, const std::string& deck);
+  /// Gradients of a shard of this rank, in train.accumulate parts.
+  Losses backward(const Share& part, const Batch& samples);
   bool train_epoch(Reporting& reporting);
   void report_steps(Reporting& reporting, double step_loss, const Share& share);
   void finish_epoch(Reporting& reporting);
