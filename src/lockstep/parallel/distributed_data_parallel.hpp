@@ -14,6 +14,7 @@ class DeckTable;
 struct DdpOptions {
   BucketOptions buckets;
   CommHookKind comm_hook = CommHookKind::all_reduce;
+  bool sync_batch_norm = false;  ///< convert_sync_batchnorm over the group, at construction
 };
 void declare(DeckTable& table, DdpOptions& options);
 
@@ -24,8 +25,9 @@ void declare(DeckTable& table, DdpOptions& options);
 ///   samples ddp.backward(loss, double(samples) / double(global_samples));  // collective
 ///   optimizer.step();                                              // over
 ///   module().named_parameters()
-/// A rank without samples in this step calls ddp.backward({}, 0.0). A group of one runs the same
-/// code.
+/// A rank without samples in this step calls ddp.backward({}, 0.0), or, if the module's forward is
+/// collective (SyncBatchNorm), ddp.backward(sum(ddp.forward(x)), 0.0) with x of 0 samples. A group
+/// of one runs the same code.
 ///
 /// Values and gradients of parameters are moved into flat buckets, in reverse order of
 /// registration; make optimizers afterwards, which then update a bucket by one kernel (tensors
@@ -71,15 +73,16 @@ class DistributedDataParallel {
   /// ranks and from call to call; those that no rank's depends on have no gradient afterwards, so
   /// that optimizers leave them and their state as they are. Replaces gradients held before, but
   /// for those left within no_sync().
-  /// Collective; returns when all gradients are final. Throws what backward or the group throws;
-  /// then the other ranks may be left waiting until their deadline, as after any failure between
-  /// two collectives.
+  /// Collective; returns when all gradients are final. Throws Error, at once, for an undefined loss
+  /// where the module's forward is collective, because the other ranks wait for this one in it.
+  /// Throws what backward or the group throws; then the other ranks may be left waiting until their
+  /// deadline, as after any failure between two collectives.
   void backward(const Variable& loss, double weight);
 
   /// While what is returned lives, backward() sends nothing, and adds to the gradients that earlier
   /// ones have left on this rank; the first backward() after that adds its own and sums all of it
   /// over the ranks. Weights are shares of all samples together. Ranks may accumulate different
-  /// numbers of times. Local.
+  /// numbers of times, unless the module's forward is collective. Local.
   ///   { const auto local = ddp.no_sync(); ddp.backward(loss_of_first_half, weight); }
   ///   ddp.backward(loss_of_second_half, weight);
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
