@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
@@ -86,7 +87,11 @@ double Trainer::step() {
 
   optimizer_->zero_grad();
   Variable loss;
-  if (batch.size() > 0) loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
+  if (batch.size() > 0) {
+    loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
+  } else if (model().forward_is_collective()) {
+    loss = sum(ddp_->forward(Variable(batch.inputs())));
+  }
   ddp_->backward(loss, static_cast<double>(share.size()) / static_cast<double>(share.batch_size));
   grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
   optimizer_->step();
