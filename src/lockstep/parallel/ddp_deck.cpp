@@ -13,6 +13,9 @@ void declare(DeckTable& table, DdpOptions& options) {
                 {"fp16_compress", CommHookKind::fp16_compress},
                 {"bf16_compress", CommHookKind::bf16_compress}},
                "how gradients travel: as they are, or rounded to 16 bits, half of the bytes");
+  table.key("sync_batch_norm", options.sync_batch_norm,
+            {.doc = "BatchNorm takes its statistics from the samples of all ranks, not from each "
+                    "rank's own"});
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/parallel/same_model.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
 
 namespace lockstep {
 namespace {
@@ -53,10 +54,14 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
     hook = shards_->hook();
   }
   const CommHook& chosen = *hook;
-  expect_same_model(*group_, *module_,
-                    fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}",
-                                sizes.first_bucket_bytes, sizes.bucket_bytes, chosen.name()));
+  expect_same_model(
+      *group_, *module_,
+      fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}, "
+                  "sync_batch_norm = {}",
+                  sizes.first_bucket_bytes, sizes.bucket_bytes, chosen.name(),
+                  options.sync_batch_norm));
   validate(sizes);
+  if (options.sync_batch_norm) convert_sync_batchnorm(*module_, *group_);
   broadcast_state(*group_, *module_);
   reducer_ = std::make_unique<Reducer>(
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
@@ -79,6 +84,13 @@ double DistributedDataParallel::loss_of_batch() const {
 }
 
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
+  if (!loss.defined() && module_->forward_is_collective()) {
+    throw Error(
+        "DistributedDataParallel: backward() without a loss on this rank, but the model's forward "
+        "is collective in training (SyncBatchNorm), and the other ranks wait for this one in it. A "
+        "rank without samples runs forward on a batch of 0 samples and calls "
+        "backward(sum(output), 0.0).");
+  }
   if (!accumulated_) zero_grad();
   accumulated_ = !syncs_;
   if (shards_ && loss.defined()) shards_->add_loss(weight * loss.data().item());

@@ -19,6 +19,7 @@ struct DdpOptions {
   /// this many shards, each rank computes as many of them, one after the other, and gradients,
   /// losses and buffers are summed over shards in one order (ShardTree) instead of over ranks.
   std::int64_t shards = 0;
+  bool sync_batch_norm = false;  ///< convert_sync_batchnorm over the group, at construction
 };
 void declare(DeckTable& table, DdpOptions& options);
 
@@ -29,8 +30,9 @@ void declare(DeckTable& table, DdpOptions& options);
 ///   samples ddp.backward(loss, double(samples) / double(global_samples));  // collective
 ///   optimizer.step();                                              // over
 ///   module().named_parameters()
-/// A rank without samples in this step calls ddp.backward({}, 0.0). A group of one runs the same
-/// code.
+/// A rank without samples in this step calls ddp.backward({}, 0.0), or, if the module's forward is
+/// collective (SyncBatchNorm), ddp.backward(sum(ddp.forward(x)), 0.0) with x of 0 samples. A group
+/// of one runs the same code.
 ///
 /// Values and gradients of parameters are moved into flat buckets, in reverse order of
 /// registration; make optimizers afterwards, which then update a bucket by one kernel (tensors
@@ -78,15 +80,16 @@ class DistributedDataParallel {
   /// for those left within no_sync().
   /// With DdpOptions::shards, each call is for the next of this rank's shards(), {} for one without
   /// samples; calls before the last are local.
-  /// Collective; returns when all gradients are final. Throws what backward or the group throws;
-  /// then the other ranks may be left waiting until their deadline, as after any failure between
-  /// two collectives.
+  /// Collective; returns when all gradients are final. Throws Error, at once, for an undefined loss
+  /// where the module's forward is collective, because the other ranks wait for this one in it.
+  /// Throws what backward or the group throws; then the other ranks may be left waiting until their
+  /// deadline, as after any failure between two collectives.
   void backward(const Variable& loss, double weight);
 
   /// While what is returned lives, backward() sends nothing, and adds to the gradients that earlier
   /// ones have left on this rank; the first backward() after that adds its own and sums all of it
   /// over the ranks. Weights are shares of all samples together. Ranks may accumulate different
-  /// numbers of times. Local.
+  /// numbers of times, unless the module's forward is collective. Local.
   ///   { const auto local = ddp.no_sync(); ddp.backward(loss_of_first_half, weight); }
   ///   ddp.backward(loss_of_second_half, weight);
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }

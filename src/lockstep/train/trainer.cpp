@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
@@ -85,15 +86,17 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 
 Trainer::Losses Trainer::backward(const Share& part, const Batch& samples) {
   Losses losses;
+  const bool all_go_forward = model().forward_is_collective();
   for (std::int64_t i = 0; i < plan_.train.accumulate; ++i) {
     const Range rows = part_of(part.size(), plan_.train.accumulate, i);
     const bool last = i + 1 == plan_.train.accumulate;
-    if (rows.size() == 0 && !last) continue;
+    if (rows.size() == 0 && !last && !all_go_forward) continue;
     const nn::RandomContextGuard random({plan_.train.seed, static_cast<std::uint32_t>(state_.step),
                                          part.first_in_batch + rows.begin});
+    const Batch batch = samples.slice(rows.begin, rows.end);
     Variable loss;
+    if (rows.size() == 0 && all_go_forward) loss = sum(ddp_->forward(Variable(batch.inputs())));
     if (rows.size() > 0) {
-      const Batch batch = samples.slice(rows.begin, rows.end);
       loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
       const double mean = loss.data().item();
       losses.sum += mean * static_cast<double>(rows.size());
