@@ -5,6 +5,7 @@
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
 #include <lockstep/parallel/reducer.hpp>
 
 namespace lockstep {
@@ -14,6 +15,7 @@ class DeckTable;
 struct DdpOptions {
   BucketOptions buckets;
   CommHookKind comm_hook = CommHookKind::all_reduce;
+  PowerSgdOptions power_sgd = {};  ///< of that hook
 };
 void declare(DeckTable& table, DdpOptions& options);
 
@@ -106,6 +108,9 @@ class DistributedDataParallel {
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
   /// waiting for others.
   [[nodiscard]] double work_seconds() const noexcept { return reducer_->work_seconds(); }
+  [[nodiscard]] const CommHook& comm_hook() const noexcept { return reducer_->comm_hook(); }
+  /// What this rank has sent in all backward() since construction.
+  [[nodiscard]] HookTraffic traffic() const noexcept { return reducer_->traffic(); }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:
