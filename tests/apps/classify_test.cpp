@@ -89,7 +89,7 @@ TEST(Classify, CompressedGradientsAreReportedBesideWhatTheyReplace) {
                                     "ddp.power_sgd_start_step=10", "--set", "train.epochs=2"}));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     const Json summary = Json::parse(read_file(dir + "/summary.json"));
-    EXPECT_EQ(run.says("gradients " + hook), hook != "all_reduce") << run.output;
+    EXPECT_EQ(run.says("gradients   " + hook), hook != "all_reduce") << run.output;
     EXPECT_EQ(summary.contains("comm_hook"), hook != "all_reduce");
     if (hook == "all_reduce") continue;
     EXPECT_EQ(summary.at("comm_hook").get<std::string>().rfind(hook, 0), 0U);
