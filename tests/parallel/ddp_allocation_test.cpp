@@ -40,10 +40,11 @@ double allocations_of(ProcessGroup& group, const Step& step) {
   return allocations;
 }
 
-TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
-  test::on_ranks(GetParam(), [](const auto& group) {
+/// Steps 21 to 40 of a small network.
+void expect_no_allocation(int ranks, const DdpOptions& options) {
+  test::on_ranks(ranks, [&](const auto& group) {
     const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
-    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}});
+    DistributedDataParallel ddp(model, group, options);
     ASSERT_GT(ddp.bucket_count(), 2U);
     optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
     const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
@@ -54,7 +55,10 @@ TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
       ddp.backward(nll_loss(ddp.forward(x), target), weight);
       sgd.step();
     });
-    EXPECT_EQ(allocations, 0.0);
+    EXPECT_EQ(allocations, 0.0) << "the most on any rank, in 20 steps of "
+                                << ddp.comm_hook().name();
+    EXPECT_EQ(ddp.traffic().sent < ddp.traffic().replaced,
+              options.comm_hook != CommHookKind::all_reduce);
   });
 }
 
@@ -81,6 +85,25 @@ TEST_P(DdpAllocation, SteadyStepsOfSyncBatchNormAllocateNothing) {
     });
     EXPECT_EQ(allocations, 0.0);
   });
+}
+
+TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
+  for (const CommHookKind hook :
+       {CommHookKind::all_reduce, CommHookKind::bf16_compress, CommHookKind::power_sgd}) {
+    expect_no_allocation(GetParam(), {.buckets = {256, 512},
+                                      .comm_hook = hook,
+                                      .power_sgd = {.start_step = 5, .min_compression_rate = 1}});
+  }
+}
+
+TEST_P(DdpAllocation, PowerSgdOfRandomStartsAllocatesNothing) {
+  expect_no_allocation(GetParam(), {.buckets = {256, 512},
+                                    .comm_hook = CommHookKind::power_sgd,
+                                    .power_sgd = {.matrix_approximation_rank = 2,
+                                                  .start_step = 0,
+                                                  .min_compression_rate = 1,
+                                                  .use_error_feedback = false,
+                                                  .warm_start = false}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DdpAllocation, testing::ValuesIn(test::rank_counts()),

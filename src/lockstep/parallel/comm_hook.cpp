@@ -1,11 +1,21 @@
 #include <lockstep/parallel/comm_hook.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep {
 
 void CommHook::prepare(ProcessGroup& /*group*/, std::span<const Bucket> /*buckets*/) {}
+
+Work CommHook::next_round(ProcessGroup& /*group*/, const Bucket& /*bucket*/, std::size_t /*index*/,
+                          int /*round*/) {
+  return {};
+}
+
+std::int64_t CommHook::bytes_sent(const Bucket& bucket, std::size_t /*index*/) const {
+  return static_cast<std::int64_t>(bucket.gradients.bytes());
+}
 
 void CommHook::finish(const Bucket& /*bucket*/, std::size_t /*index*/) {}
 
@@ -38,16 +48,23 @@ Work CompressHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t 
   return group.all_reduce(half, ReduceOp::sum);
 }
 
+std::int64_t CompressHook::bytes_sent(const Bucket& bucket, std::size_t index) const {
+  const Tensor& half = halves_[index];
+  return static_cast<std::int64_t>((half.defined() ? half : bucket.gradients).bytes());
+}
+
 void CompressHook::finish(const Bucket& bucket, std::size_t index) {
   if (halves_[index].defined()) convert(halves_[index], bucket.gradients);
 }
 
-std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind) {
+std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind, const PowerSgdOptions& power_sgd) {
   switch (kind) {
     case CommHookKind::fp16_compress:
       return std::make_unique<CompressHook>(DType::f16);
     case CommHookKind::bf16_compress:
       return std::make_unique<CompressHook>(DType::bf16);
+    case CommHookKind::power_sgd:
+      return std::make_unique<PowerSgdHook>(power_sgd);
     case CommHookKind::all_reduce:
       break;
   }

@@ -35,7 +35,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
                                                  std::shared_ptr<ProcessGroup> group,
                                                  const DdpOptions& options)
     : DistributedDataParallel(std::move(module), std::move(group), options,
-                              make_comm_hook(options.comm_hook)) {}
+                              make_comm_hook(options.comm_hook, options.power_sgd)) {}
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
                                                  std::shared_ptr<ProcessGroup> group,

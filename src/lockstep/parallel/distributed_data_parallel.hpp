@@ -5,6 +5,7 @@
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
 #include <lockstep/parallel/reducer.hpp>
 #include <lockstep/parallel/sharded_step.hpp>
 
@@ -15,6 +16,7 @@ class DeckTable;
 struct DdpOptions {
   BucketOptions buckets;
   CommHookKind comm_hook = CommHookKind::all_reduce;
+  PowerSgdOptions power_sgd = {};  ///< of that hook
   /// Above 0, the same bits on any number of ranks that divides it: each global batch is cut into
   /// this many shards, each rank computes as many of them, one after the other, and gradients,
   /// losses and buffers are summed over shards in one order (ShardTree) instead of over ranks.
@@ -122,6 +124,9 @@ class DistributedDataParallel {
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
   /// waiting for others.
   [[nodiscard]] double work_seconds() const noexcept { return reducer_->work_seconds(); }
+  [[nodiscard]] const CommHook& comm_hook() const noexcept { return reducer_->comm_hook(); }
+  /// What this rank has sent in all backward() since construction.
+  [[nodiscard]] HookTraffic traffic() const noexcept { return reducer_->traffic(); }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:

@@ -35,6 +35,9 @@ class Reducer {
   void zero_grad() const;
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  [[nodiscard]] const CommHook& comm_hook() const noexcept { return *hook_; }
+  /// Since construction.
+  [[nodiscard]] HookTraffic traffic() const noexcept { return traffic_; }
   /// Seconds inside finish() until the sums were there, since construction.
   [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
@@ -44,6 +47,7 @@ class Reducer {
  private:
   void gradient_is_final(std::size_t bucket);
   void start_ready_buckets();
+  void go_all_rounds();
   static void fill_what_is_missing(const Bucket& bucket);
   static void forget_what_nobody_used(const Bucket& bucket);
 
@@ -55,6 +59,7 @@ class Reducer {
   std::size_t started_ = 0;           ///< buckets that have set out: always the first ones
   std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
   bool listening_ = false;
+  HookTraffic traffic_;
   double wait_seconds_ = 0.0;
   double work_seconds_ = 0.0;
   std::vector<GradHook> hooks_;  // last: they refer to the rest

@@ -184,6 +184,9 @@ class Run {
     write_summary(!stopped);
     if (group_->rank() == 0) {
       console_.say(report_table(metrics_.rows()));
+      if (outcome_.comm_hook) {
+        console_.say(fmt::format("gradients   {}", traffic_in_words(*outcome_.comm_hook)));
+      }
       console_.say(fmt::format("curves      {}", curves));
       console_.say(fmt::format("checkpoint  {}", outcome_.checkpoint
                                                      ? outcome_.checkpoint->string()

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <lockstep/train/metrics.hpp>
+#include <lockstep/train/outcome.hpp>
 
 namespace lockstep::train {
 
@@ -13,6 +14,9 @@ namespace lockstep::train {
 /// The table at the end of a run: one line an epoch (training loss, test loss, the task's metrics,
 /// samples/s and where the time went, means over ranks).
 [[nodiscard]] std::string report_table(const std::vector<MetricsRow>& rows);
+
+/// "bf16_compress: each rank sent 12.30 MB, 2.0 times less than the 24.60 MB of all_reduce".
+[[nodiscard]] std::string traffic_in_words(const HookReport& hook);
 
 /// Draws the losses and the task's first metric over the steps as an SVG with gnuplot. Returns what
 /// to tell the user: the file's name, or why there is none.

@@ -206,6 +206,9 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   outcome.checkpoint = reporting.checkpoints.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
+  if (plan_.ddp.comm_hook != CommHookKind::all_reduce && ddp_->traffic().replaced > 0) {
+    outcome.comm_hook = {ddp_->comm_hook().name(), ddp_->traffic()};
+  }
   const double wall = all_reduce_scalar(*group_, training.wall, ReduceOp::max);
   outcome.samples_per_s = wall > 0 ? static_cast<double>(training.samples) / wall : 0.0;
   return outcome;
