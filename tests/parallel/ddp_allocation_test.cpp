@@ -9,6 +9,8 @@
 #include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/join.hpp>
+#include <lockstep/parallel/model_averaging.hpp>
 
 #include "ranks.hpp"
 
@@ -16,6 +18,25 @@ namespace lockstep {
 namespace {
 
 class DdpAllocation : public testing::TestWithParam<int> {};
+
+/// In 20 calls of `step`, after 20 others, the most on any rank.
+template <class Step>
+void expect_no_allocations(ProcessGroup& group, const Step& step) {
+  // Ranks that are threads share the pools, which grow until they hold what the worst interleaving
+  // needs. A step that allocated would do so in every window; so one window without is the proof.
+  const int windows = std::string(group.backend()) == "threads" ? 50 : 1;
+  double allocations = 1.0;
+  for (int s = 0; s < 20; ++s) step();
+  for (int window = 0; window < windows && allocations > 0.0; ++window) {
+    group.barrier();
+    const auto before = test::allocation_count() + memory_stats().system_allocations;
+    for (int s = 0; s < 20; ++s) step();
+    const auto after = test::allocation_count() + memory_stats().system_allocations;
+    group.barrier();
+    allocations = all_reduce_scalar(group, static_cast<double>(after - before), ReduceOp::max);
+  }
+  EXPECT_EQ(allocations, 0.0) << "the most on any rank, in 20 steps";
+}
 
 TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
   test::on_ranks(GetParam(), [](const auto& group) {
@@ -31,22 +52,27 @@ TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
       ddp.backward(nll_loss(ddp.forward(x), target), weight);
       sgd.step();
     };
+    expect_no_allocations(*group, step);
+  });
+}
 
-    // Ranks that are threads share the pools, which grow until they hold what the worst
-    // interleaving needs. A step that allocated would do so in every window; so one window without
-    // is the proof.
-    const int windows = std::string(group->backend()) == "threads" ? 50 : 1;
-    double allocations = 1.0;
-    for (int s = 0; s < 20; ++s) step();
-    for (int window = 0; window < windows && allocations > 0.0; ++window) {
-      group->barrier();
-      const auto before = test::allocation_count() + memory_stats().system_allocations;
-      for (int s = 0; s < 20; ++s) step();
-      const auto after = test::allocation_count() + memory_stats().system_allocations;
-      group->barrier();
-      allocations = all_reduce_scalar(*group, static_cast<double>(after - before), ReduceOp::max);
-    }
-    EXPECT_EQ(allocations, 0.0) << "the most on any rank, in 20 steps";
+TEST_P(DdpAllocation, StepsWithinJoinAndOfLocalSgdAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
+    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}},
+                                std::make_shared<PostLocalSgdHook>(nullptr, 10));
+    PeriodicModelAverager averager(ddp.flat_values(), group, 4, 10);
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
+    const Tensor target = Tensor::zeros({5}, DType::i64);
+    Join join({ddp});
+    expect_no_allocations(*group, [&] {
+      const double weight = join.step(5.0);
+      ddp.backward(nll_loss(ddp.forward(x), target), weight);
+      sgd.step();
+      averager.average_parameters();
+    });
+    join.finish();
   });
 }
 

@@ -1,6 +1,7 @@
 #include <lockstep/parallel/comm_hook.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep {
@@ -8,6 +9,8 @@ namespace lockstep {
 void CommHook::prepare(ProcessGroup& /*group*/, std::span<const Bucket> /*buckets*/) {}
 
 void CommHook::finish(const Bucket& /*bucket*/, std::size_t /*index*/) {}
+
+void CommHook::set_step(std::int64_t /*step*/) {}
 
 Work AllReduceHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t /*index*/) {
   return group.all_reduce(bucket.gradients, ReduceOp::sum);
@@ -42,12 +45,14 @@ void CompressHook::finish(const Bucket& bucket, std::size_t index) {
   if (halves_[index].defined()) convert(halves_[index], bucket.gradients);
 }
 
-std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind) {
-  switch (kind) {
+std::unique_ptr<CommHook> make_comm_hook(const DdpOptions& options) {
+  switch (options.comm_hook) {
     case CommHookKind::fp16_compress:
       return std::make_unique<CompressHook>(DType::f16);
     case CommHookKind::bf16_compress:
       return std::make_unique<CompressHook>(DType::bf16);
+    case CommHookKind::post_local_sgd:
+      return std::make_unique<PostLocalSgdHook>(nullptr, options.local_sgd.start_step);
     case CommHookKind::all_reduce:
       break;
   }

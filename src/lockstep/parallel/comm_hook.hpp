@@ -30,6 +30,12 @@ class CommHook {
                                    std::size_t index) = 0;
   /// That Work is over: what is left to do until the bucket's gradients are the sum.
   virtual void finish(const Bucket& bucket, std::size_t index);
+
+  /// What the weights of the next gradients are multiplied by: of a hook that sums over some of the
+  /// ranks only.
+  [[nodiscard]] virtual double weight_factor() const { return 1.0; }
+  /// A resumed run has had so many steps: for hooks that count them.
+  virtual void set_step(std::int64_t step);
 };
 
 /// The gradients as they are.
@@ -58,7 +64,8 @@ class CompressHook final : public CommHook {
 };
 
 /// Hooks that have a name in a deck: `ddp.comm_hook`.
-enum class CommHookKind : std::uint8_t { all_reduce, fp16_compress, bf16_compress };
-[[nodiscard]] std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind);
+enum class CommHookKind : std::uint8_t { all_reduce, fp16_compress, bf16_compress, post_local_sgd };
+struct DdpOptions;
+[[nodiscard]] std::unique_ptr<CommHook> make_comm_hook(const DdpOptions& options);
 
 }  // namespace lockstep

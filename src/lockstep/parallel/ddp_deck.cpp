@@ -11,8 +11,15 @@ void declare(DeckTable& table, DdpOptions& options) {
   table.choice("comm_hook", options.comm_hook,
                {{"all_reduce", CommHookKind::all_reduce},
                 {"fp16_compress", CommHookKind::fp16_compress},
-                {"bf16_compress", CommHookKind::bf16_compress}},
-               "how gradients travel: as they are, or rounded to 16 bits, half of the bytes");
+                {"bf16_compress", CommHookKind::bf16_compress},
+                {"post_local_sgd", CommHookKind::post_local_sgd}},
+               "how gradients travel: as they are, rounded to 16 bits (half of the bytes), or for "
+               "local_sgd_start_step steps only");
+  table.key("local_sgd_start_step", options.local_sgd.start_step,
+            {.doc = "post_local_sgd: steps until each rank follows its own gradients", .min = 0});
+  table.key("local_sgd_period", options.local_sgd.period,
+            {.doc = "post_local_sgd: from then on parameters are averaged every that many steps",
+             .min = 1});
 }
 
 }  // namespace lockstep

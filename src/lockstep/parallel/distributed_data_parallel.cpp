@@ -34,7 +34,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
                                                  std::shared_ptr<ProcessGroup> group,
                                                  const DdpOptions& options)
     : DistributedDataParallel(std::move(module), std::move(group), options,
-                              make_comm_hook(options.comm_hook)) {}
+                              make_comm_hook(options)) {}
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
                                                  std::shared_ptr<ProcessGroup> group,
@@ -56,6 +56,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
   if (!accumulated_) zero_grad();
   accumulated_ = !syncs_;
+  weight *= reducer_->hook().weight_factor();
   if (!syncs_) {
     if (loss.defined()) loss.backward(weight);
     return;
@@ -72,8 +73,21 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
   reducer_->finish();
 }
 
-void DistributedDataParallel::broadcast_buffers() {
-  for (const Tensor& buffer : buffers_) group_->broadcast(buffer, 0).wait();
+std::vector<Tensor> DistributedDataParallel::flat_values() const {
+  std::vector<Tensor> values;
+  for (const Bucket& bucket : reducer_->buckets()) values.push_back(bucket.values);
+  return values;
+}
+
+void DistributedDataParallel::broadcast_buffers() { broadcast_buffers_from(0); }
+
+void DistributedDataParallel::broadcast_buffers_from(int root) {
+  for (const Tensor& buffer : buffers_) group_->broadcast(buffer, root).wait();
+}
+
+void DistributedDataParallel::after_join(int last) {
+  for (const Bucket& bucket : reducer_->buckets()) group_->broadcast(bucket.values, last).wait();
+  broadcast_buffers_from(last);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,8 @@
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/join.hpp>
+#include <lockstep/parallel/post_local_sgd.hpp>
 #include <lockstep/parallel/reducer.hpp>
 
 namespace lockstep {
@@ -14,6 +16,7 @@ class DeckTable;
 struct DdpOptions {
   BucketOptions buckets;
   CommHookKind comm_hook = CommHookKind::all_reduce;
+  LocalSgdOptions local_sgd;  ///< of CommHookKind::post_local_sgd
 };
 void declare(DeckTable& table, DdpOptions& options);
 
@@ -33,7 +36,7 @@ void declare(DeckTable& table, DdpOptions& options);
 /// starts inside backward, as soon as its last gradient is final. Parameters are those that require
 /// a gradient at construction; nobody else may set their gradient buffers. They stay in the buckets
 /// when this object goes. One thread at a time.
-class DistributedDataParallel {
+class DistributedDataParallel final : public Joinable {
  public:
   /// See no_sync().
   class NoSync {
@@ -58,8 +61,6 @@ class DistributedDataParallel {
   /// With a hook of the caller's instead of options.comm_hook: the same kind on every rank.
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                           const DdpOptions& options, std::shared_ptr<CommHook> hook);
-  DistributedDataParallel(const DistributedDataParallel&) = delete;
-  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
   [[nodiscard]] Variable forward(const Variable& x) { return module_->forward(x); }
 
@@ -91,11 +92,22 @@ class DistributedDataParallel {
   /// in training calls it before each forward. Collective; sends nothing if there are no buffers.
   void broadcast_buffers();
 
+  /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
+  /// parameters and buffers on every rank. Collective.
+  void shadow() override { backward({}, 0.0); }
+  void after_join(int last) override;
+
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const { reducer_->zero_grad(); }
 
+  /// The trained parameters as they lie in memory, a flat tensor a bucket, with zeros between and
+  /// behind them: for what treats every element alike, such as average_parameters.
+  [[nodiscard]] std::vector<Tensor> flat_values() const;
+  /// A resumed run tells communication hooks that count steps how many there were.
+  void set_step(std::int64_t step) { reducer_->hook().set_step(step); }
+
   [[nodiscard]] nn::Module& module() const noexcept { return *module_; }
-  [[nodiscard]] ProcessGroup& group() const noexcept { return *group_; }
+  [[nodiscard]] ProcessGroup& group() const noexcept override { return *group_; }
   /// The module's: names carry no "module." prefix, so checkpoints fit with and without this class.
   [[nodiscard]] StateDict state_dict() const { return module_->state_dict(); }
   void load_state_dict(const StateDict& state) { module_->load_state_dict(state); }
@@ -109,6 +121,8 @@ class DistributedDataParallel {
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:
+  void broadcast_buffers_from(int root);
+
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<Reducer> reducer_;

@@ -33,6 +33,7 @@ class Reducer {
   void zero_grad() const;
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  [[nodiscard]] CommHook& hook() const noexcept { return *hook_; }
   /// Seconds inside finish() until the sums were there, since construction.
   [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
