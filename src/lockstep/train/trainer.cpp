@@ -55,6 +55,10 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
   optimizer_ = optim::make_optimizer(plan_.optimizer, model().named_parameters());
+  if (plan_.ddp.comm_hook == CommHookKind::post_local_sgd) {
+    const LocalSgdOptions& local = plan_.ddp.local_sgd;
+    averager_.emplace(ddp_->flat_values(), group_, local.period, local.start_step);
+  }
   state_.seed = static_cast<std::int64_t>(plan_.train.seed);
 }
 
@@ -73,10 +77,14 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   loader_.start_epoch(epoch, first_step);
 }
 
+double Trainer::communication_seconds() const noexcept {
+  return ddp_->wait_seconds() + (averager_ ? averager_->seconds() : 0.0);
+}
+
 double Trainer::step() {
   const auto start = Clock::now();
-  const double data_before = loader_.seconds_waited(), communication_before = ddp_->wait_seconds(),
-               work_before = ddp_->work_seconds();
+  const double data_before = loader_.seconds_waited(),
+               communication_before = communication_seconds(), work_before = ddp_->work_seconds();
 
   const Share share = batches_.share(loader_.next_step(), group_->rank());
   const Batch& batch = loader_.next();
@@ -90,6 +98,7 @@ double Trainer::step() {
   ddp_->backward(loss, static_cast<double>(share.size()) / static_cast<double>(share.batch_size));
   grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
   optimizer_->step();
+  if (averager_) averager_->average_parameters();
 
   const double mean = loss.defined() ? loss.data().item() : 0.0;
   if (!std::isfinite(mean) && plan_.train.on_nan == TrainOptions::OnNan::stop) {
@@ -102,7 +111,7 @@ double Trainer::step() {
   const double sum = mean * static_cast<double>(share.size());
   epoch_loss_ += sum;
   clock_.add_step(seconds_since(start),
-                  {.communication = ddp_->wait_seconds() - communication_before,
+                  {.communication = communication_seconds() - communication_before,
                    .data = loader_.seconds_waited() - data_before,
                    .communication_work = ddp_->work_seconds() - work_before,
                    .samples = share.batch_size});
