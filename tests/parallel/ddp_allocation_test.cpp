@@ -12,6 +12,8 @@
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/join.hpp>
+#include <lockstep/parallel/model_averaging.hpp>
 
 #include "ranks.hpp"
 
@@ -59,6 +61,27 @@ void expect_no_allocation(int ranks, const DdpOptions& options) {
                                 << ddp.comm_hook().name();
     EXPECT_EQ(ddp.traffic().sent < ddp.traffic().replaced,
               options.comm_hook != CommHookKind::all_reduce);
+  });
+}
+
+TEST_P(DdpAllocation, StepsWithinJoinAndOfLocalSgdAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
+    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}},
+                                std::make_shared<PostLocalSgdHook>(nullptr, 10));
+    PeriodicModelAverager averager(ddp.flat_values(), group, 4, 10);
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
+    const Tensor target = Tensor::zeros({5}, DType::i64);
+    Join join({ddp});
+    const double allocations = allocations_of(*group, [&] {
+      const double weight = join.step(5.0);
+      ddp.backward(nll_loss(ddp.forward(x), target), weight);
+      sgd.step();
+      averager.average_parameters();
+    });
+    join.finish();
+    EXPECT_EQ(allocations, 0.0);
   });
 }
 

@@ -1,7 +1,6 @@
 #include <lockstep/parallel/comm_hook.hpp>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/parallel/power_sgd_hook.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep {
@@ -18,6 +17,8 @@ std::int64_t CommHook::bytes_sent(const Bucket& bucket, std::size_t /*index*/) c
 }
 
 void CommHook::finish(const Bucket& /*bucket*/, std::size_t /*index*/) {}
+
+void CommHook::set_step(std::int64_t /*step*/) {}
 
 Work AllReduceHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t /*index*/) {
   return group.all_reduce(bucket.gradients, ReduceOp::sum);
@@ -55,20 +56,6 @@ std::int64_t CompressHook::bytes_sent(const Bucket& bucket, std::size_t index) c
 
 void CompressHook::finish(const Bucket& bucket, std::size_t index) {
   if (halves_[index].defined()) convert(halves_[index], bucket.gradients);
-}
-
-std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind, const PowerSgdOptions& power_sgd) {
-  switch (kind) {
-    case CommHookKind::fp16_compress:
-      return std::make_unique<CompressHook>(DType::f16);
-    case CommHookKind::bf16_compress:
-      return std::make_unique<CompressHook>(DType::bf16);
-    case CommHookKind::power_sgd:
-      return std::make_unique<PowerSgdHook>(power_sgd);
-    case CommHookKind::all_reduce:
-      break;
-  }
-  return std::make_unique<AllReduceHook>();
 }
 
 }  // namespace lockstep

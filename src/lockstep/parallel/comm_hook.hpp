@@ -42,6 +42,12 @@ class CommHook {
   [[nodiscard]] virtual std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const;
   /// The last Work is over: what is left to do until the bucket's gradients are the sum.
   virtual void finish(const Bucket& bucket, std::size_t index);
+
+  /// What the weights of the next gradients are multiplied by: of a hook that sums over some of the
+  /// ranks only.
+  [[nodiscard]] virtual double weight_factor() const { return 1.0; }
+  /// A resumed run has had so many steps: for hooks that count them.
+  virtual void set_step(std::int64_t step);
 };
 
 /// The gradients as they are.
@@ -75,12 +81,5 @@ class CompressHook final : public CommHook {
 struct HookTraffic {
   std::int64_t sent = 0, replaced = 0;
 };
-
-struct PowerSgdOptions;
-
-/// Hooks that have a name in a deck: `ddp.comm_hook`.
-enum class CommHookKind : std::uint8_t { all_reduce, fp16_compress, bf16_compress, power_sgd };
-[[nodiscard]] std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind,
-                                                       const PowerSgdOptions& power_sgd);
 
 }  // namespace lockstep

@@ -20,22 +20,12 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
   return trained;
 }
 
-void validate(const BucketOptions& options) {
-  if (options.first_bucket_bytes < 1 || options.bucket_bytes < 1) {
-    throw InputError(
-        fmt::format("DistributedDataParallel: first_bucket_bytes ({}) and bucket_bytes "
-                    "({}) must be at least 1",
-                    options.first_bucket_bytes, options.bucket_bytes));
-  }
-}
-
 }  // namespace
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
                                                  std::shared_ptr<ProcessGroup> group,
                                                  const DdpOptions& options)
-    : DistributedDataParallel(std::move(module), std::move(group), options,
-                              make_comm_hook(options.comm_hook, options.power_sgd)) {}
+    : DistributedDataParallel(std::move(module), std::move(group), options, nullptr) {}
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
                                                  std::shared_ptr<ProcessGroup> group,
@@ -43,24 +33,21 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
                                                  std::shared_ptr<CommHook> hook)
     : module_(std::move(module)), group_(std::move(group)) {
   const BucketOptions& sizes = options.buckets;
-  if (options.shards > 0) {
-    if (dynamic_cast<const AllReduceHook*>(hook.get()) == nullptr) {
-      throw InputError(
-          fmt::format("sums over shards are exact: they go with the communication hook all_reduce, "
-                      "not with {}",
-                      static_cast<const CommHook&>(*hook).name()));
-    }
-    shards_ = std::make_unique<ShardedStep>(group_, options.shards);
-    hook = shards_->hook();
-  }
-  const CommHook& chosen = *hook;
+  const bool own_hook = hook != nullptr;
+  if (!own_hook) hook = make_comm_hook(options);
   expect_same_model(
       *group_, *module_,
       fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}, "
-                  "sync_batch_norm = {}",
-                  sizes.first_bucket_bytes, sizes.bucket_bytes, chosen.name(),
-                  options.sync_batch_norm));
-  validate(sizes);
+                  "sync_batch_norm = {}, shards = {}",
+                  sizes.first_bucket_bytes, sizes.bucket_bytes, std::as_const(*hook).name(),
+                  options.sync_batch_norm, options.shards));
+  validate(options);
+  if (options.shards > 0) {
+    if (own_hook)
+      throw InputError("sums over shards do not take a communication hook of one's own");
+    shards_ = std::make_unique<ShardedStep>(group_, options.shards);
+    hook = shards_->hook();
+  }
   if (options.sync_batch_norm) convert_sync_batchnorm(*module_, *group_);
   broadcast_state(*group_, *module_);
   reducer_ = std::make_unique<Reducer>(
@@ -93,16 +80,20 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
   }
   if (!accumulated_) zero_grad();
   accumulated_ = !syncs_;
+  weight *= reducer_->comm_hook().weight_factor();
   if (shards_ && loss.defined()) shards_->add_loss(weight * loss.data().item());
-  const bool another_shard = shards_ && syncs_ && !shards_->at_last();
-  if (!syncs_ || another_shard) {
+  if (!syncs_) {
     if (loss.defined()) loss.backward(weight);
-    if (another_shard) {
-      reducer_->fill_what_is_missing();
-      shards_->keep(bucket_count());
-    }
-    return;
+  } else if (shards_ && !shards_->at_last()) {
+    if (loss.defined()) loss.backward(weight);
+    reducer_->fill_what_is_missing();
+    shards_->keep(bucket_count());
+  } else {
+    backward_and_sum(loss, weight);
   }
+}
+
+void DistributedDataParallel::backward_and_sum(const Variable& loss, double weight) {
   reducer_->begin();
   try {
     if (loss.defined()) {
@@ -117,8 +108,21 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
   if (shards_) shards_->finish();
 }
 
-void DistributedDataParallel::broadcast_buffers() {
-  for (const Tensor& buffer : buffers_) group_->broadcast(buffer, 0).wait();
+std::vector<Tensor> DistributedDataParallel::flat_values() const {
+  std::vector<Tensor> values;
+  for (const Bucket& bucket : reducer_->buckets()) values.push_back(bucket.values);
+  return values;
+}
+
+void DistributedDataParallel::broadcast_buffers() { broadcast_buffers_from(0); }
+
+void DistributedDataParallel::broadcast_buffers_from(int root) {
+  for (const Tensor& buffer : buffers_) group_->broadcast(buffer, root).wait();
+}
+
+void DistributedDataParallel::after_join(int last) {
+  for (const Bucket& bucket : reducer_->buckets()) group_->broadcast(bucket.values, last).wait();
+  broadcast_buffers_from(last);
 }
 
 }  // namespace lockstep

@@ -5,25 +5,12 @@
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
-#include <lockstep/parallel/power_sgd_hook.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
+#include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/reducer.hpp>
 #include <lockstep/parallel/sharded_step.hpp>
 
 namespace lockstep {
-
-class DeckTable;
-
-struct DdpOptions {
-  BucketOptions buckets;
-  CommHookKind comm_hook = CommHookKind::all_reduce;
-  PowerSgdOptions power_sgd = {};  ///< of that hook
-  /// Above 0, the same bits on any number of ranks that divides it: each global batch is cut into
-  /// this many shards, each rank computes as many of them, one after the other, and gradients,
-  /// losses and buffers are summed over shards in one order (ShardTree) instead of over ranks.
-  std::int64_t shards = 0;
-  bool sync_batch_norm = false;  ///< convert_sync_batchnorm over the group, at construction
-};
-void declare(DeckTable& table, DdpOptions& options);
 
 /// Data-parallel training: every rank holds the whole model, computes the gradient of its share of
 /// the global batch, and all ranks end with the same bits of the gradient of the whole batch.
@@ -42,7 +29,7 @@ void declare(DeckTable& table, DdpOptions& options);
 /// starts inside backward, as soon as its last gradient is final. Parameters are those that require
 /// a gradient at construction; nobody else may set their gradient buffers. They stay in the buckets
 /// when this object goes. One thread at a time.
-class DistributedDataParallel {
+class DistributedDataParallel final : public Joinable {
  public:
   /// See no_sync().
   class NoSync {
@@ -67,8 +54,6 @@ class DistributedDataParallel {
   /// With a hook of the caller's instead of options.comm_hook: the same kind on every rank.
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                           const DdpOptions& options, std::shared_ptr<CommHook> hook);
-  DistributedDataParallel(const DistributedDataParallel&) = delete;
-  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
   [[nodiscard]] Variable forward(const Variable& x);
 
@@ -109,11 +94,22 @@ class DistributedDataParallel {
   /// in training calls it before each forward. Collective; sends nothing if there are no buffers.
   void broadcast_buffers();
 
+  /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
+  /// parameters and buffers on every rank. Collective.
+  void shadow() override { backward({}, 0.0); }
+  void after_join(int last) override;
+
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const { reducer_->zero_grad(); }
 
+  /// The trained parameters as they lie in memory, a flat tensor a bucket, with zeros between and
+  /// behind them: for what treats every element alike, such as average_parameters.
+  [[nodiscard]] std::vector<Tensor> flat_values() const;
+  /// A resumed run tells communication hooks that count steps how many there were.
+  void set_step(std::int64_t step) { reducer_->comm_hook().set_step(step); }
+
   [[nodiscard]] nn::Module& module() const noexcept { return *module_; }
-  [[nodiscard]] ProcessGroup& group() const noexcept { return *group_; }
+  [[nodiscard]] ProcessGroup& group() const noexcept override { return *group_; }
   /// The module's: names carry no "module." prefix, so checkpoints fit with and without this class.
   [[nodiscard]] StateDict state_dict() const { return module_->state_dict(); }
   void load_state_dict(const StateDict& state) { module_->load_state_dict(state); }
@@ -130,6 +126,9 @@ class DistributedDataParallel {
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:
+  void backward_and_sum(const Variable& loss, double weight);
+  void broadcast_buffers_from(int root);
+
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<ShardedStep> shards_;  ///< with DdpOptions::shards

@@ -59,6 +59,7 @@ class PowerSgdHook final : public CommHook {
                                 int round) override;
   [[nodiscard]] std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const override;
   void finish(const Bucket& bucket, std::size_t index) override;
+  void set_step(std::int64_t step) override { step_ = step; }
 
   /// A gradient that travels as a product. Between steps error and q are what the next one goes on
   /// from; whoever writes q writes the same on all ranks.

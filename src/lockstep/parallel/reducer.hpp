@@ -35,7 +35,7 @@ class Reducer {
   void zero_grad() const;
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
-  [[nodiscard]] const CommHook& comm_hook() const noexcept { return *hook_; }
+  [[nodiscard]] CommHook& comm_hook() const noexcept { return *hook_; }
   /// Since construction.
   [[nodiscard]] HookTraffic traffic() const noexcept { return traffic_; }
   /// Seconds inside finish() until the sums were there, since construction.

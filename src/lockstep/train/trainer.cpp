@@ -66,12 +66,19 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
   optimizer_ = optim::make_optimizer(plan_.optimizer, model().named_parameters());
+  if (plan_.ddp.comm_hook == CommHookKind::post_local_sgd) {
+    const LocalSgdOptions& local = plan_.ddp.local_sgd;
+    averager_.emplace(ddp_->flat_values(), group_, local.period, local.start_step);
+  }
   state_.seed = static_cast<std::int64_t>(plan_.train.seed);
 }
 
 void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
+  DdpOptions ddp = plan.ddp;
+  ddp.shards = shards_of(plan.train, ranks);
+  validate(ddp);
   const BatchPlan batches(task.data().train->size(), plan.train.batch_size, ranks,
-                          plan.train.drop_last, shards_of(plan.train, ranks));
+                          plan.train.drop_last, ddp.shards);
   const EvalPlan eval(task.data().test->size(), plan.eval.batch_size, 1);
   const auto optimizer =
       optim::make_optimizer(plan.optimizer, task.make_model()->named_parameters());
@@ -109,10 +116,14 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples) {
   return losses;
 }
 
+double Trainer::communication_seconds() const noexcept {
+  return ddp_->wait_seconds() + (averager_ ? averager_->seconds() : 0.0);
+}
+
 double Trainer::step() {
   const auto start = Clock::now();
-  const double data_before = loader_.seconds_waited(), communication_before = ddp_->wait_seconds(),
-               work_before = ddp_->work_seconds();
+  const double data_before = loader_.seconds_waited(),
+               communication_before = communication_seconds(), work_before = ddp_->work_seconds();
 
   const std::int64_t number = loader_.next_step();
   const Share share = batches_.share(number, group_->rank());
@@ -130,6 +141,7 @@ double Trainer::step() {
   }
   grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
   optimizer_->step();
+  if (averager_) averager_->average_parameters();
 
   if (losses.not_finite && plan_.train.on_nan == TrainOptions::OnNan::stop) {
     throw NonFiniteLoss(
@@ -144,7 +156,7 @@ double Trainer::step() {
   }
   epoch_loss_ += losses.sum;
   clock_.add_step(seconds_since(start),
-                  {.communication = ddp_->wait_seconds() - communication_before,
+                  {.communication = communication_seconds() - communication_before,
                    .data = loader_.seconds_waited() - data_before,
                    .communication_work = ddp_->work_seconds() - work_before,
                    .samples = share.batch_size});

@@ -10,6 +10,7 @@
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/loader.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/model_averaging.hpp>
 #include <lockstep/train/outcome.hpp>
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/step_clock.hpp>
@@ -79,8 +80,13 @@ class Trainer {
     std::optional<double> not_finite;  ///< a mean loss that is not
   };
 
+  /// Seconds of communication that computation did not hide, since construction.
+  [[nodiscard]] double communication_seconds() const noexcept;
+
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
   void begin(RunCheckpoints& checkpoints, const std::optional<std::filesystem::path>& resumed_from);
+  /// One state on all ranks, of which each will write its part. Collective.
+  void make_replicas_equal();
   /// True if it was saved. A failure is logged and the run goes on.
   bool save(RunCheckpoints& checkpoints, const std::string& deck);
   /// Gradients of a shard of this rank, in train.accumulate parts.
@@ -99,6 +105,7 @@ class Trainer {
   EvalPlan eval_batches_;
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<PeriodicModelAverager> averager_;  ///< with ddp.comm_hook = "post_local_sgd"
   double grad_norm_ = -1;  ///< of the last step, before clipping; negative: not measured
   Loader loader_;
   Loader eval_loader_;

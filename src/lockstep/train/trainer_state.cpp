@@ -52,6 +52,8 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
         "the checkpoint is of another model or optimizer than the deck's: {}", error.what()));
   }
   state_ = saved;
+  ddp_->set_step(state_.step);
+  if (averager_) averager_->set_step(state_.step);
   epoch_loss_ = 0;
   const auto ranks_then = static_cast<std::int64_t>(saved.sums.size());
   for (const auto& [name, sum] : saved.sums) {
@@ -84,10 +86,20 @@ void Trainer::begin(RunCheckpoints& checkpoints,
   saved_step_ = saved ? state_.step : -1;
 }
 
+void Trainer::make_replicas_equal() {
+  ddp_->broadcast_buffers();
+  if (!averager_ || !averager_->is_local()) return;
+  averager_->average_now();
+  for (const auto& entry : optimizer_->state_dict()) {
+    const auto op = is_floating(entry.tensor.dtype()) ? ReduceOp::avg : ReduceOp::max;
+    group_->all_reduce(entry.tensor, op).wait();
+  }
+}
+
 bool Trainer::save(RunCheckpoints& checkpoints, const std::string& deck) {
   const auto path = checkpoint_path(checkpoints.folder(), state_.step);
   const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
-  ddp_->broadcast_buffers();  // every rank writes its part of the state
+  make_replicas_equal();
   SaveReport report;
   try {
     report = CheckpointWriter().save(*group_, path, contents(deck),
