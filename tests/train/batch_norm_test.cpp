@@ -58,7 +58,7 @@ struct Seen {
 std::vector<Seen> train(int ranks, const std::string& folder) {
   std::vector<Seen> seen(static_cast<std::size_t>(ranks));
   std::mutex reading;
-  Console console(0, ranks);
+  Console console(0);
   run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
     set_math_threads(1);
     std::unique_lock lock(reading);
