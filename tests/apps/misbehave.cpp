@@ -1,7 +1,7 @@
 // classify, except that one rank does something on purpose at one step:
 //   MISBEHAVE="throw 1 7"   rank 1 throws an exception in the forward of its 7th step
 //   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
-//   _exit(0)
+//   _exit(0); hang: it never comes back
 // In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
 // task's own, and then a barrier; rank 1 does it in its own way:
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
@@ -20,6 +20,7 @@
 #include <fstream>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/rank.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
@@ -41,8 +42,7 @@ class Misbehaving : public lockstep::train::Classification {
 
   lockstep::Variable loss(const lockstep::Variable& output,
                           const lockstep::Batch& batch) const override {
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    const int rank = this_rank();
     const bool in_step = lockstep::grad_enabled() && ++calls_ == step_;
     const bool now = in_step && rank == rank_;
     if (now) mark();
@@ -52,12 +52,19 @@ class Misbehaving : public lockstep::train::Classification {
     if (now && (what_ == "stop" || what_ == "group")) std::raise(SIGSTOP);
     if (in_step && what_ == "group") make_group()->close();
     if (now && what_ == "usr1") std::raise(SIGUSR1);
+    while (now && what_ == "hang") pause();
     if (now && what_ == "exit0") end_late([] { _exit(0); });
     if (now && what_ == "nan") output.data().fill(std::nan(""));
     return Classification::loss(output, batch);
   }
 
  private:
+  /// Of processes or of threads.
+  static int this_rank() {
+    const std::uint64_t identity = lockstep::rank_identity();
+    return static_cast<int>((identity >> 32U) + (identity & 0xFFFFFFFFU));
+  }
+
   static void mark() {
     if (const char* file = std::getenv("MISBEHAVE_MARK")) std::ofstream(file) << "now\n";
   }
