@@ -64,7 +64,7 @@ std::vector<Seen> train(int ranks, const std::string& folder) {
     std::unique_lock lock(reading);
     auto deck = Deck::parse(R"(
       data = {kind = "synthetic", synthetic_samples = 121, synthetic_test_samples = 50, synthetic_image_size = 8}
-      train = {epochs = 2, batch_size = 24}
+      train = {epochs = 2, batch_size = 24, check_replicas_every = 1}
       eval = {batch_size = 16}
       checkpoint = {every_steps = 4, keep = 0}
       optimizer = {lr = 0.1}
