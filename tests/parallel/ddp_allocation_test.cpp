@@ -9,6 +9,7 @@
 #include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/replica_check.hpp>
 
 #include "ranks.hpp"
 
@@ -26,10 +27,12 @@ TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
     const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
     const Tensor target = Tensor::zeros({5}, DType::i64);
     const double weight = 1.0 / group->size();
+    ReplicaCheck replicas(group, model->state_dict());
     const auto step = [&] {
       ddp.zero_grad();
       ddp.backward(nll_loss(ddp.forward(x), target), weight);
       sgd.step();
+      EXPECT_FALSE(replicas.compare());
     };
 
     // Ranks that are threads share the pools, which grow until they hold what the worst
