@@ -1,7 +1,8 @@
 // classify, except that one rank does something on purpose at one step:
 //   MISBEHAVE="throw 1 7"   rank 1 throws an exception in the forward of its 7th step
 //   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
-//   _exit(0)
+//   _exit(0); hang: it never comes back;
+//   flip: one bit of its first parameter flips
 // In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
 // task's own, and then a barrier; rank 1 does it in its own way:
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
@@ -20,6 +21,7 @@
 #include <fstream>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/rank.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
@@ -39,10 +41,13 @@ class Misbehaving : public lockstep::train::Classification {
     if (std::find(odd.begin(), odd.end(), what_) != odd.end()) group_ = make_group();
   }
 
+  std::shared_ptr<lockstep::nn::Module> make_model() const override {
+    return model_ = Classification::make_model();
+  }
+
   lockstep::Variable loss(const lockstep::Variable& output,
                           const lockstep::Batch& batch) const override {
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    const int rank = this_rank();
     const bool in_step = lockstep::grad_enabled() && ++calls_ == step_;
     const bool now = in_step && rank == rank_;
     if (now) mark();
@@ -52,14 +57,26 @@ class Misbehaving : public lockstep::train::Classification {
     if (now && (what_ == "stop" || what_ == "group")) std::raise(SIGSTOP);
     if (in_step && what_ == "group") make_group()->close();
     if (now && what_ == "usr1") std::raise(SIGUSR1);
+    while (now && what_ == "hang") pause();
+    if (now && what_ == "flip") flip_a_bit(model_->parameters().front().data());
     if (now && what_ == "exit0") end_late([] { _exit(0); });
     if (now && what_ == "nan") output.data().fill(std::nan(""));
     return Classification::loss(output, batch);
   }
 
  private:
+  /// Of processes or of threads.
+  static int this_rank() {
+    const std::uint64_t identity = lockstep::rank_identity();
+    return static_cast<int>((identity >> 32U) + (identity & 0xFFFFFFFFU));
+  }
+
   static void mark() {
     if (const char* file = std::getenv("MISBEHAVE_MARK")) std::ofstream(file) << "now\n";
+  }
+
+  static void flip_a_bit(const lockstep::Tensor& tensor) {
+    *static_cast<std::uint8_t*>(tensor.data()) ^= 1U;
   }
 
   // The launcher ends the other ranks at once: by then they are to wait for this one.
@@ -94,6 +111,7 @@ class Misbehaving : public lockstep::train::Classification {
   std::string what_;
   int rank_ = -1, step_ = -1;
   mutable int calls_ = 0;
+  mutable std::shared_ptr<lockstep::nn::Module> model_;  // the newest: what is trained
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
+#include <lockstep/parallel/replica_check.hpp>
 
 #include "ranks.hpp"
 
@@ -52,10 +53,12 @@ void expect_no_allocation(int ranks, const DdpOptions& options) {
     const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
     const Tensor target = Tensor::zeros({5}, DType::i64);
     const double weight = 1.0 / group->size();
+    ReplicaCheck replicas(group, model->state_dict());
     const double allocations = allocations_of(*group, [&] {
       ddp.zero_grad();
       ddp.backward(nll_loss(ddp.forward(x), target), weight);
       sgd.step();
+      EXPECT_FALSE(replicas.compare());
     });
     EXPECT_EQ(allocations, 0.0) << "the most on any rank, in 20 steps of "
                                 << ddp.comm_hook().name();
@@ -127,6 +130,23 @@ TEST_P(DdpAllocation, PowerSgdOfRandomStartsAllocatesNothing) {
                                                   .min_compression_rate = 1,
                                                   .use_error_feedback = false,
                                                   .warm_start = false}});
+}
+
+TEST_P(DdpAllocation, StepsOfSumsOverShardsAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
+    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}, .shards = 12});
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
+    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const double allocations = allocations_of(*group, [&] {
+      for (std::int64_t shard = 0; shard < ddp.shards(); ++shard) {
+        ddp.backward(nll_loss(ddp.forward(x), target), 1.0 / 12);
+      }
+      sgd.step();
+    });
+    EXPECT_EQ(allocations, 0.0);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DdpAllocation, testing::ValuesIn(test::rank_counts()),

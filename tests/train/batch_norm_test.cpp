@@ -62,14 +62,14 @@ struct Seen {
 std::vector<Seen> train(int ranks, const std::string& folder, bool sync_batch_norm = false) {
   std::vector<Seen> seen(static_cast<std::size_t>(ranks));
   std::mutex reading;
-  Console console(0, ranks);
+  Console console(0);
   run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
     set_math_threads(1);
     std::unique_lock lock(reading);
     auto deck =
         Deck::parse(R"(
       data = {kind = "synthetic", synthetic_samples = 121, synthetic_test_samples = 50, synthetic_image_size = 8}
-      train = {epochs = 2, batch_size = 24}
+      train = {epochs = 2, batch_size = 24, check_replicas_every = 1}
       eval = {batch_size = 16}
       checkpoint = {every_steps = 4, keep = 0}
       optimizer = {lr = 0.1}

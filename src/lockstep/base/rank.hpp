@@ -8,6 +8,10 @@ namespace lockstep {
 /// making a group on; 0 before, and in programs without ranks.
 [[nodiscard]] std::uint64_t rank_identity() noexcept;
 
+/// Which of the ranks that are threads of this process the calling thread is; 0 on every other
+/// thread.
+[[nodiscard]] int thread_rank() noexcept;
+
 /// Says which rank this process is. Called by the backend that knows.
 void set_process_rank(int rank) noexcept;
 

@@ -33,6 +33,7 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"completed", facts.completed},
       {"stopped_early", outcome.stopped_early},
       {"ranks", group.size()},
+      {"backend", group.backend()},
       {"threads", facts.threads},
       {"hosts", launch.layout.hosts()},
       {"epochs", outcome.epochs},

@@ -29,6 +29,17 @@ std::string culprit(const StateDict& state) {
   return at == state.end() ? "" : fmt::format(": {} is not finite either", at->name);
 }
 
+std::unique_ptr<ReplicaCheck> make_replica_check(const std::shared_ptr<ProcessGroup>& group,
+                                                 const nn::Module& model,
+                                                 const optim::Optimizer& optimizer) {
+  StateDict state;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    state.insert(name, parameter.data());
+  }
+  state.insert_all("optimizer/", optimizer.state_dict());
+  return std::make_unique<ReplicaCheck>(group, std::move(state));
+}
+
 /// "test accuracy 0.8312  "
 std::string in_words(const NamedFigures& metrics) {
   std::string text;
@@ -70,6 +81,8 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
     const LocalSgdOptions& local = plan_.ddp.local_sgd;
     averager_.emplace(ddp_->flat_values(), group_, local.period, local.start_step);
   }
+  if (plan_.train.check_replicas_every > 0)
+    replicas_ = make_replica_check(group_, model(), *optimizer_);
   state_.seed = static_cast<std::int64_t>(plan_.train.seed);
 }
 
@@ -77,6 +90,11 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
   DdpOptions ddp = plan.ddp;
   ddp.shards = shards_of(plan.train, ranks);
   validate(ddp);
+  if (plan.train.check_replicas_every > 0 && ddp.comm_hook == CommHookKind::post_local_sgd) {
+    throw InputError(
+        "train.check_replicas_every compares replicas that are meant to be equal; with "
+        "ddp.comm_hook = \"post_local_sgd\" they are not. Set it to 0.");
+  }
   const BatchPlan batches(task.data().train->size(), plan.train.batch_size, ranks,
                           plan.train.drop_last, ddp.shards);
   const EvalPlan eval(task.data().test->size(), plan.eval.batch_size, 1);
@@ -232,6 +250,7 @@ bool Trainer::train_epoch(Reporting& reporting) {
     if (reporting.stop.stop_now()) return true;
     const Share share = batches_.share(loader_.next_step(), group_->rank());
     const double sum = step();
+    if (replicas_ && state_.step % plan_.train.check_replicas_every == 0) compare_replicas();
     double& first_step_s = reporting.outcome.first_step_s;
     if (std::isnan(first_step_s)) first_step_s = seconds_since_process_start();
     if (state_.step % plan_.log.every_steps == 0) report_steps(reporting, sum, share);

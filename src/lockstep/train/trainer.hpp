@@ -11,6 +11,7 @@
 #include <lockstep/data/loader.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
+#include <lockstep/parallel/replica_check.hpp>
 #include <lockstep/train/outcome.hpp>
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/step_clock.hpp>
@@ -48,7 +49,8 @@ class Trainer {
   /// StopAgreement). Writes metrics and checkpoints into `folder`; `deck` is stored in checkpoints.
   /// `resumed_from` is the file of what was restored: checkpoints in `folder` that are not of its
   /// past are moved aside (see RunCheckpoints). Throws AgreedError with ExitCode::checkpoint if the
-  /// final checkpoint could not be saved. Unless train.on_nan is "ignore", NonFiniteLoss on a rank
+  /// final checkpoint could not be saved, with ExitCode::failure if the ranks' states were found to
+  /// differ (train.check_replicas_every). Unless train.on_nan is "ignore", NonFiniteLoss on a rank
   /// whose loss is not finite, and AgreedError with ExitCode::failure if the test loss is not, or
   /// the state when it is to be saved.
   Outcome run(const RunFolder& folder, MetricsFile& metrics, Console& console,
@@ -91,6 +93,8 @@ class Trainer {
   bool save(RunCheckpoints& checkpoints, const std::string& deck);
   /// Gradients of a shard of this rank, in train.accumulate parts.
   Losses backward(const Share& part, const Batch& samples);
+  /// With train.check_replicas_every: throws AgreedError if the ranks' states differ.
+  void compare_replicas();
   bool train_epoch(Reporting& reporting);
   void report_steps(Reporting& reporting, double step_loss, const Share& share);
   void finish_epoch(Reporting& reporting);
@@ -106,13 +110,15 @@ class Trainer {
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<PeriodicModelAverager> averager_;  ///< with ddp.comm_hook = "post_local_sgd"
+  std::unique_ptr<ReplicaCheck> replicas_;         ///< null: not asked for
   double grad_norm_ = -1;  ///< of the last step, before clipping; negative: not measured
   Loader loader_;
   Loader eval_loader_;
   StepClock clock_;
   TrainState state_;
-  double epoch_loss_ = 0;        ///< this rank's summed loss of the unfinished epoch
-  std::int64_t saved_step_ = 0;  ///< of the newest checkpoint in the run folder
+  double epoch_loss_ = 0;            ///< this rank's summed loss of the unfinished epoch
+  std::int64_t saved_step_ = 0;      ///< of the newest checkpoint in the run folder
+  std::int64_t compared_step_ = -1;  ///< the last at which replicas were found equal
   std::string last_save_failure_;
 };
 

@@ -96,8 +96,22 @@ void Trainer::make_replicas_equal() {
   }
 }
 
+void Trainer::compare_replicas() {
+  if (!replicas_ || compared_step_ == state_.step) return;
+  if (const auto difference = replicas_->compare()) {
+    throw AgreedError(
+        fmt::format("the ranks' replicas are not equal after step {} (epoch {}): {}. A memory, a "
+                    "processor or a link may be faulty: look at it, or leave the machine out, and "
+                    "go on with --resume. Nothing was saved of it.",
+                    state_.step, state_.epoch + (state_.position > 0 ? 1 : 0), difference->text),
+        ExitCode::failure);
+  }
+  compared_step_ = state_.step;
+}
+
 bool Trainer::save(RunCheckpoints& checkpoints, const std::string& deck) {
   const auto path = checkpoint_path(checkpoints.folder(), state_.step);
+  compare_replicas();
   const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
   make_replicas_equal();
   SaveReport report;
