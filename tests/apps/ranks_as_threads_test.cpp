@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <apps/fault.hpp>
+#include <apps/same_results.hpp>
 #include <apps/small_run.hpp>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include <lockstep/checkpoint/reader.hpp>
 
@@ -33,28 +32,6 @@ Fault misbehave_on_threads(int ranks, const std::string& order,
 }
 
 Json summary(const std::string& dir) { return Json::parse(read_file(dir + "/summary.json")); }
-
-void expect_same_bits(const StateDict& a, const StateDict& b) {
-  ASSERT_GT(a.size(), 0U);
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [name, tensor, placement] : a) {
-    const Tensor& other = b.at(name);
-    ASSERT_EQ(tensor.bytes(), other.bytes()) << name;
-    EXPECT_EQ(std::memcmp(tensor.data(), other.data(), tensor.bytes()), 0) << name;
-  }
-}
-
-/// What metrics.jsonl says, but for times.
-std::vector<Json> results(const std::string& dir) {
-  std::vector<Json> rows;
-  std::istringstream lines(read_file(dir + "/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    Json row = Json::parse(line);
-    for (const char* time : {"seconds", "samples_per_s", "time_min_mean_max_s"}) row.erase(time);
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
 
 TEST(RanksAsThreads, LeaveTheSameBitsAsRanksThatAreProcesses) {
   for (const int ranks : {1, 2, 3}) {

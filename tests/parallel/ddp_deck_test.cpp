@@ -31,7 +31,7 @@ TEST(DdpDeck, EveryHookHasItsName) {
                                    std::pair{"power_sgd", CommHookKind::power_sgd}}) {
     const DdpOptions options = read((std::string("[ddp]\ncomm_hook = \"") + name + "\"\n").c_str());
     EXPECT_EQ(options.comm_hook, kind);
-    EXPECT_EQ(make_comm_hook(kind, options.power_sgd)->name().rfind(name, 0), 0U);
+    EXPECT_EQ(make_comm_hook(options)->name().rfind(name, 0), 0U);
   }
 }
 

@@ -125,7 +125,7 @@ TEST(LocalSgd, ResumedRunHasTheSameBits) {
                     if (group.rank() == 0) {
                       metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
                     }
-                    Console console(group.rank(), group.size());
+                    Console console(group.rank());
                     trainer.run(run_folder, metrics, console, deck);
                   });
   };
