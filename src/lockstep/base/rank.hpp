@@ -11,7 +11,12 @@ namespace lockstep {
 /// Says which rank this process is. Called by the backend that knows.
 void set_process_rank(int rank) noexcept;
 
-/// While alive, this thread is rank `rank` of those that are threads of its process.
+/// Which of the ranks that are threads of this process the calling thread is, or works for; 0 where
+/// the process is a rank.
+[[nodiscard]] int thread_rank() noexcept;
+
+/// While alive, this thread is rank `rank` of those that are threads of its process, or works for
+/// it.
 class ThreadRank {
  public:
   explicit ThreadRank(int rank) noexcept;

@@ -106,6 +106,8 @@ class DistributedDataParallel {
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
   /// waiting for others.
   [[nodiscard]] double work_seconds() const noexcept { return reducer_->work_seconds(); }
+  /// Those of them that it waited for ranks which were late.
+  [[nodiscard]] double late_seconds() const noexcept { return reducer_->late_seconds(); }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:

@@ -87,7 +87,7 @@ void Reducer::finish() {
   start_ready_buckets();
   listening_ = false;
   const auto start = Clock::now();
-  const double work_before = group_->work_seconds();
+  const double work_before = group_->work_seconds(), late_before = group_->late_seconds();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     works_[b].wait();
     works_[b] = {};
@@ -95,6 +95,7 @@ void Reducer::finish() {
   }
   wait_seconds_ += seconds_since(start);
   work_seconds_ += group_->work_seconds() - work_before;
+  late_seconds_ += group_->late_seconds() - late_before;
   for (const Bucket& bucket : buckets_) forget_what_nobody_used(bucket);
 }
 

@@ -184,10 +184,15 @@ class Run {
     write_summary(!stopped);
     if (group_->rank() == 0) {
       console_.say(report_table(metrics_.rows()));
+      console_.say(anatomy_table(outcome_.times));
       console_.say(fmt::format("curves      {}", curves));
       console_.say(fmt::format("checkpoint  {}", outcome_.checkpoint
                                                      ? outcome_.checkpoint->string()
                                                      : "none (see [checkpoint] in the deck)"));
+      if (plan_.train.trace) {
+        console_.say(fmt::format("trace       {} (open it in https://ui.perfetto.dev)",
+                                 folder_->file("trace/trace.json").string()));
+      }
       console_.say(fmt::format("run folder  {}", folder_->path().string()));
       if (stopped)
         console_.say(

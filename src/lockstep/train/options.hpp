@@ -33,6 +33,7 @@ struct TrainOptions {
   bool drop_last = false;         ///< leave out the last, smaller batch of an epoch
   std::uint64_t seed = 1234;      ///< of initialisation, shuffling and dropout
   OnNan on_nan = OnNan::stop;
+  bool trace = false;  ///< write trace/trace.json (docs/trace.md)
 };
 void declare(DeckTable& table, TrainOptions& options);
 

@@ -31,6 +31,8 @@ void declare(DeckTable& table, TrainOptions& options) {
   options.seed = static_cast<std::uint64_t>(seed);
   table.choice("on_nan", options.on_nan, {{"stop", OnNan::stop}, {"ignore", OnNan::ignore}},
                "what to do when a loss, or a state to be saved, is not finite");
+  table.key("trace", options.trace,
+            {.doc = "write trace/trace.json, for Perfetto: what every rank and thread did when"});
 }
 
 void declare(DeckTable& table, ClassLossOptions& options) {

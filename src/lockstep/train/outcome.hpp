@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/train/step_clock.hpp>
+
 namespace lockstep::train {
 
 /// Names and values of a task's metrics, in the task's order.
@@ -24,6 +26,7 @@ struct Outcome {
   double first_step_s = std::numeric_limits<double>::quiet_NaN();
   std::optional<std::filesystem::path> checkpoint;  ///< the newest, saved or gone on from; rank 0's
   bool stopped_early = false;
+  std::vector<StepTimes> times;  ///< by rank, over all training steps of this process
 };
 
 }  // namespace lockstep::train

@@ -14,6 +14,10 @@ namespace lockstep::train {
 /// samples/s and where the time went, means over ranks).
 [[nodiscard]] std::string report_table(const std::vector<MetricsRow>& rows);
 
+/// Where a step's time went on average, a line a rank; of more than 16 ranks the smallest, the mean
+/// and the largest figures. Under it the rank that the others wait for, if there is one.
+[[nodiscard]] std::string anatomy_table(const std::vector<StepTimes>& ranks);
+
 /// Draws the losses and the task's first metric over the steps as an SVG with gnuplot. Returns what
 /// to tell the user: the file's name, or why there is none.
 [[nodiscard]] std::string draw_curves(const std::vector<MetricsRow>& rows,

@@ -14,6 +14,7 @@
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/run_trace.hpp>
 #include <lockstep/train/stop_agreement.hpp>
 
 namespace lockstep::train {
@@ -75,8 +76,10 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 
 double Trainer::step() {
   const auto start = Clock::now();
+  const TraceScope scope("step", "step", nullptr, state_.step + 1);
   const double data_before = loader_.seconds_waited(), communication_before = ddp_->wait_seconds(),
-               work_before = ddp_->work_seconds();
+               work_before = ddp_->work_seconds(), late_before = ddp_->late_seconds();
+  StepTimes parts;
 
   const Share share = batches_.share(loader_.next_step(), group_->rank());
   const Batch& batch = loader_.next();
@@ -86,10 +89,19 @@ double Trainer::step() {
 
   optimizer_->zero_grad();
   Variable loss;
-  if (batch.size() > 0) loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
-  ddp_->backward(loss, static_cast<double>(share.size()) / static_cast<double>(share.batch_size));
-  grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
-  optimizer_->step();
+  if (batch.size() > 0) {
+    const StepClock::Phase phase(parts.forward, "forward");
+    loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
+  }
+  {
+    const StepClock::Phase phase(parts.backward, "backward");
+    ddp_->backward(loss, static_cast<double>(share.size()) / static_cast<double>(share.batch_size));
+  }
+  {
+    const StepClock::Phase phase(parts.optimizer, "optimizer");
+    grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
+    optimizer_->step();
+  }
 
   const double mean = loss.defined() ? loss.data().item() : 0.0;
   if (!std::isfinite(mean) && plan_.train.on_nan == TrainOptions::OnNan::stop) {
@@ -101,11 +113,12 @@ double Trainer::step() {
   ++state_.position;
   const double sum = mean * static_cast<double>(share.size());
   epoch_loss_ += sum;
-  clock_.add_step(seconds_since(start),
-                  {.communication = ddp_->wait_seconds() - communication_before,
-                   .data = loader_.seconds_waited() - data_before,
-                   .communication_work = ddp_->work_seconds() - work_before,
-                   .samples = share.batch_size});
+  parts.communication = ddp_->wait_seconds() - communication_before;
+  parts.communication_work = ddp_->work_seconds() - work_before;
+  parts.communication_late = ddp_->late_seconds() - late_before;
+  parts.data = loader_.seconds_waited() - data_before;
+  parts.samples = share.batch_size;
+  clock_.add_step(seconds_since(start), parts);
   return sum;
 }
 
@@ -115,8 +128,8 @@ struct Trainer::Reporting {
   MetricsFile& metrics;
   Console& console;
   const std::string& deck;
-  StepClock::Totals last_report;  ///< clock at the last "step" line
-  StepClock::Totals epoch_start;
+  StepTimes last_report;  ///< clock at the last "step" line
+  StepTimes epoch_start;
   Outcome outcome;
 };
 
@@ -134,15 +147,15 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   begin(reporting.checkpoints, resumed_from);
   const bool checkpoints_wanted =
       plan_.checkpoint.every_epochs > 0 || plan_.checkpoint.every_steps > 0;
+  std::optional<RunTrace> trace;
+  if (plan_.train.trace) trace.emplace(*group_, model());
   clock_.start();
-  StepClock::Totals training{};
+  double training_wall = 0;
   bool stopped = false;
   while (!stopped && state_.epoch < plan_.train.epochs) {
     reporting.epoch_start = reporting.last_report = clock_.totals();
     stopped = train_epoch(reporting);
-    const auto epoch = clock_.totals() - reporting.epoch_start;
-    training.wall += epoch.wall;
-    training.samples += epoch.samples;
+    training_wall += (clock_.totals() - reporting.epoch_start).wall;
     if (stopped) break;
     finish_epoch(reporting);
     if (checkpoint_is_due(plan_.checkpoint, state_) ||
@@ -150,6 +163,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
       save(reporting.checkpoints, deck);
     }
   }
+  if (trace) trace->write(folder.file("trace/trace.json"));
   if (stopped && state_.step != saved_step_ && !save(reporting.checkpoints, deck)) {
     throw AgreedError(
         "stopped on request, but the checkpoint could not be saved: " + last_save_failure_,
@@ -164,8 +178,11 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   outcome.checkpoint = reporting.checkpoints.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
-  const double wall = all_reduce_scalar(*group_, training.wall, ReduceOp::max);
-  outcome.samples_per_s = wall > 0 ? static_cast<double>(training.samples) / wall : 0.0;
+  StepTimes mine = clock_.totals();
+  mine.wall = training_wall;
+  outcome.times = times_of_all(*group_, mine);
+  const double wall = spread_of(outcome.times, &StepTimes::wall).max;
+  outcome.samples_per_s = wall > 0 ? static_cast<double>(mine.samples) / wall : 0.0;
   return outcome;
 }
 
@@ -184,14 +201,20 @@ bool Trainer::train_epoch(Reporting& reporting) {
   return false;
 }
 
+double Trainer::add_times(MetricsRow& row, const StepTimes& mine) {
+  const std::vector<StepTimes> ranks = times_of_all(*group_, mine);
+  row.times = spread_over_ranks(ranks);
+  row.has_times = true;
+  row.slowest = slowest_rank(ranks);
+  return spread_of(ranks, &StepTimes::wall).max;
+}
+
 void Trainer::report_steps(Reporting& reporting, double step_loss, const Share& share) {
   const auto now = clock_.totals();
   const auto since = now - reporting.last_report;
   reporting.last_report = now;
   MetricsRow row{.kind = "step", .step = state_.step, .epoch = state_.epoch + 1};
-  double wall = 0;
-  row.times = spread_over_ranks(*group_, since, wall);
-  row.has_times = true;
+  const double wall = add_times(row, since);
   row.loss =
       all_reduce_scalar(*group_, step_loss, ReduceOp::sum) / static_cast<double>(share.batch_size);
   row.lr = optimizer_->lr();
@@ -211,9 +234,7 @@ void Trainer::report_steps(Reporting& reporting, double step_loss, const Share& 
 void Trainer::finish_epoch(Reporting& reporting) {
   const auto epoch = clock_.totals() - reporting.epoch_start;
   MetricsRow row{.kind = "epoch", .step = state_.step, .epoch = state_.epoch + 1};
-  double wall = 0;
-  row.times = spread_over_ranks(*group_, epoch, wall);
-  row.has_times = true;
+  const double wall = add_times(row, epoch);
   const auto samples = std::min(batches_.samples(), steps_an_epoch() * batches_.batch_size());
   row.loss = all_reduce_scalar(*group_, epoch_loss_, ReduceOp::sum) / static_cast<double>(samples);
   row.lr = optimizer_->lr();

@@ -79,6 +79,8 @@ class Trainer {
   /// True if it was saved. A failure is logged and the run goes on.
   bool save(RunCheckpoints& checkpoints, const std::string& deck);
   bool train_epoch(Reporting& reporting);
+  /// Where the time went, on all ranks; the longest wall time of any. Collective.
+  double add_times(MetricsRow& row, const StepTimes& mine);
   void report_steps(Reporting& reporting, double step_loss, const Share& share);
   void finish_epoch(Reporting& reporting);
   void report_epoch(Reporting& reporting, const MetricsRow& row, const Evaluation& evaluation,

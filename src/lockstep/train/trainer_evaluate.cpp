@@ -15,6 +15,7 @@ double combined(double a, double b, ReduceOp op) {
 }  // namespace
 
 Trainer::Evaluation Trainer::evaluate() {
+  const TraceScope scope("evaluation", "evaluate");
   const NoGradGuard no_grad;
   ddp_->broadcast_buffers();
   model().eval();

@@ -85,6 +85,7 @@ void Trainer::begin(RunCheckpoints& checkpoints,
 }
 
 bool Trainer::save(RunCheckpoints& checkpoints, const std::string& deck) {
+  const TraceScope scope("checkpoint", "save", nullptr, state_.step);
   const auto path = checkpoint_path(checkpoints.folder(), state_.step);
   const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
   ddp_->broadcast_buffers();  // every rank writes its part of the state
