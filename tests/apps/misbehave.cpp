@@ -1,7 +1,7 @@
 // classify, except that one rank does something on purpose at one step:
 //   MISBEHAVE="throw 1 7"   rank 1 throws an exception in the forward of its 7th step
 //   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
-//   _exit(0)
+//   _exit(0); slow: from then on it takes 20 ms longer for every forward
 // In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
 // task's own, and then a barrier; rank 1 does it in its own way:
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
@@ -43,7 +43,8 @@ class Misbehaving : public lockstep::train::Classification {
                           const lockstep::Batch& batch) const override {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    const bool in_step = lockstep::grad_enabled() && ++calls_ == step_;
+    const bool in_step_or_later = lockstep::grad_enabled() && ++calls_ >= step_;
+    const bool in_step = in_step_or_later && calls_ == step_;
     const bool now = in_step && rank == rank_;
     if (now) mark();
     if (in_step && group_) call(rank == rank_);
@@ -53,6 +54,8 @@ class Misbehaving : public lockstep::train::Classification {
     if (in_step && what_ == "group") make_group()->close();
     if (now && what_ == "usr1") std::raise(SIGUSR1);
     if (now && what_ == "exit0") end_late([] { _exit(0); });
+    if (in_step_or_later && rank == rank_ && what_ == "slow")
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (now && what_ == "nan") output.data().fill(std::nan(""));
     return Classification::loss(output, batch);
   }

@@ -26,7 +26,7 @@ struct Outcome {
   double first_step_s = std::numeric_limits<double>::quiet_NaN();
   std::optional<std::filesystem::path> checkpoint;  ///< the newest, saved or gone on from; rank 0's
   bool stopped_early = false;
-  std::vector<StepTimes> times;  ///< by rank, over all training steps of this process
+  std::vector<StepTimes> times;  ///< by rank, over this process's training steps but the first
 };
 
 }  // namespace lockstep::train

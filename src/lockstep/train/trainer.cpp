@@ -130,6 +130,7 @@ struct Trainer::Reporting {
   const std::string& deck;
   StepTimes last_report;  ///< clock at the last "step" line
   StepTimes epoch_start;
+  StepTimes first_step;  ///< of this process: it sets libraries up
   Outcome outcome;
 };
 
@@ -141,6 +142,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                       metrics,
                       console,
                       deck,
+                      {},
                       {},
                       {},
                       {}};
@@ -179,10 +181,10 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
   StepTimes mine = clock_.totals();
-  mine.wall = training_wall;
-  outcome.times = times_of_all(*group_, mine);
-  const double wall = spread_of(outcome.times, &StepTimes::wall).max;
+  const double wall = all_reduce_scalar(*group_, training_wall, ReduceOp::max);
   outcome.samples_per_s = wall > 0 ? static_cast<double>(mine.samples) / wall : 0.0;
+  mine.wall = training_wall;
+  outcome.times = times_of_all(*group_, mine - reporting.first_step);
   return outcome;
 }
 
@@ -193,7 +195,10 @@ bool Trainer::train_epoch(Reporting& reporting) {
     const Share share = batches_.share(loader_.next_step(), group_->rank());
     const double sum = step();
     double& first_step_s = reporting.outcome.first_step_s;
-    if (std::isnan(first_step_s)) first_step_s = seconds_since_process_start();
+    if (std::isnan(first_step_s)) {
+      first_step_s = seconds_since_process_start();
+      reporting.first_step = clock_.totals();
+    }
     if (state_.step % plan_.log.every_steps == 0) report_steps(reporting, sum, share);
     if (loader_.has_next() && checkpoint_is_due(plan_.checkpoint, state_))
       save(reporting.checkpoints, reporting.deck);
