@@ -23,12 +23,6 @@ std::size_t events_for(int ranks) {
       std::min(RunTrace::events_of_a_thread, RunTrace::events_of_all / ranks));
 }
 
-/// The same number on all ranks: rank 0's, or the largest.
-std::int64_t of_rank_0(ProcessGroup& group, std::int64_t value) {
-  const Tensor number = Tensor::from(std::vector{value}, {1});
-  group.broadcast(number, 0).wait();
-  return number.to_vector<std::int64_t>().front();
-}
 std::int64_t largest(ProcessGroup& group, std::int64_t value) {
   const Tensor number = Tensor::from(std::vector{value}, {1});
   group.all_reduce(number, ReduceOp::max).wait();
@@ -96,9 +90,10 @@ RunTrace::RunTrace(ProcessGroup& group, nn::Module& model)
 void RunTrace::write(const std::filesystem::path& file) {
   const ClockOffset clock = measure_clock_offset(group_);
   const std::vector<TraceTrack> tracks = session_.tracks();
+  const std::int64_t earliest = -largest(group_, -(began_ns_ + clock.offset_ns));
   TracedRank rank{.rank = group_.rank(),
                   .host = host_name(),
-                  .shift_ns = clock.offset_ns - of_rank_0(group_, began_ns_),
+                  .shift_ns = clock.offset_ns - earliest,
                   .clock_error_ns = clock.error_ns};
   std::int64_t complete_from = std::numeric_limits<std::int64_t>::min();
   for (const TraceTrack& track : tracks) {
