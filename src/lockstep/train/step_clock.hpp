@@ -85,8 +85,8 @@ struct TimeSplit {
 
 /// The rank that the others wait for, and the phase that makes it so.
 struct Slowest {
-  /// A rank counts as slowest from this ratio on. Equal ranks on a machine with a core for each
-  /// differ by less over some ten steps; and a tenth of a step is worth a look.
+  /// A rank counts as slowest from this ratio on: below it, the others cannot wait for it longer
+  /// than a tenth of their own time.
   static constexpr double least_ratio = 1.1;
 
   int rank = 0;
