@@ -14,9 +14,7 @@ namespace {
 int process_of(const TracedRank& rank) { return rank.rank + 1; }
 
 /// One of its own for every thread of the file.
-int thread_of(const TracedRank& rank, std::size_t track) {
-  return process_of(rank) * 1000 + static_cast<int>(track);
-}
+int thread_of(const TracedRank& rank, int number) { return process_of(rank) * 1000 + number; }
 
 std::string json_text(std::string_view text) {
   std::string result = "\"";
@@ -41,10 +39,14 @@ class Writer {
                       (rank_.clock_error_ns + 999) / 1000));
   }
 
-  void add(const TraceTrack& track, std::size_t number) {
-    const int thread = thread_of(rank_, number);
-    name("thread_name", thread, json_text(track.thread));
-    about("thread_sort_index", thread, fmt::format("\"sort_index\":{}", number));
+  void add(const TraceTrack& track) {
+    // Other ranks' threads, too, see operations of this one over: that makes them no threads of it.
+    int thread = 0;
+    if (std::ranges::any_of(track.events, [](const TraceEvent& e) { return e.flight == 0; })) {
+      thread = thread_of(rank_, threads_);
+      name("thread_name", thread, json_text(track.thread));
+      about("thread_sort_index", thread, fmt::format("\"sort_index\":{}", threads_++));
+    }
     std::vector<TraceEvent> events;
     for (const TraceEvent& event : track.events) {
       if (event.end_ns + rank_.shift_ns >= rank_.from_ns) events.push_back(event);
@@ -125,6 +127,7 @@ class Writer {
   }
 
   const TracedRank& rank_;
+  int threads_ = 0;
   std::string text_;
 };
 
@@ -133,7 +136,7 @@ class Writer {
 std::string chrome_events(const TracedRank& rank, std::span<const TraceTrack> tracks) {
   Writer writer(rank);
   writer.describe();
-  for (std::size_t number = 0; number < tracks.size(); ++number) writer.add(tracks[number], number);
+  for (const TraceTrack& track : tracks) writer.add(track);
   return writer.take();
 }
 
