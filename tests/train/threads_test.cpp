@@ -4,6 +4,7 @@
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/layers.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/run_trace.hpp>
 #include <lockstep/train/trainer.hpp>
@@ -79,6 +80,25 @@ TEST(TrainerOnThreads, TraceShowsEachRankItsOwnThreads) {
     EXPECT_EQ(found[rank + " e bucket"], 12);
   }
   EXPECT_FALSE(tracing());
+}
+
+TEST(RunTrace, OfSixtyFourRanksIsOneFile) {
+  const test::ScratchFolder scratch;
+  constexpr int ranks = 64;
+  run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
+    nn::Linear model(1, 1);
+    RunTrace trace(group, model);
+    { const TraceScope scope("test", "work", nullptr, group.rank()); }
+    trace.write(scratch.file("trace.json"));
+  });
+  const auto file = nlohmann::json::parse(test::read_file(scratch.file("trace.json")));
+  std::map<int, int> work;
+  for (const auto& event : file.at("traceEvents")) {
+    const int rank = event.at("pid").get<int>() - 1;
+    if (event.at("name") == "work " + std::to_string(rank)) ++work[rank];
+  }
+  ASSERT_EQ(work.size(), static_cast<std::size_t>(ranks));
+  for (const auto& [rank, count] : work) EXPECT_EQ(count, 1) << "of rank " << rank;
 }
 
 TEST(TrainerOnThreads, AllRanksEndWithTheSameBitsAndLearnAsOneRankDoes) {
