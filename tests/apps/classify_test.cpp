@@ -81,6 +81,29 @@ TEST(Classify, ResolvedDeckOfARunRepeatsIt) {
   EXPECT_EQ(a.at("test_loss"), b.at("test_loss"));
 }
 
+TEST(Classify, CompressedGradientsAreReportedBesideWhatTheyReplace) {
+  const ScratchFolder scratch;
+  std::map<std::string, double> shares;
+  for (const std::string hook : {"all_reduce", "bf16_compress", "power_sgd"}) {
+    const std::string dir = scratch.file(hook);
+    const Finished run =
+        classify(2, small_run(dir, {"--set", "ddp.comm_hook=\"" + hook + "\"", "--set",
+                                    "ddp.power_sgd_start_step=10", "--set", "train.epochs=2"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const Json summary = Json::parse(read_file(dir + "/summary.json"));
+    EXPECT_EQ(run.says("gradients   " + hook), hook != "all_reduce") << run.output;
+    EXPECT_EQ(summary.contains("comm_hook"), hook != "all_reduce");
+    if (hook == "all_reduce") continue;
+    EXPECT_EQ(summary.at("comm_hook").get<std::string>().rfind(hook, 0), 0U);
+    shares[hook] = summary.at("gradient_bytes_sent").get<double>() /
+                   summary.at("gradient_bytes_replaced").get<double>();
+  }
+  EXPECT_EQ(shares["bf16_compress"], 0.5);
+  // Half of the steps send everything.
+  EXPECT_GT(shares["power_sgd"], 0.5);
+  EXPECT_LT(shares["power_sgd"], 0.7);
+}
+
 TEST(Classify, EvaluationGivesTheSameBitsOnAnyNumberOfRanks) {
   const ScratchFolder scratch;
   // A learning rate of almost nothing leaves the weights equal, so that evaluation is all there is

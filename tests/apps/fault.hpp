@@ -17,15 +17,18 @@ struct Fault {
 /// machine takes to end a job.
 inline constexpr double soon_s = 30;
 
-/// The program misbehave with an `order` as misbehave.cpp describes it.
-inline Fault misbehave(int ranks, const std::string& order,
-                       const std::vector<std::string>& arguments) {
+/// A command that runs the program misbehave, with an `order` as misbehave.cpp describes it.
+inline Fault misbehave(const std::vector<std::string>& command, const std::string& order) {
   const ScratchFolder scratch;
   const std::string mark = scratch.file("mark");
-  Fault fault{.finished = run(app(ranks, "tests/apps/misbehave", arguments),
-                              {{"MISBEHAVE", order}, {"MISBEHAVE_MARK", mark}})};
+  Fault fault{.finished = run(command, {{"MISBEHAVE", order}, {"MISBEHAVE_MARK", mark}})};
   if (std::filesystem::exists(mark)) fault.seconds = seconds_since_written(mark);
   return fault;
+}
+
+inline Fault misbehave(int ranks, const std::string& order,
+                       const std::vector<std::string>& arguments) {
+  return misbehave(app(ranks, "tests/apps/misbehave", arguments), order);
 }
 
 }  // namespace lockstep::test

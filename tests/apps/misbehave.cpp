@@ -1,7 +1,9 @@
 // classify, except that one rank does something on purpose at one step:
 //   MISBEHAVE="throw 1 7"   rank 1 throws an exception in the forward of its 7th step
 //   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
-//   _exit(0); slow: from then on it takes 20 ms longer for every forward
+//   _exit(0); hang: it never comes back;
+//   flip: one bit of its first parameter flips; slow: from then on each of its forwards takes 20 ms
+//   longer
 // In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
 // task's own, and then a barrier; rank 1 does it in its own way:
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
@@ -20,6 +22,7 @@
 #include <fstream>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/rank.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
@@ -39,10 +42,13 @@ class Misbehaving : public lockstep::train::Classification {
     if (std::find(odd.begin(), odd.end(), what_) != odd.end()) group_ = make_group();
   }
 
+  std::shared_ptr<lockstep::nn::Module> make_model() const override {
+    return model_ = Classification::make_model();
+  }
+
   lockstep::Variable loss(const lockstep::Variable& output,
                           const lockstep::Batch& batch) const override {
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    const int rank = this_rank();
     const bool in_step_or_later = lockstep::grad_enabled() && ++calls_ >= step_;
     const bool in_step = in_step_or_later && calls_ == step_;
     const bool now = in_step && rank == rank_;
@@ -53,6 +59,8 @@ class Misbehaving : public lockstep::train::Classification {
     if (now && (what_ == "stop" || what_ == "group")) std::raise(SIGSTOP);
     if (in_step && what_ == "group") make_group()->close();
     if (now && what_ == "usr1") std::raise(SIGUSR1);
+    while (now && what_ == "hang") pause();
+    if (now && what_ == "flip") flip_a_bit(model_->parameters().front().data());
     if (now && what_ == "exit0") end_late([] { _exit(0); });
     if (in_step_or_later && rank == rank_ && what_ == "slow")
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -61,8 +69,18 @@ class Misbehaving : public lockstep::train::Classification {
   }
 
  private:
+  /// Of processes or of threads.
+  static int this_rank() {
+    const std::uint64_t identity = lockstep::rank_identity();
+    return static_cast<int>((identity >> 32U) + (identity & 0xFFFFFFFFU));
+  }
+
   static void mark() {
     if (const char* file = std::getenv("MISBEHAVE_MARK")) std::ofstream(file) << "now\n";
+  }
+
+  static void flip_a_bit(const lockstep::Tensor& tensor) {
+    *static_cast<std::uint8_t*>(tensor.data()) ^= 1U;
   }
 
   // The launcher ends the other ranks at once: by then they are to wait for this one.
@@ -97,6 +115,7 @@ class Misbehaving : public lockstep::train::Classification {
   std::string what_;
   int rank_ = -1, step_ = -1;
   mutable int calls_ = 0;
+  mutable std::shared_ptr<lockstep::nn::Module> model_;  // the newest: what is trained
 };
 
 }  // namespace

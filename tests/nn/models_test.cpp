@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/init.hpp>
+#include <lockstep/nn/models.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/models/mlp.hpp>
 
@@ -38,6 +40,25 @@ TEST(Mlp, HasALayerForEveryHiddenSizeAndOneMore) {
   const auto model = mlp({1, 28, 28}, 10, {512, 256});
   EXPECT_EQ(model->parameter_count(), 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10);
   EXPECT_EQ(model->forward(Variable(uniform({3, 1, 28, 28}, 1.0))).shape(), (Shape{3, 10}));
+}
+
+// What a rank without samples runs where forward is collective (parallel/sync_batch_norm.hpp).
+TEST(Zoo, EveryModelTakesABatchWithoutSamplesAndGetsZeroGradients) {
+  using Kind = ModelOptions::Kind;
+  for (const Kind kind : {Kind::convnet, Kind::mlp, Kind::resnet18, Kind::transformer}) {
+    ModelOptions options;
+    options.kind = kind;
+    options.transformer.depth = 1;
+    const auto model = make_model(options, {1, 16, 16}, 10);
+    const Variable y = model->forward(Variable(Tensor::empty({0, 1, 16, 16})));
+    EXPECT_EQ(y.shape(), (Shape{0, 10}));
+    sum(y).backward();
+    for (const auto& [name, parameter] : model->named_parameters()) {
+      ASSERT_TRUE(parameter.grad().defined()) << name;
+      const auto gradient = parameter.grad().to_vector<float>();
+      EXPECT_EQ(gradient, std::vector<float>(gradient.size())) << name;
+    }
+  }
 }
 
 }  // namespace

@@ -109,6 +109,86 @@ TEST_P(Hooks, AUsersOwnDecidesWhatTheGradientsBecome) {
   });
 }
 
+// W1 [5, 6], W2 [4, 5] and what has one dimension, 12 numbers, each parameter in a bucket of its
+// own with its count; gradients start at multiples of 64 bytes. By PowerSGD W1 becomes 11 numbers.
+TEST_P(Hooks, BytesSentStandBesideThoseOfAllReduce) {
+  const Batch batch = make_batch(11, 0.5);
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const std::int64_t whole = (3 * 8 + 24 + 32 + 5) * 8;
+    for (const auto& [kind, sent] : {std::pair{CommHookKind::all_reduce, whole},
+                                     std::pair{CommHookKind::fp16_compress, whole / 4},
+                                     std::pair{CommHookKind::bf16_compress, whole / 4},
+                                     std::pair{CommHookKind::power_sgd, whole - (32 - 11) * 8}}) {
+      DistributedDataParallel ddp(std::make_shared<Mlp>(1.0), group,
+                                  {.buckets = {1, 1},
+                                   .comm_hook = kind,
+                                   .power_sgd = {.start_step = 2, .min_compression_rate = 2.5}});
+      const Batch share = batch.share(group->rank(), group->size());
+      const auto step = [&] {
+        const HookTraffic before = ddp.traffic();
+        ddp.backward(mean_loss(ddp, share), 1.0);
+        const HookTraffic after = ddp.traffic();
+        EXPECT_EQ(after.replaced - before.replaced, whole);
+        return after.sent - before.sent;
+      };
+      for (int before_start = 0; before_start < 2; ++before_start) {
+        EXPECT_EQ(step(), kind == CommHookKind::power_sgd ? whole : sent);
+      }
+      EXPECT_EQ(step(), sent) << ddp.comm_hook().name();
+      const auto local = ddp.no_sync();
+      const HookTraffic before = ddp.traffic();
+      ddp.backward(mean_loss(ddp, share), 1.0);
+      EXPECT_EQ(ddp.traffic().sent, before.sent);
+    }
+    DistributedDataParallel users(std::make_shared<Mlp>(1.0), group, {},
+                                  std::make_shared<DoublingHook>());
+    users.backward({}, 0.0);
+    EXPECT_GT(users.traffic().sent, 0);
+    EXPECT_EQ(users.traffic().sent, users.traffic().replaced) << "unless it says otherwise";
+  });
+}
+
+/// Three collectives a bucket.
+class RoundsHook : public CommHook {
+ public:
+  [[nodiscard]] std::string name() const override { return "rounds"; }
+  [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override {
+    calls += " " + std::to_string(index) + ".0";
+    return group.all_reduce(bucket.gradients, ReduceOp::sum);
+  }
+  [[nodiscard]] int rounds() const override { return 3; }
+  [[nodiscard]] Work next_round(ProcessGroup& group, const Bucket& bucket, std::size_t index,
+                                int round) override {
+    calls += " " + std::to_string(index) + "." + std::to_string(round);
+    return group.all_reduce(bucket.gradients, ReduceOp::sum);
+  }
+  void finish(const Bucket& bucket, std::size_t index) override {
+    calls += " " + std::to_string(index);
+    scale(bucket.gradients, 1.0 / 16);
+  }
+  std::string calls;
+};
+
+// Sums of sums over n ranks are n^2 times the first.
+TEST_P(Hooks, RoundsFollowEachOtherBucketByBucket) {
+  const Batch batch = make_batch(12, 0.5);
+  Mlp whole(1.0);
+  mean_loss(whole, batch).backward();
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    const auto hook = std::make_shared<RoundsHook>();
+    DistributedDataParallel ddp(model, group, {.buckets = {260, 520}}, hook);
+    const Batch share = batch.share(group->rank(), group->size());
+    ddp.backward(mean_loss(ddp, share),
+                 static_cast<double>(share.rows()) / static_cast<double>(batch.rows()));
+    EXPECT_EQ(hook->calls, " 0.0 1.0 0.1 1.1 0.2 1.2 0 1");
+    const int n = group->size();
+    Tensor expected = whole.W1.grad().clone();
+    scale(expected, n * n / 16.0);
+    EXPECT_LT(test::max_difference(model->W1.grad(), expected), 1e-14);
+  });
+}
+
 TEST_P(Hooks, ThatDifferBetweenRanksAreNamed) {
   test::on_ranks(GetParam(), [](const auto& group) {
     if (group->size() == 1) return;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -6,9 +7,14 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/models/mlp.hpp>
+#include <lockstep/nn/sequential.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/join.hpp>
+#include <lockstep/parallel/model_averaging.hpp>
+#include <lockstep/parallel/replica_check.hpp>
 
 #include "ranks.hpp"
 
@@ -17,36 +23,129 @@ namespace {
 
 class DdpAllocation : public testing::TestWithParam<int> {};
 
-TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
-  test::on_ranks(GetParam(), [](const auto& group) {
+/// The most allocations of any rank in 20 steady steps.
+template <class Step>
+double allocations_of(ProcessGroup& group, const Step& step) {
+  // Ranks that are threads share the pools, which grow until they hold what the worst
+  // interleaving needs. A step that allocated would do so in every window; so one window without
+  // is the proof.
+  const int windows = std::string(group.backend()) == "threads" ? 50 : 1;
+  double allocations = 1.0;
+  for (int s = 0; s < 20; ++s) step();
+  for (int window = 0; window < windows && allocations > 0.0; ++window) {
+    group.barrier();
+    const auto before = test::allocation_count() + memory_stats().system_allocations;
+    for (int s = 0; s < 20; ++s) step();
+    const auto after = test::allocation_count() + memory_stats().system_allocations;
+    group.barrier();
+    allocations = all_reduce_scalar(group, static_cast<double>(after - before), ReduceOp::max);
+  }
+  return allocations;
+}
+
+/// Steps 21 to 40 of a small network.
+void expect_no_allocation(int ranks, const DdpOptions& options) {
+  test::on_ranks(ranks, [&](const auto& group) {
     const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
-    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}});
+    DistributedDataParallel ddp(model, group, options);
     ASSERT_GT(ddp.bucket_count(), 2U);
     optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
     const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
     const Tensor target = Tensor::zeros({5}, DType::i64);
     const double weight = 1.0 / group->size();
-    const auto step = [&] {
+    ReplicaCheck replicas(group, model->state_dict());
+    const double allocations = allocations_of(*group, [&] {
       ddp.zero_grad();
       ddp.backward(nll_loss(ddp.forward(x), target), weight);
       sgd.step();
-    };
+      EXPECT_FALSE(replicas.compare());
+    });
+    EXPECT_EQ(allocations, 0.0) << "the most on any rank, in 20 steps of "
+                                << ddp.comm_hook().name();
+    EXPECT_EQ(ddp.traffic().sent < ddp.traffic().replaced,
+              options.comm_hook != CommHookKind::all_reduce);
+  });
+}
 
-    // Ranks that are threads share the pools, which grow until they hold what the worst
-    // interleaving needs. A step that allocated would do so in every window; so one window without
-    // is the proof.
-    const int windows = std::string(group->backend()) == "threads" ? 50 : 1;
-    double allocations = 1.0;
-    for (int s = 0; s < 20; ++s) step();
-    for (int window = 0; window < windows && allocations > 0.0; ++window) {
-      group->barrier();
-      const auto before = test::allocation_count() + memory_stats().system_allocations;
-      for (int s = 0; s < 20; ++s) step();
-      const auto after = test::allocation_count() + memory_stats().system_allocations;
-      group->barrier();
-      allocations = all_reduce_scalar(*group, static_cast<double>(after - before), ReduceOp::max);
-    }
-    EXPECT_EQ(allocations, 0.0) << "the most on any rank, in 20 steps";
+TEST_P(DdpAllocation, StepsWithinJoinAndOfLocalSgdAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
+    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}},
+                                std::make_shared<PostLocalSgdHook>(nullptr, 10));
+    PeriodicModelAverager averager(ddp.flat_values(), group, 4, 10);
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
+    const Tensor target = Tensor::zeros({5}, DType::i64);
+    Join join({ddp});
+    const double allocations = allocations_of(*group, [&] {
+      const double weight = join.step(5.0);
+      ddp.backward(nll_loss(ddp.forward(x), target), weight);
+      sgd.step();
+      averager.average_parameters();
+    });
+    join.finish();
+    EXPECT_EQ(allocations, 0.0);
+  });
+}
+
+TEST_P(DdpAllocation, SteadyStepsOfSyncBatchNormAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model =
+        std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{
+            std::make_shared<nn::Conv2d>(1, 64, 3), std::make_shared<nn::BatchNorm2d>(64),
+            std::make_shared<nn::ReLU>(), std::make_shared<nn::AdaptiveAvgPool2d>(1),
+            std::make_shared<nn::Flatten>(), std::make_shared<nn::BatchNorm1d>(64),
+            std::make_shared<nn::Linear>(64, 4), std::make_shared<nn::LogSoftmax>()});
+    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}, .sync_batch_norm = true});
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    // The last of several ranks has no samples.
+    const bool samples = group->rank() == 0 || group->rank() < group->size() - 1;
+    const Variable x(samples ? Tensor::full({5, 1, 6, 6}, 0.25) : Tensor::empty({0, 1, 6, 6}));
+    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const double weight = samples ? 1.0 / std::max(group->size() - 1, 1) : 0.0;
+    const double allocations = allocations_of(*group, [&] {
+      ddp.zero_grad();
+      const Variable output = ddp.forward(x);
+      ddp.backward(samples ? nll_loss(output, target) : sum(output), weight);
+      sgd.step();
+    });
+    EXPECT_EQ(allocations, 0.0);
+  });
+}
+
+TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
+  for (const CommHookKind hook :
+       {CommHookKind::all_reduce, CommHookKind::bf16_compress, CommHookKind::power_sgd}) {
+    expect_no_allocation(GetParam(), {.buckets = {256, 512},
+                                      .comm_hook = hook,
+                                      .power_sgd = {.start_step = 5, .min_compression_rate = 1}});
+  }
+}
+
+TEST_P(DdpAllocation, PowerSgdOfRandomStartsAllocatesNothing) {
+  expect_no_allocation(GetParam(), {.buckets = {256, 512},
+                                    .comm_hook = CommHookKind::power_sgd,
+                                    .power_sgd = {.matrix_approximation_rank = 2,
+                                                  .start_step = 0,
+                                                  .min_compression_rate = 1,
+                                                  .use_error_feedback = false,
+                                                  .warm_start = false}});
+}
+
+TEST_P(DdpAllocation, StepsOfSumsOverShardsAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
+    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}, .shards = 12});
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
+    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const double allocations = allocations_of(*group, [&] {
+      for (std::int64_t shard = 0; shard < ddp.shards(); ++shard) {
+        ddp.backward(nll_loss(ddp.forward(x), target), 1.0 / 12);
+      }
+      sgd.step();
+    });
+    EXPECT_EQ(allocations, 0.0);
   });
 }
 

@@ -1,6 +1,10 @@
 // A model with buffers on several ranks: each rank's running statistics see its own samples only,
-// and still every rank evaluates and saves the same bits, rank 0's.
+// and still every rank evaluates and saves the same bits, rank 0's. With ddp.sync_batch_norm they
+// see those of all ranks.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
@@ -55,21 +59,22 @@ struct Seen {
 };
 
 /// Two epochs in `folder`, each ending in a batch of one sample: all ranks but the first have none.
-std::vector<Seen> train(int ranks, const std::string& folder) {
+std::vector<Seen> train(int ranks, const std::string& folder, bool sync_batch_norm = false) {
   std::vector<Seen> seen(static_cast<std::size_t>(ranks));
   std::mutex reading;
-  Console console(0, ranks);
+  Console console(0);
   run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
     set_math_threads(1);
     std::unique_lock lock(reading);
-    auto deck = Deck::parse(R"(
+    auto deck =
+        Deck::parse(R"(
       data = {kind = "synthetic", synthetic_samples = 121, synthetic_test_samples = 50, synthetic_image_size = 8}
-      train = {epochs = 2, batch_size = 24}
+      train = {epochs = 2, batch_size = 24, check_replicas_every = 1}
       eval = {batch_size = 16}
       checkpoint = {every_steps = 4, keep = 0}
       optimizer = {lr = 0.1}
     )",
-                            "batch_norm_test");
+                    "batch_norm_test", {fmt::format("ddp.sync_batch_norm={}", sync_batch_norm)});
     const RunPlan plan = read_run_plan(deck);
     const BatchNormTask task(deck);
     lock.unlock();
@@ -121,6 +126,33 @@ TEST_P(BatchNormOnRanks, AllSaveTheStatisticsOfRankZeroInWhichEveryBatchIsCounte
   const auto saved = checkpoint(12);
   for (const Seen& rank : seen) EXPECT_EQ(rank.end, bits_of(saved.model));
   EXPECT_EQ(saved.model.at("bn.num_batches_tracked").to_vector<std::int64_t>().at(0), 12);
+}
+
+/// The largest difference of two numbers beside each other; NaN if there is one.
+double largest_difference(const Bits& a, const Bits& b) {
+  double largest = 0;
+  for (std::size_t t = 0; t < a.size(); ++t) {
+    for (std::size_t i = 0; i < a[t].second.size(); ++i) {
+      const double difference = std::abs(a[t].second[i] - b.at(t).second.at(i));
+      if (!(difference <= largest)) largest = difference;
+    }
+  }
+  return largest;
+}
+
+TEST_P(BatchNormOnRanks, WithStatisticsOfAllRanksTheyTrainAsOneRankAlsoWithoutSamples) {
+  const test::ScratchFolder scratch;
+  const auto seen = train(GetParam(), scratch.file("run"), true);
+  const auto alone = train(1, scratch.file("alone"));
+  for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+    EXPECT_EQ(seen[rank].trained, seen[0].trained) << "rank " << rank;
+    EXPECT_EQ(seen[rank].evaluated, seen[rank].trained) << "rank " << rank;
+    EXPECT_LE(largest_difference(seen[rank].trained, alone[0].trained), 1e-5) << "rank " << rank;
+    EXPECT_LE(largest_difference(seen[rank].end, alone[0].end), 1e-5) << "rank " << rank;
+  }
+  if (GetParam() == 1) return;
+  const auto apart = train(GetParam(), scratch.file("apart"));
+  EXPECT_GT(largest_difference(apart[0].trained, alone[0].trained), 1e-2) << "no test otherwise";
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BatchNormOnRanks, testing::Values(1, 2, 3));

@@ -160,6 +160,26 @@ TEST(WorldOfOne, MpiexecOfOneInsideAStepOfSeveralIsMeant) {
   EXPECT_TRUE(check_world_of_one(make_launch({seat_on("a", {0})}), "MPICH").empty());
 }
 
+TEST(WorldOfOne, TheLauncherNearestToAProcessSaysHowManyItStarted) {
+  EXPECT_EQ(processes_started(), 1);
+  const Environment step("SLURM_STEP_NUM_TASKS", "4");
+  EXPECT_EQ(processes_started(), 4);
+  const Environment alone("PMI_SIZE", "1");
+  EXPECT_EQ(processes_started(), 1);
+}
+
+TEST(SharedMemory, IsNothingThatThreadsOfOneProcessNeed) {
+  auto seats = healthy();
+  for (Seat& seat : seats) seat.host = "a";
+  const auto full = [&] { return check_shared_memory(make_launch(seats), std::size_t{1} << 20); };
+  EXPECT_EQ(full().size(), 1U) << "four processes";
+  for (Seat& seat : seats) seat.pid = 7;
+  EXPECT_TRUE(make_launch(seats).is_one_process());
+  EXPECT_TRUE(full().empty());
+  seats[3].host = "b";
+  EXPECT_FALSE(make_launch(seats).is_one_process()) << "a pid counts on its machine only";
+}
+
 TEST(Links, SlowOneBetweenMachinesIsNamed) {
   const NodeLayout layout({"a", "b", "c", "d", "e"});
   std::vector<Link> links{{0, 1, 2, 10}, {1, 2, 2.5, 9}, {2, 3, 2, 1.25}, {3, 4, 2, 10}};

@@ -71,7 +71,7 @@ class Optimizers : public testing::TestWithParam<Case> {
       if (!from.empty()) trainer.restore(load_checkpoint(from));
       const auto run_folder = RunFolder::open(group, scratch_.file(folder), false);
       metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
-      Console console(0, 1);
+      Console console(0);
       trainer.run(run_folder, metrics, console, deck.resolved());
     });
     return metrics;

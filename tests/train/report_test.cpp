@@ -34,6 +34,12 @@ TEST(Report, TableHasALineAnEpochWithLossAccuracySpeedAndTimeSplit) {
   }
 }
 
+TEST(Report, BytesSentStandBesideThoseTheyReplace) {
+  EXPECT_EQ(
+      traffic_in_words({"bf16_compress", {12'300'000, 24'600'000}}),
+      "bf16_compress: each rank sent 12.30 MB, 2.0 times less than the 24.60 MB of all_reduce");
+}
+
 TEST(Report, CurvesAreAnSvgWithAllFourLines) {
   const test::ScratchFolder scratch;
   const std::string svg = scratch.file("curves.svg");

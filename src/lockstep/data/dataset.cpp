@@ -39,6 +39,15 @@ void Batch::reset(std::span<const std::int64_t> indices) {
   size_ = n;
 }
 
+Batch Batch::slice(std::int64_t begin, std::int64_t end) const {
+  Batch part;
+  part.inputs_ = part.all_inputs_ = inputs_.slice(begin, end);
+  part.targets_ = part.all_targets_ = targets_.slice(begin, end);
+  part.indices_ = part.all_indices_ = indices_.slice(begin, end);
+  part.size_ = end - begin;
+  return part;
+}
+
 Batch Batch::to(DType dtype) const {
   Batch copy = *this;
   copy.inputs_ = copy.all_inputs_ = inputs_.to(dtype).clone();

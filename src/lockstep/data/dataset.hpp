@@ -31,6 +31,8 @@ class Batch {
   /// data set's to fill. Allocates nothing. Throws ShapeError if there are more than capacity().
   void reset(std::span<const std::int64_t> indices);
 
+  /// Samples [begin, end) of this batch, as a view: valid as long as they are.
+  [[nodiscard]] Batch slice(std::int64_t begin, std::int64_t end) const;
   /// A batch of its own with the same samples, its inputs, and targets that are values, converted
   /// to `dtype`.
   [[nodiscard]] Batch to(DType dtype) const;

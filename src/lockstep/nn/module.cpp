@@ -88,6 +88,11 @@ void Module::train(bool on) {
   for (const auto& [name, child] : children_) child->train(on);
 }
 
+bool Module::forward_is_collective() const {
+  return std::ranges::any_of(children_,
+                             [](const auto& c) { return c.second->forward_is_collective(); });
+}
+
 void Module::zero_grad() const {
   for (const auto& p : parameters_) p.variable.zero_grad();
   for (const auto& [name, child] : children_) child->zero_grad();

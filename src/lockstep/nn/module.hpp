@@ -59,6 +59,10 @@ class Module {
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const noexcept { return training_; }
 
+  /// Whether forward calls on other ranks, as BatchNorm's does in training where several ranks
+  /// share a batch: a rank without samples must then run it too, with 0 of them.
+  [[nodiscard]] virtual bool forward_is_collective() const;
+
   void zero_grad() const;
 
   /// Gives everything below this module the name that traces show, its dotted one.

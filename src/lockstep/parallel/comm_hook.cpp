@@ -7,7 +7,18 @@ namespace lockstep {
 
 void CommHook::prepare(ProcessGroup& /*group*/, std::span<const Bucket> /*buckets*/) {}
 
+Work CommHook::next_round(ProcessGroup& /*group*/, const Bucket& /*bucket*/, std::size_t /*index*/,
+                          int /*round*/) {
+  return {};
+}
+
+std::int64_t CommHook::bytes_sent(const Bucket& bucket, std::size_t /*index*/) const {
+  return static_cast<std::int64_t>(bucket.gradients.bytes());
+}
+
 void CommHook::finish(const Bucket& /*bucket*/, std::size_t /*index*/) {}
+
+void CommHook::set_step(std::int64_t /*step*/) {}
 
 Work AllReduceHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t /*index*/) {
   return group.all_reduce(bucket.gradients, ReduceOp::sum);
@@ -38,20 +49,13 @@ Work CompressHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t 
   return group.all_reduce(half, ReduceOp::sum);
 }
 
-void CompressHook::finish(const Bucket& bucket, std::size_t index) {
-  if (halves_[index].defined()) convert(halves_[index], bucket.gradients);
+std::int64_t CompressHook::bytes_sent(const Bucket& bucket, std::size_t index) const {
+  const Tensor& half = halves_[index];
+  return static_cast<std::int64_t>((half.defined() ? half : bucket.gradients).bytes());
 }
 
-std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind) {
-  switch (kind) {
-    case CommHookKind::fp16_compress:
-      return std::make_unique<CompressHook>(DType::f16);
-    case CommHookKind::bf16_compress:
-      return std::make_unique<CompressHook>(DType::bf16);
-    case CommHookKind::all_reduce:
-      break;
-  }
-  return std::make_unique<AllReduceHook>();
+void CompressHook::finish(const Bucket& bucket, std::size_t index) {
+  if (halves_[index].defined()) convert(halves_[index], bucket.gradients);
 }
 
 }  // namespace lockstep

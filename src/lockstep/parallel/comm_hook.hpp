@@ -11,7 +11,8 @@
 namespace lockstep {
 
 /// How the gradients of a bucket become their sum over the ranks of a group: PyTorch's
-/// communication hook. One hook serves one DistributedDataParallel.
+/// communication hook. One hook serves one DistributedDataParallel. Bucket::uses are part of the
+/// gradients, and what becomes of them must tell which are 0 on all ranks.
 class CommHook {
  public:
   CommHook() = default;
@@ -28,8 +29,25 @@ class CommHook {
   /// the same on every rank, but not wait.
   [[nodiscard]] virtual Work start(ProcessGroup& group, const Bucket& bucket,
                                    std::size_t index) = 0;
-  /// That Work is over: what is left to do until the bucket's gradients are the sum.
+  /// How many collectives a bucket takes in this step, one after the other, with the one that
+  /// start() has begun: the same on every rank.
+  [[nodiscard]] virtual int rounds() const { return 1; }
+  /// The bucket's Work of the round before is over: begins `round`, 1 for the first after start().
+  /// Called at the end of backward, for a round's buckets in the same order on every rank; must not
+  /// wait.
+  [[nodiscard]] virtual Work next_round(ProcessGroup& group, const Bucket& bucket,
+                                        std::size_t index, int round);
+  /// Bytes that this rank has given to collectives for the bucket in this step; asked before
+  /// finish(). Those of all its gradients, unless a hook says otherwise.
+  [[nodiscard]] virtual std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const;
+  /// The last Work is over: what is left to do until the bucket's gradients are the sum.
   virtual void finish(const Bucket& bucket, std::size_t index);
+
+  /// What the weights of the next gradients are multiplied by: of a hook that sums over some of the
+  /// ranks only.
+  [[nodiscard]] virtual double weight_factor() const { return 1.0; }
+  /// A resumed run has had so many steps: for hooks that count them.
+  virtual void set_step(std::int64_t step);
 };
 
 /// The gradients as they are.
@@ -50,6 +68,7 @@ class CompressHook final : public CommHook {
   [[nodiscard]] std::string name() const override;
   void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
+  [[nodiscard]] std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const override;
   void finish(const Bucket& bucket, std::size_t index) override;
 
  private:
@@ -57,8 +76,10 @@ class CompressHook final : public CommHook {
   std::vector<Tensor> halves_;  // what travels of each bucket; undefined: the gradients themselves
 };
 
-/// Hooks that have a name in a deck: `ddp.comm_hook`.
-enum class CommHookKind : std::uint8_t { all_reduce, fp16_compress, bf16_compress };
-[[nodiscard]] std::unique_ptr<CommHook> make_comm_hook(CommHookKind kind);
+/// Bytes of gradients that a rank has given to collectives, and what AllReduceHook would have
+/// given.
+struct HookTraffic {
+  std::int64_t sent = 0, replaced = 0;
+};
 
 }  // namespace lockstep

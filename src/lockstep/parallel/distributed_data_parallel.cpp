@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/parallel/same_model.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
 
 namespace lockstep {
 namespace {
@@ -19,22 +20,12 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
   return trained;
 }
 
-void validate(const BucketOptions& options) {
-  if (options.first_bucket_bytes < 1 || options.bucket_bytes < 1) {
-    throw InputError(
-        fmt::format("DistributedDataParallel: first_bucket_bytes ({}) and bucket_bytes "
-                    "({}) must be at least 1",
-                    options.first_bucket_bytes, options.bucket_bytes));
-  }
-}
-
 }  // namespace
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
                                                  std::shared_ptr<ProcessGroup> group,
                                                  const DdpOptions& options)
-    : DistributedDataParallel(std::move(module), std::move(group), options,
-                              make_comm_hook(options.comm_hook)) {}
+    : DistributedDataParallel(std::move(module), std::move(group), options, nullptr) {}
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
                                                  std::shared_ptr<ProcessGroup> group,
@@ -42,24 +33,67 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
                                                  std::shared_ptr<CommHook> hook)
     : module_(std::move(module)), group_(std::move(group)) {
   const BucketOptions& sizes = options.buckets;
-  const CommHook& chosen = *hook;
-  expect_same_model(*group_, *module_,
-                    fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}",
-                                sizes.first_bucket_bytes, sizes.bucket_bytes, chosen.name()));
-  validate(sizes);
+  const bool own_hook = hook != nullptr;
+  if (!own_hook) hook = make_comm_hook(options);
+  expect_same_model(
+      *group_, *module_,
+      fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}, "
+                  "sync_batch_norm = {}, shards = {}",
+                  sizes.first_bucket_bytes, sizes.bucket_bytes, std::as_const(*hook).name(),
+                  options.sync_batch_norm, options.shards));
+  validate(options);
+  if (options.shards > 0) {
+    if (own_hook)
+      throw InputError("sums over shards do not take a communication hook of one's own");
+    shards_ = std::make_unique<ShardedStep>(group_, options.shards);
+    hook = shards_->hook();
+  }
+  if (options.sync_batch_norm) convert_sync_batchnorm(*module_, *group_);
   broadcast_state(*group_, *module_);
   reducer_ = std::make_unique<Reducer>(
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
+  if (shards_) shards_->prepare(buffers_);
+}
+
+Variable DistributedDataParallel::forward(const Variable& x) {
+  if (shards_ && module_->is_training()) shards_->forward_begins();
+  return module_->forward(x);
+}
+
+std::int64_t DistributedDataParallel::shards() const noexcept {
+  return shards_ ? shards_->own() : 1;
+}
+
+double DistributedDataParallel::loss_of_batch() const {
+  if (!shards_) throw Error("the loss of the whole batch is summed only with DdpOptions::shards");
+  return shards_->loss();
 }
 
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
+  if (!loss.defined() && module_->forward_is_collective()) {
+    throw Error(
+        "DistributedDataParallel: backward() without a loss on this rank, but the model's forward "
+        "is collective in training (SyncBatchNorm), and the other ranks wait for this one in it. A "
+        "rank without samples runs forward on a batch of 0 samples and calls "
+        "backward(sum(output), 0.0).");
+  }
   if (!accumulated_) zero_grad();
   accumulated_ = !syncs_;
+  weight *= reducer_->comm_hook().weight_factor();
+  if (shards_ && loss.defined()) shards_->add_loss(weight * loss.data().item());
   if (!syncs_) {
     if (loss.defined()) loss.backward(weight);
-    return;
+  } else if (shards_ && !shards_->at_last()) {
+    if (loss.defined()) loss.backward(weight);
+    reducer_->fill_what_is_missing();
+    shards_->keep(bucket_count());
+  } else {
+    backward_and_sum(loss, weight);
   }
+}
+
+void DistributedDataParallel::backward_and_sum(const Variable& loss, double weight) {
   reducer_->begin();
   try {
     if (loss.defined()) {
@@ -67,13 +101,28 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
     }
   } catch (...) {
     reducer_->give_up();
+    if (shards_) shards_->give_up();
     throw;
   }
   reducer_->finish();
+  if (shards_) shards_->finish();
 }
 
-void DistributedDataParallel::broadcast_buffers() {
-  for (const Tensor& buffer : buffers_) group_->broadcast(buffer, 0).wait();
+std::vector<Tensor> DistributedDataParallel::flat_values() const {
+  std::vector<Tensor> values;
+  for (const Bucket& bucket : reducer_->buckets()) values.push_back(bucket.values);
+  return values;
+}
+
+void DistributedDataParallel::broadcast_buffers() { broadcast_buffers_from(0); }
+
+void DistributedDataParallel::broadcast_buffers_from(int root) {
+  for (const Tensor& buffer : buffers_) group_->broadcast(buffer, root).wait();
+}
+
+void DistributedDataParallel::after_join(int last) {
+  for (const Bucket& bucket : reducer_->buckets()) group_->broadcast(bucket.values, last).wait();
+  broadcast_buffers_from(last);
 }
 
 }  // namespace lockstep

@@ -5,17 +5,12 @@
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
+#include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/reducer.hpp>
+#include <lockstep/parallel/sharded_step.hpp>
 
 namespace lockstep {
-
-class DeckTable;
-
-struct DdpOptions {
-  BucketOptions buckets;
-  CommHookKind comm_hook = CommHookKind::all_reduce;
-};
-void declare(DeckTable& table, DdpOptions& options);
 
 /// Data-parallel training: every rank holds the whole model, computes the gradient of its share of
 /// the global batch, and all ranks end with the same bits of the gradient of the whole batch.
@@ -24,8 +19,9 @@ void declare(DeckTable& table, DdpOptions& options);
 ///   samples ddp.backward(loss, double(samples) / double(global_samples));  // collective
 ///   optimizer.step();                                              // over
 ///   module().named_parameters()
-/// A rank without samples in this step calls ddp.backward({}, 0.0). A group of one runs the same
-/// code.
+/// A rank without samples in this step calls ddp.backward({}, 0.0), or, if the module's forward is
+/// collective (SyncBatchNorm), ddp.backward(sum(ddp.forward(x)), 0.0) with x of 0 samples. A group
+/// of one runs the same code.
 ///
 /// Values and gradients of parameters are moved into flat buckets, in reverse order of
 /// registration; make optimizers afterwards, which then update a bucket by one kernel (tensors
@@ -33,7 +29,7 @@ void declare(DeckTable& table, DdpOptions& options);
 /// starts inside backward, as soon as its last gradient is final. Parameters are those that require
 /// a gradient at construction; nobody else may set their gradient buffers. They stay in the buckets
 /// when this object goes. One thread at a time.
-class DistributedDataParallel {
+class DistributedDataParallel final : public Joinable {
  public:
   /// See no_sync().
   class NoSync {
@@ -58,10 +54,8 @@ class DistributedDataParallel {
   /// With a hook of the caller's instead of options.comm_hook: the same kind on every rank.
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                           const DdpOptions& options, std::shared_ptr<CommHook> hook);
-  DistributedDataParallel(const DistributedDataParallel&) = delete;
-  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  [[nodiscard]] Variable forward(const Variable& x) { return module_->forward(x); }
+  [[nodiscard]] Variable forward(const Variable& x);
 
   /// Makes each parameter's gradient the sum over ranks of weight x the gradient of that rank's
   /// loss. With weight = the rank's samples / the global batch's, and losses that are means over
@@ -71,18 +65,27 @@ class DistributedDataParallel {
   /// ranks and from call to call; those that no rank's depends on have no gradient afterwards, so
   /// that optimizers leave them and their state as they are. Replaces gradients held before, but
   /// for those left within no_sync().
-  /// Collective; returns when all gradients are final. Throws what backward or the group throws;
-  /// then the other ranks may be left waiting until their deadline, as after any failure between
-  /// two collectives.
+  /// With DdpOptions::shards, each call is for the next of this rank's shards(), {} for one without
+  /// samples; calls before the last are local.
+  /// Collective; returns when all gradients are final. Throws Error, at once, for an undefined loss
+  /// where the module's forward is collective, because the other ranks wait for this one in it.
+  /// Throws what backward or the group throws; then the other ranks may be left waiting until their
+  /// deadline, as after any failure between two collectives.
   void backward(const Variable& loss, double weight);
 
   /// While what is returned lives, backward() sends nothing, and adds to the gradients that earlier
   /// ones have left on this rank; the first backward() after that adds its own and sums all of it
   /// over the ranks. Weights are shares of all samples together. Ranks may accumulate different
-  /// numbers of times. Local.
+  /// numbers of times, unless the module's forward is collective. Local.
   ///   { const auto local = ddp.no_sync(); ddp.backward(loss_of_first_half, weight); }
   ///   ddp.backward(loss_of_second_half, weight);
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
+
+  /// With DdpOptions::shards: how many of them this rank has; else 1.
+  [[nodiscard]] std::int64_t shards() const noexcept;
+  /// With DdpOptions::shards: the last step's sum over all shards of weight x loss, the same bits
+  /// on all ranks; else Error.
+  [[nodiscard]] double loss_of_batch() const;
 
   /// Rank 0's buffers on every rank: call it before evaluation and before saving. Each rank's
   /// forward moves its own (BatchNorm's running statistics, from its share of the batch), and
@@ -91,11 +94,22 @@ class DistributedDataParallel {
   /// in training calls it before each forward. Collective; sends nothing if there are no buffers.
   void broadcast_buffers();
 
+  /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
+  /// parameters and buffers on every rank. Collective.
+  void shadow() override { backward({}, 0.0); }
+  void after_join(int last) override;
+
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const { reducer_->zero_grad(); }
 
+  /// The trained parameters as they lie in memory, a flat tensor a bucket, with zeros between and
+  /// behind them: for what treats every element alike, such as average_parameters.
+  [[nodiscard]] std::vector<Tensor> flat_values() const;
+  /// A resumed run tells communication hooks that count steps how many there were.
+  void set_step(std::int64_t step) { reducer_->comm_hook().set_step(step); }
+
   [[nodiscard]] nn::Module& module() const noexcept { return *module_; }
-  [[nodiscard]] ProcessGroup& group() const noexcept { return *group_; }
+  [[nodiscard]] ProcessGroup& group() const noexcept override { return *group_; }
   /// The module's: names carry no "module." prefix, so checkpoints fit with and without this class.
   [[nodiscard]] StateDict state_dict() const { return module_->state_dict(); }
   void load_state_dict(const StateDict& state) { module_->load_state_dict(state); }
@@ -108,11 +122,18 @@ class DistributedDataParallel {
   [[nodiscard]] double work_seconds() const noexcept { return reducer_->work_seconds(); }
   /// Those of them that it waited for ranks which were late.
   [[nodiscard]] double late_seconds() const noexcept { return reducer_->late_seconds(); }
+  [[nodiscard]] const CommHook& comm_hook() const noexcept { return reducer_->comm_hook(); }
+  /// What this rank has sent in all backward() since construction.
+  [[nodiscard]] HookTraffic traffic() const noexcept { return reducer_->traffic(); }
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:
+  void backward_and_sum(const Variable& loss, double weight);
+  void broadcast_buffers_from(int root);
+
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
+  std::unique_ptr<ShardedStep> shards_;  ///< with DdpOptions::shards
   std::unique_ptr<Reducer> reducer_;
   std::vector<Tensor> buffers_;
   bool syncs_ = true;         ///< outside no_sync()

@@ -60,6 +60,10 @@ void Reducer::start_ready_buckets() {
   }
 }
 
+void Reducer::fill_what_is_missing() const {
+  for (const Bucket& bucket : buckets_) fill_what_is_missing(bucket);
+}
+
 void Reducer::fill_what_is_missing(const Bucket& bucket) {
   bucket.uses.fill(1.0);
   for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
@@ -82,17 +86,31 @@ void Reducer::forget_what_nobody_used(const Bucket& bucket) {
   }
 }
 
+void Reducer::go_all_rounds() {
+  const int rounds = hook_->rounds();
+  for (int round = 1; round < rounds; ++round) {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      works_[b].wait();
+      const CallLabel label("bucket", static_cast<int>(b));
+      works_[b] = hook_->next_round(*group_, buckets_[b], b, round);
+    }
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    works_[b].wait();
+    works_[b] = {};
+    traffic_.sent += hook_->bytes_sent(buckets_[b], b);
+    traffic_.replaced += static_cast<std::int64_t>(buckets_[b].gradients.bytes());
+    hook_->finish(buckets_[b], b);
+  }
+}
+
 void Reducer::finish() {
   for (std::size_t& unready : unready_) unready = 0;
   start_ready_buckets();
   listening_ = false;
   const auto start = Clock::now();
   const double work_before = group_->work_seconds(), late_before = group_->late_seconds();
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    works_[b].wait();
-    works_[b] = {};
-    hook_->finish(buckets_[b], b);
-  }
+  go_all_rounds();
   wait_seconds_ += seconds_since(start);
   work_seconds_ += group_->work_seconds() - work_before;
   late_seconds_ += group_->late_seconds() - late_before;

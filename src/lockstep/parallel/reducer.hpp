@@ -26,6 +26,8 @@ class Reducer {
   /// It is over. Returns when every sum is there, to which a rank that did not reach a parameter
   /// has brought zero; what no rank reached has no gradient. Collective.
   void finish();
+  /// What this rank has no gradient of counts as zero, and as not used. Local.
+  void fill_what_is_missing() const;
   /// It failed: nothing more is sent for it.
   void give_up() noexcept { listening_ = false; }
 
@@ -33,6 +35,9 @@ class Reducer {
   void zero_grad() const;
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  [[nodiscard]] CommHook& comm_hook() const noexcept { return *hook_; }
+  /// Since construction.
+  [[nodiscard]] HookTraffic traffic() const noexcept { return traffic_; }
   /// Seconds inside finish() until the sums were there, since construction.
   [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
@@ -44,6 +49,7 @@ class Reducer {
  private:
   void gradient_is_final(std::size_t bucket);
   void start_ready_buckets();
+  void go_all_rounds();
   static void fill_what_is_missing(const Bucket& bucket);
   static void forget_what_nobody_used(const Bucket& bucket);
 
@@ -55,6 +61,7 @@ class Reducer {
   std::size_t started_ = 0;           ///< buckets that have set out: always the first ones
   std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
   bool listening_ = false;
+  HookTraffic traffic_;
   double wait_seconds_ = 0.0;
   double work_seconds_ = 0.0;
   double late_seconds_ = 0.0;

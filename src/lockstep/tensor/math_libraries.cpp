@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <dnnl.h>
 
+#include <mutex>
+
 #include <lockstep/tensor/view.hpp>
 
 namespace lockstep {
@@ -31,6 +33,20 @@ struct OpenMp {
   }
 };
 
+std::vector<std::pair<std::string, std::string>> ask_math_libraries() {
+  const auto* onednn = dnnl_version();
+  const auto dotted = [](int major, int minor, int patch) {
+    return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+  };
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
+  auto* const openblas =
+      reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_config"));
+  return {
+      {"oneDNN", dotted(onednn->major, onednn->minor, onednn->patch)},
+      {"BLAS", openblas ? openblas() : "unknown"},
+      {"Kokkos", dotted(KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100)}};
+}
+
 }  // namespace
 
 int math_threads() {
@@ -48,22 +64,17 @@ OneMathThread::~OneMathThread() {
 
 void set_math_threads(int threads) {
   call_if_there("omp_set_num_threads", threads);
-  // BLAS gets the small products only; sharing those between threads costs more than it gains.
+  // BLAS gets the small products only; sharing those between threads costs more than it gains. It
+  // keeps the number, and what follows from it, in globals that nothing guards.
+  static std::mutex blas;
+  const std::lock_guard lock(blas);
   call_if_there("openblas_set_num_threads", 1);
 }
 
 std::vector<std::pair<std::string, std::string>> math_library_versions() {
-  const auto* onednn = dnnl_version();
-  const auto dotted = [](int major, int minor, int patch) {
-    return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
-  };
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
-  auto* const openblas =
-      reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_config"));
-  return {
-      {"oneDNN", dotted(onednn->major, onednn->minor, onednn->patch)},
-      {"BLAS", openblas ? openblas() : "unknown"},
-      {"Kokkos", dotted(KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100)}};
+  // OpenBLAS writes its answer into one buffer, whoever asks.
+  static const auto versions = ask_math_libraries();
+  return versions;
 }
 
 }  // namespace lockstep

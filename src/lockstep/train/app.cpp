@@ -1,17 +1,13 @@
 #include <lockstep/train/app.hpp>
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include <csignal>
 #include <filesystem>
-#include <thread>
+#include <string_view>
 
-#include <lockstep/base/host.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -23,6 +19,7 @@
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/library_versions.hpp>
 #include <lockstep/train/metrics.hpp>
+#include <lockstep/train/ranks.hpp>
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/resume.hpp>
 #include <lockstep/train/run_folder.hpp>
@@ -48,7 +45,10 @@ class Run {
 
   ExitCode operator()(const std::string& description, const TaskFactory& make_task, int argc,
                       char** argv) {
-    agree(*group_, [&] { line_ = parse_command_line(name_, description, argc, argv); });
+    agree(*group_, [&] {
+      line_ = parse_command_line(name_, description, argc, argv);
+      refuse_threads_in_several_processes();
+    });
     if (line_.text_only) return print(*group_, *line_.text_only);
     // A reader that goes (`| head`) ends what only prints, as everywhere, but no training.
     if (line_.trains()) std::signal(SIGPIPE, SIG_IGN);
@@ -63,6 +63,18 @@ class Run {
   }
 
  private:
+  void refuse_threads_in_several_processes() const {
+    if (line_.ranks_as_threads == 0 || line_.text_only || ranks_are_threads()) return;
+    throw InputError(fmt::format(
+        "--ranks-as-threads {} makes ranks of one process, but {} processes were started: start "
+        "{} without mpiexec, or leave --ranks-as-threads out.",
+        line_.ranks_as_threads, processes_started(), name_));
+  }
+
+  [[nodiscard]] bool ranks_are_threads() const {
+    return std::string_view(group_->backend()) == "threads";
+  }
+
   void read_deck(const TaskFactory& make_task) {
     agree(*group_, [&] {
       Assignment read = read_assignment(line_.deck, line_.overrides, make_task);
@@ -97,7 +109,7 @@ class Run {
   }
 
   void train() {
-    agree(*group_, [&] { Trainer::check(*task_, plan_); });
+    agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
     const std::optional<fs::path> from =
         checkpoint_to_resume(*group_, line_, fs::path(plan_.run.dir) / "checkpoints");
     folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run.dir, line_.resume));
@@ -139,8 +151,9 @@ class Run {
 
   void announce(const Trainer& trainer, const std::optional<fs::path>& from) {
     if (group_->rank() != 0) return;
-    console_.say(fmt::format("{}: {} on {} rank{}, {} thread{} each, {}; run folder {}", name_,
-                             line_.deck, group_->size(), group_->size() == 1 ? "" : "s", threads_,
+    console_.say(fmt::format("{}: {} on {} rank{}{}, {} thread{} each, {}; run folder {}", name_,
+                             line_.deck, group_->size(), group_->size() == 1 ? "" : "s",
+                             ranks_are_threads() ? " in one process" : "", threads_,
                              threads_ == 1 ? "" : "s", fmt::join(launch_.layout.hosts(), " "),
                              folder_->path().string()));
     console_.say(
@@ -185,6 +198,9 @@ class Run {
     if (group_->rank() == 0) {
       console_.say(report_table(metrics_.rows()));
       console_.say(anatomy_table(outcome_.times));
+      if (outcome_.comm_hook) {
+        console_.say(fmt::format("gradients   {}", traffic_in_words(*outcome_.comm_hook)));
+      }
       console_.say(fmt::format("curves      {}", curves));
       console_.say(fmt::format("checkpoint  {}", outcome_.checkpoint
                                                      ? outcome_.checkpoint->string()
@@ -219,18 +235,27 @@ class Run {
   Outcome outcome_;
 };
 
-/// The deck's comm table, for the group that all ranks read the deck in; the defaults where the
-/// deck cannot be read: that is said later, once there is somebody to say it.
-GroupOptions group_options(const std::string& name, int argc, char** argv) {
+/// What has to be known before there are ranks: the deck's comm table, for the group in which all
+/// of them read the deck, and what they are. The defaults where it cannot be read: that is said
+/// later, once there is somebody to say it.
+struct Start {
+  GroupOptions group;
+  int threads = 0;  ///< ranks that are threads; 0: ranks are processes
+};
+
+Start look_ahead(const std::string& name, int argc, char** argv) {
+  Start start;
   try {
     const CommandLine line = parse_command_line(name, "", argc, argv);
+    // Several processes refuse together to be several ranks each.
+    if (processes_started() == 1) start.threads = line.ranks_as_threads;
     if (!line.text_only) {
       Deck deck = Deck::load(line.deck, line.overrides);
-      return read_run_plan(deck).group;
+      start.group = read_run_plan(deck).group;
     }
   } catch (const Error&) {
   }
-  return {};
+  return start;
 }
 
 }  // namespace
@@ -244,42 +269,15 @@ int App::run(int argc, char** argv) {
   keep_closed_streams_closed();
   listen_for_stop_requests();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
-  int rank = 0, ranks = 1;
-  Failure failure;
-  {
-    const GroupOptions options = group_options(name_, argc, argv);
-    const MpiSession mpi(argc, argv, options.timeout);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    Console console(rank, ranks);
-    fs::path run_dir;
-    try {
-      const Device models{};  // tasks build them on the host
-      auto world = make_group(make_mpi_group(MPI_COMM_WORLD, options), models, options);
-      return static_cast<int>(
-          Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv));
-    } catch (const AgreedError& error) {
-      if (rank == 0) console.complain(fmt::format("{}: {}", name_, error.what()));
-      return static_cast<int>(error.exit_code());
-    } catch (...) {
-      failure = current_failure();
-    }
-    if (ranks > 1 && !failure.message.starts_with("rank ")) {
-      failure.message =
-          fmt::format("rank {} of {} ({}): {}", rank, ranks, host_name(), failure.message);
-    }
-    give_up(run_dir, failure, [&](const std::string& message) {
-      console.complain(fmt::format("{}: {}", name_, message));
-    });
-    if (ranks > 1) {
-      // mpiexec (hydra 4.0) drops what it has not read when it hears of the end.
-      std::this_thread::sleep_for(std::chrono::milliseconds(150));
-      // What nobody foresaw is to the other ranks, which wait, a peer that failed.
-      const ExitCode code = failure.foreseen ? failure.code : ExitCode::communication;
-      MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
-    }
-  }
-  return static_cast<int>(failure.code);
+  const Start start = look_ahead(name_, argc, argv);
+  const auto one_rank = [&](std::shared_ptr<ProcessGroup> world, Console& console,
+                            fs::path& run_dir) {
+    return Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv);
+  };
+  const ExitCode code = start.threads > 0
+                            ? run_ranks_as_threads(name_, start.threads, start.group, one_rank)
+                            : run_ranks_as_processes(name_, start.group, argc, argv, one_rank);
+  return static_cast<int>(code);
 }
 
 }  // namespace lockstep::train

@@ -6,8 +6,10 @@
 namespace lockstep::train {
 
 /// The whole life of a training program: MPI, command line, deck, launch checks, run folder,
-/// training, report, exit code. It alone in Lockstep prints, and ends the job with MPI_Abort when
-/// one rank fails where the others cannot know.
+/// training, report, exit code. It alone in Lockstep prints, and ends the job when one rank fails
+/// where the others cannot know. Ranks are the processes of an MPI job, or, with
+/// --ranks-as-threads, threads of this process: each then makes a task of its own, and calls the
+/// factory and its task while others do.
 ///   int main(int argc, char** argv) {
 ///     return lockstep::train::App("classify", "Trains an image classifier.", [](lockstep::Deck&
 ///     deck) {

@@ -8,12 +8,22 @@
 #include <lockstep/base/version.hpp>
 
 namespace lockstep::train {
+namespace {
+
+/// No machine has as many cores, and each rank takes memory.
+constexpr int most_threads = 1024;
+
+}  // namespace
 
 CommandLine parse_command_line(const std::string& name, const std::string& description, int argc,
                                char** argv) {
   CommandLine line;
   std::string resume;
-  CLI::App cli(fmt::format("{}\nStart it with: mpiexec -n RANKS {} DECK", description, name), name);
+  CLI::App cli(
+      fmt::format("{0}\nStart it with: mpiexec -n RANKS {1} DECK, or, on one machine and without "
+                  "mpiexec: {1} DECK --ranks-as-threads RANKS",
+                  description, name),
+      name);
   cli.add_option("DECK", line.deck, "input deck, a TOML file (keys: lockstep deck reference)")
       ->required();
   cli.add_option("--set", line.overrides,
@@ -33,6 +43,10 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
                               "what the launch gave each rank, and what is wrong with it; stop");
   cli.add_flag("--json", line.json, "with --doctor: one JSON object instead of text")
       ->needs(doctor);
+  cli.add_option("--ranks-as-threads", line.ranks_as_threads,
+                 "ranks are so many threads of this process: no mpiexec, no MPI")
+      ->type_name("RANKS")
+      ->check(CLI::Range(1, most_threads));
   cli.set_version_flag("--version", fmt::format("{} (Lockstep {})", name, version()));
   cli.footer(
       "Exit codes: 0 done, 1 failure, 2 bad command line, deck or data, 3 communication failure,\n"

@@ -15,6 +15,7 @@ struct CommandLine {
   bool check_gradients = false;
   bool describe = false;
   bool doctor = false, json = false;
+  int ranks_as_threads = 0;  ///< 0: ranks are MPI's processes
   /// --help or --version: print this and end with 0.
   std::optional<std::string> text_only;
 

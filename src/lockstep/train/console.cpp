@@ -1,5 +1,6 @@
 #include <lockstep/train/console.hpp>
 
+#include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/rank.hpp>
 #include <lockstep/train/standard_output.hpp>
 
 namespace lockstep::train {
@@ -45,38 +47,43 @@ struct Console::Loggers {
   std::unique_ptr<spdlog::logger> file;
 };
 
-Console::Console(int rank, int ranks)
-    : loggers_(std::make_unique<Loggers>()),
-      rank_(rank),
-      ranks_(ranks),
-      terminal_(isatty(STDOUT_FILENO) == 1) {
-  loggers_->err.set_pattern(
-      rank_ == 0 || ranks_ == 1 ? "%l: %v" : "rank " + std::to_string(rank_) + ": %l: %v");
+Console::Console(int rank)
+    : rank_(rank), terminal_(isatty(STDOUT_FILENO) == 1), loggers_(std::make_unique<Loggers>()) {
+  loggers_->err.set_pattern("%v");
   set_level(LogLevel::info);
 }
 
 Console::~Console() {
-  clear_progress();
   set_log_sink({});
+  clear_progress();
 }
 
+int Console::speaker() const noexcept { return rank_ + thread_rank(); }
+
 void Console::set_level(LogLevel level) {
-  const auto sink = [this](LogLevel severity, std::string_view message) {
-    const bool problem = severity >= LogLevel::warning;
-    if (rank_ != 0 && !problem) return;
-    clear_progress();
-    if (problem) {
-      loggers_->err.log(spdlog_level(severity), message);
-    } else {
-      out(std::string(message) + '\n');
-    }
-    if (loggers_->file) loggers_->file->log(spdlog_level(severity), message);
-  };
-  set_log_sink(sink, level);
+  set_log_sink([this](LogLevel severity, std::string_view message) { hear(severity, message); },
+               level);
+}
+
+void Console::hear(LogLevel severity, std::string_view message) {
+  const std::lock_guard lock(mutex_);
+  const bool problem = severity >= LogLevel::warning;
+  const int rank = speaker();
+  if (rank != 0 && !problem) return;
+  clear_progress();
+  const auto level = spdlog_level(severity);
+  const std::string prefix = rank == 0 ? "" : fmt::format("rank {}: ", rank);
+  if (problem) {
+    loggers_->err.log(level, "{}{}: {}", prefix, spdlog::level::to_string_view(level), message);
+  } else {
+    out(std::string(message) + '\n');
+  }
+  if (loggers_->file) loggers_->file->log(level, "{}{}", prefix, message);
 }
 
 void Console::open_log(const std::filesystem::path& file) {
-  if (rank_ != 0) return;
+  if (speaker() != 0) return;
+  const std::lock_guard lock(mutex_);
   loggers_->file = std::make_unique<spdlog::logger>(
       "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string()));
   loggers_->file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
@@ -88,16 +95,17 @@ void Console::open_log(const std::filesystem::path& file) {
 void Console::say(const std::string& line) { log(LogLevel::info, line); }
 
 void Console::progress(const std::string& line) {
-  if (rank_ != 0 || !log_enabled(LogLevel::info)) return;
+  if (speaker() != 0 || !log_enabled(LogLevel::info)) return;
   if (!terminal_) return say(line);
+  const std::lock_guard lock(mutex_);
   out(redraw + line.substr(0, terminal_columns()));
   progress_shown_ = true;
   if (loggers_->file) loggers_->file->info(line);
 }
 
 void Console::complain(const std::string& message) {
+  const std::lock_guard lock(mutex_);
   clear_progress();
-  loggers_->err.set_pattern("%v");
   loggers_->err.critical(message);
   loggers_->err.flush();
   if (loggers_->file) loggers_->file->error(message);
@@ -115,7 +123,7 @@ void Console::out(const std::string& text) {
   } catch (const Error& error) {
     if (!out_failure_.empty()) return;
     out_failure_ = std::string(error.what()) + ". The run goes on; log.txt has it all.";
-    loggers_->err.warn(out_failure_);
+    loggers_->err.warn("warning: {}", out_failure_);
     if (loggers_->file) loggers_->file->warn(out_failure_);
   }
 }

@@ -1,20 +1,23 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 
 #include <lockstep/base/log.hpp>
 
 namespace lockstep::train {
 
-/// What a person sees of a run. Rank 0 writes to the terminal (stdout; warnings and errors to
-/// stderr) and, once opened, to log.txt; another rank writes only warnings and errors, with its
-/// rank before them. While alive it is the library's log sink. A terminal that takes no more, or
-/// whose reader has gone, ends nothing: that is told once, on stderr and in log.txt, where the rest
-/// stands.
+/// What a person sees of a run: one for each process. Rank 0 writes to the terminal (stdout;
+/// warnings and errors to stderr) and, once opened, to log.txt; another rank writes only warnings
+/// and errors, with its rank before them. While alive it is the library's log sink. A terminal that
+/// takes no more, or whose reader has gone, ends nothing: that is told once, on stderr and in
+/// log.txt, where the rest stands. Thread-safe.
 class Console {
  public:
-  Console(int rank, int ranks);
+  /// `rank`: this process's, or the first of those that are its threads (base/rank.hpp).
+  explicit Console(int rank);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -33,12 +36,15 @@ class Console {
 
  private:
   struct Loggers;
+  [[nodiscard]] int speaker() const noexcept;  ///< rank of the calling thread
+  void hear(LogLevel severity, std::string_view message);
   void clear_progress();
   void out(const std::string& text);
 
-  std::unique_ptr<Loggers> loggers_;
-  int rank_, ranks_;
+  int rank_;
   bool terminal_;
+  std::mutex mutex_;  ///< guards what follows
+  std::unique_ptr<Loggers> loggers_;
   bool progress_shown_ = false;
   std::string out_failure_;  ///< why stdout took something not, the first time
 };

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include <lockstep/io/hdf5.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 
 namespace lockstep::train {
@@ -13,7 +14,10 @@ namespace lockstep::train {
 std::vector<std::pair<std::string, std::string>> library_versions() {
   auto versions = math_library_versions();
   unsigned major = 0, minor = 0, release = 0;
-  H5get_libversion(&major, &minor, &release);
+  {
+    const Hdf5Lock lock;
+    H5get_libversion(&major, &minor, &release);
+  }
   versions.emplace_back("HDF5", fmt::format("{}.{}.{}", major, minor, release));
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;

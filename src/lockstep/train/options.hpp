@@ -30,10 +30,15 @@ struct TrainOptions {
   enum class OnNan : std::uint8_t { stop, ignore };
   std::int64_t epochs = 10;
   std::int64_t batch_size = 128;  ///< samples of one step over all ranks
-  bool drop_last = false;         ///< leave out the last, smaller batch of an epoch
-  std::uint64_t seed = 1234;      ///< of initialisation, shuffling and dropout
+  std::int64_t accumulate = 1;    ///< parts in which a rank computes its samples of a step
+  /// What the order of sums depends on: fast, on the number of ranks; invariant, on shards alone.
+  enum class Reduction : std::uint8_t { fast, invariant } reduction = Reduction::fast;
+  std::int64_t shards = 8;    ///< of a batch, with reduction invariant
+  bool drop_last = false;     ///< leave out the last, smaller batch of an epoch
+  std::uint64_t seed = 1234;  ///< of initialisation, shuffling and dropout
   OnNan on_nan = OnNan::stop;
-  bool trace = false;  ///< write trace/trace.json (docs/trace.md)
+  bool trace = false;                     ///< write trace/trace.json (docs/trace.md)
+  std::int64_t check_replicas_every = 0;  ///< steps; 0: never
 };
 void declare(DeckTable& table, TrainOptions& options);
 

@@ -7,12 +7,19 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/train/step_clock.hpp>
 
 namespace lockstep::train {
 
 /// Names and values of a task's metrics, in the task's order.
 using NamedFigures = std::vector<std::pair<std::string, double>>;
+
+/// What a communication hook made of the gradients' bytes.
+struct HookReport {
+  std::string name;
+  HookTraffic bytes;  ///< of each rank
+};
 
 /// How a run ended.
 struct Outcome {
@@ -24,6 +31,7 @@ struct Outcome {
   double samples_per_s = 0;   ///< over all training steps of this process, evaluation left out
   /// From the start of the process to the end of its first step; NaN before that.
   double first_step_s = std::numeric_limits<double>::quiet_NaN();
+  std::optional<HookReport> comm_hook;  ///< over all steps of this process; not for all_reduce
   std::optional<std::filesystem::path> checkpoint;  ///< the newest, saved or gone on from; rank 0's
   bool stopped_early = false;
   std::vector<StepTimes> times;  ///< by rank, over this process's training steps but the first

@@ -150,6 +150,14 @@ std::string anatomy_table(const std::vector<StepTimes>& ranks) {
   return table;
 }
 
+std::string traffic_in_words(const HookReport& hook) {
+  const auto sent = static_cast<double>(hook.bytes.sent),
+             replaced = static_cast<double>(hook.bytes.replaced);
+  return fmt::format(
+      "{}: each rank sent {:.2f} MB, {:.1f} times less than the {:.2f} MB of all_reduce", hook.name,
+      sent / 1e6, replaced / sent, replaced / 1e6);
+}
+
 std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesystem::path& svg) {
   auto script = svg;
   script.replace_extension(".gp");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <lockstep/train/metrics.hpp>
+#include <lockstep/train/outcome.hpp>
 
 namespace lockstep::train {
 
@@ -17,6 +18,9 @@ namespace lockstep::train {
 /// Where a step's time went on average, a line a rank; of more than 16 ranks the smallest, the mean
 /// and the largest figures. Under it the rank that the others wait for, if there is one.
 [[nodiscard]] std::string anatomy_table(const std::vector<StepTimes>& ranks);
+
+/// "bf16_compress: each rank sent 12.30 MB, 2.0 times less than the 24.60 MB of all_reduce".
+[[nodiscard]] std::string traffic_in_words(const HookReport& hook);
 
 /// Draws the losses and the task's first metric over the steps as an SVG with gnuplot. Returns what
 /// to tell the user: the file's name, or why there is none.

@@ -73,7 +73,6 @@ void StepClock::start() {
 void StepClock::add_step(double seconds, const StepTimes& parts) {
   for (const auto part : seconds_of_step) totals_.*part += parts.*part;
   totals_.compute += seconds - parts.communication - parts.data;
-  totals_.backward -= parts.communication;
   totals_.samples += parts.samples;
   ++totals_.steps;
 }

@@ -53,8 +53,7 @@ class StepClock {
   };
 
   void start();
-  /// One step: its whole duration, and its parts. `compute` is what they leave, and `backward` is
-  /// taken with the communication in it.
+  /// One step: its whole duration, and its parts; `compute` is what they leave.
   void add_step(double seconds, const StepTimes& parts);
   /// Since start().
   [[nodiscard]] StepTimes totals() const;

@@ -33,6 +33,7 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"completed", facts.completed},
       {"stopped_early", outcome.stopped_early},
       {"ranks", group.size()},
+      {"backend", group.backend()},
       {"threads", facts.threads},
       {"hosts", launch.layout.hosts()},
       {"epochs", outcome.epochs},
@@ -41,6 +42,11 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"test_loss", number(outcome.test_loss)},
   };
   for (const auto& [name, value] : outcome.test_metrics) json["test_" + name] = number(value);
+  if (outcome.comm_hook) {
+    json["comm_hook"] = outcome.comm_hook->name;
+    json["gradient_bytes_sent"] = outcome.comm_hook->bytes.sent;
+    json["gradient_bytes_replaced"] = outcome.comm_hook->bytes.replaced;
+  }
   json.update({
       {"samples_per_s", number(outcome.samples_per_s)},
       {"wall_s", number(facts.wall_s)},

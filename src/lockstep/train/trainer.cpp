@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/parallel/shard_tree.hpp>
 #include <lockstep/tensor/finite.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/console.hpp>
@@ -27,12 +30,30 @@ std::string culprit(const StateDict& state) {
   return at == state.end() ? "" : fmt::format(": {} is not finite either", at->name);
 }
 
+std::unique_ptr<ReplicaCheck> make_replica_check(const std::shared_ptr<ProcessGroup>& group,
+                                                 const nn::Module& model,
+                                                 const optim::Optimizer& optimizer) {
+  StateDict state;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    state.insert(name, parameter.data());
+  }
+  state.insert_all("optimizer/", optimizer.state_dict());
+  return std::make_unique<ReplicaCheck>(group, std::move(state));
+}
+
 /// "test accuracy 0.8312  "
 std::string in_words(const NamedFigures& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics)
     text += fmt::format("test {} {}  ", name, in_figures(value));
   return text;
+}
+
+/// Of each batch; 0: sums go over ranks. Throws InputError if the ranks cannot hold them.
+std::int64_t shards_of(const TrainOptions& options, int ranks) {
+  if (options.reduction == TrainOptions::Reduction::fast) return 0;
+  static_cast<void>(ShardTree(options.shards).of_rank(0, ranks));
+  return options.shards;
 }
 
 }  // namespace
@@ -44,7 +65,7 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       plan_(plan),
       library_versions_(std::move(library_versions)),
       batches_(task.data().train->size(), plan.train.batch_size, group_->size(),
-               plan.train.drop_last),
+               plan.train.drop_last, shards_of(plan.train, group_->size())),
       eval_batches_(task.data().test->size(), plan.eval.batch_size, group_->size()),
       loader_(task.data().train,
               std::make_unique<TrainBatches>(batches_, group_->rank(), plan.train.seed,
@@ -53,15 +74,30 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       eval_loader_(task.data().test, std::make_unique<EvalBatches>(eval_batches_, group_->rank()),
                    task.loading().prefetch) {
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
+  plan_.ddp.shards = shards_of(plan_.train, group_->size());
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
   optimizer_ = optim::make_optimizer(plan_.optimizer, model().named_parameters());
+  if (plan_.ddp.comm_hook == CommHookKind::post_local_sgd) {
+    const LocalSgdOptions& local = plan_.ddp.local_sgd;
+    averager_.emplace(ddp_->flat_values(), group_, local.period, local.start_step);
+  }
+  if (plan_.train.check_replicas_every > 0)
+    replicas_ = make_replica_check(group_, model(), *optimizer_);
   state_.seed = static_cast<std::int64_t>(plan_.train.seed);
 }
 
-void Trainer::check(const Task& task, const RunPlan& plan) {
-  const BatchPlan batches(task.data().train->size(), plan.train.batch_size, 1,
-                          plan.train.drop_last);
+void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
+  DdpOptions ddp = plan.ddp;
+  ddp.shards = shards_of(plan.train, ranks);
+  validate(ddp);
+  if (plan.train.check_replicas_every > 0 && ddp.comm_hook == CommHookKind::post_local_sgd) {
+    throw InputError(
+        "train.check_replicas_every compares replicas that are meant to be equal; with "
+        "ddp.comm_hook = \"post_local_sgd\" they are not. Set it to 0.");
+  }
+  const BatchPlan batches(task.data().train->size(), plan.train.batch_size, ranks,
+                          plan.train.drop_last, ddp.shards);
   const EvalPlan eval(task.data().test->size(), plan.eval.batch_size, 1);
   const auto optimizer =
       optim::make_optimizer(plan.optimizer, task.make_model()->named_parameters());
@@ -74,52 +110,88 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   loader_.start_epoch(epoch, first_step);
 }
 
+Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepTimes& times) {
+  Losses losses;
+  const bool all_go_forward = model().forward_is_collective();
+  for (std::int64_t i = 0; i < plan_.train.accumulate; ++i) {
+    const Range rows = part_of(part.size(), plan_.train.accumulate, i);
+    const bool last = i + 1 == plan_.train.accumulate;
+    if (rows.size() == 0 && !last && !all_go_forward) continue;
+    const nn::RandomContextGuard random({plan_.train.seed, static_cast<std::uint32_t>(state_.step),
+                                         part.first_in_batch + rows.begin});
+    const Batch batch = samples.slice(rows.begin, rows.end);
+    Variable loss;
+    if (rows.size() > 0 || all_go_forward) {
+      const StepClock::Phase phase(times.forward, "forward");
+      const Variable output = ddp_->forward(Variable(batch.inputs()));
+      loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
+    }
+    if (rows.size() > 0) {
+      const double mean = loss.data().item();
+      losses.sum += mean * static_cast<double>(rows.size());
+      if (!std::isfinite(mean)) losses.not_finite = mean;
+    }
+    std::optional<DistributedDataParallel::NoSync> local;
+    if (!last) local.emplace(*ddp_);
+    const StepClock::Phase phase(times.backward, "backward");
+    ddp_->backward(loss, static_cast<double>(rows.size()) / static_cast<double>(part.batch_size));
+  }
+  return losses;
+}
+
+double Trainer::communication_seconds() const noexcept {
+  return ddp_->wait_seconds() + (averager_ ? averager_->seconds() : 0.0);
+}
+
 double Trainer::step() {
   const auto start = Clock::now();
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
-  const double data_before = loader_.seconds_waited(), communication_before = ddp_->wait_seconds(),
-               work_before = ddp_->work_seconds(), late_before = ddp_->late_seconds();
-  StepTimes parts;
+  const double data_before = loader_.seconds_waited(), wait_before = ddp_->wait_seconds(),
+               communication_before = communication_seconds(), work_before = ddp_->work_seconds(),
+               late_before = ddp_->late_seconds();
+  StepTimes times;
 
-  const Share share = batches_.share(loader_.next_step(), group_->rank());
+  const std::int64_t number = loader_.next_step();
+  const Share share = batches_.share(number, group_->rank());
   const Batch& batch = loader_.next();
-  const nn::RandomContextGuard random(
-      {plan_.train.seed, static_cast<std::uint32_t>(state_.step), share.first_in_batch});
   optim::apply_schedule(plan_.schedule, plan_.optimizer.lr, state_.epoch, state_.step, *optimizer_);
 
   optimizer_->zero_grad();
-  Variable loss;
-  if (batch.size() > 0) {
-    const StepClock::Phase phase(parts.forward, "forward");
-    loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
+  Losses losses;
+  for (std::int64_t i = 0, row = 0; i < ddp_->shards(); ++i) {
+    const Share part = batches_.shard(number, group_->rank() * ddp_->shards() + i);
+    const Losses of_part = backward(part, batch.slice(row, row + part.size()), times);
+    losses.sum += of_part.sum;
+    if (of_part.not_finite) losses.not_finite = of_part.not_finite;
+    row += part.size();
   }
   {
-    const StepClock::Phase phase(parts.backward, "backward");
-    ddp_->backward(loss, static_cast<double>(share.size()) / static_cast<double>(share.batch_size));
-  }
-  {
-    const StepClock::Phase phase(parts.optimizer, "optimizer");
+    const StepClock::Phase phase(times.optimizer, "optimizer");
     grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
     optimizer_->step();
   }
+  if (averager_) averager_->average_parameters();
 
-  const double mean = loss.defined() ? loss.data().item() : 0.0;
-  if (!std::isfinite(mean) && plan_.train.on_nan == TrainOptions::OnNan::stop) {
+  if (losses.not_finite && plan_.train.on_nan == TrainOptions::OnNan::stop) {
     throw NonFiniteLoss(
         fmt::format("the loss is {} at step {} (epoch {}). {} The last checkpoint is from before.",
-                    mean, state_.step + 1, state_.epoch + 1, remedy_for_not_finite));
+                    *losses.not_finite, state_.step + 1, state_.epoch + 1, remedy_for_not_finite));
   }
   ++state_.step;
   ++state_.position;
-  const double sum = mean * static_cast<double>(share.size());
-  epoch_loss_ += sum;
-  parts.communication = ddp_->wait_seconds() - communication_before;
-  parts.communication_work = ddp_->work_seconds() - work_before;
-  parts.communication_late = ddp_->late_seconds() - late_before;
-  parts.data = loader_.seconds_waited() - data_before;
-  parts.samples = share.batch_size;
-  clock_.add_step(seconds_since(start), parts);
-  return sum;
+  if (plan_.ddp.shards > 0) {
+    losses.sum =
+        group_->rank() == 0 ? ddp_->loss_of_batch() * static_cast<double>(share.batch_size) : 0.0;
+  }
+  epoch_loss_ += losses.sum;
+  times.backward -= ddp_->wait_seconds() - wait_before;
+  times.communication = communication_seconds() - communication_before;
+  times.communication_work = ddp_->work_seconds() - work_before;
+  times.communication_late = ddp_->late_seconds() - late_before;
+  times.data = loader_.seconds_waited() - data_before;
+  times.samples = share.batch_size;
+  clock_.add_step(seconds_since(start), times);
+  return losses.sum;
 }
 
 struct Trainer::Reporting {
@@ -180,6 +252,9 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   outcome.checkpoint = reporting.checkpoints.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
+  if (plan_.ddp.comm_hook != CommHookKind::all_reduce && ddp_->traffic().replaced > 0) {
+    outcome.comm_hook = {ddp_->comm_hook().name(), ddp_->traffic()};
+  }
   StepTimes mine = clock_.totals();
   const double wall = all_reduce_scalar(*group_, training_wall, ReduceOp::max);
   outcome.samples_per_s = wall > 0 ? static_cast<double>(mine.samples) / wall : 0.0;
@@ -194,6 +269,7 @@ bool Trainer::train_epoch(Reporting& reporting) {
     if (reporting.stop.stop_now()) return true;
     const Share share = batches_.share(loader_.next_step(), group_->rank());
     const double sum = step();
+    if (replicas_ && state_.step % plan_.train.check_replicas_every == 0) compare_replicas();
     double& first_step_s = reporting.outcome.first_step_s;
     if (std::isnan(first_step_s)) {
       first_step_s = seconds_since_process_start();

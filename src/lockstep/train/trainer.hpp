@@ -10,6 +10,8 @@
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/loader.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/model_averaging.hpp>
+#include <lockstep/parallel/replica_check.hpp>
 #include <lockstep/train/outcome.hpp>
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/step_clock.hpp>
@@ -35,9 +37,9 @@ class Trainer {
   Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const RunPlan& plan,
           std::vector<std::pair<std::string, std::string>> library_versions = {});
 
-  /// Throws InputError where options, data and model do not fit each other. Local: what all ranks
-  /// should agree on before they construct a Trainer.
-  static void check(const Task& task, const RunPlan& plan);
+  /// Throws InputError where options, data, model and the number of ranks do not fit each other.
+  /// Local: what all ranks should agree on before they construct a Trainer.
+  static void check(const Task& task, const RunPlan& plan, int ranks = 1);
 
   /// Goes on from a checkpoint instead of from the beginning. Throws CheckpointError for another
   /// model's, InputError where the deck contradicts it.
@@ -47,15 +49,17 @@ class Trainer {
   /// StopAgreement). Writes metrics and checkpoints into `folder`; `deck` is stored in checkpoints.
   /// `resumed_from` is the file of what was restored: checkpoints in `folder` that are not of its
   /// past are moved aside (see RunCheckpoints). Throws AgreedError with ExitCode::checkpoint if the
-  /// final checkpoint could not be saved. Unless train.on_nan is "ignore", NonFiniteLoss on a rank
+  /// final checkpoint could not be saved, with ExitCode::failure if the ranks' states were found to
+  /// differ (train.check_replicas_every). Unless train.on_nan is "ignore", NonFiniteLoss on a rank
   /// whose loss is not finite, and AgreedError with ExitCode::failure if the test loss is not, or
   /// the state when it is to be saved.
   Outcome run(const RunFolder& folder, MetricsFile& metrics, Console& console,
               const std::string& deck,
               const std::optional<std::filesystem::path>& resumed_from = {});
 
-  /// One optimizer step on the next batch; returns this rank's summed loss over its samples. What
-  /// run() repeats: for benchmarks and tests. Call start_epoch first.
+  /// One optimizer step on the next batch; returns this rank's summed loss over its samples (with
+  /// train.reduction "invariant", all ranks' on rank 0 and 0 elsewhere). What run() repeats: for
+  /// benchmarks and tests. Call start_epoch first.
   double step();
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
 
@@ -73,11 +77,25 @@ class Trainer {
 
  private:
   struct Reporting;  // what run() carries through an epoch
+  struct Losses {
+    double sum = 0;                    ///< over samples
+    std::optional<double> not_finite;  ///< a mean loss that is not
+  };
+
+  /// Seconds of communication that computation did not hide, since construction.
+  [[nodiscard]] double communication_seconds() const noexcept;
 
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
   void begin(RunCheckpoints& checkpoints, const std::optional<std::filesystem::path>& resumed_from);
+  /// One state on all ranks, of which each will write its part. Collective.
+  void make_replicas_equal();
   /// True if it was saved. A failure is logged and the run goes on.
   bool save(RunCheckpoints& checkpoints, const std::string& deck);
+  /// Gradients of a shard of this rank, in train.accumulate parts; forward and backward are added
+  /// to `times`.
+  Losses backward(const Share& part, const Batch& samples, StepTimes& times);
+  /// With train.check_replicas_every: throws AgreedError if the ranks' states differ.
+  void compare_replicas();
   bool train_epoch(Reporting& reporting);
   /// Where the time went, on all ranks; the longest wall time of any. Collective.
   double add_times(MetricsRow& row, const StepTimes& mine);
@@ -94,13 +112,16 @@ class Trainer {
   EvalPlan eval_batches_;
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<PeriodicModelAverager> averager_;  ///< with ddp.comm_hook = "post_local_sgd"
+  std::unique_ptr<ReplicaCheck> replicas_;         ///< null: not asked for
   double grad_norm_ = -1;  ///< of the last step, before clipping; negative: not measured
   Loader loader_;
   Loader eval_loader_;
   StepClock clock_;
   TrainState state_;
-  double epoch_loss_ = 0;        ///< this rank's summed loss of the unfinished epoch
-  std::int64_t saved_step_ = 0;  ///< of the newest checkpoint in the run folder
+  double epoch_loss_ = 0;            ///< this rank's summed loss of the unfinished epoch
+  std::int64_t saved_step_ = 0;      ///< of the newest checkpoint in the run folder
+  std::int64_t compared_step_ = -1;  ///< the last at which replicas were found equal
   std::string last_save_failure_;
 };
 

@@ -17,6 +17,7 @@ double combined(double a, double b, ReduceOp op) {
 Trainer::Evaluation Trainer::evaluate() {
   const TraceScope scope("evaluation", "evaluate");
   const NoGradGuard no_grad;
+  if (averager_) averager_->average_now();
   ddp_->broadcast_buffers();
   model().eval();
   // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds

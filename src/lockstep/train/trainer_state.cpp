@@ -52,6 +52,8 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
         "the checkpoint is of another model or optimizer than the deck's: {}", error.what()));
   }
   state_ = saved;
+  ddp_->set_step(state_.step);
+  if (averager_) averager_->set_step(state_.step);
   epoch_loss_ = 0;
   const auto ranks_then = static_cast<std::int64_t>(saved.sums.size());
   for (const auto& [name, sum] : saved.sums) {
@@ -84,11 +86,35 @@ void Trainer::begin(RunCheckpoints& checkpoints,
   saved_step_ = saved ? state_.step : -1;
 }
 
+void Trainer::make_replicas_equal() {
+  ddp_->broadcast_buffers();
+  if (!averager_ || !averager_->is_local()) return;
+  averager_->average_now();
+  for (const auto& entry : optimizer_->state_dict()) {
+    const auto op = is_floating(entry.tensor.dtype()) ? ReduceOp::avg : ReduceOp::max;
+    group_->all_reduce(entry.tensor, op).wait();
+  }
+}
+
+void Trainer::compare_replicas() {
+  if (!replicas_ || compared_step_ == state_.step) return;
+  if (const auto difference = replicas_->compare()) {
+    throw AgreedError(
+        fmt::format("the ranks' replicas are not equal after step {} (epoch {}): {}. A memory, a "
+                    "processor or a link may be faulty: look at it, or leave the machine out, and "
+                    "go on with --resume. Nothing was saved of it.",
+                    state_.step, state_.epoch + (state_.position > 0 ? 1 : 0), difference->text),
+        ExitCode::failure);
+  }
+  compared_step_ = state_.step;
+}
+
 bool Trainer::save(RunCheckpoints& checkpoints, const std::string& deck) {
   const TraceScope scope("checkpoint", "save", nullptr, state_.step);
   const auto path = checkpoint_path(checkpoints.folder(), state_.step);
+  compare_replicas();
   const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
-  ddp_->broadcast_buffers();  // every rank writes its part of the state
+  make_replicas_equal();
   SaveReport report;
   try {
     report = CheckpointWriter().save(*group_, path, contents(deck),

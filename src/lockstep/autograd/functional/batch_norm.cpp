@@ -1,8 +1,11 @@
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/batch_norm.hpp>
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/sync_batch_norm.hpp>
 
 namespace lockstep {
 namespace {
@@ -40,6 +43,84 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
   Tensor y_;
 };
 
+using Exchange = std::shared_ptr<const StatisticsExchange>;
+
+/// Of a batch that lies on several ranks, of which each has an x of its own.
+class SyncBatchNormNode : public PooledNode<SyncBatchNormNode> {
+ public:
+  static constexpr bool mixes_layouts = true;
+
+  SyncBatchNormNode(BatchNormInputs inputs, BatchNormSaved saved, Tensor y, double count,
+                    Exchange exchange)
+      : inputs_(std::move(inputs)),
+        saved_(std::move(saved)),
+        y_(std::move(y)),
+        count_(count),
+        exchange_(std::move(exchange)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const std::int64_t channels = inputs_.weight.numel();
+    const Tensor sums =
+        Tensor::empty({2, channels}, inputs_.weight.dtype(), inputs_.weight.device());
+    auto residual = grad_target(3);
+    BatchNormGradients own;
+    own.bias = sums.slice(0, 1).reshape({channels});
+    own.weight = sums.slice(1, 2).reshape({channels});
+    if (residual.wanted) own.residual = std::move(residual.tensor);
+    own.accumulate_residual = residual.accumulate;
+    batch_norm_backward(inputs_, false, saved_, y_, grad_output, own);
+    give(1, own.weight);
+    give(2, own.bias);
+    const auto x = grad_target(0);
+    if (!x.wanted) return;
+    exchange_->sum(sums);
+    sync_batch_norm_backward(inputs_, saved_, y_, grad_output, sums, count_, x.tensor,
+                             x.accumulate);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "batch_norm"; }
+
+ private:
+  void give(int input, const Tensor& gradient) {
+    const auto target = grad_target(input);
+    if (!target.wanted) return;
+    if (target.accumulate) {
+      add_scaled(gradient, 1.0, target.tensor);
+    } else {
+      target.tensor.copy_from(gradient);
+    }
+  }
+
+  BatchNormInputs inputs_;
+  BatchNormSaved saved_;
+  Tensor y_;
+  double count_;
+  Exchange exchange_;
+};
+
+/// Puts the statistics of all ranks' batch in the place of the running ones, which it moves; how
+/// many values a channel has. Collective.
+double take_statistics_of_all(const StatisticsExchange& exchange, double momentum,
+                              BatchNormInputs& inputs) {
+  const std::int64_t channels = inputs.weight.numel();
+  const Device device = inputs.x.device();
+  const Tensor part = Tensor::empty({1 + 2 * channels}, DType::f64, device);
+  batch_norm_statistics(inputs.x, part);
+  const Tensor mean = Tensor::empty_like(inputs.running_mean);
+  const Tensor variance = Tensor::empty_like(inputs.running_var);
+  const Tensor count = Tensor::empty({1}, DType::f64, device);
+  join_batch_norm_statistics(exchange.gather(part), momentum, inputs.running_mean,
+                             inputs.running_var, mean, variance, count);
+  inputs.running_mean = mean;
+  inputs.running_var = variance;
+  const double values = count.item();
+  if (values == 1) {
+    throw ShapeError("batch_norm of x " + describe(inputs.x) +
+                     ": in training each channel needs more than one value, and all ranks together "
+                     "have one; use larger batches, or leave out the last, smaller batch");
+  }
+  return values;
+}
+
 }  // namespace
 
 Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
@@ -55,14 +136,22 @@ Variable batch_norm(const Variable& x, const Variable& weight, const Variable& b
                          .running_var = statistics.running_var,
                          .residual = residual.defined() ? residual.data() : Tensor(),
                          .relu = relu};
-  check_batch_norm(inputs, training);
+  const bool shared = training && statistics.exchange;
+  check_batch_norm(inputs, training && !shared);
   const auto empty = [&](const Shape& shape) {
     return Tensor::empty(shape, x.data().dtype(), x.data().device());
   };
   Tensor y = Tensor::empty_like(x.data());
   BatchNormSaved saved{empty(weight.shape()), empty(weight.shape())};
-  batch_norm_forward(inputs, training, momentum, eps, y, saved);
+  const double count =
+      shared ? take_statistics_of_all(*statistics.exchange, momentum, inputs) : 0.0;
+  batch_norm_forward(inputs, training && !shared, momentum, eps, y, saved);
   Tensor kept = relu ? y : Tensor();
+  if (shared) {
+    return record<SyncBatchNormNode>(std::move(y), {&x, &weight, &bias, &residual},
+                                     std::move(inputs), std::move(saved), std::move(kept), count,
+                                     statistics.exchange);
+  }
   return record<BatchNormNode>(std::move(y), {&x, &weight, &bias, &residual}, std::move(inputs),
                                training, std::move(saved), std::move(kept));
 }

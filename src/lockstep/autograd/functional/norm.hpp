@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 
 #include <lockstep/autograd/variable.hpp>
 
@@ -15,9 +16,29 @@ namespace lockstep {
 /// 2019, arXiv:1910.07467).
 [[nodiscard]] Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 
+/// Ranks whose samples are one batch to batch_norm. Every rank makes the same calls in the same
+/// order, on tensors of equal shapes.
+class StatisticsExchange {
+ public:
+  StatisticsExchange() = default;
+  virtual ~StatisticsExchange() = default;
+  StatisticsExchange(const StatisticsExchange&) = delete;
+  StatisticsExchange& operator=(const StatisticsExchange&) = delete;
+
+  /// Every rank's mine[n], in rank order: [ranks, n].
+  [[nodiscard]] virtual Tensor gather(const Tensor& mine) const = 0;
+  /// Replaces `t` by its sum over the ranks, the same bits on each.
+  virtual void sum(const Tensor& t) const = 0;
+};
+
 /// What batch_norm keeps beside its parameters: [C] each, of x's dtype.
 struct BatchNormStatistics {
   Tensor running_mean, running_var;
+  /// Null: in training the batch is x. Else it is the x of all ranks, of which each may have any
+  /// number of samples, also none. Forward in training is then collective over them, and so is
+  /// backward if x needs a gradient, which is that of the sum of all ranks' losses; the gradients
+  /// of weight and bias are this rank's parts of it.
+  std::shared_ptr<const StatisticsExchange> exchange;
 };
 
 /// (x - mean) / sqrt(var + eps) * weight + bias for each channel of x[N,C, ...] (Ioffe and Szegedy

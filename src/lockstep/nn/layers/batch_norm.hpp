@@ -1,5 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/nn/blocked_layer.hpp>
@@ -21,6 +23,15 @@ class BatchNorm : public Module {
   /// relu(norm(x) + residual) in one pass, where they are wanted: `residual` is like x or
   /// undefined. Images may be in channel blocks; the result is as x.
   Variable forward(const Variable& x, const Variable& residual, bool relu);
+
+  /// From now on the samples of all these ranks are one batch in training, as in PyTorch's
+  /// SyncBatchNorm (parallel/sync_batch_norm.hpp makes one of a group); null: this rank's are.
+  void set_exchange(std::shared_ptr<const StatisticsExchange> exchange) {
+    statistics_.exchange = std::move(exchange);
+  }
+  [[nodiscard]] bool forward_is_collective() const override {
+    return statistics_.exchange && is_training();
+  }
 
  protected:
   /// `layer` is the concrete layer's name; it takes inputs of `least_dims` to `most_dims`.

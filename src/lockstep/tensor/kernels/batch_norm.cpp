@@ -4,17 +4,13 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/batch_norm_blocks.hpp>
+#include <lockstep/tensor/kernels/batch_norm_planes.hpp>
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
-#include <lockstep/tensor/kernels/for_each.hpp>
 
 namespace lockstep {
 namespace {
 
-/// x[N,C,...] as (samples, channels, positions).
-Shape planes(const Tensor& x) {
-  const std::int64_t planes = x.size(0) * x.size(1);
-  return {x.size(0), x.size(1), planes == 0 ? 0 : x.numel() / planes};
-}
+using detail::planes;
 
 template <class T, class Space>
 void forward_kernel(const Space& space, const BatchNormInputs& in, bool training, double momentum,
@@ -37,21 +33,9 @@ void forward_kernel(const Space& space, const BatchNormInputs& in, bool training
       KOKKOS_LAMBDA(std::int64_t c, const Lanes<Space>& lanes) {
         double mean = running_mean(c), variance = running_var(c);
         if (training) {
-          double total = 0;
-          for (std::int64_t n = 0; n < samples; ++n) {
-            total += lanes.sum([&](std::int64_t p) { return x(n, c, p); });
-          }
-          mean = total / count;
-          const T center = static_cast<T>(mean);
-          double squares = 0;
-          for (std::int64_t n = 0; n < samples; ++n) {
-            squares += lanes.sum([&](std::int64_t p) {
-              const T distance = x(n, c, p) - center;
-              return distance * distance;
-            });
-          }
-          const double rounding = mean - static_cast<double>(center);
-          variance = squares / count - rounding * rounding;
+          const auto batch = detail::statistics_of_channel<T>(x, c, samples, count, lanes);
+          mean = batch.mean;
+          variance = batch.variance;
           lanes.once([&] {
             const double unbiased = variance * count / (count - 1);
             running_mean(c) = static_cast<T>((1 - momentum) * running_mean(c) + momentum * mean);

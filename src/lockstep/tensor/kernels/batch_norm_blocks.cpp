@@ -148,6 +148,12 @@ void forward(const BatchNormInputs& in, bool training, double momentum, double e
   }
 }
 
+/// No number is below or equal to NaN: without relu every gradient passes.
+template <int Block>
+typename Channels<Block>::Floats open() {
+  return Channels<Block>::all(std::numeric_limits<float>::quiet_NaN());
+}
+
 /// The gradient behind the relu: g where y is positive or NaN.
 template <int Block>
 struct Passed {
@@ -159,6 +165,12 @@ struct Passed {
     return C::load(y + i) <= closed ? typename C::Floats{} : C::load(g + i);
   }
 };
+
+template <int Block>
+Passed<Block> passed_in(const BatchNormInputs& in, const Tensor& y, const Tensor& grad_y) {
+  using C = Channels<Block>;
+  return {data_of(grad_y), data_of(in.relu ? y : in.x), in.relu ? C::all(0.0F) : open<Block>()};
+}
 
 template <int Block>
 void add_to(float* target, bool accumulate, const typename Channels<Block>::Floats& value) {
@@ -174,10 +186,7 @@ void backward(const BatchNormInputs& in, bool training, const BatchNormSaved& sa
   const float* const x = data_of(in.x);
   float* const grad_x = data_of(gradients.x);
   float* const grad_residual = data_of(gradients.residual);
-  // No number is below or equal to NaN: without relu every gradient passes.
-  const auto open = C::all(std::numeric_limits<float>::quiet_NaN());
-  const Passed<Block> passed{data_of(grad_y), in.relu ? data_of(y) : x,
-                             in.relu ? C::all(0.0F) : open};
+  const Passed<Block> passed = passed_in<Block>(in, y, grad_y);
   for (std::int64_t k = 0; k < layout.blocks; ++k) {
     const auto center = C::load(data_of(saved.mean) + k * Block);
     const auto inverse = C::load(data_of(saved.inverse_std) + k * Block);
@@ -216,11 +225,52 @@ void backward(const BatchNormInputs& in, bool training, const BatchNormSaved& sa
     if (!grad_x) continue;
     // What the first loop wrote to the residual's gradient has been through the relu already.
     const bool reuse = grad_residual && !gradients.accumulate_residual;
-    const Passed<Block> again = reuse ? Passed<Block>{grad_residual, x, open} : passed;
+    const Passed<Block> again = reuse ? Passed<Block>{grad_residual, x, open<Block>()} : passed;
     layout.runs(k, Block, [&](std::int64_t offset, std::int64_t count) {
       for (std::int64_t i = offset; i < offset + count * Block; i += Block) {
         add_to<Block>(grad_x + i, gradients.accumulate_x,
                       scale * (again(i) - mean_g - (C::load(x + i) - center) * slope));
+      }
+    });
+  }
+}
+
+template <int Block>
+void statistics(const Tensor& x, const Tensor& part) {
+  const Layout layout(x.shape());
+  auto* const counts = static_cast<double*>(part.data());
+  double *const means = counts + 1, *const variances = means + layout.blocks * Block;
+  *counts = layout.count();
+  for (std::int64_t k = 0; k < layout.blocks; ++k) {
+    const auto block = statistics_of<Block>(data_of(x), layout, k);
+    std::ranges::copy(block.mean, means + k * Block);
+    std::ranges::copy(block.variance, variances + k * Block);
+  }
+}
+
+template <int Block>
+void backward_of_all(const BatchNormInputs& in, const BatchNormSaved& saved, const Tensor& y,
+                     const Tensor& grad_y, const Tensor& sums, double count, const Tensor& grad_x,
+                     bool accumulate) {
+  using C = Channels<Block>;
+  const Layout layout(in.x.shape());
+  const float* const x = data_of(in.x);
+  const Passed<Block> passed = passed_in<Block>(in, y, grad_y);
+  for (std::int64_t k = 0; k < layout.blocks; ++k) {
+    const auto center = C::load(data_of(saved.mean) + k * Block);
+    const auto inverse = C::load(data_of(saved.inverse_std) + k * Block);
+    const auto scale = C::load(data_of(in.weight) + k * Block) * inverse;
+    const float* const total = data_of(sums) + k * Block;
+    const float* const product = total + layout.blocks * Block;
+    typename C::Floats mean_g{}, slope{};
+    for (int b = 0; b < Block; ++b) {
+      mean_g[b] = static_cast<float>(total[b] / count);
+      slope[b] = static_cast<float>(product[b] / count * inverse[b]);
+    }
+    layout.runs(k, Block, [&](std::int64_t offset, std::int64_t pixels) {
+      for (std::int64_t i = offset; i < offset + pixels * Block; i += Block) {
+        add_to<Block>(data_of(grad_x) + i, accumulate,
+                      scale * (passed(i) - mean_g - (C::load(x + i) - center) * slope));
       }
     });
   }
@@ -238,6 +288,18 @@ void batch_norm_blocks_backward(const BatchNormInputs& inputs, bool training,
                                 const BatchNormGradients& gradients) {
   (inputs.x.size(4) == 16 ? backward<16> : backward<8>)(inputs, training, saved, y, grad_y,
                                                         gradients);
+}
+
+void batch_norm_blocks_statistics(const Tensor& x, const Tensor& part) {
+  (x.size(4) == 16 ? statistics<16> : statistics<8>)(x, part);
+}
+
+void sync_batch_norm_blocks_backward(const BatchNormInputs& inputs, const BatchNormSaved& saved,
+                                     const Tensor& y, const Tensor& grad_y, const Tensor& sums,
+                                     double count, const Tensor& grad_x, bool accumulate) {
+  (inputs.x.size(4) == 16 ? backward_of_all<16> : backward_of_all<8>)(inputs, saved, y, grad_y,
+                                                                      sums, count, grad_x,
+                                                                      accumulate);
 }
 
 }  // namespace lockstep::detail

@@ -1,6 +1,6 @@
 #pragma once
-// batch_norm of images in channel blocks (channel_blocks.hpp), f32 on the host. batch_norm.cpp,
-// whose contract this is, chooses by layout. Private to the two .cpp files.
+// batch_norm of images in channel blocks (channel_blocks.hpp), f32 on the host. batch_norm.cpp and
+// sync_batch_norm.cpp, whose contracts these are, choose by layout. Private to these .cpp files.
 #include <lockstep/tensor/kernels/batch_norm.hpp>
 
 namespace lockstep::detail {
@@ -10,5 +10,10 @@ void batch_norm_blocks_forward(const BatchNormInputs& inputs, bool training, dou
 void batch_norm_blocks_backward(const BatchNormInputs& inputs, bool training,
                                 const BatchNormSaved& saved, const Tensor& y, const Tensor& grad_y,
                                 const BatchNormGradients& gradients);
+
+void batch_norm_blocks_statistics(const Tensor& x, const Tensor& part);
+void sync_batch_norm_blocks_backward(const BatchNormInputs& inputs, const BatchNormSaved& saved,
+                                     const Tensor& y, const Tensor& grad_y, const Tensor& sums,
+                                     double count, const Tensor& grad_x, bool accumulate);
 
 }  // namespace lockstep::detail

@@ -11,6 +11,9 @@
 
 namespace lockstep::train {
 
+/// How many processes the launcher of this one says that it started; 1 where there is none.
+[[nodiscard]] int processes_started();
+
 /// This process is alone in its MPI world although its launcher started several. An error. `mpi` is
 /// the library's name, for the remedy.
 [[nodiscard]] Findings check_world_of_one(const Launch& launch, const std::string& mpi);

@@ -59,12 +59,13 @@ std::string shm_line(const Launch& launch, int node) {
   const Seat& seat = launch.seat(ranks.front());
   // An f32 gradient takes four bytes on each rank.
   const double parameters = seat.shm_free_mib * 0x1p20 / 4 / static_cast<double>(ranks.size());
+  const bool gradients_lie_there = ranks.size() > 1 && !launch.is_one_process();
   return fmt::format(
       "/dev/shm on {}: {:.1f} of {:.1f} MiB free{}\n", seat.host, seat.shm_free_mib, seat.shm_mib,
-      ranks.size() < 2 ? ""
-                       : fmt::format(", room for models of {:.1f} million f32 parameters on {} "
-                                     "ranks",
-                                     parameters / 1e6, ranks.size()));
+      !gradients_lie_there ? ""
+                           : fmt::format(", room for models of {:.1f} million f32 parameters on {} "
+                                         "ranks",
+                                         parameters / 1e6, ranks.size()));
 }
 
 }  // namespace
@@ -104,7 +105,11 @@ std::string as_text(const Examination& examination) {
   for (const auto& [name, value] : examination.libraries) {
     text += fmt::format("{}: {}\n", name, value);
   }
-  text += fmt::format("threads: {}\n", launch.seat(0).thread_level);
+  const std::string& level = launch.seat(0).thread_level;
+  text += fmt::format("threads: {}\n", !level.empty() ? level
+                                       : launch.is_one_process()
+                                           ? "the ranks of one process, without MPI"
+                                           : "one, without MPI");
   for (int rank = 0; rank < launch.size(); ++rank) text += seat_line(launch, rank);
   for (std::size_t node = 0; node < launch.layout.hosts().size(); ++node) {
     text += shm_line(launch, static_cast<int>(node));

@@ -13,6 +13,13 @@ int Launch::cores_owned(int of) const {
   return std::max(1, static_cast<int>(mask.size()) / static_cast<int>(sharing));
 }
 
+bool Launch::is_one_process() const {
+  const auto beside_first = [&](const Seat& seat) {
+    return seat.pid == seats.front().pid && seat.host == seats.front().host;
+  };
+  return size() > 1 && seats.front().pid != 0 && std::ranges::all_of(seats, beside_first);
+}
+
 Launch make_launch(std::vector<Seat> seats, int rank) {
   std::vector<std::string> hosts;
   hosts.reserve(seats.size());

@@ -19,6 +19,8 @@ struct Launch {
   /// Cores that a rank owns: its affinity mask divided by the ranks that share it, at least 1.
   [[nodiscard]] int cores_owned(int of) const;
   [[nodiscard]] int cores_owned() const { return cores_owned(rank); }
+  /// Several ranks that are threads of one process.
+  [[nodiscard]] bool is_one_process() const;
 };
 
 /// A launch of given seats: for plans and tests.

@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <lockstep/train/launch/checks.hpp>
 
@@ -31,22 +32,31 @@ constexpr Launcher launchers[] = {
      "mpiexec of that MPI"},
 };
 
+/// The launcher nearest to this process, and how many it started: an mpiexec -n 1 within a step of
+/// several tasks meant this process to be alone.
+std::optional<std::pair<Launcher, int>> nearest_launcher() {
+  for (const Launcher& launcher : launchers) {
+    if (const auto started = environment_number(launcher.variable)) return {{launcher, *started}};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
+int processes_started() {
+  const auto nearest = nearest_launcher();
+  return nearest ? nearest->second : 1;
+}
+
 Findings check_world_of_one(const Launch& launch, const std::string& mpi) {
-  if (launch.size() != 1) return {};
-  for (const auto& [variable, name, remedy] : launchers) {
-    const auto started = environment_number(variable);
-    if (!started) continue;
-    // An mpiexec -n 1 within a step of several tasks meant this process to be alone.
-    if (*started == 1) return {};
-    return {{Finding::Severity::error, "world of one",
-             "this process is alone in its MPI world, but " + std::string(name) + " started " +
-                 std::to_string(*started) + " of them (" + variable + "=" +
-                 std::to_string(*started) + "): each would train by itself",
-             std::string(remedy) + "; Lockstep runs on " + mpi + "."}};
-  }
-  return {};
+  const auto nearest = nearest_launcher();
+  if (launch.size() != 1 || !nearest || nearest->second == 1) return {};
+  const auto& [launcher, started] = *nearest;
+  return {{Finding::Severity::error, "world of one",
+           "this process is alone in its MPI world, but " + std::string(launcher.name) +
+               " started " + std::to_string(started) + " of them (" + launcher.variable + "=" +
+               std::to_string(started) + "): each would train by itself",
+           std::string(launcher.remedy) + "; Lockstep runs on " + mpi + "."}};
 }
 
 }  // namespace lockstep::train

@@ -1,0 +1,48 @@
+#include <lockstep/parallel/ddp_options.hpp>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+
+void validate(const DdpOptions& options) {
+  const BucketOptions& sizes = options.buckets;
+  if (sizes.first_bucket_bytes < 1 || sizes.bucket_bytes < 1) {
+    throw InputError(
+        fmt::format("DistributedDataParallel: first_bucket_bytes ({}) and bucket_bytes "
+                    "({}) must be at least 1",
+                    sizes.first_bucket_bytes, sizes.bucket_bytes));
+  }
+  if (options.shards == 0) return;
+  const char* remedy =
+      "Set it back, or train with train.reduction = \"fast\" (without DdpOptions::shards).";
+  if (options.comm_hook != CommHookKind::all_reduce) {
+    throw InputError(fmt::format(
+        "sums over shards are exact: ddp.comm_hook must be \"all_reduce\". {}", remedy));
+  }
+  if (options.sync_batch_norm) {
+    throw InputError(
+        fmt::format("a shard is computed without knowing the others: ddp.sync_batch_norm must be "
+                    "false. {}",
+                    remedy));
+  }
+}
+
+std::unique_ptr<CommHook> make_comm_hook(const DdpOptions& options) {
+  switch (options.comm_hook) {
+    case CommHookKind::fp16_compress:
+      return std::make_unique<CompressHook>(DType::f16);
+    case CommHookKind::bf16_compress:
+      return std::make_unique<CompressHook>(DType::bf16);
+    case CommHookKind::power_sgd:
+      return std::make_unique<PowerSgdHook>(options.power_sgd);
+    case CommHookKind::post_local_sgd:
+      return std::make_unique<PostLocalSgdHook>(nullptr, options.local_sgd.start_step);
+    case CommHookKind::all_reduce:
+      break;
+  }
+  return std::make_unique<AllReduceHook>();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include <lockstep/parallel/bucket_plan.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/post_local_sgd.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
+
+namespace lockstep {
+
+class DeckTable;
+
+/// Hooks that have a name in a deck: `ddp.comm_hook`.
+enum class CommHookKind : std::uint8_t {
+  all_reduce,
+  fp16_compress,
+  bf16_compress,
+  power_sgd,
+  post_local_sgd
+};
+
+struct DdpOptions {
+  BucketOptions buckets;
+  CommHookKind comm_hook = CommHookKind::all_reduce;
+  PowerSgdOptions power_sgd = {};  ///< of CommHookKind::power_sgd
+  LocalSgdOptions local_sgd = {};  ///< of CommHookKind::post_local_sgd
+  bool sync_batch_norm = false;    ///< convert_sync_batchnorm over the group, at construction
+  /// Above 0, the same bits on any number of ranks that divides it: each global batch is cut into
+  /// this many shards, each rank computes as many of them, one after the other, and gradients,
+  /// losses and buffers are summed over shards in one order (ShardTree) instead of over ranks.
+  std::int64_t shards = 0;
+};
+void declare(DeckTable& table, DdpOptions& options);
+
+/// Throws InputError for bucket sizes below 1, and for what does not go with sums over shards.
+void validate(const DdpOptions& options);
+[[nodiscard]] std::unique_ptr<CommHook> make_comm_hook(const DdpOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+#pragma once
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+
+/// What takes part in a Join: it makes collectives in each iteration, and knows how a rank that has
+/// run out of inputs meets them.
+class Joinable {
+ public:
+  Joinable() = default;
+  virtual ~Joinable() = default;
+  Joinable(const Joinable&) = delete;
+  Joinable& operator=(const Joinable&) = delete;
+
+  [[nodiscard]] virtual ProcessGroup& group() const noexcept = 0;
+  /// The collectives of one iteration, with nothing of this rank's own in them.
+  virtual void shadow() = 0;
+  /// All ranks have run out; `last` is one of those that had the most inputs, the same on every
+  /// rank: what ranks without inputs have missed is to be had from it. Collective.
+  virtual void after_join(int last);
+};
+
+struct JoinOptions {
+  /// All ranks throw as soon as one has run out of inputs, instead of going on without it.
+  bool throw_on_early_termination = false;
+  /// What a rank without inputs does after each iteration that it shadows: its own part of the
+  /// loop's body, such as optimizer.step(), so that the optimizer's state stays that of the others.
+  std::function<void()> after_shadow = {};
+};
+
+/// Training with uneven inputs, PyTorch's Join: ranks that have run out take part in the
+/// collectives of the others, with zeros, until all have; so nobody waits for ever. And the mean
+/// over samples stays exact, as the number of samples travels with the question who goes on.
+///   Join join({ddp}, {.after_shadow = [&] { optimizer.step(); }});
+///   for (const auto& [x, target] : my_batches) {  // any number, also none
+///     const double weight = join.step(x.size(0));
+///     optimizer.zero_grad();
+///     ddp.backward(nll_loss(ddp.forward(Variable(x)), target), weight);
+///     optimizer.step();
+///   }
+///   join.finish();
+/// Several Joinables are shadowed in the given order, which is that of the loop's body; each makes
+/// the collectives of one shadow() between two step(). An exception in the body leaves the other
+/// ranks waiting until their group's deadline, as after any failure between two collectives. One
+/// Join serves any number of epochs. It outlives nobody in `joinables`.
+class Join {
+ public:
+  /// Throws InputError if there are none, or their groups differ: counts travel by one.
+  explicit Join(std::vector<std::reference_wrapper<Joinable>> joinables, JoinOptions options = {});
+  Join(const Join&) = delete;
+  Join& operator=(const Join&) = delete;
+
+  /// This rank has inputs for another iteration: `samples` of them, or tokens, or their weights'
+  /// sum; 0 if it goes on without. Returns their share of those of all ranks in this iteration (0
+  /// if there are none at all): what DistributedDataParallel::backward takes as weight of a mean
+  /// over them. Collective, with finish() on ranks that have run out. Throws Error, on every rank,
+  /// at early termination, if asked to.
+  [[nodiscard]] double step(double samples);
+
+  /// This rank has no more inputs: shadows the others until they have none either, then gives each
+  /// Joinable its after_join. Collective, with step() on ranks that go on. Throws as step().
+  void finish();
+
+ private:
+  struct Iteration {
+    double going_on = 0;  ///< ranks
+    double samples = 0;   ///< of all of them
+  };
+  [[nodiscard]] ProcessGroup& group() const noexcept { return joinables_.front().get().group(); }
+  Iteration agree(bool going_on, double samples);
+  [[noreturn]] void throw_for_those_through(bool going_on);
+
+  std::vector<std::reference_wrapper<Joinable>> joinables_;
+  JoinOptions options_;
+  Tensor counts_;  ///< of an Iteration, on their way
+};
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#include <lockstep/parallel/post_local_sgd.hpp>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+
+PostLocalSgdHook::PostLocalSgdHook(std::shared_ptr<ProcessGroup> subgroup, std::int64_t start_step)
+    : subgroup_(std::move(subgroup)), start_step_(start_step) {
+  if (start_step >= 0) return;
+  throw InputError(fmt::format("post-local SGD starts at step 0 or later, not {}", start_step));
+}
+
+std::string PostLocalSgdHook::name() const {
+  return fmt::format("post_local_sgd from step {}", start_step_);
+}
+
+void PostLocalSgdHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets) {
+  local_factor_ = static_cast<double>(group.size()) / (subgroup_ ? subgroup_->size() : 1);
+  last_bucket_ = buckets.size() - 1;
+}
+
+Work PostLocalSgdHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t /*index*/) {
+  if (!is_local()) return group.all_reduce(bucket.gradients, ReduceOp::sum);
+  return subgroup_ ? subgroup_->all_reduce(bucket.gradients, ReduceOp::sum) : Work();
+}
+
+void PostLocalSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
+  if (index == last_bucket_) ++step_;
+}
+
+}  // namespace lockstep

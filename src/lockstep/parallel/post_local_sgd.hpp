@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <lockstep/parallel/comm_hook.hpp>
+
+namespace lockstep {
+
+/// When gradients stop travelling, and how often parameters travel instead.
+struct LocalSgdOptions {
+  std::int64_t start_step = 100;
+  std::int64_t period = 4;
+};
+
+/// Post-local SGD (Lin et al. 2018, arXiv:1808.07217): gradients are summed over all ranks in the
+/// first `start_step` steps, and over this rank's subgroup afterwards; then the parameters have to
+/// be averaged over all ranks, by a PeriodicModelAverager with as many warm-up steps. In a subgroup
+/// of m of n ranks weights count n / m times, so that their sum is 1 there too if all are equal.
+/// And if they are not: one step of SGD and an average over all ranks give exactly the step of the
+/// gradient of the global batch.
+class PostLocalSgdHook final : public CommHook {
+ public:
+  /// Without a subgroup each rank keeps its own gradients. Throws InputError for a negative step.
+  PostLocalSgdHook(std::shared_ptr<ProcessGroup> subgroup, std::int64_t start_step);
+
+  [[nodiscard]] std::string name() const override;
+  void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
+  [[nodiscard]] double weight_factor() const override { return is_local() ? local_factor_ : 1.0; }
+  [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
+  void finish(const Bucket& bucket, std::size_t index) override;
+  void set_step(std::int64_t step) override { step_ = step; }
+
+ private:
+  [[nodiscard]] bool is_local() const noexcept { return step_ >= start_step_; }
+
+  std::shared_ptr<ProcessGroup> subgroup_;
+  std::int64_t start_step_;
+  std::int64_t step_ = 0;
+  double local_factor_ = 1.0;
+  std::size_t last_bucket_ = 0;
+};
+
+}  // namespace lockstep

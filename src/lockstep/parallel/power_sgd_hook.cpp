@@ -1,0 +1,174 @@
+#include <lockstep/parallel/power_sgd_hook.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/matmul.hpp>
+#include <lockstep/tensor/kernels/orthonormalize.hpp>
+
+namespace lockstep {
+namespace {
+
+/// Of the random numbers: the same on all ranks and in all runs.
+constexpr std::uint64_t power_sgd_seed = 0x506F776572534744U;
+
+Shape as_matrix(const Shape& shape) {
+  const std::int64_t rows = shape.dims() > 0 ? shape[0] : 1;
+  return {rows, rows > 0 ? shape.numel() / rows : 0};
+}
+
+/// Takes one tensor after the other from a flat one.
+class Cutter {
+ public:
+  explicit Cutter(Tensor flat) : flat_(std::move(flat)) {}
+  Tensor cut(const Shape& shape) {
+    const std::int64_t begin = std::exchange(at_, at_ + shape.numel());
+    return flat_.slice(begin, at_).reshape(shape);
+  }
+
+ private:
+  Tensor flat_;
+  std::int64_t at_ = 0;
+};
+
+}  // namespace
+
+PowerSgdHook::PowerSgdHook(const PowerSgdOptions& options) : options_(options) {
+  if (options.matrix_approximation_rank >= 1 && options.start_step >= 0 &&
+      options.min_compression_rate > 0.0) {
+    return;
+  }
+  throw InputError(fmt::format(
+      "PowerSGD takes a rank of at least 1, a start step of at least 0 and a "
+      "compression rate above 0, not {}, {} and {}",
+      options.matrix_approximation_rank, options.start_step, options.min_compression_rate));
+}
+
+std::string PowerSgdHook::name() const {
+  return fmt::format(
+      "power_sgd (rank {}, start step {}, min compression rate {}, {} error feedback, {} start)",
+      options_.matrix_approximation_rank, options_.start_step, options_.min_compression_rate,
+      options_.use_error_feedback ? "with" : "without", options_.warm_start ? "warm" : "random");
+}
+
+/// 0 if it is not worth it.
+std::int64_t PowerSgdHook::rank_for(const Variable& parameter) const {
+  if (parameter.shape().dims() < 2) return 0;
+  const Shape matrix = as_matrix(parameter.shape());
+  const std::int64_t rank = std::min({options_.matrix_approximation_rank, matrix[0], matrix[1]});
+  const auto sent = static_cast<double>((matrix[0] + matrix[1]) * rank);
+  return sent * options_.min_compression_rate < static_cast<double>(matrix.numel()) ? rank : 0;
+}
+
+PowerSgdHook::Parts PowerSgdHook::lay_out(ProcessGroup& group, const Bucket& bucket,
+                                          std::uint32_t stream) const {
+  Parts parts;
+  const DType dtype = bucket.gradients.dtype();
+  if (dtype != DType::f32 && dtype != DType::f64) return parts;
+  std::int64_t first = bucket.uses.numel(), second = 0;
+  for (const Variable& parameter : bucket.parameters) {
+    const Shape matrix = as_matrix(parameter.shape());
+    const std::int64_t rank = rank_for(parameter);
+    first += rank > 0 ? rank * matrix[0] : matrix.numel();
+    second += rank * matrix[1];
+  }
+  if (second == 0) return parts;
+
+  const Device device = bucket.gradients.device();
+  if (device.type != DeviceType::host) {
+    throw InputError("PowerSGD compresses gradients on the host, not on " + to_string(device));
+  }
+  parts.first = memory_to_reduce(group, {first}, dtype, device);
+  parts.second = memory_to_reduce(group, {second}, dtype, device);
+  Cutter of_first(parts.first), of_second(parts.second);
+  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+    const Tensor gradient = bucket.parameters[i].grad_buffer();
+    const std::int64_t rank = rank_for(bucket.parameters[i]);
+    if (rank == 0) {
+      parts.rest.emplace_back(gradient, of_first.cut(gradient.shape()));
+      continue;
+    }
+    const Shape matrix = as_matrix(gradient.shape());
+    parts.matrices.push_back(
+        {.parameter = i,
+         .gradient = gradient.reshape(matrix),
+         .error = options_.use_error_feedback ? Tensor::zeros(matrix, dtype) : Tensor(),
+         .p = of_first.cut({rank, matrix[0]}),
+         .q = of_second.cut({rank, matrix[1]}),
+         .stream = stream++});
+  }
+  parts.uses = of_first.cut(bucket.uses.shape());
+  parts.rest.emplace_back(bucket.uses, parts.uses);
+  return parts;
+}
+
+void PowerSgdHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets) {
+  world_size_ = group.size();
+  std::uint32_t matrices = 0;
+  for (const Bucket& bucket : buckets) {
+    parts_.push_back(lay_out(group, bucket, matrices));
+    matrices += static_cast<std::uint32_t>(parts_.back().matrices.size());
+  }
+}
+
+Work PowerSgdHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t index) {
+  const Parts& parts = parts_[index];
+  if (!compresses() || parts.matrices.empty()) {
+    return group.all_reduce(bucket.gradients, ReduceOp::sum);
+  }
+  for (const auto& [gradient, travelling] : parts.rest) travelling.copy_from(gradient);
+  for (const Matrix& m : parts.matrices) {
+    if (!options_.warm_start) m.q.zero();
+    orthonormalize_rows(
+        m.q,
+        {.seed = power_sgd_seed, .stream = m.stream, .step = static_cast<std::uint32_t>(step_)});
+    if (m.error.defined()) add_scaled(m.gradient, 1.0, m.error);
+    matmul_backward_a(m.q, m.error.defined() ? m.error : m.gradient, false, m.p);  // Q^T M^T
+  }
+  return group.all_reduce(parts.first, ReduceOp::sum);
+}
+
+Work PowerSgdHook::next_round(ProcessGroup& group, const Bucket& /*bucket*/, std::size_t index,
+                              int /*round*/) {
+  const Parts& parts = parts_[index];
+  if (parts.matrices.empty()) return {};
+  for (const Matrix& m : parts.matrices) {
+    orthonormalize_rows(m.p);
+    matmul_forward(m.p, m.error.defined() ? m.error : m.gradient, m.q);  // P^T M
+  }
+  return group.all_reduce(parts.second, ReduceOp::sum);
+}
+
+std::int64_t PowerSgdHook::bytes_sent(const Bucket& bucket, std::size_t index) const {
+  const Parts& parts = parts_[index];
+  if (!compresses() || parts.matrices.empty()) return CommHook::bytes_sent(bucket, index);
+  return static_cast<std::int64_t>(parts.first.bytes() + parts.second.bytes());
+}
+
+void PowerSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
+  const Parts& parts = parts_[index];
+  if (compresses()) {
+    for (const auto& [gradient, travelling] : parts.rest) gradient.copy_from(travelling);
+    for (const Matrix& m : parts.matrices) {
+      const auto at = static_cast<std::int64_t>(m.parameter);
+      if (parts.uses.slice(at, at + 1).item() == 0.0) continue;  // the error waits for a gradient
+      matmul_backward_b(m.q, m.p, false, m.gradient);            // P Q^T
+      if (m.error.defined()) add_scaled(m.gradient, -1.0 / world_size_, m.error);
+    }
+  }
+  if (index + 1 == parts_.size()) ++step_;
+}
+
+std::vector<PowerSgdHook::Matrix> PowerSgdHook::matrices() const {
+  std::vector<Matrix> all;
+  for (const Parts& parts : parts_) {
+    all.insert(all.end(), parts.matrices.begin(), parts.matrices.end());
+  }
+  return all;
+}
+
+}  // namespace lockstep

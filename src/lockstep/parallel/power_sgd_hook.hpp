@@ -1,0 +1,97 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/parallel/comm_hook.hpp>
+
+namespace lockstep {
+
+/// As PyTorch's PowerSGDState, with its defaults.
+struct PowerSgdOptions {
+  /// Rank of what takes a gradient's place; at least 1.
+  std::int64_t matrix_approximation_rank = 1;
+  /// Steps that go before as all_reduce has them: the first gradients change fast. At least 0.
+  std::int64_t start_step = 1000;
+  /// A gradient of two dimensions or more is compressed if its elements are more than so many times
+  /// those sent; above 0.
+  double min_compression_rate = 2.0;
+  /// What a step leaves out is added to the next one's gradient.
+  bool use_error_feedback = true;
+  /// A step starts from the directions that the one before has found, instead of random ones.
+  bool warm_start = true;
+};
+
+/// PowerSGD: a gradient of d0 x d1 x ... elements, seen as the matrix M [d0, d1 d2 ...], travels as
+/// the product of two thin ones, found by one step of power iteration. Vogels, Karimireddy, Jaggi
+/// 2019 (arXiv:1905.13727), algorithm 1; with sums over ranks r, each holding M_r:
+///   P = orthonormal(sum M_r Q),  Q' = sum M_r^T P,  and the gradient becomes P Q'^T,
+/// the same bits on all ranks. That depends on sum M_r alone, and is equal to it, to rounding, if
+/// its rank is no larger than that of P. Two collectives a bucket: P's, with the gradients that are
+/// not worth compressing (those of one dimension among them), then Q's. What no rank used keeps its
+/// error, and has no gradient, as with all_reduce.
+///
+/// M_r is the rank's weighted gradient plus its error: where PyTorch averages over W ranks, here
+/// weighted gradients are summed, so the error is M_r - P Q'^T / W. The ranks' errors thus add up
+/// to what the sum lacks, whatever the weights; with equal weights all is 1/W of PyTorch's.
+///
+/// Directions that vanish (Q, where gradients are zero or of a low rank) are replaced by random
+/// ones, so that nothing gets lost for good or becomes NaN, which PyTorch leaves to
+/// orthogonalization_epsilon.
+///
+/// f32 and f64; buckets of other dtypes travel as they are. Memory a compressed gradient: its
+/// error, as large as itself, and P and Q.
+class PowerSgdHook final : public CommHook {
+ public:
+  /// Throws InputError for numbers outside of what PowerSgdOptions allows.
+  explicit PowerSgdHook(const PowerSgdOptions& options);
+
+  /// With all options.
+  [[nodiscard]] std::string name() const override;
+  /// Throws InputError if a bucket is not on the host.
+  void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
+  [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
+  [[nodiscard]] int rounds() const override { return compresses() ? 2 : 1; }
+  [[nodiscard]] Work next_round(ProcessGroup& group, const Bucket& bucket, std::size_t index,
+                                int round) override;
+  [[nodiscard]] std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const override;
+  void finish(const Bucket& bucket, std::size_t index) override;
+  void set_step(std::int64_t step) override { step_ = step; }
+
+  /// A gradient that travels as a product. Between steps error and q are what the next one goes on
+  /// from; whoever writes q writes the same on all ranks.
+  struct Matrix {
+    std::size_t parameter;  ///< index into the bucket's
+    Tensor gradient;        ///< the bucket's memory as [rows, columns]
+    Tensor error;           ///< likewise, of this rank; undefined without error feedback
+    Tensor p, q;            ///< transposed: [rank, rows] and [rank, columns]
+    std::uint32_t stream;   ///< of random numbers: its place among all matrices
+  };
+  /// In the order of buckets and of parameters in them, from prepare() on.
+  [[nodiscard]] std::vector<Matrix> matrices() const;
+
+ private:
+  /// A bucket of which something is compressed.
+  struct Parts {
+    Tensor first, second;  ///< what travels: P's and gradients as they are, then Q's; flat
+    std::vector<Matrix> matrices;
+    /// Gradients as they are, then uses: places in the bucket and in `first`.
+    std::vector<std::pair<Tensor, Tensor>> rest;
+    Tensor uses;  ///< the last of these, in `first`
+  };
+
+  [[nodiscard]] bool compresses() const noexcept { return step_ >= options_.start_step; }
+  [[nodiscard]] std::int64_t rank_for(const Variable& parameter) const;
+  [[nodiscard]] Parts lay_out(ProcessGroup& group, const Bucket& bucket,
+                              std::uint32_t stream) const;
+
+  PowerSgdOptions options_;
+  int world_size_ = 1;
+  std::int64_t step_ = 0;
+  std::vector<Parts> parts_;  ///< by bucket; without matrices: it travels as it is
+};
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/shard_sum.hpp>
+
+namespace lockstep {
+
+/// Gradients are summed over the shards of the batch in one order (ShardSum), instead of over
+/// ranks.
+class ShardHook final : public CommHook {
+ public:
+  explicit ShardHook(const ShardTree& tree) : tree_(tree) {}
+
+  [[nodiscard]] std::string name() const override;
+  void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
+  /// The bucket's gradients are those of a shard of this rank that is not its last. Local.
+  void keep(std::size_t index) { sums_[index]->keep(); }
+  [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
+  void finish(const Bucket& bucket, std::size_t index) override;
+  /// Forgets what was kept. Local.
+  void forget() noexcept;
+
+ private:
+  ShardTree tree_;
+  ProcessGroup* group_ = nullptr;
+  std::vector<std::unique_ptr<ShardSum>> sums_;  ///< of each bucket
+};
+
+}  // namespace lockstep

@@ -1,0 +1,152 @@
+#include <lockstep/parallel/shard_sum.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+
+namespace lockstep {
+namespace {
+
+/// The nodes that a rank's shards add up to, and the most that it keeps at a time beside the
+/// newest.
+struct OwnNodes {
+  std::vector<ShardRange> nodes;
+  std::int64_t most_kept = 0;
+};
+
+OwnNodes nodes_of(const ShardTree& tree, ShardRange own) {
+  ShardPile pile(tree);
+  OwnNodes found;
+  for (std::int64_t shard = own.first; shard < own.last; ++shard) {
+    static_cast<void>(pile.push({shard, shard + 1}));
+    const bool last = shard + 1 == own.last;
+    found.most_kept = std::max(found.most_kept, pile.height() - (last ? 1 : 0));
+  }
+  found.nodes = pile.nodes();
+  return found;
+}
+
+}  // namespace
+
+ShardSum::ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor value)
+    : tree_(tree),
+      own_(tree.of_rank(group.rank(), group.size())),
+      next_(own_.first),
+      value_(std::move(value)),
+      pile_(tree) {
+  if (value_.dtype() != DType::f32 && value_.dtype() != DType::f64) {
+    throw InputError(fmt::format("sums over shards are made in f32 and f64, not in {}",
+                                 name_of(value_.dtype())));
+  }
+  const auto like_value = [&](const Shape& shape) {
+    return Tensor::zeros(shape, value_.dtype(), value_.device());
+  };
+  std::size_t most_nodes = 0;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    nodes_.push_back(nodes_of(tree, tree.of_rank(rank, group.size())).nodes);
+    most_nodes = std::max(most_nodes, nodes_.back().size());
+  }
+  const std::int64_t most_kept = nodes_of(tree, own_).most_kept;
+  for (std::int64_t i = 0; i < most_kept; ++i) kept_.push_back(like_value(value_.shape()));
+  by_all_reduce_ = group.size() <= 2 && most_nodes == 1;  // a + b has one order
+  if (by_all_reduce_) return;
+  const auto ranks = static_cast<std::int64_t>(group.size());
+  const std::int64_t part = (value_.numel() + ranks - 1) / ranks;
+  const Shape parts{ranks, static_cast<std::int64_t>(most_nodes), part};
+  sent_ = like_value(parts);
+  received_ = like_value(parts);
+  part_ = received_.slice(0, 1).reshape({parts[1], part}).slice(0, 1).reshape({part});
+  gathered_ = like_value({ranks, part});
+}
+
+void ShardSum::add_to_kept(bool last) {
+  const std::int64_t shard = next_++;
+  const int additions = pile_.push({shard, shard + 1});
+  auto top = kept_.begin() + pile_.height() - 1;  // where the newest node lies, unless in value_
+  if (last) {
+    // Sums go to where they set out from: a + b = b + a.
+    for (int i = additions; i > 0; --i) add_scaled(top[i - 1], 1.0, value_);
+    return;
+  }
+  if (additions == 0) {
+    top->copy_from(value_);
+    return;
+  }
+  add_scaled(value_, 1.0, top[additions - 1]);
+  for (int i = additions - 1; i > 0; --i) add_scaled(top[i], 1.0, top[i - 1]);
+}
+
+void ShardSum::keep() {
+  if (next_ + 1 >= own_.last) throw Error("a rank's last shard is not kept, it starts the sum");
+  add_to_kept(false);
+}
+
+void ShardSum::pack() {
+  const std::int64_t ranks = sent_.shape()[0], nodes = sent_.shape()[1], part = sent_.shape()[2];
+  const Tensor rows = sent_.reshape({ranks * nodes, part});
+  for (std::int64_t node = 0; node < pile_.height(); ++node) {
+    const bool newest = node + 1 == pile_.height();
+    const Tensor& sum = newest ? value_ : kept_[static_cast<std::size_t>(node)];
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const std::int64_t begin = std::min(rank * part, sum.numel());
+      const std::int64_t end = std::min(begin + part, sum.numel());
+      const std::int64_t row = rank * nodes + node;
+      rows.slice(row, row + 1)
+          .reshape({part})
+          .slice(0, end - begin)
+          .copy_from(sum.slice(begin, end));
+    }
+  }
+}
+
+Work ShardSum::start(ProcessGroup& group) {
+  if (next_ + 1 != own_.last) {
+    throw Error(fmt::format("this rank sums shards [{}, {}), but {} is next", own_.first, own_.last,
+                            next_));
+  }
+  add_to_kept(true);
+  if (by_all_reduce_) return group.all_reduce(value_, ReduceOp::sum);
+  pack();
+  return group.all_to_all(sent_, received_);
+}
+
+void ShardSum::sum_own_part() {
+  const std::int64_t nodes = received_.shape()[1], part = received_.shape()[2];
+  const Tensor rows = received_.reshape({received_.shape()[0] * nodes, part});
+  const auto row = [&](std::int64_t at) { return rows.slice(at, at + 1); };
+  // The pile of sums lies in the first rows: there are at most as many as have arrived.
+  pile_.clear();
+  for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
+    for (std::size_t node = 0; node < nodes_[rank].size(); ++node) {
+      const int additions = pile_.push(nodes_[rank][node]);
+      const std::int64_t top = pile_.height() - 1;
+      const auto from = static_cast<std::int64_t>(rank) * nodes + static_cast<std::int64_t>(node);
+      if (additions == 0) {
+        if (from != top) row(top).copy_from(row(from));
+        continue;
+      }
+      add_scaled(row(from), 1.0, row(top + additions - 1));
+      for (int i = additions - 1; i > 0; --i) add_scaled(row(top + i), 1.0, row(top + i - 1));
+    }
+  }
+}
+
+void ShardSum::finish(ProcessGroup& group) {
+  if (!by_all_reduce_) {
+    sum_own_part();
+    group.all_gather(part_, gathered_).wait();
+    value_.copy_from(gathered_.reshape({gathered_.numel()}).slice(0, value_.numel()));
+  }
+  forget();
+}
+
+void ShardSum::forget() noexcept {
+  next_ = own_.first;
+  pile_.clear();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#include <lockstep/parallel/sync_batch_norm.hpp>
+
+#include <utility>
+#include <vector>
+
+#include <lockstep/comm/call_label.hpp>
+#include <lockstep/parallel/bucket.hpp>
+
+namespace lockstep {
+namespace {
+
+class GroupExchange final : public StatisticsExchange {
+ public:
+  explicit GroupExchange(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+
+  [[nodiscard]] Tensor gather(const Tensor& mine) const override {
+    const CallLabel label("batch norm, forward");
+    Tensor all = Tensor::empty({group_->size(), mine.size(0)}, mine.dtype(), mine.device());
+    group_->all_gather(where_ranks_can_read(mine), all).wait();
+    return all;
+  }
+
+  void sum(const Tensor& t) const override {
+    const CallLabel label("batch norm, backward");
+    const Tensor shared = where_ranks_can_read(t);
+    group_->all_reduce(shared, ReduceOp::sum).wait();
+    t.copy_from(shared);
+  }
+
+ private:
+  /// A copy in memory that the ranks of a machine share: others pass messages.
+  [[nodiscard]] Tensor where_ranks_can_read(const Tensor& t) const {
+    const auto bytes = static_cast<std::int64_t>(t.bytes());
+    if (!memory_.defined() || memory_.numel() < bytes) {  // on all ranks: they call alike
+      memory_ = memory_to_reduce(*group_, {bytes}, DType::u8, t.device());
+    }
+    Tensor copy = Tensor::over(memory_.storage(), memory_.offset_bytes(), t.shape(), t.dtype());
+    copy.copy_from(t);
+    return copy;
+  }
+
+  std::shared_ptr<ProcessGroup> group_;
+  mutable Tensor memory_;
+};
+
+void find_batch_norms(nn::Module& module, std::vector<nn::BatchNorm*>& found) {
+  if (auto* const layer = dynamic_cast<nn::BatchNorm*>(&module)) found.push_back(layer);
+  for (const auto& [name, child] : module.children()) find_batch_norms(*child, found);
+}
+
+}  // namespace
+
+std::shared_ptr<const StatisticsExchange> make_statistics_exchange(ProcessGroup& group) {
+  return std::make_shared<GroupExchange>(group.split(0, group.rank()));
+}
+
+void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group) {
+  std::vector<nn::BatchNorm*> layers;
+  find_batch_norms(module, layers);
+  if (layers.empty()) return;
+  const auto exchange = make_statistics_exchange(group);
+  for (nn::BatchNorm* layer : layers) layer->set_exchange(exchange);
+}
+
+SyncBatchNorm::SyncBatchNorm(std::int64_t features, ProcessGroup& group,
+                             const nn::BatchNormOptions& options)
+    : BatchNorm("SyncBatchNorm", 2, 5, features, options) {
+  set_exchange(make_statistics_exchange(group));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/nn/layers/batch_norm.hpp>
+
+namespace lockstep {
+
+/// The ranks of `group` as batch_norm wants them. It calls on a group of its own, of the same
+/// ranks, so that its calls, which come in the middle of forward and backward, need not keep an
+/// order with those of others, such as DistributedDataParallel's all-reduces. Collective over
+/// `group`.
+[[nodiscard]] std::shared_ptr<const StatisticsExchange> make_statistics_exchange(
+    ProcessGroup& group);
+
+/// Makes every BatchNorm within `module` normalise by the statistics of all samples that the ranks
+/// of `group` hold together: PyTorch's convert_sync_batchnorm. Layers, parameters, buffers and
+/// names stay as they are. Collective over `group`, with the same model.
+///
+/// In training, forward is then collective, and so is backward: every rank runs the same layers in
+/// the same order and differentiates a loss that depends on all of them. Ranks may hold different
+/// numbers of samples; one that has none runs forward on a batch of 0 samples ([0, C, H, W]) and
+/// differentiates sum(output). Losses are to add up to the global one, as with
+/// DistributedDataParallel's weights; the gradients of weight and bias are a rank's parts, which it
+/// sums. All ranks have the same bits of the running statistics. Evaluation sends nothing.
+void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group);
+
+/// A BatchNorm over x[N, C, ...] whose batch is that of all ranks of a group: PyTorch's
+/// SyncBatchNorm; see convert_sync_batchnorm, which has the rules.
+class SyncBatchNorm : public nn::BatchNorm, public nn::Blocked<SyncBatchNorm> {
+ public:
+  /// Collective over `group`. Throws InputError as nn::BatchNorm2d.
+  SyncBatchNorm(std::int64_t features, ProcessGroup& group,
+                const nn::BatchNormOptions& options = {});
+  Variable forward_blocked(const Variable& x) override { return BatchNorm::forward(x, {}, false); }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+// What the kernels of batch_norm know of images in plain layout. Private to their .cpp files.
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep::detail {
+
+/// x[N,C,...] as (samples, channels, positions).
+inline Shape planes(const Tensor& x) {
+  const std::int64_t planes = x.size(0) * x.size(1);
+  return {x.size(0), x.size(1), planes == 0 ? 0 : x.numel() / planes};
+}
+
+struct ChannelStatistics {
+  double mean, variance;
+};
+
+/// Mean and biased variance of channel c of x(n, c, p): the mean first, then the squares of the
+/// distances from it, added up in double from sample to sample.
+template <class T, class X, class Lanes>
+KOKKOS_FUNCTION ChannelStatistics statistics_of_channel(const X& x, std::int64_t c,
+                                                        std::int64_t samples, double count,
+                                                        const Lanes& lanes) {
+  double total = 0;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    total += lanes.sum([&](std::int64_t p) { return x(n, c, p); });
+  }
+  const double mean = total / count;
+  const T center = static_cast<T>(mean);
+  double squares = 0;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    squares += lanes.sum([&](std::int64_t p) {
+      const T distance = x(n, c, p) - center;
+      return distance * distance;
+    });
+  }
+  const double rounding = mean - static_cast<double>(center);
+  return {mean, squares / count - rounding * rounding};
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,28 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/tensor/tensor.hpp>
+
+// Gram-Schmidt over the rows of a [rows, columns], f32 or f64 on the host: from the first row to
+// the last, each loses its parts along those before it and gets length 1, twice, so that also rows
+// which were nearly parallel end perpendicular to rounding. Sums are made in double, in an order
+// that depends on the shape alone. A row of which that leaves no more than rounding lies within the
+// span of those before it and is lost. NaN spreads.
+
+namespace lockstep {
+
+/// Lost rows become zero. Throws ShapeError for other dtypes, dimensions or devices.
+void orthonormalize_rows(const Tensor& a);
+
+/// Says which random numbers: word c mod 4 of Philox block (c / 4, draw, step, stream) for column
+/// c, each lost row being another draw.
+struct RandomRows {
+  std::uint64_t seed = 0;
+  std::uint32_t stream = 0, step = 0;
+};
+
+/// Lost rows give way to random ones, so that the rows are orthonormal whatever they were. Throws
+/// ShapeError as above, and if there are more rows than columns.
+void orthonormalize_rows(const Tensor& a, const RandomRows& random);
+
+}  // namespace lockstep

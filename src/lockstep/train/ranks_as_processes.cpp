@@ -1,0 +1,53 @@
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <thread>
+
+#include <lockstep/base/host.hpp>
+#include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/nccl_group.hpp>
+#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/console.hpp>
+#include <lockstep/train/flight_report.hpp>
+#include <lockstep/train/ranks.hpp>
+
+namespace lockstep::train {
+
+ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& options, int& argc,
+                                char**& argv, const RankBody& body) {
+  int rank = 0, ranks = 1;
+  Failure failure;
+  {
+    const MpiSession mpi(argc, argv, options.timeout);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    Console console(rank);
+    std::filesystem::path run_dir;
+    try {
+      const Device models{};  // tasks build them on the host
+      return body(make_group(make_mpi_group(MPI_COMM_WORLD, options), models, options), console,
+                  run_dir);
+    } catch (const AgreedError& error) {
+      if (rank == 0) console.complain(fmt::format("{}: {}", name, error.what()));
+      return error.exit_code();
+    } catch (...) {
+      failure = current_failure();
+    }
+    if (!failure.message.starts_with("rank ")) {
+      failure.message = rank_prefix(rank, ranks, host_name()) + failure.message;
+    }
+    give_up(run_dir, failure, [&](const std::string& message) {
+      console.complain(fmt::format("{}: {}", name, message));
+    });
+    if (ranks > 1) {
+      // mpiexec (hydra 4.0) drops what it has not read when it hears of the end.
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));
+      // What nobody foresaw is to the other ranks, which wait, a peer that failed.
+      const ExitCode code = failure.foreseen ? failure.code : ExitCode::communication;
+      MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+    }
+  }
+  return failure.code;
+}
+
+}  // namespace lockstep::train

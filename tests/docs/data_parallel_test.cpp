@@ -1,0 +1,63 @@
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+#include <support/process.hpp>
+
+// docs/data_parallel.md: its programs are files, and do what the page says.
+
+namespace lockstep::test {
+namespace {
+
+void expect_on_data_parallel_page(const std::string& example) {
+  EXPECT_NE(read_file(source("docs/data_parallel.md"))
+                .find("```cpp\n" + read_file(source("docs/examples/" + example + ".cpp")) + "```"),
+            std::string::npos)
+      << "docs/data_parallel.md does not hold docs/examples/" << example << ".cpp word for word";
+}
+
+/// What the last epoch's line says behind `before`.
+double last_loss(const std::string& output, const std::string& before) {
+  std::smatch last;
+  EXPECT_TRUE(std::regex_search(output, last, std::regex("epoch 3  " + before + "loss ([0-9.]+)")))
+      << output;
+  return last.empty() ? 1e9 : std::stod(last[1]);
+}
+
+TEST(DataParallelPage, AveragedParametersTrain) {
+  expect_on_data_parallel_page("average_parameters");
+  for (const int ranks : {1, 2, 4}) {
+    const Finished finished = run(app(ranks, "docs/examples/average_parameters", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_LT(last_loss(finished.output, ""), 0.3) << finished.output;
+  }
+}
+
+TEST(DataParallelPage, UnevenInputsTrainAndNobodyIsLeftWaiting) {
+  expect_on_data_parallel_page("uneven_inputs");
+  const std::string steps[] = {"steps 32 to 32 a rank  ", "steps 11 to 22 a rank  ",
+                               "steps 6 to 16 a rank  "};
+  for (const int ranks : {1, 2, 3}) {
+    const Finished finished = run(app(ranks, "docs/examples/uneven_inputs", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_LT(last_loss(finished.output, steps[ranks - 1]), 0.1) << finished.output;
+  }
+}
+
+TEST(DataParallelPage, OwnCommHookLearnsWithHalfOfTheBytes) {
+  expect_on_data_parallel_page("own_comm_hook");
+  for (const int ranks : {1, 2, 4}) {
+    const Finished finished = run(app(ranks, "docs/examples/own_comm_hook", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_LT(last_loss(finished.output, ""), 0.1) << finished.output;
+    std::smatch bytes;
+    ASSERT_TRUE(std::regex_search(finished.output, bytes,
+                                  std::regex("sent ([0-9.]+) MB in place of ([0-9.]+) MB")))
+        << finished.output;
+    EXPECT_GT(std::stod(bytes[1]), 1.0) << finished.output;
+    EXPECT_NEAR(2 * std::stod(bytes[1]), std::stod(bytes[2]), 0.2) << finished.output;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,108 @@
+// One order of summation over shards, whoever holds them.
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/threads_group.hpp>
+#include <lockstep/parallel/bucket.hpp>
+#include <lockstep/parallel/shard_sum.hpp>
+
+#include "ranks.hpp"
+
+namespace lockstep {
+namespace {
+
+/// Of one shard: numbers of very different sizes, so that each order of sums has its own bits.
+template <class T>
+std::vector<T> numbers_of(std::int64_t shard, std::int64_t count) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(shard));
+  std::uniform_real_distribution<double> mantissa(-1.0, 1.0), exponent(-12.0, 12.0);
+  std::vector<T> numbers;
+  for (std::int64_t i = 0; i < count; ++i)
+    numbers.push_back(static_cast<T>(mantissa(random) * std::exp2(exponent(random))));
+  if (count > 1) numbers[1] = T(-0.0);
+  return numbers;
+}
+
+/// The definition, word for word.
+template <class T>
+std::vector<T> sum_of(std::int64_t first, std::int64_t last, std::int64_t count) {
+  if (last - first == 1) return numbers_of<T>(first, count);
+  const std::int64_t middle = first + (last - first) / 2;
+  auto sum = sum_of<T>(first, middle, count);
+  const auto right = sum_of<T>(middle, last, count);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += right[i];
+  return sum;
+}
+
+template <class T>
+void expect_the_tree(ProcessGroup& group, std::int64_t shards, std::int64_t count) {
+  const ShardTree tree(shards);
+  const ShardRange own = tree.of_rank(group.rank(), group.size());
+  const Tensor value = memory_to_reduce(group, {count}, dtype_of<T>, Device{});
+  ShardSum sum(group, tree, value);
+  const auto expected = sum_of<T>(0, shards, count);
+  for (int step = 0; step < 2; ++step) {
+    for (std::int64_t shard = own.first; shard < own.last; ++shard) {
+      const auto numbers = numbers_of<T>(shard, count);
+      value.copy_from_host(std::span<const T>(numbers));
+      if (shard + 1 < own.last) sum.keep();
+    }
+    sum.start(group).wait();
+    sum.finish(group);
+    const auto found = value.to_vector<T>();
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(T)), 0)
+        << count << " numbers, " << shards << " shards, step " << step << ", rank " << group.rank()
+        << " of " << group.size();
+  }
+}
+
+void expect_the_tree_of_all_sizes(ProcessGroup& group) {
+  for (const std::int64_t shards : {1, 2, 3, 4, 5, 6, 7, 8, 12, 24, 30}) {
+    if (shards % group.size() != 0) continue;
+    for (const std::int64_t count : {1, 2, 5, 64, 1001}) {
+      expect_the_tree<float>(group, shards, count);
+      expect_the_tree<double>(group, shards, count);
+    }
+  }
+}
+
+class ShardSums : public testing::TestWithParam<int> {};
+
+TEST_P(ShardSums, HaveTheBitsOfTheTreeOnEveryNumberOfRanks) {
+  test::on_ranks(GetParam(), [](const auto& group) { expect_the_tree_of_all_sizes(*group); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ShardSums, testing::ValuesIn(test::rank_counts()),
+                         testing::PrintToStringParamName());
+
+TEST(ShardTree, RefusesRanksThatDoNotDivideTheShardsAndNamesThoseThatDo) {
+  try {
+    static_cast<void>(ShardTree(12).of_rank(0, 5));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        "5 ranks cannot share 12 shards of a batch evenly (train.shards); 1, 2, 3, 4, 6 or 12 "
+        "can");
+  }
+  EXPECT_THROW(ShardTree(0), InputError);
+}
+
+TEST(ShardTree, KnowsItsNodesHalves) {
+  const ShardTree tree(6);  // (0 (1 2)) (3 (4 5))
+  EXPECT_TRUE(tree.are_halves({0, 3}, {3, 6}));
+  EXPECT_TRUE(tree.are_halves({0, 1}, {1, 3}));
+  EXPECT_TRUE(tree.are_halves({1, 2}, {2, 3}));
+  EXPECT_FALSE(tree.are_halves({0, 1}, {1, 2}));
+  EXPECT_FALSE(tree.are_halves({2, 3}, {3, 4}));
+  EXPECT_FALSE(tree.are_halves({0, 2}, {2, 6}));
+  EXPECT_FALSE(tree.are_halves({0, 1}, {2, 3}));
+}
+
+}  // namespace
+}  // namespace lockstep

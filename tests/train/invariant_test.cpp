@@ -1,0 +1,121 @@
+// train.reduction = "invariant": a run has the same bits on any number of ranks that divides the
+// shards, and with any number of math threads. Linked with ranks_mpi.cpp or ranks_threads.cpp.
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <thread>
+
+#include <lockstep/comm/fake_group.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/trainer.hpp>
+#include <parallel/ranks.hpp>
+
+namespace lockstep::train {
+namespace {
+
+/// What a run leaves: losses of its steps and of the test set, parameters, buffers and the
+/// optimizer's state.
+struct Bits {
+  std::vector<double> numbers;
+  bool operator==(const Bits&) const = default;
+
+  void add(const StateDict& state) {
+    for (const auto& entry : state) {
+      const auto values = entry.tensor.to(DType::f64).to_vector<double>();
+      numbers.insert(numbers.end(), values.begin(), values.end());
+    }
+  }
+};
+
+struct Model {
+  const char* name;
+  int epochs, shards;
+  std::vector<std::string> overrides;
+};
+
+/// What a rank does; the last batch of an epoch has fewer samples than shards.
+Bits train_on(const std::shared_ptr<ProcessGroup>& group, const Model& model, int threads) {
+  static std::mutex reading;
+  set_math_threads(threads);
+  std::unique_ptr<Classification> task;
+  RunPlan plan;
+  {
+    const std::lock_guard lock(reading);
+    auto deck = Deck::parse(R"(
+      data = {kind = "synthetic", synthetic_samples = 53, synthetic_test_samples = 20, synthetic_image_size = 8, synthetic_channels = 3}
+      train = {batch_size = 24, reduction = "invariant"}
+      eval = {batch_size = 7}
+      optimizer = {lr = 0.05, momentum = 0.9}
+    )",
+                            "invariant", model.overrides);
+    plan = read_run_plan(deck);
+    plan.train.shards = model.shards;
+    task = std::make_unique<Classification>(deck);
+  }
+  Trainer trainer(group, *task, plan);
+  Bits bits;
+  for (int epoch = 0; epoch < model.epochs; ++epoch) {
+    trainer.start_epoch(epoch);
+    for (int step = 0; step < trainer.steps_an_epoch(); ++step) {
+      bits.numbers.push_back(all_reduce_scalar(*group, trainer.step(), ReduceOp::sum));
+    }
+  }
+  const auto evaluation = trainer.evaluate();
+  bits.numbers.push_back(evaluation.loss);
+  for (const auto& [name, value] : evaluation.metrics) bits.numbers.push_back(value);
+  bits.add(trainer.model().state_dict());
+  bits.add(trainer.optimizer().state_dict());
+  return bits;
+}
+
+/// In a thread of its own, as in a process of its own.
+Bits train_alone(const Model& model, int threads) {
+  Bits bits;
+  std::thread([&] { bits = train_on(std::make_shared<FakeGroup>(1, 0), model, threads); }).join();
+  return bits;
+}
+
+class Invariant : public testing::TestWithParam<Model> {};
+
+TEST_P(Invariant, RunsHaveTheSameBitsOnEveryNumberOfRanks) {
+  const Bits alone = train_alone(GetParam(), 1);
+  ASSERT_GT(alone.numbers.size(), 1000U);
+  EXPECT_TRUE(alone == train_alone(GetParam(), 2)) << "two math threads";
+  for (const int ranks : test::rank_counts()) {
+    if (GetParam().shards % ranks != 0) continue;
+    test::on_ranks(ranks, [&](const auto& group) {
+      EXPECT_TRUE(train_on(group, GetParam(), 1) == alone)
+          << "rank " << group->rank() << " of " << ranks;
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Invariant,
+    testing::Values(Model{"mlp", 2, 12, {"model.kind=\"mlp\"", "model.hidden=[33]"}},
+                    Model{"convnet",
+                          2,
+                          12,
+                          {"model.kind=\"convnet\"", "data.synthetic_image_size=28",
+                           "data.synthetic_channels=1"}},
+                    Model{"convnet_in_parts_augmented",
+                          2,
+                          12,
+                          {"model.kind=\"convnet\"", "data.synthetic_image_size=28",
+                           "data.synthetic_channels=1", "train.accumulate=3",
+                           "data.augment_flip=true", "data.augment_crop_padding=2"}},
+                    Model{"transformer",
+                          2,
+                          12,
+                          {"model.kind=\"transformer\"", "model.depth=1",
+                           "model.encoder_dropout=0.1"}},
+                    Model{"resnet18",
+                          1,
+                          4,
+                          {"model.kind=\"resnet18\"", "train.batch_size=8",
+                           "data.synthetic_samples=11", "data.synthetic_image_size=16"}}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace lockstep::train
