@@ -40,7 +40,9 @@ TEST_P(RunFolder, HoldsWhatTheDocumentationPromises) {
   for (const auto& row : rows) {
     EXPECT_TRUE(row.contains("step") && row.contains("epoch") && row.at("loss").is_number()) << row;
     if (row["kind"] == "step") {
-      for (const char* part : {"compute", "communication", "communication_work", "data", "other"}) {
+      for (const char* part :
+           {"compute", "communication", "communication_work", "communication_late", "data", "other",
+            "forward", "backward", "optimizer"}) {
         EXPECT_EQ(row.at("time_min_mean_max_s").at(part).size(), 3U) << row;
       }
     }

@@ -2,7 +2,8 @@
 //   MISBEHAVE="throw 1 7"   rank 1 throws an exception in the forward of its 7th step
 //   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
 //   _exit(0); hang: it never comes back;
-//   flip: one bit of its first parameter flips
+//   flip: one bit of its first parameter flips; slow: from then on each of its forwards takes 20 ms
+//   longer
 // In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
 // task's own, and then a barrier; rank 1 does it in its own way:
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
@@ -48,7 +49,8 @@ class Misbehaving : public lockstep::train::Classification {
   lockstep::Variable loss(const lockstep::Variable& output,
                           const lockstep::Batch& batch) const override {
     const int rank = this_rank();
-    const bool in_step = lockstep::grad_enabled() && ++calls_ == step_;
+    const bool in_step_or_later = lockstep::grad_enabled() && ++calls_ >= step_;
+    const bool in_step = in_step_or_later && calls_ == step_;
     const bool now = in_step && rank == rank_;
     if (now) mark();
     if (in_step && group_) call(rank == rank_);
@@ -60,6 +62,8 @@ class Misbehaving : public lockstep::train::Classification {
     while (now && what_ == "hang") pause();
     if (now && what_ == "flip") flip_a_bit(model_->parameters().front().data());
     if (now && what_ == "exit0") end_late([] { _exit(0); });
+    if (in_step_or_later && rank == rank_ && what_ == "slow")
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (now && what_ == "nan") output.data().fill(std::nan(""));
     return Classification::loss(output, batch);
   }

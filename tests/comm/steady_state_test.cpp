@@ -13,6 +13,7 @@ TEST(SteadyState, ReachesOperatorNewNever) {
     const auto first = Tensor::full({21840}, 1.0);
     const auto second = Tensor::full({10}, 1.0);
     const auto rows = Tensor::empty({group.size(), 10});
+    const auto rows_of_others = Tensor::empty({group.size(), 10});
     const auto received = Tensor::empty({21840});
     const auto half = Tensor::full({40000}, 1.0, DType::bf16);
     const auto halves = Tensor::zeros({group.size(), 40000}, DType::bf16);
@@ -26,6 +27,7 @@ TEST(SteadyState, ReachesOperatorNewNever) {
       b.wait();
       group.broadcast(second, 0).wait();
       group.all_gather(second, rows).wait();
+      group.all_to_all(rows, rows_of_others).wait();
       if (over_nodes) {
         group.all_reduce(half, ReduceOp::avg).wait();
         group.reduce(half, group.size() - 1, ReduceOp::max).wait();

@@ -22,6 +22,10 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   row.has_times = true;
   row.times.communication = {0.25, 0.5, 1.0};
   row.times.communication_work = {0.125, 0.25, 0.5};
+  row.times.communication_late = {0.0625, 0.125, 0.25};
+  row.times.backward = {1, 2, 3};
+  row.slowest = Slowest{
+      .rank = 3, .phase = "backward", .ratio = 1.5, .seconds = 0.0625, .median_seconds = 0.03125};
   MetricsFile(file, false, 0).append(row);
   const MetricsFile again(file, true, 10);
   ASSERT_EQ(again.rows().size(), 1U);
@@ -29,6 +33,10 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   EXPECT_EQ(again.rows()[0].grad_norm, 2.5);
   EXPECT_EQ(again.rows()[0].times.communication.max, 1.0);
   EXPECT_EQ(again.rows()[0].times.communication_work.max, 0.5);
+  EXPECT_EQ(again.rows()[0].times.communication_late.mean, 0.125);
+  EXPECT_EQ(again.rows()[0].times.backward.max, 3.0);
+  ASSERT_TRUE(again.rows()[0].slowest);
+  EXPECT_EQ(again.rows()[0].slowest->text(), row.slowest->text());
 }
 
 TEST(MetricsFile, ResumingDropsLaterRowsAndAHalfWrittenLine) {

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <optional>
+
+#include <lockstep/base/trace.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -15,6 +18,7 @@ namespace {
 struct Run {
   const char* name;
   std::vector<std::string> overrides;
+  bool traced = false;
 };
 
 void PrintTo(const Run& run, std::ostream* out) { *out << run.name; }
@@ -40,6 +44,9 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   {
     Trainer trainer(group, task, read_run_plan(deck));
+    std::optional<TraceSession> session;
+    if (GetParam().traced) session.emplace(1000);  // fewer events than there will be
+    trainer.model().name_layers();
     trainer.start_epoch(0);
     ASSERT_GE(trainer.steps_an_epoch(), 41);
     for (int step = 0; step < 20; ++step) trainer.step();
@@ -53,7 +60,9 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, SteadyState,
-    testing::Values(Run{"convnet", {"model.kind='convnet'"}}, Run{"mlp", {"model.kind='mlp'"}},
+    testing::Values(Run{"convnet", {"model.kind='convnet'"}},
+                    Run{"convnet_traced", {"model.kind='convnet'"}, true},
+                    Run{"mlp", {"model.kind='mlp'"}},
                     Run{"mlp_with_class_weights",
                         {"model.kind='mlp'", "loss.label_smoothing=0.1",
                          "loss.class_weights=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"}},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
@@ -77,7 +78,10 @@ void Engine::run_producer(detail::VariableRecord& output, bool retain_graph) {
     output.producer = {};
     output.graph_freed = true;
   }
-  if (output.grad_holds_value) node->backward(output.grad);
+  if (output.grad_holds_value) {
+    const TraceScope scope("backward", node->name(), node->layer_);
+    node->backward(output.grad);
+  }
   output.grad = {};
   output.grad_holds_value = false;
   output.pending_uses = 0;  // the root's one use is this pass
@@ -115,7 +119,7 @@ std::uint64_t next_sequence() {
 
 }  // namespace
 
-Node::Node() : sequence_(next_sequence()) {}
+Node::Node() : sequence_(next_sequence()), layer_(tracing() ? LayerScope::current() : nullptr) {}
 
 GradTarget Node::grad_target(int i) {
   const Variable& variable = input(i);

@@ -66,6 +66,7 @@ class Node : public RefCounted<Node> {
   std::array<Variable, max_inputs> inputs_;
   int input_count_ = 0;
   std::uint64_t sequence_;
+  const char* layer_;  // that it was recorded in, for traces; nullptr: not traced
 };
 
 /// What concrete nodes derive from, naming themselves: struct ReluNode : PooledNode<ReluNode>.

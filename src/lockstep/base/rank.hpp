@@ -8,14 +8,15 @@ namespace lockstep {
 /// making a group on; 0 before, and in programs without ranks.
 [[nodiscard]] std::uint64_t rank_identity() noexcept;
 
-/// Which of the ranks that are threads of this process the calling thread is; 0 on every other
-/// thread.
-[[nodiscard]] int thread_rank() noexcept;
-
 /// Says which rank this process is. Called by the backend that knows.
 void set_process_rank(int rank) noexcept;
 
-/// While alive, this thread is rank `rank` of those that are threads of its process.
+/// Which of the ranks that are threads of this process the calling thread is, or works for; 0 where
+/// the process is a rank.
+[[nodiscard]] int thread_rank() noexcept;
+
+/// While alive, this thread is rank `rank` of those that are threads of its process, or works for
+/// it.
 class ThreadRank {
  public:
   explicit ThreadRank(int rank) noexcept;

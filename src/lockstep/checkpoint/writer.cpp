@@ -12,6 +12,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/base/trace.hpp>
 #include <lockstep/checkpoint/layout.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/plan.hpp>
@@ -222,6 +223,7 @@ SaveReport CheckpointWriter::save(ProcessGroup& group, const fs::path& path,
 
   WrittenSlabs mine;
   error = failure_of(path, needed, [&] {
+    const TraceScope scope("checkpoint", "write slabs");
     if (target) {
       mine = write_slabs(target->file(), plan, 0);
     } else {
@@ -245,7 +247,12 @@ SaveReport CheckpointWriter::save(ProcessGroup& group, const fs::path& path,
   }
 
   error.clear();
-  if (target) error = failure_of(path, needed, [&] { target->publish(written); });
+  if (target) {
+    error = failure_of(path, needed, [&] {
+      const TraceScope scope("checkpoint", "publish");
+      target->publish(written);
+    });
+  }
   agree(group, what, error);
   return {needed, seconds_since(start), culprit};
 }

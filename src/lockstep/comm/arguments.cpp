@@ -105,6 +105,12 @@ void expect_total(const Call& call, const char* argument, const Tensor& t,
                                argument, describe(t), fmt::join(counts, ", "), total(counts)));
 }
 
+void expect_row_a_rank(const Call& call, const char* argument, const Tensor& t) {
+  if (t.dims() >= 1 && t.size(0) == call.size) return;
+  throw ShapeError(fmt::format("{}: {} is {}, but {} ranks make as many rows", call.name, argument,
+                               describe(t), call.size));
+}
+
 void expect_share(const Call& call, const char* argument, const Tensor& t, std::int64_t rows) {
   if (t.dims() >= 1 && t.size(0) == rows) return;
   throw ShapeError(fmt::format("{}: {} is {}, but the count of rank {} is {} rows", call.name,

@@ -34,6 +34,8 @@ void expect_counts(const Call& call, std::span<const std::int64_t> counts);
 /// The leading dimension of `t` is the sum of `counts`.
 void expect_total(const Call& call, const char* argument, const Tensor& t,
                   std::span<const std::int64_t> counts);
+/// The leading dimension of `t` is the number of ranks.
+void expect_row_a_rank(const Call& call, const char* argument, const Tensor& t);
 /// The leading dimension of `t` is `rows`, this rank's count.
 void expect_share(const Call& call, const char* argument, const Tensor& t, std::int64_t rows);
 /// Same dtype and same shape but for the leading dimension.

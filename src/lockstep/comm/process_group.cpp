@@ -204,8 +204,7 @@ Work ProcessGroup::all_to_all(const Tensor& input, const Tensor& output) {
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_equal(call, input, output);
-  const std::vector<std::int64_t> ones(static_cast<std::size_t>(size()), 1);
-  expect_total(call, "its input", input, ones);
+  expect_row_a_rank(call, "its input", input);
   expect_apart(call, input, output);
   return launch(operation_on(Kind::all_to_all, input, output));
 }

@@ -164,6 +164,10 @@ class ProcessGroup {
   /// Seconds that this rank has spent inside wait() on its own part of collectives (sums and copies
   /// in shared memory); the rest of its waiting was for others.
   [[nodiscard]] virtual double work_seconds() const noexcept { return 0.0; }
+  /// Seconds that it has waited there for ranks that had not entered the collective: for
+  /// stragglers. Waits of some microseconds are left out; so are those that the group cannot see,
+  /// where nothing is compared (GroupOptions::contract) and MPI alone moves the bytes.
+  [[nodiscard]] virtual double late_seconds() const noexcept { return 0.0; }
 
   /// Releases what the group holds (communicators). Collective; the group is unusable afterwards.
   virtual void close() = 0;

@@ -11,6 +11,8 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/rank.hpp>
+#include <lockstep/base/trace.hpp>
 
 namespace lockstep {
 
@@ -63,6 +65,7 @@ struct Loader::State {
 
   // Without the lock: while busy, nobody else touches the source or this step's slot.
   std::exception_ptr load(std::int64_t step, bool begins) noexcept {
+    const TraceScope scope("loader", "load batch", nullptr, step);
     try {
       if (begins) batches->start_epoch(epoch);
       dataset->load(batches->indices(step), slot(step));
@@ -119,7 +122,11 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, std::unique_ptr<BatchSour
   state_ = std::make_unique<State>(std::move(dataset), std::move(batches), prefetch,
                                    std::move(transforms));
   state_->first = state_->loaded = state_->taken = state_->steps;
-  state_->thread = std::thread([state = state_.get()] { state->load_forever(); });
+  state_->thread = std::thread([state = state_.get(), rank = thread_rank()] {
+    const ThreadRank works_for(rank);
+    name_thread("loader");
+    state->load_forever();
+  });
 }
 
 Loader::~Loader() {
@@ -167,6 +174,7 @@ const Batch& Loader::next() {
     s.taken = step + 1;  // gives the batch of step - 1 back to the thread
     s.work.notify_one();
     if (!arrived()) {
+      const TraceScope scope("wait", "wait for batch", nullptr, step);
       const auto start = Clock::now();
       s.ready.wait(lock, arrived);
       s.waited += seconds_since(start);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/forward_hook.hpp>
@@ -15,6 +16,7 @@ Tensor in_default_dtype(Tensor t) { return t.dtype() == DType::f32 ? t.to(defaul
 }  // namespace
 
 Variable Module::operator()(const Variable& x) {
+  const LayerScope layer(trace_name_);
   ForwardHook* const hook = ForwardHook::current();
   if (!hook) return forward(x);
   hook->before(*this, x);
@@ -94,6 +96,14 @@ bool Module::forward_is_collective() const {
 void Module::zero_grad() const {
   for (const auto& p : parameters_) p.variable.zero_grad();
   for (const auto& [name, child] : children_) child->zero_grad();
+}
+
+void Module::name_layers(const std::string& prefix) {
+  for (const auto& [name, child] : children_) {
+    const std::string full = prefix + name;
+    child->trace_name_ = lockstep::trace_name(full);
+    child->name_layers(full + ".");
+  }
 }
 
 void Module::expect_new_name(const std::string& name) const {

@@ -65,6 +65,11 @@ class Module {
 
   void zero_grad() const;
 
+  /// Gives everything below this module the name that traces show, its dotted one.
+  void name_layers() { name_layers(""); }
+  /// "layer" until then.
+  [[nodiscard]] const char* trace_name() const noexcept { return trace_name_; }
+
   /// Name and module of each direct child, in order of registration.
   [[nodiscard]] const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children()
       const {
@@ -87,6 +92,7 @@ class Module {
  private:
   void expect_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> module);
+  void name_layers(const std::string& prefix);
   using Visitor = std::function<void(const std::string& prefix, const Module&)>;
   /// This module and all below it, under each of their names.
   void visit(const std::string& prefix, const Visitor& f) const;
@@ -97,6 +103,7 @@ class Module {
   std::vector<std::pair<std::string, Tensor>> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   bool training_ = true;
+  const char* trace_name_ = "layer";
 };
 
 }  // namespace lockstep::nn

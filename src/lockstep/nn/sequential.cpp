@@ -4,6 +4,7 @@
 #include <typeinfo>
 
 #include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/layers.hpp>
 
@@ -74,6 +75,7 @@ Variable Sequential::forward_stage(const Stage& stage, const Variable& x) {
                                   conv.options(), static_cast<const MaxPool2d&>(pool).options(),
                                   channel_scale);
   };
+  const LayerScope scope(layer(0).trace_name());  // of a fused row: its first
   switch (stage.fusion) {
     case Fusion::none:
       break;

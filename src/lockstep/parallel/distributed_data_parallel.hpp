@@ -120,6 +120,8 @@ class DistributedDataParallel final : public Joinable {
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
   /// waiting for others.
   [[nodiscard]] double work_seconds() const noexcept { return reducer_->work_seconds(); }
+  /// Those of them that it waited for ranks which were late.
+  [[nodiscard]] double late_seconds() const noexcept { return reducer_->late_seconds(); }
   [[nodiscard]] const CommHook& comm_hook() const noexcept { return reducer_->comm_hook(); }
   /// What this rank has sent in all backward() since construction.
   [[nodiscard]] HookTraffic traffic() const noexcept { return reducer_->traffic(); }

@@ -109,10 +109,11 @@ void Reducer::finish() {
   start_ready_buckets();
   listening_ = false;
   const auto start = Clock::now();
-  const double work_before = group_->work_seconds();
+  const double work_before = group_->work_seconds(), late_before = group_->late_seconds();
   go_all_rounds();
   wait_seconds_ += seconds_since(start);
   work_seconds_ += group_->work_seconds() - work_before;
+  late_seconds_ += group_->late_seconds() - late_before;
   for (const Bucket& bucket : buckets_) forget_what_nobody_used(bucket);
 }
 

@@ -43,6 +43,8 @@ class Reducer {
   /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
   /// waiting for others.
   [[nodiscard]] double work_seconds() const noexcept { return work_seconds_; }
+  /// Those of them that ranks which were late made it wait (ProcessGroup::late_seconds).
+  [[nodiscard]] double late_seconds() const noexcept { return late_seconds_; }
 
  private:
   void gradient_is_final(std::size_t bucket);
@@ -62,6 +64,7 @@ class Reducer {
   HookTraffic traffic_;
   double wait_seconds_ = 0.0;
   double work_seconds_ = 0.0;
+  double late_seconds_ = 0.0;
   std::vector<GradHook> hooks_;  // last: they refer to the rest
 };
 

@@ -197,6 +197,7 @@ class Run {
     write_summary(!stopped);
     if (group_->rank() == 0) {
       console_.say(report_table(metrics_.rows()));
+      console_.say(anatomy_table(outcome_.times));
       if (outcome_.comm_hook) {
         console_.say(fmt::format("gradients   {}", traffic_in_words(*outcome_.comm_hook)));
       }
@@ -204,6 +205,10 @@ class Run {
       console_.say(fmt::format("checkpoint  {}", outcome_.checkpoint
                                                      ? outcome_.checkpoint->string()
                                                      : "none (see [checkpoint] in the deck)"));
+      if (plan_.train.trace) {
+        console_.say(fmt::format("trace       {} (open it in https://ui.perfetto.dev)",
+                                 folder_->file("trace/trace.json").string()));
+      }
       console_.say(fmt::format("run folder  {}", folder_->path().string()));
       if (stopped)
         console_.say(

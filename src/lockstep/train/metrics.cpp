@@ -39,14 +39,27 @@ Json to_json(const MetricsRow& row) {
     json["time_min_mean_max_s"] = {{"compute", to_json(row.times.compute)},
                                    {"communication", to_json(row.times.communication)},
                                    {"communication_work", to_json(row.times.communication_work)},
+                                   {"communication_late", to_json(row.times.communication_late)},
                                    {"data", to_json(row.times.data)},
-                                   {"other", to_json(row.times.other)}};
+                                   {"other", to_json(row.times.other)},
+                                   {"forward", to_json(row.times.forward)},
+                                   {"backward", to_json(row.times.backward)},
+                                   {"optimizer", to_json(row.times.optimizer)}};
+  }
+  if (row.slowest) {
+    json["slowest"] = {{"rank", row.slowest->rank},
+                       {"phase", row.slowest->phase},
+                       {"times_median", number(row.slowest->ratio)},
+                       {"ms_a_step", row.slowest->seconds * 1e3},
+                       {"median_ms_a_step", row.slowest->median_seconds * 1e3}};
   }
   return json;
 }
 
 Spread spread_from(const Json& json, const char* name) {
-  const auto& values = json.at("time_min_mean_max_s").at(name);
+  const auto& times = json.at("time_min_mean_max_s");
+  if (!times.contains(name)) return {};  // written before there was this part
+  const auto& values = times.at(name);
   return {values.at(0).get<double>(), values.at(1).get<double>(), values.at(2).get<double>()};
 }
 
@@ -68,9 +81,23 @@ MetricsRow row_from(const Json& json) {
   row.seconds = json.value("seconds", -1.0);
   row.has_times = json.contains("time_min_mean_max_s");
   if (row.has_times) {
-    row.times = {spread_from(json, "compute"), spread_from(json, "communication"),
-                 spread_from(json, "data"), spread_from(json, "other"),
-                 spread_from(json, "communication_work")};
+    row.times = {.compute = spread_from(json, "compute"),
+                 .communication = spread_from(json, "communication"),
+                 .data = spread_from(json, "data"),
+                 .other = spread_from(json, "other"),
+                 .communication_work = spread_from(json, "communication_work"),
+                 .communication_late = spread_from(json, "communication_late"),
+                 .forward = spread_from(json, "forward"),
+                 .backward = spread_from(json, "backward"),
+                 .optimizer = spread_from(json, "optimizer")};
+  }
+  if (json.contains("slowest")) {
+    const Json& slowest = json.at("slowest");
+    row.slowest = Slowest{.rank = slowest.at("rank").get<int>(),
+                          .phase = slowest.at("phase").get<std::string>(),
+                          .ratio = number_from(slowest.at("times_median")),
+                          .seconds = slowest.at("ms_a_step").get<double>() * 1e-3,
+                          .median_seconds = slowest.at("median_ms_a_step").get<double>() * 1e-3};
   }
   return row;
 }

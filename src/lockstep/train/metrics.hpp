@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ struct MetricsRow {
   double seconds = -1;  ///< wall-clock the line stands for
   bool has_times = false;
   TimeSplit times;
+  std::optional<Slowest> slowest;  ///< with times, where a rank stands out
 };
 
 /// Appends to metrics.jsonl, a flushed line a row, and keeps the rows of this run (those of an

@@ -37,6 +37,7 @@ struct TrainOptions {
   bool drop_last = false;     ///< leave out the last, smaller batch of an epoch
   std::uint64_t seed = 1234;  ///< of initialisation, shuffling and dropout
   OnNan on_nan = OnNan::stop;
+  bool trace = false;                     ///< write trace/trace.json (docs/trace.md)
   std::int64_t check_replicas_every = 0;  ///< steps; 0: never
 };
 void declare(DeckTable& table, TrainOptions& options);

@@ -44,6 +44,8 @@ void declare(DeckTable& table, TrainOptions& options) {
   options.seed = static_cast<std::uint64_t>(seed);
   table.choice("on_nan", options.on_nan, {{"stop", OnNan::stop}, {"ignore", OnNan::ignore}},
                "what to do when a loss, or a state to be saved, is not finite");
+  table.key("trace", options.trace,
+            {.doc = "write trace/trace.json, for Perfetto: what every rank and thread did when"});
   table.key("check_replicas_every", options.check_replicas_every,
             {.doc = "steps between two comparisons of the ranks' parameters and optimizer state, "
                     "with one more before each checkpoint; 0: none",

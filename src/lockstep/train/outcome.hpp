@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/train/step_clock.hpp>
 
 namespace lockstep::train {
 
@@ -33,6 +34,7 @@ struct Outcome {
   std::optional<HookReport> comm_hook;  ///< over all steps of this process; not for all_reduce
   std::optional<std::filesystem::path> checkpoint;  ///< the newest, saved or gone on from; rank 0's
   bool stopped_early = false;
+  std::vector<StepTimes> times;  ///< by rank, over this process's training steps but the first
 };
 
 }  // namespace lockstep::train

@@ -114,6 +114,42 @@ std::string report_table(const std::vector<MetricsRow>& rows) {
   return table;
 }
 
+std::string anatomy_table(const std::vector<StepTimes>& ranks) {
+  if (ranks.empty() || ranks.front().steps == 0) return "";
+  using Figure = double (*)(const StepTimes&);
+  constexpr std::array<Figure, 8> figures{
+      [](const StepTimes& t) { return t.forward; },
+      [](const StepTimes& t) { return t.backward; },
+      [](const StepTimes& t) { return t.optimizer; },
+      [](const StepTimes& t) { return t.data; },
+      [](const StepTimes& t) { return t.communication_work; },
+      [](const StepTimes& t) { return t.communication_late; },
+      [](const StepTimes& t) { return t.communication_transfer(); },
+      [](const StepTimes& t) { return t.other(); },
+  };
+  const double ms = 1e3 / static_cast<double>(ranks.front().steps);
+  std::string table =
+      fmt::format("{:>6} {:>39} {:>29}\n{:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+                  "", "ms a step", "waiting for gradients:", "rank", "forward", "backward",
+                  "optimizer", "data", "own sums", "late rank", "transfer", "other");
+  const auto line = [&](const std::string& name, const auto& value) {
+    table += fmt::format("{:>6}", name);
+    for (const Figure figure : figures) table += fmt::format(" {:>9.3f}", value(figure) * ms);
+    table += '\n';
+  };
+  constexpr std::size_t most_lines = 16;
+  if (ranks.size() <= most_lines) {
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+      line(std::to_string(rank), [&](Figure figure) { return figure(ranks[rank]); });
+  } else {
+    line("least", [&](Figure figure) { return spread_of(ranks, figure).min; });
+    line("mean", [&](Figure figure) { return spread_of(ranks, figure).mean; });
+    line("most", [&](Figure figure) { return spread_of(ranks, figure).max; });
+  }
+  if (const auto slowest = slowest_rank(ranks)) table += slowest->text() + '\n';
+  return table;
+}
+
 std::string traffic_in_words(const HookReport& hook) {
   const auto sent = static_cast<double>(hook.bytes.sent),
              replaced = static_cast<double>(hook.bytes.replaced);

@@ -15,6 +15,10 @@ namespace lockstep::train {
 /// samples/s and where the time went, means over ranks).
 [[nodiscard]] std::string report_table(const std::vector<MetricsRow>& rows);
 
+/// Where a step's time went on average, a line a rank; of more than 16 ranks the smallest, the mean
+/// and the largest figures. Under it the rank that the others wait for, if there is one.
+[[nodiscard]] std::string anatomy_table(const std::vector<StepTimes>& ranks);
+
 /// "bf16_compress: each rank sent 12.30 MB, 2.0 times less than the 24.60 MB of all_reduce".
 [[nodiscard]] std::string traffic_in_words(const HookReport& hook);
 

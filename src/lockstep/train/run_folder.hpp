@@ -7,7 +7,7 @@
 namespace lockstep::train {
 
 /// Where a run keeps everything: deck.toml, metrics.jsonl, summary.json, log.txt, curves.svg,
-/// checkpoints/. Only rank 0 writes outside checkpoints/.
+/// checkpoints/, trace/. Only rank 0 writes outside checkpoints/.
 class RunFolder {
  public:
   /// Makes the folder, or takes it over when resuming. A folder that holds an earlier run which is

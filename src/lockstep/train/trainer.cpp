@@ -17,6 +17,7 @@
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/run_trace.hpp>
 #include <lockstep/train/stop_agreement.hpp>
 
 namespace lockstep::train {
@@ -109,7 +110,7 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   loader_.start_epoch(epoch, first_step);
 }
 
-Trainer::Losses Trainer::backward(const Share& part, const Batch& samples) {
+Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepTimes& times) {
   Losses losses;
   const bool all_go_forward = model().forward_is_collective();
   for (std::int64_t i = 0; i < plan_.train.accumulate; ++i) {
@@ -120,15 +121,19 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples) {
                                          part.first_in_batch + rows.begin});
     const Batch batch = samples.slice(rows.begin, rows.end);
     Variable loss;
-    if (rows.size() == 0 && all_go_forward) loss = sum(ddp_->forward(Variable(batch.inputs())));
+    if (rows.size() > 0 || all_go_forward) {
+      const StepClock::Phase phase(times.forward, "forward");
+      const Variable output = ddp_->forward(Variable(batch.inputs()));
+      loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
+    }
     if (rows.size() > 0) {
-      loss = task_.loss(ddp_->forward(Variable(batch.inputs())), batch);
       const double mean = loss.data().item();
       losses.sum += mean * static_cast<double>(rows.size());
       if (!std::isfinite(mean)) losses.not_finite = mean;
     }
     std::optional<DistributedDataParallel::NoSync> local;
     if (!last) local.emplace(*ddp_);
+    const StepClock::Phase phase(times.backward, "backward");
     ddp_->backward(loss, static_cast<double>(rows.size()) / static_cast<double>(part.batch_size));
   }
   return losses;
@@ -140,8 +145,11 @@ double Trainer::communication_seconds() const noexcept {
 
 double Trainer::step() {
   const auto start = Clock::now();
-  const double data_before = loader_.seconds_waited(),
-               communication_before = communication_seconds(), work_before = ddp_->work_seconds();
+  const TraceScope scope("step", "step", nullptr, state_.step + 1);
+  const double data_before = loader_.seconds_waited(), wait_before = ddp_->wait_seconds(),
+               communication_before = communication_seconds(), work_before = ddp_->work_seconds(),
+               late_before = ddp_->late_seconds();
+  StepTimes times;
 
   const std::int64_t number = loader_.next_step();
   const Share share = batches_.share(number, group_->rank());
@@ -152,13 +160,16 @@ double Trainer::step() {
   Losses losses;
   for (std::int64_t i = 0, row = 0; i < ddp_->shards(); ++i) {
     const Share part = batches_.shard(number, group_->rank() * ddp_->shards() + i);
-    const Losses of_part = backward(part, batch.slice(row, row + part.size()));
+    const Losses of_part = backward(part, batch.slice(row, row + part.size()), times);
     losses.sum += of_part.sum;
     if (of_part.not_finite) losses.not_finite = of_part.not_finite;
     row += part.size();
   }
-  grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
-  optimizer_->step();
+  {
+    const StepClock::Phase phase(times.optimizer, "optimizer");
+    grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
+    optimizer_->step();
+  }
   if (averager_) averager_->average_parameters();
 
   if (losses.not_finite && plan_.train.on_nan == TrainOptions::OnNan::stop) {
@@ -173,11 +184,13 @@ double Trainer::step() {
         group_->rank() == 0 ? ddp_->loss_of_batch() * static_cast<double>(share.batch_size) : 0.0;
   }
   epoch_loss_ += losses.sum;
-  clock_.add_step(seconds_since(start),
-                  {.communication = communication_seconds() - communication_before,
-                   .data = loader_.seconds_waited() - data_before,
-                   .communication_work = ddp_->work_seconds() - work_before,
-                   .samples = share.batch_size});
+  times.backward -= ddp_->wait_seconds() - wait_before;
+  times.communication = communication_seconds() - communication_before;
+  times.communication_work = ddp_->work_seconds() - work_before;
+  times.communication_late = ddp_->late_seconds() - late_before;
+  times.data = loader_.seconds_waited() - data_before;
+  times.samples = share.batch_size;
+  clock_.add_step(seconds_since(start), times);
   return losses.sum;
 }
 
@@ -187,8 +200,9 @@ struct Trainer::Reporting {
   MetricsFile& metrics;
   Console& console;
   const std::string& deck;
-  StepClock::Totals last_report;  ///< clock at the last "step" line
-  StepClock::Totals epoch_start;
+  StepTimes last_report;  ///< clock at the last "step" line
+  StepTimes epoch_start;
+  StepTimes first_step;  ///< of this process: it sets libraries up
   Outcome outcome;
 };
 
@@ -202,19 +216,20 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                       deck,
                       {},
                       {},
+                      {},
                       {}};
   begin(reporting.checkpoints, resumed_from);
   const bool checkpoints_wanted =
       plan_.checkpoint.every_epochs > 0 || plan_.checkpoint.every_steps > 0;
+  std::optional<RunTrace> trace;
+  if (plan_.train.trace) trace.emplace(*group_, model());
   clock_.start();
-  StepClock::Totals training{};
+  double training_wall = 0;
   bool stopped = false;
   while (!stopped && state_.epoch < plan_.train.epochs) {
     reporting.epoch_start = reporting.last_report = clock_.totals();
     stopped = train_epoch(reporting);
-    const auto epoch = clock_.totals() - reporting.epoch_start;
-    training.wall += epoch.wall;
-    training.samples += epoch.samples;
+    training_wall += (clock_.totals() - reporting.epoch_start).wall;
     if (stopped) break;
     finish_epoch(reporting);
     if (checkpoint_is_due(plan_.checkpoint, state_) ||
@@ -222,6 +237,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
       save(reporting.checkpoints, deck);
     }
   }
+  if (trace) trace->write(folder.file("trace/trace.json"));
   if (stopped && state_.step != saved_step_ && !save(reporting.checkpoints, deck)) {
     throw AgreedError(
         "stopped on request, but the checkpoint could not be saved: " + last_save_failure_,
@@ -239,8 +255,11 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   if (plan_.ddp.comm_hook != CommHookKind::all_reduce && ddp_->traffic().replaced > 0) {
     outcome.comm_hook = {ddp_->comm_hook().name(), ddp_->traffic()};
   }
-  const double wall = all_reduce_scalar(*group_, training.wall, ReduceOp::max);
-  outcome.samples_per_s = wall > 0 ? static_cast<double>(training.samples) / wall : 0.0;
+  StepTimes mine = clock_.totals();
+  const double wall = all_reduce_scalar(*group_, training_wall, ReduceOp::max);
+  outcome.samples_per_s = wall > 0 ? static_cast<double>(mine.samples) / wall : 0.0;
+  mine.wall = training_wall;
+  outcome.times = times_of_all(*group_, mine - reporting.first_step);
   return outcome;
 }
 
@@ -252,7 +271,10 @@ bool Trainer::train_epoch(Reporting& reporting) {
     const double sum = step();
     if (replicas_ && state_.step % plan_.train.check_replicas_every == 0) compare_replicas();
     double& first_step_s = reporting.outcome.first_step_s;
-    if (std::isnan(first_step_s)) first_step_s = seconds_since_process_start();
+    if (std::isnan(first_step_s)) {
+      first_step_s = seconds_since_process_start();
+      reporting.first_step = clock_.totals();
+    }
     if (state_.step % plan_.log.every_steps == 0) report_steps(reporting, sum, share);
     if (loader_.has_next() && checkpoint_is_due(plan_.checkpoint, state_))
       save(reporting.checkpoints, reporting.deck);
@@ -260,14 +282,20 @@ bool Trainer::train_epoch(Reporting& reporting) {
   return false;
 }
 
+double Trainer::add_times(MetricsRow& row, const StepTimes& mine) {
+  const std::vector<StepTimes> ranks = times_of_all(*group_, mine);
+  row.times = spread_over_ranks(ranks);
+  row.has_times = true;
+  row.slowest = slowest_rank(ranks);
+  return spread_of(ranks, &StepTimes::wall).max;
+}
+
 void Trainer::report_steps(Reporting& reporting, double step_loss, const Share& share) {
   const auto now = clock_.totals();
   const auto since = now - reporting.last_report;
   reporting.last_report = now;
   MetricsRow row{.kind = "step", .step = state_.step, .epoch = state_.epoch + 1};
-  double wall = 0;
-  row.times = spread_over_ranks(*group_, since, wall);
-  row.has_times = true;
+  const double wall = add_times(row, since);
   row.loss =
       all_reduce_scalar(*group_, step_loss, ReduceOp::sum) / static_cast<double>(share.batch_size);
   row.lr = optimizer_->lr();
@@ -287,9 +315,7 @@ void Trainer::report_steps(Reporting& reporting, double step_loss, const Share& 
 void Trainer::finish_epoch(Reporting& reporting) {
   const auto epoch = clock_.totals() - reporting.epoch_start;
   MetricsRow row{.kind = "epoch", .step = state_.step, .epoch = state_.epoch + 1};
-  double wall = 0;
-  row.times = spread_over_ranks(*group_, epoch, wall);
-  row.has_times = true;
+  const double wall = add_times(row, epoch);
   const auto samples = std::min(batches_.samples(), steps_an_epoch() * batches_.batch_size());
   row.loss = all_reduce_scalar(*group_, epoch_loss_, ReduceOp::sum) / static_cast<double>(samples);
   row.lr = optimizer_->lr();

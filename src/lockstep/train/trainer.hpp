@@ -91,11 +91,14 @@ class Trainer {
   void make_replicas_equal();
   /// True if it was saved. A failure is logged and the run goes on.
   bool save(RunCheckpoints& checkpoints, const std::string& deck);
-  /// Gradients of a shard of this rank, in train.accumulate parts.
-  Losses backward(const Share& part, const Batch& samples);
+  /// Gradients of a shard of this rank, in train.accumulate parts; forward and backward are added
+  /// to `times`.
+  Losses backward(const Share& part, const Batch& samples, StepTimes& times);
   /// With train.check_replicas_every: throws AgreedError if the ranks' states differ.
   void compare_replicas();
   bool train_epoch(Reporting& reporting);
+  /// Where the time went, on all ranks; the longest wall time of any. Collective.
+  double add_times(MetricsRow& row, const StepTimes& mine);
   void report_steps(Reporting& reporting, double step_loss, const Share& share);
   void finish_epoch(Reporting& reporting);
   void report_epoch(Reporting& reporting, const MetricsRow& row, const Evaluation& evaluation,

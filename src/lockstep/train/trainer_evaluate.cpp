@@ -15,6 +15,7 @@ double combined(double a, double b, ReduceOp op) {
 }  // namespace
 
 Trainer::Evaluation Trainer::evaluate() {
+  const TraceScope scope("evaluation", "evaluate");
   const NoGradGuard no_grad;
   if (averager_) averager_->average_now();
   ddp_->broadcast_buffers();

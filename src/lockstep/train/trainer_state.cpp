@@ -110,6 +110,7 @@ void Trainer::compare_replicas() {
 }
 
 bool Trainer::save(RunCheckpoints& checkpoints, const std::string& deck) {
+  const TraceScope scope("checkpoint", "save", nullptr, state_.step);
   const auto path = checkpoint_path(checkpoints.folder(), state_.step);
   compare_replicas();
   const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;

@@ -8,6 +8,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/trace.hpp>
 #include <lockstep/comm/call_record.hpp>
 
 namespace lockstep {
@@ -76,6 +77,7 @@ Work GroupCore::start(Operation&& operation) {
   operation.sequence = ++(operation.is_message() ? message_sequence_ : sequence_);
   const IntrusivePtr<InFlight> work = make(std::move(operation));
   work->ticket_ = flight_.entered(work->operation());
+  work->traced_.entered(work->operation());
   enlist(*work);  // also before a failure: some parts may be on their way
   if (work->operation().is_message()) {
     work->phase_ = InFlight::Phase::moving;
@@ -115,6 +117,7 @@ bool GroupCore::advance(InFlight& work) {
            work.dispute() + ": all ranks must make the same calls in the same order");
     }
     flight_.agreed(work.ticket_);
+    work.traced_.agreed();
     work.phase_ = Phase::moving;
     work.begin();
     begun_ = work.operation_.sequence;
@@ -140,19 +143,32 @@ bool GroupCore::poll(InFlight& work) {
 }
 
 void GroupCore::wait_until(InFlight& work, Until until) {
+  const TraceScope scope("wait", "wait", name_of(work.operation_.kind));
   const WorkClock::Waiting waiting(clock_);
   for (int spin = 0; spin < spins; ++spin) {
     if (poll_own(work, until)) return;
   }
   const auto start = Clock::now();
+  bool all_are_here = has_been_entered_by_all(work);
   while (!poll_own(work, until)) {
     ProgressEngine::instance().progress_others(this);
-    if (Clock::now() - start > options_.timeout) {
+    const auto now = Clock::now();
+    if (!all_are_here && has_been_entered_by_all(work)) {
+      all_are_here = true;
+      clock_.add_late(now - start);
+    }
+    if (now - start > options_.timeout) {
       const auto locked = lock();
       if (work.in_flight()) time_out(work, seconds_since(start));
     }
     sched_yield();
   }
+  if (!all_are_here) clock_.add_late(Clock::now() - start);
+}
+
+bool GroupCore::has_been_entered_by_all(const InFlight& work) const {
+  const auto locked = lock();
+  return work.phase_ > InFlight::Phase::agreeing;
 }
 
 bool GroupCore::wait_for(InFlight& work, std::chrono::microseconds at_most) {
@@ -271,7 +287,10 @@ void GroupCore::delist(InFlight& work) noexcept {
   (work.next_ ? work.next_->previous_ : last_) = work.previous_;
   work.previous_ = work.next_ = nullptr;
   if (!first_) set_busy(false);
-  if (work.phase_ == InFlight::Phase::done) flight_.completed(work.ticket_);
+  if (work.phase_ == InFlight::Phase::done) {
+    flight_.completed(work.ticket_);
+    work.traced_.over(work.operation_);
+  }
   if (!work.operation_
            .is_message()) {  // the others may use what collectives that are over here used
     const InFlight* oldest = first_;

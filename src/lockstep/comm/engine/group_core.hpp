@@ -97,6 +97,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// Whether that holds already.
   [[nodiscard]] bool poll_own(InFlight& work, Until until);
   void wait_until(InFlight& work, Until until);
+  [[nodiscard]] bool has_been_entered_by_all(const InFlight& work) const;
   [[nodiscard]] std::string absent(const InFlight& work) const;
   /// Moves everything in flight on, oldest first: collectives set out in the same order everywhere.
   void progress();

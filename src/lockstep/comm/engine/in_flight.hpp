@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/comm/engine/traced_call.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/work.hpp>
 
@@ -57,6 +58,7 @@ class InFlight : public WorkRecord {
   Operation operation_;
   Phase phase_ = Phase::posting;
   std::uint64_t ticket_ = 0;  // of the flight recorder
+  TracedCall traced_;
   InFlight* previous_ = nullptr;
   InFlight* next_ = nullptr;
 };

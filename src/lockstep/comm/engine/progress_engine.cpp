@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include <lockstep/base/trace.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -89,6 +91,7 @@ std::string ProgressEngine::in_flight_elsewhere(const EngineMember* own) {
 
 void ProgressEngine::run(const std::stop_token& stop) {
   is_engine_thread = true;
+  name_thread("communication progress");
   last_needed_ = std::chrono::steady_clock::now();
   while (!stop.stop_requested()) {
     const microseconds pause = look_after_all();

@@ -3,14 +3,25 @@
 #include <cstddef>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/trace.hpp>
 
 namespace lockstep {
 
 /// How long a rank has worked on its own part of collectives (sums and copies) while it waited; the
-/// rest of its waiting was for others. Thread-safe.
+/// rest of its waiting was for others: until all had entered, and then for their parts.
+/// Thread-safe.
 class WorkClock {
  public:
   [[nodiscard]] double seconds() const noexcept { return seconds_.load(std::memory_order_relaxed); }
+
+  /// How long it has waited for ranks that had not entered yet, waits of some microseconds left
+  /// out.
+  [[nodiscard]] double late_seconds() const noexcept {
+    return late_seconds_.load(std::memory_order_relaxed);
+  }
+  void add_late(Seconds seconds) noexcept {
+    late_seconds_.fetch_add(seconds.count(), std::memory_order_relaxed);
+  }
 
   /// While it lives, the caller is inside wait().
   class Waiting {
@@ -31,7 +42,8 @@ class WorkClock {
   class Working {
    public:
     Working(WorkClock& clock, std::size_t bytes)
-        : clock_(clock),
+        : scope_("collective", "sum and copy"),
+          clock_(clock),
           counts_(clock.waiting_.load(std::memory_order_relaxed) && bytes >= (64U << 10U)) {
       if (counts_) start_ = Clock::now();
     }
@@ -42,6 +54,7 @@ class WorkClock {
     Working& operator=(const Working&) = delete;
 
    private:
+    TraceScope scope_;
     WorkClock& clock_;
     bool counts_;
     Clock::time_point start_;
@@ -50,6 +63,7 @@ class WorkClock {
  private:
   std::atomic<bool> waiting_ = false;
   std::atomic<double> seconds_ = 0.0;
+  std::atomic<double> late_seconds_ = 0.0;
 };
 
 }  // namespace lockstep

@@ -29,6 +29,9 @@ class MpiGroup final : public ProcessGroup {
     return t;
   }
   [[nodiscard]] double work_seconds() const noexcept override { return core_->clock().seconds(); }
+  [[nodiscard]] double late_seconds() const noexcept override {
+    return core_->clock().late_seconds();
+  }
   void close() override { core_->close(); }
 
   /// A group whose core is kept until it is closed or MPI ends.

@@ -49,6 +49,9 @@ class NcclGroup final : public ProcessGroup {
   [[nodiscard]] double work_seconds() const noexcept override {
     return control_->work_seconds() + core_->clock().seconds();
   }
+  [[nodiscard]] double late_seconds() const noexcept override {
+    return control_->late_seconds() + core_->clock().late_seconds();
+  }
   void close() override { core_->close(); }
 
  private:

@@ -37,6 +37,9 @@ class ThreadsGroup final : public ProcessGroup {
         static_cast<int>(me));
   }
   [[nodiscard]] double work_seconds() const noexcept override { return core_->clock().seconds(); }
+  [[nodiscard]] double late_seconds() const noexcept override {
+    return core_->clock().late_seconds();
+  }
   void close() override { static_cast<void>(core_->drain_and_close()); }
 
  private:

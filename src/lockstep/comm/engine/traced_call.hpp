@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/comm/operation.hpp>
+
+namespace lockstep {
+
+/// What a trace shows of an operation: the time from its call until this rank saw it over, and that
+/// part of it in which not all ranks had entered.
+class TracedCall {
+ public:
+  /// Nothing is traced of an operation that was called before tracing began.
+  void entered(const Operation& operation) noexcept;
+  void agreed() noexcept;
+  void over(const Operation& operation) const noexcept;
+
+ private:
+  std::int64_t entered_ns_ = 0;  // 0: not traced
+  std::int64_t agreed_ns_ = 0;
+  const char* label_ = nullptr;
+  std::int64_t number_ = -1;
+  std::uint64_t flight_ = 0;
+  int rank_ = 0;
+};
+
+}  // namespace lockstep
