@@ -6,9 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/comm/threads_group.hpp>
+#include <lockstep/nn/layers.hpp>
 #include <lockstep/parallel/bucket.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
 
 #include "ranks.hpp"
@@ -75,6 +77,52 @@ class ShardSums : public testing::TestWithParam<int> {};
 
 TEST_P(ShardSums, HaveTheBitsOfTheTreeOnEveryNumberOfRanks) {
   test::on_ranks(GetParam(), [](const auto& group) { expect_the_tree_of_all_sizes(*group); });
+}
+
+TEST_P(ShardSums, GiveALoopOfOnesOwnTheGradientAndTheLossOfTheWholeBatch) {
+  if (12 % GetParam() != 0) return;
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<nn::Linear>(3, 2);
+    DistributedDataParallel ddp(model, group, {.shards = 12});
+    ASSERT_EQ(ddp.shards(), 12 / group->size());
+    // Shard s has the samples x = s and x = -s / 2, but for the last, which has none.
+    double expected = 0.0;
+    for (std::int64_t shard = 0; shard < 11; ++shard) expected += 0.25 * static_cast<double>(shard);
+    for (std::int64_t i = 0; i < ddp.shards(); ++i) {
+      const std::int64_t shard = group->rank() * ddp.shards() + i;
+      Variable loss;
+      if (shard < 11) {
+        const auto x = static_cast<float>(shard);
+        const Tensor rows =
+            Tensor::from<float>(std::vector<float>{x, x, x, -x / 2, -x / 2, -x / 2}, {2, 3});
+        loss = mean(ddp.forward(Variable(rows)));
+      }
+      ddp.backward(loss, shard < 11 ? 2.0 / 22.0 : 0.0);
+    }
+    for (const float g : model->parameters()[0].grad().to_vector<float>())
+      EXPECT_NEAR(g, expected / 11.0 / 2.0, 1e-6);
+    double direct = 0.0;  // of the same samples at once
+    const auto weight = model->parameters()[0].data().to_vector<float>();
+    const auto bias = model->parameters()[1].data().to_vector<float>();
+    for (const float w : weight) direct += w * expected / 11.0 / 2.0;
+    direct += (bias[0] + bias[1]) / 2.0;
+    EXPECT_NEAR(ddp.loss_of_batch(), direct, 1e-6);
+  });
+}
+
+TEST_P(ShardSums, AreRefusedWithAHookOfOnesOwn) {
+  if (12 % GetParam() != 0) return;
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<nn::Linear>(3, 2);
+    EXPECT_THROW(DistributedDataParallel(model, group, {.shards = 12},
+                                         std::make_shared<CompressHook>(DType::bf16)),
+                 InputError);
+    EXPECT_THROW(DistributedDataParallel(model, group,
+                                         {.comm_hook = CommHookKind::bf16_compress, .shards = 12}),
+                 InputError);
+    const DistributedDataParallel fast(model, group);
+    EXPECT_THROW(static_cast<void>(fast.loss_of_batch()), Error);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ShardSums, testing::ValuesIn(test::rank_counts()),

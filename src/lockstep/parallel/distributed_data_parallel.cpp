@@ -120,6 +120,10 @@ void DistributedDataParallel::broadcast_buffers_from(int root) {
   for (const Tensor& buffer : buffers_) group_->broadcast(buffer, root).wait();
 }
 
+void DistributedDataParallel::shadow() {
+  for (std::int64_t shard = 0; shard < shards(); ++shard) backward({}, 0.0);
+}
+
 void DistributedDataParallel::after_join(int last) {
   for (const Bucket& bucket : reducer_->buckets()) group_->broadcast(bucket.values, last).wait();
   broadcast_buffers_from(last);

@@ -96,7 +96,7 @@ class DistributedDataParallel final : public Joinable {
 
   /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
   /// parameters and buffers on every rank. Collective.
-  void shadow() override { backward({}, 0.0); }
+  void shadow() override;
   void after_join(int last) override;
 
   /// Forgets the gradients; their memory stays in the buckets.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <optional>
 
-#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
@@ -108,90 +107,6 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
 void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   model().train();
   loader_.start_epoch(epoch, first_step);
-}
-
-Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepTimes& times) {
-  Losses losses;
-  const bool all_go_forward = model().forward_is_collective();
-  for (std::int64_t i = 0; i < plan_.train.accumulate; ++i) {
-    const Range rows = part_of(part.size(), plan_.train.accumulate, i);
-    const bool last = i + 1 == plan_.train.accumulate;
-    if (rows.size() == 0 && !last && !all_go_forward) continue;
-    const nn::RandomContextGuard random({plan_.train.seed, static_cast<std::uint32_t>(state_.step),
-                                         part.first_in_batch + rows.begin});
-    const Batch batch = samples.slice(rows.begin, rows.end);
-    Variable loss;
-    if (rows.size() > 0 || all_go_forward) {
-      const StepClock::Phase phase(times.forward, "forward");
-      const Variable output = ddp_->forward(Variable(batch.inputs()));
-      loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
-    }
-    if (rows.size() > 0) {
-      const double mean = loss.data().item();
-      losses.sum += mean * static_cast<double>(rows.size());
-      if (!std::isfinite(mean)) losses.not_finite = mean;
-    }
-    std::optional<DistributedDataParallel::NoSync> local;
-    if (!last) local.emplace(*ddp_);
-    const StepClock::Phase phase(times.backward, "backward");
-    ddp_->backward(loss, static_cast<double>(rows.size()) / static_cast<double>(part.batch_size));
-  }
-  return losses;
-}
-
-double Trainer::communication_seconds() const noexcept {
-  return ddp_->wait_seconds() + (averager_ ? averager_->seconds() : 0.0);
-}
-
-double Trainer::step() {
-  const auto start = Clock::now();
-  const TraceScope scope("step", "step", nullptr, state_.step + 1);
-  const double data_before = loader_.seconds_waited(), wait_before = ddp_->wait_seconds(),
-               communication_before = communication_seconds(), work_before = ddp_->work_seconds(),
-               late_before = ddp_->late_seconds();
-  StepTimes times;
-
-  const std::int64_t number = loader_.next_step();
-  const Share share = batches_.share(number, group_->rank());
-  const Batch& batch = loader_.next();
-  optim::apply_schedule(plan_.schedule, plan_.optimizer.lr, state_.epoch, state_.step, *optimizer_);
-
-  optimizer_->zero_grad();
-  Losses losses;
-  for (std::int64_t i = 0, row = 0; i < ddp_->shards(); ++i) {
-    const Share part = batches_.shard(number, group_->rank() * ddp_->shards() + i);
-    const Losses of_part = backward(part, batch.slice(row, row + part.size()), times);
-    losses.sum += of_part.sum;
-    if (of_part.not_finite) losses.not_finite = of_part.not_finite;
-    row += part.size();
-  }
-  {
-    const StepClock::Phase phase(times.optimizer, "optimizer");
-    grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
-    optimizer_->step();
-  }
-  if (averager_) averager_->average_parameters();
-
-  if (losses.not_finite && plan_.train.on_nan == TrainOptions::OnNan::stop) {
-    throw NonFiniteLoss(
-        fmt::format("the loss is {} at step {} (epoch {}). {} The last checkpoint is from before.",
-                    *losses.not_finite, state_.step + 1, state_.epoch + 1, remedy_for_not_finite));
-  }
-  ++state_.step;
-  ++state_.position;
-  if (plan_.ddp.shards > 0) {
-    losses.sum =
-        group_->rank() == 0 ? ddp_->loss_of_batch() * static_cast<double>(share.batch_size) : 0.0;
-  }
-  epoch_loss_ += losses.sum;
-  times.backward -= ddp_->wait_seconds() - wait_before;
-  times.communication = communication_seconds() - communication_before;
-  times.communication_work = ddp_->work_seconds() - work_before;
-  times.communication_late = ddp_->late_seconds() - late_before;
-  times.data = loader_.seconds_waited() - data_before;
-  times.samples = share.batch_size;
-  clock_.add_step(seconds_since(start), times);
-  return losses.sum;
 }
 
 struct Trainer::Reporting {
