@@ -44,6 +44,27 @@ TEST(DataParallelPage, UnevenInputsTrainAndNobodyIsLeftWaiting) {
   }
 }
 
+TEST(DataParallelPage, WhatIsLoadedGoesOnWithTheSameBits) {
+  expect_on_data_parallel_page("save_and_load");
+  for (const int ranks : {1, 2, 3}) {
+    const ScratchFolder scratch;
+    const Finished finished =
+        run(app(ranks, "docs/examples/save_and_load", {scratch.file("s.h5")}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_TRUE(finished.says("the same bits")) << finished.output;
+  }
+}
+
+TEST(DataParallelPage, AModelOverTwoRanksTrainsOnOneAndTwoReplicas) {
+  expect_on_data_parallel_page("model_over_two_ranks");
+  for (const int ranks : {2, 4}) {
+    const Finished finished = run(app(ranks, "docs/examples/model_over_two_ranks", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_LT(last_loss(finished.output, ""), 0.1) << finished.output;
+  }
+  EXPECT_EQ(run(app(3, "docs/examples/model_over_two_ranks", {})).exit_code, 2);
+}
+
 TEST(DataParallelPage, OwnCommHookLearnsWithHalfOfTheBytes) {
   expect_on_data_parallel_page("own_comm_hook");
   for (const int ranks : {1, 2, 4}) {

@@ -35,6 +35,9 @@ void declare(DeckTable& table, DdpOptions& options) {
   table.key("local_sgd_period", options.local_sgd.period,
             {.doc = "post_local_sgd: from then on parameters are averaged every that many steps",
              .min = 1});
+  table.key("broadcast_buffers_each_forward", options.broadcast_buffers_each_forward,
+            {.doc = "rank 0's buffers on every rank before each step, for models that read them in "
+                    "training; otherwise before evaluation and saving"});
   table.key("sync_batch_norm", options.sync_batch_norm,
             {.doc = "BatchNorm takes its statistics from the samples of all ranks, not from each "
                     "rank's own"});

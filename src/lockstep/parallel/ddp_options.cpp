@@ -21,6 +21,13 @@ void validate(const DdpOptions& options) {
     throw InputError(fmt::format(
         "sums over shards are exact: ddp.comm_hook must be \"all_reduce\". {}", remedy));
   }
+  if (options.broadcast_buffers_each_forward) {
+    throw InputError(
+        fmt::format("sums over shards make buffers equal themselves: "
+                    "ddp.broadcast_buffers_each_forward must be "
+                    "false. {}",
+                    remedy));
+  }
   if (options.sync_batch_norm) {
     throw InputError(
         fmt::format("a shard is computed without knowing the others: ddp.sync_batch_norm must be "

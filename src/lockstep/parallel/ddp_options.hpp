@@ -25,7 +25,10 @@ struct DdpOptions {
   CommHookKind comm_hook = CommHookKind::all_reduce;
   PowerSgdOptions power_sgd = {};  ///< of CommHookKind::power_sgd
   LocalSgdOptions local_sgd = {};  ///< of CommHookKind::post_local_sgd
-  bool sync_batch_norm = false;    ///< convert_sync_batchnorm over the group, at construction
+  /// Rank 0's buffers on every rank before each step's first forward in training: for models that
+  /// read them there. See DistributedDataParallel::broadcast_buffers.
+  bool broadcast_buffers_each_forward = false;
+  bool sync_batch_norm = false;  ///< convert_sync_batchnorm over the group, at construction
   /// Above 0, the same bits on any number of ranks that divides it: each global batch is cut into
   /// this many shards, each rank computes as many of them, one after the other, and gradients,
   /// losses and buffers are summed over shards in one order (ShardTree) instead of over ranks.

@@ -1,10 +1,13 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
 
@@ -38,9 +41,9 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   expect_same_model(
       *group_, *module_,
       fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}, "
-                  "sync_batch_norm = {}, shards = {}",
+                  "sync_batch_norm = {}, broadcast_buffers_each_forward = {}, shards = {}",
                   sizes.first_bucket_bytes, sizes.bucket_bytes, std::as_const(*hook).name(),
-                  options.sync_batch_norm, options.shards));
+                  options.sync_batch_norm, options.broadcast_buffers_each_forward, options.shards));
   validate(options);
   if (options.shards > 0) {
     if (own_hook)
@@ -53,10 +56,17 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   reducer_ = std::make_unique<Reducer>(
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
+  broadcasts_buffers_ = options.broadcast_buffers_each_forward;
   if (shards_) shards_->prepare(buffers_);
 }
 
+void DistributedDataParallel::buffers_of_this_step() {
+  if (!broadcasts_buffers_ || std::exchange(buffers_are_there_, true)) return;
+  broadcast_buffers();
+}
+
 Variable DistributedDataParallel::forward(const Variable& x) {
+  if (module_->is_training()) buffers_of_this_step();
   if (shards_ && module_->is_training()) shards_->forward_begins();
   return module_->forward(x);
 }
@@ -71,6 +81,9 @@ double DistributedDataParallel::loss_of_batch() const {
 }
 
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
+  if (reducer_->is_running()) {
+    throw Error("DistributedDataParallel: backward() from inside backward() is not supported");
+  }
   if (!loss.defined() && module_->forward_is_collective()) {
     throw Error(
         "DistributedDataParallel: backward() without a loss on this rank, but the model's forward "
@@ -94,6 +107,8 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
 }
 
 void DistributedDataParallel::backward_and_sum(const Variable& loss, double weight) {
+  buffers_of_this_step();  // without samples there was no forward
+  buffers_are_there_ = false;
   reducer_->begin();
   try {
     if (loss.defined()) {
@@ -106,6 +121,28 @@ void DistributedDataParallel::backward_and_sum(const Variable& loss, double weig
   }
   reducer_->finish();
   if (shards_) shards_->finish();
+  if (++sums_ == 100) warn_of_never_used();
+}
+
+std::vector<std::string> DistributedDataParallel::never_used() const {
+  std::vector<std::string> names;
+  const auto named = module_->named_parameters();
+  for (const Variable& parameter : reducer_->never_used()) {
+    const auto at = std::ranges::find_if(named, [&](const nn::NamedParameter& one) {
+      return one.variable.record() == parameter.record();
+    });
+    names.push_back(at->name);
+  }
+  return names;
+}
+
+void DistributedDataParallel::warn_of_never_used() const {
+  const auto names = never_used();
+  if (names.empty() || group_->rank() != 0) return;
+  log(LogLevel::warning,
+      fmt::format("no rank's loss has depended on {} in the first {} steps: {} not trained. Is a "
+                  "layer left out of forward?",
+                  fmt::join(names, ", "), sums_, names.size() == 1 ? "it is" : "they are"));
 }
 
 std::vector<Tensor> DistributedDataParallel::flat_values() const {

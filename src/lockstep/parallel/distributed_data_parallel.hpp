@@ -91,7 +91,8 @@ class DistributedDataParallel final : public Joinable {
   /// forward moves its own (BatchNorm's running statistics, from its share of the batch), and
   /// training reads none of them, so that sending them when they are read gives what PyTorch's
   /// broadcast_buffers, before every forward, gives on rank 0. A model whose forward reads buffers
-  /// in training calls it before each forward. Collective; sends nothing if there are no buffers.
+  /// in training has DdpOptions::broadcast_buffers_each_forward. Collective; sends nothing if there
+  /// are no buffers.
   void broadcast_buffers();
 
   /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
@@ -107,6 +108,10 @@ class DistributedDataParallel final : public Joinable {
   [[nodiscard]] std::vector<Tensor> flat_values() const;
   /// A resumed run tells communication hooks that count steps how many there were.
   void set_step(std::int64_t step) { reducer_->comm_hook().set_step(step); }
+
+  /// Names of parameters that no rank's loss has reached since construction: the same on all ranks.
+  /// A warning names them, once, after the first 100 sums over ranks. Local.
+  [[nodiscard]] std::vector<std::string> never_used() const;
 
   [[nodiscard]] nn::Module& module() const noexcept { return *module_; }
   [[nodiscard]] ProcessGroup& group() const noexcept override { return *group_; }
@@ -130,14 +135,19 @@ class DistributedDataParallel final : public Joinable {
  private:
   void backward_and_sum(const Variable& loss, double weight);
   void broadcast_buffers_from(int root);
+  void buffers_of_this_step();
+  void warn_of_never_used() const;
 
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<ShardedStep> shards_;  ///< with DdpOptions::shards
   std::unique_ptr<Reducer> reducer_;
   std::vector<Tensor> buffers_;
-  bool syncs_ = true;         ///< outside no_sync()
-  bool accumulated_ = false;  ///< since the last sum over ranks
+  bool broadcasts_buffers_ = false;  ///< before each step's first forward
+  bool buffers_are_there_ = false;   ///< those of this step
+  std::int64_t sums_ = 0;            ///< over ranks, since construction
+  bool syncs_ = true;                ///< outside no_sync()
+  bool accumulated_ = false;         ///< since the last sum over ranks
 };
 
 }  // namespace lockstep

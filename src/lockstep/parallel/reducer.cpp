@@ -16,6 +16,7 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> bucket
       works_(buckets_.size()) {
   hook_->prepare(*group_, buckets_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    used_.emplace_back(buckets_[b].parameters.size());
     for (const Variable& parameter : buckets_[b].parameters) {
       hooks_.push_back(parameter.add_grad_hook([this, b] { gradient_is_final(b); }));
     }
@@ -76,14 +77,29 @@ void Reducer::fill_what_is_missing(const Bucket& bucket) {
   }
 }
 
-void Reducer::forget_what_nobody_used(const Bucket& bucket) {
+void Reducer::forget_what_nobody_used(std::size_t index) {
+  const Bucket& bucket = buckets_[index];
   Tensor uses = Tensor::empty(bucket.uses.shape(), bucket.uses.dtype());
   uses.copy_from(bucket.uses);
   uses = uses.to(DType::f64);
   const auto* count = static_cast<const double*>(uses.data());
-  for (const Variable& parameter : bucket.parameters) {
-    if (*count++ == 0.0) parameter.zero_grad();
+  for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
+    if (count[p] == 0.0) {
+      bucket.parameters[p].zero_grad();
+    } else {
+      used_[index][p] = 1;
+    }
   }
+}
+
+std::vector<Variable> Reducer::never_used() const {
+  std::vector<Variable> found;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    for (std::size_t p = 0; p < used_[b].size(); ++p) {
+      if (used_[b][p] == 0) found.push_back(buckets_[b].parameters[p]);
+    }
+  }
+  return found;
 }
 
 void Reducer::go_all_rounds() {
@@ -114,7 +130,7 @@ void Reducer::finish() {
   wait_seconds_ += seconds_since(start);
   work_seconds_ += group_->work_seconds() - work_before;
   late_seconds_ += group_->late_seconds() - late_before;
-  for (const Bucket& bucket : buckets_) forget_what_nobody_used(bucket);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) forget_what_nobody_used(b);
 }
 
 }  // namespace lockstep

@@ -21,6 +21,8 @@ class Reducer {
 
   /// A backward begins, which adds to the gradients that there are.
   void begin();
+  /// Between begin() and finish().
+  [[nodiscard]] bool is_running() const noexcept { return listening_; }
   /// It knows which parameters it reaches: nobody waits for the others.
   void expect_what_is_reached();
   /// It is over. Returns when every sum is there, to which a rank that did not reach a parameter
@@ -34,6 +36,8 @@ class Reducer {
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const;
 
+  /// Parameters that no rank has reached since construction.
+  [[nodiscard]] std::vector<Variable> never_used() const;
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
   [[nodiscard]] CommHook& comm_hook() const noexcept { return *hook_; }
   /// Since construction.
@@ -51,14 +55,15 @@ class Reducer {
   void start_ready_buckets();
   void go_all_rounds();
   static void fill_what_is_missing(const Bucket& bucket);
-  static void forget_what_nobody_used(const Bucket& bucket);
+  void forget_what_nobody_used(std::size_t index);
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Bucket> buckets_;
   std::shared_ptr<CommHook> hook_;
-  std::vector<std::size_t> unready_;  ///< of each bucket: gradients that are still to come
-  std::vector<Work> works_;           ///< of each bucket that has set out
-  std::size_t started_ = 0;           ///< buckets that have set out: always the first ones
+  std::vector<std::vector<char>> used_;  ///< of each bucket, by parameter: once, by some rank
+  std::vector<std::size_t> unready_;     ///< of each bucket: gradients that are still to come
+  std::vector<Work> works_;              ///< of each bucket that has set out
+  std::size_t started_ = 0;              ///< buckets that have set out: always the first ones
   std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
   bool listening_ = false;
   HookTraffic traffic_;

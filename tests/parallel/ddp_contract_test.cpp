@@ -1,0 +1,99 @@
+// What DistributedDataParallel tells and keeps in step beside gradients.
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include "ranks.hpp"
+#include "small_models.hpp"
+
+namespace lockstep {
+namespace {
+
+using test::make_batch;
+using test::mean_loss;
+using test::Mlp;
+using Names = std::vector<std::string>;
+
+class DdpContract : public testing::TestWithParam<int> {};
+
+TEST_P(DdpContract, NamesParametersThatNoRankHasEverUsedOnceInAWarning) {
+  std::mutex access;
+  Names warnings;
+  set_log_sink([&](LogLevel level, std::string_view message) {
+    const std::lock_guard lock(access);
+    if (level == LogLevel::warning) warnings.emplace_back(message);
+  });
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    EXPECT_EQ(ddp.never_used(), (Names{"unused", "b2", "W2", "b1", "W1"})) << "in order of buckets";
+    for (int step = 0; step < 201; ++step) ddp.backward(mean_loss(ddp, make_batch(2, 0.5)), 1.0);
+    EXPECT_EQ(ddp.never_used(), Names{"unused"});
+    const bool last = group->rank() == group->size() - 1;
+    ddp.backward(last ? sum(model->unused) : Variable(), 1.0);
+    EXPECT_EQ(ddp.never_used(), Names{}) << "one rank's use is everybody's knowledge";
+  });
+  set_log_sink({});
+  const bool has_rank_0 = !warnings.empty();  // under mpiexec only its process
+  if (has_rank_0) {
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_EQ(
+        warnings[0],
+        "no rank's loss has depended on unused in the first 100 steps: it is not trained. Is a "
+        "layer left out of forward?");
+  }
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    EXPECT_EQ(
+        all_reduce_scalar(*group, group->rank() == 0 && has_rank_0 ? 1.0 : 0.0, ReduceOp::max),
+        1.0);
+  });
+}
+
+TEST_P(DdpContract, BuffersAreRankZerosInEachForwardIfAskedFor) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group, {.broadcast_buffers_each_forward = true});
+    for (int step = 0; step < 3; ++step) {
+      model->statistics.fill(10.0 * step + group->rank());
+      // The last of several ranks has no samples; the others go forward as often as they like.
+      const bool idle = group->rank() > 0 && group->rank() == group->size() - 1;
+      for (int piece = 0; !idle && piece < group->rank(); ++piece) {
+        const auto local = ddp.no_sync();
+        ddp.backward(mean_loss(ddp, make_batch(2, 0.5)), 1.0);
+      }
+      ddp.backward(idle ? Variable() : mean_loss(ddp, make_batch(2, 0.5)), 1.0);
+      for (const double value : model->statistics.template to_vector<double>())
+        EXPECT_EQ(value, 10.0 * step) << "on rank " << group->rank();
+    }
+  });
+}
+
+TEST_P(DdpContract, BackwardWithinBackwardIsRefusedInWords) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    std::string refused;
+    const GradHook hook = model->W1.add_grad_hook([&] {
+      try {
+        ddp.backward({}, 0.0);
+      } catch (const Error& error) {
+        refused = error.what();
+      }
+    });
+    ddp.backward(mean_loss(ddp, make_batch(2, 0.5)), 1.0);
+    EXPECT_NE(refused.find("from inside backward()"), std::string::npos) << refused;
+    EXPECT_TRUE(model->W1.grad().defined());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, DdpContract, testing::ValuesIn(test::rank_counts()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace lockstep
