@@ -10,7 +10,8 @@
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
 # Targets quick_tests and threads_tests build the tests of that label, and nothing else. Label threads is given
 # here, to the quick tests of layers where a thread is started and of threads elsewhere: ThreadSanitizer runs those;
-# where there is one thread it finds nothing, and as it sees one process, it runs one number of ranks of each.
+# where there is one thread it finds nothing, and as it sees one process, it runs one number of ranks of each. Label
+# quick is taken from more than 3 ranks where fewer are run too.
 find_package(GTest REQUIRED)
 
 # How tests are compiled, their own libraries included: like the applications, but without
@@ -75,6 +76,8 @@ function(lockstep_add_test)
       set(labels ${arg_LABELS})
       if(np EQUAL np_of_threads)
         list(APPEND labels ${threads})
+      elseif(np GREATER 3)
+        list(REMOVE_ITEM labels quick)
       endif()
       add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS}
         ${MPIEXEC_NUMPROC_FLAG} ${np} $<TARGET_FILE:${target}> ${arg_ARGS})
