@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
@@ -14,11 +15,9 @@ namespace lockstep {
 
 /// Data-parallel training: every rank holds the whole model, computes the gradient of its share of
 /// the global batch, and all ranks end with the same bits of the gradient of the whole batch.
-///   optimizer.zero_grad();
-///   const Variable loss = nll_loss(ddp.forward(x), target);        // mean over this rank's
-///   samples ddp.backward(loss, double(samples) / double(global_samples));  // collective
-///   optimizer.step();                                              // over
-///   module().named_parameters()
+///   const Variable loss = nll_loss(ddp.forward(x), target);  // mean over this rank's samples
+///   ddp.backward(loss, double(samples) / double(all_samples));  // collective
+///   optimizer.step();
 /// A rank without samples in this step calls ddp.backward({}, 0.0), or, if the module's forward is
 /// collective (SyncBatchNorm), ddp.backward(sum(ddp.forward(x)), 0.0) with x of 0 samples. A group
 /// of one runs the same code.
