@@ -10,7 +10,7 @@
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
 # Targets quick_tests and threads_tests build the tests of that label, and nothing else. Label threads is given
 # here, to the quick tests of layers where a thread is started and of threads elsewhere: ThreadSanitizer runs those;
-# where there is one thread it finds nothing, and as it sees one process, it runs one number of ranks of each. Label
+# where there is one thread it finds nothing, and as it sees one process, it runs 2 or 3 ranks of each. Label
 # quick is taken from more than 3 ranks where fewer are run too.
 find_package(GTest REQUIRED)
 
@@ -68,15 +68,16 @@ function(lockstep_add_test)
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-include gtest/gtest.h>")
   if(arg_NP)
     target_link_libraries(${target} PRIVATE lockstep_test_mpi_main)
-    set(np_of_threads ${arg_NP})
-    list(FILTER np_of_threads EXCLUDE REGEX "^1$")
-    list(GET np_of_threads 0 np_of_threads)
+    set(few_ranks ${arg_NP})
+    list(FILTER few_ranks INCLUDE REGEX "^[23]$")
+    list(APPEND few_ranks none)
+    list(GET few_ranks 0 np_of_threads)
     foreach(np IN LISTS arg_NP)
       set(test ${arg_NAME}.np${np})
       set(labels ${arg_LABELS})
-      if(np EQUAL np_of_threads)
+      if(np STREQUAL np_of_threads)
         list(APPEND labels ${threads})
-      elseif(np GREATER 3)
+      elseif(np GREATER 3 AND NOT np_of_threads STREQUAL "none")
         list(REMOVE_ITEM labels quick)
       endif()
       add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS}
