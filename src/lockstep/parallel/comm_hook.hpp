@@ -46,7 +46,7 @@ class CommHook {
   /// What the weights of the next gradients are multiplied by: of a hook that sums over some of the
   /// ranks only.
   [[nodiscard]] virtual double weight_factor() const { return 1.0; }
-  /// A resumed run has had so many steps: for hooks that count them.
+  /// So many steps are behind the next one: told after each, and where a resumed run goes on.
   virtual void set_step(std::int64_t step);
 };
 

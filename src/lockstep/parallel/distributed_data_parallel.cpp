@@ -45,19 +45,18 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
                   sizes.first_bucket_bytes, sizes.bucket_bytes, std::as_const(*hook).name(),
                   options.sync_batch_norm, options.broadcast_buffers_each_forward, options.shards));
   validate(options);
+  for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
   if (options.shards > 0) {
     if (own_hook)
       throw InputError("sums over shards do not take a communication hook of one's own");
-    shards_ = std::make_unique<ShardedStep>(group_, options.shards);
+    shards_ = std::make_unique<ShardedStep>(group_, options.shards, buffers_);
     hook = shards_->hook();
   }
   if (options.sync_batch_norm) convert_sync_batchnorm(*module_, *group_);
   broadcast_state(*group_, *module_);
   reducer_ = std::make_unique<Reducer>(
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
-  for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
   broadcasts_buffers_ = options.broadcast_buffers_each_forward;
-  if (shards_) shards_->prepare(buffers_);
 }
 
 void DistributedDataParallel::buffers_of_this_step() {
@@ -66,8 +65,10 @@ void DistributedDataParallel::buffers_of_this_step() {
 }
 
 Variable DistributedDataParallel::forward(const Variable& x) {
-  if (module_->is_training()) buffers_of_this_step();
-  if (shards_ && module_->is_training()) shards_->forward_begins();
+  if (module_->is_training()) {
+    buffers_of_this_step();
+    if (shards_) shards_->forward_begins();
+  }
   return module_->forward(x);
 }
 
@@ -100,7 +101,7 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
   } else if (shards_ && !shards_->at_last()) {
     if (loss.defined()) loss.backward(weight);
     reducer_->fill_what_is_missing();
-    shards_->keep(bucket_count());
+    shards_->keep();
   } else {
     backward_and_sum(loss, weight);
   }

@@ -106,7 +106,7 @@ class DistributedDataParallel final : public Joinable {
   /// behind them: for what treats every element alike, such as average_parameters.
   [[nodiscard]] std::vector<Tensor> flat_values() const;
   /// A resumed run tells communication hooks that count steps how many there were.
-  void set_step(std::int64_t step) { reducer_->comm_hook().set_step(step); }
+  void set_step(std::int64_t step) { reducer_->set_step(step); }
 
   /// Names of parameters that no rank's loss has reached since construction: the same on all ranks.
   /// A warning names them, once, after the first 100 sums over ranks. Local.

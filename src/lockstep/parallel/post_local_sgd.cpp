@@ -18,18 +18,13 @@ std::string PostLocalSgdHook::name() const {
   return fmt::format("post_local_sgd from step {}", start_step_);
 }
 
-void PostLocalSgdHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets) {
+void PostLocalSgdHook::prepare(ProcessGroup& group, std::span<const Bucket> /*buckets*/) {
   local_factor_ = static_cast<double>(group.size()) / (subgroup_ ? subgroup_->size() : 1);
-  last_bucket_ = buckets.size() - 1;
 }
 
 Work PostLocalSgdHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t /*index*/) {
   if (!is_local()) return group.all_reduce(bucket.gradients, ReduceOp::sum);
   return subgroup_ ? subgroup_->all_reduce(bucket.gradients, ReduceOp::sum) : Work();
-}
-
-void PostLocalSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
-  if (index == last_bucket_) ++step_;
 }
 
 }  // namespace lockstep

@@ -28,7 +28,6 @@ class PostLocalSgdHook final : public CommHook {
   void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
   [[nodiscard]] double weight_factor() const override { return is_local() ? local_factor_ : 1.0; }
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
-  void finish(const Bucket& bucket, std::size_t index) override;
   void set_step(std::int64_t step) override { step_ = step; }
 
  private:
@@ -38,7 +37,6 @@ class PostLocalSgdHook final : public CommHook {
   std::int64_t start_step_;
   std::int64_t step_ = 0;
   double local_factor_ = 1.0;
-  std::size_t last_bucket_ = 0;
 };
 
 }  // namespace lockstep

@@ -151,16 +151,14 @@ std::int64_t PowerSgdHook::bytes_sent(const Bucket& bucket, std::size_t index) c
 
 void PowerSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
   const Parts& parts = parts_[index];
-  if (compresses()) {
-    for (const auto& [gradient, travelling] : parts.rest) gradient.copy_from(travelling);
-    for (const Matrix& m : parts.matrices) {
-      const auto at = static_cast<std::int64_t>(m.parameter);
-      if (parts.uses.slice(at, at + 1).item() == 0.0) continue;  // the error waits for a gradient
-      matmul_backward_b(m.q, m.p, false, m.gradient);            // P Q^T
-      if (m.error.defined()) add_scaled(m.gradient, -1.0 / world_size_, m.error);
-    }
+  if (!compresses()) return;
+  for (const auto& [gradient, travelling] : parts.rest) gradient.copy_from(travelling);
+  for (const Matrix& m : parts.matrices) {
+    const auto at = static_cast<std::int64_t>(m.parameter);
+    if (parts.uses.slice(at, at + 1).item() == 0.0) continue;  // the error waits for a gradient
+    matmul_backward_b(m.q, m.p, false, m.gradient);            // P Q^T
+    if (m.error.defined()) add_scaled(m.gradient, -1.0 / world_size_, m.error);
   }
-  if (index + 1 == parts_.size()) ++step_;
 }
 
 std::vector<PowerSgdHook::Matrix> PowerSgdHook::matrices() const {

@@ -131,6 +131,12 @@ void Reducer::finish() {
   work_seconds_ += group_->work_seconds() - work_before;
   late_seconds_ += group_->late_seconds() - late_before;
   for (std::size_t b = 0; b < buckets_.size(); ++b) forget_what_nobody_used(b);
+  set_step(step_ + 1);
+}
+
+void Reducer::set_step(std::int64_t step) {
+  step_ = step;
+  hook_->set_step(step);
 }
 
 }  // namespace lockstep

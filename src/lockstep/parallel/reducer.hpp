@@ -39,7 +39,9 @@ class Reducer {
   /// Parameters that no rank has reached since construction.
   [[nodiscard]] std::vector<Variable> never_used() const;
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
-  [[nodiscard]] CommHook& comm_hook() const noexcept { return *hook_; }
+  [[nodiscard]] const CommHook& comm_hook() const noexcept { return *hook_; }
+  /// So many sums are behind the next one: see CommHook::set_step.
+  void set_step(std::int64_t step);
   /// Since construction.
   [[nodiscard]] HookTraffic traffic() const noexcept { return traffic_; }
   /// Seconds inside finish() until the sums were there, since construction.
@@ -63,6 +65,7 @@ class Reducer {
   std::vector<std::vector<char>> used_;  ///< of each bucket, by parameter: once, by some rank
   std::vector<std::size_t> unready_;     ///< of each bucket: gradients that are still to come
   std::vector<Work> works_;              ///< of each bucket that has set out
+  std::int64_t step_ = 0;                ///< sums that are over
   std::size_t started_ = 0;              ///< buckets that have set out: always the first ones
   std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
   bool listening_ = false;

@@ -13,6 +13,10 @@ void ShardHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets) {
   }
 }
 
+void ShardHook::keep() {
+  for (const auto& sum : sums_) sum->keep();
+}
+
 Work ShardHook::start(ProcessGroup& group, const Bucket& /*bucket*/, std::size_t index) {
   return sums_[index]->start(group);
 }

@@ -17,8 +17,8 @@ class ShardHook final : public CommHook {
 
   [[nodiscard]] std::string name() const override;
   void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
-  /// The bucket's gradients are those of a shard of this rank that is not its last. Local.
-  void keep(std::size_t index) { sums_[index]->keep(); }
+  /// The buckets' gradients are those of a shard of this rank that is not its last. Local.
+  void keep();
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
   void finish(const Bucket& bucket, std::size_t index) override;
   /// Forgets what was kept. Local.

@@ -4,31 +4,29 @@
 
 namespace lockstep {
 
-ShardedStep::ShardedStep(std::shared_ptr<ProcessGroup> group, std::int64_t shards)
+ShardedStep::ShardedStep(std::shared_ptr<ProcessGroup> group, std::int64_t shards,
+                         std::vector<Tensor> buffers)
     : group_(std::move(group)),
       tree_(shards),
       own_(tree_.of_rank(group_->rank(), group_->size())),
       next_(own_.first),
-      hook_(std::make_shared<ShardHook>(tree_)) {}
+      hook_(std::make_shared<ShardHook>(tree_)),
+      buffers_(*group_, tree_, std::move(buffers)) {}
 
-void ShardedStep::prepare(std::vector<Tensor> buffers) {
-  buffers_ = std::make_unique<ShardBuffers>(*group_, tree_, std::move(buffers));
-}
-
-void ShardedStep::keep(std::size_t buckets) {
-  for (std::size_t b = 0; b < buckets; ++b) hook_->keep(b);
-  buffers_->keep();
+void ShardedStep::keep() {
+  hook_->keep();
+  buffers_.keep();
   ++next_;
 }
 
 void ShardedStep::finish() {
-  buffers_->finish(*group_);
+  buffers_.finish(*group_);
   next_ = own_.first;
 }
 
 void ShardedStep::give_up() {
   hook_->forget();
-  buffers_->forget();
+  buffers_.forget();
   next_ = own_.first;
 }
 

@@ -80,6 +80,7 @@ class SyncBatchNormNode : public PooledNode<SyncBatchNormNode> {
   [[nodiscard]] const char* name() const noexcept override { return "batch_norm"; }
 
  private:
+  /// Copies in any case, unlike pass_grad: what is given is replaced by the sum over ranks.
   void give(int input, const Tensor& gradient) {
     const auto target = grad_target(input);
     if (!target.wanted) return;
