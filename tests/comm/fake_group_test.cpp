@@ -200,7 +200,8 @@ TEST_P(FakeCalls, CoalescedCallsAreCarriedOut) {
 TEST_P(FakeCalls, ObjectsAndBuffersAreAsOnEveryGroup) {
   EXPECT_EQ(all_gather_object(group, "here"),
             std::vector<std::string>(static_cast<std::size_t>(group.size()), "here"));
-  EXPECT_EQ(broadcast_object(group, "mine", root), "mine");
+  for (const int from : {root, (root + 1) % group.size()})
+    EXPECT_EQ(broadcast_object(group, "mine", from), "mine");
   EXPECT_EQ(all_reduce_scalar(group, 2.5, ReduceOp::max), 2.5);
   EXPECT_EQ(group.shared_buffer({2, 2}, DType::f64).to_vector<double>(), std::vector<double>(4));
 }

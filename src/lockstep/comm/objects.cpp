@@ -54,9 +54,11 @@ std::vector<std::string> cut(const Tensor& all, const Counts& lengths) {
 std::string broadcast_object(ProcessGroup& group, const std::string& bytes, int root) {
   const auto length = length_of(bytes);
   group.broadcast(length, root).wait();
-  const auto payload = group.rank() == root
+  const auto roots_length = length.to_vector<std::int64_t>()[0];
+  // Not empty where it need not be: on a rank whose others are imagined, its own come back.
+  const auto payload = roots_length == static_cast<std::int64_t>(bytes.size())
                            ? as_tensor(bytes)
-                           : Tensor::empty({length.to_vector<std::int64_t>()[0]}, DType::u8);
+                           : Tensor::empty({roots_length}, DType::u8);
   group.broadcast(payload, root).wait();
   return as_string(payload);
 }

@@ -182,6 +182,8 @@ void reduce_ranks(ReduceOp op, DType dtype, std::span<const void* const> sources
     throw ShapeError(std::string(name_of(op)) + " is not defined for " +
                      std::string(name_of(dtype)));
   }
+  const auto in_place = [&](const void* target) { return target == sources.front(); };
+  if (sources.size() == 1 && factor == 1.0 && std::ranges::all_of(targets, in_place)) return;
   const auto run = [&]<class T>() {
     with_combine<T>(
         op, [&](const auto& combine) { reduce_as<T>(combine, factor, sources, count, targets); });
