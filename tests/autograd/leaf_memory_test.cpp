@@ -45,6 +45,33 @@ TEST(GradHook, MovedGoesWithTheLastThatHoldsIt) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST(RequiresGrad, OfALeafComesAndGoesAndResultsHaveTheirOwn) {
+  const Variable w = leaf({1, 2}), v = leaf({3, 4});
+  sum(mul(w, v)).backward();
+  w.set_requires_grad(false);
+  EXPECT_FALSE(w.grad().defined());
+  v.zero_grad();
+  const Variable loss = sum(mul(w, v));
+  loss.backward();
+  EXPECT_FALSE(w.grad().defined());
+  EXPECT_EQ(v.grad().to_vector<double>(), (std::vector<double>{1, 2}));
+  w.set_requires_grad(true);
+  sum(mul(w, v)).backward();
+  EXPECT_EQ(w.grad().to_vector<double>(), (std::vector<double>{3, 4}));
+  EXPECT_THROW(mul(w, v).set_requires_grad(false), Error);
+  EXPECT_THROW(loss.set_requires_grad(true), Error);
+  EXPECT_THROW(Variable(Tensor::zeros({2}, DType::i64)).set_requires_grad(true), Error);
+}
+
+TEST(RequiresGrad, FrozenBetweenForwardAndBackwardGetsNone) {
+  const Variable w = leaf({1, 2}), v = leaf({3, 4});
+  const Variable loss = sum(mul(w, v));
+  w.set_requires_grad(false);
+  loss.backward();
+  EXPECT_FALSE(w.grad().defined());
+  EXPECT_EQ(v.grad().to_vector<double>(), (std::vector<double>{1, 2}));
+}
+
 TEST(ValueBuffer, HoldsTheValueFromThenOnForEveryHandle) {
   const Variable w = leaf({1, 2}), same = w;
   const Tensor before = w.data(), home = Tensor::zeros({4}, DType::f64);

@@ -98,12 +98,12 @@ TEST(BucketPlan, OneRankOf4096SendsEachBucketOnceAStep) {
     return FakeGroup::Traffic{group->traffic().operations - before.operations,
                               group->traffic().bytes - before.bytes};
   };
-  for (int step = 0; step < 2; ++step) {
-    const auto traffic = of_a_step();
-    EXPECT_EQ(traffic.operations, 5);
-    EXPECT_EQ(traffic.operations, static_cast<std::int64_t>(ddp.bucket_count()));
-    EXPECT_EQ(traffic.bytes * (step + 1), ddp.traffic().replaced);
-  }
+  of_a_step();  // which also agrees on the order of buckets
+  const auto replaced = ddp.traffic().replaced;
+  const auto traffic = of_a_step();
+  EXPECT_EQ(ddp.bucket_count(), 5U);
+  EXPECT_EQ(traffic.operations, 5);
+  EXPECT_EQ(traffic.bytes, replaced);
 }
 
 TEST(BucketPlan, NoParametersNeedNoBuckets) { EXPECT_TRUE(plan_buckets({}, {}).empty()); }

@@ -1,12 +1,16 @@
 // What DistributedDataParallel tells and keeps in step beside gradients.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include "ranks.hpp"
@@ -71,6 +75,55 @@ TEST_P(DdpContract, BuffersAreRankZerosInEachForwardIfAskedFor) {
       for (const double value : model->statistics.template to_vector<double>())
         EXPECT_EQ(value, 10.0 * step) << "on rank " << group->rank();
     }
+  });
+}
+
+TEST_P(DdpContract, FreezesAndTrainsAgainWhateverTheModelHasAndMomentumRests) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group, {.buckets = {1, 1}});
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.5, .momentum = 0.9, .weight_decay = 0.1});
+    const auto step = [&] {
+      ddp.backward(mean_loss(ddp, make_batch(4, 0.5)), 1.0 / group->size());
+      sgd.step();
+      return model->W1.data().template to_vector<double>();
+    };
+    const auto first = step();
+    model->W1.set_requires_grad(false);
+    EXPECT_EQ(step(), first);
+    EXPECT_FALSE(model->W1.grad().defined());
+    EXPECT_TRUE(model->b1.grad().defined());
+    // On rank 0 only: the others' gradients count.
+    model->W1.set_requires_grad(group->rank() != 0);
+    const auto moved = step();
+    EXPECT_EQ(moved != first, group->size() > 1);
+    EXPECT_TRUE(test::same_on_all_ranks(*group, fmt::format("{}", fmt::join(moved, " "))));
+    model->set_requires_grad(false);
+    EXPECT_THROW(step(), Error) << "nothing to train";
+    model->set_requires_grad(true);
+    EXPECT_NE(step(), moved);
+  });
+}
+
+TEST_P(DdpContract, RefusesToTrainWhatWasFrozenWhenItWasMade) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    model->b1.set_requires_grad(false);
+    DistributedDataParallel ddp(model, group);
+    const auto backward = [&] { ddp.backward(mean_loss(ddp, make_batch(4, 0.5)), 1.0); };
+    backward();
+    EXPECT_FALSE(model->b1.grad().defined());
+    model->b1.set_requires_grad(true);
+    try {
+      backward();
+      ADD_FAILURE() << "its gradient would be this rank's";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("parameter 'b1' is trained, but was frozen"),
+                std::string::npos)
+          << error.what();
+    }
+    model->b1.set_requires_grad(false);
+    backward();
   });
 }
 

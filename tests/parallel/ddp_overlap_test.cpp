@@ -1,5 +1,6 @@
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -131,6 +132,26 @@ TEST(DdpOverlap, OrderOfAllReducesDependsOnTheModelOnly) {
   };
   EXPECT_TRUE(order(true));
   EXPECT_TRUE(order(false));
+}
+
+/// Which layer's bucket set out at each call: f(irst), l(ast).
+std::string order_of_steps(int steps, bool first_step_has_samples) {
+  const auto group = std::make_shared<RecordingGroup>();
+  const auto model = std::make_shared<Backwards>();
+  DistributedDataParallel ddp(model, group, {.buckets = {1, 1}});
+  for (int step = 0; step < steps; ++step) {
+    const bool has_samples = step > 0 || first_step_has_samples;
+    ddp.backward(has_samples ? mean_loss(ddp, make_batch(3, 0.5)) : Variable(), 1.0);
+  }
+  std::string order;
+  for (const void* address : group->reduced)
+    order += address == model->used_first.grad_buffer().data() ? 'f' : 'l';
+  return order;
+}
+
+TEST(DdpOverlap, FromTheSecondStepOnBucketsSetOutAsTheyBecameReadyInTheFirst) {
+  EXPECT_EQ(order_of_steps(3, true), "fllflf");
+  EXPECT_EQ(order_of_steps(3, false), "flflfl") << "without samples there was nothing to see";
 }
 
 TEST(DdpOverlap, ExposedWaitingIsMeasured) {

@@ -12,6 +12,11 @@ namespace {
 
 thread_local bool recording = true;
 
+void expect_floating(const Tensor& data) {
+  if (!is_floating(data.dtype()))
+    throw Error("only floating tensors have gradients, not " + describe(data));
+}
+
 void expect_fit(const char* what, const Tensor& buffer, const Tensor& data) {
   if (buffer.shape() == data.shape() && buffer.dtype() == data.dtype() &&
       buffer.layout() == data.layout() && buffer.device() == data.device()) {
@@ -42,11 +47,16 @@ void VariableRecord::release() noexcept { ObjectPool<VariableRecord>::instance()
 Variable::Variable(Tensor data, bool requires_grad)
     : record_(ObjectPool<detail::VariableRecord>::instance().make()) {
   if (!data.defined()) throw Error("a Variable cannot be made from an undefined tensor");
-  if (requires_grad && !is_floating(data.dtype())) {
-    throw Error("only floating tensors have gradients, not " + describe(data));
-  }
+  if (requires_grad) expect_floating(data);
   record_->data = std::move(data);
   record_->requires_grad = requires_grad;
+}
+
+void Variable::set_requires_grad(bool on) const {
+  if (!is_leaf()) throw Error("only a leaf can be frozen or trained, not an operation's result");
+  if (on) expect_floating(data());
+  if (!on) zero_grad();
+  record_->requires_grad = on;
 }
 
 void Variable::set_value_buffer(const Tensor& buffer) const {

@@ -55,6 +55,9 @@ class Variable {
   [[nodiscard]] const Tensor& data() const { return value().data; }
   [[nodiscard]] const Shape& shape() const { return value().data.shape(); }
   [[nodiscard]] bool requires_grad() const noexcept { return record_ && record_->requires_grad; }
+  /// Freezes this leaf, whose gradient is dropped and no longer computed, or trains it again.
+  /// Throws Error for the result of an operation, and for a gradient of what is not floating.
+  void set_requires_grad(bool on) const;
   /// Made from a tensor, not by an operation that was recorded.
   [[nodiscard]] bool is_leaf() const { return !value().producer && !record_->graph_freed; }
 

@@ -98,6 +98,11 @@ void Module::zero_grad() const {
   for (const auto& [name, child] : children_) child->zero_grad();
 }
 
+void Module::set_requires_grad(bool on) const {
+  for (const auto& p : parameters_) p.variable.set_requires_grad(on);
+  for (const auto& [name, child] : children_) child->set_requires_grad(on);
+}
+
 void Module::name_layers(const std::string& prefix) {
   for (const auto& [name, child] : children_) {
     const std::string full = prefix + name;

@@ -65,6 +65,9 @@ class Module {
 
   void zero_grad() const;
 
+  /// Freezes all parameters, of this and all sub-modules, or trains them again.
+  void set_requires_grad(bool on) const;
+
   /// Gives everything below this module the name that traces show, its dotted one.
   void name_layers() { name_layers(""); }
   /// "layer" until then.

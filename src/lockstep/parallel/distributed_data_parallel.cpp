@@ -57,6 +57,20 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   reducer_ = std::make_unique<Reducer>(
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
   broadcasts_buffers_ = options.broadcast_buffers_each_forward;
+  refuse_what_is_frozen();
+}
+
+void DistributedDataParallel::refuse_what_is_frozen() {
+  for (const auto& [name, variable] : module_->named_parameters()) {
+    if (variable.requires_grad()) continue;
+    refusals_.push_back(variable.add_grad_hook([name = name] {
+      throw Error(fmt::format(
+          "DistributedDataParallel: parameter '{}' is trained, but was frozen when this was made, "
+          "so that nobody sums its gradient over the ranks. Make it anew after training it again, "
+          "or freeze it after making it.",
+          name));
+    }));
+  }
 }
 
 void DistributedDataParallel::buffers_of_this_step() {

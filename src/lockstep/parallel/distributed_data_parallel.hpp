@@ -27,7 +27,9 @@ namespace lockstep {
 /// taken from Variable::data() or state_dict() before keep the old memory). A bucket's all-reduce
 /// starts inside backward, as soon as its last gradient is final. Parameters are those that require
 /// a gradient at construction; nobody else may set their gradient buffers. They stay in the buckets
-/// when this object goes. One thread at a time.
+/// when this object goes. They may be frozen and trained again between steps, on all ranks or on
+/// some; one that was frozen at construction may not be trained later, which backward() refuses.
+/// One thread at a time.
 class DistributedDataParallel final : public Joinable {
  public:
   /// See no_sync().
@@ -132,6 +134,7 @@ class DistributedDataParallel final : public Joinable {
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:
+  void refuse_what_is_frozen();
   void backward_and_sum(const Variable& loss, double weight);
   void broadcast_buffers_from(int root);
   void buffers_of_this_step();
@@ -141,6 +144,7 @@ class DistributedDataParallel final : public Joinable {
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<ShardedStep> shards_;  ///< with DdpOptions::shards
   std::unique_ptr<Reducer> reducer_;
+  std::vector<GradHook> refusals_;  ///< by parameters that were frozen at construction
   std::vector<Tensor> buffers_;
   bool broadcasts_buffers_ = false;  ///< before each step's first forward
   bool buffers_are_there_ = false;   ///< those of this step

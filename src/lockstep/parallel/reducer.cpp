@@ -1,5 +1,7 @@
 #include <lockstep/parallel/reducer.hpp>
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <lockstep/base/clock.hpp>
@@ -13,7 +15,9 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> bucket
       buckets_(std::move(buckets)),
       hook_(std::move(hook)),
       unready_(buckets_.size()),
-      works_(buckets_.size()) {
+      works_(buckets_.size()),
+      order_(buckets_.size()) {
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
   hook_->prepare(*group_, buckets_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     used_.emplace_back(buckets_[b].parameters.size());
@@ -32,6 +36,7 @@ void Reducer::zero_grad() const {
 void Reducer::begin() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) unready_[b] = buckets_[b].parameters.size();
   started_ = arrived_ = 0;
+  readiness_.clear();
   listening_ = true;
 }
 
@@ -46,18 +51,22 @@ void Reducer::expect_what_is_reached() {
 
 void Reducer::gradient_is_final(std::size_t bucket) {
   if (!listening_) return;
-  if (--unready_[bucket] == 0) start_ready_buckets();
+  if (--unready_[bucket] == 0) {
+    if (is_first_sum_) readiness_.push_back(bucket);
+    start_ready_buckets();
+  }
   // Moves on what is under way: where nothing else does, MPI moves bytes only inside its calls. One
   // look does it for all of them.
-  if (arrived_ < started_ && works_[arrived_].test()) ++arrived_;
+  if (arrived_ < started_ && works_[order_[arrived_]].test()) ++arrived_;
 }
 
 void Reducer::start_ready_buckets() {
-  for (; started_ < buckets_.size() && unready_[started_] == 0; ++started_) {
-    const Bucket& bucket = buckets_[started_];
+  for (; started_ < buckets_.size() && unready_[order_[started_]] == 0; ++started_) {
+    const std::size_t index = order_[started_];
+    const Bucket& bucket = buckets_[index];
     fill_what_is_missing(bucket);
-    const CallLabel label("bucket", static_cast<int>(started_));
-    works_[started_] = hook_->start(*group_, bucket, started_);
+    const CallLabel label("bucket", static_cast<int>(index));
+    works_[index] = hook_->start(*group_, bucket, index);
   }
 }
 
@@ -120,6 +129,17 @@ void Reducer::go_all_rounds() {
   }
 }
 
+void Reducer::agree_on_order() {
+  if (buckets_.size() < 2) return;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (std::ranges::find(readiness_, b) == readiness_.end()) readiness_.push_back(b);
+  }
+  const auto order = Tensor::from(std::vector<std::int64_t>(readiness_.begin(), readiness_.end()),
+                                  {static_cast<std::int64_t>(readiness_.size())});
+  group_->broadcast(order, 0).wait();
+  std::ranges::copy(order.to_vector<std::int64_t>(), order_.begin());
+}
+
 void Reducer::finish() {
   for (std::size_t& unready : unready_) unready = 0;
   start_ready_buckets();
@@ -131,6 +151,7 @@ void Reducer::finish() {
   work_seconds_ += group_->work_seconds() - work_before;
   late_seconds_ += group_->late_seconds() - late_before;
   for (std::size_t b = 0; b < buckets_.size(); ++b) forget_what_nobody_used(b);
+  if (std::exchange(is_first_sum_, false)) agree_on_order();
   set_step(step_ + 1);
 }
 

@@ -9,8 +9,9 @@ namespace lockstep {
 
 /// Sums gradients over the ranks of a group while backward goes on: a bucket sets out, by the hook,
 /// when its last gradient is final and all buckets before it have set out, so that every rank makes
-/// the same calls. It listens to the parameters by hooks of its own, between begin() and finish().
-/// One thread at a time.
+/// the same calls. Before it are, in the first sum, those of smaller index; in later ones those
+/// that were ready earlier in rank 0's first. It listens to the parameters by hooks of its own,
+/// between begin() and finish(). One thread at a time.
 class Reducer {
  public:
   /// Collective over the group.
@@ -56,6 +57,7 @@ class Reducer {
   void gradient_is_final(std::size_t bucket);
   void start_ready_buckets();
   void go_all_rounds();
+  void agree_on_order();
   static void fill_what_is_missing(const Bucket& bucket);
   void forget_what_nobody_used(std::size_t index);
 
@@ -65,8 +67,11 @@ class Reducer {
   std::vector<std::vector<char>> used_;  ///< of each bucket, by parameter: once, by some rank
   std::vector<std::size_t> unready_;     ///< of each bucket: gradients that are still to come
   std::vector<Work> works_;              ///< of each bucket that has set out
-  std::int64_t step_ = 0;                ///< sums that are over
-  std::size_t started_ = 0;              ///< buckets that have set out: always the first ones
+  std::vector<std::size_t> order_;       ///< in which buckets set out
+  std::vector<std::size_t> readiness_;   ///< in which they became ready; of the first sum
+  bool is_first_sum_ = true;
+  std::int64_t step_ = 0;    ///< sums that are over
+  std::size_t started_ = 0;  ///< buckets that have set out: always the first ones of the order
   std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
   bool listening_ = false;
   HookTraffic traffic_;

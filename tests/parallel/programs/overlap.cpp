@@ -1,7 +1,6 @@
 // What DistributedDataParallel's ranks still wait for at the end of backward, beside the same sums
-// that only begin there. With an argument the ranks must be on two hosts (see comm/slow_link.sh),
-// and are also looked at with rank 1 delayed by 20 ms where backward begins: on one machine the
-// other then makes the sums meanwhile, with or without overlap.
+// that only begin there: over a slow link (comm/slow_link.sh starts it), also with rank 1 delayed
+// by 20 ms where backward begins. By hand, without an argument, two ranks of one machine.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -113,7 +112,7 @@ void compare(const std::shared_ptr<ProcessGroup>& group, const char* moved, doub
   Measurement training(group, 2.0 * sums_s);
 
   // On a busy machine few rounds prove nothing.
-  constexpr int fewest = 8, most = 60;
+  constexpr int fewest = 6, most = 60;
   std::vector<double> with, without;
   const auto saved = [&] { return 1.0 - median(with) / median(without); };
   for (int round = 0; round < fewest || (round < most && saved() < claim); ++round) {
