@@ -56,6 +56,15 @@ TEST(ClipGradNorm, DoesNotOverflowWhereFloatsWould) {
   EXPECT_FLOAT_EQ(gradient(a)[0], std::sqrt(0.5F));
 }
 
+TEST(ClipFactor, IsWhatClipGradNormMultipliesBy) {
+  EXPECT_EQ(optim::clip_factor(5.0, 1.0), 1.0 / 5.000001);
+  EXPECT_EQ(optim::clip_factor(3.0, 3.5), 1.0);
+  EXPECT_EQ(optim::clip_factor(0.0, 1.0), 1.0);
+  EXPECT_EQ(optim::clip_factor(infinity, 1.0), 0.0);
+  EXPECT_TRUE(std::isnan(optim::clip_factor(std::nan(""), 1.0)));
+  EXPECT_THROW(static_cast<void>(optim::clip_factor(1.0, 0.0)), InputError);
+}
+
 TEST(ClipGradValue, ClampsEveryElementAndKeepsNan) {
   const auto a = parameter("a", std::vector<float>(5));
   set_grad(a.variable, std::vector<double>{-7.0, -0.5, 0.25, infinity, std::nan("")});

@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
 
 #include "parameters.hpp"
 
@@ -214,6 +215,27 @@ TEST_P(EveryOptimizer, HasTheSameBitsOnFourThreadsAtOnce) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(results[i], results[4]);
 }
 
+TEST_P(EveryOptimizer, StepsWithAFactorAsIfGradientsWereMultipliedByIt) {
+  // By a power of two, so that no product is rounded.
+  const auto one_way = make_parameters(DType::f32, Lie::padded),
+             other_way = make_parameters(DType::f32, Lie::padded);
+  const auto by_factor = make(one_way), by_hand = make(other_way);
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t i = 0; i < one_way.size(); ++i) {
+      const auto gradient = waves(one_way[i].variable.data().numel(), 0.1 * step);
+      set_grad(one_way[i].variable, gradient);
+      set_grad(other_way[i].variable, gradient);
+      scale(other_way[i].variable.grad(), 0.125);
+    }
+    const auto before = one_way[0].variable.grad().to_vector<float>();
+    by_factor->step(0.125);
+    by_hand->step();
+    EXPECT_EQ(one_way[0].variable.grad().to_vector<float>(), before);
+    EXPECT_EQ(all_numbers(one_way, by_factor->state_dict()),
+              all_numbers(other_way, by_hand->state_dict()));
+  }
+}
+
 TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
   const auto parameters = make_parameters(DType::f32, Lie::padded);
   auto options = GetParam().options;
@@ -221,13 +243,11 @@ TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
   options.clip_norm = 1.0;
   const auto optimizer = optim::make_optimizer(options, parameters);
   train(*optimizer, parameters);
-  optim::clip_gradients(options, parameters);
+  const auto step = [&] { optimizer->step(optim::clip_gradients(options, parameters).factor); };
+  step();
   const auto before = test::allocation_count();
   const auto memory_before = memory_stats().system_allocations;
-  for (int s = 0; s < 20; ++s) {
-    optim::clip_gradients(options, parameters);
-    optimizer->step();
-  }
+  for (int s = 0; s < 20; ++s) step();
   EXPECT_EQ(test::allocation_count() - before, 0);
   EXPECT_EQ(memory_stats().system_allocations - memory_before, 0);
 }

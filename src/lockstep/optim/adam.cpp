@@ -46,7 +46,8 @@ void Adam::update(const Run& run) {
                .eps = options_.eps,
                .weight_decay = run.weight_decay,
                .decoupled = decoupled_weight_decay_,
-               .step = run.step});
+               .step = run.step,
+               .gradient_factor = run.gradient_factor});
 }
 
 AdamW::AdamW(std::vector<nn::NamedParameter> parameters, const AdamWOptions& options,

@@ -18,16 +18,24 @@ void expect_positive(const char* what, double value) {
 
 }  // namespace
 
-double clip_grad_norm(const std::vector<nn::NamedParameter>& parameters, double max_norm) {
-  expect_positive("the largest norm of the gradients", max_norm);
+double grad_norm(const std::vector<nn::NamedParameter>& parameters) {
   double squares = 0.0;
   for (const auto& parameter : parameters) {
     const Tensor gradient = parameter.variable.grad();
     if (gradient.defined()) squares += sum_of_squares(gradient);
   }
-  const double norm = std::sqrt(squares);
+  return std::sqrt(squares);
+}
+
+double clip_factor(double norm, double max_norm) {
+  expect_positive("the largest norm of the gradients", max_norm);
   const double factor = max_norm / (norm + 1e-6);
-  if (factor >= 1.0) return norm;  // not for NaN
+  return factor >= 1.0 ? 1.0 : factor;  // a NaN stays
+}
+
+double clip_grad_norm(const std::vector<nn::NamedParameter>& parameters, double max_norm) {
+  const double norm = grad_norm(parameters), factor = clip_factor(norm, max_norm);
+  if (factor == 1.0) return norm;
   for (const auto& parameter : parameters) {
     const Tensor gradient = parameter.variable.grad();
     if (gradient.defined()) scale(gradient, factor);

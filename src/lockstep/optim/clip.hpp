@@ -5,11 +5,19 @@
 
 namespace lockstep::optim {
 
-/// Scales all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the Euclidean norm of
-/// all gradients together, before scaling, which is returned (PyTorch's clip_grad_norm_). The norm
-/// is summed in double in an order that depends on the shapes alone. Parameters without a gradient
-/// count as zero. Local: after DistributedDataParallel::backward the gradients, and so the norms,
-/// have the same bits on every rank. If the norm is not finite, nor will the gradients be.
+/// The Euclidean norm of all gradients together, summed in double in an order that depends on the
+/// shapes alone. Parameters without a gradient count as zero. Local: after
+/// DistributedDataParallel::backward the gradients, and so the norms, have the same bits on every
+/// rank.
+[[nodiscard]] double grad_norm(const std::vector<nn::NamedParameter>& parameters);
+
+/// What gradients of norm `norm` are multiplied by, so that it is `max_norm` at most:
+/// min(1, max_norm / (norm + 1e-6)); NaN if the norm is, 0 if it is infinite. For
+/// Optimizer::step, which then clips them on its way. Throws InputError unless max_norm > 0.
+[[nodiscard]] double clip_factor(double norm, double max_norm);
+
+/// PyTorch's clip_grad_norm_: scales the gradients themselves by the clip_factor of their norm,
+/// which is returned, as it was before. If the norm is not finite, nor will the gradients be.
 /// Throws InputError unless max_norm > 0.
 double clip_grad_norm(const std::vector<nn::NamedParameter>& parameters, double max_norm);
 

@@ -55,7 +55,8 @@ void LARS::update(const Run& run) {
                .momentum = options_.momentum,
                .weight_decay = run.weight_decay,
                .trust_coefficient = options_.trust_coefficient,
-               .adapt = adapts(run)});
+               .adapt = adapts(run),
+               .gradient_factor = run.gradient_factor});
 }
 
 LAMB::LAMB(std::vector<nn::NamedParameter> parameters, const LambOptions& options,
@@ -76,7 +77,8 @@ void LAMB::update(const Run& run) {
                .eps = options_.eps,
                .weight_decay = run.weight_decay,
                .adapt = adapts(run),
-               .step = run.step});
+               .step = run.step,
+               .gradient_factor = run.gradient_factor});
 }
 
 }  // namespace lockstep::optim

@@ -87,10 +87,12 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
   throw Error("make_optimizer: this kind of optimizer is not known");
 }
 
-double clip_gradients(const OptimizerOptions& options,
-                      const std::vector<nn::NamedParameter>& parameters) {
+Clipping clip_gradients(const OptimizerOptions& options,
+                        const std::vector<nn::NamedParameter>& parameters) {
   if (options.clip_value > 0.0) clip_grad_value(parameters, options.clip_value);
-  return options.clip_norm > 0.0 ? clip_grad_norm(parameters, options.clip_norm) : -1.0;
+  if (options.clip_norm <= 0.0) return {};
+  const double norm = grad_norm(parameters);
+  return {.norm = norm, .factor = clip_factor(norm, options.clip_norm)};
 }
 
 }  // namespace lockstep::optim

@@ -48,9 +48,14 @@ void declare(DeckTable& table, OptimizerOptions& options);
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         std::vector<nn::NamedParameter> parameters);
 
-/// Clips the gradients as `options` say, between backward and step. Returns their norm before
-/// clipping, or -1 if it was not needed.
-double clip_gradients(const OptimizerOptions& options,
-                      const std::vector<nn::NamedParameter>& parameters);
+/// Between backward and step.
+struct Clipping {
+  double norm = -1.0;   ///< of the gradients; -1: not asked for
+  double factor = 1.0;  ///< for Optimizer::step, which clips the norm
+};
+
+/// Clips the gradients' values as `options` say, and tells what clips their norm.
+[[nodiscard]] Clipping clip_gradients(const OptimizerOptions& options,
+                                      const std::vector<nn::NamedParameter>& parameters);
 
 }  // namespace lockstep::optim

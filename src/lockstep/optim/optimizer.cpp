@@ -112,13 +112,14 @@ void Optimizer::make_state() {
 }
 
 // What is joined is looked for once: for 1,000 parameters that takes longer than to update them.
-void Optimizer::step() {
+void Optimizer::step(double gradient_factor) {
   if (!plan_holds()) make_plan();
   std::size_t begin = 0;
   for (auto& [run, end] : plan_) {
     const Settings& settings = settings_[run.first];
     run.lr = lr_ * settings.lr_factor;
     run.weight_decay = settings.weight_decay;
+    run.gradient_factor = gradient_factor;
     for (; begin < end; ++begin) {
       const Seen& seen = seen_[begin];
       if (seen.has_gradient && seen.step) run.step = ++*seen.step;

@@ -19,8 +19,10 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update of every parameter that has a gradient. Allocates nothing.
-  void step();
+  /// One update of every parameter that has a gradient, as if all gradients were multiplied by
+  /// `gradient_factor`, which costs no pass over them: what clips their norm (clip_factor). They
+  /// stay as they are. Allocates nothing.
+  void step(double gradient_factor = 1.0);
 
   /// Forgets the gradients; their memory is overwritten by the next backward.
   void zero_grad() const;
@@ -61,7 +63,7 @@ class Optimizer {
   struct Run {
     Tensor parameter, gradient;
     std::vector<Tensor> slots;  ///< in the order of Setup::slots
-    double lr = 0.0, weight_decay = 0.0;
+    double lr = 0.0, weight_decay = 0.0, gradient_factor = 1.0;
     std::int64_t step = 0;  ///< this update's number, from 1; 0 without state
     std::size_t first = 0;  ///< index of the first parameter in parameters()
   };

@@ -44,7 +44,8 @@ void SGD::update(const Run& run) {
               .dampening = options_.dampening,
               .weight_decay = run.weight_decay,
               .nesterov = options_.nesterov,
-              .first = run.step == 1});
+              .first = run.step == 1,
+              .gradient_factor = run.gradient_factor});
 }
 
 }  // namespace lockstep::optim

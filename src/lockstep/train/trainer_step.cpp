@@ -69,8 +69,9 @@ double Trainer::step() {
   }
   {
     const StepClock::Phase phase(times.optimizer, "optimizer");
-    grad_norm_ = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
-    optimizer_->step();
+    const auto clipping = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
+    grad_norm_ = clipping.norm;
+    optimizer_->step(clipping.factor);
   }
   if (averager_) averager_->average_parameters();
 

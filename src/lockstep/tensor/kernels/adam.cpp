@@ -15,6 +15,7 @@ struct Factors {
   explicit Factors(const AdamUpdate& u)
       : keep(static_cast<T>(u.decoupled ? 1.0 - u.lr * u.weight_decay : 1.0)),
         decay(static_cast<T>(u.decoupled ? 0.0 : u.weight_decay)),
+        gradient(static_cast<T>(u.gradient_factor)),
         take1(static_cast<T>(1.0 - u.beta1)),
         beta2(static_cast<T>(u.beta2)),
         take2(static_cast<T>(1.0 - u.beta2)),
@@ -24,7 +25,7 @@ struct Factors {
     correction = static_cast<T>(1.0 / std::sqrt(1.0 - std::pow(u.beta2, t)));
   }
 
-  T keep, decay, take1, beta2, take2, eps, step_size, correction;
+  T keep, decay, gradient, take1, beta2, take2, eps, step_size, correction;
 };
 
 template <class T, class Space>
@@ -36,7 +37,7 @@ void adam_kernel(const Space& space, const Tensor& parameter, const Tensor& grad
   const auto v = flat_view<Space, T>(exp_avg_sq);
   for_each(
       "lockstep::adam", space, parameter.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        const T grad = g(i) + f.decay * p(i);
+        const T grad = f.gradient * g(i) + f.decay * p(i);
         const T first = m(i) + f.take1 * (grad - m(i));
         const T second = f.beta2 * v(i) + f.take2 * grad * grad;
         m(i) = first;
@@ -56,7 +57,7 @@ void amsgrad_kernel(const Space& space, const Tensor& parameter, const Tensor& g
   const auto w = flat_view<Space, T>(max_exp_avg_sq);
   for_each(
       "lockstep::amsgrad", space, parameter.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        const T grad = g(i) + f.decay * p(i);
+        const T grad = f.gradient * g(i) + f.decay * p(i);
         const T first = m(i) + f.take1 * (grad - m(i));
         const T second = f.beta2 * v(i) + f.take2 * grad * grad;
         const T largest = second < w(i) ? w(i) : second;  // a NaN stays

@@ -14,11 +14,12 @@ struct AdamUpdate {
   double weight_decay = 0.0;
   bool decoupled = false;  ///< AdamW: the decay shrinks the parameter, not the gradient
   std::int64_t step = 1;   ///< t, from 1
+  double gradient_factor = 1.0;
 };
 
 /// One pass over a parameter p with gradient g and moments m (exp_avg), v (exp_avg_sq), all of one
 /// shape and dtype (f32 or f64):
-///   decoupled ? p *= 1 - lr weight_decay : g += weight_decay p
+///   g *= gradient_factor;  decoupled ? p *= 1 - lr weight_decay : g += weight_decay p
 ///   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 ///   p -= lr / (1 - beta1^t) m / (sqrt(w / (1 - beta2^t)) + eps)
 /// w is v; with AMSGrad, which is asked for by a defined `max_exp_avg_sq`, it is the largest v so

@@ -18,10 +18,12 @@ void moments_kernel(const Space& space, const Tensor& gradient, const Tensor& ex
   const auto v = flat_view<Space, T>(exp_avg_sq);
   const T take1 = static_cast<T>(1.0 - u.beta1);
   const T beta2 = static_cast<T>(u.beta2), take2 = static_cast<T>(1.0 - u.beta2);
+  const T factor = static_cast<T>(u.gradient_factor);
   for_each(
       "lockstep::lamb_moments", space, gradient.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        m(i) += take1 * (g(i) - m(i));
-        v(i) = beta2 * v(i) + take2 * g(i) * g(i);
+        const T grad = factor * g(i);
+        m(i) += take1 * (grad - m(i));
+        v(i) = beta2 * v(i) + take2 * grad * grad;
       });
 }
 

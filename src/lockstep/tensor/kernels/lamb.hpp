@@ -14,11 +14,12 @@ struct LambUpdate {
   double weight_decay = 0.0;
   bool adapt = true;      ///< false: the trust ratio is 1, Adam with decoupled weight decay
   std::int64_t step = 1;  ///< t, from 1
+  double gradient_factor = 1.0;
 };
 
 /// One step of a layer's parameter x with gradient g and moments m (exp_avg), v (exp_avg_sq), all
 /// of one shape and dtype (f32 or f64), where |x| is the Euclidean norm:
-///   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+///   g *= gradient_factor;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 ///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay x
 ///   x -= lr |x| / |u| u
 /// The ratio |x| / |u| is 1 where one of them is 0, so that a layer of zeros can leave them. Norms

@@ -12,7 +12,8 @@ namespace {
 
 double trust_ratio(const Tensor& parameter, const Tensor& gradient, const LarsUpdate& u) {
   if (!u.adapt) return 1.0;
-  const double w = std::sqrt(sum_of_squares(parameter)), g = std::sqrt(sum_of_squares(gradient));
+  const double w = std::sqrt(sum_of_squares(parameter)),
+               g = u.gradient_factor * std::sqrt(sum_of_squares(gradient));
   return w > 0.0 && g > 0.0 ? u.trust_coefficient * w / (g + u.weight_decay * w) : 1.0;
 }
 
@@ -23,10 +24,10 @@ void lars_kernel(const Space& space, const Tensor& parameter, const Tensor& grad
   const auto g = flat_view<Space, const T>(gradient);
   const auto v = flat_view<Space, T>(momentum_buffer);
   const T momentum = static_cast<T>(u.momentum), decay = static_cast<T>(u.weight_decay);
-  const T lr = static_cast<T>(local_lr);
+  const T lr = static_cast<T>(local_lr), factor = static_cast<T>(u.gradient_factor);
   for_each(
       "lockstep::lars", space, parameter.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        const T velocity = momentum * v(i) + lr * (g(i) + decay * w(i));
+        const T velocity = momentum * v(i) + lr * (factor * g(i) + decay * w(i));
         v(i) = velocity;
         w(i) -= velocity;
       });

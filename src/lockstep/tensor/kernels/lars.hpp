@@ -10,10 +10,12 @@ struct LarsUpdate {
   double weight_decay = 0.0;
   double trust_coefficient = 1e-3;
   bool adapt = true;  ///< false: the trust ratio is 1, momentum SGD with the rate inside
+  double gradient_factor = 1.0;
 };
 
 /// One step of a layer's parameter w with gradient g and momentum v (momentum_buffer), all of one
 /// shape and dtype (f32 or f64), where |x| is the Euclidean norm:
+///   g *= gradient_factor
 ///   ratio = trust_coefficient |w| / (|g| + weight_decay |w|)
 ///   v = momentum v + lr ratio (g + weight_decay w);  w -= v
 /// The ratio is 1 where |w| or |g| is 0, so that a layer of zeros can leave them. Norms are summed

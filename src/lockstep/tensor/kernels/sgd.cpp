@@ -13,9 +13,10 @@ void plain_kernel(const Space& space, const Tensor& parameter, const Tensor& gra
   const auto p = flat_view<Space, T>(parameter);
   const auto g = flat_view<Space, const T>(gradient);
   const T lr = static_cast<T>(u.lr), decay = static_cast<T>(u.weight_decay);
+  const T factor = static_cast<T>(u.gradient_factor);
   for_each(
       "lockstep::sgd", space, parameter.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { p(i) -= lr * (g(i) + decay * p(i)); });
+      KOKKOS_LAMBDA(std::int64_t i) { p(i) -= lr * (factor * g(i) + decay * p(i)); });
 }
 
 template <class T, class Space>
@@ -25,11 +26,12 @@ void momentum_kernel(const Space& space, const Tensor& parameter, const Tensor& 
   const auto g = flat_view<Space, const T>(gradient);
   const auto b = flat_view<Space, T>(momentum_buffer);
   const T lr = static_cast<T>(u.lr), decay = static_cast<T>(u.weight_decay);
+  const T factor = static_cast<T>(u.gradient_factor);
   const T momentum = static_cast<T>(u.momentum), take = T{1} - static_cast<T>(u.dampening);
   const bool first = u.first, nesterov = u.nesterov;
   for_each(
       "lockstep::sgd_momentum", space, parameter.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        const T grad = g(i) + decay * p(i);
+        const T grad = factor * g(i) + decay * p(i);
         const T buffer = first ? grad : momentum * b(i) + take * grad;
         b(i) = buffer;
         p(i) -= lr * (nesterov ? grad + momentum * buffer : buffer);
