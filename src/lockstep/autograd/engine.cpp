@@ -1,6 +1,7 @@
 #include <lockstep/autograd/engine.hpp>
 
 #include <algorithm>
+#include <ranges>
 #include <string>
 
 #include <lockstep/autograd/layer_scope.hpp>
@@ -8,137 +9,35 @@
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep {
-
-Engine& Engine::instance() {
-  thread_local Engine engine;
-  return engine;
-}
-
-void Engine::run(const Variable& root, double seed, bool retain_graph,
-                 const std::function<void()>& once_discovered) {
-  if (!root.defined() || root.data().numel() != 1) {
-    throw Error(
-        "backward() starts from a variable with one element, such as a mean loss, not from " +
-        (root.defined() ? describe(root.data()) : "an undefined variable"));
-  }
-  if (!root.requires_grad()) {
-    throw Error(
-        "backward() from a variable that depends on no parameter: was it computed under "
-        "NoGradGuard?");
-  }
-  if (running_) throw Error("backward() was called from inside backward(), which is not supported");
-  running_ = true;
-  struct Finally {
-    Engine& engine;
-    ~Finally() { engine.forget(); }
-  } const finally{*this};
-
-  discover(root);
-  if (once_discovered) once_discovered();
-  fill(root.grad_buffer(), seed);
-  root.mark_grad_present();
-  std::ranges::sort(variables_, [](const Variable& a, const Variable& b) {
-    const auto order = [](const Variable& v) {
-      return v.is_leaf() ? 0 : v.record()->producer->sequence();
-    };
-    return order(a) > order(b);
-  });
-  for (Variable& variable : variables_) {
-    if (variable.is_leaf()) break;
-    run_producer(*variable.record(), retain_graph);
-    variable = {};  // a result nobody else holds is freed now, not at the end
-  }
-}
-
-void Engine::discover(const Variable& root) {
-  visit(root);
-  for (std::size_t i = 0; i < variables_.size(); ++i) {
-    const auto& producer = variables_[i].record()->producer;
-    if (!producer) continue;
-    for (int k = 0; k < producer->input_count_; ++k) visit(producer->input(k));
-  }
-}
-
-void Engine::visit(const Variable& variable) {
-  if (!variable.requires_grad()) return;
-  if (variable.record()->graph_freed) {
-    throw Error(
-        "backward() came a second time to a result, " + describe(variable.data()) +
-        ", whose graph an earlier backward() has freed. Where two losses share a part of the "
-        "model, add the losses and call backward() once, or keep the graph in the calls before the "
-        "last: backward(1.0, /*retain_graph=*/true). To start anew from a result's value, take "
-        "Variable(result.data()).");
-  }
-  if (variable.record()->pending_uses++ == 0) variables_.push_back(variable);
-}
-
-void Engine::run_producer(detail::VariableRecord& output, bool retain_graph) {
-  const IntrusivePtr<Node> node = output.producer;
-  if (!retain_graph) {
-    output.producer = {};
-    output.graph_freed = true;
-  }
-  if (output.grad_holds_value) {
-    const TraceScope scope("backward", node->name(), node->layer_);
-    node->backward(output.grad);
-  }
-  output.grad = {};
-  output.grad_holds_value = false;
-  output.pending_uses = 0;  // the root's one use is this pass
-  for (int k = 0; k < node->input_count_; ++k) {
-    Variable& input = node->inputs_[static_cast<std::size_t>(k)];
-    if (!input.requires_grad()) continue;
-    auto& record = *input.record();
-    if (--record.pending_uses > 0 || record.producer) continue;
-    for (const detail::GradHookEntry& hook : record.grad_hooks) hook.call();
-  }
-}
-
-void Engine::forget() noexcept {
-  for (const Variable& variable : variables_) {
-    if (!variable.defined()) continue;
-    auto& record = *variable.record();
-    record.pending_uses = 0;
-    if (!record.producer) continue;
-    record.grad = {};  // half summed when an error came
-    record.grad_holds_value = false;
-  }
-  variables_.clear();
-  running_ = false;
-}
-
-// --- Node: its dealings with the engine
-// ------------------------------------------------------------
-
 namespace {
 
-std::uint64_t next_sequence() {
-  thread_local std::uint64_t sequence = 0;
-  return ++sequence;
+thread_local constinit Engine* running_engine = nullptr;
+
+std::string root_name(std::size_t i, const Variable& root) {
+  return "root " + std::to_string(i) + ", " + describe(root.data()) + ",";
 }
 
-}  // namespace
-
-Node::Node() : sequence_(next_sequence()), layer_(tracing() ? LayerScope::current() : nullptr) {}
-
-GradTarget Node::grad_target(int i) {
-  const Variable& variable = input(i);
-  if (!variable.requires_grad()) return {};
-  GradTarget target{true, variable.record()->grad_holds_value, variable.grad_buffer()};
-  variable.mark_grad_present();
-  return target;
-}
-
-void Node::pass_grad(int i, const Tensor& gradient) {
-  const Variable& variable = input(i);
-  if (!variable.requires_grad()) return;
-  auto& record = *variable.record();
-  if (!record.grad_holds_value && record.producer) {
-    record.grad = gradient;
-    record.grad_holds_value = true;
-    return;
+void check_root(std::size_t i, const Variable& root, const Tensor& gradient) {
+  if (!root.defined()) throw Error("backward(): root " + std::to_string(i) + " is undefined");
+  if (!root.requires_grad()) {
+    throw Error("backward(): " + root_name(i, root) +
+                " depends on no parameter: was it computed under NoGradGuard?");
   }
-  const GradTarget target = grad_target(i);
+  const Tensor& value = root.data();
+  if (!gradient.defined()) {
+    if (value.numel() == 1) return;
+    throw Error("backward(): " + root_name(i, root) +
+                " has more than one element and so needs a gradient, which is missing");
+  }
+  if (gradient.shape() != value.shape() || gradient.dtype() != value.dtype() ||
+      gradient.layout() != value.layout() || !(gradient.device() == value.device())) {
+    throw ShapeError("backward(): " + root_name(i, root) + " was given another kind of gradient, " +
+                     describe(gradient));
+  }
+}
+
+void contribute(const Tensor& gradient, const GradTarget& target) {
+  if (!target.wanted) return;
   if (target.accumulate) {
     add_scaled(gradient, 1.0, target.tensor);
   } else {
@@ -146,33 +45,308 @@ void Node::pass_grad(int i, const Tensor& gradient) {
   }
 }
 
-void Node::expect_layout(Layout layout, std::initializer_list<const Variable*> inputs) {
-  for (const Variable* variable : inputs) {
-    if (!variable || !variable->defined() || variable->data().layout() == layout) continue;
-    throw ShapeError("an operation was given " + describe(variable->data()) +
-                     (layout == Layout::plain
-                          ? ", which it cannot take: use from_channel_blocks first"
-                          : " beside an image in channel blocks: both must be held alike"));
+}  // namespace
+
+Engine& Engine::instance() {
+  thread_local Engine engine;
+  return engine;
+}
+
+void Engine::check(const BackwardPass& pass) {
+  if (pass.roots.empty()) throw Error("backward() was given no root to start from");
+  if (!pass.gradients.empty() && pass.gradients.size() != pass.roots.size()) {
+    throw Error("backward() was given " + std::to_string(pass.roots.size()) + " roots and " +
+                std::to_string(pass.gradients.size()) +
+                " gradients: there is one for each root, or none at all");
+  }
+  for (std::size_t i = 0; i < pass.roots.size(); ++i) {
+    check_root(i, pass.roots[i], pass.gradients.empty() ? Tensor() : pass.gradients[i]);
+    const auto before = pass.roots.first(i);
+    if (std::ranges::find(before, pass.roots[i].record(), &Variable::record) != before.end()) {
+      throw Error("backward(): " + root_name(i, pass.roots[i]) +
+                  " is given twice: add its gradients");
+    }
   }
 }
 
-bool Node::any_requires_grad(std::initializer_list<const Variable*> inputs) {
-  return std::ranges::any_of(inputs, [](const Variable* v) { return v && v->requires_grad(); });
+void Engine::run(const BackwardPass& pass) {
+  if (pass_) throw Error("backward() was called from inside backward(), which is not supported");
+  check(pass);
+  pass_ = &pass;
+  running_engine = this;
+  struct Finally {
+    Engine& engine;
+    ~Finally() { engine.forget(); }
+  } const finally{*this};
+
+  discover();
+  if (!pass.inputs.empty()) prune();
+  if (pass.once_discovered && *pass.once_discovered) (*pass.once_discovered)();
+  give_to_roots();
+  std::size_t end = 0;
+  for (std::size_t begin = 0; begin < reached_.size() && reached_[begin].sequence > 0;
+       begin = end) {
+    const Node* const node = reached_[begin].producer();
+    for (end = begin + 1; end < reached_.size() && reached_[end].producer() == node;) ++end;
+    run_producer(begin, end);
+  }
 }
 
-Variable Node::attach(Tensor output, IntrusivePtr<Node> node,
-                      std::initializer_list<const Variable*> inputs) {
-  if (inputs.size() > static_cast<std::size_t>(max_inputs)) {
-    throw Error(std::string(node->name()) + " has more than " + std::to_string(max_inputs) +
-                " inputs");
+void Engine::discover() {
+  for (const Variable& root : pass_->roots) visit(root);
+  for (std::size_t i = 0; i < reached_.size(); ++i) {
+    Node* const node = reached_[i].variable.record()->producer.get();
+    if (!node || std::exchange(node->discovered_, true)) continue;
+    for (int k = 0; k < node->input_count_; ++k) visit(node->input(k));
   }
-  for (const Variable* variable : inputs) {
-    node->inputs_[static_cast<std::size_t>(node->input_count_++)] =
-        variable ? *variable : Variable();
+  std::ranges::sort(reached_, [](const Reached& a, const Reached& b) {
+    if (a.sequence != b.sequence) return a.sequence > b.sequence;
+    return std::less<>()(a.producer(), b.producer());  // the outputs of a node side by side
+  });
+}
+
+void Engine::visit(const Variable& variable) {
+  if (!variable.requires_grad()) return;
+  auto& record = *variable.record();
+  if (record.graph_freed) {
+    throw Error(
+        "backward() came a second time to a result, " + describe(variable.data()) +
+        ", whose graph an earlier backward() has freed. Where two losses share a part of the "
+        "model, add the losses and call backward() once, or keep the graph in the calls before the "
+        "last: backward(1.0, /*retain_graph=*/true). To start anew from a result's value, take "
+        "Variable(result.data()).");
   }
-  Variable result(std::move(output), true);
-  result.record()->producer = std::move(node);
-  return result;
+  if (goes_to_sink(variable)) return;
+  if (record.pending_uses++ > 0) return;
+  reached_.push_back({record.producer ? record.producer->sequence() : 0, variable});
+}
+
+bool Engine::is_input(const Variable& variable) const {
+  return std::ranges::find(pass_->inputs, variable.record(), &Variable::record) !=
+         pass_->inputs.end();
+}
+
+void Engine::prune() {
+  const auto wanted = [&](const Variable& variable) {
+    if (!variable.requires_grad()) return false;
+    return goes_to_sink(variable) ? is_input(variable) : variable.record()->pending_uses > 0;
+  };
+  for (Reached& reached : reached_ | std::views::reverse) {  // oldest first
+    Node* const node = reached.variable.record()->producer.get();
+    reached.needed = false;
+    for (int k = 0; node && k < node->input_count_ && !reached.needed; ++k) {
+      reached.needed = wanted(node->input(k));
+    }
+    if (reached.needed || is_input(reached.variable)) continue;
+    reached.variable.record()->pending_uses = 0;
+    if (node) node->discovered_ = false;
+    reached.variable = {};
+  }
+  std::erase_if(reached_, [](const Reached& reached) { return !reached.variable.defined(); });
+}
+
+void Engine::give_to_roots() {
+  for (std::size_t i = 0; i < pass_->roots.size(); ++i) {
+    const Variable& root = pass_->roots[i];
+    const GradTarget target = target_of(root);
+    if (!pass_->gradients.empty() && pass_->gradients[i].defined()) {
+      contribute(pass_->gradients[i], target);
+    } else if (!target.wanted || !target.accumulate) {
+      if (target.wanted) fill(target.tensor, pass_->seed);
+    } else {
+      const Tensor seed = Tensor::empty_like(target.tensor);
+      fill(seed, pass_->seed);
+      contribute(seed, target);
+    }
+    contribution_arrived(root);
+  }
+}
+
+void Engine::run_producer(std::size_t begin, std::size_t end) {
+  detail::VariableRecord& first = *reached_[begin].variable.record();
+  const IntrusivePtr<Node> node = first.producer;
+  const bool needed = reached_[begin].needed;
+  node->discovered_ = false;
+  if (needed && !pass_->retain_graph) {
+    const auto free = [](detail::VariableRecord& output) {
+      output.leave_outputs();
+      output.producer = {};
+      output.graph_freed = true;
+    };
+    while (first.next_output != &first) free(*first.next_output);
+    free(first);
+  }
+  const std::span<Reached> outputs = std::span(reached_).subspan(begin, end - begin);
+  const bool any_gradient = std::ranges::any_of(
+      outputs, [](const Reached& o) { return o.variable.record()->grad_holds_value; });
+  if (!pass_->inputs.empty()) {
+    for (const Reached& output : outputs) {
+      if (!output.variable.record()->grad_holds_value || !is_input(output.variable)) continue;
+      contribute(output.variable.record()->grad, pass_->sink->target(output.variable));
+    }
+  }
+  if (needed && any_gradient) {
+    const TraceScope scope("backward", node->name(), node->layer_);
+    if (node->output_count_ == 1) {
+      node->run(std::span(&first.grad, 1));
+    } else {
+      grad_outputs_.resize(static_cast<std::size_t>(node->output_count_));
+      for (const Reached& output : outputs) {
+        const auto& record = *output.variable.record();
+        if (record.grad_holds_value) {
+          grad_outputs_[static_cast<std::size_t>(record.output)] = record.grad;
+        }
+      }
+      node->run(grad_outputs_);
+      grad_outputs_.clear();
+    }
+  }
+  for (Reached& output : outputs) {
+    auto& record = *output.variable.record();
+    record.grad = {};
+    record.grad_holds_value = false;
+    record.pending_uses = 0;
+  }
+  for (int k = 0; needed && k < node->input_count_; ++k) contribution_arrived(node->input(k));
+  // A result nobody else holds is freed now, not at the end.
+  for (Reached& output : outputs) output.variable = {};
+}
+
+void Engine::contribution_arrived(const Variable& variable) const {
+  if (!variable.requires_grad() || goes_to_sink(variable)) return;
+  auto& record = *variable.record();
+  if (record.pending_uses == 0 || --record.pending_uses > 0 || record.producer) return;
+  for (const detail::GradHookEntry& hook : record.grad_hooks) hook.call();
+}
+
+GradTarget Engine::target_of(const Variable& variable) const {
+  if (!variable.requires_grad()) return {};
+  if (goes_to_sink(variable)) return pass_->sink->target(variable);
+  auto& record = *variable.record();
+  if (record.pending_uses == 0) return {};  // leads to no input of this pass
+  return {true, std::exchange(record.grad_holds_value, true), variable.grad_buffer()};
+}
+
+void Engine::pass_to(const Variable& variable, const Tensor& gradient) const {
+  if (!variable.requires_grad()) return;
+  auto& record = *variable.record();
+  if (record.producer && record.pending_uses > 0 && !record.grad_holds_value) {
+    record.grad = gradient;
+    record.grad_holds_value = true;
+    return;
+  }
+  contribute(gradient, target_of(variable));
+}
+
+void Engine::forget() noexcept {
+  for (const Reached& reached : reached_) {
+    if (!reached.variable.defined()) continue;
+    auto& record = *reached.variable.record();
+    record.pending_uses = 0;
+    if (record.producer) record.producer->discovered_ = false;
+    if (reached.variable.is_leaf()) continue;
+    record.grad = {};  // half summed when an error came
+    record.grad_holds_value = false;
+  }
+  reached_.clear();
+  grad_outputs_.clear();
+  pass_ = nullptr;
+  running_engine = nullptr;
+}
+
+// --- Node: its inputs and its dealings with the engine
+// ------------------------------------------------------------
+
+namespace {
+
+/// The newest node of this thread.
+thread_local constinit std::uint64_t newest_sequence = 0;
+
+}  // namespace
+
+struct Node::FurtherInputs {
+  std::array<Variable, 12> inputs;
+  FurtherInputs* next = nullptr;
+};
+
+Node::Node() : layer_(tracing() ? LayerScope::current() : nullptr) {}
+
+Node::~Node() {
+  while (further_inputs_) {
+    FurtherInputs* const block = std::exchange(further_inputs_, further_inputs_->next);
+    ObjectPool<FurtherInputs>::instance().recycle(block);
+  }
+}
+
+void Node::add_input(const Variable& variable) {
+  auto place = static_cast<std::size_t>(input_count_++);
+  if (place < inputs_.size()) {
+    inputs_[place] = variable;
+    return;
+  }
+  place -= inputs_.size();
+  FurtherInputs** block = &further_inputs_;
+  for (; *block && place >= (*block)->inputs.size(); block = &(*block)->next) {
+    place -= (*block)->inputs.size();
+  }
+  if (!*block) *block = ObjectPool<FurtherInputs>::instance().make();
+  (*block)->inputs[place] = variable;
+}
+
+const Variable& Node::further_input(int i) const {
+  auto place = static_cast<std::size_t>(i) - inputs_.size();
+  const FurtherInputs* block = further_inputs_;
+  for (; place >= block->inputs.size(); block = block->next) place -= block->inputs.size();
+  return block->inputs[place];
+}
+
+GradTarget Node::grad_target(int i) { return running_engine->target_of(input(i)); }
+
+void Node::pass_grad(int i, const Tensor& gradient) { running_engine->pass_to(input(i), gradient); }
+
+void Node::expect_layout(std::span<const Tensor> outputs, const NodeInputs& inputs) {
+  for (const Tensor& output : outputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Variable* const variable = inputs[i];
+      if (!variable || !variable->defined() || variable->data().layout() == output.layout()) {
+        continue;
+      }
+      throw ShapeError("an operation was given " + describe(variable->data()) +
+                       (output.layout() == Layout::plain
+                            ? ", which it cannot take: use from_channel_blocks first"
+                            : " beside an image in channel blocks: both must be held alike"));
+    }
+  }
+}
+
+bool Node::any_requires_grad(const NodeInputs& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] && inputs[i]->requires_grad()) return true;
+  }
+  return false;
+}
+
+void Node::attach(std::span<Tensor> outputs, std::span<Variable> results,
+                  const IntrusivePtr<Node>& node, const NodeInputs& inputs) {
+  if (node) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      node->add_input(inputs[i] ? *inputs[i] : Variable());
+      const auto* record = inputs[i] ? inputs[i]->record() : nullptr;
+      if (!record || !record->producer) continue;
+      // Made by another thread, it may be ahead of this one (Lamport 1978).
+      newest_sequence = std::max(newest_sequence, record->producer->sequence_);
+    }
+    node->sequence_ = ++newest_sequence;
+    node->output_count_ = static_cast<int>(outputs.size());
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    results[i] = Variable(std::move(outputs[i]), static_cast<bool>(node));
+    if (!node) continue;
+    auto& record = *results[i].record();
+    record.producer = node;
+    record.output = static_cast<std::int32_t>(i);
+    if (i > 0) results[0].record()->join_outputs(record);
+  }
 }
 
 }  // namespace lockstep

@@ -1,32 +1,69 @@
 #pragma once
+#include <functional>
+#include <span>
 #include <vector>
 
+#include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/node.hpp>
 
 namespace lockstep {
 
-/// The backward pass over one graph. One engine a thread, its list reused from pass to pass.
+/// What one backward pass is to do.
+struct BackwardPass {
+  std::span<const Variable> roots;    ///< all with one element, unless they have gradients
+  std::span<const Tensor> gradients;  ///< of the roots, as lockstep::backward takes them
+  double seed = 1.0;                  ///< the gradient of a root that has none
+  bool retain_graph = false;
+  GradSink* sink = nullptr;
+  std::span<const Variable>
+      inputs;  ///< if any: nothing but the sink's gradients of these is wanted
+  const std::function<void()>* once_discovered = nullptr;
+};
+
+/// Runs backward passes. One engine a thread, its lists reused from pass to pass.
 class Engine {
  public:
   /// This thread's engine.
   static Engine& instance();
 
-  /// See Variable::backward. Throws Error if root has more than one element or needs no gradient,
-  /// or if its graph was freed.
-  void run(const Variable& root, double seed, bool retain_graph,
-           const std::function<void()>& once_discovered);
+  /// See Variable::backward and lockstep::backward, which name what is thrown.
+  void run(const BackwardPass& pass);
 
  private:
-  /// Collects every variable that root depends on and counts how often each one is used.
-  void discover(const Variable& root);
+  friend class Node;
+
+  /// A variable that the pass comes to.
+  struct Reached {
+    std::uint64_t sequence;  ///< of its producer; 0: a leaf
+    Variable variable;
+    bool needed = true;  ///< its producer has an input whose gradient is wanted
+
+    [[nodiscard]] const Node* producer() const { return variable.record()->producer.get(); }
+  };
+
+  static void check(const BackwardPass& pass);
+  /// Collects every variable that the roots depend on, newest first, and counts how often each one
+  /// is used. Leaves of the sink are left alone: other threads' graphs may share them.
+  void discover();
   void visit(const Variable& variable);
-  /// Runs one variable's producer and, unless the graph is retained, lets go of everything only it
-  /// needed.
-  static void run_producer(detail::VariableRecord& output, bool retain_graph);
+  /// Drops what does not lead to the pass's inputs.
+  void prune();
+  [[nodiscard]] bool is_input(const Variable& variable) const;
+  [[nodiscard]] bool goes_to_sink(const Variable& variable) const {
+    return pass_->sink && variable.is_leaf() && pass_->sink->takes(variable);
+  }
+  void give_to_roots();
+  /// Runs the producer of reached_[begin, end) and, unless the graph is retained, lets go of
+  /// everything only it needed.
+  void run_producer(std::size_t begin, std::size_t end);
+  void contribution_arrived(const Variable& variable) const;
+  [[nodiscard]] GradTarget target_of(const Variable& variable) const;
+  void pass_to(const Variable& variable, const Tensor& gradient) const;
   void forget() noexcept;
 
-  std::vector<Variable> variables_;  ///< leaves and results; results run newest first
-  bool running_ = false;
+  const BackwardPass* pass_ = nullptr;  ///< the one that runs
+  std::vector<Reached> reached_;
+  std::vector<Tensor> grad_outputs_;  ///< of the node that runs, if it has several outputs
 };
 
 }  // namespace lockstep

@@ -2,43 +2,53 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 
+#include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/base/pool.hpp>
 
-// For those who write differentiable operations: derive from Node, call record() in the forward.
+// For those who write differentiable operations: derive from PooledNode, or from MultiOutputNode if
+// there are several outputs, and call record() in the forward.
 
 namespace lockstep {
 
-/// Where a node's backward puts one input's gradient: into `tensor`, adding to what is there if
-/// `accumulate`, else overwriting. `wanted` is false for inputs that need no gradient.
-struct GradTarget {
-  bool wanted = false;
-  bool accumulate = false;
-  Tensor tensor;
+/// The inputs of an operation, as record() is given them: `{&x, &weight}`, or a span of variables.
+/// A null or undefined one is absent (an optional bias). Refers to its caller's memory.
+class NodeInputs {
+ public:
+  NodeInputs(std::initializer_list<const Variable*> inputs)
+      : pointers_(std::data(inputs)), size_(inputs.size()) {}
+  NodeInputs(std::span<const Variable> inputs) : variables_(inputs.data()), size_(inputs.size()) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] const Variable* operator[](std::size_t i) const noexcept {
+    return pointers_ ? pointers_[i] : variables_ + i;
+  }
+
+ private:
+  const Variable* const* pointers_ = nullptr;
+  const Variable* variables_ = nullptr;
+  std::size_t size_;
 };
 
-/// One recorded operation with one output. Nodes are pooled; they run newest first (by sequence
-/// number), so that gradients become final in the same order every time.
+/// One recorded operation with any number of inputs and outputs. Nodes are pooled; they run newest
+/// first (by sequence number), so that gradients become final in the same order every time.
 class Node : public RefCounted<Node> {
  public:
-  static constexpr int max_inputs = 4;
-
-  /// Whether inputs and output may be of different layouts (Tensor::layout). Else record() refuses
-  /// an input in another layout than the output's.
+  /// Whether inputs and outputs may be of different layouts (Tensor::layout). Else record() refuses
+  /// an input in another layout than the outputs'.
   static constexpr bool mixes_layouts = false;
 
-  /// Turns the output's gradient into the inputs' (through grad_target(i)). Called once in each
-  /// backward pass; what the node keeps stays as it is, for a pass that retains the graph.
-  virtual void backward(const Tensor& grad_output) = 0;
   [[nodiscard]] virtual const char* name()
       const noexcept = 0;  ///< static string, for messages and traces
 
+  /// Larger than those of all nodes that it depends on, on whatever threads they were recorded.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
 
  protected:
   Node();
-  virtual ~Node() = default;
+  virtual ~Node();
 
   /// Where input i's gradient goes. Call at most once an input, right before writing it.
   [[nodiscard]] GradTarget grad_target(int i);
@@ -46,48 +56,104 @@ class Node : public RefCounted<Node> {
   /// gradient becomes `gradient` without a copy where it is the first contribution, else it is
   /// added. Nobody else may write to `gradient` afterwards.
   void pass_grad(int i, const Tensor& gradient);
-  [[nodiscard]] const Variable& input(int i) const { return inputs_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] const Variable& input(int i) const {
+    return i < inline_inputs ? inputs_[static_cast<std::size_t>(i)] : further_input(i);
+  }
+  [[nodiscard]] int input_count() const noexcept { return input_count_; }
 
  private:
   friend class RefCounted<Node>;
   friend class Engine;
-  template <class NodeType>
-  friend class PooledNode;
   template <class NodeType, class... Args>
-  friend Variable record(Tensor output, std::initializer_list<const Variable*> inputs,
-                         Args&&... args);
+  friend void record(std::span<Tensor> outputs, std::span<Variable> results,
+                     const NodeInputs& inputs, Args&&... args);
 
+  static constexpr int inline_inputs = 4;
+  struct FurtherInputs;
+
+  /// Turns the outputs' gradients into the inputs'; called once in each backward pass.
+  virtual void run(std::span<const Tensor> grad_outputs) = 0;
   virtual void release() noexcept = 0;
-  static void expect_layout(Layout layout, std::initializer_list<const Variable*> inputs);
-  static bool any_requires_grad(std::initializer_list<const Variable*> inputs);
-  static Variable attach(Tensor output, IntrusivePtr<Node> node,
-                         std::initializer_list<const Variable*> inputs);
 
-  std::array<Variable, max_inputs> inputs_;
+  static void expect_layout(std::span<const Tensor> outputs, const NodeInputs& inputs);
+  static bool any_requires_grad(const NodeInputs& inputs);
+  static void attach(std::span<Tensor> outputs, std::span<Variable> results,
+                     const IntrusivePtr<Node>& node, const NodeInputs& inputs);
+  void add_input(const Variable& variable);
+  [[nodiscard]] const Variable& further_input(int i) const;
+
+  std::array<Variable, inline_inputs> inputs_;
+  FurtherInputs* further_inputs_ = nullptr;
   int input_count_ = 0;
-  std::uint64_t sequence_;
+  int output_count_ = 0;
+  bool discovered_ = false;  ///< during backward: its inputs are counted
+  std::uint64_t sequence_ = 0;
   const char* layer_;  // that it was recorded in, for traces; nullptr: not traced
 };
 
-/// What concrete nodes derive from, naming themselves: struct ReluNode : PooledNode<ReluNode>.
+/// What concrete nodes with one output derive from, naming themselves:
+/// class ReluNode : public PooledNode<ReluNode>.
 template <class NodeType>
 class PooledNode : public Node {
+ public:
+  /// Turns the output's gradient into the inputs' (through grad_target(i)). What the node keeps
+  /// stays as it is, for a pass that retains the graph.
+  virtual void backward(const Tensor& grad_output) = 0;
+
  private:
+  void run(std::span<const Tensor> grad_outputs) final { backward(grad_outputs[0]); }
   void release() noexcept override {
     ObjectPool<NodeType>::instance().recycle(static_cast<NodeType*>(this));
   }
 };
 
-/// The variable for `output`, remembering how to differentiate it: a NodeType made from `args`,
-/// unless gradients are off or no input needs one (then nothing is recorded and args are dropped).
-/// A null or undefined input is one that is absent (an optional bias). Throws ShapeError for an
-/// operation that knows nothing of channel blocks and was given an image in them.
+/// The same for nodes with several outputs.
+template <class NodeType>
+class MultiOutputNode : public Node {
+ public:
+  /// As PooledNode::backward. The gradient of an output that the roots do not depend on is
+  /// undefined; one at least is defined.
+  virtual void backward(std::span<const Tensor> grad_outputs) = 0;
+
+ private:
+  void run(std::span<const Tensor> grad_outputs) final { backward(grad_outputs); }
+  void release() noexcept override {
+    ObjectPool<NodeType>::instance().recycle(static_cast<NodeType*>(this));
+  }
+};
+
+/// results[i] becomes the variable for outputs[i], remembering how to differentiate it: a NodeType
+/// made from `args`, unless gradients are off or no input needs one (then nothing is recorded and
+/// args are dropped). Throws ShapeError for an operation that knows nothing of channel blocks and
+/// was given an image in them.
 template <class NodeType, class... Args>
-Variable record(Tensor output, std::initializer_list<const Variable*> inputs, Args&&... args) {
-  if constexpr (!NodeType::mixes_layouts) Node::expect_layout(output.layout(), inputs);
-  if (!grad_enabled() || !Node::any_requires_grad(inputs)) return Variable(std::move(output));
-  auto* node = ObjectPool<NodeType>::instance().make(std::forward<Args>(args)...);
-  return Node::attach(std::move(output), IntrusivePtr<Node>(node), inputs);
+void record(std::span<Tensor> outputs, std::span<Variable> results, const NodeInputs& inputs,
+            Args&&... args) {
+  if constexpr (!NodeType::mixes_layouts) Node::expect_layout(outputs, inputs);
+  IntrusivePtr<Node> node;
+  if (grad_enabled() && Node::any_requires_grad(inputs)) {
+    node = IntrusivePtr<Node>(ObjectPool<NodeType>::instance().make(std::forward<Args>(args)...));
+  }
+  Node::attach(outputs, results, node, inputs);
+}
+
+/// The same for one output.
+template <class NodeType, class... Args>
+Variable record(Tensor output, const NodeInputs& inputs, Args&&... args) {
+  Variable result;
+  record<NodeType>(std::span(&output, 1), std::span(&result, 1), inputs,
+                   std::forward<Args>(args)...);
+  return result;
+}
+
+/// The same for a fixed number of outputs.
+template <class NodeType, std::size_t n, class... Args>
+std::array<Variable, n> record(std::array<Tensor, n> outputs, const NodeInputs& inputs,
+                               Args&&... args) {
+  std::array<Variable, n> results;
+  record<NodeType>(std::span<Tensor>(outputs), std::span<Variable>(results), inputs,
+                   std::forward<Args>(args)...);
+  return results;
 }
 
 }  // namespace lockstep

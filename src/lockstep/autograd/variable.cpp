@@ -38,7 +38,20 @@ void refuse_undefined() {
 }
 
 VariableRecord::VariableRecord() = default;
-VariableRecord::~VariableRecord() = default;
+VariableRecord::~VariableRecord() { leave_outputs(); }
+
+void VariableRecord::join_outputs(VariableRecord& other) noexcept {
+  other.previous_output = this;
+  other.next_output = next_output;
+  next_output->previous_output = &other;
+  next_output = &other;
+}
+
+void VariableRecord::leave_outputs() noexcept {
+  previous_output->next_output = next_output;
+  next_output->previous_output = previous_output;
+  previous_output = next_output = this;
+}
 
 void VariableRecord::release() noexcept { ObjectPool<VariableRecord>::instance().recycle(this); }
 
@@ -92,7 +105,16 @@ void GradHook::remove() noexcept {
 
 void Variable::backward(double seed, bool retain_graph,
                         const std::function<void()>& once_discovered) const {
-  Engine::instance().run(*this, seed, retain_graph, once_discovered);
+  if (!record_ || data().numel() != 1) {
+    throw Error(
+        "backward() starts from a variable with one element, such as a mean loss, not from " +
+        (record_ ? describe(data()) + "; lockstep::backward takes its gradient too"
+                 : "an undefined variable"));
+  }
+  Engine::instance().run({.roots = std::span(this, 1),
+                          .seed = seed,
+                          .retain_graph = retain_graph,
+                          .once_discovered = &once_discovered});
 }
 
 NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }

@@ -34,8 +34,15 @@ struct VariableRecord : RefCounted<VariableRecord> {
   bool grad_holds_value =
       false;  ///< false: the next contribution overwrites grad instead of adding
   std::int32_t pending_uses = 0;  ///< during backward: contributions still to come
+  std::int32_t output = 0;        ///< of the producer: its number
   IntrusivePtr<Node> producer;    ///< null for leaves
+  /// The living outputs of the producer stand in a ring: what frees it finds those that a backward
+  /// did not reach.
+  VariableRecord *previous_output = this, *next_output = this;
   std::vector<GradHookEntry> grad_hooks;
+
+  void join_outputs(VariableRecord& other) noexcept;  ///< which is in no ring so far
+  void leave_outputs() noexcept;
 };
 
 }  // namespace detail
@@ -87,7 +94,8 @@ class Variable {
   /// adding `seed` times the gradient into each; then frees the graph, unless `retain_graph`.
   /// `seed` is how a rank's share of a global mean enters without a pass over the gradients.
   /// Throws Error, before any gradient is touched, if a part of the graph was freed already: add
-  /// losses that share one and call this once, or retain the graph in all calls but the last.
+  /// losses that share one and call this once, or retain the graph in all calls but the last. From
+  /// several variables, or from larger ones: lockstep::backward (autograd/backward.hpp).
   /// `once_discovered`, if any, is called when it is known which leaves will be reached
   /// (awaits_gradient), before any gradient is touched.
   void backward(double seed = 1.0, bool retain_graph = false,

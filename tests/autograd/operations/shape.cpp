@@ -31,9 +31,12 @@ Operations shape_operations() {
          return permute(v[0], {2, 0, 3, 1});
        }},
       {"narrow", {{8, 20, 16}}, [](const Inputs& v) { return narrow(v[0], 1, 3, 9); }},
-      {"concat", {{8, 5, 16}, {8, 1, 16}, {8, 7, 16}}, [](const Inputs& v) {
-         return concat(v, 1);
-       }}};
+      {"concat",
+       {{8, 5, 16}, {8, 1, 16}, {8, 7, 16}},
+       [](const Inputs& v) { return concat(v, 1); }},
+      {"concat_of_many",
+       {{3}, {2}, {1}, {3}, {2}, {1}, {3}, {2}, {1}, {3}, {2}, {1}, {3}, {2}, {1}, {3}, {2}},
+       [](const Inputs& v) { return concat(v); }}};
 }
 
 }  // namespace lockstep::test

@@ -53,11 +53,11 @@ class NarrowNode : public PooledNode<NarrowNode> {
 
 class ConcatNode : public PooledNode<ConcatNode> {
  public:
-  ConcatNode(int dim, int parts) : dim_(dim), parts_(parts) {}
+  explicit ConcatNode(int dim) : dim_(dim) {}
 
   void backward(const Tensor& grad_output) override {
     std::int64_t start = 0;
-    for (int i = 0; i < parts_; ++i) {
+    for (int i = 0; i < input_count(); ++i) {
       if (const auto part = grad_target(i); part.wanted) {
         narrow_copy(grad_output, dim_, start, part.accumulate, part.tensor);
       }
@@ -67,7 +67,32 @@ class ConcatNode : public PooledNode<ConcatNode> {
   [[nodiscard]] const char* name() const noexcept override { return "concat"; }
 
  private:
-  int dim_, parts_;
+  int dim_;
+};
+
+class SplitNode : public MultiOutputNode<SplitNode> {
+ public:
+  explicit SplitNode(int dim, std::vector<std::int64_t> sizes)
+      : dim_(dim), sizes_(std::move(sizes)) {}
+
+  void backward(std::span<const Tensor> grad_outputs) override {
+    const auto x = grad_target(0);
+    if (!x.wanted) return;
+    const bool all = std::ranges::all_of(grad_outputs, &Tensor::defined);
+    if (!all && !x.accumulate) x.tensor.zero();
+    std::int64_t start = 0;
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      if (grad_outputs[i].defined()) {
+        narrow_assign(grad_outputs[i], dim_, start, x.accumulate, x.tensor);
+      }
+      start += sizes_[i];
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "split"; }
+
+ private:
+  int dim_;
+  std::vector<std::int64_t> sizes_;
 };
 
 class GatherNode : public PooledNode<GatherNode> {
@@ -155,25 +180,13 @@ Variable concat(std::span<const Variable> parts, int dim) {
   const int along = resolve_dim(parts[0].shape(), dim);
   const Shape shape = concat_shape(parts, along);
   if (parts.size() == 1) return parts[0];
-  if (parts.size() > Node::max_inputs) {  // of four parts, each joined first
-    std::array<Variable, Node::max_inputs> joined;
-    for (std::size_t i = 0; i < joined.size(); ++i) {
-      const std::size_t begin = parts.size() * i / joined.size();
-      const std::size_t end = parts.size() * (i + 1) / joined.size();
-      joined[i] = concat(parts.subspan(begin, end - begin), along);
-    }
-    return concat(joined, along);
-  }
   Tensor y = Tensor::empty(shape, parts[0].data().dtype(), parts[0].data().device());
-  std::array<const Variable*, Node::max_inputs> inputs{};
   std::int64_t start = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    narrow_assign(parts[i].data(), along, start, false, y);
-    start += parts[i].shape()[along];
-    inputs[i] = &parts[i];
+  for (const Variable& part : parts) {
+    narrow_assign(part.data(), along, start, false, y);
+    start += part.shape()[along];
   }
-  return record<ConcatNode>(std::move(y), {inputs[0], inputs[1], inputs[2], inputs[3]}, along,
-                            static_cast<int>(parts.size()));
+  return record<ConcatNode>(std::move(y), parts, along);
 }
 
 Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t length) {
@@ -197,13 +210,19 @@ std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> siz
                      " into " + std::to_string(sizes.size()) + " parts of " +
                      std::to_string(total) + " in all: they must add up to the extent");
   }
-  std::vector<Variable> parts;
-  parts.reserve(sizes.size());
+  std::vector<Tensor> outputs;
+  outputs.reserve(sizes.size());
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
-    parts.push_back(narrow(x, along, start, size));
+    if (size < 0) throw ShapeError("split into a part of " + std::to_string(size) + " elements");
+    outputs.push_back(
+        Tensor::empty(with_extent(x.shape(), along, size), x.data().dtype(), x.data().device()));
+    narrow_copy(x.data(), along, start, false, outputs.back());
     start += size;
   }
+  std::vector<Variable> parts(outputs.size());
+  record<SplitNode>(outputs, std::span<Variable>(parts), {&x}, along,
+                    std::vector<std::int64_t>(sizes.begin(), sizes.end()));
   return parts;
 }
 

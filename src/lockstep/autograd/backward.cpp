@@ -1,0 +1,79 @@
+#include <lockstep/autograd/backward.hpp>
+
+#include <algorithm>
+
+#include <lockstep/autograd/engine.hpp>
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+namespace {
+
+/// Keeps what is asked for.
+class Asked final : public GradSink {
+ public:
+  explicit Asked(std::span<const Variable> variables)
+      : variables_(variables), gradients_(variables.size()) {}
+
+  GradTarget target(const Variable& variable) override {
+    const auto place = std::ranges::find(variables_, variable.record(), &Variable::record);
+    if (place == variables_.end()) return {};
+    Tensor& gradient = gradients_[static_cast<std::size_t>(place - variables_.begin())];
+    const bool accumulate = gradient.defined();
+    if (!accumulate) gradient = Tensor::empty_like(variable.data());
+    return {true, accumulate, gradient};
+  }
+
+  [[nodiscard]] std::vector<Tensor> take() { return std::move(gradients_); }
+
+ private:
+  std::span<const Variable> variables_;
+  std::vector<Tensor> gradients_;
+};
+
+void check_inputs(std::span<const Variable> inputs) {
+  if (inputs.empty()) throw Error("grad() was asked for the gradients of no input");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].requires_grad()) {
+      throw Error("grad(): input " + std::to_string(i) +
+                  (inputs[i].defined() ? ", " + describe(inputs[i].data()) + ", needs no gradient"
+                                       : " is undefined"));
+    }
+    const auto before = inputs.first(i);
+    if (std::ranges::find(before, inputs[i].record(), &Variable::record) != before.end()) {
+      throw Error("grad(): input " + std::to_string(i) + ", " + describe(inputs[i].data()) +
+                  ", is given twice");
+    }
+  }
+}
+
+}  // namespace
+
+bool GradSink::takes(const Variable& /*leaf*/) const { return true; }
+
+void backward(std::span<const Variable> roots, std::span<const Tensor> gradients,
+              const BackwardOptions& options) {
+  Engine::instance().run({.roots = roots,
+                          .gradients = gradients,
+                          .retain_graph = options.retain_graph,
+                          .sink = options.sink});
+}
+
+std::vector<Tensor> grad(std::span<const Variable> outputs, std::span<const Variable> inputs,
+                         std::span<const Tensor> grad_outputs, const GradOptions& options) {
+  check_inputs(inputs);
+  Asked asked(inputs);
+  Engine::instance().run({.roots = outputs,
+                          .gradients = grad_outputs,
+                          .retain_graph = options.retain_graph,
+                          .sink = &asked,
+                          .inputs = inputs});
+  std::vector<Tensor> gradients = asked.take();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined() || options.allow_unused) continue;
+    throw Error("grad(): the outputs do not depend on input " + std::to_string(i) + ", " +
+                describe(inputs[i].data()) + "; allow_unused gives an undefined gradient instead");
+  }
+  return gradients;
+}
+
+}  // namespace lockstep
