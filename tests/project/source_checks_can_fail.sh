@@ -58,8 +58,16 @@ expect 1 'deck.toml:1:' "$here/machine_paths.sh" "$work"
 printf 'host = 192.168.%s\n' 7.9 >"$work/deck.toml"
 expect 1 'deck.toml:1:' "$here/machine_paths.sh" "$work"
 
+reset
+printf 'namespace lockstep {\nclass A {\n};\nclass B;\n}  // namespace lockstep\n' >>"$base"
+cp "$base" "$nn"
+expect 1 'nn/b.hpp:4: lockstep::A is also defined in ./base/a.hpp:4' "$here/one_definition.sh" "$work"
+sed -i 's/class A/class C/' "$nn"
+expect 0 '2 classes, 0 defined twice' "$here/one_definition.sh" "$work"
+
 # Nothing to look at is a failure, not a pass.
 rm -r "$work/src/lockstep"/* "$work/deck.toml"
 expect 1 '0 files' "$here/layering.sh" "$work"
+expect 1 '0 classes' "$here/one_definition.sh" "$work"
 : >"$work/headers"
 expect 1 '0 public headers' "$here/public_headers.sh" "$work/headers"

@@ -32,8 +32,8 @@ void compute(double seconds) {
 }
 
 /// Passes x on; backward computes for so long.
-struct ComputeNode : PooledNode<ComputeNode> {
-  explicit ComputeNode(double s) : seconds(s) {}
+struct SpinNode : PooledNode<SpinNode> {
+  explicit SpinNode(double s) : seconds(s) {}
   void backward(const Tensor& grad_output) override {
     compute(seconds);
     pass_grad(0, grad_output);
@@ -43,7 +43,7 @@ struct ComputeNode : PooledNode<ComputeNode> {
 };
 
 Variable computed(const Variable& x, double seconds) {
-  return record<ComputeNode>(x.data(), {&x}, seconds);
+  return record<SpinNode>(x.data(), {&x}, seconds);
 }
 
 /// Layers whose gradients cost `backward_s` together.

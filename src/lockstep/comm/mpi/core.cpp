@@ -147,7 +147,7 @@ void MpiCore::retire(std::uint64_t sequence) noexcept { (*node_)->board().retire
 void MpiCore::bury(const IntrusivePtr<WorkRecord>& record) noexcept { bury_for_good(record); }
 
 std::string MpiCore::absentees(const InFlight& work) const {
-  const Node& node = **node_;
+  const ComputeNode& node = **node_;
   std::string here = lockstep::absentees(node, work.operation());
   if (!here.empty() || node.is_whole_group()) return here;
   return "at least one rank of another node has not entered it";

@@ -42,7 +42,7 @@ void MpiInFlight::begin() {
 }
 
 bool MpiInFlight::begin_on_node() {
-  Node& node = *core_.node();
+  ComputeNode& node = *core_.node();
   if (goes_in_slots(operation())) {
     perform_in_slots(node, operation());
     return true;

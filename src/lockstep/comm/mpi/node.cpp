@@ -37,7 +37,7 @@ MpiNode::MpiNode(MpiRanks group, bool shared_memory, int pretended, const MpiWai
     if (numbers[static_cast<std::size_t>(r)] == number) here.push_back(r);
   }
   const std::size_t room = static_cast<int>(here.size()) == size
-                               ? static_cast<std::size_t>(Node::relay_bytes)
+                               ? static_cast<std::size_t>(ComputeNode::relay_bytes)
                                : Depot::bytes();
   bool has_room = false;
   here_ = group_.some(here);
@@ -49,8 +49,8 @@ MpiNode::MpiNode(MpiRanks group, bool shared_memory, int pretended, const MpiWai
   }
   const auto node_rank = static_cast<int>(std::ranges::find(here, rank) - here.begin());
   const bool whole_group = static_cast<int>(here.size()) == size;
-  node_ = std::make_unique<Node>(std::move(segment), std::move(here), node_rank, whole_group,
-                                 whole_group && has_room);
+  node_ = std::make_unique<ComputeNode>(std::move(segment), std::move(here), node_rank, whole_group,
+                                        whole_group && has_room);
   meet_other_nodes(has_room, wait);
 }
 

@@ -19,8 +19,8 @@ class MpiNode {
   /// one machine apart that give different numbers.
   MpiNode(MpiRanks group, bool shared_memory, int pretended, const MpiWait& wait);
 
-  [[nodiscard]] Node& operator*() const noexcept { return *node_; }
-  [[nodiscard]] Node* operator->() const noexcept { return node_.get(); }
+  [[nodiscard]] ComputeNode& operator*() const noexcept { return *node_; }
+  [[nodiscard]] ComputeNode* operator->() const noexcept { return node_.get(); }
   /// The first ranks of all nodes, in rank order; nobody where there is one node only.
   [[nodiscard]] const MpiRanks& leaders() const noexcept { return leaders_; }
 
@@ -51,7 +51,7 @@ class MpiNode {
   void meet_other_nodes(bool has_room, const MpiWait& wait);
 
   MpiRanks group_, here_, leaders_;
-  std::unique_ptr<Node> node_;
+  std::unique_ptr<ComputeNode> node_;
   std::optional<Depot> depot_;
   std::array<LeadersExchange, Depot::slots> exchanges_;
   std::string shortage_;

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A tensor's place in a buffer that every rank of the node can reach (Node).
+/// A tensor's place in a buffer that every rank of the node can reach (ComputeNode).
 struct SharedPlace {
   std::int32_t buffer = -1;  ///< -1: in this rank's own memory
   std::uint64_t offset = 0;

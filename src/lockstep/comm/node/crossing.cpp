@@ -50,7 +50,7 @@ double factor_after(const NodeMap& map, ReduceOp op) {
 }
 
 /// Whether ranks of the node find the others' inputs where they are.
-bool inputs_are_in_reach(const Node& node, const Operation& operation) {
+bool inputs_are_in_reach(const ComputeNode& node, const Operation& operation) {
   return node.size() == 1 || all_in_buffers(node, operation, &Board::Slot::input);
 }
 
@@ -58,7 +58,7 @@ bool inputs_are_in_reach(const Node& node, const Operation& operation) {
 template <class F>
 void reduce_node(Depot& depot, const Operation& operation, std::int64_t count, std::byte* target,
                  const F& first_on) {
-  Node& node = depot.node();
+  ComputeNode& node = depot.node();
   const std::int64_t element = element_bytes(operation);
   const Block mine = share_of(count, element, node.size(), node.rank());
   const auto sources =
@@ -106,7 +106,7 @@ Crossing::Crossing(const NodeMap& map, const Operation& operation, std::int64_t 
 }
 
 void Crossing::bring(Depot& depot, const Operation& operation, std::int64_t k) const {
-  const Node& node = depot.node();
+  const ComputeNode& node = depot.node();
   const Block part = piece(k);
   const std::int64_t bytes = part.count * element_bytes(operation);
   std::byte* const area = depot.brought(node.rank(), slot_for(k));
@@ -131,7 +131,7 @@ void Crossing::bring(Depot& depot, const Operation& operation, std::int64_t k) c
 }
 
 void Crossing::collect(Depot& depot, const Operation& operation, std::int64_t k) const {
-  Node& node = depot.node();
+  ComputeNode& node = depot.node();
   const int slot = slot_for(k);
   const Block part = piece(k);
   const std::int64_t element = element_bytes(operation), bytes = part.count * element;
@@ -170,7 +170,7 @@ void Crossing::sum_share(Depot& depot, const Operation& operation, std::int64_t 
 }
 
 void Crossing::take(Depot& depot, const Operation& operation, std::int64_t k) const {
-  const Node& node = depot.node();
+  const ComputeNode& node = depot.node();
   const NodeMap& map = depot.map();
   const int slot = slot_for(k), rank = node.group_rank(node.rank());
   const Block part = piece(k);

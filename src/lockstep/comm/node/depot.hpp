@@ -19,13 +19,13 @@ class Depot {
   /// Of the segment, for every rank, behind its board.
   [[nodiscard]] static constexpr std::size_t bytes() noexcept { return slots * 3 * area_bytes; }
 
-  Depot(Node& node, NodeMap map)
+  Depot(ComputeNode& node, NodeMap map)
       : node_(node),
         map_(std::move(map)),
         own_node_(map_.node_of(node.group_rank(0))),
         sources_(static_cast<std::size_t>(map_.nodes())) {}
 
-  [[nodiscard]] Node& node() const noexcept { return node_; }
+  [[nodiscard]] ComputeNode& node() const noexcept { return node_; }
   [[nodiscard]] const NodeMap& map() const noexcept { return map_; }
   [[nodiscard]] int own_node() const noexcept { return own_node_; }
 
@@ -48,7 +48,7 @@ class Depot {
     return node_.address(node_.relay(), node_rank) + index * area_bytes;
   }
 
-  Node& node_;
+  ComputeNode& node_;
   NodeMap map_;
   int own_node_;
   std::vector<const void*> sources_;

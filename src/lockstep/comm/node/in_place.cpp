@@ -9,12 +9,12 @@ namespace {
 
 using Kind = Operation::Kind;
 
-std::byte* input_on(const Node& node, const Operation& operation, int r) {
+std::byte* input_on(const ComputeNode& node, const Operation& operation, int r) {
   return node.address(slot_of(node, operation, r).input, r);
 }
 
 /// output = the reduction of every rank's input, from element `begin` on.
-void reduce_into(Node& node, const Operation& operation, std::int64_t begin) {
+void reduce_into(ComputeNode& node, const Operation& operation, std::int64_t begin) {
   const Tensor& output = operation.output;
   if (!output.defined()) return;
   const std::int64_t offset = begin * element_bytes(operation);
@@ -25,7 +25,7 @@ void reduce_into(Node& node, const Operation& operation, std::int64_t begin) {
 }
 
 /// Rank r's part of output = what it brings.
-void gather(const Node& node, const Operation& operation) {
+void gather(const ComputeNode& node, const Operation& operation) {
   const Tensor& output = operation.output;
   if (!output.defined()) return;
   for (int r = 0; r < node.size(); ++r) {
@@ -36,7 +36,7 @@ void gather(const Node& node, const Operation& operation) {
 }
 
 /// output = this rank's part of what rank `from` brings.
-void scatter(const Node& node, const Operation& operation, int from) {
+void scatter(const ComputeNode& node, const Operation& operation, int from) {
   const Tensor& output = operation.output;
   const std::int64_t whole = operation.input_counts.empty() ? output.numel() * node.size() : 0;
   const Block part = block_of(operation.input_counts, whole, node.size(), node.rank());
@@ -46,7 +46,7 @@ void scatter(const Node& node, const Operation& operation, int from) {
 
 /// Rank r's part of output = this rank's part of what r brings. What r sends to whom, only ranks of
 /// the same process can see: others bring equal shares.
-void all_to_all(const Node& node, const Operation& operation) {
+void all_to_all(const ComputeNode& node, const Operation& operation) {
   for (int r = 0; r < node.size(); ++r) {
     const auto& sent = node.is_one_process() ? slot_of(node, operation, r).operation->input_counts
                                              : operation.input_counts;
@@ -60,7 +60,7 @@ void all_to_all(const Node& node, const Operation& operation) {
 }
 
 /// Some of this rank's part, from element `cursor` on; where to go on, or -1 when it is done.
-std::int64_t perform(Node& node, const Operation& operation, std::int64_t cursor) {
+std::int64_t perform(ComputeNode& node, const Operation& operation, std::int64_t cursor) {
   switch (operation.kind) {
     case Kind::all_reduce:
       return reduce_share(node, operation, cursor);
@@ -97,7 +97,7 @@ std::int64_t perform(Node& node, const Operation& operation, std::int64_t cursor
 
 }  // namespace
 
-bool InPlace::fits(const Node& node, const Operation& operation) noexcept {
+bool InPlace::fits(const ComputeNode& node, const Operation& operation) noexcept {
   if (node.is_one_process()) return true;
   const auto on_all = [&](const SharedPlace Board::Slot::*place) {
     return all_in_buffers(node, operation, place);
@@ -120,7 +120,7 @@ bool InPlace::fits(const Node& node, const Operation& operation) noexcept {
   }
 }
 
-bool InPlace::move(Node& node, const Operation& operation, WorkClock& clock) {
+bool InPlace::move(ComputeNode& node, const Operation& operation, WorkClock& clock) {
   if (stages_.finished() == 0) {
     const WorkClock::Working working(clock,
                                      operation.output.defined() ? operation.output.bytes() : 0);

@@ -12,10 +12,10 @@ class InPlace {
  public:
   /// True if every tensor that others must reach lies in a shared buffer; the same on every rank,
   /// once all have posted.
-  [[nodiscard]] static bool fits(const Node& node, const Operation& operation) noexcept;
+  [[nodiscard]] static bool fits(const ComputeNode& node, const Operation& operation) noexcept;
 
   /// Goes on; true once every rank has done its part.
-  [[nodiscard]] bool move(Node& node, const Operation& operation, WorkClock& clock);
+  [[nodiscard]] bool move(ComputeNode& node, const Operation& operation, WorkClock& clock);
 
  private:
   Stages stages_;

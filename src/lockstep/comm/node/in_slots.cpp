@@ -32,7 +32,7 @@ void bring_in_slot(const Operation& operation, Board::Slot& mine) {
              static_cast<std::int64_t>(operation.input.bytes()));
 }
 
-void perform_in_slots(Node& node, const Operation& operation) {
+void perform_in_slots(ComputeNode& node, const Operation& operation) {
   const Tensor& output = operation.output;
   const auto payload = [&](int r) { return slot_of(node, operation, r).payload; };
   switch (operation.kind) {

@@ -11,6 +11,6 @@ namespace lockstep {
 /// Puts what this rank brings into its slot, before it is posted.
 void bring_in_slot(const Operation& operation, Board::Slot& mine);
 /// Carries it out: reads the others' slots, which stay as they are until this rank retires it.
-void perform_in_slots(Node& node, const Operation& operation);
+void perform_in_slots(ComputeNode& node, const Operation& operation);
 
 }  // namespace lockstep

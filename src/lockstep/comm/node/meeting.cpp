@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-bool Meeting::post(Node& node, const Operation& operation, Contract contract) {
+bool Meeting::post(ComputeNode& node, const Operation& operation, Contract contract) {
   Board& board = node.board();
   if (!board.may_post(operation.sequence)) return false;
   Board::Slot& mine = board.mine(operation.sequence);
@@ -18,7 +18,7 @@ bool Meeting::post(Node& node, const Operation& operation, Contract contract) {
   return true;
 }
 
-Agreement Meeting::look(const Node& node, const Operation& operation, Contract contract) {
+Agreement Meeting::look(const ComputeNode& node, const Operation& operation, Contract contract) {
   const Board& board = node.board();
   const std::uint64_t mine = board.mine(operation.sequence).fingerprint;
   for (; peer_ < node.size(); ++peer_) {
@@ -29,7 +29,7 @@ Agreement Meeting::look(const Node& node, const Operation& operation, Contract c
   return disputed_ < 0 ? Agreement::reached : Agreement::refused;
 }
 
-std::string Meeting::dispute(const Node& node, const Operation& operation) const {
+std::string Meeting::dispute(const ComputeNode& node, const Operation& operation) const {
   return called_something_else(node.group_rank(disputed_), record_of(operation),
                                node.board().slot(disputed_, operation.sequence).call);
 }

@@ -19,14 +19,14 @@ inline void copy_bytes(void* target, const void* source, std::int64_t bytes) {
 }
 
 /// What one of the node's ranks has posted of the operation.
-[[nodiscard]] inline const Board::Slot& slot_of(const Node& node, const Operation& operation,
+[[nodiscard]] inline const Board::Slot& slot_of(const ComputeNode& node, const Operation& operation,
                                                 int node_rank) {
   return node.board().slot(node_rank, operation.sequence);
 }
 
 /// Whether what each of the node's ranks has posted as its `place` (Slot::input, Slot::output) lies
 /// in a shared buffer.
-[[nodiscard]] inline bool all_in_buffers(const Node& node, const Operation& operation,
+[[nodiscard]] inline bool all_in_buffers(const ComputeNode& node, const Operation& operation,
                                          const SharedPlace Board::Slot::*place) {
   for (int r = 0; r < node.size(); ++r) {
     if ((slot_of(node, operation, r).*place).buffer < 0) return false;
@@ -36,7 +36,7 @@ inline void copy_bytes(void* target, const void* source, std::int64_t bytes) {
 
 /// address_on(r) of every rank r of the node, until the next call.
 template <class F>
-[[nodiscard]] std::span<const void* const> on_every_rank(Node& node, const F& address_on) {
+[[nodiscard]] std::span<const void* const> on_every_rank(ComputeNode& node, const F& address_on) {
   const auto addresses = node.sources();
   for (int r = 0; r < node.size(); ++r) addresses[static_cast<std::size_t>(r)] = address_on(r);
   return addresses;

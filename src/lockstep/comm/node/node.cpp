@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-Node::Node(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int node_rank,
-           bool whole_group, bool has_relay, Reach reach)
+ComputeNode::ComputeNode(std::shared_ptr<Segment> segment, std::vector<int> group_ranks,
+                         int node_rank, bool whole_group, bool has_relay, Reach reach)
     : group_ranks_(std::move(group_ranks)),
       board_(segment, static_cast<int>(group_ranks_.size()), node_rank),
       whole_group_(whole_group),
@@ -20,13 +20,13 @@ Node::Node(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int n
   add_buffer(std::move(segment));
 }
 
-void Node::ring(int group_rank) const noexcept {
+void ComputeNode::ring(int group_rank) const noexcept {
   const auto found = std::ranges::find(group_ranks_, group_rank);
   if (found == group_ranks_.end()) return;
   board_.doorbell_of(static_cast<int>(found - group_ranks_.begin())).ring();
 }
 
-SharedPlace Node::place_of(const Tensor& t) const noexcept {
+SharedPlace ComputeNode::place_of(const Tensor& t) const noexcept {
   const auto* begin = static_cast<const std::byte*>(t.data());
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast)
   if (is_one_process()) return {0, reinterpret_cast<std::uint64_t>(begin)};
@@ -38,7 +38,7 @@ SharedPlace Node::place_of(const Tensor& t) const noexcept {
   return {};
 }
 
-std::string absentees(const Node& node, const Operation& operation) {
+std::string absentees(const ComputeNode& node, const Operation& operation) {
   const Board& board = node.board();
   std::string who;
   for (int r = 0; r < node.size(); ++r) {

@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// The ranks of a group that share memory with this one, and that memory: a board, and the buffers
 /// that tensors were placed in. Ranks that are threads of one process share all memory.
-class Node {
+class ComputeNode {
  public:
   /// What the memory of the node's ranks is to each other.
   enum class Reach : std::uint8_t {
@@ -22,8 +22,8 @@ class Node {
   /// `segment` holds Board::bytes() a rank, and from there on, if has_relay, relay_bytes more; or,
   /// where this is one of several nodes, what Depot says.
   /// `group_ranks`: the node's ranks in the group.
-  Node(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int node_rank,
-       bool whole_group, bool has_relay, Reach reach = Reach::buffers);
+  ComputeNode(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int node_rank,
+              bool whole_group, bool has_relay, Reach reach = Reach::buffers);
 
   [[nodiscard]] Board& board() noexcept { return board_; }
   [[nodiscard]] const Board& board() const noexcept { return board_; }
@@ -74,6 +74,6 @@ class Node {
 
 /// Which ranks of the node a collective waits for, and what they do instead; empty if every one has
 /// entered it.
-[[nodiscard]] std::string absentees(const Node& node, const Operation& operation);
+[[nodiscard]] std::string absentees(const ComputeNode& node, const Operation& operation);
 
 }  // namespace lockstep

@@ -9,20 +9,20 @@ namespace lockstep {
 namespace {
 
 Block piece_from(const Operation& operation, std::int64_t begin) {
-  return {begin,
-          std::min(operation.input.numel() - begin, Node::relay_bytes / element_bytes(operation))};
+  return {begin, std::min(operation.input.numel() - begin,
+                          ComputeNode::relay_bytes / element_bytes(operation))};
 }
 
-std::byte* own_relay(const Node& node) { return node.address(node.relay(), node.rank()); }
+std::byte* own_relay(const ComputeNode& node) { return node.address(node.relay(), node.rank()); }
 
 }  // namespace
 
-bool Relay::fits(const Node& node, const Operation& operation) noexcept {
+bool Relay::fits(const ComputeNode& node, const Operation& operation) noexcept {
   return operation.kind == Operation::Kind::all_reduce && node.has_relay() &&
          operation.input.device().type == DeviceType::host;
 }
 
-bool Relay::move(Node& node, const Operation& operation, WorkClock& clock) {
+bool Relay::move(ComputeNode& node, const Operation& operation, WorkClock& clock) {
   if (node.relay_user() && node.relay_user() != &operation) return false;
   node.relay_user() = &operation;
   while (step(node, operation, clock)) {
@@ -34,7 +34,7 @@ bool Relay::move(Node& node, const Operation& operation, WorkClock& clock) {
 
 // Stages 2 k + 1 and 2 k + 2 of piece k: it is in the relays; its result is. Whoever has taken the
 // result out may put the next piece in, since the others are done with this rank's relay.
-bool Relay::step(Node& node, const Operation& operation, WorkClock& clock) {
+bool Relay::step(ComputeNode& node, const Operation& operation, WorkClock& clock) {
   const unsigned stage = stages_.finished();
   if (stage > 0 && !stages_.all_have_finished(node, operation, stage)) return false;
   const WorkClock::Working working(clock, operation.output.bytes());

@@ -10,12 +10,12 @@ namespace lockstep {
 /// reduces its share of it for all, and takes the result out.
 class Relay {
  public:
-  [[nodiscard]] static bool fits(const Node& node, const Operation& operation) noexcept;
+  [[nodiscard]] static bool fits(const ComputeNode& node, const Operation& operation) noexcept;
   /// Goes on; true once the result stands.
-  [[nodiscard]] bool move(Node& node, const Operation& operation, WorkClock& clock);
+  [[nodiscard]] bool move(ComputeNode& node, const Operation& operation, WorkClock& clock);
 
  private:
-  [[nodiscard]] bool step(Node& node, const Operation& operation, WorkClock& clock);
+  [[nodiscard]] bool step(ComputeNode& node, const Operation& operation, WorkClock& clock);
 
   Stages stages_;
   std::int64_t cursor_ = 0;  // the first element of the piece that is on its way

@@ -14,8 +14,8 @@ constexpr std::int64_t turn_bytes = 1 << 20;
 /// Every output = the reduction of `count` elements of every rank, `begin` bytes into where
 /// input_of and output_of say.
 template <class In, class Out>
-void reduce_at(Node& node, const Operation& operation, std::int64_t begin, std::int64_t count,
-               const In& input_of, const Out& output_of) {
+void reduce_at(ComputeNode& node, const Operation& operation, std::int64_t begin,
+               std::int64_t count, const In& input_of, const Out& output_of) {
   const auto outputs = node.targets();
   for (int r = 0; r < node.size(); ++r) {
     outputs[static_cast<std::size_t>(r)] = node.address(output_of(r), r) + begin;
@@ -33,7 +33,7 @@ Block share_of(std::int64_t numel, std::int64_t element, int size, int rank) noe
   return {begin(rank), begin(rank + 1) - begin(rank)};
 }
 
-std::int64_t reduce_share(Node& node, const Operation& operation, std::int64_t cursor) {
+std::int64_t reduce_share(ComputeNode& node, const Operation& operation, std::int64_t cursor) {
   const std::int64_t element = element_bytes(operation);
   const Block share = share_of(operation.input.numel(), element, node.size(), node.rank());
   const std::int64_t count = std::min(share.count - cursor, turn_bytes / element);
@@ -44,7 +44,7 @@ std::int64_t reduce_share(Node& node, const Operation& operation, std::int64_t c
   return cursor + count < share.count ? cursor + count : -1;
 }
 
-void reduce_relays(Node& node, const Operation& operation, Block piece) {
+void reduce_relays(ComputeNode& node, const Operation& operation, Block piece) {
   const std::int64_t element = element_bytes(operation);
   const Block share = share_of(piece.count, element, node.size(), node.rank());
   const auto relay = [&](int) { return node.relay(); };

@@ -10,10 +10,10 @@ namespace lockstep {
 /// A turn of this rank's share of the reduction of all posted inputs into all outputs, which lie in
 /// shared buffers. `cursor` is the element of the share to go on from; returns the next, or -1 when
 /// the share is done.
-[[nodiscard]] std::int64_t reduce_share(Node& node, const Operation& operation,
+[[nodiscard]] std::int64_t reduce_share(ComputeNode& node, const Operation& operation,
                                         std::int64_t cursor);
 
 /// This rank's share of a piece that stands in every rank's relay, into all of them.
-void reduce_relays(Node& node, const Operation& operation, Block piece);
+void reduce_relays(ComputeNode& node, const Operation& operation, Block piece);
 
 }  // namespace lockstep

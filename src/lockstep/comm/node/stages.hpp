@@ -10,14 +10,14 @@ class Stages {
   [[nodiscard]] unsigned finished() const noexcept { return finished_; }
 
   /// Tells the node that this rank has finished a stage.
-  void finish(Node& node, const Operation& operation, unsigned stage) noexcept {
+  void finish(ComputeNode& node, const Operation& operation, unsigned stage) noexcept {
     finished_ = stage;
     node.board()
         .mine(operation.sequence)
         .done.store(mark(operation.sequence, stage), std::memory_order_release);
   }
 
-  [[nodiscard]] bool all_have_finished(const Node& node, const Operation& operation,
+  [[nodiscard]] bool all_have_finished(const ComputeNode& node, const Operation& operation,
                                        unsigned stage) noexcept {
     if (stage != looked_for_) peer_ = 0;
     looked_for_ = stage;

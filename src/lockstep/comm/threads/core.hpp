@@ -14,7 +14,7 @@ class ThreadsCore final : public GroupCore {
   static IntrusivePtr<ThreadsCore> join(std::shared_ptr<ThreadsHub> hub, int rank);
 
   [[nodiscard]] ThreadsHub& hub() noexcept { return *hub_; }
-  [[nodiscard]] Node& node() noexcept { return hub_->node(rank()); }
+  [[nodiscard]] ComputeNode& node() noexcept { return hub_->node(rank()); }
   /// The rank's thread has ended, and all others.
   void end() noexcept;
 

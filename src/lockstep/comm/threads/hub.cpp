@@ -11,7 +11,8 @@ ThreadsHub::ThreadsHub(int ranks, const GroupOptions& options) : options_(option
   std::vector<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
   for (int rank = 0; rank < ranks; ++rank) {
-    nodes_.push_back(std::make_unique<Node>(segment, all, rank, true, false, Node::Reach::process));
+    nodes_.push_back(std::make_unique<ComputeNode>(segment, all, rank, true, false,
+                                                   ComputeNode::Reach::process));
   }
 }
 

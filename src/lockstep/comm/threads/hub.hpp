@@ -22,7 +22,9 @@ class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(nodes_.size()); }
   [[nodiscard]] const GroupOptions& options() const noexcept { return options_; }
-  [[nodiscard]] Node& node(int rank) noexcept { return *nodes_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] ComputeNode& node(int rank) noexcept {
+    return *nodes_[static_cast<std::size_t>(rank)];
+  }
   [[nodiscard]] Mailbox& mailbox() noexcept { return mailbox_; }
 
   /// The hub of a group of `members` of this one's ranks, split off for the `number`th time: the
@@ -52,7 +54,7 @@ class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
   };
 
   const GroupOptions options_;
-  std::vector<std::unique_ptr<Node>> nodes_;  // by rank
+  std::vector<std::unique_ptr<ComputeNode>> nodes_;  // by rank
   Mailbox mailbox_;
   std::atomic<int> failed_rank_ = -1;
   std::string reason_;                                       // written once, before failed_rank_

@@ -47,7 +47,7 @@ void ThreadsInFlight::give_up() noexcept {
 }
 
 void ThreadsInFlight::expect_matching_lengths() {
-  const Node& node = core_.node();
+  const ComputeNode& node = core_.node();
   for (int r = 0; r < node.size(); ++r) {
     const Operation& theirs = *slot_of(node, operation(), r).operation;
     const Block sent =
