@@ -237,7 +237,7 @@ TEST_P(Joined, ThrowsOnAllRanksWhenOneHasRunOutIfAskedTo) {
     const bool short_of_inputs = group->rank() % 2 == 1;
     const std::string message = test::message_of<Error>([&] { epoch(short_of_inputs ? 2 : 5); });
     EXPECT_EQ(iterations, 2);
-    const std::string ranks = group->size() == 4 ? "rank 1, 3 of 4" : "rank 1 of ";
+    const std::string ranks = group->size() >= 4 ? "ranks 1, 3 of " : "rank 1 of ";
     EXPECT_NE(message.find(ranks), std::string::npos) << message;
     EXPECT_TRUE(test::same_on_all_ranks(*group, message));
   });

@@ -17,7 +17,7 @@ namespace {
 using test::Batch;
 using test::Mlp;
 
-constexpr std::int64_t rows = 13, shards = 12;
+constexpr std::int64_t rows = 13, shards = 60;
 
 /// Of every sample; some do not count.
 Tensor sample_weights() {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/flight/rank_list.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
@@ -39,16 +41,16 @@ Join::Iteration Join::agree(bool going_on, double samples) {
 }
 
 void Join::throw_for_those_through(bool going_on) {
-  std::string ranks;
+  std::vector<int> through;
   int rank = 0;
   for (const std::string& goes_on : all_gather_object(group(), going_on ? "y" : "n")) {
-    if (goes_on == "n") ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+    if (goes_on == "n") through.push_back(rank);
     ++rank;
   }
   throw Error(fmt::format(
-      "uneven inputs: rank {} of {} has none for this iteration, others have. Give all ranks "
-      "equally many batches, or make the Join without throw_on_early_termination.",
-      ranks, group().size()));
+      "uneven inputs: {} of {} {} none for this iteration, others do. Give all ranks equally many "
+      "batches, or make the Join without throw_on_early_termination.",
+      ranks_in_words(through), group().size(), through.size() == 1 ? "has" : "have"));
 }
 
 double Join::step(double samples) {
