@@ -25,12 +25,7 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
                      lstm ? grad_outputs[2] : Tensor(), input(h0).requires_grad());
     if (gates.h0.defined()) pass_grad(h0, gates.h0);
     if (gates.c0.defined()) pass_grad(c0, gates.c0);
-    if (const auto bias = grad_target(bias_ih); bias.wanted) {
-      linear_backward_bias(gates.x_part, bias.accumulate, bias.tensor);
-    }
-    if (const auto bias = grad_target(bias_hh); bias.wanted) {
-      linear_backward_bias(gates.hidden_part, bias.accumulate, bias.tensor);
-    }
+    give_biases(gates);
     if (const auto weight = grad_target(weight_ih); weight.wanted) {
       linear_backward_weight(gates.x_part, input(x).data(), weight.accumulate, weight.tensor);
     }
@@ -49,6 +44,26 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
   }
 
  private:
+  /// Where both have one gradient, it is summed once.
+  void give_biases(const RnnGradients& gates) {
+    if (!input(bias_ih).requires_grad() && !input(bias_hh).requires_grad()) return;
+    const Tensor& x_part = gates.x_part;
+    const Tensor sums = Tensor::empty({x_part.size(2)}, x_part.dtype());
+    const auto give = [&](Input bias) {
+      const GradTarget target = grad_target(bias);
+      if (!target.wanted) return;
+      if (target.accumulate) {
+        add_scaled(sums, 1.0, target.tensor);
+      } else {
+        target.tensor.copy_from(sums);
+      }
+    };
+    linear_backward_bias(x_part, false, sums);
+    give(bias_ih);
+    if (plan_.mode == RnnMode::gru) linear_backward_bias(gates.hidden_part, false, sums);
+    give(bias_hh);
+  }
+
   RnnPlan plan_;
   RnnStates states_;
 };
