@@ -25,7 +25,8 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
                      lstm ? grad_outputs[2] : Tensor(), input(h0).requires_grad());
     if (gates.h0.defined()) pass_grad(h0, gates.h0);
     if (gates.c0.defined()) pass_grad(c0, gates.c0);
-    give_biases(gates);
+    give_bias(bias_ih, gates.bias_ih);
+    give_bias(bias_hh, gates.bias_hh);
     if (const auto weight = grad_target(weight_ih); weight.wanted) {
       linear_backward_weight(gates.x_part, input(x).data(), weight.accumulate, weight.tensor);
     }
@@ -44,24 +45,15 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
   }
 
  private:
-  /// Where both have one gradient, it is summed once.
-  void give_biases(const RnnGradients& gates) {
-    if (!input(bias_ih).requires_grad() && !input(bias_hh).requires_grad()) return;
-    const Tensor& x_part = gates.x_part;
-    const Tensor sums = Tensor::empty({x_part.size(2)}, x_part.dtype());
-    const auto give = [&](Input bias) {
-      const GradTarget target = grad_target(bias);
-      if (!target.wanted) return;
-      if (target.accumulate) {
-        add_scaled(sums, 1.0, target.tensor);
-      } else {
-        target.tensor.copy_from(sums);
-      }
-    };
-    linear_backward_bias(x_part, false, sums);
-    give(bias_ih);
-    if (plan_.mode == RnnMode::gru) linear_backward_bias(gates.hidden_part, false, sums);
-    give(bias_hh);
+  /// Copies, for both may be given one tensor.
+  void give_bias(Input bias, const Tensor& gradient) {
+    const GradTarget target = grad_target(bias);
+    if (!target.wanted) return;
+    if (target.accumulate) {
+      add_scaled(gradient, 1.0, target.tensor);
+    } else {
+      target.tensor.copy_from(gradient);
+    }
   }
 
   RnnPlan plan_;

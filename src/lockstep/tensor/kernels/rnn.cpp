@@ -226,6 +226,17 @@ void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& g
   }
 }
 
+/// total[width] += the sum of rows[count, width], which a step has just left in the cache; `part`
+/// is for the step's own sum, so that long sequences lose no more than short ones.
+template <class T>
+void add_rows(const T* rows, std::int64_t count, std::int64_t width, T* part, T* total) {
+  std::fill_n(part, width, T{0});
+  for (std::int64_t r = 0; r < count; ++r) {
+    each_unit<T>(width, [=](std::int64_t j) { part[j] += rows[r * width + j]; });
+  }
+  each_unit<T>(width, [=](std::int64_t j) { total[j] += part[j]; });
+}
+
 template <class T>
 void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& weight_hh,
                     const Tensor& grad_out, const Tensor& grad_h, const Tensor& grad_c,
@@ -233,6 +244,11 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
   const std::int64_t hidden = plan.hidden, width = gates_of(plan.mode) * hidden;
   const std::int64_t state = plan.batch * hidden;
   const Tensor no_gradient = Tensor::zeros({hidden}, weight_hh.dtype());
+  const Tensor part = Tensor::empty({width}, weight_hh.dtype());
+  const auto add_biases = [&](const Tensor& gates, std::int64_t t, const Tensor& bias) {
+    add_rows(data_of<const T>(gates) + t * plan.batch * width, plan.batch, width, data_of<T>(part),
+             data_of<T>(bias));
+  };
   const auto row_at = [](const Tensor& t, std::int64_t begin) {
     return t.defined() ? data_of<T>(t) + begin : nullptr;
   };
@@ -257,6 +273,8 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
                           .grad_gates = data_of<T>(gradients.x_part) + gates_at,
                           .grad_hidden_gates = data_of<T>(gradients.hidden_part) + gates_at});
     }
+    add_biases(gradients.x_part, t, gradients.bias_ih);
+    if (plan.mode == RnnMode::gru) add_biases(gradients.hidden_part, t, gradients.bias_hh);
     if (s == 0 && !wants_h0) break;
     math::gemm(plan.batch, hidden, width,
                math::Matrix<T>{data_of<T>(gradients.hidden_part) + t * plan.batch * width, width},
@@ -325,7 +343,11 @@ RnnGradients rnn_backward(const RnnPlan& plan, const RnnStates& states, const Te
   };
   RnnGradients gradients;
   gradients.x_part = of_gates();
-  gradients.hidden_part = plan.mode == RnnMode::gru ? of_gates() : gradients.x_part;
+  const std::int64_t width = gates_of(plan.mode) * plan.hidden;
+  gradients.bias_ih = Tensor::zeros({width}, dtype);
+  const bool gru = plan.mode == RnnMode::gru;
+  gradients.hidden_part = gru ? of_gates() : gradients.x_part;
+  gradients.bias_hh = gru ? Tensor::zeros({width}, dtype) : gradients.bias_ih;
   const Tensor grad_h = begin_with(grad_h_n);
   if (plan.mode == RnnMode::lstm) gradients.c0 = begin_with(grad_c_n);
   dispatch_floating(dtype, "a recurrent layer", [&]<class T>() {

@@ -49,6 +49,8 @@ struct RnnStates {
 struct RnnGradients {
   Tensor x_part;       ///< [T, N, G H]
   Tensor hidden_part;  ///< the same; x_part itself but for the GRU
+  Tensor bias_ih;      ///< [G H], the sum of x_part over steps and samples
+  Tensor bias_hh;      ///< that of hidden_part; bias_ih itself but for the GRU
   Tensor h0, c0;       ///< h0: undefined unless asked for
 };
 
