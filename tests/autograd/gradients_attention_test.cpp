@@ -72,5 +72,26 @@ TEST(SelfAttentionGradient, AgreesWithCentralDifferences) {
   }
 }
 
+TEST(MultiHeadAttentionGradient, AgreesWithCentralDifferencesAlsoWithHiddenKeys) {
+  AttentionOptions options;
+  options.key_padding_mask = Tensor::zeros({2, 5}, DType::boolean);
+  options.key_padding_mask.slice(1, 2).reshape({5}).slice(1, 3).fill(1);
+  options.key_padding_mask.slice(0, 1).reshape({5}).slice(4, 5).fill(1);
+  expect_gradients(
+      [&](const std::vector<Variable>& v) {
+        const auto [q, k, w] = in_projection(v[0], v[1], v[1], v[2], v[3]);
+        return multi_head_attention(q, k, w, 3, options);
+      },
+      {random_tensor({2, 3, 6}, 1), random_tensor({2, 5, 6}, 2), random_tensor({18, 6}, 3),
+       random_tensor({18}, 4)});
+}
+
+// One output of three has a gradient, the others' thirds get zeros.
+TEST(InProjectionGradient, AgreesWithCentralDifferencesAlsoIfOneOutputIsUsed) {
+  expect_gradients(
+      [](const std::vector<Variable>& v) { return in_projection(v[0], v[0], v[0], v[1], v[2])[1]; },
+      {random_tensor({2, 3}, 1), random_tensor({9, 3}, 2), random_tensor({9}, 3)});
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -16,5 +16,25 @@ TEST(EmbeddingGradient, AgreesWithCentralDifferencesAlsoForRepeatedRows) {
   }
 }
 
+TEST(EmbeddingBagGradient, AgreesWithCentralDifferencesInEveryMode) {
+  const auto index = Tensor::from(std::vector<std::int64_t>{4, 0, 4, 2, 2, 4, 1}, {7});
+  const auto offsets = Tensor::from(std::vector<std::int64_t>{0, 3, 3, 5, 7}, {5});
+  for (const BagMode mode : {BagMode::sum, BagMode::mean, BagMode::max}) {
+    for (const std::int64_t padding : {-1, 2}) {
+      // Row 2 gets no gradient from padding, and differences none either.
+      expect_gradients(
+          [&](const std::vector<Variable>& v) {
+            return embedding_bag(index, v[0], offsets, mode, {}, padding);
+          },
+          {random_tensor({5, 19}, 1)});
+    }
+  }
+  expect_gradients(
+      [&](const std::vector<Variable>& v) {
+        return embedding_bag(index, v[0], offsets, BagMode::sum, v[1]);
+      },
+      {random_tensor({5, 3}, 1), random_tensor({7}, 2)});
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -1,8 +1,9 @@
 #include <lockstep/autograd/engine.hpp>
 
 #include <algorithm>
-#include <ranges>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
@@ -131,7 +132,8 @@ void Engine::prune() {
     if (!variable.requires_grad()) return false;
     return goes_to_sink(variable) ? is_input(variable) : variable.record()->pending_uses > 0;
   };
-  for (Reached& reached : reached_ | std::views::reverse) {  // oldest first
+  for (auto place = reached_.rbegin(); place != reached_.rend(); ++place) {  // oldest first
+    Reached& reached = *place;
     Node* const node = reached.variable.record()->producer.get();
     reached.needed = false;
     for (int k = 0; node && k < node->input_count_ && !reached.needed; ++k) {

@@ -9,5 +9,6 @@
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/norm.hpp>
 #include <lockstep/nn/layers/pool.hpp>
+#include <lockstep/nn/layers/recurrent.hpp>
 #include <lockstep/nn/layers/residual.hpp>
 #include <lockstep/nn/layers/shape.hpp>

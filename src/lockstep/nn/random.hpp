@@ -43,6 +43,8 @@ class RandomStream {
  public:
   /// The next one of this thread since manual_seed.
   RandomStream() noexcept;
+  /// Of what is no layer and has a number of its own.
+  explicit RandomStream(std::uint32_t number) noexcept : layer_(number) {}
   /// The key of a draw that no other draw has, but in a repetition.
   [[nodiscard]] RandomKey next() noexcept;
 

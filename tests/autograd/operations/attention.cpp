@@ -1,4 +1,5 @@
 #include <lockstep/autograd/functional/attention.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 
 #include "operations.hpp"
 
@@ -22,9 +23,15 @@ Operations attention_operations() {
       {"scaled_dot_product_attention, causal",
        {{1, 2, 70, 16}, {1, 2, 75, 16}, {1, 2, 75, 16}},
        [](const Inputs& v) { return scaled_dot_product_attention(v[0], v[1], v[2], causal()); }},
-      {"self_attention", {{2, 21, 3 * 24}}, [](const Inputs& v) {
-         return self_attention(v[0], 3);
-       }}};
+      {"self_attention",
+       {{2, 21, 3 * 24}},
+       [](const Inputs& v) { return self_attention(v[0], 3); }},
+      {"multi_head_attention",
+       {{2, 9, 24}, {2, 13, 24}, {2, 13, 24}},
+       [](const Inputs& v) { return multi_head_attention(v[0], v[1], v[2], 3); }},
+      {"in_projection",
+       {{2, 9, 24}, {2, 13, 24}, {2, 13, 24}, {72, 24}, {72}},
+       [](const Inputs& v) { return concat(in_projection(v[0], v[1], v[2], v[3], v[4]), 1); }}};
 }
 
 }  // namespace lockstep::test

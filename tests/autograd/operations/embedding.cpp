@@ -18,7 +18,16 @@ const Tensor& index() {
 }  // namespace
 
 Operations embedding_operations() {
-  return {{"embedding", {{50, 33}}, [](const Inputs& v) { return embedding(index(), v[0], 4); }}};
+  return {{"embedding", {{50, 33}}, [](const Inputs& v) { return embedding(index(), v[0], 4); }},
+          {"embedding_bag_mean",
+           {{50, 33}},
+           [](const Inputs& v) { return embedding_bag(index(), v[0], {}, BagMode::mean, {}, 4); }},
+          {"embedding_bag_max",
+           {{50, 33}},
+           [](const Inputs& v) { return embedding_bag(index(), v[0], {}, BagMode::max); }},
+          {"embedding_bag_weighted", {{50, 33}, {4, 16}}, [](const Inputs& v) {
+             return embedding_bag(index(), v[0], {}, BagMode::sum, v[1]);
+           }}};
 }
 
 }  // namespace lockstep::test

@@ -25,6 +25,7 @@ using Operations = std::vector<Operation>;
 [[nodiscard]] Operations linear_operations();
 [[nodiscard]] Operations loss_operations();
 [[nodiscard]] Operations norm_operations();
+[[nodiscard]] Operations recurrent_operations();
 [[nodiscard]] Operations reduction_operations();
 [[nodiscard]] Operations regression_loss_operations();
 [[nodiscard]] Operations shape_operations();

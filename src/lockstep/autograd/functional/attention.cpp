@@ -12,8 +12,9 @@
 namespace lockstep {
 namespace {
 
-AttentionGrad grad_of(const GradTarget& target) {
-  return {target.wanted ? heads_of(target.tensor) : Heads{}, target.accumulate};
+/// [B,H,T,D], or [B,T,E] with the heads side by side.
+Heads operand(const Tensor& t, const AttentionPlan& plan) {
+  return t.dims() == 4 ? heads_of(t) : heads_in(t, plan.heads, 0, 1);
 }
 
 class AttentionNode : public PooledNode<AttentionNode> {
@@ -27,11 +28,14 @@ class AttentionNode : public PooledNode<AttentionNode> {
     const bool one_by_one = same(0, 1) || same(0, 2) || same(1, 2);
     std::array<AttentionGrad, 3> grads;
     for (int i = 0; i < 3; ++i) {
-      grads[static_cast<std::size_t>(i)] = grad_of(grad_target(i));
+      const GradTarget target = grad_target(i);
+      if (target.wanted) {
+        grads[static_cast<std::size_t>(i)] = {operand(target.tensor, plan_), target.accumulate};
+      }
       if (!one_by_one && i < 2) continue;
-      attention_backward(plan_, heads_of(grad_output), heads_of(input(0).data()),
-                         heads_of(input(1).data()), heads_of(input(2).data()), log_sum_, grads[0],
-                         grads[1], grads[2]);
+      const auto value = [&](int k) { return operand(input(k).data(), plan_); };
+      attention_backward(plan_, operand(grad_output, plan_), value(0), value(1), value(2), log_sum_,
+                         grads[0], grads[1], grads[2]);
       grads = {};
     }
   }
@@ -77,13 +81,30 @@ void apply_options(const AttentionOptions& options, const Tensor& q, AttentionPl
   plan.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(plan.width)));
   plan.causal = options.causal;
   plan.mask = options.mask;
-  if (!plan.mask.defined()) return;
-  if (plan.mask.dtype() != DType::boolean || plan.mask.shape() != Shape{plan.queries, plan.keys} ||
-      !(plan.mask.device() == q.device())) {
+  plan.key_padding_mask = options.key_padding_mask;
+  const auto expect = [&](const char* what, const Tensor& mask, const Shape& shape) {
+    if (!mask.defined() ||
+        (mask.dtype() == DType::boolean && mask.shape() == shape && mask.device() == q.device())) {
+      return;
+    }
     throw ShapeError("attention from " + describe(q) + " to " + std::to_string(plan.keys) +
-                     " keys takes a bool mask " + to_string(Shape{plan.queries, plan.keys}) +
-                     ", not " + describe(plan.mask));
-  }
+                     " keys takes a bool " + what + " " + to_string(shape) + ", not " +
+                     describe(mask));
+  };
+  expect("mask", plan.mask, {plan.queries, plan.keys});
+  expect("key_padding_mask", plan.key_padding_mask, {plan.batch, plan.keys});
+}
+
+Variable attend(const Variable& q, const Variable& k, const Variable& v, AttentionPlan plan,
+                const AttentionOptions& options) {
+  const Tensor& query = q.data();
+  apply_options(options, query, plan);
+  Tensor out = Tensor::empty(query.shape(), query.dtype(), query.device());
+  Tensor log_sum = Tensor::empty({plan.batch, plan.heads, plan.queries}, out.dtype(), out.device());
+  attention_forward(plan, operand(query, plan), operand(k.data(), plan), operand(v.data(), plan),
+                    operand(out, plan), log_sum);
+  count(plan);
+  return record<AttentionNode>(std::move(out), {&q, &k, &v}, std::move(plan), std::move(log_sum));
 }
 
 }  // namespace
@@ -100,17 +121,35 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
                      describe(key) + " and v " + describe(value) +
                      ": it takes q [B, H, T, D], k and v [B, H, S, D] of one dtype");
   }
-  AttentionPlan plan{.batch = query.size(0),
-                     .heads = query.size(1),
-                     .queries = query.size(2),
-                     .keys = key.size(2),
-                     .width = query.size(3)};
-  apply_options(options, query, plan);
-  Tensor out = Tensor::empty(query.shape(), query.dtype(), query.device());
-  Tensor log_sum = Tensor::empty({plan.batch, plan.heads, plan.queries}, out.dtype(), out.device());
-  attention_forward(plan, heads_of(query), heads_of(key), heads_of(value), heads_of(out), log_sum);
-  count(plan);
-  return record<AttentionNode>(std::move(out), {&q, &k, &v}, std::move(plan), std::move(log_sum));
+  return attend(q, k, v,
+                {.batch = query.size(0),
+                 .heads = query.size(1),
+                 .queries = query.size(2),
+                 .keys = key.size(2),
+                 .width = query.size(3)},
+                options);
+}
+
+Variable multi_head_attention(const Variable& q, const Variable& k, const Variable& v,
+                              std::int64_t heads, const AttentionOptions& options) {
+  const Tensor &query = q.data(), &key = k.data(), &value = v.data();
+  const bool fits = heads >= 1 && query.dims() == 3 && key.dims() == 3 &&
+                    key.shape() == value.shape() && query.size(0) == key.size(0) &&
+                    query.size(2) == key.size(2) && query.size(2) % heads == 0 &&
+                    query.dtype() == key.dtype() && query.dtype() == value.dtype();
+  if (!fits) {
+    throw ShapeError("multi_head_attention of q " + describe(query) + ", k " + describe(key) +
+                     " and v " + describe(value) + " with " + std::to_string(heads) +
+                     " heads: it takes q [B, T, E], k and v [B, S, E] of one dtype, with E "
+                     "divisible by the heads");
+  }
+  return attend(q, k, v,
+                {.batch = query.size(0),
+                 .heads = heads,
+                 .queries = query.size(1),
+                 .keys = key.size(1),
+                 .width = query.size(2) / heads},
+                options);
 }
 
 Variable self_attention(const Variable& qkv, std::int64_t heads, const AttentionOptions& options) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -10,6 +11,7 @@ struct AttentionOptions {
   bool causal = false;          ///< position i sees positions j <= i only
   std::optional<double> scale;  ///< default 1 / sqrt(D)
   Tensor mask;                  ///< bool [T,S], true: may be seen; or undefined
+  Tensor key_padding_mask;      ///< bool [B,S], true: nobody sees this key; or undefined
 };
 
 /// softmax(scale q k^T + mask) v for q[B,H,T,D], k and v[B,H,S,D] (Vaswani et al. 2017,
@@ -18,9 +20,20 @@ struct AttentionOptions {
                                                     const Variable& v,
                                                     const AttentionOptions& options = {});
 
-/// The same where q, k and v are the thirds of the last dimension of qkv[B,T,3E], each made of
-/// `heads` heads of E / heads side by side -> [B,T,E], heads side by side. Copies nothing.
+/// The same for q[B,T,E], k and v[B,S,E], each made of `heads` heads of E / heads side by side
+/// -> [B,T,E]. Copies nothing.
+[[nodiscard]] Variable multi_head_attention(const Variable& q, const Variable& k, const Variable& v,
+                                            std::int64_t heads,
+                                            const AttentionOptions& options = {});
+
+/// The same where q, k and v are the thirds of the last dimension of qkv[B,T,3E].
 [[nodiscard]] Variable self_attention(const Variable& qkv, std::int64_t heads,
                                       const AttentionOptions& options = {});
+
+/// query, key and value [..., E] each by its third of weight[3E,E] and bias[3E] (may be undefined)
+/// -> [..., E] each. Copies nothing.
+[[nodiscard]] std::array<Variable, 3> in_projection(const Variable& query, const Variable& key,
+                                                    const Variable& value, const Variable& weight,
+                                                    const Variable& bias);
 
 }  // namespace lockstep

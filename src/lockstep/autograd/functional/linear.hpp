@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include <lockstep/autograd/variable.hpp>
+#include <lockstep/tensor/kernels/embedding_bag.hpp>
 
 namespace lockstep {
 
@@ -20,5 +21,16 @@ namespace lockstep {
 /// outside [0, V).
 [[nodiscard]] Variable embedding(const Tensor& index, const Variable& weight,
                                  std::int64_t padding_idx = -1);
+
+/// Bags of rows of weight[V,D], each reduced to one -> [bags, D]: bag b holds index[offsets[b]] up
+/// to the next bag's first (torch.nn.functional.embedding_bag). `index` and `offsets` are i64 of
+/// one dimension, or `index` is [bags, n] and `offsets` undefined. `per_sample_weights`, of the
+/// index's shape, may be undefined and goes with sums only. An empty bag gives zeros; entries that
+/// are `padding_idx` (-1: none) are passed over and not counted. Throws InputError for an index
+/// outside [0, V) and for offsets that do not begin with 0, fall, or go beyond the index.
+[[nodiscard]] Variable embedding_bag(const Tensor& index, const Variable& weight,
+                                     const Tensor& offsets = {}, BagMode mode = BagMode::mean,
+                                     const Variable& per_sample_weights = {},
+                                     std::int64_t padding_idx = -1);
 
 }  // namespace lockstep

@@ -34,4 +34,16 @@ Variable MultiheadAttention::forward(const Variable& x) {
   return (*out_proj_)(self_attention(projected, num_heads_, options_));
 }
 
+Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
+                                     const Variable& value, const Tensor& key_padding_mask) {
+  AttentionOptions options = options_;
+  options.key_padding_mask = key_padding_mask;
+  if (query.record() == key.record() && key.record() == value.record()) {
+    const Variable projected = linear(query, in_proj_weight_, in_proj_bias_);
+    return (*out_proj_)(self_attention(projected, num_heads_, options));
+  }
+  const auto [q, k, v] = in_projection(query, key, value, in_proj_weight_, in_proj_bias_);
+  return (*out_proj_)(multi_head_attention(q, k, v, num_heads_, options));
+}
+
 }  // namespace lockstep::nn

@@ -9,16 +9,22 @@ namespace lockstep::nn {
 
 class Linear;
 
-/// Self-attention x[B,T,E] -> [B,T,E] in `num_heads` heads of E / num_heads (Vaswani et al. 2017,
-/// section 3.2.2): PyTorch's nn.MultiheadAttention(E, num_heads, batch_first=True) applied to
-/// (x, x, x). Parameters in_proj_weight[3E,E] (Xavier uniform; queries, keys, values),
-/// in_proj_bias[3E] (zeros), out_proj.weight[E,E], out_proj.bias[E] (zeros).
+/// Attention in `num_heads` heads of E / num_heads (Vaswani et al. 2017, section 3.2.2): PyTorch's
+/// nn.MultiheadAttention(E, num_heads, batch_first=True). Parameters in_proj_weight[3E,E] (Xavier
+/// uniform; queries, keys, values), in_proj_bias[3E] (zeros), out_proj.weight[E,E],
+/// out_proj.bias[E] (zeros).
 class MultiheadAttention : public Module {
  public:
   /// Throws InputError unless num_heads divides embed_dim.
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
                      const AttentionOptions& options = {});
+  /// Of x[B,T,E] to itself -> [B,T,E].
   Variable forward(const Variable& x) override;
+  /// Of query[B,T,E] to key and value[B,S,E] -> [B,T,E]. `key_padding_mask`, bool [B,S] or
+  /// undefined: a key where it is true is not looked at; a query that then sees none gets 0 from
+  /// all heads.
+  Variable forward(const Variable& query, const Variable& key, const Variable& value,
+                   const Tensor& key_padding_mask = {});
 
  private:
   std::int64_t num_heads_;

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include <lockstep/nn/module.hpp>
+#include <lockstep/tensor/kernels/embedding_bag.hpp>
 
 namespace lockstep::nn {
 
@@ -15,6 +16,24 @@ class Embedding : public Module {
 
  private:
   Variable weight_;
+  std::int64_t padding_idx_;
+};
+
+/// Bags of rows of weight[num_embeddings, embedding_dim], each reduced to one (embedding_bag in
+/// autograd/functional/linear.hpp). The parameter begins as Embedding's.
+class EmbeddingBag : public Module {
+ public:
+  EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,
+               BagMode mode = BagMode::mean, std::int64_t padding_idx = -1);
+  /// Bags of equal length: index[bags, n] (i64) -> [bags, embedding_dim].
+  Variable forward(const Variable& index) override;
+  /// index[entries] in bags that begin at offsets[bags]; or offsets undefined, as above.
+  Variable forward(const Tensor& index, const Tensor& offsets,
+                   const Variable& per_sample_weights = {});
+
+ private:
+  Variable weight_;
+  BagMode mode_;
   std::int64_t padding_idx_;
 };
 

@@ -78,11 +78,11 @@ class Blocks {
   Tensor scores_;
 };
 
-/// Turns row `query` of q k^T into scale q k^T, -inf where the query does not see. Returns the
-/// number of columns in whole vectors that hold it.
+/// Turns row `query` of sample b's q k^T into scale q k^T, -inf where the query does not see.
+/// Returns the number of columns in whole vectors that hold it.
 template <class T>
-std::int64_t finish_scores(const AttentionPlan& plan, std::int64_t query, std::int64_t columns,
-                           T* row) {
+std::int64_t finish_scores(const AttentionPlan& plan, std::int64_t b, std::int64_t query,
+                           std::int64_t columns, T* row) {
   const T scale = static_cast<T>(plan.scale);
   const std::int64_t seen = plan.causal ? std::min(query + 1, columns) : columns;
   const std::int64_t padded = (columns + padding - 1) / padding * padding;
@@ -91,6 +91,10 @@ std::int64_t finish_scores(const AttentionPlan& plan, std::int64_t query, std::i
     for (std::int64_t c = 0; c < seen; ++c) row[c] = see[c] ? scale * row[c] : -infinity<T>;
   } else {
     for (std::int64_t c = 0; c < seen; ++c) row[c] *= scale;
+  }
+  if (plan.key_padding_mask.defined()) {
+    const bool* hidden = static_cast<const bool*>(plan.key_padding_mask.data()) + b * plan.keys;
+    for (std::int64_t c = 0; c < seen; ++c) row[c] = hidden[c] ? -infinity<T> : row[c];
   }
   std::fill(row + seen, row + padded, -infinity<T>);
   return padded;
@@ -129,7 +133,7 @@ void forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const He
                  scores.data, scores.stride);
       for (std::int64_t t = begin; t < end; ++t) {
         T* row = scores.row(t - begin);
-        log_sums[t] = normalise(row, finish_scores(plan, t, columns, row));
+        log_sums[t] = normalise(row, finish_scores(plan, b, t, columns, row));
       }
       math::gemm(end - begin, plan.width, columns, scores.from(0), value.from(0), T{0},
                  result.row(begin), result.stride);
@@ -191,7 +195,7 @@ void backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q, 
                  ds.stride);
       for (std::int64_t t = begin; t < end; ++t) {
         T *probability = p.row(t - begin), *row = ds.row(t - begin), log_sum_t = log_sums[t];
-        Lanes<Host>(finish_scores(plan, t, columns, probability)).each([&](std::int64_t c) {
+        Lanes<Host>(finish_scores(plan, b, t, columns, probability)).each([&](std::int64_t c) {
           probability[c] = math::exp(probability[c] - log_sum_t);
         });
         const Lanes<Host> lanes(columns);

@@ -23,8 +23,9 @@ struct Heads {
 struct AttentionPlan {
   std::int64_t batch, heads, queries, keys, width;  ///< B, H, T, S, D
   double scale;
-  bool causal;  ///< query i sees keys j <= i only
-  Tensor mask;  ///< bool [T,S], true: may be seen; or undefined
+  bool causal;              ///< query i sees keys j <= i only
+  Tensor mask;              ///< bool [T,S], true: may be seen; or undefined
+  Tensor key_padding_mask;  ///< bool [B,S], true: no query sees this key; or undefined
 };
 
 /// out = softmax(scale q k^T + mask) v, for a query that sees no key 0. Keeps of the scores only

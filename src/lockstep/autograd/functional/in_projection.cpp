@@ -1,0 +1,71 @@
+#include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/attention.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/linear.hpp>
+
+namespace lockstep {
+namespace {
+
+/// Rows [i E, (i + 1) E) of what has 3 E; undefined as `t` is.
+Tensor third(const Tensor& t, std::int64_t i) {
+  const std::int64_t rows = t.defined() ? t.size(0) / 3 : 0;
+  return t.defined() ? t.slice(i * rows, (i + 1) * rows) : t;
+}
+
+class InProjectionNode : public MultiOutputNode<InProjectionNode> {
+ public:
+  void backward(std::span<const Tensor> grad_outputs) override {
+    const auto each_third = [&](int parameter, const auto& add) {
+      const GradTarget target = grad_target(parameter);
+      for (int i = 0; target.wanted && i < 3; ++i) {
+        const Tensor& gradient = grad_outputs[static_cast<std::size_t>(i)];
+        const Tensor part = third(target.tensor, i);
+        if (gradient.defined()) {
+          add(i, gradient, target.accumulate, part);
+        } else if (!target.accumulate) {
+          part.zero();
+        }
+      }
+    };
+    each_third(4, [](int, const Tensor& gradient, bool accumulate, const Tensor& part) {
+      linear_backward_bias(gradient, accumulate, part);
+    });
+    each_third(3, [&](int i, const Tensor& gradient, bool accumulate, const Tensor& part) {
+      linear_backward_weight(gradient, input(i).data(), accumulate, part);
+    });
+    for (int i = 0; i < 3; ++i) {
+      const Tensor& gradient = grad_outputs[static_cast<std::size_t>(i)];
+      if (!gradient.defined()) continue;
+      if (const auto x = grad_target(i); x.wanted) {
+        linear_backward_input(gradient, third(input(3).data(), i), x.accumulate, x.tensor);
+      }
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "in_projection"; }
+};
+
+}  // namespace
+
+std::array<Variable, 3> in_projection(const Variable& query, const Variable& key,
+                                      const Variable& value, const Variable& weight,
+                                      const Variable& bias) {
+  const Tensor& matrix = weight.data();
+  const Tensor shift = bias.defined() ? bias.data() : Tensor();
+  if (matrix.dims() != 2 || matrix.size(0) != 3 * matrix.size(1)) {
+    throw ShapeError("in_projection takes a weight [3E, E], not " + describe(matrix));
+  }
+  const std::array<const Variable*, 3> operands{&query, &key, &value};
+  std::array<Tensor, 3> outputs;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto part = static_cast<std::int64_t>(i);
+    const Tensor& x = operands[i]->data();
+    outputs[i] = Tensor::empty(linear_shape(x, third(matrix, part), third(shift, part)), x.dtype(),
+                               x.device());
+    linear_forward(x, third(matrix, part), third(shift, part), outputs[i]);
+    count_flops(2 * outputs[i].numel() * matrix.size(1));
+  }
+  return record<InProjectionNode>(std::move(outputs), {&query, &key, &value, &weight, &bias});
+}
+
+}  // namespace lockstep

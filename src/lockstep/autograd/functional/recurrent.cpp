@@ -1,0 +1,128 @@
+#include <lockstep/autograd/functional/recurrent.hpp>
+
+#include <string>
+
+#include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/linear.hpp>
+
+namespace lockstep {
+namespace {
+
+/// A layer over all steps: its products with x and its weights' gradients are one product each.
+class RecurrentNode : public MultiOutputNode<RecurrentNode> {
+ public:
+  enum Input { x, h0, c0, weight_ih, weight_hh, bias_ih, bias_hh };
+
+  RecurrentNode(const RnnPlan& plan, RnnStates states) : plan_(plan), states_(std::move(states)) {}
+
+  void backward(std::span<const Tensor> grad_outputs) override {
+    const bool lstm = plan_.mode == RnnMode::lstm;
+    const RnnGradients gates =
+        rnn_backward(plan_, states_, input(weight_hh).data(), grad_outputs[0], grad_outputs[1],
+                     lstm ? grad_outputs[2] : Tensor(), input(h0).requires_grad());
+    if (gates.h0.defined()) pass_grad(h0, gates.h0);
+    if (gates.c0.defined()) pass_grad(c0, gates.c0);
+    give_bias(bias_ih, gates.bias_ih);
+    give_bias(bias_hh, gates.bias_hh);
+    if (const auto weight = grad_target(weight_ih); weight.wanted) {
+      linear_backward_weight(gates.x_part, input(x).data(), weight.accumulate, weight.tensor);
+    }
+    if (const auto weight = grad_target(weight_hh); weight.wanted) {
+      linear_backward_weight(gates.hidden_part, RnnStates::before(plan_, states_.h),
+                             weight.accumulate, weight.tensor);
+    }
+    if (const auto sequence = grad_target(x); sequence.wanted) {
+      linear_backward_input(gates.x_part, input(weight_ih).data(), sequence.accumulate,
+                            sequence.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override {
+    constexpr const char* names[] = {"rnn_tanh", "rnn_relu", "lstm", "gru"};
+    return names[static_cast<std::size_t>(plan_.mode)];
+  }
+
+ private:
+  /// Copies, for both may be given one tensor.
+  void give_bias(Input bias, const Tensor& gradient) {
+    const GradTarget target = grad_target(bias);
+    if (!target.wanted) return;
+    if (target.accumulate) {
+      add_scaled(gradient, 1.0, target.tensor);
+    } else {
+      target.tensor.copy_from(gradient);
+    }
+  }
+
+  RnnPlan plan_;
+  RnnStates states_;
+};
+
+void expect_shape(const char* what, const Tensor& t, const Shape& shape, DType dtype) {
+  if (t.shape() == shape && t.dtype() == dtype) return;
+  throw ShapeError(std::string("a recurrent layer takes ") + what + " " +
+                   std::string(name_of(dtype)) + to_string(shape) + ", not " + describe(t));
+}
+
+RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, bool reverse) {
+  const Tensor& hh = weights.weight_hh.data();
+  if (x.dims() != 3 || x.size(0) < 1 || hh.dims() != 2) {
+    throw ShapeError(
+        "a recurrent layer takes x [T, N, I] with one step at least and weight_hh "
+        "[gates H, H], not " +
+        describe(x) + " and " + describe(hh));
+  }
+  const RnnPlan plan{.mode = mode,
+                     .steps = x.size(0),
+                     .batch = x.size(1),
+                     .hidden = hh.size(1),
+                     .reverse = reverse};
+  const std::int64_t width = gates_of(mode) * plan.hidden;
+  expect_shape("weight_hh", hh, {width, plan.hidden}, x.dtype());
+  expect_shape("weight_ih", weights.weight_ih.data(), {width, x.size(2)}, x.dtype());
+  for (const Variable* bias : {&weights.bias_ih, &weights.bias_hh}) {
+    if (bias->defined()) expect_shape("a bias", bias->data(), {width}, x.dtype());
+  }
+  if (x.device().type != DeviceType::host) {
+    throw ShapeError("a recurrent layer runs on the host only, not on " + describe(x));
+  }
+  return plan;
+}
+
+}  // namespace
+
+RecurrentOutput recurrent_layer(RnnMode mode, const Variable& x, const Variable& h0,
+                                const Variable& c0, const RecurrentWeights& weights, bool reverse) {
+  const Tensor& sequence = x.data();
+  const RnnPlan plan = plan_of(mode, sequence, weights, reverse);
+  const auto initial = [&](const char* what, const Variable& state) {
+    const Shape shape{plan.batch, plan.hidden};
+    if (!state.defined()) return Tensor::zeros(shape, sequence.dtype());
+    expect_shape(what, state.data(), shape, sequence.dtype());
+    return state.data();
+  };
+  const auto bias = [](const Variable& b) { return b.defined() ? b.data() : Tensor(); };
+  const Tensor& weight_ih = weights.weight_ih.data();
+  const std::int64_t width = weight_ih.size(0);
+  const Tensor x_part = Tensor::empty({plan.steps, plan.batch, width}, sequence.dtype());
+  linear_forward(sequence, weight_ih, {}, x_part);
+  count_flops(2 * x_part.numel() * (sequence.size(2) + plan.hidden));
+
+  const bool lstm = mode == RnnMode::lstm;
+  RnnStates states =
+      rnn_forward(plan, x_part, initial("h0", h0), lstm ? initial("c0", c0) : Tensor(),
+                  weights.weight_hh.data(), bias(weights.bias_ih), bias(weights.bias_hh));
+  std::array<Tensor, 3> outputs{RnnStates::after(plan, states.h), RnnStates::last(plan, states.h),
+                                lstm ? RnnStates::last(plan, states.c) : Tensor()};
+  const std::size_t count = lstm ? 3 : 2;
+  std::array<Variable, 3> results;
+  record<RecurrentNode>(
+      std::span(outputs).first(count), std::span(results).first(count),
+      {&x, &h0, &c0, &weights.weight_ih, &weights.weight_hh, &weights.bias_ih, &weights.bias_hh},
+      plan, std::move(states));
+  return {std::move(results[0]), std::move(results[1]), std::move(results[2])};
+}
+
+}  // namespace lockstep

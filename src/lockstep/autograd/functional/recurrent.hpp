@@ -1,0 +1,24 @@
+#pragma once
+#include <lockstep/autograd/variable.hpp>
+#include <lockstep/tensor/kernels/rnn.hpp>
+
+namespace lockstep {
+
+/// torch.nn's: weight_ih[G H, I], weight_hh[G H, H], biases [G H] or undefined; G gates (gates_of).
+struct RecurrentWeights {
+  Variable weight_ih, weight_hh, bias_ih, bias_hh;
+};
+
+struct RecurrentOutput {
+  Variable output;    ///< h after each element of x, [T, N, H]
+  Variable h_n, c_n;  ///< after the last step, [N, H]; c_n of the LSTM only
+};
+
+/// One layer in one direction over x[T, N, I] from the state h0[N, H] (and c0, of the LSTM;
+/// tensor/kernels/rnn.hpp has the formulas). Undefined states are zeros. With `reverse` from the
+/// last element to the first.
+[[nodiscard]] RecurrentOutput recurrent_layer(RnnMode mode, const Variable& x, const Variable& h0,
+                                              const Variable& c0, const RecurrentWeights& weights,
+                                              bool reverse = false);
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+#include <lockstep/nn/categorical.hpp>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/categorical.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+// Sets these draws apart from those of layers, which are numbered from 0: "CATE".
+constexpr std::uint32_t categorical_stream = 0x43415445U;
+
+void expect_categories(const Variable& x) {
+  if (x.shape().dims() < 1 || x.shape()[-1] < 1 || !is_floating(x.data().dtype())) {
+    throw ShapeError("Categorical takes floating [..., C] with one category at least, not " +
+                     describe(x.data()));
+  }
+}
+
+/// [..., C] without its last dimension.
+Shape rows_of(const Shape& shape) {
+  std::array<std::int64_t, Shape::max_dims> extents{};
+  std::ranges::copy(shape, extents.begin());
+  return Shape(
+      std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.dims() - 1)));
+}
+
+/// log(max(p, the smallest normal number)), without a gradient below it.
+Variable bounded_log(const Variable& p) {
+  const Tensor& values = p.data();
+  const Tensor below = Tensor::empty(values.shape(), DType::boolean);
+  double least = 0;
+  dispatch_floating(values.dtype(), "Categorical", [&]<class T>() {
+    constexpr T bound = std::numeric_limits<T>::min();
+    least = static_cast<double>(bound);
+    const std::span<const T> all(static_cast<const T*>(values.data()),
+                                 static_cast<std::size_t>(values.numel()));
+    std::ranges::transform(all, static_cast<bool*>(below.data()), [](T x) { return x < bound; });
+  });
+  return log(masked_fill(p, below, least));
+}
+
+}  // namespace
+
+Categorical Categorical::from_logits(const Variable& logits) {
+  expect_categories(logits);
+  return Categorical(log_softmax(logits, -1));
+}
+
+Categorical Categorical::from_probs(const Variable& probs) {
+  expect_categories(probs);
+  return Categorical(bounded_log(probs / sum(probs, {-1}, true)));
+}
+
+Tensor Categorical::sample() const {
+  thread_local RandomStream stream(categorical_stream);
+  return sample(stream.next());
+}
+
+Tensor Categorical::sample(const RandomKey& key) const {
+  const NoGradGuard no_grad;
+  Tensor drawn = Tensor::empty(rows_of(log_probs_.shape()), DType::i64);
+  sample_categories(exp(log_probs_).data(), key, drawn);
+  return drawn;
+}
+
+Variable Categorical::log_prob(const Tensor& value) const {
+  const Shape rows = rows_of(log_probs_.shape());
+  if (value.dtype() != DType::i64 || value.shape() != rows) {
+    throw ShapeError("log_prob of " + describe(log_probs_.data()) + " takes i64" + to_string(rows) +
+                     ", not " + describe(value));
+  }
+  std::array<std::int64_t, Shape::max_dims> extents{};
+  std::ranges::copy(rows, extents.begin());
+  extents[static_cast<std::size_t>(rows.dims())] = 1;
+  const Shape column(
+      std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(rows.dims() + 1)));
+  return reshape(gather(log_probs_, -1, value.reshape(column)), rows);
+}
+
+Variable Categorical::entropy() const { return mul(sum(exp(log_probs_) * log_probs_, {-1}), -1.0); }
+
+}  // namespace lockstep::nn
