@@ -252,6 +252,7 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
   }
   try {
     if (to == id_) {
+      if (state) state->set_coming();
       auto* request = ObjectPool<Request>::instance().make();
       request->message = brought_home(message);
       references_->take_over(request->message);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -139,13 +140,23 @@ class Agent final : private Employer {
   void run(Request& request);
 
   // ---- answers
+  /// An answer that has come, and what it answers: without state, if nobody waits any more.
+  struct Come {
+    CallTable::Entry entry;
+    IncomingMessage message;
+  };
   struct Arriving;
-  void handle_answer(Tensor bytes, int from);
-  void complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept;
-  [[nodiscard]] bool poll_arriving();
-  /// With the role of the receiver of answers; gives it up.
+  // With the role of the receiver of answers:
+  [[nodiscard]] std::optional<Come> look_for_answer();
+  [[nodiscard]] std::optional<Come> take_answer(Tensor bytes, int from);
+  [[nodiscard]] std::optional<Come> take_arrived();
+  /// The same; gives the role up.
   void receive_answers(FutureState& state, Clock::time_point until);
-  void receive_answers_once();
+  // Without it:
+  bool receive_answers_once();
+  void complete(Come& come) noexcept;
+  void complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept;
+  static void await_passively(FutureState& state, Clock::time_point until);
   void follow(FutureState& state, Clock::time_point until);
   void promote_follower() noexcept;
   void await(FutureState& state, Clock::time_point until);
@@ -190,11 +201,9 @@ class Agent final : private Employer {
   Request* local_first_ = nullptr;  // without threads: what this rank has called itself
   Request* local_last_ = nullptr;
 
-  SpinLock answers_lock_;  // the role of who receives answers; guards answer_work_
+  SpinLock answers_lock_;  // the role of who receives answers; guards the next two
   Work answer_work_;
-  SpinLock arriving_lock_;
   std::vector<std::unique_ptr<Arriving>> arriving_;
-  std::atomic<int> arriving_count_ = 0;
   std::mutex followers_mutex_;
   std::vector<FutureState*> followers_;
 

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <lockstep/base/log.hpp>
@@ -34,8 +35,7 @@ microseconds left(Clock::time_point until, microseconds at_most) {
 
 /// An answer whose tensors are on their way.
 struct Agent::Arriving {
-  CallTable::Entry entry;  ///< without state: nobody waits any more
-  IncomingMessage message;
+  Come come;
   std::vector<Work> works;
 
   [[nodiscard]] bool is_over() {
@@ -47,15 +47,29 @@ struct Agent::Arriving {
   }
 };
 
-void Agent::handle_answer(Tensor bytes, int from) {
+std::optional<Agent::Come> Agent::look_for_answer() {
+  if (auto over = take_arrived()) return over;
+  if (!answer_work_.test()) return std::nullopt;
+  const Work done = answer_work_;
+  {
+    const CallLabel label("rpc");
+    answer_work_ = answers_->irecv_message(any_source);
+  }
+  if (done.cancelled()) return std::nullopt;
+  return take_answer(done.message(), done.source());
+}
+
+std::optional<Agent::Come> Agent::take_answer(Tensor bytes, int from) {
   try {
-    IncomingMessage message(std::move(bytes), from, limits_);
+    Come come;
+    come.message = IncomingMessage(std::move(bytes), from, limits_);
+    IncomingMessage& message = come.message;
+    if (message.head().kind == Kind::nudge) return std::nullopt;
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
-    references_->take_over(message);
-    CallTable::Entry entry = calls_.take(message.head().id);
+    come.entry = calls_.take(message.head().id);
     if (message.awaited().empty()) {
-      if (entry.state) complete(entry, message);
-      return;
+      if (come.entry.state) come.entry.state->set_coming();
+      return come;
     }
     // Received though they may be too late: they would lie about.
     message.allocate_awaited();
@@ -64,32 +78,33 @@ void Agent::handle_answer(Tensor bytes, int from) {
       arriving->works.push_back(
           answers_->irecv(message.tensors()[awaited.tensor], from, awaited.tag));
     }
-    arriving->entry = std::move(entry);
-    arriving->message = std::move(message);
-    const std::lock_guard lock(arriving_lock_);
+    arriving->come = std::move(come);
     arriving_.push_back(std::move(arriving));
-    arriving_count_.fetch_add(1);
   } catch (const MalformedMessage& error) {
     refused_.fetch_add(1);
     log(LogLevel::warning,
         fmt::format("{}: an answer of rank {} was dropped: {}", speaker(), from, error.what()));
   }
+  return std::nullopt;
 }
 
-bool Agent::poll_arriving() {
-  if (arriving_count_.load(std::memory_order_relaxed) == 0) return false;
-  std::unique_ptr<Arriving> over;
-  {
-    const std::lock_guard lock(arriving_lock_);
-    const auto found =
-        std::ranges::find_if(arriving_, [](const auto& one) { return one->is_over(); });
-    if (found == arriving_.end()) return false;
-    over = std::move(*found);
-    arriving_.erase(found);
-    arriving_count_.fetch_sub(1);
+std::optional<Agent::Come> Agent::take_arrived() {
+  const auto found =
+      std::ranges::find_if(arriving_, [](const auto& one) { return one->is_over(); });
+  if (found == arriving_.end()) return std::nullopt;
+  Come come = std::move((*found)->come);
+  arriving_.erase(found);
+  if (come.entry.state) come.entry.state->set_coming();
+  return come;
+}
+
+void Agent::complete(Come& come) noexcept {
+  try {
+    references_->take_over(come.message);
+  } catch (const std::exception& error) {
+    log(LogLevel::warning, fmt::format("{}: {}", speaker(), error.what()));
   }
-  if (over->entry.state) complete(over->entry, over->message);
-  return true;
+  if (come.entry.state) complete(come.entry, come.message);
 }
 
 void Agent::complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept {
@@ -175,14 +190,12 @@ void Agent::await(FutureState& state, Clock::time_point until) {
   }
   const TraceScope scope("rpc", "wait");
   const Crew::Blocked blocked(crew_);
-  if (!state.agent()) {  // somebody else will complete it, and wakes whoever waits
-    for (int look = 0; look < looks_awake && !state.done(); ++look) sched_yield();
-    while (!state.done() && Clock::now() < until) state.park(until);
-    return;
-  }
+  if (!state.agent()) return await_passively(state, until);
   const auto deadline = std::min(until, state.deadline());
   while (!state.done()) {
-    if (answers_lock_.try_lock()) {
+    if (state.is_coming()) {
+      await_passively(state, deadline);
+    } else if (answers_lock_.try_lock()) {
       receive_answers(state, deadline);
     } else {
       follow(state, deadline);
@@ -194,70 +207,57 @@ void Agent::await(FutureState& state, Clock::time_point until) {
   }
 }
 
+void Agent::await_passively(FutureState& state, Clock::time_point until) {
+  for (int look = 0; look < looks_awake && !state.done(); ++look) sched_yield();
+  while (!state.done() && Clock::now() < until) state.park(until);
+}
+
+// What an answer leads to may run continuations, which may call: so the lock is left before that.
 void Agent::receive_answers(FutureState& state, Clock::time_point until) {
   constexpr milliseconds slice{500};
-  bool held = true;
   try {
-    while (!state.done()) {
-      const bool long_ones = arriving_count_.load(std::memory_order_relaxed) > 0;
-      const bool came = long_ones ? answer_work_.test() : answer_work_.wait_for(left(until, slice));
-      if (came) {
-        const Work done = answer_work_;
-        {
-          const CallLabel label("rpc");
-          answer_work_ = answers_->irecv_message(any_source);
-        }
-        answers_lock_.unlock();  // what follows may run continuations, which may call
-        held = false;
-        if (!done.cancelled()) handle_answer(done.message(), done.source());
-        if (state.done()) break;
-        if (!answers_lock_.try_lock()) return;
-        held = true;
-      } else if (long_ones) {
-        answers_lock_.unlock();
-        held = false;
-        if (!poll_arriving()) sched_yield();
-        if (!answers_lock_.try_lock()) return;
-        held = true;
+    while (!state.done() && !state.is_coming()) {
+      if (arriving_.empty()) {
+        if (!answer_work_.wait_for(left(until, slice)) && Clock::now() >= until) break;
       }
-      if (!came && Clock::now() >= until) break;
+      std::optional<Come> come = look_for_answer();
+      if (!come) {
+        if (Clock::now() >= until) break;
+        if (!arriving_.empty()) sched_yield();
+        continue;
+      }
+      answers_lock_.unlock();
+      complete(*come);
+      if (state.done()) return promote_follower();
+      if (!answers_lock_.try_lock()) return;
     }
+    answers_lock_.unlock();
   } catch (const CommError& error) {
-    if (held) answers_lock_.unlock();
+    answers_lock_.unlock();
     lost(error);
-    return;
   }
-  if (held) answers_lock_.unlock();
   promote_follower();
 }
 
-void Agent::receive_answers_once() {
-  if (!has_threads_) {
-    static_cast<void>(step());
-    return;
-  }
-  if (!answers_lock_.try_lock()) return;
-  try {
-    bool more = answer_work_.test();
-    while (more) {
-      const Work done = answer_work_;
-      {
-        const CallLabel label("rpc");
-        answer_work_ = answers_->irecv_message(any_source);
-      }
+bool Agent::receive_answers_once() {
+  if (!has_threads_) return step();
+  bool some = false;
+  while (answers_lock_.try_lock()) {
+    std::optional<Come> come;
+    try {
+      come = look_for_answer();
+    } catch (const CommError& error) {
       answers_lock_.unlock();
-      if (!done.cancelled()) handle_answer(done.message(), done.source());
-      if (!answers_lock_.try_lock()) return;
-      more = answer_work_.test();
+      lost(error);
+      return some;
     }
     answers_lock_.unlock();
-  } catch (const CommError& error) {
-    answers_lock_.unlock();
-    lost(error);
-    return;
+    if (!come) break;
+    complete(*come);
+    some = true;
   }
-  static_cast<void>(poll_arriving());
   promote_follower();
+  return some;
 }
 
 void Agent::follow(FutureState& state, Clock::time_point until) {
@@ -318,7 +318,7 @@ void Agent::run_answerer() {
     if (answers_lock_.try_lock()) {
       bool came = false;
       try {
-        came = answer_work_.wait_for(arriving_count_.load() > 0 ? microseconds{0} : slice);
+        came = !arriving_.empty() || answer_work_.wait_for(slice);
       } catch (const CommError& error) {
         answers_lock_.unlock();
         lost(error);
@@ -327,8 +327,7 @@ void Agent::run_answerer() {
         return;
       }
       answers_lock_.unlock();
-      if (came) receive_answers_once();
-      waits = !poll_arriving() && !came;
+      waits = !(came && receive_answers_once());
     } else {
       waits = true;
     }
@@ -344,14 +343,10 @@ void Agent::run_answerer() {
 bool Agent::step() {
   bool some = false;
   try {
-    if (answer_work_.test()) {
-      const Work done = answer_work_;
-      const CallLabel label("rpc");
-      answer_work_ = answers_->irecv_message(any_source);
-      handle_answer(done.message(), done.source());
+    if (auto come = look_for_answer()) {
+      complete(*come);
       some = true;
     }
-    some = poll_arriving() || some;
     if (request_work_.test()) {
       if (Request* request = take_request()) execute(request);
       some = true;

@@ -71,6 +71,9 @@ class FutureState : public RefCounted<FutureState> {
     agent_ = agent;
     id_ = id;
   }
+  /// Somebody is about to complete it: who waits need not receive answers for that.
+  void set_coming() noexcept { coming_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool is_coming() const noexcept { return coming_.load(std::memory_order_acquire); }
   [[nodiscard]] Agent* agent() const noexcept { return agent_; }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
@@ -93,6 +96,7 @@ class FutureState : public RefCounted<FutureState> {
   std::atomic<Status> status_ = Status::pending;
   std::atomic<bool> claimed_ = false;
   std::atomic<bool> called_ = false;
+  std::atomic<bool> coming_ = false;
   std::atomic<int> parked_ = 0;
   SpinLock lock_;  // guards the list and kept_
   Continuation* first_ = nullptr;
