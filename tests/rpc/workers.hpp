@@ -18,8 +18,13 @@ inline void on_workers(const WorkerBody& body, const rpc::Options& options = {})
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
       rpc::init(name_of_worker(group->rank()), *group, options);
-      body(*group);
-      rpc::shutdown();
+      try {
+        body(*group);
+        rpc::shutdown();
+      } catch (...) {
+        rpc::shutdown(false);  // the next test makes its own
+        throw;
+      }
     });
   }
 }

@@ -368,6 +368,8 @@ Request* Agent::admit(Tensor bytes, int from) {
     if (head.kind == Kind::control) {
       references_->handle(message);
       count_handled();
+    } else if (head.kind == Kind::nudge) {
+      nudges_.fetch_sub(1);
     }
   } catch (const std::exception& error) {
     refused_.fetch_add(1);
@@ -466,6 +468,7 @@ void Agent::nudge() noexcept {
   try {
     OutgoingMessage message(Kind::nudge, limits_);
     post(*requests_, message, id_, "rpc");
+    nudges_.fetch_add(1);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): receive() fails as well then
   }
 }

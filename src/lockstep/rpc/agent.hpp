@@ -172,6 +172,7 @@ class Agent final : private Employer {
   // ---- ending
   [[nodiscard]] ShutdownReport shut_down(bool graceful);
   void come_to_rest();
+  void receive_nudges();
   [[nodiscard]] bool all_at_rest(std::vector<std::int64_t>& before);
   void fail_all(const std::exception_ptr& why) noexcept;
 
@@ -195,6 +196,7 @@ class Agent final : private Employer {
 
   std::atomic<std::uint32_t> next_tag_ = 0;
   std::atomic<std::int64_t> sent_ = 0, handled_ = 0, refused_ = 0;
+  std::atomic<int> nudges_ = 0;  // on their way
   CallTable calls_;
 
   Work request_work_;               // of the crew's receiver

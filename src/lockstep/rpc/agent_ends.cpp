@@ -69,7 +69,9 @@ ShutdownReport Agent::shut_down(bool graceful) {
   if (graceful) {
     expect_open();
     come_to_rest();
-    report.taken_back = references_->take_all_back();
+    report.taken_back = references_->held();
+    come_to_rest();  // all have counted
+    references_->take_all_back();
     come_to_rest();
     report.left = references_->left();
     if (report.taken_back > 0 || !report.left.empty()) {
@@ -95,6 +97,7 @@ ShutdownReport Agent::shut_down(bool graceful) {
   answerer_called_.notify_all();
   if (answerer_.joinable()) answerer_.join();
   if (ended) {
+    receive_nudges();
     request_work_.cancel();
     answer_work_.cancel();
   }
@@ -105,6 +108,17 @@ ShutdownReport Agent::shut_down(bool graceful) {
     answers_->close();
   }
   return report;
+}
+
+// The group could not be closed while one is on its way.
+void Agent::receive_nudges() {
+  const auto begin = Clock::now();
+  try {
+    while (nudges_.load() > 0 && Clock::now() - begin < for_calls_in_progress) {
+      if (Request* late = receive(std::chrono::milliseconds(1))) execute(late);
+    }
+  } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): the group has failed before
+  }
 }
 
 Agent::~Agent() = default;

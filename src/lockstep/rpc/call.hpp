@@ -77,9 +77,31 @@ template <class R>
 using Object = typename ObjectOf<Answer<R>>::Type;
 
 template <class T>
-inline constexpr bool is_sendable =
-    std::is_void_v<T> || (cereal::traits::is_output_serializable<Held<T>, OutputArchive>::value &&
-                          cereal::traits::is_input_serializable<Held<T>, InputArchive>::value);
+inline constexpr bool has_archives =
+    cereal::traits::is_output_serializable<T, OutputArchive>::value&&
+        cereal::traits::is_input_serializable<T, InputArchive>::value;
+/// cereal looks at a container or a pointer, but not at what is in it.
+template <class T>
+struct Sendable : std::bool_constant<has_archives<T>> {};
+template <>
+struct Sendable<void> : std::true_type {};
+template <class T>
+struct Sendable<std::unique_ptr<T>> : Sendable<T> {};
+template <class T>
+struct Sendable<std::shared_ptr<T>> : Sendable<T> {};
+template <class A, class B>
+struct Sendable<std::pair<A, B>>
+    : std::conjunction<Sendable<std::remove_const_t<A>>, Sendable<std::remove_const_t<B>>> {};
+template <class... T>
+struct Sendable<std::tuple<T...>> : std::conjunction<Sendable<T>...> {};
+template <class T>
+requires requires {
+  typename T::value_type;
+} &&(!std::is_same_v<typename T::value_type, T>)struct Sendable<T>
+    : std::bool_constant<has_archives<T> && Sendable<typename T::value_type>::value> {
+};
+template <class T>
+inline constexpr bool is_sendable = Sendable<T>::value;
 
 template <class T>
 void write_object(OutputArchive& archive, const void* object) {

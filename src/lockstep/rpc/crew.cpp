@@ -120,12 +120,17 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
       changed_.wait(lock, [this] { return stopping_.load(); });
       return;
     }
-    if (!request) continue;
-    if (employer_.is_long(*request)) {
+    if (!request) {
+      // Woken because there is something to do that nobody else could take.
+      lock.lock();
+      request = pop();
+      lock.unlock();
+      if (!request) continue;
+    } else if (employer_.is_long(*request)) {
       lock.lock();
       if (idle_ > 0 || running_ - blocked_ < workers_) {
         append(request);
-        call_somebody();
+        static_cast<void>(call_somebody());
         lock.unlock();
         continue;
       }
@@ -161,17 +166,22 @@ Request* Crew::pop() {
 }
 
 void Crew::push(Request* request) {
-  const std::lock_guard lock(mutex_);
-  append(request);
-  call_somebody();
+  {
+    const std::lock_guard lock(mutex_);
+    append(request);
+    if (call_somebody()) return;
+  }
+  employer_.nudge();  // the receiver, who may be the only one
 }
 
-void Crew::call_somebody() {
+bool Crew::call_somebody() {
   if (idle_ > 0) {
     changed_.notify_one();
-  } else if (running_ - blocked_ < workers_ && !stopping_.load()) {
-    hire();
+    return true;
   }
+  if (running_ - blocked_ >= workers_ || stopping_.load()) return false;
+  hire();
+  return true;
 }
 
 void Crew::block() {
@@ -180,7 +190,7 @@ void Crew::block() {
   ++blocked_;
   std::uint64_t role = role_.load();
   if (role >> member_shift == self.number) role_.compare_exchange_strong(role, 0);
-  if (first_ || role_.load() == 0) call_somebody();
+  if (first_ || role_.load() == 0) static_cast<void>(call_somebody());
 }
 
 void Crew::unblock() {

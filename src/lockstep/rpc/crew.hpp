@@ -87,8 +87,8 @@ class Crew {
   void execute(Request* request);
   [[nodiscard]] Request* pop();
   void append(Request* request);
-  /// Somebody is to look whether there is something to do.
-  void call_somebody();
+  /// Somebody is to look whether there is something to do; false if all are at work.
+  bool call_somebody();
   void block();
   void unblock();
 

@@ -388,28 +388,34 @@ ReferenceCounts References::counts() const {
   return counts;
 }
 
-std::int64_t References::take_all_back() {
+std::int64_t References::held() const {
+  std::int64_t held = 0;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [fork, user] : users_) held += user.held ? 1 : 0;
+  for (const auto& [reference, place] : objects_) held += place->handles;
+  return held;
+}
+
+void References::take_all_back() {
   Outbox outbox;
-  std::int64_t taken = 0;
   std::vector<std::shared_ptr<OwnedObject>> garbage;
   {
     const std::lock_guard lock(mutex_);
     std::vector<std::uint64_t> forks;
     forks.reserve(users_.size());
     for (auto& [fork, user] : users_) {
-      if (std::exchange(user.held, false)) ++taken;
+      user.held = false;
       forks.push_back(fork);
     }
     for (const std::uint64_t fork : forks) end_if_possible(fork, outbox);
     std::vector<std::uint64_t> own;
     for (auto& [reference, place] : objects_) {
-      taken += std::exchange(place->handles, 0);
+      place->handles = 0;
       own.push_back(reference);
     }
     for (const std::uint64_t reference : own) garbage.push_back(remove_if_unused(reference));
   }
   send(outbox);
-  return taken;
 }
 
 std::vector<std::string> References::left() const {

@@ -149,8 +149,10 @@ class References {
 
   // ---- ending
   [[nodiscard]] ReferenceCounts counts() const;
-  /// Ends every share that is still held; how many those were.
-  [[nodiscard]] std::int64_t take_all_back();
+  /// Shares that some RRef holds.
+  [[nodiscard]] std::int64_t held() const;
+  /// Ends every one of them.
+  void take_all_back();
   /// The objects that are left, and who holds them.
   [[nodiscard]] std::vector<std::string> left() const;
   /// Drops everything.
