@@ -128,7 +128,7 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
       if (!request) continue;
     } else if (employer_.is_long(*request)) {
       lock.lock();
-      if (idle_ > 0 || running_ - blocked_ < workers_) {
+      if (queued_ < idle_ || running_ - blocked_ < workers_) {
         append(request);
         static_cast<void>(call_somebody());
         lock.unlock();
@@ -155,6 +155,7 @@ void Crew::append(Request* request) {
   request->next = nullptr;
   (last_ ? last_->next : first_) = request;
   last_ = request;
+  ++queued_;
 }
 
 Request* Crew::pop() {
@@ -162,6 +163,7 @@ Request* Crew::pop() {
   if (!request) return nullptr;
   first_ = request->next;
   if (!first_) last_ = nullptr;
+  --queued_;
   return request;
 }
 
@@ -174,14 +176,15 @@ void Crew::push(Request* request) {
   employer_.nudge();  // the receiver, who may be the only one
 }
 
+// Who was woken and has not got the lock yet is still counted as idle: but each takes one thing.
 bool Crew::call_somebody() {
-  if (idle_ > 0) {
-    changed_.notify_one();
+  const int wanted = queued_ + (role_.load() == 0 ? 1 : 0);
+  if (wanted > idle_ && running_ - blocked_ < workers_ && !stopping_.load()) {
+    hire();
     return true;
   }
-  if (running_ - blocked_ >= workers_ || stopping_.load()) return false;
-  hire();
-  return true;
+  changed_.notify_one();
+  return wanted <= idle_;
 }
 
 void Crew::block() {

@@ -103,6 +103,7 @@ class Crew {
   std::condition_variable ended_;
   Request* first_ = nullptr;
   Request* last_ = nullptr;
+  int queued_ = 0;
   int running_ = 0;
   int blocked_ = 0;
   int idle_ = 0;
