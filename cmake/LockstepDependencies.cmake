@@ -1,6 +1,6 @@
 # Finds every dependency once and gives each a target with SYSTEM includes:
 #   MPI::MPI_CXX  Lockstep::kokkos  Lockstep::hdf5  Lockstep::onednn  Lockstep::cblas  fmt::fmt
-#   Lockstep::xxhash  ZLIB::ZLIB  Threads::Threads
+#   Lockstep::xxhash  Lockstep::cereal  ZLIB::ZLIB  Threads::Threads
 # Header-only libraries (toml++, CLI11, spdlog, nlohmann_json) are included from single .cpp files.
 
 # --- MPI: one choice picks wrapper, mpiexec and HDF5 flavour together -----------------------------
@@ -118,7 +118,9 @@ find_library(LOCKSTEP_XXHASH_LIBRARY xxhash)
 find_path(LOCKSTEP_TOMLPP_INCLUDE toml++/toml.h)
 find_path(LOCKSTEP_CLI11_INCLUDE CLI/CLI.hpp)
 find_path(LOCKSTEP_JSON_INCLUDE nlohmann/json.hpp)
-foreach(_pair XXHASH=libxxhash-dev TOMLPP=libtomlplusplus-dev CLI11=libcli11-dev JSON=nlohmann-json3-dev)
+find_path(LOCKSTEP_CEREAL_INCLUDE cereal/cereal.hpp)
+foreach(_pair XXHASH=libxxhash-dev TOMLPP=libtomlplusplus-dev CLI11=libcli11-dev JSON=nlohmann-json3-dev
+        CEREAL=libcereal-dev)
   string(REPLACE "=" ";" _pair ${_pair})
   list(GET _pair 0 _name)
   list(GET _pair 1 _package)
@@ -126,6 +128,9 @@ foreach(_pair XXHASH=libxxhash-dev TOMLPP=libtomlplusplus-dev CLI11=libcli11-dev
     message(FATAL_ERROR "${_name}'s headers were not found (Debian: ${_package}).")
   endif()
 endforeach()
+add_library(lockstep_cereal INTERFACE)
+add_library(Lockstep::cereal ALIAS lockstep_cereal)
+target_include_directories(lockstep_cereal SYSTEM INTERFACE ${LOCKSTEP_CEREAL_INCLUDE})
 add_library(lockstep_xxhash INTERFACE)
 add_library(Lockstep::xxhash ALIAS lockstep_xxhash)
 target_include_directories(lockstep_xxhash SYSTEM INTERFACE ${LOCKSTEP_XXHASH_INCLUDE})

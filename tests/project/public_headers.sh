@@ -2,6 +2,7 @@
 # Public headers (one path a line in $LOCKSTEP_BINARY_DIR/public_headers.txt, written at configuration)
 # include the standard library and public headers of Lockstep, and nothing else, except
 #   comm/mpi_group.hpp                                    mpi.h
+#   rpc/archive.hpp                                       cereal: what can be sent is decided where it is sent
 #   tensor/view.hpp, tensor/dispatch.hpp, tensor/kernels/ Kokkos; only these include view.hpp
 # Kernel headers (those that include view.hpp) are included by no other public header.
 set -euo pipefail
@@ -38,6 +39,7 @@ for header in "${headers[@]}"; do
         fi
         ;;
       mpi.h) [ "$name" = lockstep/comm/mpi_group.hpp ] || fail "$name:$line: only comm/mpi_group.hpp includes mpi.h" ;;
+      cereal/*) [ "$name" = lockstep/rpc/archive.hpp ] || fail "$name:$line: only rpc/archive.hpp includes cereal" ;;
       Kokkos_*) [ "$kernel" = yes ] || fail "$name:$line: only tensor/view.hpp and kernels include Kokkos" ;;
       *[./]*) fail "$name:$line: <$include> is neither the standard library's nor Lockstep's" ;;
     esac

@@ -1,0 +1,126 @@
+// How the agents of all ranks come to rest together, or one leaves.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <utility>
+
+#include <lockstep/base/log.hpp>
+#include <lockstep/comm/call_label.hpp>
+#include <lockstep/rpc/agent.hpp>
+#include <lockstep/rpc/references.hpp>
+
+namespace lockstep::rpc {
+namespace {
+
+constexpr std::chrono::seconds for_calls_in_progress{5};
+
+}  // namespace
+
+// Calls that come from calls: the sums of what was sent and of what is over must be equal, and the
+// same as the last time, since the ranks do not count at one moment.
+bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
+  const ReferenceCounts references = references_->counts();
+  const auto mine = Tensor::from(
+      std::vector<std::int64_t>{sent_.load(), handled_.load(),
+                                static_cast<std::int64_t>(calls_.size()), references.delayed},
+      {4});
+  // The work is on its way while calls go on.
+  const CallLabel label("rpc shutdown");
+  Work sum = answers_->all_reduce(mine, ReduceOp::sum);
+  const auto begin = Clock::now();
+  while (!sum.test()) {
+    if (!has_threads_) {
+      static_cast<void>(step());
+    } else {
+      receive_answers_once();
+    }
+    expire_overdue();
+    if (Clock::now() - begin > options_.timeout) sum.wait();  // which says who has not come
+    sched_yield();
+  }
+  const auto total = mine.to_vector<std::int64_t>();
+  const bool at_rest = total == before && total[0] == total[1] && total[2] == 0 && total[3] == 0;
+  before = total;
+  return at_rest;
+}
+
+void Agent::come_to_rest() {
+  std::vector<std::int64_t> before;
+  const auto begin = Clock::now();
+  while (!all_at_rest(before)) {
+    expect_open();
+    if (Clock::now() - begin > 2 * options_.timeout) {
+      throw TimeoutError(fmt::format(
+          "{}: rpc::shutdown: after {:.1f} s calls are still being executed somewhere ({} sent, "
+          "{} over, {} not answered)",
+          speaker(), seconds_since(begin), before[0], before[1], before[2]));
+    }
+    if (Clock::now() - begin > std::chrono::milliseconds(5)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    }
+  }
+}
+
+ShutdownReport Agent::shut_down(bool graceful) {
+  if (Crew::is_member()) {
+    throw Error("rpc::shutdown was called by a function that is executed for another worker");
+  }
+  ShutdownReport report;
+  if (graceful) {
+    expect_open();
+    come_to_rest();
+    report.taken_back = references_->held();
+    come_to_rest();  // all have counted
+    references_->take_all_back();
+    come_to_rest();
+    report.left = references_->left();
+    if (report.taken_back > 0 || !report.left.empty()) {
+      std::string text = fmt::format("{}: rpc::shutdown took {} remote references back", speaker(),
+                                     report.taken_back);
+      for (const std::string& left : report.left) text += "; left: " + left;
+      log(LogLevel::warning, text);
+    }
+  } else {
+    report.unanswered = static_cast<std::int64_t>(calls_.size());
+  }
+  {
+    const std::lock_guard lock(reason_mutex_);
+    if (open_.exchange(false)) reason_ = "it was shut down";
+  }
+  fail_all(std::make_exception_ptr(CommError(speaker() + ": the worker was shut down")));
+  references_->clear();
+  const bool ended = crew_.stop(for_calls_in_progress);
+  {
+    const std::lock_guard lock(answerer_mutex_);
+    answerer_stops_ = true;
+  }
+  answerer_called_.notify_all();
+  if (answerer_.joinable()) answerer_.join();
+  if (ended) {
+    receive_nudges();
+    request_work_.cancel();
+    answer_work_.cancel();
+  }
+  if (graceful) {
+    static_cast<void>(request_work_.wait_for(std::chrono::seconds(1)));
+    static_cast<void>(answer_work_.wait_for(std::chrono::seconds(1)));
+    requests_->close();
+    answers_->close();
+  }
+  return report;
+}
+
+// The group could not be closed while one is on its way.
+void Agent::receive_nudges() {
+  const auto begin = Clock::now();
+  try {
+    while (nudges_.load() > 0 && Clock::now() - begin < for_calls_in_progress) {
+      if (Request* late = receive(std::chrono::milliseconds(1))) execute(late);
+    }
+  } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): the group has failed before
+  }
+}
+
+Agent::~Agent() = default;
+
+}  // namespace lockstep::rpc

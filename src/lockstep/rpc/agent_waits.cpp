@@ -1,0 +1,399 @@
+// How a rank waits for answers, and what it does meanwhile.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <lockstep/base/log.hpp>
+#include <lockstep/base/trace.hpp>
+#include <lockstep/comm/call_label.hpp>
+#include <lockstep/rpc/agent.hpp>
+#include <lockstep/rpc/call_hook.hpp>
+#include <lockstep/rpc/references.hpp>
+
+namespace lockstep::rpc {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// Looks before the first yield, and how long who waits stays awake: as in GroupCore.
+constexpr int looks_awake = 100;
+constexpr microseconds awake{200};
+
+/// At most until `until`, and never negative.
+microseconds left(Clock::time_point until, microseconds at_most) {
+  const auto now = Clock::now();
+  if (until <= now) return microseconds{0};
+  if (until - now >= at_most) return at_most;
+  return std::chrono::ceil<microseconds>(until - now);
+}
+
+}  // namespace
+
+/// An answer whose tensors are on their way.
+struct Agent::Arriving {
+  Come come;
+  std::vector<Work> works;
+
+  [[nodiscard]] bool is_over() {
+    while (!works.empty()) {
+      if (!works.back().test()) return false;
+      works.pop_back();
+    }
+    return true;
+  }
+};
+
+std::optional<Agent::Come> Agent::look_for_answer() {
+  if (auto over = take_arrived()) return over;
+  if (!answer_work_.test()) return std::nullopt;
+  const Work done = answer_work_;
+  {
+    const CallLabel label("rpc");
+    answer_work_ = answers_->irecv_message(any_source);
+  }
+  if (done.cancelled()) return std::nullopt;
+  return take_answer(done.message(), done.source());
+}
+
+std::optional<Agent::Come> Agent::take_answer(Tensor bytes, int from) {
+  try {
+    Come come;
+    come.message = IncomingMessage(std::move(bytes), from, limits_);
+    IncomingMessage& message = come.message;
+    if (message.head().kind == Kind::nudge) return std::nullopt;
+    if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
+    come.entry = calls_.take(message.head().id);
+    if (message.awaited().empty()) {
+      if (come.entry.state) come.entry.state->set_coming();
+      return come;
+    }
+    // Received though they may be too late: they would lie about.
+    message.allocate_awaited();
+    auto arriving = std::make_unique<Arriving>();
+    for (const auto& awaited : message.awaited()) {
+      arriving->works.push_back(
+          answers_->irecv(message.tensors()[awaited.tensor], from, awaited.tag));
+    }
+    arriving->come = std::move(come);
+    arriving_.push_back(std::move(arriving));
+  } catch (const MalformedMessage& error) {
+    refused_.fetch_add(1);
+    log(LogLevel::warning,
+        fmt::format("{}: an answer of rank {} was dropped: {}", speaker(), from, error.what()));
+  }
+  return std::nullopt;
+}
+
+std::optional<Agent::Come> Agent::take_arrived() {
+  const auto found =
+      std::ranges::find_if(arriving_, [](const auto& one) { return one->is_over(); });
+  if (found == arriving_.end()) return std::nullopt;
+  Come come = std::move((*found)->come);
+  arriving_.erase(found);
+  if (come.entry.state) come.entry.state->set_coming();
+  return come;
+}
+
+void Agent::complete(Come& come) noexcept {
+  try {
+    references_->take_over(come.message);
+  } catch (const std::exception& error) {
+    log(LogLevel::warning, fmt::format("{}: {}", speaker(), error.what()));
+  }
+  if (come.entry.state) complete(come.entry, come.message);
+}
+
+void Agent::complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept {
+  FutureState& state = *entry.state;
+  if (!state.claim()) return;  // its deadline has passed
+  try {
+    const Status status = message.head().status;
+    if (status != Status::fine) {
+      const auto text = message.payload();
+      throw RemoteError({.rank = entry.to,
+                         .worker = workers_[static_cast<std::size_t>(entry.to)].name,
+                         .function = entry.name},
+                        std::string(reinterpret_cast<const char*>(text.data()), text.size()));
+    }
+    if (CallHook* hook = call_hook()) hook->answered(message);
+    state.receive(message);
+  } catch (...) {
+    state.fail(std::current_exception());
+    return;
+  }
+  state.finish();
+}
+
+void Agent::expire(const CallTable::Entry& entry) noexcept {
+  if (!entry.state->claim()) return;
+  try {
+    throw TimeoutError(unanswered(entry) +
+                       ". A late answer will be dropped; if it is only slow, raise the timeout.");
+  } catch (...) {
+    entry.state->fail(std::current_exception());
+  }
+}
+
+void Agent::expire(FutureState& state) noexcept {
+  CallTable::Entry entry = calls_.take(state.id());
+  if (!entry.state) {  // its answer is being received
+    if (!state.claim()) return;
+    state.fail(std::make_exception_ptr(
+        TimeoutError(speaker() + ": the tensors of an answer have not come by the deadline")));
+    return;
+  }
+  expire(entry);
+}
+
+void Agent::expire_overdue() noexcept {
+  const auto now = Clock::now();
+  for (;;) {
+    const CallTable::Entry entry = calls_.take_overdue(now);
+    if (!entry.state) return;
+    expire(entry);
+  }
+}
+
+void Agent::fail_all(const std::exception_ptr& why) noexcept {
+  for (;;) {
+    const CallTable::Entry entry = calls_.take_overdue(Clock::time_point::max());
+    if (!entry.state) return;
+    if (entry.state->claim()) entry.state->fail(why);
+  }
+}
+
+// ---- who waits
+
+void Agent::drive(FutureState& state, Clock::time_point until) {
+  Agent* const agent = state.agent() ? state.agent() : current_or_null();
+  if (!agent) {
+    state.park(until);
+  } else {
+    agent->await(state, until);
+  }
+}
+
+void Agent::await(FutureState& state, Clock::time_point until) {
+  if (!has_threads_) {
+    await_without_threads(&state, until, {});
+    if (!state.done() && Clock::now() >= state.deadline() && state.agent()) expire(state);
+    return;
+  }
+  if (until == Clock::time_point::min()) {
+    receive_answers_once();
+    if (!state.done() && state.agent() && Clock::now() >= state.deadline()) expire(state);
+    return;
+  }
+  const TraceScope scope("rpc", "wait");
+  const Crew::Blocked blocked(crew_);
+  if (!state.agent()) return await_passively(state, until);
+  const auto deadline = std::min(until, state.deadline());
+  while (!state.done()) {
+    if (state.is_coming()) {
+      await_passively(state, deadline);
+    } else if (answers_lock_.try_lock()) {
+      receive_answers(state, deadline);
+    } else {
+      follow(state, deadline);
+    }
+    if (state.done()) return;
+    const auto now = Clock::now();
+    if (now >= state.deadline()) return expire(state);
+    if (now >= until) return;
+  }
+}
+
+void Agent::await_passively(FutureState& state, Clock::time_point until) {
+  for (int look = 0; look < looks_awake && !state.done(); ++look) sched_yield();
+  while (!state.done() && Clock::now() < until) state.park(until);
+}
+
+// What an answer leads to may run continuations, which may call: so the lock is left before that.
+void Agent::receive_answers(FutureState& state, Clock::time_point until) {
+  constexpr milliseconds slice{500};
+  try {
+    while (!state.done() && !state.is_coming()) {
+      if (arriving_.empty()) {
+        if (!answer_work_.wait_for(left(until, slice)) && Clock::now() >= until) break;
+      }
+      std::optional<Come> come = look_for_answer();
+      if (!come) {
+        if (Clock::now() >= until) break;
+        if (!arriving_.empty()) sched_yield();
+        continue;
+      }
+      answers_lock_.unlock();
+      complete(*come);
+      if (state.done()) return promote_follower();
+      if (!answers_lock_.try_lock()) return;
+    }
+    answers_lock_.unlock();
+  } catch (const CommError& error) {
+    answers_lock_.unlock();
+    lost(error);
+  }
+  promote_follower();
+}
+
+bool Agent::receive_answers_once() {
+  if (!has_threads_) return step();
+  bool some = false;
+  while (answers_lock_.try_lock()) {
+    std::optional<Come> come;
+    try {
+      come = look_for_answer();
+    } catch (const CommError& error) {
+      answers_lock_.unlock();
+      lost(error);
+      return some;
+    }
+    answers_lock_.unlock();
+    if (!come) break;
+    complete(*come);
+    some = true;
+  }
+  promote_follower();
+  return some;
+}
+
+void Agent::follow(FutureState& state, Clock::time_point until) {
+  for (int look = 0; look < looks_awake; ++look) {
+    if (state.done()) return;
+    if (answers_lock_.try_lock()) return receive_answers(state, until);
+    sched_yield();
+  }
+  {
+    const std::lock_guard lock(followers_mutex_);
+    followers_.push_back(&state);
+  }
+  // Between the last look and now the role may have been given up; and who has it may sleep in it.
+  constexpr milliseconds longest{10};
+  if (answers_lock_.try_lock()) {
+    answers_lock_.unlock();
+  } else {
+    state.park(std::min(until, Clock::now() + longest));
+  }
+  const std::lock_guard lock(followers_mutex_);
+  if (const auto mine = std::ranges::find(followers_, &state); mine != followers_.end()) {
+    followers_.erase(mine);
+  }
+}
+
+void Agent::promote_follower() noexcept {
+  const std::lock_guard lock(followers_mutex_);
+  if (!followers_.empty()) followers_.front()->call();
+}
+
+// ---- nobody waits, but something is to happen
+
+void Agent::watch_answers(int more) noexcept {
+  const int before = watched_.fetch_add(more);
+  if (!has_threads_ || more < 0 || before > 0) return;
+  try {
+    const std::lock_guard lock(answerer_mutex_);
+    if (!answerer_.joinable() && !answerer_stops_) {
+      answerer_ = std::thread([this] { run_answerer(); });
+    }
+    answerer_called_.notify_one();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): who waits will receive it
+  }
+}
+
+void Agent::run_answerer() {
+  moved_in();
+  name_thread("rpc answers");
+  constexpr milliseconds slice{20}, others_turn{1};
+  std::unique_lock lock(answerer_mutex_);
+  while (!answerer_stops_) {
+    if (watched_.load() <= 0) {
+      answerer_called_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    bool waits = false;
+    if (answers_lock_.try_lock()) {
+      bool came = false;
+      try {
+        came = !arriving_.empty() || answer_work_.wait_for(slice);
+      } catch (const CommError& error) {
+        answers_lock_.unlock();
+        lost(error);
+        lock.lock();
+        answerer_called_.wait(lock, [this] { return answerer_stops_; });
+        return;
+      }
+      answers_lock_.unlock();
+      waits = !(came && receive_answers_once());
+    } else {
+      waits = true;
+    }
+    expire_overdue();
+    promote_follower();
+    lock.lock();
+    if (waits) answerer_called_.wait_for(lock, others_turn);
+  }
+}
+
+// ---- without threads
+
+bool Agent::step() {
+  bool some = false;
+  try {
+    if (auto come = look_for_answer()) {
+      complete(*come);
+      some = true;
+    }
+    if (request_work_.test()) {
+      if (Request* request = take_request()) execute(request);
+      some = true;
+    }
+  } catch (const CommError& error) {
+    lost(error);
+    throw;
+  }
+  if (Request* request = local_first_) {
+    local_first_ = request->next;
+    if (!local_first_) local_last_ = nullptr;
+    execute(request);
+    some = true;
+  }
+  return some;
+}
+
+void Agent::await_without_threads(const FutureState* state, Clock::time_point until,
+                                  const std::function<bool()>& over) {
+  const bool once = until == Clock::time_point::min();
+  if (state && state->agent()) until = std::min(until, state->deadline());
+  auto last = Clock::now();
+  for (int looks = 0;; ++looks) {
+    const bool some = step();
+    if (once || (state && state->done()) || (over && over())) return;
+    if (some || looks < looks_awake) {
+      if (some) looks = 0;
+      if (some) last = Clock::now();
+      if (!some) continue;
+    }
+    const auto now = Clock::now();
+    if (now >= until) return;
+    if (now - last < awake) {
+      sched_yield();
+    } else {  // a nap; messages of both groups end it, those of one at once
+      static_cast<void>(
+          (looks % 2 == 0 ? answer_work_ : request_work_).wait_for(left(until, microseconds{500})));
+    }
+  }
+}
+
+void Agent::serve(Clock::time_point until, const std::function<bool()>& over) {
+  if (!has_threads_) return await_without_threads(nullptr, until, over);
+  constexpr milliseconds between_looks{1};
+  while (Clock::now() < until && !(over && over())) {
+    std::this_thread::sleep_for(left(until, between_looks));
+  }
+}
+
+}  // namespace lockstep::rpc

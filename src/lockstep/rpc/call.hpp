@@ -1,0 +1,478 @@
+#pragma once
+#include <exception>
+#include <functional>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+
+#include <lockstep/rpc/agent.hpp>
+#include <lockstep/rpc/archive.hpp>
+#include <lockstep/rpc/call_hook.hpp>
+#include <lockstep/rpc/function.hpp>
+#include <lockstep/rpc/future.hpp>
+#include <lockstep/rpc/references.hpp>
+#include <lockstep/rpc/rref.hpp>
+
+// Calls, with the types of what is called.
+
+namespace lockstep::rpc {
+
+namespace detail {
+
+template <class... T>
+struct Types {};
+
+/// What a pointer to a function, or to a member function, takes and gives.
+template <class F>
+struct SignatureOf;
+template <class R, class... P, bool N>
+struct SignatureOf<R (*)(P...) noexcept(N)> {
+  using Result = R;
+  using Object = void;
+  using Parameters = Types<P...>;
+};
+template <class R, class C, class... P, bool N>
+struct SignatureOf<R (C::*)(P...) noexcept(N)> {
+  using Result = R;
+  using Object = C;
+  using Parameters = Types<P...>;
+};
+template <class R, class C, class... P, bool N>
+struct SignatureOf<R (C::*)(P...) const noexcept(N)> {
+  using Result = R;
+  using Object = C;
+  using Parameters = Types<P...>;
+};
+
+/// What the caller gets of a function that returns R: of a Future its value.
+template <class R>
+struct AnswerOf {
+  using Type = std::remove_cvref_t<R>;
+  static constexpr bool later = false;
+};
+template <class T>
+struct AnswerOf<Future<T>> {
+  using Type = T;
+  static constexpr bool later = true;
+};
+template <class R>
+using Answer = typename AnswerOf<std::remove_cvref_t<R>>::Type;
+
+/// The object that a reference to what R returns is to.
+template <class T>
+struct ObjectOf {
+  using Type = T;
+};
+template <class T>
+struct ObjectOf<std::unique_ptr<T>> {
+  using Type = T;
+};
+template <class T>
+struct ObjectOf<std::shared_ptr<T>> {
+  using Type = T;
+};
+template <class R>
+using Object = typename ObjectOf<Answer<R>>::Type;
+
+template <class T>
+inline constexpr bool has_archives =
+    cereal::traits::is_output_serializable<T, OutputArchive>::value&&
+        cereal::traits::is_input_serializable<T, InputArchive>::value;
+/// cereal looks at a container or a pointer, but not at what is in it.
+template <class T>
+struct Sendable : std::bool_constant<has_archives<T>> {};
+template <>
+struct Sendable<void> : std::true_type {};
+template <class T>
+struct Sendable<std::unique_ptr<T>> : Sendable<T> {};
+template <class T>
+struct Sendable<std::shared_ptr<T>> : Sendable<T> {};
+template <class A, class B>
+struct Sendable<std::pair<A, B>>
+    : std::conjunction<Sendable<std::remove_const_t<A>>, Sendable<std::remove_const_t<B>>> {};
+template <class... T>
+struct Sendable<std::tuple<T...>> : std::conjunction<Sendable<T>...> {};
+template <class T>
+requires requires {
+  typename T::value_type;
+} &&(!std::is_same_v<typename T::value_type, T>)struct Sendable<T>
+    : std::bool_constant<has_archives<T> && Sendable<typename T::value_type>::value> {
+};
+template <class T>
+inline constexpr bool is_sendable = Sendable<T>::value;
+
+template <class T>
+void write_object(OutputArchive& archive, const void* object) {
+  if constexpr (is_sendable<T>) archive(*static_cast<const T*>(object));
+}
+template <class T>
+constexpr auto writer_of() -> void (*)(OutputArchive&, const void*) {
+  if constexpr (is_sendable<T>) {
+    return &write_object<T>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class T>
+std::shared_ptr<T> as_object(T&& value) {
+  return std::make_shared<T>(std::move(value));
+}
+template <class T>
+std::shared_ptr<T> as_object(std::unique_ptr<T>&& value) {
+  return std::move(value);
+}
+template <class T>
+std::shared_ptr<T> as_object(std::shared_ptr<T>&& value) {
+  return std::move(value);
+}
+
+/// Sends the result of a call, or keeps it, if it is to be an object.
+template <class T>
+void conclude(const ReplyTo& reply, Held<T>&& value) {
+  Agent& agent = *reply.agent;
+  if (reply.kind == Kind::create) {
+    using Kept = typename ObjectOf<Held<T>>::Type;
+    agent.references().complete(reply.reference, as_object(std::move(value)),
+                                hash_of_name(typeid(Kept).name()), writer_of<Kept>());
+    return;
+  }
+  if constexpr (is_sendable<T>) {
+    OutgoingMessage message(Kind::answer, agent.limits());
+    message.set_to(reply.caller);
+    if (CallHook* hook = call_hook()) hook->sending(message, reply.scope);
+    try {
+      if constexpr (!std::is_void_v<T>) {
+        OutputArchive archive(message);
+        archive(value);
+      }
+    } catch (...) {
+      for (const ReferenceEntry& entry : message.references()) {
+        agent.references().take_back(entry, reply.caller);
+      }
+      throw;
+    }
+    agent.answer(reply, message);
+  } else {
+    throw Error("the result is of a type that cannot be sent: use rpc::remote");
+  }
+}
+
+/// The same for a function that answers later.
+template <class T>
+void conclude_later(const ReplyTo& reply, const Future<T>& future) {
+  if (!future.valid()) throw Error("the function returned a Future that nobody will complete");
+  future.then([reply](const Future<T>& done) {
+    try {
+      if (done.state()->failed()) std::rethrow_exception(done.state()->failure());
+      if constexpr (std::is_void_v<T>) {
+        conclude<T>(reply, Unit{});
+      } else {
+        conclude<T>(reply, Held<T>(done.wait()));
+      }
+    } catch (const std::exception& error) {
+      reply.agent->refuse(reply, Status::threw, error.what());
+    } catch (...) {
+      reply.agent->refuse(reply, Status::threw, "an exception of unknown type was thrown");
+    }
+    reply.agent->count_handled();
+  });
+}
+
+/// Reads arguments that another rank has sent: whatever is wrong with them, they are malformed.
+template <class... T>
+void read(IncomingMessage& message, T&... values) {
+  try {
+    InputArchive archive(message);
+    (static_cast<void>(archive(values)), ...);
+    archive.expect_end();
+  } catch (const MalformedMessage&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw MalformedMessage(std::string("a message was refused: ") + error.what());
+  }
+}
+
+/// The object that a method is called on, which is the first argument.
+struct Target {
+  std::uint64_t reference = 0, type = 0;
+  template <class Archive>
+  void serialize(Archive& archive) {
+    archive(reference, type);
+  }
+};
+/// Waits for it. Throws.
+[[nodiscard]] std::shared_ptr<void> object_of(const Execution& execution, const Target& target,
+                                              std::uint64_t expected_type);
+
+template <auto F, class R, class C, class... P>
+void execute(Execution& execution, Types<P...>) {
+  std::tuple<std::remove_cvref_t<P>...> arguments;
+  const ReplyTo& reply = execution.reply();
+  std::shared_ptr<void> object;
+  if constexpr (std::is_void_v<C>) {
+    std::apply([&](auto&... values) { read(execution.message(), values...); }, arguments);
+  } else {
+    Target target;
+    std::apply([&](auto&... values) { read(execution.message(), target, values...); }, arguments);
+    object = object_of(execution, target, hash_of_name(typeid(C).name()));
+  }
+  const auto call = [&]() -> R {
+    return std::apply(
+        [&](auto&... values) -> R {
+          if constexpr (std::is_void_v<C>) {
+            return F(static_cast<P&&>(values)...);
+          } else {
+            return (static_cast<C*>(object.get())->*F)(static_cast<P&&>(values)...);
+          }
+        },
+        arguments);
+  };
+  using A = Answer<R>;
+  if constexpr (AnswerOf<std::remove_cvref_t<R>>::later) {
+    conclude_later<A>(reply, call());
+    return;  // counted when it is answered
+  } else if constexpr (std::is_void_v<A>) {
+    call();
+    conclude<A>(reply, Unit{});
+  } else {
+    conclude<A>(reply, Held<A>(call()));
+  }
+  reply.agent->count_handled();
+}
+
+/// The registration of one function.
+template <auto F>
+struct Registered {
+  using Signature = SignatureOf<decltype(F)>;
+  static void run(Execution& execution) {
+    execute<F, typename Signature::Result, typename Signature::Object>(
+        execution, typename Signature::Parameters{});
+  }
+  static bool add(const char* name) {
+    // Not a static member: those of templates are made in no order.
+    static Function function{.name = name,
+                             .pointer = pointer_to(F),
+                             .signature_text = typeid(decltype(F)).name(),
+                             .execute = &run};
+    add_function(function);
+    return true;
+  }
+};
+
+/// A call's future: reads its value from the answer.
+template <class T>
+class CallState final : public ValueState<T> {
+ public:
+  static IntrusivePtr<ValueState<T>> make() {
+    return IntrusivePtr<ValueState<T>>(ObjectPool<CallState>::instance().make());
+  }
+  void receive(IncomingMessage& message) override {
+    if constexpr (std::is_void_v<T>) {
+      read(message);
+      this->value.emplace();
+    } else {
+      Held<T> value{};
+      read(message, value);
+      this->value.emplace(std::move(value));
+    }
+  }
+
+ private:
+  friend class ObjectPool<CallState>;
+  CallState() = default;
+  ~CallState() override = default;
+  void release() noexcept override { ObjectPool<CallState>::instance().recycle(this); }
+};
+
+/// An argument in the type of its parameter.
+template <class P, class A>
+void write_as(OutputArchive& archive, A&& argument) {
+  using Wanted = std::remove_cvref_t<P>;
+  static_assert(!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>,
+                "a function that is called remotely cannot change its caller's variables: let it "
+                "take values or const references, and return what is new");
+  static_assert(!std::is_pointer_v<Wanted>,
+                "a pointer means nothing on another rank: pass the value, or an RRef");
+  static_assert(std::is_convertible_v<A&&, Wanted>,
+                "an argument of this call cannot be converted to its parameter's type");
+  static_assert(is_sendable<Wanted>,
+                "a parameter of this function is of a type that cannot be sent: give it a "
+                "serialize() member, or include cereal's header for it");
+  if constexpr (std::is_same_v<std::remove_cvref_t<A>, Wanted>) {
+    archive(argument);
+  } else {
+    const Wanted wanted = std::forward<A>(argument);
+    archive(wanted);
+  }
+}
+
+[[nodiscard]] inline const Function& registered(const Function::Pointer& pointer) {
+  const Function* const function = find_function(pointer);
+  if (!function) throw_unregistered();
+  return *function;
+}
+
+/// Writes a call and hands it to the agent.
+template <class... P, class... A>
+void send_call(Agent& agent, OutgoingMessage& message, const Function& function, int to,
+               std::chrono::milliseconds timeout, const IntrusivePtr<FutureState>& state,
+               const Target* target, Types<P...>, A&&... arguments) {
+  static_assert(sizeof...(P) == sizeof...(A),
+                "this call has another number of arguments than the function has parameters");
+  message.set_to(to);
+  if (CallHook* hook = call_hook()) hook->sending(message, 0);
+  try {
+    OutputArchive archive(message);
+    if (target) archive(*target);
+    (write_as<P>(archive, std::forward<A>(arguments)), ...);
+  } catch (...) {
+    for (const ReferenceEntry& entry : message.references()) {
+      agent.references().take_back(entry, to);
+    }
+    throw;
+  }
+  agent.call(message, to, function, state, timeout);
+}
+
+template <class F, class... A>
+auto start_call(const To& to, F function, const Target* target, A&&... arguments) {
+  using Signature = SignatureOf<F>;
+  using T = Answer<typename Signature::Result>;
+  static_assert(is_sendable<T>,
+                "this function returns a type that cannot be sent: call it with remote(), which "
+                "keeps its result where it is, or give the type a serialize() member");
+  Agent& agent = Agent::current();
+  auto state = CallState<T>::make();
+  OutgoingMessage message(Kind::call, agent.limits());
+  send_call(agent, message, registered(pointer_to(function)), agent.resolve(to), to.timeout(),
+            state, target, typename Signature::Parameters{}, std::forward<A>(arguments)...);
+  return Future<T>(std::move(state));
+}
+
+}  // namespace detail
+
+/// Calls `function`, which LOCKSTEP_RPC has registered, on worker `to` with copies of the
+/// arguments, converted to its parameters' types here. Tensors above Options::inline_bytes are sent
+/// from where they are: leave them alone until the future is over. The future's value is what the
+/// function returns; of a function that returns a Future, that one's value. Throws InputError if
+/// there is no such worker or the function is not registered here; CommError after shutdown.
+template <class R, class... P, class... A>
+[[nodiscard]] auto rpc_async(const To& to, R (*function)(P...), A&&... arguments) {
+  return detail::start_call(to, function, nullptr, std::forward<A>(arguments)...);
+}
+
+/// The same, and waits for the value.
+template <class R, class... P, class... A>
+auto rpc_sync(const To& to, R (*function)(P...), A&&... arguments) {
+  return detail::start_call(to, function, nullptr, std::forward<A>(arguments)...).wait();
+}
+
+/// The same, but the result stays on worker `to`, as an object; returns at once a reference to it.
+/// What the function throws is thrown by whatever asks for the object. Of a function that returns
+/// a std::unique_ptr or std::shared_ptr, the object is what that points to.
+template <class R, class... P, class... A>
+[[nodiscard]] auto remote(const To& to, R (*function)(P...), A&&... arguments) {
+  using T = detail::Object<R>;
+  static_assert(!std::is_void_v<T>, "remote() needs a function that returns something to keep");
+  Agent& agent = Agent::current();
+  const int owner = agent.resolve(to);
+  auto handle = agent.references().create(owner, hash_of_name(typeid(T).name()));
+  OutgoingMessage message(Kind::create, agent.limits());
+  message.head().reference = handle->reference();
+  message.head().fork = handle->fork();
+  try {
+    detail::send_call(agent, message, detail::registered(pointer_to(function)), owner, to.timeout(),
+                      {}, nullptr, detail::Types<P...>{}, std::forward<A>(arguments)...);
+  } catch (...) {
+    agent.references().forget(*handle);
+    throw;
+  }
+  return RRef<T>(agent.references().settled(std::move(handle)));
+}
+
+// ---- RRef's calls
+
+template <class T>
+template <class M, class... A>
+auto RRef<T>::rpc_async(M method, A&&... arguments) const {
+  return call_within(std::chrono::milliseconds{0}, method, std::forward<A>(arguments)...);
+}
+template <class T>
+template <class M, class... A>
+auto RRef<T>::rpc_sync(M method, A&&... arguments) const {
+  return rpc_async(method, std::forward<A>(arguments)...).wait();
+}
+template <class T>
+template <class M, class... A>
+auto RRef<T>::call_within(std::chrono::milliseconds timeout, M method, A&&... arguments) const {
+  static_assert(std::is_same_v<typename detail::SignatureOf<M>::Object, T>,
+                "the method must be the object's own: register &T::method of exactly this type");
+  const ReferenceHandle& handle = held();
+  const detail::Target target{.reference = handle.reference(), .type = handle.type()};
+  auto future = detail::start_call(To(handle.owner()).within(timeout), method, &target,
+                                   std::forward<A>(arguments)...);
+  keep_until_done(future);
+  return future;
+}
+
+template <class T>
+Future<T> RRef<T>::to_here_async(std::chrono::milliseconds timeout) const {
+  static_assert(detail::is_sendable<T>, "an object of this type cannot be sent");
+  const ReferenceHandle& handle = held();
+  const detail::Target target{.reference = handle.reference(), .type = handle.type()};
+  Agent& agent = handle.references().agent();
+  auto state = detail::CallState<T>::make();
+  OutgoingMessage message(Kind::call, agent.limits());
+  detail::send_call(agent, message, to_here_function(), handle.owner(), timeout, state, &target,
+                    detail::Types<>{});
+  Future<T> future(std::move(state));
+  keep_until_done(future);
+  return future;
+}
+
+template <class T>
+RRef<T>::RRef(T value)
+    : handle_(Agent::current().references().adopt(detail::as_object(std::move(value)),
+                                                  hash_of_name(typeid(T).name()),
+                                                  detail::writer_of<T>())) {}
+
+template <class T>
+void save(OutputArchive& archive, const RRef<T>& reference) {
+  std::uint32_t index = nothing;
+  if (reference.defined()) {
+    OutgoingMessage& message = archive.message();
+    index = message.add(reference.held().references().give(reference.held(), message.to()));
+  }
+  archive.write(&index, sizeof(index));
+}
+template <class T>
+void load(InputArchive& archive, RRef<T>& reference) {
+  std::uint32_t index = 0;
+  archive.read(&index, sizeof(index));
+  if (index == nothing) {
+    reference = RRef<T>();
+    return;
+  }
+  const auto& handles = archive.message().handles();
+  if (index >= handles.size() || handles[index]->type() != hash_of_name(typeid(T).name())) {
+    throw MalformedMessage("a message was refused: it brings no such reference");
+  }
+  reference = RRef<T>(handles[index]);
+}
+
+}  // namespace lockstep::rpc
+
+#define LOCKSTEP_RPC_JOINED_(a, b) a##b
+#define LOCKSTEP_RPC_JOINED(a, b) LOCKSTEP_RPC_JOINED_(a, b)
+
+/// Lets other ranks call a function, a static or a non-static member function (LOCKSTEP_RPC(T::m)),
+/// under another name than its own. At namespace scope, once, in every program of the job.
+#define LOCKSTEP_RPC_AS(name, function)                                                \
+  [[maybe_unused]] static const bool LOCKSTEP_RPC_JOINED(lockstep_rpc_, __COUNTER__) = \
+      ::lockstep::rpc::detail::Registered<&function>::add(name)
+
+/// The same under its own name, as it is written here.
+#define LOCKSTEP_RPC(function) LOCKSTEP_RPC_AS(#function, function)

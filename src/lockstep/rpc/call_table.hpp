@@ -1,0 +1,84 @@
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/spin_lock.hpp>
+#include <lockstep/rpc/function.hpp>
+#include <lockstep/rpc/future.hpp>
+
+namespace lockstep::rpc {
+
+/// The calls of a rank that have not been answered, by number: a late answer's number is nobody's.
+/// Slots are used again, so that memory stays flat. Thread-safe.
+class CallTable {
+ public:
+  struct Entry {
+    IntrusivePtr<FutureState> state;
+    const char* name = "";
+    int to = -1;
+    Clock::time_point start, deadline;
+  };
+
+  [[nodiscard]] std::uint64_t add(Entry&& entry) {
+    const std::lock_guard lock(lock_);
+    std::uint32_t at = first_free_;
+    if (at == none) {
+      at = static_cast<std::uint32_t>(slots_.size());
+      slots_.emplace_back();
+    } else {
+      first_free_ = slots_[at].next_free;
+    }
+    Slot& slot = slots_[at];
+    slot.used = true;
+    slot.entry = std::move(entry);
+    count_.fetch_add(1, std::memory_order_relaxed);
+    return std::uint64_t{slot.generation} << 32U | at;
+  }
+
+  /// Takes a call out of the table; an entry without state if it is not there (any more).
+  [[nodiscard]] Entry take(std::uint64_t id) {
+    const std::lock_guard lock(lock_);
+    const auto at = static_cast<std::uint32_t>(id);
+    if (at >= slots_.size() || !slots_[at].used || slots_[at].generation != id >> 32U) return {};
+    return take_slot(at);
+  }
+
+  /// Any call that is overdue at `now`; an entry without state if there is none.
+  [[nodiscard]] Entry take_overdue(Clock::time_point now) {
+    const std::lock_guard lock(lock_);
+    for (std::uint32_t at = 0; at < slots_.size(); ++at) {
+      if (slots_[at].used && slots_[at].entry.deadline <= now) return take_slot(at);
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::uint32_t none = 0xffffffff;
+  struct Slot {
+    Entry entry;
+    std::uint32_t generation = 1;
+    std::uint32_t next_free = none;
+    bool used = false;
+  };
+
+  Entry take_slot(std::uint32_t at) {
+    Slot& slot = slots_[at];
+    slot.used = false;
+    ++slot.generation;
+    slot.next_free = std::exchange(first_free_, at);
+    count_.fetch_sub(1, std::memory_order_relaxed);
+    return std::exchange(slot.entry, Entry{});
+  }
+
+  SpinLock lock_;
+  std::vector<Slot> slots_;
+  std::uint32_t first_free_ = none;
+  std::atomic<std::size_t> count_ = 0;
+};
+
+}  // namespace lockstep::rpc

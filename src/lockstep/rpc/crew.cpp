@@ -1,0 +1,214 @@
+#include <lockstep/rpc/crew.hpp>
+
+#include <lockstep/base/trace.hpp>
+
+namespace lockstep::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A call that holds the role this long loses it. The one who watches looks so often.
+constexpr milliseconds patience{4};
+constexpr std::chrono::seconds long_time{10};
+
+// role_: 0 nobody's; else member | executions | executing.
+constexpr std::uint64_t executing = 1;
+constexpr std::uint64_t one_execution = 2;
+constexpr unsigned member_shift = 40;
+constexpr std::uint64_t role_of(std::uint64_t number) { return number << member_shift; }
+
+struct Member {
+  Crew* crew = nullptr;
+  std::uint64_t number = 0;
+  int waits = 0;  // nested
+};
+thread_local Member self;
+
+}  // namespace
+
+Crew::~Crew() { static_cast<void>(stop(std::chrono::hours(1))); }
+
+bool Crew::is_member() noexcept { return self.crew != nullptr; }
+
+int Crew::threads() const {
+  const std::lock_guard lock(mutex_);
+  return running_;
+}
+
+void Crew::start() {
+  const std::lock_guard lock(mutex_);
+  for (int i = 0; i < workers_; ++i) hire();
+}
+
+void Crew::hire() {
+  threads_.emplace_back([this, number = ++hired_] { run(number); });
+  ++running_;
+}
+
+bool Crew::stop(milliseconds at_most) {
+  std::vector<std::thread> threads;
+  bool all = true;
+  {
+    std::unique_lock lock(mutex_);
+    if (threads_.empty()) return true;
+    stopping_.store(true);
+    changed_.notify_all();
+    lock.unlock();
+    employer_.nudge();
+    lock.lock();
+    all = ended_.wait_for(lock, at_most, [&] { return running_ == 0; });
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) {
+    if (all) {
+      thread.join();
+    } else {
+      thread.detach();  // the agent is kept for the life of the process
+    }
+  }
+  return all;
+}
+
+void Crew::run(std::uint64_t number) {
+  self = {.crew = this, .number = number};
+  name_thread("rpc");
+  employer_.moved_in();
+  std::unique_lock lock(mutex_);
+  std::uint64_t seen = 0;
+  while (!stopping_.load()) {
+    if (Request* request = pop()) {
+      if (idle_ > 0 && !somebody_watches_) changed_.notify_one();
+      lock.unlock();
+      employer_.execute(request);
+      lock.lock();
+      continue;
+    }
+    std::uint64_t role = role_.load();
+    const bool lasts = role == seen && (role & executing) != 0;
+    if ((role == 0 || lasts) && role_.compare_exchange_strong(role, role_of(number))) {
+      lead(lock, number);
+      continue;
+    }
+    seen = role;
+    ++idle_;
+    if (somebody_watches_) {
+      changed_.wait(lock);
+    } else {
+      somebody_watches_ = true;
+      changed_.wait_for(lock, patience);
+      somebody_watches_ = false;
+      if (idle_ > 1 && (first_ || role_.load() == 0)) changed_.notify_one();
+    }
+    --idle_;
+  }
+  --running_;
+  ended_.notify_all();
+}
+
+void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
+  // Somebody else watches from now on.
+  if (idle_ > 0 && !somebody_watches_) changed_.notify_one();
+  lock.unlock();
+  std::uint64_t mine = role_of(number);
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    Request* request = nullptr;
+    try {
+      request = employer_.receive(long_time);
+    } catch (const std::exception& error) {
+      employer_.lost(error);
+      lock.lock();
+      changed_.wait(lock, [this] { return stopping_.load(); });
+      return;
+    }
+    if (!request) {
+      // Woken because there is something to do that nobody else could take.
+      lock.lock();
+      request = pop();
+      lock.unlock();
+      if (!request) continue;
+    } else if (employer_.is_long(*request)) {
+      lock.lock();
+      if (queued_ < idle_ || running_ - blocked_ < workers_) {
+        append(request);
+        static_cast<void>(call_somebody());
+        lock.unlock();
+        continue;
+      }
+      lock.unlock();  // everybody is at work
+    }
+    mine = (mine + one_execution) | executing;
+    if ((mine >> member_shift) != number) mine = role_of(number) | executing;  // the count is full
+    role_.store(mine, std::memory_order_release);
+    employer_.execute(request);
+    const std::uint64_t free_again = mine & ~executing;
+    if (!role_.compare_exchange_strong(mine, free_again, std::memory_order_acq_rel)) {
+      lock.lock();
+      return;
+    }
+    mine = free_again;
+  }
+  role_.store(0);
+  lock.lock();
+}
+
+void Crew::append(Request* request) {
+  request->next = nullptr;
+  (last_ ? last_->next : first_) = request;
+  last_ = request;
+  ++queued_;
+}
+
+Request* Crew::pop() {
+  Request* const request = first_;
+  if (!request) return nullptr;
+  first_ = request->next;
+  if (!first_) last_ = nullptr;
+  --queued_;
+  return request;
+}
+
+void Crew::push(Request* request) {
+  {
+    const std::lock_guard lock(mutex_);
+    append(request);
+    if (call_somebody()) return;
+  }
+  employer_.nudge();  // the receiver, who may be the only one
+}
+
+// Who was woken and has not got the lock yet is still counted as idle: but each takes one thing.
+bool Crew::call_somebody() {
+  const int wanted = queued_ + (role_.load() == 0 ? 1 : 0);
+  if (wanted > idle_ && running_ - blocked_ < workers_ && !stopping_.load()) {
+    hire();
+    return true;
+  }
+  changed_.notify_one();
+  return wanted <= idle_;
+}
+
+void Crew::block() {
+  if (self.waits++ > 0) return;
+  const std::lock_guard lock(mutex_);
+  ++blocked_;
+  std::uint64_t role = role_.load();
+  if (role >> member_shift == self.number) role_.compare_exchange_strong(role, 0);
+  if (first_ || role_.load() == 0) static_cast<void>(call_somebody());
+}
+
+void Crew::unblock() {
+  if (--self.waits > 0) return;
+  const std::lock_guard lock(mutex_);
+  --blocked_;
+}
+
+Crew::Blocked::Blocked(Crew& crew) {
+  if (self.crew != &crew) return;
+  crew_ = &crew;
+  crew.block();
+}
+Crew::Blocked::~Blocked() {
+  if (crew_) crew_->unblock();
+}
+
+}  // namespace lockstep::rpc

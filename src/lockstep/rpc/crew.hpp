@@ -1,0 +1,115 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <lockstep/rpc/message.hpp>
+
+namespace lockstep::rpc {
+
+/// A call that has come.
+struct Request {
+  IncomingMessage message;
+  Request* next = nullptr;
+};
+
+/// What the crew works for.
+class Employer {
+ public:
+  /// Blocks until a request has come, at most `at_most`; nullptr if none has. By one thread at a
+  /// time. Throws where none can come any more.
+  [[nodiscard]] virtual Request* receive(std::chrono::microseconds at_most) = 0;
+  /// Whether it is better executed by another thread than the one that received it.
+  [[nodiscard]] virtual bool is_long(const Request& request) noexcept = 0;
+  /// Executes and frees it.
+  virtual void execute(Request* request) noexcept = 0;
+  /// Ends a receive().
+  virtual void nudge() noexcept = 0;
+  /// receive() threw.
+  virtual void lost(const std::exception& error) noexcept = 0;
+  /// On each of the crew's threads, at its beginning.
+  virtual void moved_in() noexcept = 0;
+
+ protected:
+  ~Employer() = default;
+};
+
+/// The threads that receive and execute a rank's calls.
+///
+/// One of them has the role of the receiver. What is short it executes at once, so that a short
+/// call costs no waking of a thread; what is long it hands to another one. A function that turns
+/// out to be long, or that blocks, cannot hold up the agent: the role is taken from a thread that
+/// has been executing for some milliseconds, and given up by one that waits for an answer.
+///
+/// Who waits for an answer does not count: as many others as Options::workers go on, spare ones
+/// being started for that. A waiting thread executes no other call: that call could want a lock
+/// which the waiting function holds.
+class Crew {
+ public:
+  Crew(Employer& employer, int workers) : employer_(employer), workers_(workers) {}
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  void start();
+  /// Ends the threads; true once all have ended, false if some are still in a call after `at_most`:
+  /// they end when it returns.
+  bool stop(std::chrono::milliseconds at_most);
+
+  /// For a request that came in another way.
+  void push(Request* request);
+  /// By the thread itself, around a wait.
+  class Blocked {
+   public:
+    explicit Blocked(Crew& crew);
+    ~Blocked();
+    Blocked(const Blocked&) = delete;
+    Blocked& operator=(const Blocked&) = delete;
+
+   private:
+    Crew* crew_ = nullptr;
+  };
+  /// The calling thread is of some crew.
+  [[nodiscard]] static bool is_member() noexcept;
+  [[nodiscard]] int threads() const;
+
+ private:
+  struct Member;
+  void run(std::uint64_t number);
+  void hire();
+  void lead(std::unique_lock<std::mutex>& lock, std::uint64_t number);
+  void execute(Request* request);
+  [[nodiscard]] Request* pop();
+  void append(Request* request);
+  /// Somebody is to look whether there is something to do; false if all are at work.
+  bool call_somebody();
+  void block();
+  void unblock();
+
+  Employer& employer_;
+  const int workers_;
+  // Who has the role, which of its executions it is in, and whether it is in one: see the .cpp
+  // file.
+  std::atomic<std::uint64_t> role_ = 0;
+  std::atomic<bool> stopping_ = false;
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::condition_variable ended_;
+  Request* first_ = nullptr;
+  Request* last_ = nullptr;
+  int queued_ = 0;
+  int running_ = 0;
+  int blocked_ = 0;
+  int idle_ = 0;
+  bool somebody_watches_ = false;
+  std::uint64_t hired_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace lockstep::rpc

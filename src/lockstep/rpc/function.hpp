@@ -1,0 +1,53 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include <lockstep/rpc/message.hpp>
+
+namespace lockstep::rpc {
+
+class Execution;
+
+/// A function that may be called from other ranks: only those that were registered can be.
+struct Function {
+  using Pointer = std::array<std::byte, 16>;  ///< to a function or to a member function
+
+  const char* name;
+  Pointer pointer;
+  const char* signature_text;  ///< its type's name
+  void (*execute)(Execution&);
+  std::uint64_t name_hash = 0, signature = 0;
+  /// About how long it takes; decides which thread executes it (crew.hpp).
+  std::atomic<std::int64_t> usual_ns = 0;
+  Function* next_by_name = nullptr;
+  Function* next_by_pointer = nullptr;
+};
+
+template <class F>
+[[nodiscard]] Function::Pointer pointer_to(F function) noexcept {
+  static_assert(sizeof(F) <= sizeof(Function::Pointer) && std::is_trivially_copyable_v<F>);
+  Function::Pointer pointer{};
+  std::memcpy(pointer.data(), &function, sizeof(F));
+  return pointer;
+}
+
+/// Adds `function`, which stays where it is for the life of the process. The same one may come
+/// twice, from two sources; two with one name are reported by init(). Thread-safe.
+void add_function(Function& function);
+/// nullptr where there is none. Thread-safe, without locks.
+[[nodiscard]] Function* find_function(const Function::Pointer& pointer) noexcept;
+[[nodiscard]] Function* find_function(std::uint64_t name_hash) noexcept;
+/// Throws Error: a function that the program wants to call is not registered.
+[[noreturn]] void throw_unregistered();
+/// A sentence about two functions of one name; empty if there are none.
+[[nodiscard]] std::string registered_twice();
+
+/// A hash of a type's name, the same in all programs made by compilers of one ABI.
+[[nodiscard]] std::uint64_t hash_of_name(const char* name) noexcept;
+
+}  // namespace lockstep::rpc

@@ -1,0 +1,248 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/intrusive_ptr.hpp>
+#include <lockstep/base/pool.hpp>
+#include <lockstep/base/spin_lock.hpp>
+#include <lockstep/rpc/error.hpp>
+
+namespace lockstep::rpc {
+
+class Agent;
+class IncomingMessage;
+class FutureState;
+
+/// What is to happen once a future is complete.
+class Continuation {
+ public:
+  virtual ~Continuation() = default;
+  virtual void run(FutureState& state) noexcept = 0;
+
+ private:
+  friend class FutureState;
+  Continuation* next_ = nullptr;
+};
+
+/// What a Future, its Promise and the agent share. Thread-safe.
+class FutureState : public RefCounted<FutureState> {
+ public:
+  [[nodiscard]] bool done() const noexcept {
+    return status_.load(std::memory_order_acquire) != Status::pending;
+  }
+  [[nodiscard]] bool failed() const noexcept {
+    return status_.load(std::memory_order_acquire) == Status::failed;
+  }
+  [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
+
+  /// Blocks until complete; throws what failed, TimeoutError at the deadline.
+  void wait();
+  /// True once complete. Meanwhile moves calls on.
+  [[nodiscard]] bool wait_until(Clock::time_point until);
+  [[nodiscard]] bool test();
+
+  /// Runs it once complete: at once if it is. On the thread that completes.
+  void then(std::unique_ptr<Continuation> continuation);
+
+  /// Whether the caller is who completes it; of several, one is.
+  [[nodiscard]] bool claim() noexcept { return !claimed_.exchange(true); }
+  /// By who has claimed it:
+  void fail(std::exception_ptr failure) noexcept;
+  void finish() noexcept { complete(Status::ready); }  ///< its value stands
+  /// Reads the value from an answer. Throws.
+  virtual void receive(IncomingMessage& message) = 0;
+
+  /// Holds on to that until complete.
+  void keep(std::shared_ptr<void> what);
+
+  /// Until when a waiter waits; without one the agent's Options::timeout from the wait on.
+  void set_deadline(Clock::time_point deadline) noexcept { deadline_ = deadline; }
+  [[nodiscard]] Clock::time_point deadline() const noexcept { return deadline_; }
+
+  /// Of calls, which an answer completes.
+  void set_call(Agent* agent, std::uint64_t id) noexcept {
+    agent_ = agent;
+    id_ = id;
+  }
+  /// Somebody is about to complete it: who waits need not receive answers for that.
+  void set_coming() noexcept { coming_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool is_coming() const noexcept { return coming_.load(std::memory_order_acquire); }
+  [[nodiscard]] Agent* agent() const noexcept { return agent_; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+
+  /// Sleeps until complete, or called, or `until`.
+  void park(Clock::time_point until);
+  /// Ends a park() without completing.
+  void call() noexcept;
+
+ protected:
+  FutureState() = default;
+  virtual ~FutureState() = default;
+  friend class RefCounted<FutureState>;
+  virtual void release() noexcept = 0;
+
+ private:
+  enum class Status : std::uint8_t { pending, ready, failed };
+  void complete(Status status) noexcept;
+  void wake() noexcept;
+
+  std::atomic<Status> status_ = Status::pending;
+  std::atomic<bool> claimed_ = false;
+  std::atomic<bool> called_ = false;
+  std::atomic<bool> coming_ = false;
+  std::atomic<int> parked_ = 0;
+  SpinLock lock_;  // guards the list and kept_
+  Continuation* first_ = nullptr;
+  std::shared_ptr<void> kept_;
+  std::exception_ptr failure_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  Agent* agent_ = nullptr;
+  std::uint64_t id_ = 0;
+};
+
+namespace detail {
+struct Unit {};
+template <class T>
+using Held = std::conditional_t<std::is_void_v<T>, Unit, T>;
+}  // namespace detail
+
+/// With the value.
+template <class T>
+class ValueState : public FutureState {
+ public:
+  std::optional<detail::Held<T>> value;
+
+  void receive(IncomingMessage&) override {}
+  static IntrusivePtr<ValueState> make() {
+    return IntrusivePtr<ValueState>(ObjectPool<ValueState>::instance().make());
+  }
+
+ protected:
+  ValueState() = default;
+  ~ValueState() override = default;
+  friend class ObjectPool<ValueState>;
+  void release() noexcept override { ObjectPool<ValueState>::instance().recycle(this); }
+};
+
+/// A value that will be there: the result of a call. A cheap handle; copies share the value.
+template <class T>
+class Future {
+ public:
+  Future() = default;
+  explicit Future(IntrusivePtr<ValueState<T>> state) : state_(std::move(state)) {}
+
+  [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(state_); }
+
+  /// Blocks until the value is there, and meanwhile drives the calls of this rank. Throws
+  /// RemoteError if the function did; TimeoutError at the call's deadline, after which a late
+  /// answer is dropped; CommError if the group failed; Error after shutdown().
+  const detail::Held<T>& wait() const& requires(!std::is_void_v<T>) {
+    state_->wait();
+    return *state_->value;
+  }
+  /// The same of a temporary: the value is moved out.
+  detail::Held<T> wait() && requires(!std::is_void_v<T>) {
+    state_->wait();
+    return std::move(*state_->value);
+  }
+  void wait() const requires std::is_void_v<T> { state_->wait(); }
+
+  /// True once wait() would not block. Also drives calls.
+  [[nodiscard]] bool test() const { return state_->test(); }
+  /// Waits, but not for longer than that; true once wait() would not block.
+  template <class Rep, class Period>
+  [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> at_most) const {
+    return state_->wait_until(Clock::now() + std::chrono::duration_cast<Clock::duration>(at_most));
+  }
+
+  /// Runs `f(future)` with this future, complete, once it is, on the thread that completes it: at
+  /// once if it is already. What f returns, or throws, is in the future that is returned. `f` must
+  /// not block for long: it may hold up other answers.
+  template <class F>
+  auto then(F f) const -> Future<std::invoke_result_t<F, const Future&>>;
+
+  [[nodiscard]] const IntrusivePtr<ValueState<T>>& state() const noexcept { return state_; }
+
+ private:
+  IntrusivePtr<ValueState<T>> state_;
+};
+
+/// Who completes a future: for functions that answer later than they return.
+template <class T>
+class Promise {
+ public:
+  Promise() : state_(ValueState<T>::make()) {}
+  [[nodiscard]] Future<T> future() const { return Future<T>(state_); }
+
+  /// Throws Error if it has been completed before.
+  template <class V>
+  requires(!std::is_void_v<T> && std::is_convertible_v<V, T>) void set_value(V&& value) const {
+    expect_first();
+    state_->value.emplace(std::forward<V>(value));
+    state_->finish();
+  }
+  void set_value() const requires std::is_void_v<T> {
+    expect_first();
+    state_->value.emplace();
+    state_->finish();
+  }
+  void set_exception(std::exception_ptr failure) const {
+    expect_first();
+    state_->fail(std::move(failure));
+  }
+
+ private:
+  void expect_first() const {
+    if (!state_->claim()) throw Error("a promise can be completed once, and has been before");
+  }
+  IntrusivePtr<ValueState<T>> state_;
+};
+
+namespace detail {
+
+template <class T, class U, class F>
+class Then final : public Continuation {
+ public:
+  Then(F f, IntrusivePtr<ValueState<U>> result) : f_(std::move(f)), result_(std::move(result)) {}
+  void run(FutureState& state) noexcept override {
+    static_cast<void>(result_->claim());
+    try {
+      const Future<T> done(IntrusivePtr<ValueState<T>>(static_cast<ValueState<T>*>(&state)));
+      if constexpr (std::is_void_v<U>) {
+        f_(done);
+        result_->value.emplace();
+      } else {
+        result_->value.emplace(f_(done));
+      }
+    } catch (...) {
+      result_->fail(std::current_exception());
+      return;
+    }
+    result_->finish();
+  }
+
+ private:
+  F f_;
+  IntrusivePtr<ValueState<U>> result_;
+};
+
+}  // namespace detail
+
+template <class T>
+template <class F>
+auto Future<T>::then(F f) const -> Future<std::invoke_result_t<F, const Future&>> {
+  using U = std::invoke_result_t<F, const Future&>;
+  auto result = ValueState<U>::make();
+  result->set_deadline(state_->deadline());
+  state_->then(std::make_unique<detail::Then<T, U, F>>(std::move(f), result));
+  return Future<U>(std::move(result));
+}
+
+}  // namespace lockstep::rpc

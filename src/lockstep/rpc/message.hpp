@@ -1,0 +1,168 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/rpc/error.hpp>
+#include <lockstep/tensor/tensor.hpp>
+
+// A message: Head, payload (the arguments or the result, archive.hpp), table of tensors, table of
+// references, context, and the elements of small tensors, each from a multiple of 64 bytes. Tensors
+// that are longer follow in messages of their own. All lengths follow from the head and the tables,
+// and are compared with what is there before anything is allocated or read. Little-endian.
+
+namespace lockstep::rpc {
+
+class ReferenceHandle;
+
+enum class Kind : std::uint8_t {
+  call = 1,
+  answer,
+  create,   ///< a call whose result stays there, as the object of a reference
+  control,  ///< manages references; is not answered
+  nudge,    ///< to oneself: look up
+};
+
+/// What became of a call.
+enum class Status : std::uint8_t { fine, threw, unknown_function, other_signature, malformed };
+
+struct Head {
+  std::uint32_t magic;
+  std::uint8_t version;
+  Kind kind;
+  Status status;        ///< of an answer
+  std::uint8_t action;  ///< of a control message
+  std::uint64_t id;     ///< of the call, chosen by who makes it
+  std::uint64_t function, signature;
+  std::uint64_t reference, fork;  ///< of create and control
+  std::uint64_t payload_bytes;
+  std::uint32_t tensors, references, context_bytes;
+  std::uint32_t timeout_ms;  ///< of a call
+};
+static_assert(sizeof(Head) == 72);
+
+/// A reference on its way to another worker (rref.hpp).
+struct ReferenceEntry {
+  std::uint64_t reference, fork;
+  std::uint64_t type;  ///< of the object: a hash of its name
+  std::int32_t owner, parent;
+};
+static_assert(sizeof(ReferenceEntry) == 32);
+
+struct Limits {
+  std::int64_t inline_bytes, message_bytes, tensor_bytes;
+};
+
+inline constexpr std::uint32_t nothing = 0xffffffff;  ///< the index of an undefined tensor
+
+/// A message that is being written. Copies of tensors are handles: what they hold is read when the
+/// message is sealed (small ones), or while it travels.
+class OutgoingMessage {
+ public:
+  OutgoingMessage(Kind kind, const Limits& limits);
+  ~OutgoingMessage();
+  OutgoingMessage(const OutgoingMessage&) = delete;
+  OutgoingMessage& operator=(const OutgoingMessage&) = delete;
+
+  [[nodiscard]] Head& head() noexcept { return head_; }
+  [[nodiscard]] int to() const noexcept { return to_; }
+  void set_to(int to) noexcept { to_ = to; }
+
+  /// Appends to the payload.
+  void write(const void* data, std::size_t bytes);
+  /// Its index in the table. Tensors of devices are copied to the host.
+  [[nodiscard]] std::uint32_t add(const Tensor& tensor);
+  [[nodiscard]] std::uint32_t add(const ReferenceEntry& reference);
+  /// Bytes that travel beside the arguments: CallHook.
+  [[nodiscard]] std::vector<std::byte>& context() noexcept { return parts_->context; }
+  [[nodiscard]] std::span<const Tensor> tensors() const noexcept { return parts_->tensors; }
+  [[nodiscard]] std::span<const ReferenceEntry> references() const noexcept {
+    return parts_->references;
+  }
+
+  /// The whole message, u8. Long tensors get tags from `next_tag` on, modulo `tags`. Throws
+  /// InputError if it is larger than the limits.
+  [[nodiscard]] Tensor seal(std::uint32_t next_tag);
+  /// The tensors that travel on their own, in the order of their tags.
+  [[nodiscard]] std::span<const Tensor> long_tensors() const noexcept { return parts_->long_ones; }
+
+  /// Tag 0 is that of messages.
+  static constexpr std::uint32_t tags = (1U << 20U) - 1;
+  [[nodiscard]] static int tag_of(std::uint32_t number) noexcept {
+    return static_cast<int>(1 + number % tags);
+  }
+
+ private:
+  struct Parts {  // kept by the thread for its next message
+    std::vector<Tensor> tensors, long_ones;
+    std::vector<ReferenceEntry> references;
+    std::vector<std::byte> context;
+  };
+  static std::vector<std::unique_ptr<Parts>>& spare_parts();
+  void reserve(std::size_t bytes);
+  void append(const void* data, std::size_t bytes);
+  void align(std::size_t multiple);
+
+  Head head_{};
+  Limits limits_;
+  int to_ = -1;
+  Tensor buffer_;
+  std::byte* bytes_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0;
+  std::unique_ptr<Parts> parts_;
+};
+
+/// A message that has come. parse() has checked its head, its tables and its length; its payload is
+/// checked while it is read.
+class IncomingMessage {
+ public:
+  IncomingMessage() = default;
+  /// Throws MalformedMessage.
+  IncomingMessage(Tensor bytes, int from, const Limits& limits);
+
+  [[nodiscard]] const Head& head() const noexcept { return head_; }
+  [[nodiscard]] int from() const noexcept { return from_; }
+  [[nodiscard]] std::span<const std::byte> payload() const noexcept { return payload_; }
+  [[nodiscard]] std::span<const std::byte> context() const noexcept { return context_; }
+  [[nodiscard]] std::span<const ReferenceEntry> references() const noexcept { return references_; }
+  [[nodiscard]] std::span<const Tensor> tensors() const noexcept { return tensors_; }
+
+  /// The tensors that travel on their own, and their tags: to be received before they are read.
+  struct Awaited {
+    std::uint32_t tensor;
+    int tag;
+  };
+  [[nodiscard]] std::span<const Awaited> awaited() const noexcept { return awaited_; }
+  /// Gives memory to the awaited ones. Not before it is known that the call will be looked at.
+  void allocate_awaited();
+  /// Puts in place one that has come in another way.
+  void set_tensor(std::uint32_t index, Tensor tensor) { tensors_[index] = std::move(tensor); }
+  /// Throws MalformedMessage if there is no such tensor.
+  [[nodiscard]] Tensor tensor(std::uint32_t index) const;
+
+  /// This rank's part in the references of the table (references.hpp), once they have been taken
+  /// over: with the message goes what nobody has read.
+  [[nodiscard]] std::vector<std::shared_ptr<ReferenceHandle>>& handles() noexcept {
+    return handles_;
+  }
+
+ private:
+  Head head_{};
+  int from_ = -1;
+  Tensor bytes_;
+  std::span<const std::byte> payload_, context_;
+  std::vector<Tensor> tensors_;
+  std::vector<ReferenceEntry> references_;
+  struct Shaped {
+    Shape shape;
+    DType dtype;
+    Layout layout;
+  };
+  std::vector<Shaped> shapes_;  // of the awaited ones
+  std::vector<Awaited> awaited_;
+  std::vector<std::shared_ptr<ReferenceHandle>> handles_;
+};
+
+}  // namespace lockstep::rpc

@@ -1,0 +1,64 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace lockstep::rpc {
+
+/// For tests: messages that only manage references wait for a random time before they are sent, and
+/// so overtake each other and the calls.
+struct Disturbance {
+  std::uint64_t seed = 0;
+  std::chrono::microseconds longest{0};  ///< 0: none
+};
+
+struct Options {
+  /// Of a call, unless To::within says otherwise: then it throws TimeoutError.
+  std::chrono::milliseconds timeout = std::chrono::minutes(1);
+  /// So many threads of this rank execute calls; those that wait for an answer are not counted, and
+  /// replaced. 0, and always where MPI grants less than MPI_THREAD_MULTIPLE: none, calls are
+  /// executed by who waits, and by serve().
+  int workers = 4;
+  /// Tensors of at most so many bytes travel within the message; longer ones on their own, without
+  /// a copy.
+  std::int64_t inline_bytes = 8 << 10;
+  /// Larger messages are neither sent nor accepted; tensors that travel on their own do not count.
+  std::int64_t max_message_bytes = std::int64_t{1} << 30;
+  /// All tensors of a message that travel on their own.
+  std::int64_t max_tensor_bytes = std::int64_t{1} << 40;
+  Disturbance disturbance = {};
+};
+
+/// A worker: a rank that has called init().
+struct WorkerInfo {
+  std::string name;
+  int id = -1;  ///< its rank in the group given to init()
+};
+
+/// Whom to call, by name or by id; and, if wished, until when.
+class To {
+ public:
+  To(int id) : id_(id) {}                           // NOLINT(google-explicit-constructor)
+  To(std::string name) : name_(std::move(name)) {}  // NOLINT(google-explicit-constructor)
+  To(const char* name) : name_(name) {}             // NOLINT(google-explicit-constructor)
+  To(const WorkerInfo& worker) : id_(worker.id) {}  // NOLINT(google-explicit-constructor)
+
+  /// The same, for calls that must be answered within `timeout`.
+  [[nodiscard]] To within(std::chrono::milliseconds timeout) const {
+    To to = *this;
+    to.timeout_ = timeout;
+    return to;
+  }
+
+  [[nodiscard]] int id() const noexcept { return id_; }  ///< -1: by name
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }  ///< or 0
+
+ private:
+  int id_ = -1;
+  std::string name_;
+  std::chrono::milliseconds timeout_{0};
+};
+
+}  // namespace lockstep::rpc

@@ -1,0 +1,217 @@
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/rpc/future.hpp>
+#include <lockstep/rpc/message.hpp>
+#include <lockstep/rpc/options.hpp>
+
+// The lifetime of remote objects.
+//
+// An object lives on its owner, the rank that a function was called on by remote(), or that made an
+// RRef of a value. Every rank that holds an RRef to it has a share. A user's share has a number of
+// its own, its fork, which the owner has in a list; the object goes when the list is empty and the
+// owner itself holds no RRef. Five messages, which are not answered and may overtake each other and
+// every call:
+//
+//   create(reference, fork)   creator to owner: call this, keep the result; fork is the creator's
+//   add(reference, fork)      a user that was given a share by another user, to the owner
+//   confirm(fork)             owner to a user: fork is in the list; answers create and add
+//   accept(fork)              to who gave the share: it is in the list, or came to the owner itself
+//   end(reference, fork)      a user to the owner: fork is not needed any more
+//
+// Assumed: no message is lost while both ranks live, and none comes twice. Guaranteed, with why:
+//
+// G1 An object lives while anybody holds, or is being sent, a reference to it. By G3 and G4 the
+//    owner's list has, at any time, a fork whose user has not sent its end.
+// G2 It goes when the last reference has gone and the messages have come: every share ends with one
+//    end(), every list shrinks by it.
+// G3 A share does not send its end before the owner has confirmed it: so an end never comes before
+//    what it ends, in whatever order messages travel.
+// G4 Who gives a share away keeps its own until accept(): until then its own fork, which is in the
+//    list or will be (create, add) before its end, keeps the object. The owner, when it gives a
+//    share away, enters the fork itself, before the message leaves.
+// G5 A question (to_here, a method) keeps the share of who asks until it is answered, or its
+//    deadline has passed: so no end overtakes it.
+// G6 A question or an add() may come before the create() that it refers to: it waits for it.
+// G7 What a creating function threw is kept in the object's place, and every to_here throws it.
+// G8 A message that is refused, or whose function does not exist, still has its references taken
+//    over and then dropped: they end like others.
+// G9 At a graceful shutdown, when no call is left, every share that is still held is taken back:
+//    its RRefs cannot be used any more, its end is sent; what is left after that is named.
+
+namespace lockstep::rpc {
+
+class Agent;
+class OutputArchive;
+class References;
+
+/// A rank's share in an object: what copies of an RRef have in common.
+class ReferenceHandle {
+ public:
+  ReferenceHandle(References& references, std::uint64_t reference, std::uint64_t fork,
+                  std::uint64_t type, int owner)
+      : references_(references), reference_(reference), fork_(fork), type_(type), owner_(owner) {}
+  ~ReferenceHandle();
+  ReferenceHandle(const ReferenceHandle&) = delete;
+  ReferenceHandle& operator=(const ReferenceHandle&) = delete;
+
+  [[nodiscard]] References& references() const noexcept { return references_; }
+  [[nodiscard]] std::uint64_t reference() const noexcept { return reference_; }
+  [[nodiscard]] std::uint64_t fork() const noexcept { return fork_; }  ///< 0: the owner's own
+  [[nodiscard]] std::uint64_t type() const noexcept { return type_; }
+  [[nodiscard]] int owner() const noexcept { return owner_; }
+
+ private:
+  References& references_;
+  const std::uint64_t reference_, fork_, type_;
+  const int owner_;
+};
+
+/// An object, or the place where one will be.
+struct OwnedObject {
+  std::shared_ptr<void> object;
+  std::uint64_t type = 0;
+  /// Writes it; nullptr if it is of a type that cannot be sent.
+  void (*write)(OutputArchive& archive, const void* object) = nullptr;
+  IntrusivePtr<ValueState<void>> ready = ValueState<void>::make();
+
+  bool begun = false;                  ///< its create() has come, or it was made here
+  int handles = 0;                     ///< of the owner's own
+  std::map<std::uint64_t, int> forks;  ///< and on which rank each is
+};
+
+/// How many of them there are on a rank.
+struct ReferenceCounts {
+  std::int64_t owned = 0;    ///< objects
+  std::int64_t forks = 0;    ///< shares of others in them
+  std::int64_t users = 0;    ///< shares in objects of others, those that are about to end too
+  std::int64_t given = 0;    ///< that were given to others who have not accepted them yet
+  std::int64_t delayed = 0;  ///< messages (Disturbance)
+};
+
+/// All shares of a rank, and the objects that it owns. Thread-safe.
+class References {
+ public:
+  explicit References(Agent& agent);
+  ~References();
+  References(const References&) = delete;
+  References& operator=(const References&) = delete;
+
+  [[nodiscard]] Agent& agent() const noexcept { return agent_; }
+
+  // ---- shares
+  /// Of an object that a rank is about to be asked to make.
+  [[nodiscard]] std::shared_ptr<ReferenceHandle> create(int owner, std::uint64_t type);
+  /// That rank was not asked after all.
+  void forget(const ReferenceHandle& handle) noexcept;
+  /// After it was asked: where it is this one, the owner's own share instead.
+  [[nodiscard]] std::shared_ptr<ReferenceHandle> settled(std::shared_ptr<ReferenceHandle> handle);
+  /// For an object that is here already.
+  [[nodiscard]] std::shared_ptr<ReferenceHandle> adopt(std::shared_ptr<void> object,
+                                                       std::uint64_t type,
+                                                       void (*write)(OutputArchive&, const void*));
+  /// Gives a share to rank `to`, for which a message is being written.
+  [[nodiscard]] ReferenceEntry give(const ReferenceHandle& handle, int to);
+  /// Such a message was not sent after all.
+  void take_back(const ReferenceEntry& entry, int to) noexcept;
+  /// Takes over the shares that a message brings; into its handles().
+  void take_over(IncomingMessage& message);
+  [[nodiscard]] bool is_confirmed(const ReferenceHandle& handle) const;
+  void drop(const ReferenceHandle& handle) noexcept;
+  /// Throws Error if the share has been taken back.
+  void expect_held(const ReferenceHandle& handle) const;
+
+  // ---- objects
+  /// A create() has come.
+  void begin(std::uint64_t reference, std::uint64_t fork, int creator);
+  void complete(std::uint64_t reference, std::shared_ptr<void> object, std::uint64_t type,
+                void (*write)(OutputArchive&, const void*));
+  void complete(std::uint64_t reference, std::exception_ptr failure);
+  /// The place of an object, whether or not it is there yet: see OwnedObject::ready. Where nobody
+  /// has begun it, waits until `deadline`. Throws Error if there is none then.
+  [[nodiscard]] std::shared_ptr<OwnedObject> find(std::uint64_t reference,
+                                                  Clock::time_point deadline);
+
+  // ---- messages
+  void handle(IncomingMessage& message);
+
+  // ---- ending
+  [[nodiscard]] ReferenceCounts counts() const;
+  /// Shares that some RRef holds.
+  [[nodiscard]] std::int64_t held() const;
+  /// Ends every one of them.
+  void take_all_back();
+  /// The objects that are left, and who holds them.
+  [[nodiscard]] std::vector<std::string> left() const;
+  /// Drops everything.
+  void clear() noexcept;
+
+ private:
+  enum class Action : std::uint8_t { add = 1, confirm, accept, end };
+  struct Control {
+    Action action = Action::add;
+    int to = -1;
+    std::uint64_t reference = 0, fork = 0;
+  };
+  /// Messages are sent when the lock has been left.
+  struct Outbox {
+    std::vector<Control> messages;
+  };
+  struct User {
+    std::uint64_t reference = 0;
+    int owner = -1;
+    int parent = -1;  ///< who waits for accept(); -1: nobody
+    int given = 0;    ///< shares that are not accepted yet
+    bool confirmed = false;
+    bool held = true;
+  };
+  struct Given {
+    std::uint64_t fork = 0;  ///< whose user gave it
+    int to = -1;
+  };
+  using Objects = std::unordered_map<std::uint64_t, std::shared_ptr<OwnedObject>>;
+  using Users = std::unordered_map<std::uint64_t, User>;
+
+  [[nodiscard]] std::uint64_t draw() noexcept;
+  OwnedObject& place_of(std::uint64_t reference);
+  /// What becomes garbage is destroyed when the lock has been left.
+  [[nodiscard]] std::shared_ptr<OwnedObject> remove_if_unused(std::uint64_t reference);
+  void end_if_possible(std::uint64_t fork, Outbox& outbox);
+  void accepted(std::uint64_t fork, Outbox& outbox);
+  void send(const Outbox& outbox) noexcept;
+  void send(const Control& control);
+
+  // ---- Disturbance
+  void delay(const Control& control);
+  void run_disturbance();
+
+  Agent& agent_;
+  std::atomic<std::uint64_t> drawn_ = 0;
+  mutable std::mutex mutex_;  // guards what follows
+  Objects objects_;
+  Users users_;
+  std::unordered_map<std::uint64_t, Given> given_;  // by fork
+  bool cleared_ = false;
+
+  const Disturbance disturbance_;
+  mutable std::mutex delayed_mutex_;
+  std::condition_variable delayed_changed_;
+  std::multimap<Clock::time_point, Control> delayed_;
+  std::mt19937_64 random_;
+  bool ends_ = false;
+  std::thread disturber_;
+};
+
+}  // namespace lockstep::rpc

@@ -1,0 +1,89 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include <lockstep/rpc/agent.hpp>
+#include <lockstep/rpc/future.hpp>
+#include <lockstep/rpc/references.hpp>
+
+namespace lockstep::rpc {
+
+class InputArchive;
+class OutputArchive;
+
+/// The owner's answer to RRef::to_here.
+[[nodiscard]] const Function& to_here_function();
+
+/// A reference to an object on some rank, its owner: remote() returns one, or a rank makes one of a
+/// value of its own. Copies share; it can be passed as an argument or in one, returned, and stored
+/// in objects. The object lives until the last one has gone, wherever that is: references.hpp says
+/// how and why. Thread-safe as a std::shared_ptr is.
+template <class T>
+class RRef {
+ public:
+  RRef() = default;  ///< to nothing
+  /// To an object of this rank.
+  explicit RRef(T value);
+  explicit RRef(std::shared_ptr<ReferenceHandle> handle) : handle_(std::move(handle)) {}
+
+  [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(handle_); }
+  [[nodiscard]] WorkerInfo owner() const {
+    const Agent& agent = held().references().agent();
+    return agent.workers()[static_cast<std::size_t>(held().owner())];
+  }
+  [[nodiscard]] bool is_owner() const { return held().owner() == held().references().agent().id(); }
+  /// The owner knows of this rank's share, and so will never delete the object under it.
+  [[nodiscard]] bool confirmed_by_owner() const { return held().references().is_confirmed(held()); }
+
+  /// A copy of the object. Waits until it has been made; throws what making it threw, as
+  /// RemoteError, TimeoutError at the deadline (0: Options::timeout).
+  [[nodiscard]] T to_here(std::chrono::milliseconds timeout = {}) const {
+    return to_here_async(timeout).wait();
+  }
+  [[nodiscard]] Future<T> to_here_async(std::chrono::milliseconds timeout = {}) const;
+  /// The object itself, on its owner; waits until it has been made. Throws Error elsewhere.
+  [[nodiscard]] T& local_value() const { return *static_cast<T*>(local_object(held()).get()); }
+
+  /// Calls a registered method (LOCKSTEP_RPC(T::method)) of the object, on its owner. Several calls
+  /// may run at once: objects that change have a lock of their own.
+  template <class M, class... A>
+  auto rpc_sync(M method, A&&... arguments) const;
+  template <class M, class... A>
+  [[nodiscard]] auto rpc_async(M method, A&&... arguments) const;
+  /// The same with a deadline.
+  template <class M, class... A>
+  [[nodiscard]] auto call_within(std::chrono::milliseconds timeout, M method,
+                                 A&&... arguments) const;
+
+  /// Throws Error if it refers to nothing, or was taken back by shutdown().
+  [[nodiscard]] const ReferenceHandle& held() const {
+    if (!handle_) throw Error("an RRef that refers to nothing was used");
+    handle_->references().expect_held(*handle_);
+    return *handle_;
+  }
+
+ private:
+  static std::shared_ptr<void> local_object(const ReferenceHandle& handle);
+  template <class R>
+  void keep_until_done(const Future<R>& future) const;
+
+  std::shared_ptr<ReferenceHandle> handle_;
+};
+
+namespace detail {
+[[nodiscard]] std::shared_ptr<void> local_object(const ReferenceHandle& handle);
+}  // namespace detail
+
+template <class T>
+std::shared_ptr<void> RRef<T>::local_object(const ReferenceHandle& handle) {
+  return detail::local_object(handle);
+}
+
+template <class T>
+template <class R>
+void RRef<T>::keep_until_done(const Future<R>& future) const {
+  future.state()->keep(handle_);
+}
+
+}  // namespace lockstep::rpc

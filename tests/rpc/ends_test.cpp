@@ -1,0 +1,142 @@
+// How calls and workers end: shutdown at once, idleness, long mixtures.
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <random>
+#include <thread>
+
+#include <rpc/workers.hpp>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+int wait_a_while(int ms) {
+  std::this_thread::sleep_for(milliseconds(ms));
+  return ms;
+}
+int plus_one(int a) { return a + 1; }
+LOCKSTEP_RPC(wait_a_while);
+LOCKSTEP_RPC(plus_one);
+
+TEST(Shutdown, AtOnceEndsCallsThatWait) {
+  for (const int ranks : test::rank_counts()) {
+    test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
+      rpc::init(test::name_of_worker(group->rank()), *group);
+      EXPECT_EQ(rpc::rpc_sync(test::after(*group), plus_one, 1), 2);
+      const auto waits = rpc::rpc_async(test::after(*group), wait_a_while, 700);
+      group->barrier();
+      const auto start = Clock::now();
+      const rpc::ShutdownReport report = rpc::shutdown(false);
+      EXPECT_LT(seconds_since(start), 20);
+      EXPECT_EQ(report.unanswered, 1);
+      EXPECT_NE(
+          test::thrown_by<CommError>([&] { static_cast<void>(waits.wait()); }).find("shut down"),
+          std::string::npos);
+      group->barrier();
+      rpc::init(test::name_of_worker(group->rank()), *group);  // and again
+      EXPECT_EQ(rpc::rpc_sync(test::after(*group), plus_one, 2), 3);
+      rpc::shutdown();
+    });
+  }
+}
+
+void shut_down_from_within() { rpc::shutdown(); }
+LOCKSTEP_RPC(shut_down_from_within);
+
+TEST(Shutdown, IsNotForFunctionsThatAreExecuted) {
+  test::on_workers([](ProcessGroup& group) {
+    const std::string said = test::thrown_by<rpc::RemoteError>(
+        [&] { rpc::rpc_sync(test::after(group), shut_down_from_within); });
+    EXPECT_NE(said.find("called by a function that is executed"), std::string::npos) << said;
+  });
+}
+
+double processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+#ifdef __SANITIZE_THREAD__
+constexpr double little = 0.2;
+#else
+constexpr double little = 0.02;
+#endif
+
+// Of a core, for each rank.
+TEST(Idle, WorkersCostNextToNothing) {
+  for (const int ranks : test::rank_counts()) {
+    test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
+      const int ranks_here = test::rank_counts().size() > 1 ? ranks : 1;
+      rpc::init(test::name_of_worker(group->rank()), *group);
+      rpc::rpc_sync(test::after(*group), plus_one, 1);
+      double least = 1e9;
+      for (int i = 0; i < 10; ++i) {  // on a busy machine a single figure proves nothing
+        group->barrier();
+        const double before = processor_seconds();
+        std::this_thread::sleep_for(milliseconds(500));
+        least = std::min(least, (processor_seconds() - before) / 0.5 / ranks_here);
+        if (all_reduce_scalar(*group, least, ReduceOp::max) < little) break;
+      }
+      EXPECT_LT(least, little);
+      rpc::shutdown();
+    });
+  }
+}
+
+/// Random nested calls, with stalls.
+int wander(std::uint64_t seed, int depth) {
+  std::mt19937_64 random(seed);
+  if (random() % 16 == 0) std::this_thread::sleep_for(milliseconds(1));
+  if (depth == 0) return 1;
+  const auto workers = rpc::all_workers().size();
+  int total = 1;
+  std::vector<rpc::Future<int>> calls;
+  for (std::uint64_t i = random() % 3; i > 0; --i) {
+    const auto to = static_cast<int>(random() % workers);
+    const std::uint64_t next = random();
+    calls.push_back(rpc::rpc_async(to, wander, next, depth - 1));
+  }
+  for (const auto& call : calls) total += call.wait();
+  return total;
+}
+int expected_of(std::uint64_t seed, int depth, std::uint64_t workers) {
+  std::mt19937_64 random(seed);
+  static_cast<void>(random());
+  if (depth == 0) return 1;
+  int total = 1;
+  for (std::uint64_t i = random() % 3; i > 0; --i) {
+    static_cast<void>(random() % workers);
+    total += expected_of(random(), depth - 1, workers);
+  }
+  return total;
+}
+LOCKSTEP_RPC(wander);
+
+// For minutes: LOCKSTEP_RPC_SOAK_SECONDS.
+TEST(Soak, NestedCallsWithStallsCountRight) {
+  const char* wished = std::getenv("LOCKSTEP_RPC_SOAK_SECONDS");
+  const double seconds = wished ? std::atof(wished) : 0.5;
+  test::on_workers([&](ProcessGroup& group) {
+    const auto start = Clock::now();
+    std::uint64_t seed = static_cast<std::uint64_t>(group.rank()) * 1000003;
+    int rounds = 0;
+    while (seconds_since(start) < seconds || rounds == 0) {
+      const auto workers = static_cast<std::uint64_t>(group.size());
+      std::vector<rpc::Future<int>> calls;
+      std::vector<int> expected;
+      for (int i = 0; i < 8; ++i) {
+        ++seed;
+        calls.push_back(rpc::rpc_async(static_cast<int>(seed % workers), wander, seed, 5));
+        expected.push_back(expected_of(seed, 5, workers));
+      }
+      for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i].wait(), expected[i]);
+      ++rounds;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// A callee that is stopped or killed while it serves.
+#include <csignal>
+
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+#include <rpc/workers.hpp>
+
+namespace lockstep {
+namespace {
+
+int process_id() { return ::getpid(); }
+void stop_yourself() { ::raise(SIGSTOP); }
+int still_here(int a) { return a; }
+Tensor much(std::int64_t n) { return Tensor::full({n}, 1.0); }
+LOCKSTEP_RPC(process_id);
+LOCKSTEP_RPC(stop_yourself);
+LOCKSTEP_RPC(still_here);
+LOCKSTEP_RPC(much);
+
+TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
+  test::on_workers([](ProcessGroup& group) {
+    if (group.size() < 2) return;
+    const int callee = group.size() - 1;
+    if (group.rank() == 0) {
+      const int pid = rpc::rpc_sync(callee, process_id);
+      const auto start = Clock::now();
+      const std::string said = test::thrown_by<TimeoutError>(
+          [&] { rpc::rpc_sync(rpc::To(callee).within(std::chrono::seconds(1)), stop_yourself); });
+      EXPECT_GE(seconds_since(start), 1.0);
+      EXPECT_LT(seconds_since(start), 1.0 + 2.0);
+      EXPECT_NE(said.find("stop_yourself on worker " + test::name_of_worker(callee)),
+                std::string::npos)
+          << said;
+      EXPECT_NE(said.find("its process " + std::to_string(pid)), std::string::npos) << said;
+      EXPECT_NE(said.find("is stopped"), std::string::npos) << said;
+      // Others are reached all the while.
+      EXPECT_EQ(rpc::rpc_sync(0, still_here, 3), 3);
+      ::kill(pid, SIGCONT);
+      EXPECT_EQ(rpc::rpc_sync(callee, still_here, 4), 4);
+      EXPECT_EQ(rpc::rpc_sync(callee, much, 100000).numel(), 100000);
+    }
+    group.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,151 @@
+// What can be done with the future of a call; errors and deadlines.
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include <rpc/workers.hpp>
+
+namespace lockstep {
+namespace {
+
+using rpc::Future;
+using rpc::Promise;
+using std::chrono::milliseconds;
+
+int add_one(int a) { return a + 1; }
+int throws_it(const std::string& text) { throw std::runtime_error(text); }
+void throws_something_else() { throw 17; }  // NOLINT: what others may do
+int slow(int ms) {
+  std::this_thread::sleep_for(milliseconds(ms));
+  return ms;
+}
+LOCKSTEP_RPC(add_one);
+LOCKSTEP_RPC(throws_it);
+LOCKSTEP_RPC(throws_something_else);
+LOCKSTEP_RPC(slow);
+
+TEST(Futures, ThenRunsOnTheValue) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    auto doubled = rpc::rpc_async(test::after(group), add_one, 20).then([](const Future<int>& f) {
+      return 2 * f.wait();
+    });
+    auto text = doubled.then([](const Future<int>& f) { return std::to_string(f.wait()); });
+    EXPECT_EQ(text.wait(), "42");
+    EXPECT_EQ(doubled.wait(), 42);
+    bool ran = false;
+    doubled.then([&](const Future<int>&) { ran = true; }).wait();  // complete already: at once
+    EXPECT_TRUE(ran);
+  });
+}
+
+TEST(Futures, ThenRunsThoughNobodyWaits) {
+  test::on_workers([](ProcessGroup& group) {
+    std::atomic<int> seen = 0;
+    rpc::rpc_async(test::after(group), add_one, 1).then([&](const Future<int>& f) {
+      seen = f.wait();
+    });
+    while (seen == 0) std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_EQ(seen, 2);
+  });
+}
+
+TEST(Futures, ThenMayCallAgain) {
+  test::on_workers([](ProcessGroup& group) {
+    const int to = test::after(group);
+    auto f = rpc::rpc_async(to, add_one, 1).then([to](const Future<int>& first) {
+      return rpc::rpc_sync(to, add_one, first.wait());
+    });
+    EXPECT_EQ(f.wait(), 3);
+  });
+}
+
+TEST(Futures, ThenPassesErrorsOn) {
+  test::on_workers([](ProcessGroup& group) {
+    auto f =
+        rpc::rpc_async(test::after(group), throws_it, "broken").then([](const Future<int>& first) {
+          return first.wait();
+        });
+    EXPECT_NE(test::thrown_by<rpc::RemoteError>([&] { f.wait(); }).find("broken"),
+              std::string::npos);
+    auto g = rpc::rpc_async(test::after(group), add_one, 1).then([](const Future<int>&) -> int {
+      throw std::runtime_error("in the continuation");
+    });
+    EXPECT_EQ(test::thrown_by<std::runtime_error>([&] { g.wait(); }), "in the continuation");
+  });
+}
+
+TEST(Futures, OfPromisesAreCompletedOnce) {
+  const Promise<std::string> promise;
+  const auto future = promise.future();
+  EXPECT_FALSE(future.test());
+  std::thread setter([&] { promise.set_value("here"); });
+  EXPECT_EQ(future.wait(), "here");
+  setter.join();
+  EXPECT_THROW(promise.set_value("again"), Error);
+  EXPECT_EQ(future.wait(), "here");
+}
+
+TEST(Errors, OfTheCalleeArriveWithPlaceNameAndText) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int to = test::after(group);
+    try {
+      rpc::rpc_sync(to, throws_it, "the disk is full");
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const rpc::RemoteError& error) {
+      EXPECT_EQ(error.rank(), to);
+      EXPECT_EQ(error.worker(), test::name_of_worker(to));
+      EXPECT_EQ(error.function(), "throws_it");
+      EXPECT_EQ(error.text(), "the disk is full");
+      EXPECT_EQ(std::string(error.what()), "throws_it on worker " + test::name_of_worker(to) +
+                                               " (rank " + std::to_string(to) +
+                                               "): the disk is full");
+    }
+    EXPECT_NE(test::thrown_by<rpc::RemoteError>([&] {
+                rpc::rpc_sync(to, throws_something_else);
+              }).find("unknown type"),
+              std::string::npos);
+    EXPECT_EQ(rpc::rpc_sync(to, add_one, 1), 2);
+  });
+}
+
+TEST(Deadlines, EndACallAndLeaveTheCallerUsable) {
+  test::on_workers([](ProcessGroup& group) {
+    const int to = test::after(group);
+    const auto start = Clock::now();
+    const std::string said = test::thrown_by<TimeoutError>(
+        [&] { rpc::rpc_sync(rpc::To(to).within(milliseconds(100)), slow, 400); });
+    EXPECT_GE(seconds_since(start), 0.1);
+    EXPECT_NE(said.find("slow on worker " + test::name_of_worker(to)), std::string::npos) << said;
+    EXPECT_NE(said.find("has not been answered after 0."), std::string::npos) << said;
+    EXPECT_EQ(rpc::rpc_sync(to, add_one, 1), 2);
+    // The late answer comes, and is nobody's.
+    std::this_thread::sleep_for(milliseconds(400));
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(rpc::rpc_sync(to, add_one, i), i + 1);
+  });
+}
+
+TEST(Deadlines, AreKeptByThoseThatNobodyWaitsFor) {
+  test::on_workers([](ProcessGroup& group) {
+    std::atomic<bool> timed_out = false;
+    rpc::rpc_async(rpc::To(test::after(group)).within(milliseconds(50)), slow, 300)
+        .then([&](const Future<int>& f) {
+          timed_out = !test::thrown_by<TimeoutError>([&] { f.wait(); }).empty();
+        });
+    const auto start = Clock::now();
+    while (!timed_out && seconds_since(start) < 30) std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_TRUE(timed_out);
+  });
+}
+
+TEST(Deadlines, MayBeLongerThanAWait) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    auto future = rpc::rpc_async(test::after(group), slow, 150);
+    if (rpc::Agent::current().has_threads()) {
+      EXPECT_FALSE(future.wait_for(milliseconds(10)));
+    }
+    EXPECT_EQ(future.wait(), 150);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+// Functions that call on; what blocks, and for whom.
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include <rpc/workers.hpp>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Back and forth between two workers, `depth` deep.
+int bounce(int back, int depth) {
+  if (depth == 0) return 0;
+  return 1 + rpc::rpc_sync(back, bounce, rpc::this_worker().id, depth - 1);
+}
+/// Two calls at each level: 2^depth leaves.
+int fan_out(int depth) {
+  if (depth == 0) return 1;
+  const int workers = static_cast<int>(rpc::all_workers().size());
+  auto left = rpc::rpc_async((rpc::this_worker().id + 1) % workers, fan_out, depth - 1);
+  auto right = rpc::rpc_async(rpc::this_worker().id, fan_out, depth - 1);
+  return left.wait() + right.wait();
+}
+LOCKSTEP_RPC(bounce);
+LOCKSTEP_RPC(fan_out);
+
+TEST(Nested, CallsGoTwentyDeepWithOneWorker) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        EXPECT_EQ(rpc::rpc_sync(test::after(group), bounce, group.rank(), 20), 20);
+      },
+      {.workers = 1});
+}
+
+TEST(Nested, CallsGoTwentyDeepWithoutThreads) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        EXPECT_EQ(rpc::rpc_sync(test::after(group), bounce, group.rank(), 20), 20);
+      },
+      {.workers = 0});
+}
+
+TEST(Nested, CallsFanOutWithFewWorkers) {
+  for (const int workers : {1, 2, 0}) {
+    test::on_workers(
+        [](ProcessGroup& group) {
+          if (group.rank() == 0) {
+            EXPECT_EQ(rpc::rpc_sync(test::after(group), fan_out, 5), 32);
+          }
+        },
+        {.workers = workers});
+  }
+}
+
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int waiting = 0;
+};
+Gate& gate() {
+  static Gate one;
+  return one;
+}
+/// Returns once so many are in it: blocks without the agent's knowing.
+int meet(int many) {
+  Gate& here = gate();
+  std::unique_lock lock(here.mutex);
+  ++here.waiting;
+  here.changed.notify_all();
+  here.changed.wait(lock, [&] { return here.waiting >= many; });
+  return here.waiting;
+}
+void leave() {
+  const std::lock_guard lock(gate().mutex);
+  gate().waiting = 0;
+}
+LOCKSTEP_RPC(meet);
+LOCKSTEP_RPC(leave);
+
+// The receiver executes the first meeting itself; the others must be received all the same.
+TEST(Nested, AFunctionThatBlocksDoesNotHoldUpTheAgent) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        if (group.rank() == 0) {
+          std::vector<rpc::Future<int>> meeting;
+          for (int i = 0; i < 4; ++i) {
+            meeting.push_back(rpc::rpc_async(test::after(group), meet, 4));
+          }
+          for (const auto& one : meeting) EXPECT_EQ(one.wait(), 4);
+          rpc::rpc_sync(test::after(group), leave);
+        }
+        group.barrier();
+      },
+      {.workers = 4});
+}
+
+int sleeps(int ms) {
+  std::this_thread::sleep_for(milliseconds(ms));
+  return ms;
+}
+int quick() { return 1; }
+LOCKSTEP_RPC(sleeps);
+LOCKSTEP_RPC(quick);
+
+TEST(Nested, ShortCallsOvertakeLongOnes) {
+  test::on_workers([](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      auto whole = rpc::rpc_async(test::after(group), sleeps, 1000);
+      const auto start = Clock::now();
+      EXPECT_EQ(rpc::rpc_sync(test::after(group), quick), 1);
+      EXPECT_LT(seconds_since(start), 0.9);
+      EXPECT_FALSE(whole.test());
+      EXPECT_EQ(whole.wait(), 1000);
+    }
+    group.barrier();
+  });
+}
+
+TEST(Nested, ShutdownWaitsForCallsThatComeFromCalls) {
+  test::on_workers([](ProcessGroup& group) {
+    // Nobody waits for it; its leaves are still to be called.
+    static_cast<void>(rpc::rpc_async(test::after(group), fan_out, 4));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
