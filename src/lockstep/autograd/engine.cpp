@@ -70,26 +70,59 @@ void Engine::check(const BackwardPass& pass) {
   }
 }
 
+class Engine::Running {
+ public:
+  explicit Running(Engine& engine) {
+    if (running_engine) {
+      throw Error("backward() was called from inside backward(), which is not supported");
+    }
+    running_engine = &engine;
+  }
+  ~Running() { running_engine = nullptr; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
+
 void Engine::run(const BackwardPass& pass) {
-  if (pass_) throw Error("backward() was called from inside backward(), which is not supported");
+  const Running running(*this);
   check(pass);
-  pass_ = &pass;
-  running_engine = this;
   struct Finally {
     Engine& engine;
-    ~Finally() { engine.forget(); }
+    ~Finally() { engine.end(); }
   } const finally{*this};
-
-  discover();
-  if (!pass.inputs.empty()) prune();
+  begin(pass);
   if (pass.once_discovered && *pass.once_discovered) (*pass.once_discovered)();
   give_to_roots();
+  run_ready(true);
+}
+
+void Engine::begin(const BackwardPass& pass) {
+  pass_ = &pass;
+  discover();
+  if (!pass.inputs.empty()) prune();
+}
+
+void Engine::give(const Variable& root, const Tensor& gradient) {
+  if (gradient.defined()) contribute(gradient, target_of(root));
+  contribution_arrived(root);
+}
+
+void Engine::advance(bool all) {
+  const Running running(*this);
+  run_ready(all);
+  std::erase_if(reached_, [](const Reached& reached) { return !reached.variable.defined(); });
+}
+
+void Engine::run_ready(bool all) {
   std::size_t end = 0;
   for (std::size_t begin = 0; begin < reached_.size() && reached_[begin].sequence > 0;
        begin = end) {
     const Node* const node = reached_[begin].producer();
-    for (end = begin + 1; end < reached_.size() && reached_[end].producer() == node;) ++end;
-    run_producer(begin, end);
+    bool ready = true;
+    for (end = begin; end < reached_.size() && reached_[end].producer() == node; ++end) {
+      ready = all || (ready && !reached_[end].variable.awaits_gradient());
+    }
+    if (ready) run_producer(begin, end);
   }
 }
 
@@ -150,18 +183,24 @@ void Engine::prune() {
 void Engine::give_to_roots() {
   for (std::size_t i = 0; i < pass_->roots.size(); ++i) {
     const Variable& root = pass_->roots[i];
-    const GradTarget target = target_of(root);
     if (!pass_->gradients.empty() && pass_->gradients[i].defined()) {
-      contribute(pass_->gradients[i], target);
-    } else if (!target.wanted || !target.accumulate) {
-      if (target.wanted) fill(target.tensor, pass_->seed);
+      give(root, pass_->gradients[i]);
     } else {
-      const Tensor seed = Tensor::empty_like(target.tensor);
-      fill(seed, pass_->seed);
-      contribute(seed, target);
+      give_seed(root);
     }
-    contribution_arrived(root);
   }
+}
+
+void Engine::give_seed(const Variable& root) {
+  const GradTarget target = target_of(root);
+  if (target.wanted && !target.accumulate) {
+    fill(target.tensor, pass_->seed);
+  } else if (target.wanted) {
+    const Tensor seed = Tensor::empty_like(target.tensor);
+    fill(seed, pass_->seed);
+    contribute(seed, target);
+  }
+  contribution_arrived(root);
 }
 
 void Engine::run_producer(std::size_t begin, std::size_t end) {
@@ -240,7 +279,7 @@ void Engine::pass_to(const Variable& variable, const Tensor& gradient) const {
   contribute(gradient, target_of(variable));
 }
 
-void Engine::forget() noexcept {
+void Engine::end() noexcept {
   for (const Reached& reached : reached_) {
     if (!reached.variable.defined()) continue;
     auto& record = *reached.variable.record();
@@ -253,7 +292,6 @@ void Engine::forget() noexcept {
   reached_.clear();
   grad_outputs_.clear();
   pass_ = nullptr;
-  running_engine = nullptr;
 }
 
 // --- Node: its inputs and its dealings with the engine

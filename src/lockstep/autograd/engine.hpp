@@ -29,8 +29,23 @@ class Engine {
   /// See Variable::backward and lockstep::backward, which name what is thrown.
   void run(const BackwardPass& pass);
 
+  // The parts of run(), for a pass whose roots' gradients come one by one: StagedBackward.
+
+  /// What is checked has been; `pass` outlives the pass. A root may be given several times.
+  void begin(const BackwardPass& pass);
+  /// One of the roots' gradients, or, undefined, that none will come for it.
+  void give(const Variable& root, const Tensor& gradient);
+  /// Runs what waits for no gradient any more; or all that is left.
+  void advance(bool all);
+  [[nodiscard]] bool has_rest() const noexcept {
+    return !reached_.empty() && reached_.front().sequence > 0;
+  }
+  void end() noexcept;
+
  private:
   friend class Node;
+  /// On a thread while it runs a part of a pass.
+  class Running;
 
   /// A variable that the pass comes to.
   struct Reached {
@@ -52,15 +67,15 @@ class Engine {
   [[nodiscard]] bool goes_to_sink(const Variable& variable) const {
     return pass_->sink && variable.is_leaf() && pass_->sink->takes(variable);
   }
+  void run_ready(bool all);
   void give_to_roots();
+  void give_seed(const Variable& root);
   /// Runs the producer of reached_[begin, end) and, unless the graph is retained, lets go of
   /// everything only it needed.
   void run_producer(std::size_t begin, std::size_t end);
   void contribution_arrived(const Variable& variable) const;
   [[nodiscard]] GradTarget target_of(const Variable& variable) const;
   void pass_to(const Variable& variable, const Tensor& gradient) const;
-  void forget() noexcept;
-
   const BackwardPass* pass_ = nullptr;  ///< the one that runs
   std::vector<Reached> reached_;
   std::vector<Tensor> grad_outputs_;  ///< of the node that runs, if it has several outputs

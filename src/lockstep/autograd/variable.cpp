@@ -119,6 +119,8 @@ void Variable::backward(double seed, bool retain_graph,
 
 NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }
 NoGradGuard::~NoGradGuard() { recording = before_; }
+EnableGradGuard::EnableGradGuard() : before_(recording) { recording = true; }
+EnableGradGuard::~EnableGradGuard() { recording = before_; }
 
 bool grad_enabled() noexcept { return recording; }
 

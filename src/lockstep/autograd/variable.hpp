@@ -154,7 +154,19 @@ class NoGradGuard {
   bool before_;
 };
 
-/// True unless a NoGradGuard is alive on this thread.
+/// While alive, operations on this thread record, within a NoGradGuard too.
+class EnableGradGuard {
+ public:
+  EnableGradGuard();
+  ~EnableGradGuard();
+  EnableGradGuard(const EnableGradGuard&) = delete;
+  EnableGradGuard& operator=(const EnableGradGuard&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// True unless a NoGradGuard is the innermost guard of this thread.
 [[nodiscard]] bool grad_enabled() noexcept;
 
 }  // namespace lockstep

@@ -1,0 +1,277 @@
+#include <lockstep/rpc/autograd_context.hpp>
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+
+namespace lockstep::dist_autograd {
+namespace {
+
+/// The producer of a variable that has come from another rank: keeps its gradient for the answer.
+class ReceivedNode final : public PooledNode<ReceivedNode> {
+ public:
+  ReceivedNode(std::weak_ptr<Received> message, std::size_t place)
+      : message_(std::move(message)), place_(place) {}
+
+  void backward(const Tensor& grad_output) override {
+    const auto message = message_.lock();
+    if (!message) {
+      throw Error(
+          "backward() came to a Variable that another rank sent, in a context that has ended: call "
+          "dist_autograd::backward while it lives");
+    }
+    Tensor& gradient = message->gradients[place_];
+    gradient = Tensor::empty_like(grad_output);
+    gradient.copy_from(grad_output);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "received"; }
+
+ private:
+  std::weak_ptr<Received> message_;
+  std::size_t place_;
+};
+
+/// What a ReceivedNode has as its input, because without one that needs a gradient nothing is
+/// recorded.
+const Variable& elsewhere() {
+  static const Variable variable(Tensor::zeros({}), true);
+  return variable;
+}
+
+/// True once all of several futures are there, if one of them was true.
+class AnyOf {
+ public:
+  explicit AnyOf(bool value) : state_(std::make_shared<State>()) { state_->value = value; }
+
+  void add(const rpc::Future<bool>& future) {
+    state_->left.fetch_add(1);
+    future.then([state = state_](const rpc::Future<bool>& done) {
+      try {
+        if (done.wait()) state->value = true;
+      } catch (...) {
+        const std::lock_guard lock(state->mutex);
+        if (!state->failure) state->failure = std::current_exception();
+      }
+      state->one_less();
+    });
+  }
+  [[nodiscard]] rpc::Future<bool> done() {
+    state_->one_less();
+    return state_->promise.future();
+  }
+
+ private:
+  struct State {
+    std::atomic<int> left = 1;
+    std::atomic<bool> value = false;
+    std::mutex mutex;
+    std::exception_ptr failure;
+    rpc::Promise<bool> promise;
+
+    void one_less() {
+      if (left.fetch_sub(1) > 1) return;
+      if (failure) {
+        promise.set_exception(failure);
+      } else {
+        promise.set_value(value.load());
+      }
+    }
+  };
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace
+
+void ContextPart::add_sent(std::uint64_t message, int to, const Variable& variable) {
+  const std::lock_guard lock(lists_);
+  const auto place = std::ranges::find(sent_, message, &Sent::message);
+  auto& sent = place != sent_.end() ? *place : sent_.emplace_back(Sent{message, {}});
+  sent.variables.push_back(variable);
+  neighbours_.insert(to);
+}
+
+Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value) {
+  const std::lock_guard lock(lists_);
+  auto place = std::ranges::find_if(
+      received_, [&](const auto& r) { return r->message == message && r->from == from; });
+  if (place == received_.end()) {
+    received_.push_back(std::make_shared<Received>(Received{message, from, {}, {}}));
+    place = received_.end() - 1;
+  }
+  Received& received = **place;
+  const EnableGradGuard recording;
+  const Variable variable =
+      record<ReceivedNode>(std::move(value), {&elsewhere()}, *place, received.variables.size());
+  received.variables.push_back(variable);
+  received.gradients.emplace_back();
+  neighbours_.insert(from);
+  return variable;
+}
+
+GradTarget ContextPart::target(const Variable& leaf) {
+  if (leaf.record() == elsewhere().record()) return {};
+  auto& [variable, gradient] = store_[leaf.record()];
+  const bool accumulate = gradient.defined();
+  if (!accumulate) {
+    variable = leaf;
+    gradient = Tensor::empty_like(leaf.data());
+  }
+  return {true, accumulate, gradient};
+}
+
+void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
+  stages_.reset();
+  pass_ = pass;
+  waits_for_all_ = true;
+  awaited_.clear();
+  std::vector<Variable> roots(losses.begin(), losses.end());
+  const std::lock_guard lock(lists_);
+  for (const Sent& sent : sent_) {
+    roots.insert(roots.end(), sent.variables.begin(), sent.variables.end());
+    awaited_.push_back(sent.message);
+  }
+  for (const auto& received : received_) {
+    received->answered = false;
+    std::ranges::fill(received->gradients, Tensor());
+  }
+  GradSink& sink = *this;
+  stages_ = std::make_unique<StagedBackward>(roots, sink);
+}
+
+rpc::Future<bool> ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses) {
+  const std::lock_guard lock(running_);
+  open(pass, losses);
+  for (const Variable& loss : losses) {
+    stages_->give(loss, Tensor::full(loss.shape(), 1.0, loss.data().dtype()));
+  }
+  stages_->run();
+  return answer();
+}
+
+rpc::Future<bool> ContextPart::arrive(std::uint64_t pass, std::uint64_t message,
+                                      const std::vector<Tensor>& gradients) {
+  const std::lock_guard lock(running_);
+  if (pass_ != pass) open(pass, {});
+  give(message, gradients);
+  return answer();
+}
+
+void ContextPart::give(std::uint64_t message, const std::vector<Tensor>& gradients) {
+  std::vector<Variable> variables;
+  {
+    const std::lock_guard lock(lists_);
+    const auto place = std::ranges::find(sent_, message, &Sent::message);
+    if (place != sent_.end()) variables = place->variables;
+  }
+  if (variables.size() != gradients.size()) {
+    throw Error(fmt::format("{} gradients came for {} variables of message {}", gradients.size(),
+                            variables.size(), message));
+  }
+  const auto awaited = std::ranges::find(awaited_, message);
+  if (!waits_for_all_ || awaited == awaited_.end()) return run_alone(variables, gradients);
+  awaited_.erase(awaited);
+  for (std::size_t i = 0; i < variables.size(); ++i) stages_->give(variables[i], gradients[i]);
+  stages_->run();
+}
+
+void ContextPart::run_alone(const std::vector<Variable>& roots,
+                            const std::vector<Tensor>& gradients) {
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    lockstep::backward({&roots[i], 1}, {&gradients[i], 1}, {.retain_graph = true, .sink = this});
+  }
+}
+
+rpc::Future<bool> ContextPart::answer() {
+  AnyOf waits(waits_for_all_ && stages_->waits());
+  std::vector<std::shared_ptr<Received>> received;
+  {
+    const std::lock_guard lock(lists_);
+    received = received_;
+  }
+  const CallsWithin none(0);
+  for (const auto& message : received) {
+    const auto is_known = [&](const Variable& v) { return !v.awaits_gradient(); };
+    const bool has_more =
+        !waits_for_all_ && std::ranges::any_of(message->gradients, &Tensor::defined);
+    if ((message->answered && !has_more) || !std::ranges::all_of(message->variables, is_known)) {
+      continue;
+    }
+    message->answered = true;
+    waits.add(
+        rpc::rpc_async(message->from, propagate, id_, pass_, message->message, message->gradients));
+    std::ranges::fill(message->gradients, Tensor());
+  }
+  return waits.done();
+}
+
+rpc::Future<bool> ContextPart::finish(std::uint64_t pass) {
+  const std::lock_guard lock(running_);
+  if (pass_ != pass || !waits_for_all_) return AnyOf(false).done();
+  stages_->run_all();
+  waits_for_all_ = false;
+  AnyOf all(false);
+  all.add(answer());
+  const CallsWithin none(0);
+  for (const int neighbour : neighbours()) {
+    all.add(rpc::rpc_async(neighbour, finish_pass, id_, pass));
+  }
+  return all.done();
+}
+
+Tensor ContextPart::gradient(const Variable& leaf) const {
+  const std::lock_guard lock(running_);
+  const auto place = store_.find(leaf.record());
+  return place == store_.end() ? Tensor() : place->second.second;
+}
+
+std::vector<std::pair<Variable, Tensor>> ContextPart::gradients() const {
+  const std::lock_guard lock(running_);
+  std::vector<std::pair<Variable, Tensor>> all;
+  for (const auto& [record, entry] : store_) all.push_back(entry);
+  return all;
+}
+
+std::set<int> ContextPart::neighbours() const {
+  const std::lock_guard lock(lists_);
+  return neighbours_;
+}
+
+// ---- Contexts
+
+Contexts& Contexts::of(const rpc::Agent& agent) {
+  static std::mutex mutex;
+  static auto* all = new std::map<int, Contexts>;  // of the ranks that are threads of this process
+  const std::lock_guard lock(mutex);
+  return (*all)[agent.id()];
+}
+
+std::shared_ptr<ContextPart> Contexts::find(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto place = parts_.find(id);
+  return place == parts_.end() ? nullptr : place->second;
+}
+
+std::shared_ptr<ContextPart> Contexts::find_or_make(rpc::Agent& agent, std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  auto& part = parts_[id];
+  if (!part) part = std::make_shared<ContextPart>(agent, id);
+  return part;
+}
+
+std::shared_ptr<ContextPart> Contexts::remove(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto node = parts_.extract(id);
+  return node.empty() ? nullptr : node.mapped();
+}
+
+std::size_t Contexts::size() const {
+  const std::lock_guard lock(mutex_);
+  return parts_.size();
+}
+
+}  // namespace lockstep::dist_autograd

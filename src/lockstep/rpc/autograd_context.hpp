@@ -1,0 +1,121 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <lockstep/autograd/staged_backward.hpp>
+#include <lockstep/rpc/rpc.hpp>
+
+namespace lockstep::dist_autograd {
+
+/// Variables that came with one message, results here of what their sender has.
+struct Received {
+  std::uint64_t message;  ///< chosen by the sender, within the context
+  int from;
+  std::vector<Variable> variables;
+  std::vector<Tensor> gradients;  ///< as far as the pass at hand has them; undefined: none
+  bool answered = false;          ///< in the pass at hand: they have been sent back
+};
+
+/// One rank's part of a context. Thread-safe.
+class ContextPart final : private GradSink {
+ public:
+  ContextPart(rpc::Agent& agent, std::uint64_t id) : agent_(agent), id_(id) {}
+
+  /// A number for a message that is about to be written.
+  [[nodiscard]] std::uint64_t next_message() noexcept { return ++messages_; }
+  /// A variable of that message, in order.
+  void add_sent(std::uint64_t message, int to, const Variable& variable);
+  /// The result that stands here for a variable of that message, in order.
+  [[nodiscard]] Variable add_received(std::uint64_t message, int from, Tensor value);
+
+  /// Begins a pass from losses of this rank. True, once all that follows from it everywhere is
+  /// over, if some rank then waited for gradients.
+  [[nodiscard]] rpc::Future<bool> begin(std::uint64_t pass, std::span<const Variable> losses);
+  /// Gradients of the variables of a message have come.
+  [[nodiscard]] rpc::Future<bool> arrive(std::uint64_t pass, std::uint64_t message,
+                                         const std::vector<Tensor>& gradients);
+  /// No rank has anything to do any more: none waits from now on for gradients that have not come.
+  [[nodiscard]] rpc::Future<bool> finish(std::uint64_t pass);
+
+  [[nodiscard]] Tensor gradient(const Variable& leaf) const;
+  [[nodiscard]] std::vector<std::pair<Variable, Tensor>> gradients() const;
+  /// Whom this rank has exchanged variables with, in the context.
+  [[nodiscard]] std::set<int> neighbours() const;
+
+ private:
+  struct Sent {
+    std::uint64_t message;
+    std::vector<Variable> variables;
+  };
+
+  GradTarget target(const Variable& leaf) override;
+  void open(std::uint64_t pass, std::span<const Variable> losses);
+  void give(std::uint64_t message, const std::vector<Tensor>& gradients);
+  void run_alone(const std::vector<Variable>& roots, const std::vector<Tensor>& gradients);
+  /// Sends what is known of variables' gradients to where these came from.
+  [[nodiscard]] rpc::Future<bool> answer();
+
+  rpc::Agent& agent_;
+  const std::uint64_t id_;
+  std::atomic<std::uint64_t> messages_ = 0;
+
+  mutable std::mutex lists_;  // guards what forward writes
+  std::vector<Sent> sent_;
+  std::vector<std::shared_ptr<Received>> received_;
+  std::set<int> neighbours_;
+
+  mutable std::mutex running_;  // guards the rest; taken before lists_
+  std::uint64_t pass_ = 0;
+  bool waits_for_all_ = false;  ///< the pass at hand is run operation by operation, once each
+  std::unique_ptr<StagedBackward> stages_;
+  std::vector<std::uint64_t> awaited_;  ///< messages whose variables are roots of stages_
+  std::unordered_map<const void*, std::pair<Variable, Tensor>> store_;
+};
+
+/// The contexts that a worker knows of.
+class Contexts {
+ public:
+  static Contexts& of(const rpc::Agent& agent);
+
+  [[nodiscard]] std::shared_ptr<ContextPart> find(std::uint64_t id) const;
+  [[nodiscard]] std::shared_ptr<ContextPart> find_or_make(rpc::Agent& agent, std::uint64_t id);
+  /// nullptr if it is not there.
+  std::shared_ptr<ContextPart> remove(std::uint64_t id);
+  [[nodiscard]] std::size_t size() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<ContextPart>> parts_;
+};
+
+/// What a message within a context brings beside its arguments.
+struct Tag {
+  std::uint64_t context, message;
+};
+
+// Called from other ranks.
+[[nodiscard]] rpc::Future<bool> propagate(std::uint64_t context, std::uint64_t pass,
+                                          std::uint64_t message,
+                                          const std::vector<Tensor>& gradients);
+[[nodiscard]] rpc::Future<bool> finish_pass(std::uint64_t context, std::uint64_t pass);
+void end_context(std::uint64_t context);
+
+/// While it lives, this thread's calls belong to that context; 0: to none.
+class CallsWithin {
+ public:
+  explicit CallsWithin(std::uint64_t context) noexcept;
+  ~CallsWithin();
+  CallsWithin(const CallsWithin&) = delete;
+  CallsWithin& operator=(const CallsWithin&) = delete;
+
+ private:
+  std::uint64_t before_;
+};
+
+}  // namespace lockstep::dist_autograd

@@ -1,0 +1,183 @@
+#include <lockstep/rpc/dist_autograd.hpp>
+
+#include <atomic>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/rpc/autograd_context.hpp>
+
+namespace lockstep::dist_autograd {
+namespace {
+
+thread_local constinit std::uint64_t calls_within = 0;
+
+/// A number that no other rank gives: the worker's id stands in the upper 16 bits.
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return (static_cast<std::uint64_t>(rpc::this_worker().id) << 48U) + ++last;
+}
+
+std::shared_ptr<ContextPart> part_of(std::uint64_t context) {
+  auto part = Contexts::of(rpc::Agent::current()).find(context);
+  if (!part) {
+    throw Error(
+        fmt::format("context {:#x} of distributed autograd is not known here: it has ended, "
+                    "or no call of it has come to this rank",
+                    context));
+  }
+  return part;
+}
+
+Tag tag_of(std::span<const std::byte> bytes) {
+  Tag tag{};
+  if (bytes.size() == sizeof(tag)) std::memcpy(&tag, bytes.data(), sizeof(tag));
+  return tag;
+}
+
+/// Calls carry their context with them, and answers that of the call.
+class Hook final : public rpc::CallHook {
+ public:
+  void sending(rpc::OutgoingMessage& message, std::uint64_t scope) override {
+    const bool answers = message.head().kind == rpc::Kind::answer;
+    const std::uint64_t context = answers ? scope : calls_within;
+    if (context == 0) return;
+    auto& contexts = Contexts::of(rpc::Agent::current());
+    const auto part =
+        answers ? contexts.find(context) : contexts.find_or_make(rpc::Agent::current(), context);
+    if (!part) return;  // ended meanwhile
+    const Tag tag{context, part->next_message()};
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&tag);
+    message.context().assign(bytes, bytes + sizeof(tag));
+  }
+  std::uint64_t enter(rpc::IncomingMessage& message) override {
+    before_.push_back(std::exchange(calls_within, tag_of(message.context()).context));
+    return calls_within;
+  }
+  void leave(std::uint64_t /*scope*/) noexcept override {
+    calls_within = before_.back();
+    before_.pop_back();
+  }
+  void answered(rpc::IncomingMessage& /*message*/) override {}
+
+ private:
+  /// Of the functions that this thread is executing, the one within the other.
+  static thread_local std::vector<std::uint64_t> before_;
+};
+thread_local std::vector<std::uint64_t> Hook::before_;
+
+constinit Hook hook;
+[[maybe_unused]] const bool hooked = (rpc::set_call_hook(&hook), true);
+
+}  // namespace
+
+CallsWithin::CallsWithin(std::uint64_t context) noexcept
+    : before_(std::exchange(calls_within, context)) {}
+CallsWithin::~CallsWithin() { calls_within = before_; }
+
+rpc::Future<bool> propagate(std::uint64_t context, std::uint64_t pass, std::uint64_t message,
+                            const std::vector<Tensor>& gradients) {
+  return part_of(context)->arrive(pass, message, gradients);
+}
+
+rpc::Future<bool> finish_pass(std::uint64_t context, std::uint64_t pass) {
+  return part_of(context)->finish(pass);
+}
+
+void end_context(std::uint64_t context) {
+  const auto part = Contexts::of(rpc::Agent::current()).remove(context);
+  if (!part) return;
+  const CallsWithin none(0);
+  for (const int neighbour : part->neighbours()) {
+    static_cast<void>(rpc::rpc_async(neighbour, end_context, context));
+  }
+}
+
+LOCKSTEP_RPC_AS("lockstep::dist_autograd::propagate", propagate);
+LOCKSTEP_RPC_AS("lockstep::dist_autograd::finish_pass", finish_pass);
+LOCKSTEP_RPC_AS("lockstep::dist_autograd::end_context", end_context);
+
+Context::Context() : id_(next_number()), before_(std::exchange(calls_within, id_)) {
+  static_cast<void>(Contexts::of(rpc::Agent::current()).find_or_make(rpc::Agent::current(), id_));
+}
+
+Context::~Context() {
+  calls_within = before_;
+  try {
+    end_context(id_);
+  } catch (const std::exception& error) {
+    log(LogLevel::warning,
+        fmt::format("a context of distributed autograd did not end on all ranks: {}",
+                    error.what()));
+  }
+}
+
+std::uint64_t current_context() noexcept { return calls_within; }
+
+void backward(std::uint64_t context, std::span<const Variable> losses) {
+  for (const Variable& loss : losses) {
+    if (!loss.defined() || loss.data().numel() != 1 || !loss.requires_grad()) {
+      throw Error(
+          "dist_autograd::backward starts from losses of one element that depend on a "
+          "parameter, not from " +
+          (loss.defined() ? describe(loss.data()) : "an undefined variable"));
+    }
+  }
+  const auto part = part_of(context);
+  const std::uint64_t pass = next_number();
+  if (part->begin(pass, losses).wait()) part->finish(pass).wait();
+}
+
+Tensor gradient(std::uint64_t context, const Variable& leaf) {
+  return part_of(context)->gradient(leaf);
+}
+
+std::vector<std::pair<Variable, Tensor>> gradients(std::uint64_t context) {
+  return part_of(context)->gradients();
+}
+
+std::size_t context_count() { return Contexts::of(rpc::Agent::current()).size(); }
+
+}  // namespace lockstep::dist_autograd
+
+namespace lockstep::rpc {
+
+void save(OutputArchive& archive, const Variable& variable) {
+  using namespace dist_autograd;
+  const Tag tag = tag_of(archive.message().context());
+  const bool continues =
+      variable.defined() && variable.requires_grad() && grad_enabled() && tag.context != 0;
+  if (continues) {
+    Contexts::of(Agent::current())
+        .find_or_make(Agent::current(), tag.context)
+        ->add_sent(tag.message, archive.message().to(), variable);
+  }
+  archive(variable.defined() ? variable.data() : Tensor());
+  archive(continues);
+}
+
+void load(InputArchive& archive, Variable& variable) {
+  using namespace dist_autograd;
+  Tensor value;
+  bool continues = false;
+  archive(value);
+  archive(continues);
+  const Tag tag = tag_of(archive.message().context());
+  if (!value.defined()) {
+    variable = Variable();
+  } else if (!continues || tag.context == 0) {
+    variable = Variable(std::move(value));
+  } else {
+    if (!is_floating(value.dtype())) {
+      throw MalformedMessage(
+          "a message was refused: numbers that are not floating have no gradient");
+    }
+    variable = Contexts::of(Agent::current())
+                   .find_or_make(Agent::current(), tag.context)
+                   ->add_received(tag.message, archive.message().from(), std::move(value));
+  }
+}
+
+}  // namespace lockstep::rpc

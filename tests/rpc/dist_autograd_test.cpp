@@ -1,0 +1,236 @@
+// Backward passes through calls, against the same model on one rank: the same bits.
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/rpc/dist_autograd.hpp>
+#include <rpc/workers.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace da = dist_autograd;
+using rpc::RRef;
+using Values = std::vector<double>;
+
+Tensor wave(const Shape& shape, double phase) {
+  Values values(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sin(phase + 1.7 * static_cast<double>(i));
+  return Tensor::from(values, shape);
+}
+Values of(const Tensor& t) { return t.defined() ? t.to_vector<double>() : Values(); }
+
+/// y = tanh(x W^T), wherever it is.
+struct Layer {
+  explicit Layer(double phase) : weight(wave({4, 4}, phase), true) {}
+  Variable forward(const Variable& x) { return tanh(linear(x, weight, Variable())); }
+  Tensor gradient(std::uint64_t context) { return da::gradient(context, weight); }
+  Variable weight;
+};
+std::unique_ptr<Layer> make_layer(double phase) { return std::make_unique<Layer>(phase); }
+LOCKSTEP_RPC_AS("autograd make_layer", make_layer);
+LOCKSTEP_RPC(Layer::forward);
+LOCKSTEP_RPC(Layer::gradient);
+
+/// Through layers here and there, one after the other: every call is made within the one before.
+Variable through(const std::vector<RRef<Layer>>& layers, std::size_t from, const Variable& x) {
+  if (from == layers.size()) return x;
+  if (layers[from].is_owner())
+    return through(layers, from + 1, layers[from].local_value().forward(x));
+  return rpc::rpc_sync(layers[from].owner().id, through, layers, from, x);
+}
+LOCKSTEP_RPC(through);
+
+Variable scaled(const Variable& x, double factor) { return mul(x, factor); }
+std::vector<Variable> halves(const Variable& x) { return {mul(x, 0.5), mul(x, 0.25)}; }
+void look_at(const Variable& x) { static_cast<void>(mul(x, 2.0)); }
+bool needs_gradient(const Variable& x) { return x.requires_grad(); }
+struct BrokenNode : PooledNode<BrokenNode> {
+  void backward(const Tensor&) override { throw Error("no gradient today"); }
+  [[nodiscard]] const char* name() const noexcept override { return "broken"; }
+};
+Variable broken(const Variable& x) { return record<BrokenNode>(x.data().clone(), {&x}); }
+LOCKSTEP_RPC_AS("autograd scaled", scaled);
+LOCKSTEP_RPC_AS("autograd halves", halves);
+LOCKSTEP_RPC_AS("autograd look_at", look_at);
+LOCKSTEP_RPC_AS("autograd needs_gradient", needs_gradient);
+LOCKSTEP_RPC_AS("autograd broken", broken);
+
+Variable input() { return Variable(wave({3, 4}, 0.3), true); }
+
+/// All contexts have ended on all ranks, or soon have.
+void expect_no_context_left() {
+  const auto start = Clock::now();
+  while (da::context_count() > 0 && seconds_since(start) < 10.0)
+    rpc::serve(std::chrono::milliseconds(1));
+  EXPECT_EQ(da::context_count(), 0U);
+}
+
+TEST(DistAutograd, OfALayerElsewhereHasTheBitsOfTheSameLayerHere) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const auto remote = rpc::remote(test::after(group), make_layer, 0.7);
+    Layer local(0.7);
+    const Variable x = input(), y = input();
+    sum(local.forward(y)).backward();
+    for (int step = 0; step < 3; ++step) {
+      const da::Context context;
+      const Variable loss = sum(remote.rpc_sync(&Layer::forward, x));
+      da::backward(context, {loss});
+      EXPECT_EQ(of(remote.rpc_sync(&Layer::gradient, context.id())), of(local.weight.grad()));
+      EXPECT_EQ(of(da::gradient(context, x)), of(y.grad()));
+      EXPECT_FALSE(x.grad().defined()) << "the leaf's own gradient is not touched";
+    }
+    group.barrier();
+    expect_no_context_left();
+  });
+}
+
+TEST(DistAutograd, GoesThroughNestedCallsThatComeBackToTheirCaller) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int here = group.rank(), there = test::after(group), size = group.size();
+    std::vector<RRef<Layer>> layers;
+    std::vector<std::unique_ptr<Layer>> local;
+    int place = 0;
+    for (const int owner : {there, here, (there + 1) % size, there, here}) {
+      layers.push_back(rpc::remote(owner, make_layer, 0.1 * place));
+      local.push_back(std::make_unique<Layer>(0.1 * place++));
+    }
+    const Variable x = input(), y = input();
+    Variable expected = y;
+    for (const auto& layer : local) expected = layer->forward(expected);
+    sum(expected).backward();
+
+    const da::Context context;
+    da::backward(context, {sum(through(layers, 0, x))});
+    EXPECT_EQ(of(da::gradient(context, x)), of(y.grad()));
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      EXPECT_EQ(of(layers[i].rpc_sync(&Layer::gradient, context.id())), of(local[i]->weight.grad()))
+          << "layer " << i;
+    }
+  });
+}
+
+TEST(DistAutograd, SumsWhatComesFromSeveralCallsAndLosses) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group);
+    const Variable x = input();
+    const Variable shared = mul(x, 3.0);
+    const da::Context context;
+    const auto parts = rpc::rpc_sync(there, halves, shared);
+    const Variable more = rpc::rpc_sync(there, scaled, shared, 8.0);
+    const Variable once_more = rpc::rpc_sync(there, scaled, parts[0], 2.0);
+    da::backward(context, {sum(add(parts[0], parts[1])), sum(more), sum(once_more), sum(shared)});
+    // 3 (0.5 + 0.25 + 8 + 0.5 * 2 + 1)
+    EXPECT_EQ(of(da::gradient(context, x)), Values(12, 32.25));
+  });
+}
+
+TEST(DistAutograd, SeveralContextsShareParametersAndKeepTheirGradientsApart) {
+  test::on_workers([](ProcessGroup& group) {
+    const auto remote = rpc::remote(test::after(group), make_layer, 0.7);
+    std::vector<std::thread> threads;
+    auto& agent = rpc::Agent::current();
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        const rpc::WorksFor works(agent);
+        Layer local(0.7);
+        const Tensor batch = wave({3, 4}, t);
+        const Variable y(batch, true);
+        sum(local.forward(y)).backward();
+        for (int step = 0; step < 20; ++step) {
+          const Variable x(batch, true);
+          const da::Context context;
+          da::backward(context, {sum(remote.rpc_sync(&Layer::forward, x))});
+          EXPECT_EQ(of(remote.rpc_sync(&Layer::gradient, context.id())), of(local.weight.grad()));
+          EXPECT_EQ(of(da::gradient(context, x)), of(y.grad()));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST(DistAutograd, ASecondPassAddsToWhatTheContextHas) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const Variable x = input();
+    const da::Context context;
+    const Variable loss = sum(rpc::rpc_sync(test::after(group), scaled, x, 5.0));
+    da::backward(context, {loss});
+    da::backward(context, {loss});
+    EXPECT_EQ(of(da::gradient(context, x)), Values(12, 10.0));
+  });
+}
+
+TEST(DistAutograd, WhatLeadsNowhereIsNotWaitedFor) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group);
+    const Variable x = input();
+    const da::Context context;
+    const Variable shared = mul(x, 2.0);
+    const Variable unused = rpc::rpc_sync(there, scaled, shared, 100.0);
+    rpc::rpc_sync(there, look_at, shared);  // returns nothing that could be differentiated
+    const auto parts = rpc::rpc_sync(there, halves, shared);
+    da::backward(context, {sum(parts[1])});
+    EXPECT_EQ(of(da::gradient(context, x)), Values(12, 0.5));
+    EXPECT_EQ(da::gradient(context, unused).defined(), false);
+  });
+}
+
+TEST(DistAutograd, OutsideOfContextsAndWithoutGradientsValuesTravelAlone) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group);
+    const Variable x = input();
+    EXPECT_EQ(da::current_context(), 0U);
+    EXPECT_FALSE(rpc::rpc_sync(there, needs_gradient, x));
+    EXPECT_FALSE(rpc::rpc_sync(there, scaled, x, 2.0).requires_grad());
+    const da::Context context;
+    EXPECT_EQ(da::current_context(), context.id());
+    EXPECT_TRUE(rpc::rpc_sync(there, needs_gradient, x));
+    EXPECT_FALSE(rpc::rpc_sync(there, needs_gradient, Variable(x.data())));
+    {
+      const da::Context inner;
+      EXPECT_EQ(da::current_context(), inner.id());
+    }
+    EXPECT_EQ(da::current_context(), context.id());
+    const NoGradGuard off;
+    EXPECT_FALSE(rpc::rpc_sync(there, needs_gradient, x));
+  });
+}
+
+TEST(DistAutograd, AnErrorInTheMiddleIsTheCallersAndTheContextStillEnds) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group);
+    {
+      const da::Context context;
+      const Variable x = input();
+      const Variable loss = sum(rpc::rpc_sync(there, scaled, rpc::rpc_sync(there, broken, x), 2.0));
+      const auto message = test::thrown_by<Error>([&] { da::backward(context, {loss}); });
+      EXPECT_NE(message.find("no gradient today"), std::string::npos) << message;
+    }
+    const da::Context next;
+    const Variable x = input();
+    da::backward(next, {sum(rpc::rpc_sync(there, scaled, x, 2.0))});
+    EXPECT_EQ(of(da::gradient(next, x)), Values(12, 2.0));
+    EXPECT_NE(test::thrown_by<Error>([&] { da::backward(next, {x}); }), "");
+    EXPECT_NE(test::thrown_by<Error>([&] { da::backward(next, {Variable()}); }), "");
+    EXPECT_NE(test::thrown_by<Error>([&] { da::backward(next.id() + 1, {}); }), "");
+  });
+}
+
+TEST(DistAutograd, OutlivedByAVariableTellsWhatIsMissing) {
+  test::on_workers([](ProcessGroup& group) {
+    Variable y;
+    {
+      const da::Context context;
+      y = rpc::rpc_sync(test::after(group), scaled, input(), 2.0);
+    }
+    const auto message = test::thrown_by<Error>([&] { sum(y).backward(); });
+    EXPECT_NE(message.find("in a context that has ended"), std::string::npos) << message;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
