@@ -218,10 +218,41 @@ void Agent::post(ProcessGroup& group, OutgoingMessage& message, int to, const ch
   if (many > 0) tag = next_tag_.fetch_add(many);
   const Tensor bytes = message.seal(tag);
   const CallLabel label(name, static_cast<int>(message.head().id & 0xffffff));
-  static_cast<void>(group.isend(bytes, to));
+  keep_until_sent(group.isend(bytes, to));
   for (const Tensor& t : message.long_tensors()) {
-    static_cast<void>(group.isend(t, to, OutgoingMessage::tag_of(tag++)));
+    keep_until_sent(group.isend(t, to, OutgoingMessage::tag_of(tag++)));
   }
+}
+
+// A message that finds no room waits here until somebody looks. Its receiver was woken when it was
+// started, and may sleep again by then: so the receiver of this rank stays awake for it.
+void Agent::keep_until_sent(Work work) {
+  if (work.wait_for(std::chrono::microseconds{0})) return;
+  bool first = false;
+  {
+    const std::lock_guard lock(unsent_lock_);
+    unsent_.push_back(std::move(work));
+    unsent_changed_ = Clock::now();
+    first = unsent_count_.fetch_add(1) == 0;
+  }
+  if (first && has_threads_) nudge();
+}
+
+std::chrono::microseconds Agent::push_unsent(std::chrono::microseconds at_most) {
+  using std::chrono::microseconds;
+  constexpr microseconds shortest{50}, longest{5000};
+  if (unsent_count_.load(std::memory_order_relaxed) == 0) return at_most;
+  const std::unique_lock lock(unsent_lock_, std::try_to_lock);
+  if (!lock) return std::min(at_most, shortest);
+  while (!unsent_.empty() && unsent_.front().test()) {
+    unsent_.pop_front();
+    unsent_count_.fetch_sub(1);
+    unsent_changed_ = Clock::now();
+  }
+  if (unsent_.empty()) return at_most;
+  // Longer and longer, as the receiver may have been stopped.
+  const auto age = std::chrono::duration_cast<microseconds>(Clock::now() - unsent_changed_);
+  return std::min(at_most, std::clamp(age / 8, shortest, longest));
 }
 
 IncomingMessage Agent::brought_home(OutgoingMessage& message) {
@@ -341,7 +372,17 @@ void Agent::refuse(const ReplyTo& to, Status status, const std::string& text) no
 // ---- requests
 
 Request* Agent::receive(std::chrono::microseconds at_most) {
-  return request_work_.wait_for(at_most) ? take_request() : nullptr;
+  if (unsent_count_.load(std::memory_order_relaxed) == 0) {
+    return request_work_.wait_for(at_most) ? take_request() : nullptr;
+  }
+  const auto until = Clock::now() + at_most;
+  do {
+    const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(until - Clock::now());
+    if (request_work_.wait_for(push_unsent(std::max(rest, std::chrono::microseconds{0})))) {
+      return take_request();
+    }
+  } while (Clock::now() < until);
+  return nullptr;
 }
 
 Request* Agent::take_request() {
