@@ -175,7 +175,7 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
   requests_ = group.split(0, group.rank());
   answers_ = group.split(0, group.rank());
   references_ = std::make_unique<References>(*this);
-  const CallLabel label("rpc");
+  const CallLabel label(serving_label);
   request_work_ = requests_->irecv_message(any_source);
   answer_work_ = answers_->irecv_message(any_source);
 }
@@ -388,7 +388,7 @@ Request* Agent::receive(std::chrono::microseconds at_most) {
 Request* Agent::take_request() {
   const Work done = request_work_;
   {
-    const CallLabel label("rpc");
+    const CallLabel label(serving_label);
     request_work_ = requests_->irecv_message(any_source);
   }
   if (done.cancelled()) return nullptr;

@@ -46,7 +46,7 @@ std::optional<Agent::Come> Agent::look_for_answer() {
   if (!answer_work_.test()) return std::nullopt;
   const Work done = answer_work_;
   {
-    const CallLabel label("rpc");
+    const CallLabel label(serving_label);
     answer_work_ = answers_->irecv_message(any_source);
   }
   if (done.cancelled()) return std::nullopt;
