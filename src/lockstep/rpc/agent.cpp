@@ -76,6 +76,36 @@ void expect_names(const std::vector<WorkerInfo>& workers) {
   }
 }
 
+/// The hook's scope around a function.
+class Entered {
+ public:
+  explicit Entered(IncomingMessage& message) : hook_(call_hook()) {
+    if (hook_) scope_ = hook_->enter(message);
+  }
+  ~Entered() {
+    if (hook_) hook_->leave(scope_);
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  [[nodiscard]] std::uint64_t scope() const noexcept { return scope_; }
+
+ private:
+  CallHook* hook_;
+  std::uint64_t scope_ = 0;
+};
+
+void expect_sensible(const Options& options) {
+  if (options.workers >= 0 && options.timeout.count() > 0 && options.inline_bytes >= 0 &&
+      options.max_message_bytes > 0 && options.max_tensor_bytes > 0) {
+    return;
+  }
+  throw InputError(fmt::format(
+      "rpc::init: the options make no sense: timeout {} ms, {} workers, inline_bytes {}, "
+      "max_message_bytes {}, max_tensor_bytes {}",
+      options.timeout.count(), options.workers, options.inline_bytes, options.max_message_bytes,
+      options.max_tensor_bytes));
+}
+
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
@@ -90,6 +120,7 @@ CallHook* call_hook() noexcept { return the_hook.load(std::memory_order_acquire)
 
 void Agent::open(const std::string& name, ProcessGroup& group, const Options& options) {
   expect_backend(group);
+  expect_sensible(options);
   if (agent_of_thread && agent_of_thread->open_.load()) {
     throw Error("rpc::init: this rank is a worker already; shut it down first");
   }
@@ -486,9 +517,9 @@ void Agent::run(Request& request) {
   }
   const TraceScope scope("rpc", function->name, "execute", static_cast<std::int64_t>(head.id));
   const std::int64_t start = now_ns();
-  CallHook* const hook = call_hook();
   try {
-    if (hook) reply.scope = hook->enter(message);
+    const Entered entered(message);
+    reply.scope = entered.scope();
     Execution execution(message, reply);
     function->execute(execution);
   } catch (const MalformedMessage& error) {
@@ -499,7 +530,6 @@ void Agent::run(Request& request) {
   } catch (...) {
     refuse_it(Status::threw, "an exception of unknown type was thrown");
   }
-  if (hook) hook->leave(reply.scope);
   auto& usual = function->usual_ns;
   usual.store((3 * usual.load(std::memory_order_relaxed) + now_ns() - start) / 4,
               std::memory_order_relaxed);
