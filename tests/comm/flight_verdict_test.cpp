@@ -73,6 +73,19 @@ TEST(Verdict, ComparesNumbersOfCollectivesNotRecords) {
   EXPECT_EQ(flight_verdict(rings).ranks, std::vector<int>{1});
 }
 
+TEST(Verdict, BlamesNobodyForAReceiveThatServes) {
+  FlightCall serving = call(1, "recv(from any rank, tag 0) #1 (serving)", State::entered, 1);
+  serving.is_message = serving.serves = true;
+  FlightRing one = ring(0, 2, {all_reduce(5, State::completed, 900), serving});
+  FlightRing other = ring(1, 2, {all_reduce(5, State::completed, 900), serving});
+  EXPECT_EQ(flight_verdict(std::vector{one, other}).text,
+            "no rank waits for another: every operation that was entered is over");
+  // Nor do ranks that serve count as waiting: who has not entered the collective is to blame.
+  one.groups[0].calls.push_back(all_reduce(6, State::entered, 990));
+  one.groups[0].entered = 6;
+  EXPECT_EQ(flight_verdict(std::vector{one, other}).ranks, std::vector<int>{1});
+}
+
 TEST(Verdict, OfDifferentCallsNamesTheFewerFirst) {
   std::vector<FlightRing> rings;
   for (int r = 0; r < 4; ++r) rings.push_back(ring(r, 4, {all_reduce(7, State::entered, 999)}));

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <lockstep/base/trace.hpp>
+#include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/flight/ring.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
@@ -41,6 +44,36 @@ TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
       EXPECT_EQ(rpc::rpc_sync(callee, much, 100000).numel(), 100000);
     }
     group.barrier();
+  });
+}
+
+TEST(Faults, CallsAreInTheFlightRecorder) {
+  test::on_workers([](ProcessGroup& group) {
+    EXPECT_EQ(rpc::rpc_sync(test::after(group), still_here, 5), 5);
+    const FlightRing ring = read_flight_ring(FlightRecorder::current()->path());
+    bool found = false;
+    for (const FlightGroupView& view : ring.groups) {
+      for (const FlightCall& call : view.calls) {
+        found = found || (call.is_message && call.what.find("(still_here ") != std::string::npos);
+      }
+    }
+    EXPECT_TRUE(found);
+  });
+}
+
+TEST(Faults, CallsAreInTheTrace) {
+  test::on_workers([](ProcessGroup& group) {
+    const TraceSession session(1000);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(rpc::rpc_sync(test::after(group), still_here, i), i);
+    group.barrier();
+    bool executed = false;
+    for (const TraceTrack& track : session.tracks()) {
+      for (const TraceEvent& event : track.events) {
+        executed = executed || (std::string(event.category) == "rpc" &&
+                                std::string(event.name) == "still_here");
+      }
+    }
+    EXPECT_TRUE(executed);
   });
 }
 

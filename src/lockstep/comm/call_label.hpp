@@ -2,6 +2,9 @@
 
 namespace lockstep {
 
+/// Labels receives that wait for whatever may come: nobody owes them a message.
+inline constexpr const char* serving_label = "serving";
+
 /// While it lives, the operations that this thread starts bear a name in the flight recorder and in
 /// verdicts: with CallLabel label("bucket", 2) they read "all_reduce(sum) #17 (bucket 2, ...)".
 class CallLabel {

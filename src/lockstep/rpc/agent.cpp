@@ -76,6 +76,36 @@ void expect_names(const std::vector<WorkerInfo>& workers) {
   }
 }
 
+/// The hook's scope around a function.
+class Entered {
+ public:
+  explicit Entered(IncomingMessage& message) : hook_(call_hook()) {
+    if (hook_) scope_ = hook_->enter(message);
+  }
+  ~Entered() {
+    if (hook_) hook_->leave(scope_);
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  [[nodiscard]] std::uint64_t scope() const noexcept { return scope_; }
+
+ private:
+  CallHook* hook_;
+  std::uint64_t scope_ = 0;
+};
+
+void expect_sensible(const Options& options) {
+  if (options.workers >= 0 && options.timeout.count() > 0 && options.inline_bytes >= 0 &&
+      options.max_message_bytes > 0 && options.max_tensor_bytes > 0) {
+    return;
+  }
+  throw InputError(fmt::format(
+      "rpc::init: the options make no sense: timeout {} ms, {} workers, inline_bytes {}, "
+      "max_message_bytes {}, max_tensor_bytes {}",
+      options.timeout.count(), options.workers, options.inline_bytes, options.max_message_bytes,
+      options.max_tensor_bytes));
+}
+
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
@@ -90,6 +120,7 @@ CallHook* call_hook() noexcept { return the_hook.load(std::memory_order_acquire)
 
 void Agent::open(const std::string& name, ProcessGroup& group, const Options& options) {
   expect_backend(group);
+  expect_sensible(options);
   if (agent_of_thread && agent_of_thread->open_.load()) {
     throw Error("rpc::init: this rank is a worker already; shut it down first");
   }
@@ -175,7 +206,7 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
   requests_ = group.split(0, group.rank());
   answers_ = group.split(0, group.rank());
   references_ = std::make_unique<References>(*this);
-  const CallLabel label("rpc");
+  const CallLabel label(serving_label);
   request_work_ = requests_->irecv_message(any_source);
   answer_work_ = answers_->irecv_message(any_source);
 }
@@ -218,10 +249,41 @@ void Agent::post(ProcessGroup& group, OutgoingMessage& message, int to, const ch
   if (many > 0) tag = next_tag_.fetch_add(many);
   const Tensor bytes = message.seal(tag);
   const CallLabel label(name, static_cast<int>(message.head().id & 0xffffff));
-  static_cast<void>(group.isend(bytes, to));
+  keep_until_sent(group.isend(bytes, to));
   for (const Tensor& t : message.long_tensors()) {
-    static_cast<void>(group.isend(t, to, OutgoingMessage::tag_of(tag++)));
+    keep_until_sent(group.isend(t, to, OutgoingMessage::tag_of(tag++)));
   }
+}
+
+// A message that finds no room waits here until somebody looks. Its receiver was woken when it was
+// started, and may sleep again by then: so the receiver of this rank stays awake for it.
+void Agent::keep_until_sent(Work work) {
+  if (work.wait_for(std::chrono::microseconds{0})) return;
+  bool first = false;
+  {
+    const std::lock_guard lock(unsent_lock_);
+    unsent_.push_back(std::move(work));
+    unsent_changed_ = Clock::now();
+    first = unsent_count_.fetch_add(1) == 0;
+  }
+  if (first && has_threads_) nudge();
+}
+
+std::chrono::microseconds Agent::push_unsent(std::chrono::microseconds at_most) {
+  using std::chrono::microseconds;
+  constexpr microseconds shortest{50}, longest{5000};
+  if (unsent_count_.load(std::memory_order_relaxed) == 0) return at_most;
+  const std::unique_lock lock(unsent_lock_, std::try_to_lock);
+  if (!lock) return std::min(at_most, shortest);
+  while (!unsent_.empty() && unsent_.front().test()) {
+    unsent_.pop_front();
+    unsent_count_.fetch_sub(1);
+    unsent_changed_ = Clock::now();
+  }
+  if (unsent_.empty()) return at_most;
+  // Longer and longer, as the receiver may have been stopped.
+  const auto age = std::chrono::duration_cast<microseconds>(Clock::now() - unsent_changed_);
+  return std::min(at_most, std::clamp(age / 8, shortest, longest));
 }
 
 IncomingMessage Agent::brought_home(OutgoingMessage& message) {
@@ -341,13 +403,23 @@ void Agent::refuse(const ReplyTo& to, Status status, const std::string& text) no
 // ---- requests
 
 Request* Agent::receive(std::chrono::microseconds at_most) {
-  return request_work_.wait_for(at_most) ? take_request() : nullptr;
+  if (unsent_count_.load(std::memory_order_relaxed) == 0) {
+    return request_work_.wait_for(at_most) ? take_request() : nullptr;
+  }
+  const auto until = Clock::now() + at_most;
+  do {
+    const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(until - Clock::now());
+    if (request_work_.wait_for(push_unsent(std::max(rest, std::chrono::microseconds{0})))) {
+      return take_request();
+    }
+  } while (Clock::now() < until);
+  return nullptr;
 }
 
 Request* Agent::take_request() {
   const Work done = request_work_;
   {
-    const CallLabel label("rpc");
+    const CallLabel label(serving_label);
     request_work_ = requests_->irecv_message(any_source);
   }
   if (done.cancelled()) return nullptr;
@@ -445,9 +517,9 @@ void Agent::run(Request& request) {
   }
   const TraceScope scope("rpc", function->name, "execute", static_cast<std::int64_t>(head.id));
   const std::int64_t start = now_ns();
-  CallHook* const hook = call_hook();
   try {
-    if (hook) reply.scope = hook->enter(message);
+    const Entered entered(message);
+    reply.scope = entered.scope();
     Execution execution(message, reply);
     function->execute(execution);
   } catch (const MalformedMessage& error) {
@@ -458,7 +530,6 @@ void Agent::run(Request& request) {
   } catch (...) {
     refuse_it(Status::threw, "an exception of unknown type was thrown");
   }
-  if (hook) hook->leave(reply.scope);
   auto& usual = function->usual_ns;
   usual.store((3 * usual.load(std::memory_order_relaxed) + now_ns() - start) / 4,
               std::memory_order_relaxed);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -129,6 +130,9 @@ class Agent final : private Employer {
 
   // ---- sending
   void post(ProcessGroup& group, OutgoingMessage& message, int to, const char* name);
+  void keep_until_sent(Work work);
+  /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
+  [[nodiscard]] std::chrono::microseconds push_unsent(std::chrono::microseconds at_most);
   /// The message as its receiver would get it.
   [[nodiscard]] IncomingMessage brought_home(OutgoingMessage& message);
 
@@ -145,7 +149,12 @@ class Agent final : private Employer {
     CallTable::Entry entry;
     IncomingMessage message;
   };
-  struct Arriving;
+  /// One whose tensors are on their way.
+  struct Arriving {
+    Come come;
+    std::vector<Work> works;
+    [[nodiscard]] bool is_over();
+  };
   // With the role of the receiver of answers:
   [[nodiscard]] std::optional<Come> look_for_answer();
   [[nodiscard]] std::optional<Come> take_answer(Tensor bytes, int from);
@@ -196,6 +205,10 @@ class Agent final : private Employer {
 
   std::atomic<std::uint32_t> next_tag_ = 0;
   std::atomic<std::int64_t> sent_ = 0, handled_ = 0, refused_ = 0;
+  SpinLock unsent_lock_;  // guards what follows
+  std::deque<Work> unsent_;
+  Clock::time_point unsent_changed_;
+  std::atomic<int> unsent_count_ = 0;
   std::atomic<int> nudges_ = 0;  // on their way
   CallTable calls_;
 
@@ -205,7 +218,7 @@ class Agent final : private Employer {
 
   SpinLock answers_lock_;  // the role of who receives answers; guards the next two
   Work answer_work_;
-  std::vector<std::unique_ptr<Arriving>> arriving_;
+  std::vector<Arriving> arriving_;
   std::mutex followers_mutex_;
   std::vector<FutureState*> followers_;
 

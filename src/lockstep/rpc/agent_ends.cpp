@@ -28,16 +28,18 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
   const CallLabel label("rpc shutdown");
   Work sum = answers_->all_reduce(mine, ReduceOp::sum);
   const auto begin = Clock::now();
-  while (!sum.test()) {
+  bool over = false;
+  do {  // once at least: a lone rank's sum is there at once
     if (!has_threads_) {
       static_cast<void>(step());
     } else {
       receive_answers_once();
     }
     expire_overdue();
-    if (Clock::now() - begin > options_.timeout) sum.wait();  // which says who has not come
-    sched_yield();
-  }
+    over = sum.test();
+    if (!over && Clock::now() - begin > options_.timeout) sum.wait();  // says who has not come
+    if (!over) sched_yield();
+  } while (!over);
   const auto total = mine.to_vector<std::int64_t>();
   const bool at_rest = total == before && total[0] == total[1] && total[2] == 0 && total[3] == 0;
   before = total;

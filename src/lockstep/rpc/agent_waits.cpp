@@ -33,26 +33,20 @@ microseconds left(Clock::time_point until, microseconds at_most) {
 
 }  // namespace
 
-/// An answer whose tensors are on their way.
-struct Agent::Arriving {
-  Come come;
-  std::vector<Work> works;
-
-  [[nodiscard]] bool is_over() {
-    while (!works.empty()) {
-      if (!works.back().test()) return false;
-      works.pop_back();
-    }
-    return true;
+bool Agent::Arriving::is_over() {
+  while (!works.empty()) {
+    if (!works.back().test()) return false;
+    works.pop_back();
   }
-};
+  return true;
+}
 
 std::optional<Agent::Come> Agent::look_for_answer() {
   if (auto over = take_arrived()) return over;
   if (!answer_work_.test()) return std::nullopt;
   const Work done = answer_work_;
   {
-    const CallLabel label("rpc");
+    const CallLabel label(serving_label);
     answer_work_ = answers_->irecv_message(any_source);
   }
   if (done.cancelled()) return std::nullopt;
@@ -73,13 +67,12 @@ std::optional<Agent::Come> Agent::take_answer(Tensor bytes, int from) {
     }
     // Received though they may be too late: they would lie about.
     message.allocate_awaited();
-    auto arriving = std::make_unique<Arriving>();
+    Arriving& arriving = arriving_.emplace_back();
     for (const auto& awaited : message.awaited()) {
-      arriving->works.push_back(
+      arriving.works.push_back(
           answers_->irecv(message.tensors()[awaited.tensor], from, awaited.tag));
     }
-    arriving->come = std::move(come);
-    arriving_.push_back(std::move(arriving));
+    arriving.come = std::move(come);
   } catch (const MalformedMessage& error) {
     refused_.fetch_add(1);
     log(LogLevel::warning,
@@ -89,10 +82,9 @@ std::optional<Agent::Come> Agent::take_answer(Tensor bytes, int from) {
 }
 
 std::optional<Agent::Come> Agent::take_arrived() {
-  const auto found =
-      std::ranges::find_if(arriving_, [](const auto& one) { return one->is_over(); });
+  const auto found = std::ranges::find_if(arriving_, [](Arriving& one) { return one.is_over(); });
   if (found == arriving_.end()) return std::nullopt;
-  Come come = std::move((*found)->come);
+  Come come = std::move(found->come);
   arriving_.erase(found);
   if (come.entry.state) come.entry.state->set_coming();
   return come;
@@ -218,7 +210,7 @@ void Agent::receive_answers(FutureState& state, Clock::time_point until) {
   try {
     while (!state.done() && !state.is_coming()) {
       if (arriving_.empty()) {
-        if (!answer_work_.wait_for(left(until, slice)) && Clock::now() >= until) break;
+        if (!answer_work_.wait_for(push_unsent(left(until, slice))) && Clock::now() >= until) break;
       }
       std::optional<Come> come = look_for_answer();
       if (!come) {
@@ -343,6 +335,7 @@ void Agent::run_answerer() {
 bool Agent::step() {
   bool some = false;
   try {
+    static_cast<void>(push_unsent(microseconds{0}));
     if (auto come = look_for_answer()) {
       complete(*come);
       some = true;

@@ -117,16 +117,16 @@ constexpr auto writer_of() -> void (*)(OutputArchive&, const void*) {
 }
 
 template <class T>
-std::shared_ptr<T> as_object(T&& value) {
+std::shared_ptr<T> as_object(T value) {
   return std::make_shared<T>(std::move(value));
 }
 template <class T>
-std::shared_ptr<T> as_object(std::unique_ptr<T>&& value) {
-  return std::move(value);
+std::shared_ptr<T> as_object(std::unique_ptr<T> value) {
+  return value;
 }
 template <class T>
-std::shared_ptr<T> as_object(std::shared_ptr<T>&& value) {
-  return std::move(value);
+std::shared_ptr<T> as_object(std::shared_ptr<T> value) {
+  return value;
 }
 
 /// Sends the result of a call, or keeps it, if it is to be an object.
@@ -465,14 +465,16 @@ void load(InputArchive& archive, RRef<T>& reference) {
 
 }  // namespace lockstep::rpc
 
-#define LOCKSTEP_RPC_JOINED_(a, b) a##b
-#define LOCKSTEP_RPC_JOINED(a, b) LOCKSTEP_RPC_JOINED_(a, b)
+#define LOCKSTEP_RPC_PASTED(a, b) a##b
+#define LOCKSTEP_RPC_JOINED(a, b) LOCKSTEP_RPC_PASTED(a, b)
 
 /// Lets other ranks call a function, a static or a non-static member function (LOCKSTEP_RPC(T::m)),
 /// under another name than its own. At namespace scope, once, in every program of the job.
+// NOLINTBEGIN(bugprone-macro-parentheses): a pointer to a member takes none
 #define LOCKSTEP_RPC_AS(name, function)                                                \
   [[maybe_unused]] static const bool LOCKSTEP_RPC_JOINED(lockstep_rpc_, __COUNTER__) = \
       ::lockstep::rpc::detail::Registered<&function>::add(name)
+// NOLINTEND(bugprone-macro-parentheses)
 
 /// The same under its own name, as it is written here.
 #define LOCKSTEP_RPC(function) LOCKSTEP_RPC_AS(#function, function)

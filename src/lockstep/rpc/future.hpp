@@ -143,16 +143,15 @@ class Future {
   /// Blocks until the value is there, and meanwhile drives the calls of this rank. Throws
   /// RemoteError if the function did; TimeoutError at the call's deadline, after which a late
   /// answer is dropped; CommError if the group failed; Error after shutdown().
-  const detail::Held<T>& wait() const& requires(!std::is_void_v<T>) {
+  auto wait() const& -> std::conditional_t<std::is_void_v<T>, void, const detail::Held<T>&> {
     state_->wait();
-    return *state_->value;
+    if constexpr (!std::is_void_v<T>) return *state_->value;
   }
   /// The same of a temporary: the value is moved out.
-  detail::Held<T> wait() && requires(!std::is_void_v<T>) {
+  auto wait() && -> T {
     state_->wait();
-    return std::move(*state_->value);
+    if constexpr (!std::is_void_v<T>) return std::move(*state_->value);
   }
-  void wait() const requires std::is_void_v<T> { state_->wait(); }
 
   /// True once wait() would not block. Also drives calls.
   [[nodiscard]] bool test() const { return state_->test(); }

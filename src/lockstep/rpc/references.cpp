@@ -99,6 +99,15 @@ void References::take_back(const ReferenceEntry& entry, int) noexcept {
 
 void References::take_over(IncomingMessage& message) {
   Outbox outbox;
+  const auto is_rank = [&](std::int32_t r) {
+    return r >= 0 && r < static_cast<std::int32_t>(agent_.workers().size());
+  };
+  for (const ReferenceEntry& entry : message.references()) {
+    if (!is_rank(entry.owner) || !is_rank(entry.parent)) {
+      throw MalformedMessage(
+          "a message was refused: it brings a reference of a worker that is not");
+    }
+  }
   auto& handles = message.handles();
   handles.reserve(message.references().size());
   for (const ReferenceEntry& entry : message.references()) {

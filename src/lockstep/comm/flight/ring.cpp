@@ -15,6 +15,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/process_state.hpp>
+#include <lockstep/comm/call_label.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/flight/format.hpp>
 #include <lockstep/comm/flight/rank_list.hpp>
@@ -93,6 +94,7 @@ FlightCall read_call(const flight::Record& record, const FlightGroupView& group,
   FlightCall call;
   call.what = describe_with_label(record);
   call.is_message = record.kind >= static_cast<std::uint8_t>(Operation::Kind::send);
+  call.serves = call.is_message && text_of(record.label) == serving_label;
   const auto peer = static_cast<std::size_t>(record.root);
   if (call.is_message && record.root >= 0 && peer < group.members.size()) {
     call.peer = group.members[peer];

@@ -198,7 +198,7 @@ class Judge {
   void look_at_messages(const FlightRing& of, std::vector<Finding>& findings) const {
     for (const FlightGroupView& group : of.groups) {
       for (const FlightCall& call : group.calls) {
-        if (!call.is_message || is_over(call)) continue;
+        if (!call.is_message || call.serves || is_over(call)) continue;
         Finding finding{
             .kind = Finding::Kind::message, .text = {}, .ranks = {}, .since_s = call.entered_s};
         finding.text =
@@ -220,7 +220,8 @@ class Judge {
       if (finding.kind == Finding::Kind::mismatch) return 0;
       if (some_live_ && stopped_among(finding.ranks)) return 1;
       const auto waits = [&](int rank) {
-        return newest(ring(rank), [](const FlightCall& c) { return !is_over(c); }) != nullptr;
+        const auto awaits = [](const FlightCall& c) { return !is_over(c) && !c.serves; };
+        return newest(ring(rank), awaits) != nullptr;
       };
       if (finding.ranks.empty()) return 5;
       if (std::ranges::none_of(finding.ranks, waits)) return 2;
@@ -271,7 +272,7 @@ class Judge {
   }
 
   [[nodiscard]] std::string last_operation(const FlightRing& one) const {
-    const FlightCall* last = newest(one, [](const FlightCall&) { return true; });
+    const FlightCall* last = newest(one, [](const FlightCall& c) { return !c.serves; });
     if (!last) return fmt::format("rank {} has called nothing yet", one.rank);
     std::string text = fmt::format("rank {}'s last operation was {}", one.rank, last->what);
     if (!is_over(*last)) return text + ", which it has not completed";
