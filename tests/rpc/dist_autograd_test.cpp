@@ -83,6 +83,19 @@ TEST(DistAutograd, OfALayerElsewhereHasTheBitsOfTheSameLayerHere) {
       EXPECT_EQ(of(da::gradient(context, x)), of(y.grad()));
       EXPECT_FALSE(x.grad().defined()) << "the leaf's own gradient is not touched";
     }
+  });
+}
+
+TEST(DistAutograd, ContextsEndOnAllRanks) {
+  test::on_workers([](ProcessGroup& group) {
+    std::vector<RRef<Layer>> layers;
+    for (int i = 1; i <= 3; ++i)
+      layers.push_back(rpc::remote((group.rank() + i) % group.size(), make_layer, 0.1 * i));
+    for (int step = 0; step < 10; ++step) {
+      const da::Context context;
+      const Variable loss = sum(through(layers, 0, input()));
+      if (step % 2 == 0) da::backward(context, {loss});
+    }
     group.barrier();
     expect_no_context_left();
   });
