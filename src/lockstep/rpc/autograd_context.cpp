@@ -86,12 +86,16 @@ class AnyOf {
 
 }  // namespace
 
-void ContextPart::add_sent(std::uint64_t message, int to, const Variable& variable) {
+void ContextPart::add_neighbour(int worker) {
+  const std::lock_guard lock(lists_);
+  neighbours_.insert(worker);
+}
+
+void ContextPart::add_sent(std::uint64_t message, const Variable& variable) {
   const std::lock_guard lock(lists_);
   const auto place = std::ranges::find(sent_, message, &Sent::message);
   auto& sent = place != sent_.end() ? *place : sent_.emplace_back(Sent{message, {}});
   sent.variables.push_back(variable);
-  neighbours_.insert(to);
 }
 
 Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value) {
@@ -108,7 +112,6 @@ Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value
       record<ReceivedNode>(std::move(value), {&elsewhere()}, *place, received.variables.size());
   received.variables.push_back(variable);
   received.gradients.emplace_back();
-  neighbours_.insert(from);
   return variable;
 }
 
@@ -256,10 +259,10 @@ std::shared_ptr<ContextPart> Contexts::find(std::uint64_t id) const {
   return place == parts_.end() ? nullptr : place->second;
 }
 
-std::shared_ptr<ContextPart> Contexts::find_or_make(rpc::Agent& agent, std::uint64_t id) {
+std::shared_ptr<ContextPart> Contexts::find_or_make(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   auto& part = parts_[id];
-  if (!part) part = std::make_shared<ContextPart>(agent, id);
+  if (!part) part = std::make_shared<ContextPart>(id);
   return part;
 }
 

@@ -25,12 +25,14 @@ struct Received {
 /// One rank's part of a context. Thread-safe.
 class ContextPart final : private GradSink {
  public:
-  ContextPart(rpc::Agent& agent, std::uint64_t id) : agent_(agent), id_(id) {}
+  explicit ContextPart(std::uint64_t id) : id_(id) {}
 
   /// A number for a message that is about to be written.
   [[nodiscard]] std::uint64_t next_message() noexcept { return ++messages_; }
+  /// A call goes there.
+  void add_neighbour(int worker);
   /// A variable of that message, in order.
-  void add_sent(std::uint64_t message, int to, const Variable& variable);
+  void add_sent(std::uint64_t message, const Variable& variable);
   /// The result that stands here for a variable of that message, in order.
   [[nodiscard]] Variable add_received(std::uint64_t message, int from, Tensor value);
 
@@ -45,7 +47,7 @@ class ContextPart final : private GradSink {
 
   [[nodiscard]] Tensor gradient(const Variable& leaf) const;
   [[nodiscard]] std::vector<std::pair<Variable, Tensor>> gradients() const;
-  /// Whom this rank has exchanged variables with, in the context.
+  /// Whom this rank has called within the context.
   [[nodiscard]] std::set<int> neighbours() const;
 
  private:
@@ -61,7 +63,6 @@ class ContextPart final : private GradSink {
   /// Sends what is known of variables' gradients to where these came from.
   [[nodiscard]] rpc::Future<bool> answer();
 
-  rpc::Agent& agent_;
   const std::uint64_t id_;
   std::atomic<std::uint64_t> messages_ = 0;
 
@@ -84,7 +85,7 @@ class Contexts {
   static Contexts& of(const rpc::Agent& agent);
 
   [[nodiscard]] std::shared_ptr<ContextPart> find(std::uint64_t id) const;
-  [[nodiscard]] std::shared_ptr<ContextPart> find_or_make(rpc::Agent& agent, std::uint64_t id);
+  [[nodiscard]] std::shared_ptr<ContextPart> find_or_make(std::uint64_t id);
   /// nullptr if it is not there.
   std::shared_ptr<ContextPart> remove(std::uint64_t id);
   [[nodiscard]] std::size_t size() const;

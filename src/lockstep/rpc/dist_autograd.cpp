@@ -45,16 +45,20 @@ class Hook final : public rpc::CallHook {
     const std::uint64_t context = answers ? scope : calls_within;
     if (context == 0) return;
     auto& contexts = Contexts::of(rpc::Agent::current());
-    const auto part =
-        answers ? contexts.find(context) : contexts.find_or_make(rpc::Agent::current(), context);
+    const auto part = answers ? contexts.find(context) : contexts.find_or_make(context);
     if (!part) return;  // ended meanwhile
+    if (!answers) part->add_neighbour(message.to());
     const Tag tag{context, part->next_message()};
     const auto* const bytes = reinterpret_cast<const std::byte*>(&tag);
     message.context().assign(bytes, bytes + sizeof(tag));
   }
   std::uint64_t enter(rpc::IncomingMessage& message) override {
-    before_.push_back(std::exchange(calls_within, tag_of(message.context()).context));
-    return calls_within;
+    const std::uint64_t context = tag_of(message.context()).context;
+    before_.push_back(std::exchange(calls_within, context));
+    if (context != 0) {
+      static_cast<void>(Contexts::of(rpc::Agent::current()).find_or_make(context));
+    }
+    return context;
   }
   void leave(std::uint64_t /*scope*/) noexcept override {
     calls_within = before_.back();
@@ -100,7 +104,7 @@ LOCKSTEP_RPC_AS("lockstep::dist_autograd::finish_pass", finish_pass);
 LOCKSTEP_RPC_AS("lockstep::dist_autograd::end_context", end_context);
 
 Context::Context() : id_(next_number()), before_(std::exchange(calls_within, id_)) {
-  static_cast<void>(Contexts::of(rpc::Agent::current()).find_or_make(rpc::Agent::current(), id_));
+  static_cast<void>(Contexts::of(rpc::Agent::current()).find_or_make(id_));
 }
 
 Context::~Context() {
@@ -150,9 +154,7 @@ void save(OutputArchive& archive, const Variable& variable) {
   const bool continues =
       variable.defined() && variable.requires_grad() && grad_enabled() && tag.context != 0;
   if (continues) {
-    Contexts::of(Agent::current())
-        .find_or_make(Agent::current(), tag.context)
-        ->add_sent(tag.message, archive.message().to(), variable);
+    Contexts::of(Agent::current()).find_or_make(tag.context)->add_sent(tag.message, variable);
   }
   archive(variable.defined() ? variable.data() : Tensor());
   archive(continues);
@@ -175,7 +177,7 @@ void load(InputArchive& archive, Variable& variable) {
           "a message was refused: numbers that are not floating have no gradient");
     }
     variable = Contexts::of(Agent::current())
-                   .find_or_make(Agent::current(), tag.context)
+                   .find_or_make(tag.context)
                    ->add_received(tag.message, archive.message().from(), std::move(value));
   }
 }
