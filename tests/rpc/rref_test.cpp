@@ -125,6 +125,7 @@ TEST(RRefs, RemoteKeepsTheResultWhereItIs) {
     EXPECT_EQ(counter.rpc_sync(&Counter::add, 5), 15);
     EXPECT_EQ(counter.rpc_async(&Counter::value).wait(), 15);
     EXPECT_EQ(counter.rpc_sync(&Counter::worker), to);
+    EXPECT_EQ(counter.call_within(std::chrono::seconds(20), &Counter::value).wait(), 15);
     if (to != group.rank()) {
       EXPECT_NE(test::thrown_by<Error>([&] {
                   static_cast<void>(counter.local_value());

@@ -350,7 +350,7 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
     }
   } catch (...) {
     static_cast<void>(calls_.take(head.id));
-    for (const ReferenceEntry& entry : message.references()) references_->take_back(entry, to);
+    for (const ReferenceEntry& entry : message.references()) references_->take_back(entry);
     throw;
   }
   // Answers to calls that nobody waits for yet must not pile up.
@@ -386,7 +386,7 @@ void Agent::answer(const ReplyTo& to, OutgoingMessage& message) noexcept {
     if (entry.state) complete(entry, home);
   } catch (const std::exception& error) {
     for (const ReferenceEntry& entry : message.references()) {
-      references_->take_back(entry, to.caller);
+      references_->take_back(entry);
     }
     if (message.head().status == Status::fine) {
       refuse(to, Status::threw, error.what());

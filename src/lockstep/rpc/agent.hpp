@@ -114,8 +114,6 @@ class Agent final : private Employer {
 
   /// Malformed messages that have been refused.
   [[nodiscard]] std::int64_t refused() const noexcept { return refused_.load(); }
-  [[nodiscard]] std::size_t outstanding() const noexcept { return calls_.size(); }
-  [[nodiscard]] int threads() const { return crew_.threads(); }
 
  private:
   Agent(const std::string& name, ProcessGroup& group, const Options& options);
