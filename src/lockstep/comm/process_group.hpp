@@ -62,7 +62,8 @@ inline constexpr int any_source = -1;
 ///
 /// Contract: all ranks make the same collective calls in the same order with equal shapes, dtypes,
 /// roots and reductions; several operations may be in flight. A group of one needs no launcher, so
-/// callers never ask "am I distributed?". One thread per group at a time.
+/// callers never ask "am I distributed?". One thread per group at a time; messages may be sent,
+/// received and awaited by several, where threads may communicate at all (rpc does).
 ///
 /// Every collective returns at once, with a Work; its tensors are off limits until wait().
 /// Arguments are checked before anything is sent: ShapeError says what does not fit. Tensors may be

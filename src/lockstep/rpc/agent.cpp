@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -181,6 +182,7 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
       limits_{options.inline_bytes, options.max_message_bytes, options.max_tensor_bytes},
       id_(group.rank()),
       has_threads_(options.workers > 0 && threads_allowed(group)),
+      must_push_(std::string_view(group.backend()) == "mpi"),
       thread_rank_(lockstep::thread_rank()),
       crew_(*this, std::max(1, options.workers)) {
   const std::string twice = registered_twice();
@@ -253,20 +255,31 @@ void Agent::post(ProcessGroup& group, OutgoingMessage& message, int to, const ch
   for (const Tensor& t : message.long_tensors()) {
     keep_until_sent(group.isend(t, to, OutgoingMessage::tag_of(tag++)));
   }
+  if (unsent_count_.load(std::memory_order_relaxed) > 0) make_room();
 }
 
-// A message that finds no room waits here until somebody looks. Its receiver was woken when it was
-// started, and may sleep again by then: so the receiver of this rank stays awake for it.
+// A message that finds no room waits here until somebody looks: its sender for a while, then
+// whoever waits or receives on this rank. (Its receiver was woken when it was started, and may
+// sleep again.)
 void Agent::keep_until_sent(Work work) {
-  if (work.wait_for(std::chrono::microseconds{0})) return;
-  bool first = false;
-  {
-    const std::lock_guard lock(unsent_lock_);
-    unsent_.push_back(std::move(work));
-    unsent_changed_ = Clock::now();
-    first = unsent_count_.fetch_add(1) == 0;
+  if (!must_push_) return;  // the receiver fetches it
+  if (unsent_count_.load(std::memory_order_relaxed) == 0 &&
+      work.wait_for(std::chrono::microseconds{0})) {
+    return;
   }
-  if (first && has_threads_) nudge();
+  const std::lock_guard lock(unsent_lock_);
+  unsent_.push_back(std::move(work));
+  unsent_changed_ = Clock::now();
+  unsent_count_.fetch_add(1);
+}
+
+void Agent::make_room() {
+  constexpr std::chrono::microseconds patience{50};
+  const auto until = Clock::now() + patience;
+  while (unsent_count_.load(std::memory_order_relaxed) > 0 && Clock::now() < until) {
+    static_cast<void>(push_unsent(patience));
+    sched_yield();
+  }
 }
 
 std::chrono::microseconds Agent::push_unsent(std::chrono::microseconds at_most) {
@@ -337,7 +350,7 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
     }
   } catch (...) {
     static_cast<void>(calls_.take(head.id));
-    for (const ReferenceEntry& entry : message.references()) references_->take_back(entry, to);
+    for (const ReferenceEntry& entry : message.references()) references_->take_back(entry);
     throw;
   }
   // Answers to calls that nobody waits for yet must not pile up.
@@ -373,7 +386,7 @@ void Agent::answer(const ReplyTo& to, OutgoingMessage& message) noexcept {
     if (entry.state) complete(entry, home);
   } catch (const std::exception& error) {
     for (const ReferenceEntry& entry : message.references()) {
-      references_->take_back(entry, to.caller);
+      references_->take_back(entry);
     }
     if (message.head().status == Status::fine) {
       refuse(to, Status::threw, error.what());

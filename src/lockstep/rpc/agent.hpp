@@ -114,8 +114,6 @@ class Agent final : private Employer {
 
   /// Malformed messages that have been refused.
   [[nodiscard]] std::int64_t refused() const noexcept { return refused_.load(); }
-  [[nodiscard]] std::size_t outstanding() const noexcept { return calls_.size(); }
-  [[nodiscard]] int threads() const { return crew_.threads(); }
 
  private:
   Agent(const std::string& name, ProcessGroup& group, const Options& options);
@@ -131,6 +129,7 @@ class Agent final : private Employer {
   // ---- sending
   void post(ProcessGroup& group, OutgoingMessage& message, int to, const char* name);
   void keep_until_sent(Work work);
+  void make_room();
   /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
   [[nodiscard]] std::chrono::microseconds push_unsent(std::chrono::microseconds at_most);
   /// The message as its receiver would get it.
@@ -194,6 +193,7 @@ class Agent final : private Employer {
   Limits limits_;
   int id_ = 0;
   bool has_threads_ = true;
+  bool must_push_ = true;  // a message needs its sender until it has been received
   int thread_rank_ = 0;
   std::vector<WorkerInfo> workers_;
   std::vector<Station> stations_;

@@ -150,7 +150,7 @@ void conclude(const ReplyTo& reply, Held<T>&& value) {
       }
     } catch (...) {
       for (const ReferenceEntry& entry : message.references()) {
-        agent.references().take_back(entry, reply.caller);
+        agent.references().take_back(entry);
       }
       throw;
     }
@@ -330,7 +330,7 @@ void send_call(Agent& agent, OutgoingMessage& message, const Function& function,
     (write_as<P>(archive, std::forward<A>(arguments)), ...);
   } catch (...) {
     for (const ReferenceEntry& entry : message.references()) {
-      agent.references().take_back(entry, to);
+      agent.references().take_back(entry);
     }
     throw;
   }

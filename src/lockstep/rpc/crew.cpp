@@ -30,11 +30,6 @@ Crew::~Crew() { static_cast<void>(stop(std::chrono::hours(1))); }
 
 bool Crew::is_member() noexcept { return self.crew != nullptr; }
 
-int Crew::threads() const {
-  const std::lock_guard lock(mutex_);
-  return running_;
-}
-
 void Crew::start() {
   const std::lock_guard lock(mutex_);
   for (int i = 0; i < workers_; ++i) hire();

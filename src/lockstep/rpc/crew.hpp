@@ -77,14 +77,11 @@ class Crew {
   };
   /// The calling thread is of some crew.
   [[nodiscard]] static bool is_member() noexcept;
-  [[nodiscard]] int threads() const;
 
  private:
-  struct Member;
   void run(std::uint64_t number);
   void hire();
   void lead(std::unique_lock<std::mutex>& lock, std::uint64_t number);
-  void execute(Request* request);
   [[nodiscard]] Request* pop();
   void append(Request* request);
   /// Somebody is to look whether there is something to do; false if all are at work.
@@ -98,7 +95,7 @@ class Crew {
   // file.
   std::atomic<std::uint64_t> role_ = 0;
   std::atomic<bool> stopping_ = false;
-  mutable std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::condition_variable ended_;
   Request* first_ = nullptr;

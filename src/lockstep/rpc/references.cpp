@@ -82,7 +82,7 @@ ReferenceEntry References::give(const ReferenceHandle& handle, int to) {
   return entry;
 }
 
-void References::take_back(const ReferenceEntry& entry, int) noexcept {
+void References::take_back(const ReferenceEntry& entry) noexcept {
   Outbox outbox;
   std::shared_ptr<OwnedObject> garbage;
   {

@@ -125,7 +125,7 @@ class References {
   /// Gives a share to rank `to`, for which a message is being written.
   [[nodiscard]] ReferenceEntry give(const ReferenceHandle& handle, int to);
   /// Such a message was not sent after all.
-  void take_back(const ReferenceEntry& entry, int to) noexcept;
+  void take_back(const ReferenceEntry& entry) noexcept;
   /// Takes over the shares that a message brings; into its handles().
   void take_over(IncomingMessage& message);
   [[nodiscard]] bool is_confirmed(const ReferenceHandle& handle) const;

@@ -50,7 +50,7 @@ class SendsObject final : public Continuation {
       place_->write(archive, place_->object.get());
     } catch (...) {
       for (const ReferenceEntry& entry : message.references()) {
-        agent.references().take_back(entry, reply_.caller);
+        agent.references().take_back(entry);
       }
       throw;
     }
