@@ -434,9 +434,8 @@ Future<T> RRef<T>::to_here_async(std::chrono::milliseconds timeout) const {
 }
 
 template <class T>
-RRef<T>::RRef(T value)
-    : handle_(Agent::current().references().adopt(detail::as_object(std::move(value)),
-                                                  hash_of_name(typeid(T).name()),
+RRef<T>::RRef(std::shared_ptr<T> object)
+    : handle_(Agent::current().references().adopt(std::move(object), hash_of_name(typeid(T).name()),
                                                   detail::writer_of<T>())) {}
 
 template <class T>

@@ -24,7 +24,9 @@ class RRef {
  public:
   RRef() = default;  ///< to nothing
   /// To an object of this rank.
-  explicit RRef(T value);
+  explicit RRef(T value) : RRef(std::make_shared<T>(std::move(value))) {}
+  explicit RRef(std::shared_ptr<T> object);
+  explicit RRef(std::unique_ptr<T> object) : RRef(std::shared_ptr<T>(std::move(object))) {}
   explicit RRef(std::shared_ptr<ReferenceHandle> handle) : handle_(std::move(handle)) {}
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(handle_); }
