@@ -131,6 +131,24 @@ void tensor_there_and_back(benchmark::State& state) {
   }
 }
 
+/// Of an own value: no messages.
+void reference_made_and_dropped(benchmark::State& state) {
+  constexpr int many = 100000;
+  for (auto _ : state) {
+    double seconds = 0;
+    as_workers([&] {
+      const auto start = Clock::now();
+      for (int i = 0; i < many; ++i) {
+        const rpc::RRef<int> reference(i);
+        benchmark::DoNotOptimize(&reference);
+      }
+      seconds = seconds_since(start) / many;
+    });
+    state.SetIterationTime(all_reduce_scalar(bench::world(), seconds, ReduceOp::max));
+  }
+}
+
+BENCHMARK(reference_made_and_dropped)->UseManualTime()->Iterations(1)->Unit(benchmark::kNanosecond);
 BENCHMARK(echo_awake)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
 BENCHMARK(echo_from_idle)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
 BENCHMARK(calls_a_second)->Arg(1000)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);

@@ -1,3 +1,5 @@
+#include <csignal>
+
 #include <gtest/gtest.h>
 
 #include <support/process.hpp>
@@ -12,6 +14,18 @@ TEST(KilledCallee, EndsTheJobSoonWithACode) {
   EXPECT_NE(finished.exit_code, 0) << finished.output;
   EXPECT_NE(finished.exit_code, 124) << finished.output;  // it was not waited for in vain
   EXPECT_LT(seconds_since_written(mark), 30);
+}
+
+TEST(EndsByException, HasTheExceptionsCode) {
+  for (int i = 0; i < 5; ++i) {
+    const Finished finished = run(app(2, "tests/rpc/rpc_ends_by_exception_program", {}));
+    // mpiexec ends the slower rank, and now and then reports that.
+    const bool reports_its_own_kill =
+        finished.exit_code == SIGKILL && finished.says("Killed (signal 9)");
+    EXPECT_TRUE(finished.exit_code == 2 || reports_its_own_kill)
+        << finished.exit_code << ": " << finished.output;
+    EXPECT_TRUE(finished.says("the data set is not what it was")) << finished.output;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -133,6 +134,9 @@ void Agent::open(const std::string& name, ProcessGroup& group, const Options& op
     agents.all.push_back(std::move(made));
     agents.only.store(++agents.open == 1 ? agent : nullptr);
   }
+  // A program that ends without shutdown(), by an exception, must not be polling meanwhile.
+  static const int registered = std::atexit(&Agent::leave_all);
+  static_cast<void>(registered);
   agent_of_thread = agent;
   if (agent->has_threads_) agent->crew_.start();
   group.barrier();  // nobody is called before it is there
@@ -149,6 +153,15 @@ ShutdownReport Agent::close(Agent& agent, bool graceful) {
   }
   if (agent_of_thread == &agent) agent_of_thread = nullptr;
   return report;
+}
+
+void Agent::leave_all() noexcept {
+  try {
+    for (const auto& agent : Agents::of_process().all) {
+      if (agent->open_.load()) static_cast<void>(agent->shut_down(false));
+    }
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the process ends anyway
+  }
 }
 
 Agent* Agent::current_or_null() noexcept {

@@ -117,6 +117,8 @@ class Agent final : private Employer {
 
  private:
   Agent(const std::string& name, ProcessGroup& group, const Options& options);
+  /// At the end of the process.
+  static void leave_all() noexcept;
 
   // ---- Employer
   Request* receive(std::chrono::microseconds at_most) override;

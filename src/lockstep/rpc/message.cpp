@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <utility>
+
+#include <lockstep/base/spin_lock.hpp>
 
 namespace lockstep::rpc {
 namespace {
@@ -98,33 +101,44 @@ RemoteError::RemoteError(Where where, std::string text)
       where_(std::move(where)),
       text_(std::move(text)) {}
 
-std::vector<std::unique_ptr<OutgoingMessage::Parts>>& OutgoingMessage::spare_parts() {
-  static thread_local std::vector<std::unique_ptr<Parts>> spare;
-  return spare;
-}
+/// Kept for the next messages, of any thread; for the life of the process, as some are sent at its
+/// very end.
+struct OutgoingMessage::SpareParts {
+  SpinLock lock;
+  std::vector<std::unique_ptr<Parts>> parts;
+
+  static SpareParts& instance() {
+    static auto* spare = new SpareParts;
+    return *spare;
+  }
+};
 
 OutgoingMessage::OutgoingMessage(Kind kind, const Limits& limits) : limits_(limits) {
   head_.magic = message_magic;
   head_.version = message_version;
   head_.kind = kind;
-  auto& spare = spare_parts();
-  if (spare.empty()) {
-    parts_ = std::make_unique<Parts>();
-  } else {
-    parts_ = std::move(spare.back());
-    spare.pop_back();
+  SpareParts& spare = SpareParts::instance();
+  {
+    const std::lock_guard lock(spare.lock);
+    if (!spare.parts.empty()) {
+      parts_ = std::move(spare.parts.back());
+      spare.parts.pop_back();
+    }
   }
+  if (!parts_) parts_ = std::make_unique<Parts>();
   reserve(512);
   size_ = sizeof(Head);
 }
 
 OutgoingMessage::~OutgoingMessage() {
-  constexpr std::size_t most = 8;  // as messages are hardly nested
+  constexpr std::size_t most = 64;
   parts_->tensors.clear();
   parts_->long_ones.clear();
   parts_->references.clear();
   parts_->context.clear();
-  if (auto& spare = spare_parts(); spare.size() < most) spare.push_back(std::move(parts_));
+  SpareParts& spare = SpareParts::instance();
+  const std::lock_guard lock(spare.lock);
+  if (spare.parts.size() < most) spare.parts.push_back(std::move(parts_));
 }
 
 void OutgoingMessage::reserve(std::size_t bytes) {

@@ -95,12 +95,12 @@ class OutgoingMessage {
   }
 
  private:
-  struct Parts {  // kept by the thread for its next message
+  struct Parts {
     std::vector<Tensor> tensors, long_ones;
     std::vector<ReferenceEntry> references;
     std::vector<std::byte> context;
   };
-  static std::vector<std::unique_ptr<Parts>>& spare_parts();
+  struct SpareParts;
   void reserve(std::size_t bytes);
   void append(const void* data, std::size_t bytes);
   void align(std::size_t multiple);

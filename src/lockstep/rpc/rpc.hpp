@@ -19,7 +19,7 @@ namespace lockstep::rpc {
 /// Groups of its own carry the calls. Collective over `group`, with equal options. Throws
 /// InputError on every rank if two names are the same or empty, if two functions are registered
 /// under one name, or if the group's backend is neither mpi nor threads; Error if this rank is a
-/// worker already.
+/// worker already. Shut down before MPI_Finalize.
 void init(const std::string& name, ProcessGroup& group, const Options& options = {});
 
 /// Ends it. Graceful: collective; waits until every call anywhere is over, takes back the

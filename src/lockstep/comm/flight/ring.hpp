@@ -14,7 +14,7 @@ struct FlightCall {
   std::string what;  ///< "all_reduce(sum) #17 of f32[6553600] (bucket 2, 25.0 MiB)"
   bool is_message = false;
   bool serves = false;  ///< a receive that nobody owes a message (serving_label)
-  int peer = -1;  ///< of a message: its rank in MPI_COMM_WORLD; -1 for any
+  int peer = -1;        ///< of a message: its rank in MPI_COMM_WORLD; -1 for any
   std::uint64_t sequence = 0, fingerprint = 0;
   State state = State::entered;
   double entered_s = 0, completed_s = 0;
