@@ -1,5 +1,4 @@
 // Optimizers of parameters elsewhere, against the same training on one rank.
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -8,41 +7,21 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
+#include <rpc/affine.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
 namespace {
 
+using test::Affine;
+using test::input;
+using test::loss_of;
+using test::make_affine;
 namespace da = dist_autograd;
 using optim::OptimizerOptions;
 using rpc::RRef;
 using rpc::Updates;
 using Values = std::vector<double>;
-
-struct Affine : nn::Module {
-  explicit Affine(double start)
-      : weight(register_parameter("weight", Tensor::full({3, 4}, start, DType::f64))),
-        bias(register_parameter("bias", Tensor::full({3}, -start, DType::f64))) {}
-  Variable forward(const Variable& x) override { return linear(x, weight, bias); }
-  std::vector<RRef<Variable>> parameters_here() { return rpc::parameter_rrefs(*this); }
-  std::vector<Tensor> values() { return {weight.data().clone(), bias.data().clone()}; }
-  Variable weight, bias;
-};
-std::unique_ptr<Affine> make_affine(double start) { return std::make_unique<Affine>(start); }
-LOCKSTEP_RPC(make_affine);
-LOCKSTEP_RPC(Affine::forward);
-LOCKSTEP_RPC(Affine::parameters_here);
-LOCKSTEP_RPC(Affine::values);
-
-Variable input(int step) {
-  Values values(8);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = std::sin(0.7 * static_cast<double>(i) + step);
-  return Variable(Tensor::from(values, {2, 4}));
-}
-Variable loss_of(const Variable& y) {
-  return mse_loss(y, Tensor::full(y.shape(), 0.25, DType::f64));
-}
 
 Values all_of(const std::vector<Tensor>& tensors) {
   Values all;
@@ -108,40 +87,6 @@ TEST(DistributedOptimizer, ReachesParametersOfEveryRankAndLeavesThoseWithoutAGra
     }
     EXPECT_NE(test::thrown_by<Error>([&] { optimizer.step(da::current_context()); }), "");
   });
-}
-
-/// Rank 0's, which all train.
-RRef<Affine>& model_of_all() {
-  static RRef<Affine> model;
-  return model;
-}
-RRef<Affine> shared_model() { return model_of_all(); }
-LOCKSTEP_RPC(shared_model);
-
-TEST(DistributedOptimizer, TrainersOnAllRanksLearnTogetherLockedOrHogwild) {
-  for (const Updates updates : {Updates::locked, Updates::hogwild}) {
-    test::on_workers([&](ProcessGroup& group) {
-      if (group.rank() == 0) model_of_all() = rpc::remote(0, make_affine, 0.5);
-      group.barrier();
-      {
-        const RRef<Affine> model = rpc::rpc_sync(0, shared_model);
-        rpc::DistributedOptimizer optimizer({.lr = 0.05}, model.rpc_sync(&Affine::parameters_here),
-                                            updates);
-        double first = 0, last = 0;
-        for (int step = 0; step < 60; ++step) {
-          const da::Context context;
-          const Variable loss = loss_of(model.rpc_sync(&Affine::forward, input(step % 3)));
-          da::backward(context, {loss});
-          optimizer.step(context);
-          last = loss.data().item();
-          if (step == 0) first = last;
-        }
-        EXPECT_LT(last, 0.2 * std::max(first, 0.05));
-      }
-      group.barrier();
-      if (group.rank() == 0) model_of_all() = {};
-    });
-  }
 }
 
 TEST(DistributedOptimizer, OptionsOutOfRangeAreRefusedWhenItIsMade) {
