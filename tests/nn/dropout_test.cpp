@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include <lockstep/nn/layers.hpp>
@@ -106,6 +108,63 @@ TEST(DropoutUnderAContext, ALayerCalledTwiceInAStepDrawsTwice) {
   const auto first = masks();
   EXPECT_EQ(std::set<Mask>(first.begin(), first.end()).size(), 3U);
   EXPECT_EQ(masks(), first) << "the step computed again";
+}
+
+TEST(DropoutUnderAContext, CountsItsOwnCallsWhateverOtherGuardsCall) {
+  manual_seed(1);
+  std::vector<std::unique_ptr<Dropout>> layers;  // more than a guard counts in one piece
+  for (int i = 0; i < 40; ++i) layers.push_back(std::make_unique<Dropout>(0.5));
+  const auto masks = [&](auto between) {
+    const RandomContextGuard guard({.seed = 5, .step = 3});
+    std::vector<Mask> found;
+    for (int call = 0; call < 2; ++call) {
+      for (const auto& layer : layers) found.push_back(mask_of(*layer));
+      between();
+    }
+    return found;
+  };
+  const auto alone = masks([] {});
+  EXPECT_EQ(std::set<Mask>(alone.begin(), alone.end()).size(), 80U);
+  EXPECT_EQ(masks([&] {
+              std::thread([&] {
+                const RandomContextGuard other({.seed = 5, .step = 4});
+                for (const auto& layer : layers) static_cast<void>(mask_of(*layer));
+              }).join();
+            }),
+            alone)
+      << "another thread draws between";
+  EXPECT_EQ(masks([&] {
+              const RandomContextGuard inner({.seed = 6});
+              for (const auto& layer : layers) static_cast<void>(mask_of(*layer));
+            }),
+            alone)
+      << "a guard within draws";
+}
+
+TEST(RandomSource, OfAnotherThreadGoesOnWithItsDraws) {
+  const auto masks = [](bool on_a_thread, bool under_a_guard) {
+    manual_seed(1);
+    Dropout layer(0.5);
+    std::optional<RandomContextGuard> guard;
+    if (under_a_guard) guard.emplace(RandomContext{.seed = 5, .step = 3});
+    std::vector<Mask> found{mask_of(layer)};
+    if (on_a_thread) {
+      const RandomSource source = RandomSource::of_this_thread();
+      std::thread([&] {
+        const RandomSourceGuard as_there(source);
+        found.push_back(mask_of(layer));
+      }).join();
+    } else {
+      found.push_back(mask_of(layer));
+    }
+    found.push_back(mask_of(layer));
+    return found;
+  };
+  for (const bool under_a_guard : {false, true}) {
+    const auto here = masks(false, under_a_guard);
+    EXPECT_EQ(std::set<Mask>(here.begin(), here.end()).size(), 3U);
+    EXPECT_EQ(masks(true, under_a_guard), here);
+  }
 }
 
 TEST(DropoutUnderAContext, EndsWithTheGuard) {

@@ -8,6 +8,8 @@
 
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <parallel/ranks.hpp>
@@ -33,6 +35,28 @@ struct Model {
   const char* name;
   int epochs, shards;
   std::vector<std::string> overrides;
+  bool of_norms = false;  ///< not one of the zoo's: see NormTask
+};
+
+/// Normalisations, with dropouts between them.
+class NormTask : public Classification {
+ public:
+  using Classification::Classification;
+  [[nodiscard]] std::shared_ptr<nn::Module> make_model() const override {
+    return std::make_shared<nn::Sequential>(std::initializer_list<nn::Sequential::NamedModule>{
+        {"conv1", std::make_shared<nn::Conv2d>(3, 16, 3)},
+        {"bn1", std::make_shared<nn::BatchNorm2d>(16)},
+        {"drop1", std::make_shared<nn::Dropout2d>(0.3)},
+        {"conv2", std::make_shared<nn::Conv2d>(16, 16, 3)},
+        {"bn2", std::make_shared<nn::BatchNorm2d>(16)},
+        {"relu", std::make_shared<nn::ReLU>()},
+        {"flatten", std::make_shared<nn::Flatten>()},
+        {"drop2", std::make_shared<nn::Dropout>(0.5)},
+        {"fc1", std::make_shared<nn::Linear>(256, 24)},
+        {"bn3", std::make_shared<nn::BatchNorm1d>(24)},
+        {"fc2", std::make_shared<nn::Linear>(24, 10)},
+        {"log_softmax", std::make_shared<nn::LogSoftmax>()}});
+  }
 };
 
 /// What a rank does; the last batch of an epoch has fewer samples than shards.
@@ -52,7 +76,8 @@ Bits train_on(const std::shared_ptr<ProcessGroup>& group, const Model& model, in
                             "invariant", model.overrides);
     plan = read_run_plan(deck);
     plan.train.shards = model.shards;
-    task = std::make_unique<Classification>(deck);
+    task =
+        model.of_norms ? std::make_unique<NormTask>(deck) : std::make_unique<Classification>(deck);
   }
   Trainer trainer(group, *task, plan);
   Bits bits;
@@ -97,28 +122,39 @@ TEST_P(Invariant, RunsHaveTheSameBitsOnEveryNumberOfRanks) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, Invariant,
-    testing::Values(Model{"mlp", 2, 12, {"model.kind=\"mlp\"", "model.hidden=[33]"}},
-                    Model{"convnet",
-                          2,
-                          12,
-                          {"model.kind=\"convnet\"", "data.synthetic_image_size=28",
-                           "data.synthetic_channels=1"}},
-                    Model{"convnet_in_parts_augmented",
-                          2,
-                          12,
-                          {"model.kind=\"convnet\"", "data.synthetic_image_size=28",
-                           "data.synthetic_channels=1", "train.accumulate=3",
-                           "data.augment_flip=true", "data.augment_crop_padding=2"}},
-                    Model{"transformer",
-                          2,
-                          12,
-                          {"model.kind=\"transformer\"", "model.depth=1",
-                           "model.encoder_dropout=0.1"}},
-                    Model{"resnet18",
-                          1,
-                          4,
-                          {"model.kind=\"resnet18\"", "train.batch_size=8",
-                           "data.synthetic_samples=11", "data.synthetic_image_size=16"}}),
+    testing::Values(
+        Model{"mlp", 2, 12, {"model.kind=\"mlp\"", "model.hidden=[33]"}},
+        Model{"convnet",
+              2,
+              12,
+              {"model.kind=\"convnet\"", "data.synthetic_image_size=28",
+               "data.synthetic_channels=1"}},
+        Model{
+            "convnet_in_parts_augmented",
+            2,
+            12,
+            {"model.kind=\"convnet\"", "data.synthetic_image_size=28", "data.synthetic_channels=1",
+             "train.accumulate=3", "data.augment_flip=true", "data.augment_crop_padding=2"}},
+        Model{"transformer",
+              2,
+              12,
+              {"model.kind=\"transformer\"", "model.depth=1", "model.encoder_dropout=0.1"}},
+        Model{"resnet18",
+              1,
+              4,
+              {"model.kind=\"resnet18\"", "train.batch_size=8", "data.synthetic_samples=11",
+               "data.synthetic_image_size=16"}},
+        Model{"norms_of_all_shards", 2, 12, {"ddp.sync_batch_norm=true"}, true},
+        Model{"norms_of_all_shards_in_parts",
+              2,
+              12,
+              {"ddp.sync_batch_norm=true", "train.accumulate=2", "data.augment_flip=true"},
+              true},
+        Model{"resnet18_norms_of_all_shards",
+              1,
+              4,
+              {"model.kind=\"resnet18\"", "train.batch_size=8", "ddp.sync_batch_norm=true",
+               "data.synthetic_samples=11", "data.synthetic_image_size=16"}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include <lockstep/nn/random.hpp>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include <lockstep/base/philox.hpp>
+#include <lockstep/base/pool.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/nn/init.hpp>
 
@@ -16,56 +19,98 @@ namespace {
 // which for dropout is the layer's number.
 constexpr std::uint64_t first_parameter_stream = std::uint64_t{0x50415241} << 32U;
 
-struct Initialiser {
+}  // namespace
+
+struct RandomSequence {
   std::uint64_t seed = 0;
   std::uint64_t next_parameter = first_parameter_stream;
   std::uint32_t next_layer = 0;
   std::uint32_t next_draw = 0;
 };
 
-Initialiser& initialiser() {
-  thread_local Initialiser state;
-  return state;
-}
+/// Some streams that have drawn under a guard, and how often.
+struct RandomContextGuard::Calls {
+  std::array<std::uint64_t, 15> streams{};  ///< 0: no more
+  std::array<std::uint64_t, 15> calls{};
+  Calls* next = nullptr;
+};
 
-thread_local RandomContextGuard* current_guard = nullptr;
-std::atomic<std::uint64_t> guards{0};
+namespace {
+
+std::atomic<std::uint64_t> streams{0};
 
 /// Another seed for every `by`; for 0 the seed itself.
 std::uint64_t varied(std::uint64_t seed, std::uint64_t by) {
   return seed ^ by * 0x9E3779B97F4A7C15U;  // odd, so that no two products are alike
 }
 
+thread_local RandomSequence own_sequence;
+thread_local RandomSequence* others_sequence = nullptr;  // this thread draws from it
+thread_local RandomContextGuard* current_guard = nullptr;
+
+RandomSequence& sequence() noexcept { return others_sequence ? *others_sequence : own_sequence; }
+
 }  // namespace
 
-void manual_seed(std::uint64_t seed) { initialiser() = {.seed = seed}; }
+void manual_seed(std::uint64_t seed) { sequence() = {.seed = seed}; }
 
 RandomContextGuard::RandomContextGuard(const RandomContext& context)
-    : context_(context),
-      number_(guards.fetch_add(1, std::memory_order_relaxed) + 1),
-      before_(current_guard) {
+    : context_(context), before_(current_guard) {
   current_guard = this;
 }
 
-RandomContextGuard::~RandomContextGuard() { current_guard = before_; }
+RandomContextGuard::~RandomContextGuard() {
+  current_guard = before_;
+  while (calls_) ObjectPool<Calls>::instance().recycle(std::exchange(calls_, calls_->next));
+}
 
-RandomStream::RandomStream() noexcept : layer_(initialiser().next_layer++) {}
+std::uint64_t RandomContextGuard::calls_of(std::uint64_t stream) {
+  Calls** block = &calls_;
+  for (; *block; block = &(*block)->next) {
+    for (std::size_t i = 0; i < (*block)->streams.size(); ++i) {
+      std::uint64_t& place = (*block)->streams[i];
+      if (place == 0) place = stream;
+      if (place == stream) return (*block)->calls[i]++;
+    }
+  }
+  *block = ObjectPool<Calls>::instance().make();
+  (*block)->streams[0] = stream;
+  return (*block)->calls[0]++;
+}
 
-RandomKey RandomStream::next() noexcept {
+RandomSource RandomSource::of_this_thread() noexcept {
+  RandomSource source;
+  source.sequence_ = &sequence();
+  source.guard_ = current_guard;
+  return source;
+}
+
+RandomSourceGuard::RandomSourceGuard(const RandomSource& source) noexcept {
+  before_.sequence_ = std::exchange(others_sequence, source.sequence_);
+  before_.guard_ = std::exchange(current_guard, source.guard_);
+}
+
+RandomSourceGuard::~RandomSourceGuard() {
+  others_sequence = before_.sequence_;
+  current_guard = before_.guard_;
+}
+
+RandomStream::RandomStream() noexcept
+    : layer_(sequence().next_layer++),
+      number_(streams.fetch_add(1, std::memory_order_relaxed) + 1) {}
+
+RandomKey RandomStream::next() {
   if (!current_guard) {
-    Initialiser& state = initialiser();
+    RandomSequence& state = sequence();
     return {varied(state.seed, rank_identity()), layer_, state.next_draw++, 0};
   }
-  if (current_guard->number_ != guard_) {
-    guard_ = current_guard->number_;
-    calls_ = 0;
-  }
   const RandomContext& context = current_guard->context_;
-  return {varied(context.seed, calls_++), layer_, context.step, context.first_sample};
+  return {varied(context.seed, current_guard->calls_of(number_)), layer_, context.step,
+          context.first_sample};
 }
 
 Tensor uniform(const Shape& shape, double bound) {
-  PhiloxSequence random(initialiser().seed, initialiser().next_parameter++);
+  PhiloxSequence random(sequence().seed, sequence().next_parameter++);
   std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
   for (float& element : elements) {
     element = static_cast<float>((2.0 * static_cast<double>(random.uniform()) - 1.0) * bound);
@@ -74,7 +119,7 @@ Tensor uniform(const Shape& shape, double bound) {
 }
 
 Tensor normal(const Shape& shape, double standard_deviation) {
-  PhiloxSequence random(initialiser().seed, initialiser().next_parameter++);
+  PhiloxSequence random(sequence().seed, sequence().next_parameter++);
   std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
   for (float& element : elements) {  // Box and Muller 1958; 1 - uniform() is never 0
     const double radius = std::sqrt(-2.0 * std::log(1.0 - static_cast<double>(random.uniform())));

@@ -21,7 +21,8 @@ struct RandomContext {
 /// While alive, layers that draw random numbers in forward (dropout) draw on this thread what the
 /// context says: the same for a sample whatever rank computes it, whenever the step is computed
 /// (train::Trainer makes one in each step). A layer that is called again under the same guard draws
-/// anew; under the next guard with an equal context all draws are repeated.
+/// anew, whatever other threads call between; under the next guard with an equal context all draws
+/// are repeated.
 /// Without one, every draw on a thread is another: a function of manual_seed, the rank
 /// (base/rank.hpp) and how many draws came before it.
 class RandomContextGuard {
@@ -33,9 +34,37 @@ class RandomContextGuard {
 
  private:
   friend class RandomStream;
+  struct Calls;
+  /// How often the stream has drawn under this guard; this time counts for the next.
+  std::uint64_t calls_of(std::uint64_t stream);
+
   RandomContext context_;
-  std::uint64_t number_;  // tells guards apart, on all threads
+  Calls* calls_ = nullptr;
   RandomContextGuard* before_;
+};
+
+/// What a thread draws from: its sequence since manual_seed, and the guard that it is under.
+class RandomSource {
+ public:
+  [[nodiscard]] static RandomSource of_this_thread() noexcept;
+
+ private:
+  friend class RandomSourceGuard;
+  struct RandomSequence* sequence_ = nullptr;
+  RandomContextGuard* guard_ = nullptr;
+};
+
+/// While alive, this thread draws from another one's source. That thread, and its guard, live as
+/// long, and the two do not draw at a time.
+class RandomSourceGuard {
+ public:
+  explicit RandomSourceGuard(const RandomSource& source) noexcept;
+  ~RandomSourceGuard();
+  RandomSourceGuard(const RandomSourceGuard&) = delete;
+  RandomSourceGuard& operator=(const RandomSourceGuard&) = delete;
+
+ private:
+  RandomSource before_;
 };
 
 /// Where one layer's random numbers come from.
@@ -46,12 +75,11 @@ class RandomStream {
   /// Of what is no layer and has a number of its own.
   explicit RandomStream(std::uint32_t number) noexcept : layer_(number) {}
   /// The key of a draw that no other draw has, but in a repetition.
-  [[nodiscard]] RandomKey next() noexcept;
+  [[nodiscard]] RandomKey next();
 
  private:
   std::uint32_t layer_;
-  std::uint64_t guard_ = 0;  // the last one seen
-  std::uint64_t calls_ = 0;  // under that one
+  std::uint64_t number_;  // tells streams apart, on all threads
 };
 
 }  // namespace lockstep::nn

@@ -28,12 +28,6 @@ void validate(const DdpOptions& options) {
                     "false. {}",
                     remedy));
   }
-  if (options.sync_batch_norm) {
-    throw InputError(
-        fmt::format("a shard is computed without knowing the others: ddp.sync_batch_norm must be "
-                    "false. {}",
-                    remedy));
-  }
 }
 
 std::unique_ptr<CommHook> make_comm_hook(const DdpOptions& options) {

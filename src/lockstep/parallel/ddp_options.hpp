@@ -30,8 +30,9 @@ struct DdpOptions {
   bool broadcast_buffers_each_forward = false;
   bool sync_batch_norm = false;  ///< convert_sync_batchnorm over the group, at construction
   /// Above 0, the same bits on any number of ranks that divides it: each global batch is cut into
-  /// this many shards, each rank computes as many of them, one after the other, and gradients,
-  /// losses and buffers are summed over shards in one order (ShardTree) instead of over ranks.
+  /// this many shards, each rank computes as many of them (for_each_shard), and gradients, losses
+  /// and buffers are summed over shards in one order (ShardTree) instead of over ranks. The batch
+  /// of layers that are synchronised, over whatever group, is then that of all shards.
   std::int64_t shards = 0;
 };
 void declare(DeckTable& table, DdpOptions& options);

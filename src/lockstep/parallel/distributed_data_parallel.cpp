@@ -1,6 +1,7 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -52,12 +53,24 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
     shards_ = std::make_unique<ShardedStep>(group_, options.shards, buffers_);
     hook = shards_->hook();
   }
-  if (options.sync_batch_norm) convert_sync_batchnorm(*module_, *group_);
+  if (options.sync_batch_norm && !shards_) convert_sync_batchnorm(*module_, *group_);
   broadcast_state(*group_, *module_);
   reducer_ = std::make_unique<Reducer>(
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
+  if (shards_) synchronise_shards(options.sync_batch_norm);
   broadcasts_buffers_ = options.broadcast_buffers_each_forward;
   refuse_what_is_frozen();
+}
+
+void DistributedDataParallel::synchronise_shards(bool all_layers) {
+  std::vector<nn::BatchNorm*> layers = batch_norms_of(*module_);
+  if (!all_layers) std::erase_if(layers, [](const auto* layer) { return !layer->has_exchange(); });
+  if (layers.empty()) return;
+  in_turn_.resize(static_cast<std::size_t>(shards_->own()));
+  shards_->synchronise(layers, reducer_->buckets(), [this](std::int64_t from, std::int64_t to) {
+    in_turn_[static_cast<std::size_t>(from)] = at_hand_;
+    at_hand_ = in_turn_[static_cast<std::size_t>(to)];
+  });
 }
 
 void DistributedDataParallel::refuse_what_is_frozen() {
@@ -86,6 +99,40 @@ Variable DistributedDataParallel::forward(const Variable& x) {
   return module_->forward(x);
 }
 
+void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>& body) {
+  const bool in_turns = shards_ && shards_->has_turns() && module_->forward_is_collective();
+  const AtHand before = at_hand_;
+  try {
+    if (in_turns) {
+      std::ranges::fill(in_turn_, before);
+      zero_grad();
+      const auto of_own = [&](std::int64_t shard) { body(shards_->first() + shard); };
+      shards_->take_turns(std::cref(of_own));
+    } else {
+      run_shards_one_by_one(body);
+    }
+  } catch (...) {
+    if (shards_) {
+      shards_->give_up();
+      at_hand_ = before;
+    }
+    throw;
+  }
+  if (!in_turns) return;
+  reducer_->begin();
+  finish_sum();
+}
+
+void DistributedDataParallel::run_shards_one_by_one(
+    const std::function<void(std::int64_t)>& body) const {
+  const std::int64_t first = shards_ ? shards_->first() : group_->rank();
+  for (std::int64_t i = 0; i < shards(); ++i) body(first + i);
+  if (!shards_ || shards_->at_first()) return;
+  throw Error(
+      "the body of for_each_shard() is to call backward() once for every shard, not counting calls "
+      "within no_sync(); for a shard without samples it is backward({}, 0.0)");
+}
+
 std::int64_t DistributedDataParallel::shards() const noexcept {
   return shards_ ? shards_->own() : 1;
 }
@@ -106,11 +153,14 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
         "rank without samples runs forward on a batch of 0 samples and calls "
         "backward(sum(output), 0.0).");
   }
-  if (!accumulated_) zero_grad();
-  accumulated_ = !syncs_;
+  const bool in_turns = shards_ && shards_->in_turns();
+  if (!at_hand_.accumulated && !in_turns) zero_grad();
+  at_hand_.accumulated = !at_hand_.syncs;
   weight *= reducer_->comm_hook().weight_factor();
   if (shards_ && loss.defined()) shards_->add_loss(weight * loss.data().item());
-  if (!syncs_) {
+  if (in_turns) {
+    shards_->backward(loss, weight, at_hand_.syncs);
+  } else if (!at_hand_.syncs) {
     if (loss.defined()) loss.backward(weight);
   } else if (shards_ && !shards_->at_last()) {
     if (loss.defined()) loss.backward(weight);
@@ -134,6 +184,10 @@ void DistributedDataParallel::backward_and_sum(const Variable& loss, double weig
     if (shards_) shards_->give_up();
     throw;
   }
+  finish_sum();
+}
+
+void DistributedDataParallel::finish_sum() {
   reducer_->finish();
   if (shards_) shards_->finish();
   if (++sums_ == 100) warn_of_never_used();

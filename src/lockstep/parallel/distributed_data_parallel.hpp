@@ -1,7 +1,10 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
@@ -35,10 +38,9 @@ class DistributedDataParallel final : public Joinable {
   /// See no_sync().
   class NoSync {
    public:
-    explicit NoSync(DistributedDataParallel& ddp) noexcept : ddp_(ddp), before_(ddp.syncs_) {
-      ddp_.syncs_ = false;
-    }
-    ~NoSync() { ddp_.syncs_ = before_; }
+    explicit NoSync(DistributedDataParallel& ddp) noexcept
+        : ddp_(ddp), before_(std::exchange(ddp.at_hand_.syncs, false)) {}
+    ~NoSync() { ddp_.at_hand_.syncs = before_; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 
@@ -67,7 +69,8 @@ class DistributedDataParallel final : public Joinable {
   /// that optimizers leave them and their state as they are. Replaces gradients held before, but
   /// for those left within no_sync().
   /// With DdpOptions::shards, each call is for the next of this rank's shards(), {} for one without
-  /// samples; calls before the last are local.
+  /// samples; calls before the last are local. for_each_shard() is how to make them; where a rank
+  /// has several and forward is collective, the only way.
   /// Collective; returns when all gradients are final. Throws Error, at once, for an undefined loss
   /// where the module's forward is collective, because the other ranks wait for this one in it.
   /// Throws what backward or the group throws; then the other ranks may be left waiting until their
@@ -81,6 +84,26 @@ class DistributedDataParallel final : public Joinable {
   ///   { const auto local = ddp.no_sync(); ddp.backward(loss_of_first_half, weight); }
   ///   ddp.backward(loss_of_second_half, weight);
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
+
+  /// body(shard) for each of this rank's shards of the batch, numbered over all ranks; without
+  /// DdpOptions::shards for one, the rank's. The body runs forward and backward of the shard, and
+  /// afterwards all gradients are final.
+  ///   ddp.for_each_shard([&](std::int64_t shard) {
+  ///     const auto [x, target] = my_shard(shard);
+  ///     ddp.backward(nll_loss(ddp.forward(x), target), double(x.size(0)) / double(all_samples));
+  ///   });
+  /// One shard after the other; but with DdpOptions::shards and a forward that is collective
+  /// (SyncBatchNorm) a rank's shards go on together, from one such layer to the next: one at a time
+  /// runs, and what it has done the next one sees, but the first is on the calling thread and each
+  /// of the others on a thread of its own. Those have the caller's rank, math threads and random
+  /// numbers, and nothing else that belongs to a thread (NoGradGuard, ForwardHook, FlopCounter).
+  /// Buffers are each shard's own until the end. What a body throws ends the rank's other shards
+  /// where they stand, and is thrown here. Throws Error for a body that does not call backward()
+  /// once outside no_sync(), or shards that do not run the same such layers. Collective.
+  template <class Body>
+  void for_each_shard(Body&& body) {
+    run_shards(std::ref(body));
+  }
 
   /// With DdpOptions::shards: how many of them this rank has; else 1.
   [[nodiscard]] std::int64_t shards() const noexcept;
@@ -120,6 +143,11 @@ class DistributedDataParallel final : public Joinable {
   [[nodiscard]] StateDict state_dict() const { return module_->state_dict(); }
   void load_state_dict(const StateDict& state) { module_->load_state_dict(state); }
 
+  /// In a body of for_each_shard(): seconds that this shard has stood while others of this rank
+  /// went on; else 0.
+  [[nodiscard]] double seconds_stood() const noexcept {
+    return shards_ ? shards_->seconds_stood() : 0.0;
+  }
   /// Seconds that backward() has spent waiting for communication which computation did not hide,
   /// since construction.
   [[nodiscard]] double wait_seconds() const noexcept { return reducer_->wait_seconds(); }
@@ -135,7 +163,11 @@ class DistributedDataParallel final : public Joinable {
 
  private:
   void refuse_what_is_frozen();
+  void synchronise_shards(bool all_layers);
+  void run_shards(const std::function<void(std::int64_t)>& body);
+  void run_shards_one_by_one(const std::function<void(std::int64_t)>& body) const;
   void backward_and_sum(const Variable& loss, double weight);
+  void finish_sum();
   void broadcast_buffers_from(int root);
   void buffers_of_this_step();
   void warn_of_never_used() const;
@@ -149,8 +181,13 @@ class DistributedDataParallel final : public Joinable {
   bool broadcasts_buffers_ = false;  ///< before each step's first forward
   bool buffers_are_there_ = false;   ///< those of this step
   std::int64_t sums_ = 0;            ///< over ranks, since construction
-  bool syncs_ = true;                ///< outside no_sync()
-  bool accumulated_ = false;         ///< since the last sum over ranks
+  /// Of each shard of this rank, where they take turns.
+  struct AtHand {
+    bool syncs = true;         ///< outside no_sync()
+    bool accumulated = false;  ///< since the last sum over ranks
+  };
+  AtHand at_hand_;
+  std::vector<AtHand> in_turn_;  ///< of those that are not
 };
 
 }  // namespace lockstep

@@ -68,6 +68,30 @@ void ShardBuffers::finish(ProcessGroup& group) {
   for (std::size_t i = 0; i < buffers_.size(); ++i) convert(places_[i], buffers_[i]);
 }
 
+void ShardBuffers::take_turns(std::int64_t shards) {
+  forward_begins();
+  turns_.resize(static_cast<std::size_t>(shards));
+  for (NotAtHand& shard : turns_) {
+    shard.has_samples = false;
+    shard.loss = 0.0;
+    if (shard.buffers.empty()) {
+      for (const Tensor& buffer : buffers_) shard.buffers.push_back(Tensor::empty_like(buffer));
+    }
+    for (std::size_t i = 0; i < buffers_.size(); ++i) shard.buffers[i].copy_from(before_[i]);
+  }
+}
+
+void ShardBuffers::change(std::int64_t from, std::int64_t to) {
+  NotAtHand &stands = turns_[static_cast<std::size_t>(from)],
+            &goes_on = turns_[static_cast<std::size_t>(to)];
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    stands.buffers[i].copy_from(buffers_[i]);
+    buffers_[i].copy_from(goes_on.buffers[i]);
+  }
+  stands.has_samples = std::exchange(has_samples_, goes_on.has_samples);
+  stands.loss = std::exchange(shard_loss_, goes_on.loss);
+}
+
 void ShardBuffers::forget() {
   over_shards_->forget();
   has_samples_ = false;

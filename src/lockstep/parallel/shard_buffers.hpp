@@ -25,6 +25,11 @@ class ShardBuffers {
   /// This rank's last shard is over: returns when loss and buffers are there, the same bits on all
   /// ranks. Collective.
   void finish(ProcessGroup& group);
+  /// In this step the rank's shards, so many, take turns: each finds the buffers of its beginning,
+  /// whatever the others have made of theirs. The first is at hand. Local.
+  void take_turns(std::int64_t shards);
+  /// `from` is no longer at hand, `to` is, as it was last. Local.
+  void change(std::int64_t from, std::int64_t to);
   /// The step failed: buffers are as at its beginning. Local.
   void forget();
 
@@ -42,6 +47,12 @@ class ShardBuffers {
   bool under_way_ = false;    ///< a step
   bool has_samples_ = false;  ///< the shard at hand
   double shard_loss_ = 0.0;
+  struct NotAtHand {
+    std::vector<Tensor> buffers;
+    bool has_samples = false;
+    double loss = 0.0;
+  };
+  std::vector<NotAtHand> turns_;  ///< of this rank's shards
   double loss_ = 0.0;
 };
 

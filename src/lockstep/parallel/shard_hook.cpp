@@ -17,6 +17,10 @@ void ShardHook::keep() {
   for (const auto& sum : sums_) sum->keep();
 }
 
+void ShardHook::keep(std::span<const Tensor> gradients) {
+  for (std::size_t b = 0; b < sums_.size(); ++b) sums_[b]->keep(gradients[b]);
+}
+
 Work ShardHook::start(ProcessGroup& group, const Bucket& /*bucket*/, std::size_t index) {
   return sums_[index]->start(group);
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ class ShardHook final : public CommHook {
   void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
   /// The buckets' gradients are those of a shard of this rank that is not its last. Local.
   void keep();
+  /// Those of such a shard are `gradients`, of each bucket. Local.
+  void keep(std::span<const Tensor> gradients);
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
   void finish(const Bucket& bucket, std::size_t index) override;
   /// Forgets what was kept. Local.

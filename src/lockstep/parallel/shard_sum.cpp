@@ -32,6 +32,18 @@ OwnNodes nodes_of(const ShardTree& tree, ShardRange own) {
 
 }  // namespace
 
+void add_to_pile(ShardPile& pile, ShardRange node, const Tensor& rows, std::int64_t row) {
+  const auto sum = [&](std::int64_t at) { return rows.slice(at, at + 1); };
+  const int additions = pile.push(node);
+  const std::int64_t top = pile.height() - 1;  // not behind `row`: at most as many as have come
+  if (additions == 0) {
+    if (row != top) sum(top).copy_from(sum(row));
+    return;
+  }
+  add_scaled(sum(row), 1.0, sum(top + additions - 1));
+  for (int i = additions - 1; i > 0; --i) add_scaled(sum(top + i), 1.0, sum(top + i - 1));
+}
+
 ShardSum::ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor value)
     : tree_(tree),
       own_(tree.of_rank(group.rank(), group.size())),
@@ -63,26 +75,26 @@ ShardSum::ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor valu
   gathered_ = like_value({ranks, part});
 }
 
-void ShardSum::add_to_kept(bool last) {
+void ShardSum::add_to_kept(const Tensor& value, bool last) {
   const std::int64_t shard = next_++;
   const int additions = pile_.push({shard, shard + 1});
   auto top = kept_.begin() + pile_.height() - 1;  // where the newest node lies, unless in value_
   if (last) {
     // Sums go to where they set out from: a + b = b + a.
-    for (int i = additions; i > 0; --i) add_scaled(top[i - 1], 1.0, value_);
+    for (int i = additions; i > 0; --i) add_scaled(top[i - 1], 1.0, value);
     return;
   }
   if (additions == 0) {
-    top->copy_from(value_);
+    top->copy_from(value);
     return;
   }
-  add_scaled(value_, 1.0, top[additions - 1]);
+  add_scaled(value, 1.0, top[additions - 1]);
   for (int i = additions - 1; i > 0; --i) add_scaled(top[i], 1.0, top[i - 1]);
 }
 
-void ShardSum::keep() {
+void ShardSum::keep(const Tensor& value) {
   if (next_ + 1 >= own_.last) throw Error("a rank's last shard is not kept, it starts the sum");
-  add_to_kept(false);
+  add_to_kept(value, false);
 }
 
 void ShardSum::pack() {
@@ -108,7 +120,7 @@ Work ShardSum::start(ProcessGroup& group) {
     throw Error(fmt::format("this rank sums shards [{}, {}), but {} is next", own_.first, own_.last,
                             next_));
   }
-  add_to_kept(true);
+  add_to_kept(value_, true);
   if (by_all_reduce_) return group.all_reduce(value_, ReduceOp::sum);
   pack();
   return group.all_to_all(sent_, received_);
@@ -117,20 +129,11 @@ Work ShardSum::start(ProcessGroup& group) {
 void ShardSum::sum_own_part() {
   const std::int64_t nodes = received_.shape()[1], part = received_.shape()[2];
   const Tensor rows = received_.reshape({received_.shape()[0] * nodes, part});
-  const auto row = [&](std::int64_t at) { return rows.slice(at, at + 1); };
-  // The pile of sums lies in the first rows: there are at most as many as have arrived.
   pile_.clear();
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
     for (std::size_t node = 0; node < nodes_[rank].size(); ++node) {
-      const int additions = pile_.push(nodes_[rank][node]);
-      const std::int64_t top = pile_.height() - 1;
-      const auto from = static_cast<std::int64_t>(rank) * nodes + static_cast<std::int64_t>(node);
-      if (additions == 0) {
-        if (from != top) row(top).copy_from(row(from));
-        continue;
-      }
-      add_scaled(row(from), 1.0, row(top + additions - 1));
-      for (int i = additions - 1; i > 0; --i) add_scaled(row(top + i), 1.0, row(top + i - 1));
+      add_to_pile(pile_, nodes_[rank][node], rows,
+                  static_cast<std::int64_t>(rank) * nodes + static_cast<std::int64_t>(node));
     }
   }
 }

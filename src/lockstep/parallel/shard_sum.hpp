@@ -7,6 +7,10 @@
 
 namespace lockstep {
 
+/// The sum of `node` of a tree has come and lies in row `row` of rows[n, elements]: adds to it what
+/// can be added. The sums on the pile lie in the first rows, the topmost last.
+void add_to_pile(ShardPile& pile, ShardRange node, const Tensor& rows, std::int64_t row);
+
 /// The sum of a flat tensor over all shards of a batch, in the order of ShardTree: the same bits
 /// whatever ranks hold the shards. A step calls keep() for each shard of this rank but the last,
 /// with what belongs to it in the tensor, then start() for the last one, then finish().
@@ -19,7 +23,9 @@ class ShardSum {
   ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor value);
 
   /// `value` is the next shard's: keeps it, or what it adds up to with earlier ones. Local.
-  void keep();
+  void keep() { keep(value_); }
+  /// The next shard's is `value`, which is like the tensor given at construction. Local.
+  void keep(const Tensor& value);
   /// `value` is the last shard's of this rank. Collective.
   [[nodiscard]] Work start(ProcessGroup& group);
   /// That Work is over: returns when `value` is the sum. Collective.
@@ -28,7 +34,7 @@ class ShardSum {
   void forget() noexcept;
 
  private:
-  void add_to_kept(bool last);
+  void add_to_kept(const Tensor& value, bool last);
   void pack();
   void sum_own_part();
 

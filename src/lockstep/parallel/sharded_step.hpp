@@ -1,14 +1,21 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/parallel/shard_buffers.hpp>
+#include <lockstep/parallel/shard_gradients.hpp>
 #include <lockstep/parallel/shard_hook.hpp>
+#include <lockstep/parallel/shard_turns.hpp>
 
 namespace lockstep {
 
-/// Where a rank stands among its shards of a batch, and what has come of those that are over.
+/// Where a rank stands among its shards of a batch, and what has come of those that are over. They
+/// are computed one after the other; or, if they are to wait for each other in layers that take
+/// statistics of the whole batch, in turns.
 class ShardedStep {
  public:
   /// Throws InputError if the group's ranks cannot hold `shards`. Collective.
@@ -17,10 +24,13 @@ class ShardedStep {
 
   /// For the Reducer, which starts a bucket's sum when this rank's last shard has made it ready.
   [[nodiscard]] std::shared_ptr<ShardHook> hook() const noexcept { return hook_; }
-  /// Shards of this rank.
+  /// Shards of this rank, the first of which is first() of the batch.
   [[nodiscard]] std::int64_t own() const noexcept { return own_.last - own_.first; }
+  [[nodiscard]] std::int64_t first() const noexcept { return own_.first; }
   void forward_begins() { buffers_.forward_begins(); }
   void add_loss(double part) { buffers_.add_loss(part); }
+  /// No shard of the step is over.
+  [[nodiscard]] bool at_first() const noexcept { return next_ == own_.first; }
   /// The shard at hand is this rank's last of the step.
   [[nodiscard]] bool at_last() const noexcept { return next_ + 1 == own_.last; }
   /// It is not, and its gradients are in the buckets. Local.
@@ -32,13 +42,42 @@ class ShardedStep {
 
   [[nodiscard]] double loss() const noexcept { return buffers_.loss(); }
 
+  /// From now on the batch of these layers is that of all shards. `change` is called between two
+  /// shards' turns. Collective.
+  void synchronise(std::span<nn::BatchNorm* const> layers, std::span<const Bucket> buckets,
+                   ShardTurns::Change change);
+  /// Whether shards take turns where forward is collective: with one a rank there is no need.
+  [[nodiscard]] bool has_turns() const noexcept { return turns_ && own() > 1; }
+  /// A shard has its turn.
+  [[nodiscard]] bool in_turns() const noexcept { return has_turns() && turns_->is_running(); }
+  /// body(shard of this rank) for each, in turns, then the gradients of the last are in the
+  /// buckets, and those of the others are kept. Throws Error for a body that has not called
+  /// backward with `is_last`, and what a body throws; the step has failed then. Local but for what
+  /// bodies do.
+  void take_turns(const std::function<void(std::int64_t)>& body);
+  /// Adds weight x the loss's gradient to those of the shard whose turn it is. Throws Error for one
+  /// that has been through the last.
+  void backward(const Variable& loss, double weight, bool is_last);
+  /// Of the shard whose turn it is: see ShardTurns.
+  [[nodiscard]] double seconds_stood() const noexcept {
+    return in_turns() ? turns_->seconds_stood() : 0.0;
+  }
+
  private:
+  struct Turn {
+    ShardGradients gradients;
+    bool is_over = false;
+  };
+  void expect_all_over() const;
+
   std::shared_ptr<ProcessGroup> group_;
   ShardTree tree_;
   ShardRange own_;
   std::int64_t next_;
   std::shared_ptr<ShardHook> hook_;
   ShardBuffers buffers_;
+  std::shared_ptr<ShardTurns> turns_;  ///< null: nothing is synchronised
+  std::vector<Turn> turn_;             ///< of each shard of this rank, if they take turns
 };
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include <lockstep/parallel/sync_batch_norm.hpp>
 
 #include <utility>
-#include <vector>
 
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/parallel/bucket.hpp>
@@ -50,13 +49,18 @@ void find_batch_norms(nn::Module& module, std::vector<nn::BatchNorm*>& found) {
 
 }  // namespace
 
+std::vector<nn::BatchNorm*> batch_norms_of(nn::Module& module) {
+  std::vector<nn::BatchNorm*> layers;
+  find_batch_norms(module, layers);
+  return layers;
+}
+
 std::shared_ptr<const StatisticsExchange> make_statistics_exchange(ProcessGroup& group) {
   return std::make_shared<GroupExchange>(group.split(0, group.rank()));
 }
 
 void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group) {
-  std::vector<nn::BatchNorm*> layers;
-  find_batch_norms(module, layers);
+  const std::vector<nn::BatchNorm*> layers = batch_norms_of(module);
   if (layers.empty()) return;
   const auto exchange = make_statistics_exchange(group);
   for (nn::BatchNorm* layer : layers) layer->set_exchange(exchange);

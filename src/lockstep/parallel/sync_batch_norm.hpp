@@ -1,11 +1,15 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>
 
 namespace lockstep {
+
+/// Every BatchNorm within `module`, in the order of its modules.
+[[nodiscard]] std::vector<nn::BatchNorm*> batch_norms_of(nn::Module& module);
 
 /// The ranks of `group` as batch_norm wants them. It calls on a group of its own, of the same
 /// ranks, so that its calls, which come in the middle of forward and backward, need not keep an
@@ -24,6 +28,8 @@ namespace lockstep {
 /// differentiates sum(output). Losses are to add up to the global one, as with
 /// DistributedDataParallel's weights; the gradients of weight and bias are a rank's parts, which it
 /// sums. All ranks have the same bits of the running statistics. Evaluation sends nothing.
+/// DistributedDataParallel with DdpOptions::shards, made afterwards, makes shards of these ranks
+/// (for_each_shard).
 void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group);
 
 /// A BatchNorm over x[N, C, ...] whose batch is that of all ranks of a group: PyTorch's

@@ -11,6 +11,27 @@
 #include <lockstep/train/agreement.hpp>
 
 namespace lockstep::train {
+namespace {
+
+/// A phase of a step without what it waits for: gradients, and other shards' turns.
+class OwnTime {
+ public:
+  OwnTime(const DistributedDataParallel& ddp, double& total, const char* name)
+      : ddp_(ddp), total_(total), waited_before_(waited()), phase_(total, name) {}
+  ~OwnTime() { total_ -= waited() - waited_before_; }
+  OwnTime(const OwnTime&) = delete;
+  OwnTime& operator=(const OwnTime&) = delete;
+
+ private:
+  [[nodiscard]] double waited() const { return ddp_.wait_seconds() + ddp_.seconds_stood(); }
+
+  const DistributedDataParallel& ddp_;
+  double& total_;
+  double waited_before_;
+  StepClock::Phase phase_;
+};
+
+}  // namespace
 
 Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepTimes& times) {
   Losses losses;
@@ -24,7 +45,7 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepT
     const Batch batch = samples.slice(rows.begin, rows.end);
     Variable loss;
     if (rows.size() > 0 || all_go_forward) {
-      const StepClock::Phase phase(times.forward, "forward");
+      const OwnTime own(*ddp_, times.forward, "forward");
       const Variable output = ddp_->forward(Variable(batch.inputs()));
       loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
     }
@@ -35,7 +56,7 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepT
     }
     std::optional<DistributedDataParallel::NoSync> local;
     if (!last) local.emplace(*ddp_);
-    const StepClock::Phase phase(times.backward, "backward");
+    const OwnTime own(*ddp_, times.backward, "backward");
     ddp_->backward(loss, static_cast<double>(rows.size()) / static_cast<double>(part.batch_size));
   }
   return losses;
@@ -48,7 +69,7 @@ double Trainer::communication_seconds() const noexcept {
 double Trainer::step() {
   const auto start = Clock::now();
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
-  const double data_before = loader_.seconds_waited(), wait_before = ddp_->wait_seconds(),
+  const double data_before = loader_.seconds_waited(),
                communication_before = communication_seconds(), work_before = ddp_->work_seconds(),
                late_before = ddp_->late_seconds();
   StepTimes times;
@@ -60,13 +81,13 @@ double Trainer::step() {
 
   optimizer_->zero_grad();
   Losses losses;
-  for (std::int64_t i = 0, row = 0; i < ddp_->shards(); ++i) {
-    const Share part = batches_.shard(number, group_->rank() * ddp_->shards() + i);
+  ddp_->for_each_shard([&](std::int64_t shard) {
+    const Share part = batches_.shard(number, shard);
+    const std::int64_t row = part.first_in_batch - share.first_in_batch;
     const Losses of_part = backward(part, batch.slice(row, row + part.size()), times);
     losses.sum += of_part.sum;
     if (of_part.not_finite) losses.not_finite = of_part.not_finite;
-    row += part.size();
-  }
+  });
   {
     const StepClock::Phase phase(times.optimizer, "optimizer");
     const auto clipping = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
@@ -87,7 +108,6 @@ double Trainer::step() {
         group_->rank() == 0 ? ddp_->loss_of_batch() * static_cast<double>(share.batch_size) : 0.0;
   }
   epoch_loss_ += losses.sum;
-  times.backward -= ddp_->wait_seconds() - wait_before;
   times.communication = communication_seconds() - communication_before;
   times.communication_work = ddp_->work_seconds() - work_before;
   times.communication_late = ddp_->late_seconds() - late_before;

@@ -16,8 +16,8 @@ namespace lockstep {
 /// 2019, arXiv:1910.07467).
 [[nodiscard]] Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 
-/// Ranks whose samples are one batch to batch_norm. Every rank makes the same calls in the same
-/// order, on tensors of equal shapes.
+/// Ranks whose samples are one batch to batch_norm; or, in their place, all ranks' shards of it.
+/// Every one makes the same calls in the same order, on tensors of equal shapes.
 class StatisticsExchange {
  public:
   StatisticsExchange() = default;

@@ -29,8 +29,9 @@ class BatchNorm : public Module {
   void set_exchange(std::shared_ptr<const StatisticsExchange> exchange) {
     statistics_.exchange = std::move(exchange);
   }
+  [[nodiscard]] bool has_exchange() const noexcept { return statistics_.exchange != nullptr; }
   [[nodiscard]] bool forward_is_collective() const override {
-    return statistics_.exchange && is_training();
+    return has_exchange() && is_training();
   }
 
  protected:

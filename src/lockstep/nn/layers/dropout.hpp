@@ -18,7 +18,7 @@ class Dropout : public Module {
   [[nodiscard]] double p() const noexcept { return p_; }
 
  protected:
-  [[nodiscard]] RandomKey next_key() noexcept { return random_.next(); }
+  [[nodiscard]] RandomKey next_key() { return random_.next(); }
 
  private:
   double p_;

@@ -1,0 +1,66 @@
+#include <lockstep/parallel/shard_gradients.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+/// What lies in `memory` where `part` lies in `whole`.
+Tensor same_place(const Tensor& part, const Tensor& whole, const Tensor& memory) {
+  return Tensor::over(memory.storage(),
+                      memory.offset_bytes() + part.offset_bytes() - whole.offset_bytes(),
+                      part.shape(), part.dtype());
+}
+
+}  // namespace
+
+ShardGradients::ShardGradients(std::span<const Bucket> buckets, std::vector<Tensor> memory)
+    : memory_(std::move(memory)) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const Bucket& bucket = buckets[b];
+    for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
+      const Variable& variable = bucket.parameters[p];
+      const auto at = static_cast<std::int64_t>(p);
+      places_.push_back(
+          {.variable = variable,
+           .gradient = same_place(variable.grad_buffer(), bucket.gradients, memory_[b]),
+           .use = same_place(bucket.uses.slice(at, at + 1), bucket.gradients, memory_[b])});
+    }
+  }
+  std::ranges::sort(places_, std::less<>(),
+                    [](const Place& place) { return place.variable.record(); });
+}
+
+const ShardGradients::Place* ShardGradients::find(const Variable& leaf) const {
+  const auto place =
+      std::ranges::lower_bound(places_, leaf.record(), std::less<>(),
+                               [](const Place& one) { return one.variable.record(); });
+  return place != places_.end() && place->variable.record() == leaf.record() ? &*place : nullptr;
+}
+
+GradTarget ShardGradients::target(const Variable& leaf) {
+  auto& place = places_[static_cast<std::size_t>(find(leaf) - places_.data())];
+  return {true, std::exchange(place.present, true), place.gradient};
+}
+
+void ShardGradients::forget() noexcept {
+  for (Place& place : places_) place.present = false;
+}
+
+const std::vector<Tensor>& ShardGradients::complete() {
+  for (const Place& place : places_) {
+    place.use.fill(place.present ? 1.0 : 0.0);
+    if (!place.present) place.gradient.zero();
+  }
+  return memory_;
+}
+
+void ShardGradients::give_to_variables() const {
+  for (const Place& place : places_) {
+    if (place.present) place.variable.mark_grad_present();
+  }
+}
+
+}  // namespace lockstep
