@@ -35,13 +35,6 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
   std::size_t place_;
 };
 
-/// What a ReceivedNode has as its input, because without one that needs a gradient nothing is
-/// recorded.
-const Variable& elsewhere() {
-  static const Variable variable(Tensor::zeros({}), true);
-  return variable;
-}
-
 /// True once all of several futures are there, if one of them was true.
 class AnyOf {
  public:
@@ -108,15 +101,16 @@ Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value
   }
   Received& received = **place;
   const EnableGradGuard recording;
+  // Of its own, since passes outside of contexts count uses in it.
+  const Variable elsewhere(value, true);  // without an input that needs one, nothing is recorded
   const Variable variable =
-      record<ReceivedNode>(std::move(value), {&elsewhere()}, *place, received.variables.size());
+      record<ReceivedNode>(std::move(value), {&elsewhere}, *place, received.variables.size());
   received.variables.push_back(variable);
   received.gradients.emplace_back();
   return variable;
 }
 
 GradTarget ContextPart::target(const Variable& leaf) {
-  if (leaf.record() == elsewhere().record()) return {};
   auto& [variable, gradient] = store_[leaf.record()];
   const bool accumulate = gradient.defined();
   if (!accumulate) {
