@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace lockstep;
@@ -99,7 +100,7 @@ std::unique_ptr<ParameterServer> make_server(int trainers) {
 /// What each trainer does; returns the loss of every step.
 std::vector<double> train(const rpc::RRef<ParameterServer>& server, int trainer, int trainers,
                           bool batched) {
-  set_math_threads(1);
+  set_math_threads(1);  // of the thread that executes this
   const DataPartitioner partitioner(
       images()->size(), std::vector<double>(static_cast<std::size_t>(trainers), 1.0 / trainers), 1);
   const auto part = partitioner.part(static_cast<std::size_t>(trainer));

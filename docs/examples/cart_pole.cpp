@@ -1,5 +1,6 @@
 #include "cart_pole.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <lockstep/autograd/functional.hpp>
@@ -15,6 +16,7 @@
 #include <mutex>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace lockstep;
@@ -22,23 +24,23 @@ using namespace lockstep;
 // Rank 0 has an agent, who learns what to do; every other rank has an observer with a cart-pole,
 // who asks the agent before each push and brings home what happened.
 constexpr std::uint64_t seed = 1;
+constexpr float discount = 0.99F;
 
 struct Episode {
   std::vector<float> states;          // [pushes, 4], as seen before each
   std::vector<std::int64_t> actions;  // [pushes]
   std::vector<float> rewards;         // [pushes]
-  [[nodiscard]] double reward() const {
-    return std::accumulate(rewards.begin(), rewards.end(), 0.0);
-  }
+  bool fallen = false;                // or else stopped
   template <class Archive>
   void serialize(Archive& archive) {
-    archive(states, actions, rewards);
+    archive(states, actions, rewards, fallen);
   }
 };
 
 class Agent {
  public:
-  explicit Agent(int observers) : observers_(observers), states_(observers) {}
+  explicit Agent(int observers)
+      : observers_(observers), states_(static_cast<std::size_t>(observers)) {}
 
   /// What to do in `state`: at once, for this observer alone.
   std::int64_t choose(int observer, std::uint32_t time, const State& state) const {
@@ -57,7 +59,10 @@ class Agent {
     return mine;
   }
 
-  void start_episode() { playing_ = observers_; }
+  void start_episode() {
+    const std::lock_guard lock(mutex_);
+    playing_ = observers_;
+  }
   /// Whoever has ended an episode is not waited for.
   void leave() {
     std::unique_lock lock(mutex_);
@@ -74,14 +79,15 @@ class Agent {
       states.insert(states.end(), episode.states.begin(), episode.states.end());
       actions.insert(actions.end(), episode.actions.begin(), episode.actions.end());
       returns.resize(actions.size());
-      float sum = 0;
+      // Who was stopped would have been rewarded on and on.
+      float sum = episode.fallen ? 0.0F : 1.0F / (1.0F - discount);
       std::transform(episode.rewards.rbegin(), episode.rewards.rend(), returns.rbegin(),
-                     [&](float reward) { return sum = reward + 0.99F * sum; });
+                     [&](float reward) { return sum = reward + discount * sum; });
     }
     const auto n = static_cast<std::int64_t>(actions.size());
     const Variable all(Tensor::from(returns, {n}));
     const Variable deviation = all - mean(all), variance = mean(deviation * deviation);
-    const Variable advantage = deviation / (sqrt(variance) + 1e-6);
+    const Variable advantage = deviation / (sqrt(variance) + 1.0);
 
     const auto policy =
         nn::Categorical::from_logits(model_->forward(Variable(Tensor::from(states, {n, 4}))));
@@ -113,7 +119,10 @@ class Agent {
   }
 
   int observers_;
-  std::shared_ptr<nn::Sequential> model_ = make_model();
+  std::shared_ptr<nn::Sequential> model_ =
+      std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{
+          std::make_shared<nn::Linear>(4, 128), std::make_shared<nn::ReLU>(),
+          std::make_shared<nn::Linear>(128, 2)});
   optim::Adam adam_{model_->named_parameters(), {.lr = 0.01}};
 
   std::mutex mutex_;  // guards what is below
@@ -121,15 +130,11 @@ class Agent {
   std::uint32_t time_ = 0;
   int playing_ = 0, asking_ = 0;
   rpc::Promise<std::vector<std::int64_t>> actions_;
-
-  static std::shared_ptr<nn::Sequential> make_model() {
-    nn::manual_seed(seed);
-    return std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{
-        std::make_shared<nn::Linear>(4, 128), std::make_shared<nn::ReLU>(),
-        std::make_shared<nn::Linear>(128, 2)});
-  }
 };
-std::unique_ptr<Agent> make_agent(int observers) { return std::make_unique<Agent>(observers); }
+std::unique_ptr<Agent> make_agent(int observers) {
+  nn::manual_seed(seed);
+  return std::make_unique<Agent>(observers);
+}
 
 class Observer {
  public:
@@ -145,6 +150,7 @@ class Observer {
       episode.actions.push_back(action);
       episode.rewards.push_back(world_.push(action));
     }
+    episode.fallen = world_.has_fallen();
     if (together) agent.rpc_sync(&Agent::leave);
     return episode;
   }
@@ -176,10 +182,10 @@ std::vector<Episode> play(const rpc::RRef<Agent>& agent,
 }
 
 /// Learns until the last 100 episodes' mean reward is 195; then measures both ways to ask.
-void solve(int size, bool together) {
-  const auto agent = rpc::remote("agent", make_agent, size);
+void solve(int count, bool together) {
+  const auto agent = rpc::remote("agent", make_agent, count);
   std::vector<rpc::RRef<Observer>> observers;
-  for (int i = 0; i < size; ++i) observers.push_back(rpc::remote(1 + i, make_observer, i));
+  for (int i = 0; i < count; ++i) observers.push_back(rpc::remote(1 + i, make_observer, i));
 
   std::uint32_t time = 0;
   std::vector<double> rewards;
@@ -187,23 +193,22 @@ void solve(int size, bool together) {
   for (; score < 195.0 && rewards.size() < 1000; time += CartPole::longest) {
     const auto episodes = play(agent, observers, time, together);
     agent.local_value().learn(episodes);
-    for (const Episode& episode : episodes) rewards.push_back(episode.reward());
+    for (const auto& [states, actions, each, fallen] : episodes)
+      rewards.push_back(std::accumulate(each.begin(), each.end(), 0.0));
     if (rewards.size() >= 100)
       score = std::accumulate(rewards.end() - 100, rewards.end(), 0.0) / 100;
   }
   std::printf("mean reward %.1f over 100 episodes, after %zu\n", score, rewards.size());
 
-  const auto actions_per_second = [&](bool asked_together) {
+  double actions[2] = {}, seconds[2] = {};  // singly and together, in turns
+  for (int i = 0; i < 10; ++i, time += CartPole::longest) {
     const auto start = std::chrono::steady_clock::now();
-    std::size_t actions = 0;
-    for (int i = 0; i < 5; ++i, time += CartPole::longest) {
-      for (const Episode& episode : play(agent, observers, time, asked_together))
-        actions += episode.actions.size();
-    }
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    return static_cast<double>(actions) / taken.count();
-  };
-  const double singly = actions_per_second(false), batched = actions_per_second(true);
+    for (const Episode& episode : play(agent, observers, time, i % 2 == 1))
+      actions[i % 2] += static_cast<double>(episode.actions.size());
+    seconds[i % 2] +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  const double singly = actions[0] / seconds[0], batched = actions[1] / seconds[1];
   std::printf("actions/s: %.0f singly, %.0f together (%.2f times)\n", singly, batched,
               batched / singly);
 }
