@@ -52,7 +52,7 @@ class Agent {
     std::unique_lock lock(mutex_);
     time_ = time;
     states_[static_cast<std::size_t>(observer)] = state;
-    const auto mine = actions_.future().then(
+    auto mine = actions_.future().then(
         [observer](const auto& all) { return all.wait()[static_cast<std::size_t>(observer)]; });
     ++asking_;
     answer_if_complete(std::move(lock));
