@@ -95,7 +95,7 @@ TEST(RpcApplicationsPage, TheParameterServerLearnsFromSingleAndFromBatchedGradie
           finished, how + std::string("  loss ([0-9.]+) to ([0-9.]+), [1-9][0-9]* gradients/s"));
       ASSERT_EQ(losses.size(), 3U);
       EXPECT_NEAR(std::stod(losses[1]), 2.3, 0.2);  // log(10)
-      EXPECT_LT(std::stod(losses[2]), 0.3);
+      EXPECT_LT(std::stod(losses[2]), 0.5);
     }
   }
 }
