@@ -53,9 +53,9 @@ TEST(Shutdown, IsNotForFunctionsThatAreExecuted) {
   });
 }
 
-double processor_seconds() {
+double processor_seconds(clockid_t clock = CLOCK_PROCESS_CPUTIME_ID) {
   timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
@@ -82,6 +82,20 @@ TEST(Idle, WorkersCostNextToNothing) {
       }
       EXPECT_LT(least, little);
       rpc::shutdown();
+    });
+  }
+}
+
+// A rank that only serves waits there from the beginning on.
+TEST(Shutdown, WhoWaitsForTheOthersSleeps) {
+  for (const int ranks : test::rank_counts()) {
+    test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
+      rpc::init(test::name_of_worker(group->rank()), *group);
+      group->barrier();
+      if (group->rank() == 0) std::this_thread::sleep_for(milliseconds(1500));
+      const double before = processor_seconds(CLOCK_THREAD_CPUTIME_ID);
+      rpc::shutdown();
+      EXPECT_LT(processor_seconds(CLOCK_THREAD_CPUTIME_ID) - before, 0.3);
     });
   }
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <thread>
 #include <utility>
 
 #include <lockstep/base/log.hpp>
@@ -13,6 +14,9 @@ namespace lockstep::rpc {
 namespace {
 
 constexpr std::chrono::seconds for_calls_in_progress{5};
+// How long who waits for the others stays awake, and how long it sleeps at a time after that: some
+// wait there for as long as they serve.
+constexpr std::chrono::milliseconds awake_at_an_end{1}, asleep_at_an_end{1};
 
 }  // namespace
 
@@ -28,18 +32,21 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
   const CallLabel label("rpc shutdown");
   Work sum = answers_->all_reduce(mine, ReduceOp::sum);
   const auto begin = Clock::now();
-  bool over = false;
-  do {  // once at least: a lone rank's sum is there at once
+  for (;;) {  // once at least: a lone rank's sum is there at once
     if (!has_threads_) {
       static_cast<void>(step());
     } else {
       receive_answers_once();
     }
     expire_overdue();
-    over = sum.test();
-    if (!over && Clock::now() - begin > options_.timeout) sum.wait();  // says who has not come
-    if (!over) sched_yield();
-  } while (!over);
+    if (sum.test()) break;
+    if (Clock::now() - begin > options_.timeout) sum.wait();  // says who has not come
+    if (has_threads_ && Clock::now() - begin > awake_at_an_end) {
+      std::this_thread::sleep_for(asleep_at_an_end);
+    } else {
+      sched_yield();
+    }
+  }
   const auto total = mine.to_vector<std::int64_t>();
   const bool at_rest = total == before && total[0] == total[1] && total[2] == 0 && total[3] == 0;
   before = total;

@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <regex>
+#include <string>
+#include <support/process.hpp>
+
+#include "../../docs/examples/cart_pole.hpp"
+
+// docs/rpc_applications.md: its programs are files, and learn.
+
+namespace lockstep::test {
+namespace {
+
+void expect_on_rpc_applications_page(const std::string& file) {
+  EXPECT_NE(read_file(source("docs/rpc_applications.md"))
+                .find("```cpp\n" + read_file(source("docs/examples/" + file)) + "```"),
+            std::string::npos)
+      << "docs/rpc_applications.md does not hold docs/examples/" << file << " word for word";
+}
+
+/// What `pattern` finds in the output of a program that must succeed.
+std::smatch found(const Finished& finished, const std::string& pattern) {
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  std::smatch match;
+  EXPECT_TRUE(std::regex_search(finished.output, match, std::regex(pattern))) << finished.output;
+  return match;
+}
+
+// (M + m) x'' + m l (angle'' cos(angle) - angle'^2 sin(angle)) = F and
+// 4/3 l angle'' + x'' cos(angle) = g sin(angle): the cart's and the pole's equations of motion.
+TEST(CartPole, ObeysTheEquationsOfMotion) {
+  int pushes = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CartPole world(seed);
+    for (std::uint64_t i = seed; !world.is_over(); ++i, ++pushes) {
+      const State a = world.state();
+      const bool right = i % 3 == 0;
+      EXPECT_EQ(world.push(right ? 1 : 0), 1.0F);
+      const State b = world.state();
+      const double x2 = (b[1] - a[1]) / 0.02, angle2 = (b[3] - a[3]) / 0.02;
+      const double sine = std::sin(a[2]), cosine = std::cos(a[2]);
+      EXPECT_NEAR(1.1 * x2 + 0.1 * 0.5 * (angle2 * cosine - a[3] * a[3] * sine),
+                  right ? 10.0 : -10.0, 1e-3);
+      EXPECT_NEAR(4.0 / 3.0 * 0.5 * angle2 + x2 * cosine, 9.8 * sine, 1e-3);
+      EXPECT_NEAR(b[0] - a[0], 0.02 * a[1], 1e-6);
+      EXPECT_NEAR(b[2] - a[2], 0.02 * a[3], 1e-6);
+    }
+  }
+  EXPECT_GT(pushes, 100);
+}
+
+TEST(CartPole, FallsOrEndsAfter200Pushes) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CartPole world(seed);
+    int pushes = 0;
+    for (; !world.is_over(); ++pushes) world.push(1);
+    EXPECT_TRUE(world.has_fallen());
+    EXPECT_GT(std::abs(world.state()[2]), 0.2F);  // 12 degrees are 0.209
+    EXPECT_LE(pushes, 12);
+    world.reset();
+    for (pushes = 0; !world.is_over(); ++pushes)
+      world.push(3 * world.state()[2] + world.state()[3] > 0 ? 1 : 0);
+    EXPECT_FALSE(world.has_fallen());
+    EXPECT_EQ(pushes, 200);
+  }
+}
+
+// The random numbers depend on who asks and when, and not on how calls are answered.
+TEST(RpcApplicationsPage, CartPoleIsSolvedByTheSameEpisodesEitherWay) {
+  expect_on_rpc_applications_page("cart_pole.hpp");
+  expect_on_rpc_applications_page("cart_pole.cpp");
+  std::string solved;
+  for (const char* how : {"single", "together"}) {
+    const Finished finished = run(app(4, "docs/examples/cart_pole", {how}));
+    const auto score = found(finished, "mean reward ([0-9.]+) over 100 episodes, after ([0-9]+)\n");
+    ASSERT_EQ(score.size(), 3U);
+    EXPECT_GE(std::stod(score[1]), 195.0);
+    EXPECT_LE(std::stoi(score[2]), 500);
+    if (solved.empty()) solved = score[0];
+    EXPECT_EQ(score[0], solved);
+    const auto rates = found(finished, "actions/s: ([0-9]+) singly, ([0-9]+) together");
+    ASSERT_EQ(rates.size(), 3U);
+    EXPECT_GT(std::stoi(rates[1]), 0);
+    EXPECT_GT(std::stoi(rates[2]), 0);
+  }
+}
+
+TEST(RpcApplicationsPage, TheParameterServerLearnsFromSingleAndFromBatchedGradients) {
+  expect_on_rpc_applications_page("batched_parameter_server.cpp");
+  for (const int ranks : {3, 5}) {
+    const Finished finished = run(app(ranks, "docs/examples/batched_parameter_server", {}));
+    for (const char* how : {"single ", "batched"}) {
+      const auto losses = found(
+          finished, how + std::string("  loss ([0-9.]+) to ([0-9.]+), [1-9][0-9]* gradients/s"));
+      ASSERT_EQ(losses.size(), 3U);
+      EXPECT_NEAR(std::stod(losses[1]), 2.3, 0.2);  // log(10)
+      EXPECT_LT(std::stod(losses[2]), 0.5);
+    }
+  }
+}
+
+TEST(RpcApplicationsPage, OneRankAloneIsToldToBringOthers) {
+  for (const char* program :
+       {"docs/examples/cart_pole", "docs/examples/batched_parameter_server"}) {
+    const Finished finished = run(app(1, program, {}));
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says("start at least 2 ranks")) << finished.output;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
