@@ -79,7 +79,7 @@ class Server {
   std::mutex mutex_;
   std::shared_ptr<nn::Module> net_ = nn::convnet({1, 28, 28}, 10, 0.0);
   std::vector<Variable> parameters_ = net_->parameters();
-  optim::SGD sgd_{net_->named_parameters(), {.lr = 0.05, .momentum = 0.9}};
+  optim::SGD sgd_{net_->named_parameters(), {.lr = 0.05, .momentum = 0.5}};
   int waiting_ = 0;
   rpc::Promise<Tensors> everybody_;
 };

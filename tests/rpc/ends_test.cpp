@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include <lockstep/tensor/math_libraries.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
@@ -40,6 +41,36 @@ TEST(Shutdown, AtOnceEndsCallsThatWait) {
       rpc::shutdown();
     });
   }
+}
+
+int math_threads_there() { return math_threads(); }
+LOCKSTEP_RPC(math_threads_there);
+
+TEST(Threads, ThatExecuteHaveTheMathThreadsOfWhoCalledInit) {
+  for (const int ranks : test::rank_counts()) {
+    test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
+      const int before = math_threads();
+      for (const int threads : {1, 2}) {
+        set_math_threads(threads);
+        rpc::init(test::name_of_worker(group->rank()), *group);
+        EXPECT_EQ(rpc::rpc_sync(test::after(*group), math_threads_there), threads);
+        rpc::shutdown();
+      }
+      set_math_threads(before);
+    });
+  }
+}
+
+TEST(Shutdown, WaitsForWorkThatTakesLongerThanCallsMay) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        const auto long_one = rpc::rpc_async(
+            rpc::To(test::after(group)).within(milliseconds(20'000)), wait_a_while, 900);
+        rpc::shutdown();  // the others are there at once
+        EXPECT_EQ(long_one.wait(), 900);
+        rpc::init(test::name_of_worker(group.rank()), group);
+      },
+      {.timeout = milliseconds(200)});
 }
 
 void shut_down_from_within() { rpc::shutdown(); }

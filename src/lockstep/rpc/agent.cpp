@@ -26,6 +26,7 @@
 #include <lockstep/rpc/call_hook.hpp>
 #include <lockstep/rpc/references.hpp>
 #include <lockstep/rpc/rref.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
 
 namespace lockstep::rpc {
 namespace {
@@ -197,6 +198,7 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
       has_threads_(options.workers > 0 && threads_allowed(group)),
       must_push_(std::string_view(group.backend()) == "mpi"),
       thread_rank_(lockstep::thread_rank()),
+      math_threads_(math_threads()),
       crew_(*this, std::max(1, options.workers)) {
   const std::string twice = registered_twice();
   std::ostringstream mine;
@@ -582,6 +584,7 @@ void Agent::moved_in() noexcept {
   agent_of_thread = this;
   static thread_local std::unique_ptr<ThreadRank> identity;
   identity = std::make_unique<ThreadRank>(thread_rank_);
+  if (math_threads() != math_threads_) set_math_threads(math_threads_);
 }
 
 // ---- what has not been answered

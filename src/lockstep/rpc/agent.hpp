@@ -182,6 +182,7 @@ class Agent final : private Employer {
   // ---- ending
   [[nodiscard]] ShutdownReport shut_down(bool graceful);
   void come_to_rest();
+  [[nodiscard]] bool is_overdue(Clock::time_point begin) const noexcept;  ///< of a shutdown
   void receive_nudges();
   [[nodiscard]] bool all_at_rest(std::vector<std::int64_t>& before);
   void fail_all(const std::exception_ptr& why) noexcept;
@@ -197,6 +198,7 @@ class Agent final : private Employer {
   bool has_threads_ = true;
   bool must_push_ = true;  // a message needs its sender until it has been received
   int thread_rank_ = 0;
+  int math_threads_ = 1;
   std::vector<WorkerInfo> workers_;
   std::vector<Station> stations_;
   std::shared_ptr<ProcessGroup> requests_, answers_;

@@ -20,6 +20,11 @@ constexpr std::chrono::milliseconds awake_at_an_end{1}, asleep_at_an_end{1};
 
 }  // namespace
 
+bool Agent::is_overdue(Clock::time_point begin) const noexcept {
+  const auto limit = options_.shutdown_timeout;
+  return limit.count() > 0 && Clock::now() - begin > limit;
+}
+
 // Calls that come from calls: the sums of what was sent and of what is over must be equal, and the
 // same as the last time, since the ranks do not count at one moment.
 bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
@@ -40,7 +45,7 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
     }
     expire_overdue();
     if (sum.test()) break;
-    if (Clock::now() - begin > options_.timeout) sum.wait();  // says who has not come
+    if (is_overdue(begin)) sum.wait();  // says who has not come
     if (has_threads_ && Clock::now() - begin > awake_at_an_end) {
       std::this_thread::sleep_for(asleep_at_an_end);
     } else {
@@ -58,7 +63,7 @@ void Agent::come_to_rest() {
   const auto begin = Clock::now();
   while (!all_at_rest(before)) {
     expect_open();
-    if (Clock::now() - begin > 2 * options_.timeout) {
+    if (is_overdue(begin)) {
       throw TimeoutError(fmt::format(
           "{}: rpc::shutdown: after {:.1f} s calls are still being executed somewhere ({} sent, "
           "{} over, {} not answered)",

@@ -16,6 +16,9 @@ struct Disturbance {
 struct Options {
   /// Of a call, unless To::within says otherwise: then it throws TimeoutError.
   std::chrono::milliseconds timeout = std::chrono::minutes(1);
+  /// Of a graceful shutdown, for ranks that have not come and calls that are still executed; 0: as
+  /// long as it takes, as workers wait in it while another rank trains.
+  std::chrono::milliseconds shutdown_timeout{0};
   /// So many threads of this rank execute calls; those that wait for an answer are not counted, and
   /// replaced. 0, and always where MPI grants less than MPI_THREAD_MULTIPLE: none, calls are
   /// executed by who waits, and by serve().

@@ -24,8 +24,9 @@ void init(const std::string& name, ProcessGroup& group, const Options& options =
 
 /// Ends it. Graceful: collective; waits until every call anywhere is over, takes back the
 /// references that are still held, and says what was left (also to the log). Throws TimeoutError if
-/// not every rank comes. Otherwise local and soon, whatever the others do: calls that wait get an
-/// Error, and theirs to this rank their deadline. Not from within a function that is executed.
+/// not every rank comes within Options::shutdown_timeout. Otherwise local and soon, whatever the
+/// others do: calls that wait get an Error, and theirs to this rank their deadline. Not from within
+/// a function that is executed.
 ShutdownReport shutdown(bool graceful = true);
 
 /// Executes the calls of others on this thread, for so long: where there are no threads
