@@ -59,7 +59,9 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
   if (shards_) synchronise_shards(options.sync_batch_norm);
   broadcasts_buffers_ = options.broadcast_buffers_each_forward;
-  refuse_what_is_frozen();
+  for (const auto& parameter : module_->named_parameters()) {
+    if (!parameter.variable.requires_grad()) frozen_.push_back(parameter);
+  }
 }
 
 void DistributedDataParallel::synchronise_shards(bool all_layers) {
@@ -73,16 +75,14 @@ void DistributedDataParallel::synchronise_shards(bool all_layers) {
   });
 }
 
-void DistributedDataParallel::refuse_what_is_frozen() {
-  for (const auto& [name, variable] : module_->named_parameters()) {
-    if (variable.requires_grad()) continue;
-    refusals_.push_back(variable.add_grad_hook([name = name] {
-      throw Error(fmt::format(
-          "DistributedDataParallel: parameter '{}' is trained, but was frozen when this was made, "
-          "so that nobody sums its gradient over the ranks. Make it anew after training it again, "
-          "or freeze it after making it.",
-          name));
-    }));
+void DistributedDataParallel::expect_frozen_unreached() const {
+  for (const auto& [name, variable] : frozen_) {
+    if (!variable.awaits_gradient()) continue;
+    throw Error(fmt::format(
+        "DistributedDataParallel: parameter '{}' is trained, but was frozen when this was made, so "
+        "that nobody sums its gradient over the ranks. Make it anew after training it again, or "
+        "freeze it after making it.",
+        name));
   }
 }
 
@@ -177,7 +177,10 @@ void DistributedDataParallel::backward_and_sum(const Variable& loss, double weig
   reducer_->begin();
   try {
     if (loss.defined()) {
-      loss.backward(weight, false, [this] { reducer_->expect_what_is_reached(); });
+      loss.backward(weight, false, [this] {
+        expect_frozen_unreached();
+        reducer_->expect_what_is_reached();
+      });
     }
   } catch (...) {
     reducer_->give_up();

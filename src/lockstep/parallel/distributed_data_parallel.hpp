@@ -162,7 +162,7 @@ class DistributedDataParallel final : public Joinable {
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:
-  void refuse_what_is_frozen();
+  void expect_frozen_unreached() const;
   void synchronise_shards(bool all_layers);
   void run_shards(const std::function<void(std::int64_t)>& body);
   void run_shards_one_by_one(const std::function<void(std::int64_t)>& body) const;
@@ -176,7 +176,7 @@ class DistributedDataParallel final : public Joinable {
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<ShardedStep> shards_;  ///< with DdpOptions::shards
   std::unique_ptr<Reducer> reducer_;
-  std::vector<GradHook> refusals_;  ///< by parameters that were frozen at construction
+  std::vector<nn::NamedParameter> frozen_;  ///< when this was made
   std::vector<Tensor> buffers_;
   bool broadcasts_buffers_ = false;  ///< before each step's first forward
   bool buffers_are_there_ = false;   ///< those of this step

@@ -34,6 +34,10 @@ void Reducer::zero_grad() const {
 }
 
 void Reducer::begin() {
+  for (Work& work : works_) {  // of a backward that failed: its sums may still be read
+    work.wait();
+    work = {};
+  }
   for (std::size_t b = 0; b < buckets_.size(); ++b) unready_[b] = buckets_[b].parameters.size();
   started_ = arrived_ = 0;
   readiness_.clear();
