@@ -103,7 +103,7 @@ Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value
   const EnableGradGuard recording;
   // Of its own, since passes outside of contexts count uses in it.
   const Variable elsewhere(value, true);  // without an input that needs one, nothing is recorded
-  const Variable variable =
+  Variable variable =
       record<ReceivedNode>(std::move(value), {&elsewhere}, *place, received.variables.size());
   received.variables.push_back(variable);
   received.gradients.emplace_back();

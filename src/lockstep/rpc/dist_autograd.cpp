@@ -13,6 +13,8 @@ namespace lockstep::dist_autograd {
 namespace {
 
 thread_local constinit std::uint64_t calls_within = 0;
+/// What it was before each of the functions that this thread is executing, one within the other.
+thread_local std::vector<std::uint64_t> contexts_before;
 
 /// A number that no other rank gives: the worker's id stands in the upper 16 bits.
 std::uint64_t next_number() {
@@ -54,23 +56,18 @@ class Hook final : public rpc::CallHook {
   }
   std::uint64_t enter(rpc::IncomingMessage& message) override {
     const std::uint64_t context = tag_of(message.context()).context;
-    before_.push_back(std::exchange(calls_within, context));
+    contexts_before.push_back(std::exchange(calls_within, context));
     if (context != 0) {
       static_cast<void>(Contexts::of(rpc::Agent::current()).find_or_make(context));
     }
     return context;
   }
   void leave(std::uint64_t /*scope*/) noexcept override {
-    calls_within = before_.back();
-    before_.pop_back();
+    calls_within = contexts_before.back();
+    contexts_before.pop_back();
   }
   void answered(rpc::IncomingMessage& /*message*/) override {}
-
- private:
-  /// Of the functions that this thread is executing, the one within the other.
-  static thread_local std::vector<std::uint64_t> before_;
 };
-thread_local std::vector<std::uint64_t> Hook::before_;
 
 constinit Hook hook;
 [[maybe_unused]] const bool hooked = (rpc::set_call_hook(&hook), true);
