@@ -2,7 +2,7 @@
 // from the file.
 #include <gtest/gtest.h>
 
-#include <set>
+#include <support/golden_cases.hpp>
 
 #include "golden_ops/case.hpp"
 
@@ -21,26 +21,7 @@ Checks all_checks() {
 }
 
 TEST(GoldenOps, EveryCaseAgreesAndNothingOfTheFileIsLeftUnread) {
-  const Checks checks = all_checks();
-  const GoldenFile file("ops.h5");
-  std::set<std::string> operations;
-  for (const auto& group : file.groups("")) {
-    const std::string op = *operations.insert(file.text(group, "op")).first;
-    const auto check = checks.find(op);
-    if (check == checks.end()) {
-      ADD_FAILURE() << "nothing checks " << group << ", a case of " << op;
-      continue;
-    }
-    for (const DType dtype : {DType::f32, DType::f64}) {
-      SCOPED_TRACE(group + " in " + std::string(name_of(dtype)));
-      Case c(file, group, dtype);
-      ASSERT_NO_THROW(check->second(c));
-    }
-  }
-  for (const auto& [op, check] : checks) {
-    EXPECT_TRUE(operations.contains(op)) << "ops.h5 has no case of " << op;
-  }
-  EXPECT_EQ(file.unread(""), std::vector<std::string>{});
+  check_golden_cases<Case>(GoldenFile("ops.h5"), all_checks());
 }
 
 }  // namespace

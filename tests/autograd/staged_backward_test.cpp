@@ -1,10 +1,10 @@
 // Passes whose gradients come one by one: the same numbers as if all were there at once.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <vector>
 
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/autograd/staged_backward.hpp>
 #include <lockstep/base/error.hpp>
@@ -21,22 +21,10 @@ Tensor gradient(const Values& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
 }
 
-class Store final : public GradSink {
- public:
-  GradTarget target(const Variable& variable) override {
-    Tensor& place = gradients_[variable.record()];
-    const bool accumulate = place.defined();
-    if (!accumulate) place = Tensor::empty_like(variable.data());
-    return {true, accumulate, place};
-  }
-  [[nodiscard]] Values of(const Variable& variable) const {
-    const auto place = gradients_.find(variable.record());
-    return place == gradients_.end() ? Values() : place->second.to_vector<double>();
-  }
-
- private:
-  std::map<const void*, Tensor> gradients_;
-};
+Values of(const GradStore& store, const Variable& leaf) {
+  const Tensor gradient = store.gradient(leaf);
+  return gradient.defined() ? gradient.to_vector<double>() : Values();
+}
 
 /// Counts how often it is differentiated.
 struct CountNode : PooledNode<CountNode> {
@@ -54,7 +42,7 @@ TEST(StagedBackward, RunsAnOperationOnceWhenAllThatItWaitsForIsThere) {
   int runs = 0;
   const Variable shared = record<CountNode>(mul(w, w).data(), {&w}, runs);
   const Variable a = mul(shared, 3.0), b = mul(shared, shared);
-  Store store;
+  GradStore store;
   StagedBackward pass(std::vector<Variable>{a, b, shared}, store);
   pass.give(a, gradient({1, 1}));
   pass.run();
@@ -67,62 +55,62 @@ TEST(StagedBackward, RunsAnOperationOnceWhenAllThatItWaitsForIsThere) {
   pass.run();
   EXPECT_EQ(runs, 1);
   EXPECT_FALSE(pass.waits());
-  EXPECT_EQ(store.of(w), (Values{3 + 0.5 + 8, 3 + 0.25 + 18}));
+  EXPECT_EQ(of(store, w), (Values{3 + 0.5 + 8, 3 + 0.25 + 18}));
   EXPECT_FALSE(w.grad().defined());
 }
 
 TEST(StagedBackward, GoesOnWithoutGradientsThatWillNotCome) {
   const Variable w = leaf({1}), v = leaf({4});
   const Variable a = mul(w, 2.0), b = mul(mul(w, v), 3.0);
-  Store store;
+  GradStore store;
   StagedBackward pass(std::vector<Variable>{a, b}, store);
   pass.give(a, gradient({1}));
   pass.give(b, {});
   pass.run();
   EXPECT_FALSE(pass.waits());
-  EXPECT_EQ(store.of(w), Values{2});
-  EXPECT_EQ(store.of(v), Values{});
+  EXPECT_EQ(of(store, w), Values{2});
+  EXPECT_EQ(of(store, v), Values{});
 }
 
 TEST(StagedBackward, CanBeToldThatNothingMoreWillCome) {
   const Variable w = leaf({1});
   const Variable base = mul(w, 5.0), a = mul(base, 2.0), b = mul(base, 3.0);
-  Store store;
+  GradStore store;
   StagedBackward pass(std::vector<Variable>{a, b}, store);
   pass.give(a, gradient({1}));
   pass.run();
   EXPECT_TRUE(pass.waits());
-  EXPECT_EQ(store.of(w), Values{});
+  EXPECT_EQ(of(store, w), Values{});
   pass.run_all();
   EXPECT_FALSE(pass.waits());
-  EXPECT_EQ(store.of(w), Values{10});
+  EXPECT_EQ(of(store, w), Values{10});
 }
 
 TEST(StagedBackward, ARootMayGetSeveralGradientsAndBeALeaf) {
   const Variable w = leaf({1, 2});
   const Variable a = mul(w, 2.0);
-  Store store;
+  GradStore store;
   StagedBackward pass(std::vector<Variable>{a, a, w}, store);
   pass.give(a, gradient({1, 0}));
   pass.give(w, gradient({10, 10}));
   pass.run();
-  EXPECT_EQ(store.of(w), (Values{10, 10}));
+  EXPECT_EQ(of(store, w), (Values{10, 10}));
   pass.give(a, gradient({0, 1}));
   pass.run();
-  EXPECT_EQ(store.of(w), (Values{12, 12}));
+  EXPECT_EQ(of(store, w), (Values{12, 12}));
 }
 
 TEST(StagedBackward, KeepsTheGraphForTheNextOne) {
   const Variable w = leaf({3});
   const Variable a = mul(w, w);
   for (int pass_number = 0; pass_number < 2; ++pass_number) {
-    Store store;
+    GradStore store;
     StagedBackward pass(std::vector<Variable>{a}, store);
     pass.give(a, gradient({1}));
     pass.run();
-    EXPECT_EQ(store.of(w), Values{6});
+    EXPECT_EQ(of(store, w), Values{6});
   }
-  Store store;
+  GradStore store;
   StagedBackward pass(std::vector<Variable>{a}, store);
   EXPECT_THROW(pass.give(a, gradient({1, 2})), ShapeError);
 }

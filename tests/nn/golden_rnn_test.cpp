@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
-#include <support/golden_file.hpp>
+#include <support/golden_cases.hpp>
 
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
@@ -133,25 +132,7 @@ TEST(GoldenRnn, EveryCaseAgreesAndNothingOfTheFileIsLeftUnread) {
                                                          {"lstm", recurrent_case},
                                                          {"embedding_bag", embedding_bag_case},
                                                          {"cross_attention", cross_attention_case}};
-  const test::GoldenFile file("rnn.h5");
-  std::set<std::string> seen;
-  for (const auto& group : file.groups("")) {
-    const std::string op = *seen.insert(file.text(group, "op")).first;
-    const auto check = checks.find(op);
-    if (check == checks.end()) {
-      ADD_FAILURE() << "nothing checks " << group << ", a case of " << op;
-      continue;
-    }
-    for (const DType dtype : {DType::f32, DType::f64}) {
-      SCOPED_TRACE(group + " in " + std::string(name_of(dtype)));
-      RnnCase c(file, group, dtype);
-      ASSERT_NO_THROW(check->second(c));
-    }
-  }
-  for (const auto& [op, check] : checks) {
-    EXPECT_TRUE(seen.contains(op)) << "rnn.h5 has no case of " << op;
-  }
-  EXPECT_EQ(file.unread(""), std::vector<std::string>{});
+  test::check_golden_cases<RnnCase>(test::GoldenFile("rnn.h5"), checks);
 }
 
 }  // namespace

@@ -47,6 +47,12 @@ LOCKSTEP_RPC(through);
 Variable scaled(const Variable& x, double factor) { return mul(x, factor); }
 std::vector<Variable> halves(const Variable& x) { return {mul(x, 0.5), mul(x, 0.25)}; }
 void look_at(const Variable& x) { static_cast<void>(mul(x, 2.0)); }
+/// y = 6 x, where what y = 3 x leads to nowhere elsewhere as well: its gradient is awaited in vain.
+Variable looks_elsewhere(const Variable& x, int third) {
+  const Variable y = mul(x, 3.0);
+  rpc::rpc_sync(third, look_at, y);
+  return mul(y, 2.0);
+}
 bool needs_gradient(const Variable& x) { return x.requires_grad(); }
 struct BrokenNode : PooledNode<BrokenNode> {
   void backward(const Tensor&) override { throw Error("no gradient today"); }
@@ -56,6 +62,7 @@ Variable broken(const Variable& x) { return record<BrokenNode>(x.data().clone(),
 LOCKSTEP_RPC_AS("autograd scaled", scaled);
 LOCKSTEP_RPC_AS("autograd halves", halves);
 LOCKSTEP_RPC_AS("autograd look_at", look_at);
+LOCKSTEP_RPC_AS("autograd looks_elsewhere", looks_elsewhere);
 LOCKSTEP_RPC_AS("autograd needs_gradient", needs_gradient);
 LOCKSTEP_RPC_AS("autograd broken", broken);
 
@@ -189,6 +196,20 @@ TEST(DistAutograd, WhatLeadsNowhereIsNotWaitedFor) {
     da::backward(context, {sum(parts[1])});
     EXPECT_EQ(of(da::gradient(context, x)), Values(12, 0.5));
     EXPECT_EQ(da::gradient(context, unused).defined(), false);
+  });
+}
+
+TEST(DistAutograd, GradientsThatArriveOnceNothingMoreIsAwaitedCount) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group), third = (there + 1) % group.size();
+    const Variable x = input();
+    const da::Context context;
+    const Variable near = rpc::rpc_sync(there, looks_elsewhere, mul(x, 5.0), third);
+    const Variable far = rpc::rpc_sync(there, looks_elsewhere, near, third);
+    da::backward(context, {sum(far)});
+    EXPECT_EQ(of(da::gradient(context, x)), Values(12, 180.0));
+    da::backward(context, {sum(far)});
+    EXPECT_EQ(of(da::gradient(context, x)), Values(12, 360.0));
   });
 }
 

@@ -30,8 +30,7 @@ void check_root(std::size_t i, const Variable& root, const Tensor& gradient) {
     throw Error("backward(): " + root_name(i, root) +
                 " has more than one element and so needs a gradient, which is missing");
   }
-  if (gradient.shape() != value.shape() || gradient.dtype() != value.dtype() ||
-      gradient.layout() != value.layout() || !(gradient.device() == value.device())) {
+  if (!detail::fits(gradient, value)) {
     throw ShapeError("backward(): " + root_name(i, root) + " was given another kind of gradient, " +
                      describe(gradient));
   }

@@ -37,8 +37,7 @@ StagedBackward::StagedBackward(std::span<const Variable> roots, GradSink& sink)
 StagedBackward::~StagedBackward() { state_->engine.end(); }
 
 void StagedBackward::give(const Variable& root, const Tensor& gradient) {
-  if (gradient.defined() &&
-      (gradient.shape() != root.shape() || gradient.dtype() != root.data().dtype())) {
+  if (gradient.defined() && !detail::fits(gradient, root.data())) {
     throw ShapeError("a gradient " + describe(gradient) + " does not fit its variable " +
                      describe(root.data()));
   }

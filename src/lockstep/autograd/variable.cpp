@@ -18,10 +18,7 @@ void expect_floating(const Tensor& data) {
 }
 
 void expect_fit(const char* what, const Tensor& buffer, const Tensor& data) {
-  if (buffer.shape() == data.shape() && buffer.dtype() == data.dtype() &&
-      buffer.layout() == data.layout() && buffer.device() == data.device()) {
-    return;
-  }
+  if (detail::fits(buffer, data)) return;
   throw ShapeError(std::string("a ") + what + " buffer " + describe(buffer) +
                    " does not fit a variable " + describe(data));
 }
@@ -35,6 +32,11 @@ void refuse_undefined() {
       "an undefined Variable was used where a value is needed: it was made by Variable() and "
       "nothing was assigned to it, or it was moved from. Only optional arguments, such as a bias, "
       "may be undefined.");
+}
+
+bool fits(const Tensor& buffer, const Tensor& data) {
+  return buffer.shape() == data.shape() && buffer.dtype() == data.dtype() &&
+         buffer.layout() == data.layout() && buffer.device() == data.device();
 }
 
 VariableRecord::VariableRecord() = default;
@@ -117,10 +119,8 @@ void Variable::backward(double seed, bool retain_graph,
                           .once_discovered = &once_discovered});
 }
 
-NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }
-NoGradGuard::~NoGradGuard() { recording = before_; }
-EnableGradGuard::EnableGradGuard() : before_(recording) { recording = true; }
-EnableGradGuard::~EnableGradGuard() { recording = before_; }
+GradModeGuard::GradModeGuard(bool records) : before_(recording) { recording = records; }
+GradModeGuard::~GradModeGuard() { recording = before_; }
 
 bool grad_enabled() noexcept { return recording; }
 

@@ -15,6 +15,8 @@ class Variable;
 namespace detail {
 
 [[noreturn]] void refuse_undefined();
+/// Shape, dtype, layout and device are the same.
+[[nodiscard]] bool fits(const Tensor& buffer, const Tensor& data);
 
 struct GradHookEntry {
   std::uint64_t number;
@@ -142,28 +144,26 @@ class GradHook {
   std::uint64_t number_ = 0;
 };
 
-/// While alive, operations on this thread record nothing: for evaluation.
-class NoGradGuard {
+/// While alive, operations on this thread record, or do not.
+class GradModeGuard {
  public:
-  NoGradGuard();
-  ~NoGradGuard();
-  NoGradGuard(const NoGradGuard&) = delete;
-  NoGradGuard& operator=(const NoGradGuard&) = delete;
+  explicit GradModeGuard(bool records);
+  ~GradModeGuard();
+  GradModeGuard(const GradModeGuard&) = delete;
+  GradModeGuard& operator=(const GradModeGuard&) = delete;
 
  private:
   bool before_;
 };
 
-/// While alive, operations on this thread record, within a NoGradGuard too.
-class EnableGradGuard {
- public:
-  EnableGradGuard();
-  ~EnableGradGuard();
-  EnableGradGuard(const EnableGradGuard&) = delete;
-  EnableGradGuard& operator=(const EnableGradGuard&) = delete;
+/// While alive, operations on this thread record nothing: for evaluation.
+struct NoGradGuard : GradModeGuard {
+  NoGradGuard() : GradModeGuard(false) {}
+};
 
- private:
-  bool before_;
+/// While alive, operations on this thread record, within a NoGradGuard too.
+struct EnableGradGuard : GradModeGuard {
+  EnableGradGuard() : GradModeGuard(true) {}
 };
 
 /// True unless a NoGradGuard is the innermost guard of this thread.

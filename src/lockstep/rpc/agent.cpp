@@ -109,11 +109,6 @@ void expect_sensible(const Options& options) {
       options.max_tensor_bytes));
 }
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
-      .count();
-}
-
 }  // namespace
 
 void set_call_hook(CallHook* hook) noexcept { the_hook.store(hook); }
@@ -544,7 +539,7 @@ void Agent::run(Request& request) {
                                  function->signature_text));
   }
   const TraceScope scope("rpc", function->name, "execute", static_cast<std::int64_t>(head.id));
-  const std::int64_t start = now_ns();
+  const std::int64_t start = trace_now();
   try {
     const Entered entered(message);
     reply.scope = entered.scope();
@@ -559,7 +554,7 @@ void Agent::run(Request& request) {
     refuse_it(Status::threw, "an exception of unknown type was thrown");
   }
   auto& usual = function->usual_ns;
-  usual.store((3 * usual.load(std::memory_order_relaxed) + now_ns() - start) / 4,
+  usual.store((3 * usual.load(std::memory_order_relaxed) + trace_now() - start) / 4,
               std::memory_order_relaxed);
 }
 

@@ -110,16 +110,6 @@ Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value
   return variable;
 }
 
-GradTarget ContextPart::target(const Variable& leaf) {
-  auto& [variable, gradient] = store_[leaf.record()];
-  const bool accumulate = gradient.defined();
-  if (!accumulate) {
-    variable = leaf;
-    gradient = Tensor::empty_like(leaf.data());
-  }
-  return {true, accumulate, gradient};
-}
-
 void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
   stages_.reset();
   pass_ = pass;
@@ -135,8 +125,7 @@ void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
     received->answered = false;
     std::ranges::fill(received->gradients, Tensor());
   }
-  GradSink& sink = *this;
-  stages_ = std::make_unique<StagedBackward>(roots, sink);
+  stages_ = std::make_unique<StagedBackward>(roots, store_);
 }
 
 rpc::Future<bool> ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses) {
@@ -169,17 +158,16 @@ void ContextPart::give(std::uint64_t message, const std::vector<Tensor>& gradien
                             variables.size(), message));
   }
   const auto awaited = std::ranges::find(awaited_, message);
-  if (!waits_for_all_ || awaited == awaited_.end()) return run_alone(variables, gradients);
-  awaited_.erase(awaited);
-  for (std::size_t i = 0; i < variables.size(); ++i) stages_->give(variables[i], gradients[i]);
-  stages_->run();
-}
-
-void ContextPart::run_alone(const std::vector<Variable>& roots,
-                            const std::vector<Tensor>& gradients) {
-  for (std::size_t i = 0; i < roots.size(); ++i) {
-    if (!gradients[i].defined()) continue;
-    lockstep::backward({&roots[i], 1}, {&gradients[i], 1}, {.retain_graph = true, .sink = this});
+  const auto give_to = [&](StagedBackward& pass) {
+    for (std::size_t i = 0; i < variables.size(); ++i) pass.give(variables[i], gradients[i]);
+    pass.run();
+  };
+  if (waits_for_all_ && awaited != awaited_.end()) {
+    awaited_.erase(awaited);
+    give_to(*stages_);
+  } else {
+    StagedBackward alone(variables, store_);
+    give_to(alone);
   }
 }
 
@@ -222,15 +210,12 @@ rpc::Future<bool> ContextPart::finish(std::uint64_t pass) {
 
 Tensor ContextPart::gradient(const Variable& leaf) const {
   const std::lock_guard lock(running_);
-  const auto place = store_.find(leaf.record());
-  return place == store_.end() ? Tensor() : place->second.second;
+  return store_.gradient(leaf);
 }
 
 std::vector<std::pair<Variable, Tensor>> ContextPart::gradients() const {
   const std::lock_guard lock(running_);
-  std::vector<std::pair<Variable, Tensor>> all;
-  for (const auto& [record, entry] : store_) all.push_back(entry);
-  return all;
+  return store_.gradients();
 }
 
 std::set<int> ContextPart::neighbours() const {

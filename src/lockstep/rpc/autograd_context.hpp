@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/autograd/staged_backward.hpp>
 #include <lockstep/rpc/rpc.hpp>
 
@@ -23,7 +24,7 @@ struct Received {
 };
 
 /// One rank's part of a context. Thread-safe.
-class ContextPart final : private GradSink {
+class ContextPart {
  public:
   explicit ContextPart(std::uint64_t id) : id_(id) {}
 
@@ -56,10 +57,8 @@ class ContextPart final : private GradSink {
     std::vector<Variable> variables;
   };
 
-  GradTarget target(const Variable& leaf) override;
   void open(std::uint64_t pass, std::span<const Variable> losses);
   void give(std::uint64_t message, const std::vector<Tensor>& gradients);
-  void run_alone(const std::vector<Variable>& roots, const std::vector<Tensor>& gradients);
   /// Sends what is known of variables' gradients to where these came from.
   [[nodiscard]] rpc::Future<bool> answer();
 
@@ -74,9 +73,9 @@ class ContextPart final : private GradSink {
   mutable std::mutex running_;  // guards the rest; taken before lists_
   std::uint64_t pass_ = 0;
   bool waits_for_all_ = false;  ///< the pass at hand is run operation by operation, once each
+  GradStore store_;
   std::unique_ptr<StagedBackward> stages_;
   std::vector<std::uint64_t> awaited_;  ///< messages whose variables are roots of stages_
-  std::unordered_map<const void*, std::pair<Variable, Tensor>> store_;
 };
 
 /// The contexts that a worker knows of.

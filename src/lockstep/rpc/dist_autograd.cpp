@@ -56,11 +56,11 @@ class Hook final : public rpc::CallHook {
   }
   std::uint64_t enter(rpc::IncomingMessage& message) override {
     const std::uint64_t context = tag_of(message.context()).context;
-    contexts_before.push_back(std::exchange(calls_within, context));
     if (context != 0) {
       static_cast<void>(Contexts::of(rpc::Agent::current()).find_or_make(context));
     }
-    return context;
+    contexts_before.push_back(calls_within);
+    return calls_within = context;
   }
   void leave(std::uint64_t /*scope*/) noexcept override {
     calls_within = contexts_before.back();

@@ -58,17 +58,27 @@ class Factors {
   T share_{1};
 };
 
+/// For every entry, with its bag and its row: to(bag, row)[c] += what it counts * from(bag,
+/// row)[c].
+template <class T, class To, class From>
+void add_each(const Bags& bags, std::int64_t width, const To& to, const From& from) {
+  Factors<T> factors(bags);
+  each_entry(bags, [&](std::int64_t bag, std::int64_t entry, std::int64_t row) {
+    const T factor = factors.of(bag, entry);
+    HostRow(width).each([sum = to(bag, row), part = from(bag, row), factor](std::int64_t c) {
+      sum[c] += factor * part[c];
+    });
+  });
+}
+
 template <class T>
 void add_rows(const Bags& bags, const Tensor& weight, const Tensor& y) {
   const std::int64_t width = weight.size(1);
   const T* const table = static_cast<const T*>(weight.data());
   T* const out = static_cast<T*>(y.data());
-  Factors<T> factors(bags);
-  each_entry(bags, [&](std::int64_t bag, std::int64_t entry, std::int64_t row) {
-    const T factor = factors.of(bag, entry);
-    HostRow(width).each([to = out + bag * width, from = table + row * width,
-                         factor](std::int64_t c) { to[c] += factor * from[c]; });
-  });
+  add_each<T>(
+      bags, width, [=](std::int64_t bag, std::int64_t) { return out + bag * width; },
+      [=](std::int64_t, std::int64_t row) { return table + row * width; });
 }
 
 template <class T>
@@ -102,12 +112,9 @@ void backward_weight(const Bags& bags, const Tensor& grad_y, const Tensor& chose
     }
     return;
   }
-  Factors<T> factors(bags);
-  each_entry(bags, [&](std::int64_t bag, std::int64_t entry, std::int64_t row) {
-    const T factor = factors.of(bag, entry);
-    HostRow(width).each([to = grad + row * width, from = upstream + bag * width,
-                         factor](std::int64_t c) { to[c] += factor * from[c]; });
-  });
+  add_each<T>(
+      bags, width, [=](std::int64_t, std::int64_t row) { return grad + row * width; },
+      [=](std::int64_t bag, std::int64_t) { return upstream + bag * width; });
 }
 
 template <class T>
