@@ -48,11 +48,13 @@ void expect_the_tree(ProcessGroup& group, std::int64_t shards, std::int64_t coun
   const Tensor value = memory_to_reduce(group, {count}, dtype_of<T>, Device{});
   ShardSum sum(group, tree, value);
   const auto expected = sum_of<T>(0, shards, count);
-  for (int step = 0; step < 2; ++step) {
+  for (int step = 0; step < 3; ++step) {
     for (std::int64_t shard = own.first; shard < own.last; ++shard) {
       const auto numbers = numbers_of<T>(shard, count);
-      value.copy_from_host(std::span<const T>(numbers));
-      if (shard + 1 < own.last) sum.keep();
+      const bool last = shard + 1 == own.last;
+      const Tensor place = last || step == 1 ? value : sum.place_of(shard - own.first);
+      place.copy_from_host(std::span<const T>(numbers));
+      if (!last) sum.keep(place);
     }
     sum.start(group).wait();
     sum.finish(group);

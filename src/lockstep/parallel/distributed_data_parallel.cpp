@@ -57,19 +57,19 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   broadcast_state(*group_, *module_);
   reducer_ = std::make_unique<Reducer>(
       group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
-  if (shards_) synchronise_shards(options.sync_batch_norm);
+  if (shards_) prepare_shards(options.sync_batch_norm);
   broadcasts_buffers_ = options.broadcast_buffers_each_forward;
   for (const auto& parameter : module_->named_parameters()) {
     if (!parameter.variable.requires_grad()) frozen_.push_back(parameter);
   }
 }
 
-void DistributedDataParallel::synchronise_shards(bool all_layers) {
+void DistributedDataParallel::prepare_shards(bool synchronises_all) {
   std::vector<nn::BatchNorm*> layers = batch_norms_of(*module_);
-  if (!all_layers) std::erase_if(layers, [](const auto* layer) { return !layer->has_exchange(); });
-  if (layers.empty()) return;
+  if (!synchronises_all)
+    std::erase_if(layers, [](const auto* layer) { return !layer->has_exchange(); });
   in_turn_.resize(static_cast<std::size_t>(shards_->own()));
-  shards_->synchronise(layers, reducer_->buckets(), [this](std::int64_t from, std::int64_t to) {
+  shards_->prepare(reducer_->buckets(), layers, [this](std::int64_t from, std::int64_t to) {
     in_turn_[static_cast<std::size_t>(from)] = at_hand_;
     at_hand_ = in_turn_[static_cast<std::size_t>(to)];
   });
@@ -153,19 +153,15 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
         "rank without samples runs forward on a batch of 0 samples and calls "
         "backward(sum(output), 0.0).");
   }
-  const bool in_turns = shards_ && shards_->in_turns();
-  if (!at_hand_.accumulated && !in_turns) zero_grad();
+  const bool keeps_apart = shards_ && shards_->keeps_apart();
+  if (!at_hand_.accumulated && !keeps_apart) zero_grad();
   at_hand_.accumulated = !at_hand_.syncs;
   weight *= reducer_->comm_hook().weight_factor();
   if (shards_ && loss.defined()) shards_->add_loss(weight * loss.data().item());
-  if (in_turns) {
+  if (keeps_apart) {
     shards_->backward(loss, weight, at_hand_.syncs);
   } else if (!at_hand_.syncs) {
     if (loss.defined()) loss.backward(weight);
-  } else if (shards_ && !shards_->at_last()) {
-    if (loss.defined()) loss.backward(weight);
-    reducer_->fill_what_is_missing();
-    shards_->keep();
   } else {
     backward_and_sum(loss, weight);
   }

@@ -163,7 +163,7 @@ class DistributedDataParallel final : public Joinable {
 
  private:
   void expect_frozen_unreached() const;
-  void synchronise_shards(bool all_layers);
+  void prepare_shards(bool synchronises_all);
   void run_shards(const std::function<void(std::int64_t)>& body);
   void run_shards_one_by_one(const std::function<void(std::int64_t)>& body) const;
   void backward_and_sum(const Variable& loss, double weight);

@@ -74,10 +74,6 @@ void Reducer::start_ready_buckets() {
   }
 }
 
-void Reducer::fill_what_is_missing() const {
-  for (const Bucket& bucket : buckets_) fill_what_is_missing(bucket);
-}
-
 void Reducer::fill_what_is_missing(const Bucket& bucket) {
   bucket.uses.fill(1.0);
   for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {

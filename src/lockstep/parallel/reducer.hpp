@@ -29,8 +29,6 @@ class Reducer {
   /// It is over. Returns when every sum is there, to which a rank that did not reach a parameter
   /// has brought zero; what no rank reached has no gradient. Collective.
   void finish();
-  /// What this rank has no gradient of counts as zero, and as not used. Local.
-  void fill_what_is_missing() const;
   /// It failed: nothing more is sent for it.
   void give_up() noexcept { listening_ = false; }
 
@@ -58,6 +56,7 @@ class Reducer {
   void start_ready_buckets();
   void go_all_rounds();
   void agree_on_order();
+  /// What this rank has no gradient of counts as zero, and as not used.
   static void fill_what_is_missing(const Bucket& bucket);
   void forget_what_nobody_used(std::size_t index);
 

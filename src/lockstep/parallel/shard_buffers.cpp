@@ -51,7 +51,7 @@ void ShardBuffers::restore() {
 
 void ShardBuffers::keep() {
   note_shard();
-  over_shards_->keep();
+  over_shards_->keep(sum_);
   restore();
 }
 

@@ -7,8 +7,7 @@
 
 namespace lockstep {
 
-/// One shard's gradients of the parameters of some buckets, apart from other shards', while their
-/// backward passes take turns.
+/// One shard's gradients of the parameters of some buckets, apart from other shards'.
 class ShardGradients final : public GradSink {
  public:
   /// memory[i] is like buckets[i].gradients, with zeros; or those themselves.

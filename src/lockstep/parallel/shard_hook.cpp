@@ -13,8 +13,10 @@ void ShardHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets) {
   }
 }
 
-void ShardHook::keep() {
-  for (const auto& sum : sums_) sum->keep();
+std::vector<Tensor> ShardHook::places_of(std::int64_t shard) const {
+  std::vector<Tensor> places;
+  for (const auto& sum : sums_) places.push_back(sum->place_of(shard));
+  return places;
 }
 
 void ShardHook::keep(std::span<const Tensor> gradients) {

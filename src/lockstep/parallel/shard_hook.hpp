@@ -18,9 +18,10 @@ class ShardHook final : public CommHook {
 
   [[nodiscard]] std::string name() const override;
   void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
-  /// The buckets' gradients are those of a shard of this rank that is not its last. Local.
-  void keep();
-  /// Those of such a shard are `gradients`, of each bucket. Local.
+  /// See ShardSum; of each bucket.
+  [[nodiscard]] std::vector<Tensor> places_of(std::int64_t shard) const;
+  /// The next shard of this rank, which is not its last, has these gradients, of each bucket.
+  /// Local.
   void keep(std::span<const Tensor> gradients);
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
   void finish(const Bucket& bucket, std::size_t index) override;

@@ -75,6 +75,14 @@ ShardSum::ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor valu
   gathered_ = like_value({ranks, part});
 }
 
+const Tensor& ShardSum::place_of(std::int64_t shard) const {
+  ShardPile pile(tree_);
+  int additions = 0;
+  for (std::int64_t i = own_.first; i <= own_.first + shard; ++i) additions = pile.push({i, i + 1});
+  const bool last = own_.first + shard + 1 == own_.last;
+  return last || additions > 0 ? value_ : kept_[static_cast<std::size_t>(pile.height() - 1)];
+}
+
 void ShardSum::add_to_kept(const Tensor& value, bool last) {
   const std::int64_t shard = next_++;
   const int additions = pile_.push({shard, shard + 1});
@@ -85,7 +93,7 @@ void ShardSum::add_to_kept(const Tensor& value, bool last) {
     return;
   }
   if (additions == 0) {
-    top->copy_from(value);
+    if (value.data() != top->data()) top->copy_from(value);
     return;
   }
   add_scaled(value, 1.0, top[additions - 1]);

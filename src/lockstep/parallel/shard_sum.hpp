@@ -13,7 +13,7 @@ void add_to_pile(ShardPile& pile, ShardRange node, const Tensor& rows, std::int6
 
 /// The sum of a flat tensor over all shards of a batch, in the order of ShardTree: the same bits
 /// whatever ranks hold the shards. A step calls keep() for each shard of this rank but the last,
-/// with what belongs to it in the tensor, then start() for the last one, then finish().
+/// then start() for the last one, whose value is in the tensor, then finish().
 /// With one or two ranks, each of which has a node of the tree, that is an all-reduce; otherwise
 /// every rank sums a part of the tensor's elements and gathers the others' sums.
 class ShardSum {
@@ -22,9 +22,10 @@ class ShardSum {
   /// InputError for other types, and where ShardTree::of_rank does. Allocates all that is needed.
   ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor value);
 
+  /// Like the tensor given at construction: where the value of a shard of this rank, counted from
+  /// 0, is best put while shards follow one another, since there it is kept without a copy.
+  [[nodiscard]] const Tensor& place_of(std::int64_t shard) const;
   /// `value` is the next shard's: keeps it, or what it adds up to with earlier ones. Local.
-  void keep() { keep(value_); }
-  /// The next shard's is `value`, which is like the tensor given at construction. Local.
   void keep(const Tensor& value);
   /// `value` is the last shard's of this rank. Collective.
   [[nodiscard]] Work start(ProcessGroup& group);

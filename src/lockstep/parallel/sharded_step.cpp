@@ -18,8 +18,11 @@ ShardedStep::ShardedStep(std::shared_ptr<ProcessGroup> group, std::int64_t shard
       hook_(std::make_shared<ShardHook>(tree_)),
       buffers_(*group_, tree_, std::move(buffers)) {}
 
-void ShardedStep::keep() {
-  hook_->keep();
+void ShardedStep::keep_next() {
+  Shard& shard = shard_[static_cast<std::size_t>(next_ - own_.first)];
+  hook_->keep(shard.gradients.complete());
+  shard.gradients.forget();
+  shard.is_over = false;
   buffers_.keep();
   ++next_;
 }
@@ -32,65 +35,73 @@ void ShardedStep::finish() {
 void ShardedStep::give_up() {
   hook_->forget();
   buffers_.forget();
+  for (Shard& shard : shard_) {
+    shard.gradients.forget();
+    shard.is_over = false;
+  }
   next_ = own_.first;
 }
 
-void ShardedStep::synchronise(std::span<nn::BatchNorm* const> layers,
-                              std::span<const Bucket> buckets, ShardTurns::Change change) {
-  turns_ = std::make_shared<ShardTurns>(
-      own(), [this, change = std::move(change)](std::int64_t from, std::int64_t to) {
-        buffers_.change(from, to);
-        change(from, to);
-      });
-  const auto exchange = std::make_shared<ShardExchange>(*group_, tree_, turns_);
-  for (nn::BatchNorm* layer : layers) layer->set_exchange(exchange);
+void ShardedStep::prepare(std::span<const Bucket> buckets, std::span<nn::BatchNorm* const> layers,
+                          ShardTurns::Change change) {
+  if (!layers.empty()) {
+    turns_ = std::make_shared<ShardTurns>(
+        own(), [this, change = std::move(change)](std::int64_t from, std::int64_t to) {
+          buffers_.change(from, to);
+          change(from, to);
+        });
+    const auto exchange = std::make_shared<ShardExchange>(*group_, tree_, turns_);
+    for (nn::BatchNorm* layer : layers) layer->set_exchange(exchange);
+  }
   if (own() == 1) return;
   for (std::int64_t shard = 0; shard < own(); ++shard) {
-    std::vector<Tensor> memory;
-    for (const Bucket& bucket : buckets) {
-      const Tensor& gradients = bucket.gradients;
-      const bool is_last = shard + 1 == own();
-      memory.push_back(
-          is_last ? gradients
-                  : Tensor::zeros(gradients.shape(), gradients.dtype(), gradients.device()));
+    std::vector<Tensor> memory = hook_->places_of(shard);
+    if (turns_ && shard + 1 < own()) {  // all of them at a time
+      for (Tensor& place : memory)
+        place = Tensor::zeros(place.shape(), place.dtype(), place.device());
     }
-    turn_.push_back({ShardGradients(buckets, std::move(memory))});
+    shard_.push_back({ShardGradients(buckets, std::move(memory))});
   }
 }
 
 void ShardedStep::take_turns(const std::function<void(std::int64_t)>& body) {
-  for (Turn& turn : turn_) {
-    turn.gradients.forget();
-    turn.is_over = false;
-  }
   buffers_.take_turns(own());
   turns_->run(body);
   expect_all_over();
   for (std::int64_t shard = 0; shard + 1 < own(); ++shard) {
-    hook_->keep(turn_[static_cast<std::size_t>(shard)].gradients.complete());
-    buffers_.keep();
+    keep_next();
     buffers_.change(shard, shard + 1);
-    ++next_;
   }
-  turn_.back().gradients.give_to_variables();
+  Shard& last = shard_.back();
+  last.gradients.give_to_variables();
+  last.gradients.forget();
+  last.is_over = false;
 }
 
 void ShardedStep::backward(const Variable& loss, double weight, bool is_last) {
-  Turn& turn = turn_[static_cast<std::size_t>(turns_->at())];
-  if (turn.is_over) {
+  const std::int64_t at = in_turns() ? turns_->at() : next_ - own_.first;
+  Shard& shard = shard_[static_cast<std::size_t>(at)];
+  if (shard.is_over) {
     throw Error(
         "backward() was called again for one shard: within for_each_shard() all calls but the "
         "last of a shard are within no_sync()");
   }
-  const Tensor seed = Tensor::empty_like(loss.data());
-  seed.fill(weight);
-  lockstep::backward({&loss, 1}, {&seed, 1}, {.sink = &turn.gradients});
-  turn.is_over = is_last;
+  if (loss.defined()) {
+    const Tensor seed = Tensor::full(loss.shape(), weight, loss.data().dtype());
+    try {
+      lockstep::backward({&loss, 1}, {&seed, 1}, {.sink = &shard.gradients});
+    } catch (...) {
+      shard.gradients.forget();
+      throw;
+    }
+  }
+  shard.is_over = is_last;
+  if (is_last && !in_turns()) keep_next();
 }
 
 void ShardedStep::expect_all_over() const {
-  for (std::size_t shard = 0; shard < turn_.size(); ++shard) {
-    if (turn_[shard].is_over) continue;
+  for (std::size_t shard = 0; shard < shard_.size(); ++shard) {
+    if (shard_[shard].is_over) continue;
     throw Error(fmt::format(
         "the body of for_each_shard() has ended for shard {} without backward(), but within "
         "no_sync(); a shard without samples runs forward on a batch of 0 samples and calls "

@@ -31,21 +31,26 @@ class ShardedStep {
   void add_loss(double part) { buffers_.add_loss(part); }
   /// No shard of the step is over.
   [[nodiscard]] bool at_first() const noexcept { return next_ == own_.first; }
-  /// The shard at hand is this rank's last of the step.
-  [[nodiscard]] bool at_last() const noexcept { return next_ + 1 == own_.last; }
-  /// It is not, and its gradients are in the buckets. Local.
-  void keep();
-  /// It was, and its gradients are on the way: returns when everything else is there. Collective.
+  /// The gradients of the shard at hand are kept apart from the buckets: it has its turn, or is not
+  /// this rank's last of the step.
+  [[nodiscard]] bool keeps_apart() const noexcept { return in_turns() || next_ + 1 < own_.last; }
+  /// Adds weight x the gradient of its loss, if that is defined, to those of the shard at hand,
+  /// which are kept apart; `is_last`: nothing will be added to them. Throws Error for a shard whose
+  /// turn it is and that has been through the last, and what an operation throws: this shard's
+  /// gradients are forgotten then. Local.
+  void backward(const Variable& loss, double weight, bool is_last);
+  /// This rank's last shard is over and its gradients are on the way: returns when everything else
+  /// is there. Collective.
   void finish();
   /// The step failed. Local.
   void give_up();
 
   [[nodiscard]] double loss() const noexcept { return buffers_.loss(); }
 
-  /// From now on the batch of these layers is that of all shards. `change` is called between two
-  /// shards' turns. Collective.
-  void synchronise(std::span<nn::BatchNorm* const> layers, std::span<const Bucket> buckets,
-                   ShardTurns::Change change);
+  /// The Reducer has these buckets. With `layers`, whose batch is that of all shards from now on,
+  /// shards take turns; `change` is called between two of them. Collective.
+  void prepare(std::span<const Bucket> buckets, std::span<nn::BatchNorm* const> layers,
+               ShardTurns::Change change);
   /// Whether shards take turns where forward is collective: with one a rank there is no need.
   [[nodiscard]] bool has_turns() const noexcept { return turns_ && own() > 1; }
   /// A shard has its turn.
@@ -55,19 +60,17 @@ class ShardedStep {
   /// backward with `is_last`, and what a body throws; the step has failed then. Local but for what
   /// bodies do.
   void take_turns(const std::function<void(std::int64_t)>& body);
-  /// Adds weight x the loss's gradient to those of the shard whose turn it is. Throws Error for one
-  /// that has been through the last.
-  void backward(const Variable& loss, double weight, bool is_last);
   /// Of the shard whose turn it is: see ShardTurns.
   [[nodiscard]] double seconds_stood() const noexcept {
     return in_turns() ? turns_->seconds_stood() : 0.0;
   }
 
  private:
-  struct Turn {
+  struct Shard {
     ShardGradients gradients;
     bool is_over = false;
   };
+  void keep_next();
   void expect_all_over() const;
 
   std::shared_ptr<ProcessGroup> group_;
@@ -77,7 +80,7 @@ class ShardedStep {
   std::shared_ptr<ShardHook> hook_;
   ShardBuffers buffers_;
   std::shared_ptr<ShardTurns> turns_;  ///< null: nothing is synchronised
-  std::vector<Turn> turn_;             ///< of each shard of this rank, if they take turns
+  std::vector<Shard> shard_;           ///< of this rank, unless there is one
 };
 
 }  // namespace lockstep
