@@ -1,13 +1,17 @@
 """A training step of each bundled model in PyTorch on one thread, the counterpart of benchmarks/nn/model_step_bench.cpp:
-forward, loss, backward and SGD on one fixed batch of random numbers.
+forward, loss, backward and SGD on one fixed batch of random numbers. With RANKS, by DistributedDataParallel over gloo,
+one core a rank, for benchmarks/compare_pytorch.sh; BATCH is then that of all ranks together.
 
-usage: model_step.py MODEL BATCH [SECONDS]     (MODEL convnet, mlp, resnet18 or transformer)
+usage: model_step.py MODEL BATCH [SECONDS [RANKS]]     (MODEL convnet, mlp, resnet18 or transformer)
 Prints a line: samples/s by the median step, parameters, the memory by which the process grew at its peak.
 """
+import os
 import sys
 import time
 
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -87,12 +91,12 @@ def memory_mib(name):
         return next(float(line.split()[1]) / 1024 for line in status if line.startswith(name + ":"))
 
 
-def train(make, sample, batch, seconds):
-    model = make()
+def train(make, sample, batch, seconds, wrap=lambda model: model, ranks=1):
+    model = wrap(make())
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     x, target = torch.randn(batch, *sample), torch.arange(batch) % 10
-    times, start, loss = [], time.perf_counter(), 0.0
-    while len(times) < 5 or time.perf_counter() - start < seconds:
+    times, start, loss, goes_on = [], time.perf_counter(), 0.0, True
+    while goes_on:
         begin = time.perf_counter()
         optimizer.zero_grad()
         value = F.nll_loss(model(x), target)
@@ -100,12 +104,36 @@ def train(make, sample, batch, seconds):
         optimizer.step()
         times.append(time.perf_counter() - begin)
         loss = value.item()
+        goes_on = len(times) < 5 or time.perf_counter() - start < seconds
+        if ranks > 1:  # all make as many steps
+            go_on = torch.tensor(float(goes_on))
+            dist.broadcast(go_on, 0)
+            goes_on = bool(go_on)
     times = sorted(times[2:])
     return batch / times[len(times) // 2], sum(p.numel() for p in model.parameters()), loss
 
 
+def be_rank(rank, ranks, name, batch, seconds, port):
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    torch.manual_seed(1)
+    make, sample = MODELS[name]
+    wrap = torch.nn.parallel.DistributedDataParallel
+    speed, parameters, loss = train(make, sample, batch // ranks, seconds, wrap, ranks)
+    if rank == 0:
+        print(f"samples/s {ranks * speed:.1f} parameters {parameters} loss {loss:.4f}", flush=True)
+    dist.destroy_process_group()
+
+
 def main():
     name, batch, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 3.0
+    ranks = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    if ranks > 1:
+        mp.spawn(be_rank, args=(ranks, name, batch, seconds, 29500 + os.getpid() % 1000), nprocs=ranks)
+        return
     torch.set_num_threads(1)
     torch.manual_seed(1)
     make, sample = MODELS[name]
