@@ -19,6 +19,20 @@ void expect_on_rpc_applications_page(const std::string& file) {
       << "docs/rpc_applications.md does not hold docs/examples/" << file << " word for word";
 }
 
+/// What the page shows of a longer program, behind the program's name, is in it.
+void expect_part_on_rpc_applications_page(const std::string& file) {
+  const std::string page = read_file(source("docs/rpc_applications.md"));
+  const auto name = page.find("(examples/" + file + ")");
+  const auto begin = page.find("```cpp\n", name) + 7, end = page.find("```\n", begin);
+  ASSERT_NE(name, std::string::npos) << file;
+  ASSERT_NE(end, std::string::npos) << file;
+  const std::string part = page.substr(begin, end - begin);
+  EXPECT_GT(part.size(), 200U) << part;
+  EXPECT_NE(read_file(source("docs/examples/" + file)).find(part), std::string::npos)
+      << "docs/examples/" << file << " does not hold word for word:\n"
+      << part;
+}
+
 /// What `pattern` finds in the output of a program that must succeed.
 std::smatch found(const Finished& finished, const std::string& pattern) {
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
@@ -98,6 +112,29 @@ TEST(RpcApplicationsPage, TheParameterServerLearnsFromSingleAndFromBatchedGradie
       EXPECT_LT(std::stod(losses[2]), 0.5);
     }
   }
+}
+
+// Knowing how often each character follows each other one costs 2.257 nats a character of this
+// text.
+TEST(RpcApplicationsPage, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsOfOneProcess) {
+  expect_part_on_rpc_applications_page("rnn_model_parallel.cpp");
+  const ScratchFolder folder;
+  const std::string text = folder.file("bible.txt");
+  if (run({"sh", "-c", "command -v bible"}).exit_code != 0)
+    GTEST_SKIP() << "no program bible here, whose text is to be learnt (Debian: bible-kjv)";
+  const Finished written = run({"sh", "-c", "bible -f gen1:1-rev22:21 | cut -d' ' -f2- >" + text});
+  ASSERT_EQ(written.exit_code, 0) << written.output;
+  ASSERT_EQ(read_file(text).substr(0, 23), "In the beginning God cr");
+
+  const Finished finished = run(app(3, "docs/examples/rnn_model_parallel", {text, "300"}));
+  found(finished, "gradients differ from those of one process by 0 and 0\n");
+  const auto loss = found(finished, "step 300  loss ([0-9.]+)\n");
+  ASSERT_EQ(loss.size(), 2U);
+  EXPECT_LT(std::stod(loss[1]), 2.0);
+
+  const Finished alone = run(app(1, "docs/examples/rnn_model_parallel", {text}));
+  EXPECT_EQ(alone.exit_code, 2) << alone.output;
+  EXPECT_TRUE(alone.says("start 3 ranks and name a text")) << alone.output;
 }
 
 TEST(RpcApplicationsPage, OneRankAloneIsToldToBringOthers) {
