@@ -4,6 +4,7 @@
 #include <regex>
 #include <string>
 #include <support/process.hpp>
+#include <utility>
 
 #include "../../docs/examples/cart_pole.hpp"
 
@@ -131,18 +132,39 @@ TEST(RpcApplicationsPage, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsO
   const auto loss = found(finished, "step 300  loss ([0-9.]+)\n");
   ASSERT_EQ(loss.size(), 2U);
   EXPECT_LT(std::stod(loss[1]), 2.0);
+}
 
-  const Finished alone = run(app(1, "docs/examples/rnn_model_parallel", {text}));
-  EXPECT_EQ(alone.exit_code, 2) << alone.output;
-  EXPECT_TRUE(alone.says("start 3 ranks and name a text")) << alone.output;
+// In one part it is the same computation; the order in which several come changes the rounding.
+TEST(RpcApplicationsPage, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
+  expect_part_on_rpc_applications_page("pipeline.cpp");
+  const Finished finished = run(app(3, "docs/examples/pipeline", {"16", "4", "16"}));
+  const auto here = found(finished, "uncut, one rank +([0-9.]+) images/s  loss ([0-9.]+)\n");
+  ASSERT_EQ(here.size(), 3U);
+  for (const std::string size : {"16", " 8", " 4", " 2"}) {
+    const auto difference = found(
+        finished, "split size  " + size + "  gradients differ from the uncut model's by (.+)\n");
+    const auto trained =
+        found(finished, "split size  " + size + " +([0-9.]+) images/s  loss ([0-9.]+)\n");
+    ASSERT_EQ(difference.size(), 2U);
+    ASSERT_EQ(trained.size(), 3U);
+    EXPECT_LE(std::stod(difference[1]), size == "16" ? 0.0 : 1e-4);  // summed over 62 parameters
+    EXPECT_GT(std::stod(trained[1]), 0.0);
+    if (size == "16") {
+      EXPECT_NEAR(std::stod(trained[2]), std::stod(here[2]), 0.02);
+    } else {
+      EXPECT_LT(std::stod(trained[2]), 1.0);
+    }
+  }
 }
 
 TEST(RpcApplicationsPage, OneRankAloneIsToldToBringOthers) {
-  for (const char* program :
-       {"docs/examples/cart_pole", "docs/examples/batched_parameter_server"}) {
-    const Finished finished = run(app(1, program, {}));
+  for (const auto& [program, words] :
+       {std::pair("cart_pole", "start at least 2 ranks"),
+        std::pair("batched_parameter_server", "start at least 2"),
+        std::pair("rnn_model_parallel", "start 3 ranks"), std::pair("pipeline", "start 3 ranks")}) {
+    const Finished finished = run(app(1, std::string("docs/examples/") + program, {}));
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says("start at least 2 ranks")) << finished.output;
+    EXPECT_TRUE(finished.says(words)) << finished.output;
   }
 }
 
