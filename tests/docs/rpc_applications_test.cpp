@@ -157,6 +157,23 @@ TEST(RpcApplicationsPage, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
   }
 }
 
+// Sums over trainers have another order than one process's: some units in the last place a step.
+TEST(RpcApplicationsPage, DataParallelTrainersWithATableElsewhereTrainAsOneProcess) {
+  expect_part_on_rpc_applications_page("ddp_and_rpc.cpp");
+  const Finished finished = run(app(4, "docs/examples/ddp_and_rpc", {"200"}));
+  for (const std::string what :
+       {"gradients differ from those of one process", "parameters after 200 steps"}) {
+    const auto differences = found(finished, what + ": dense (.+) and (.+), sparse (.+)\n");
+    ASSERT_EQ(differences.size(), 4U);
+    for (std::size_t i = 1; i < 4; ++i)
+      EXPECT_LE(std::stod(differences[i]), what[0] == 'g' ? 1e-6 : 1e-4);
+  }
+  const auto losses = found(finished, "loss ([0-9.]+) to ([0-9.]+)\n");
+  ASSERT_EQ(losses.size(), 3U);
+  EXPECT_GT(std::stod(losses[1]), 2.0);  // log(8) is 2.08
+  EXPECT_LT(std::stod(losses[2]), 0.5);
+}
+
 TEST(RpcApplicationsPage, OneRankAloneIsToldToBringOthers) {
   for (const auto& [program, words] :
        {std::pair("cart_pole", "start at least 2 ranks"),
