@@ -1,0 +1,167 @@
+#include "members.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/base/log.hpp>
+
+#include "child.hpp"
+
+namespace lockstep::elastic {
+namespace {
+
+constexpr int most_slots = 1 << 20;
+constexpr double slurm_answers_s = 10;
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf()) == (in.peek() != std::ifstream::traits_type::eof()))
+    throw InputError(fmt::format("the members file {} cannot be read", path));
+  return text.str();
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+/// Names of `nodes` that Slurm does not count as lost.
+std::vector<std::string> living(const std::string& nodes) {
+  const Answer answer = ask(
+      {"sinfo", "--noheader", "--Node", "--nodes", nodes, "--format", "%N %T"}, slurm_answers_s);
+  if (answer.code != 0) return {};
+  std::vector<std::string> names;
+  std::istringstream lines(answer.output);
+  for (std::string name, state; lines >> name >> state;) {
+    const bool lost = state.starts_with("down") || state.starts_with("fail") ||
+                      state.starts_with("unknown") || state.ends_with("*");
+    if (!lost) names.push_back(name);
+  }
+  return names;
+}
+
+/// One moment's answer of Slurm; asked again when it is old.
+struct SlurmMembers {
+  std::string nodes = environment("SLURM_JOB_NODELIST");
+  Hosts all, now;
+  Clock::time_point asked;
+
+  SlurmMembers() {
+    const Answer names = ask({"scontrol", "show", "hostnames", nodes}, slurm_answers_s);
+    const auto listed = words_of(names.output);
+    std::string tasks = environment("SLURM_TASKS_PER_NODE");
+    if (tasks.empty()) tasks = "1(x" + environment("SLURM_JOB_NUM_NODES") + ")";
+    const auto slots = parse_tasks_per_node(tasks);
+    if (names.code != 0 || listed.empty() || listed.size() != slots.size()) {
+      throw InputError(fmt::format(
+          "Slurm says nothing that can be used about this allocation (nodes \"{}\", tasks a node "
+          "\"{}\"). Name hosts and slots with --members FILE.",
+          nodes, tasks));
+    }
+    for (std::size_t i = 0; i < listed.size(); ++i) all.push_back({listed[i], slots[i]});
+    look();
+  }
+
+  void look() {
+    asked = Clock::now();
+    const auto names = living(nodes);
+    now = all;
+    // No answer at all is a controller that is busy or away, not an allocation without nodes.
+    if (names.empty()) return;
+    std::erase_if(
+        now, [&](const Host& host) { return std::ranges::find(names, host.name) == names.end(); });
+  }
+};
+
+}  // namespace
+
+Hosts parse_members(const std::string& text, const std::string& name) {
+  Hosts hosts;
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const auto words = words_of(line.substr(0, line.find('#')));
+    if (words.empty()) continue;
+    const auto bad = [&](const std::string& what) {
+      return InputError(fmt::format("{}:{}: {}; a line is HOST [SLOTS]", name, number, what));
+    };
+    Host host{.name = words[0], .slots = 1};
+    if (words.size() > 2) throw bad(fmt::format("\"{}\" is too much", words[2]));
+    if (words.size() == 2) {
+      const std::string& slots = words[1];
+      const bool digits = slots.size() < 8 && slots.find_first_not_of("0123456789") == slots.npos;
+      host.slots = digits ? std::stoi(slots) : -1;
+      if (host.slots < 0 || host.slots > most_slots)
+        throw bad(fmt::format("\"{}\" is no number of slots", slots));
+    }
+    if (host.name.find_first_of(",:") != std::string::npos)
+      throw bad(fmt::format("\"{}\" is no host's name", host.name));
+    if (std::ranges::find(hosts, host.name, &Host::name) != hosts.end())
+      throw bad(host.name + " stands there twice");
+    hosts.push_back(host);
+  }
+  return hosts;
+}
+
+std::vector<int> parse_tasks_per_node(const std::string& text) {
+  std::vector<int> tasks;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    int count = 0, times = 1;
+    char rest = 0;
+    const int read = std::sscanf(part.c_str(), "%d(x%d%c", &count, &times, &rest);
+    const bool good =
+        (read == 1 || (read == 3 && rest == ')')) && count > 0 && times > 0 && times <= most_slots;
+    if (!good) throw InputError(fmt::format("\"{}\" is no list of Slurm's tasks a node", text));
+    tasks.insert(tasks.end(), static_cast<std::size_t>(times), count);
+  }
+  return tasks;
+}
+
+Members members_of_file(const std::string& path) {
+  struct State {
+    Hosts hosts;
+    std::string complaint;
+  };
+  auto state = std::make_shared<State>();
+  state->hosts = parse_members(read_text(path), path);
+  return [path, state] {
+    try {
+      state->hosts = parse_members(read_text(path), path);
+      state->complaint.clear();
+    } catch (const InputError& error) {
+      if (state->complaint != error.what()) log(LogLevel::warning, error.what());
+      state->complaint = error.what();
+    }
+    return state->hosts;
+  };
+}
+
+Members members_of_slurm() {
+  auto slurm = std::make_shared<SlurmMembers>();
+  return [slurm] {
+    if (seconds_since(slurm->asked) > slurm_asked_s) slurm->look();
+    return slurm->now;
+  };
+}
+
+Members members_of_this_machine(int slots) {
+  return [here = Hosts{{host_name(), slots}}] { return here; };
+}
+
+}  // namespace lockstep::elastic
