@@ -83,6 +83,14 @@ void History::say(const std::string& text) const {
 void History::write(Json line) {
   line["time"] = now_text();
   kept_.push_back(line.dump());
+  flush();
+}
+
+void History::folder_is_there() {
+  if (!std::exchange(folder_is_there_, true)) flush();
+}
+
+void History::flush() {
   if (!folder_is_there_) return;
   // Opened for each line: the folder may be moved, and programs read along.
   std::ofstream out(file_, std::ios::app);
@@ -93,16 +101,20 @@ void History::write(Json line) {
 }
 
 void History::start(int number, const Placement& placement, const std::filesystem::path& from,
-                    std::int64_t step, double down_s) {
+                    std::int64_t step, std::int64_t lost_steps, double down_s) {
   write({{"kind", "start"},
          {"start", number},
          {"ranks", placement.ranks()},
          {"hosts", hosts_of(placement)},
          {"checkpoint", from.empty() ? Json(nullptr) : Json(from.filename().string())},
          {"step", step},
+         {"lost_steps", lost_steps},
          {"down_s", down_s}});
-  say(fmt::format("start {}: {}{}", number, ranks_in_words(placement),
-                  from.empty() ? "" : fmt::format(", from step {}", step)));
+  std::string where;
+  if (!from.empty()) where = fmt::format(", from step {}", step);
+  if (lost_steps > 0)
+    where += fmt::format(" ({} step{} again)", lost_steps, lost_steps == 1 ? "" : "s");
+  say(fmt::format("start {}: {}{}", number, ranks_in_words(placement), where));
 }
 
 void History::end(int number, const Placement& placement, const Ending& ending) {

@@ -46,8 +46,9 @@ class History {
  public:
   explicit History(std::filesystem::path dir);
 
+  /// `lost_steps` of the start before are computed again.
   void start(int number, const Placement& placement, const std::filesystem::path& from,
-             std::int64_t step, double down_s);
+             std::int64_t step, std::int64_t lost_steps, double down_s);
   void end(int number, const Placement& placement, const Ending& ending);
   /// Something that is being done about it: "waits", "restarts in", "saves"; no line in the file
   /// without `kind`.
@@ -55,11 +56,12 @@ class History {
   void over(Why why, int code, const std::string& text);
 
   /// The run folder is this run's: lines may be written there.
-  void folder_is_there() { folder_is_there_ = true; }
+  void folder_is_there();
 
  private:
   void say(const std::string& text) const;
   void write(nlohmann::ordered_json line);
+  void flush();
 
   std::filesystem::path file_;
   std::vector<std::string> kept_;

@@ -21,11 +21,17 @@ bool is(const Evidence& evidence, ExitCode code) {
   return evidence.blame.signal == 0 && evidence.code == static_cast<int>(code);
 }
 
-int rank_in_words_of_launcher(const Evidence& evidence, const RunView& run) {
+/// Of a job in which a rank died. mpiexec ends the others before it says who died, and then names
+/// any of them; so its word counts last.
+int dead_rank(const Evidence& evidence, const RunView& run) {
+  if (evidence.first_dead >= 0) return evidence.first_dead;
   const Blame& blame = evidence.blame;
-  if (blame.rank >= 0 || blame.pid == 0) return blame.rank;
-  const auto ring = std::ranges::find(evidence.rings, blame.pid, &FlightRing::pid);
-  if (ring != evidence.rings.end()) return ring->rank;
+  if (blame.rank >= 0) return blame.rank;
+  if (!evidence.rings.empty()) {
+    const auto missed = flight_verdict(evidence.rings).ranks;
+    if (missed.size() == 1) return missed.front();
+  }
+  if (blame.pid == 0) return -1;
   const auto process = std::ranges::find(run.ranks(), blame.pid, &RankProcess::pid);
   return process != run.ranks().end() ? process->rank : -1;
 }
@@ -95,7 +101,7 @@ void judge_failure(const Evidence& evidence, const Placement& placement, const M
 
 void judge_killed(const Evidence& evidence, const Placement& placement, const RunView& run,
                   const MemoryWatch& memory, Ending& ending) {
-  const int rank = rank_in_words_of_launcher(evidence, run);
+  const int rank = dead_rank(evidence, run);
   if (rank >= 0) ending.ranks = {rank};
   if (const auto finding = memory.finding(rank)) {
     ending.why = Why::memory;

@@ -12,6 +12,7 @@ namespace lockstep::elastic {
 struct Evidence {
   int code = 0;                   ///< of the launcher
   Blame blame;                    ///< in its words
+  int first_dead = -1;            ///< the rank whose process was seen to end first, on this machine
   bool hung = false;              ///< ended by the supervisor, for want of life
   bool change_was_asked = false;  ///< by the supervisor, for other members
   bool stop_was_asked = false;    ///< of the supervisor

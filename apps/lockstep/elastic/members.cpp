@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
@@ -23,10 +27,17 @@ constexpr double slurm_answers_s = 10;
 
 std::string read_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf()) == (in.peek() != std::ifstream::traits_type::eof()))
-    throw InputError(fmt::format("the members file {} cannot be read", path));
-  return text.str();
+  if (!in) throw InputError(fmt::format("the members file {} cannot be read", path));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Digits alone, up to most_slots.
+std::optional<int> number_of(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || number < 0 || number > most_slots) return std::nullopt;
+  return number;
 }
 
 std::string environment(const char* name) {
@@ -103,11 +114,9 @@ Hosts parse_members(const std::string& text, const std::string& name) {
     Host host{.name = words[0], .slots = 1};
     if (words.size() > 2) throw bad(fmt::format("\"{}\" is too much", words[2]));
     if (words.size() == 2) {
-      const std::string& slots = words[1];
-      const bool digits = slots.size() < 8 && slots.find_first_not_of("0123456789") == slots.npos;
-      host.slots = digits ? std::stoi(slots) : -1;
-      if (host.slots < 0 || host.slots > most_slots)
-        throw bad(fmt::format("\"{}\" is no number of slots", slots));
+      const auto slots = number_of(words[1]);
+      if (!slots) throw bad(fmt::format("\"{}\" is no number of slots", words[1]));
+      host.slots = *slots;
     }
     if (host.name.find_first_of(",:") != std::string::npos)
       throw bad(fmt::format("\"{}\" is no host's name", host.name));
@@ -122,13 +131,18 @@ std::vector<int> parse_tasks_per_node(const std::string& text) {
   std::vector<int> tasks;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
-    int count = 0, times = 1;
-    char rest = 0;
-    const int read = std::sscanf(part.c_str(), "%d(x%d%c", &count, &times, &rest);
-    const bool good =
-        (read == 1 || (read == 3 && rest == ')')) && count > 0 && times > 0 && times <= most_slots;
-    if (!good) throw InputError(fmt::format("\"{}\" is no list of Slurm's tasks a node", text));
-    tasks.insert(tasks.end(), static_cast<std::size_t>(times), count);
+    // COUNT or COUNT(xTIMES)
+    const auto bracket = std::min(part.find('('), part.size());
+    std::string_view behind = std::string_view(part).substr(bracket);
+    const auto count = number_of(std::string_view(part).substr(0, bracket));
+    std::optional<int> times = 1;
+    if (behind.starts_with("(x") && behind.ends_with(")"))
+      times = number_of(behind.substr(2, behind.size() - 3));
+    else if (!behind.empty())
+      times.reset();
+    if (!count || !times || *count == 0 || *times == 0)
+      throw InputError(fmt::format("\"{}\" is no list of Slurm's tasks a node", text));
+    tasks.insert(tasks.end(), static_cast<std::size_t>(*times), *count);
   }
   return tasks;
 }

@@ -10,8 +10,6 @@
 #include <sstream>
 #include <thread>
 
-#include "child.hpp"
-
 namespace lockstep::elastic {
 namespace {
 
@@ -177,8 +175,9 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   const auto& arguments = resumes_ ? assignment_.later : assignment_.first;
   app.insert(app.end(), arguments.begin(), arguments.end());
   const Launcher::Command command = launcher_.command(placement, number, app);
-  history_.start(number, placement, resumes_ ? run_.checkpoint() : "",
-                 resumes_ ? run_.checkpoint_step() : 0,
+  const std::int64_t from_step = resumes_ ? run_.checkpoint_step() : 0;
+  history_.start(number, placement, resumes_ ? run_.checkpoint() : "", from_step,
+                 resumes_ ? std::max<std::int64_t>(0, reached_ - from_step) : 0,
                  down_since_ ? seconds_since(*down_since_) : 0);
 
   const auto begun = Clock::now();
@@ -199,6 +198,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   resumes_ = resumes_ || (run_.is_up() && (!assignment_.names_checkpoint || run_.has_stepped()));
 
   evidence.blame = words.blame();
+  if (watch.deaths) evidence.first_dead = watch.deaths->first().value_or(-1);
   evidence.hung = watch.hung;
   evidence.change_was_asked = watch.change_was_asked;
   evidence.stop_was_asked = stops > 0;
@@ -207,6 +207,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   if (watch.hung) evidence.rings = std::move(watch.rings_when_hung);
   Ending ending = judge(evidence, placement, run_, memory_);
   ending.seconds = seconds_since(begun);
+  reached_ = ending.step;
   find_lost_hosts(placement, ending);
   return ending;
 }
@@ -215,6 +216,8 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
   if (run_.shows_life()) watch.life = Clock::now();
   if (run_.is_up()) history_.folder_is_there();
   memory_.look(run_.ranks());
+  if (!watch.deaths && !run_.ranks().empty())
+    watch.deaths = std::make_unique<DeathWatch>(run_.ranks());
   if (stops > 1) {
     static_cast<void>(child.kill_all());
   } else if (stops == 1 && !std::exchange(watch.stop_was_asked, true)) {

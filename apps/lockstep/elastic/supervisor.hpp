@@ -1,6 +1,7 @@
 #pragma once
 #include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -8,6 +9,8 @@
 
 #include "assignment.hpp"
 #include "budget.hpp"
+#include "child.hpp"
+#include "death_watch.hpp"
 #include "history.hpp"
 #include "judge.hpp"
 #include "launcher.hpp"
@@ -35,6 +38,7 @@ class Supervisor {
     bool change_was_asked = false, stop_was_asked = false, hung = false;
     Clock::time_point life = Clock::now(), asked{};
     double silent_s = 0;
+    std::unique_ptr<DeathWatch> deaths;  ///< once the ranks are known
     std::vector<FlightRing> rings_when_hung;
   };
 
@@ -68,6 +72,7 @@ class Supervisor {
   MemoryWatch memory_;
   std::map<std::string, std::future<bool>> probes_;  ///< of lost hosts, that are under way
   bool resumes_ = false;                             ///< the next start, from the newest checkpoint
+  std::int64_t reached_ = 0;                         ///< the last start's newest step
   std::optional<std::int64_t> failed_at_;  ///< step of the last start, if it ended with exit code 1
   std::optional<Clock::time_point> down_since_;
   Hosts candidate_;  ///< members as they would be after a change, since then
