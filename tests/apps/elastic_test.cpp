@@ -198,13 +198,9 @@ TEST_F(Elastic, SigtermIsPassedOnSavedAndEndsWithSeventyFive) {
   expect_nothing_left();
 }
 
-TEST_F(Elastic, ASupervisorThatIsKilledLeavesRanksThatSaveAndEnd) {
+TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehind) {
   const auto command = this->command({"--min", "2", "--max", "2"}, {"--set", "train.epochs=2000"});
-  const Finished finished =
-      with_script(command, dir(),
-                  "stepped 1; kill -KILL $pid; until grep -q '\"stopped_early\": true' " + dir() +
-                      "/summary.json; do sleep 0.1; done; sleep 1",
-                  "5");
+  const Finished finished = with_script(command, dir(), "stepped 1; kill -KILL $pid; sleep 5", "5");
   EXPECT_TRUE(finished.says("exit=137")) << finished.output;
   expect_nothing_left();
 }
