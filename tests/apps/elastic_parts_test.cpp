@@ -36,9 +36,9 @@ TEST(MembersFile, ThatCannotBeReadForAMomentChangesNothing) {
   const auto path = scratch.write("members", "node1 2\n");
   const Members members = members_of_file(path);
   scratch.write("members", "node1 two\n");
-  EXPECT_EQ(members(), (Hosts{{"node1", 2}}));
+  EXPECT_EQ(members(false), (Hosts{{"node1", 2}}));
   scratch.write("members", "node2 3\n");
-  EXPECT_EQ(members(), (Hosts{{"node2", 3}}));
+  EXPECT_EQ(members(false), (Hosts{{"node2", 3}}));
   EXPECT_THROW(static_cast<void>(members_of_file(scratch.file("none"))), InputError);
 }
 
@@ -147,6 +147,15 @@ TEST(LauncherWords, OfSrunNameTheFirstTaskItsHostAndWhy) {
                   .out_of_memory);
 }
 
+TEST(LauncherWords, OfSrunTellALostNodeAndAStepThatWasNeverMade) {
+  EXPECT_EQ(blame_of({"srun: error: Node failure on node3", "srun: error: node2: task 1: Killed"})
+                .failed_node,
+            "node3");
+  EXPECT_TRUE(blame_of({"srun: error: Unable to create step for job 1: Requested node "
+                        "configuration is not available"})
+                  .not_started);
+}
+
 TEST(Launcher, NamesHostsInMpichsWayAndARanksHostInSlurms) {
   const Placement placement{{{"a", 2}, {"b", 1}}};
   const auto mpiexec = Launcher({"mpiexec", "-v"}, true).command(placement, 1, {"app", "deck"});
@@ -241,6 +250,14 @@ TEST(Judgement, TakesASignalsNumberForNoExitCode) {
   EXPECT_EQ(judged({.code = 4, .blame = {.rank = 3, .signal = 4}}).why, Why::killed);
   EXPECT_EQ(judged({.code = 4, .blame = {.rank = 3, .signal = 4}}).hosts,
             std::vector<std::string>{"b"});
+}
+
+TEST(Judgement, OfALostNodeComesBeforeThatOfTheRanksThatWereEndedForIt) {
+  const Ending lost = judged({.code = 137, .blame = {.rank = 0, .signal = 9, .failed_node = "b"}});
+  EXPECT_EQ(lost.why, Why::host_lost);
+  EXPECT_EQ(lost.hosts, std::vector<std::string>{"b"});
+  EXPECT_TRUE(lost.ranks.empty());
+  EXPECT_EQ(judged({.code = 1, .blame = {.not_started = true}}).why, Why::killed);
 }
 
 TEST(Judgement, OfSuccessWantsTheRunsOwnWord) { EXPECT_EQ(judged({.code = 0}).why, Why::killed); }

@@ -95,7 +95,6 @@ TEST_F(Elastic, AKilledRankCostsItsSlotForAWhileAndTheFinalBitsAreTheUndisturbed
   EXPECT_EQ(all("start", "ranks"), Json({4, 3, 4})) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"killed", "members", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({2})) << finished.output;
-  EXPECT_EQ(history("end")[1].at("exit_code"), 75);
   // The planned change lost nothing, the kill at most what came after the last checkpoint.
   EXPECT_EQ(history("start")[2].at("step"), history("end")[1].at("step"));
   EXPECT_EQ(history("start")[2].at("lost_steps"), 0);
@@ -147,8 +146,8 @@ TEST_F(Elastic, AFailureAtTheSameStepIsNotTriedAThirdTime) {
 
 TEST_F(Elastic, WantOfMemoryNamesTheRankWhatItHeldAndTheLimitAndIsNotTriedAgain) {
   const Words command = this->command({"--min", "2", "--max", "2"});
-  const Finished finished =
-      run({"sh", "-c", "ulimit -v 4194304; exec " + quoted(command)}, {{"MISBEHAVE", "eat 1 12"}});
+  const Finished finished = run({"sh", "-c", "ulimit -v 4194304; exec " + quoted(command)},
+                                {{"MISBEHAVE", "eat 1 35"}, {"MISBEHAVE_PACE", "20"}});
   EXPECT_EQ(finished.exit_code, 1) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"out of memory"})) << finished.output;
   EXPECT_TRUE(finished.says("rank 1 (")) << finished.output;
@@ -194,7 +193,6 @@ TEST_F(Elastic, SigtermIsPassedOnSavedAndEndsWithSeventyFive) {
   const Finished finished = with_script(command, dir(), "stepped 1; kill -TERM $pid", "5");
   EXPECT_TRUE(finished.says("exit=75")) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"stopped"})) << finished.output;
-  EXPECT_EQ(history("end")[0].at("exit_code"), 75);
   expect_nothing_left();
 }
 

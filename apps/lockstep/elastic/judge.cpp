@@ -21,12 +21,14 @@ bool is(const Evidence& evidence, ExitCode code) {
   return evidence.blame.signal == 0 && evidence.code == static_cast<int>(code);
 }
 
-/// Of a job in which a rank died. mpiexec ends the others before it says who died, and then names
-/// any of them; so its word counts last.
-int dead_rank(const Evidence& evidence, const RunView& run) {
-  if (evidence.first_dead >= 0) return evidence.first_dead;
+/// Of a job in which a rank died. srun's first word is about who was first. mpiexec ends the others
+/// before it says who died, and then names any of them, so its word counts last. The ranks here are
+/// ended for one elsewhere too: who died first of them says something where they are all.
+int dead_rank(const Evidence& evidence, const Placement& placement, const RunView& run) {
   const Blame& blame = evidence.blame;
   if (blame.rank >= 0) return blame.rank;
+  const bool all_are_here = static_cast<int>(run.ranks().size()) == placement.ranks();
+  if (all_are_here && evidence.first_dead >= 0) return evidence.first_dead;
   if (!evidence.rings.empty()) {
     const auto missed = flight_verdict(evidence.rings).ranks;
     if (missed.size() == 1) return missed.front();
@@ -101,7 +103,7 @@ void judge_failure(const Evidence& evidence, const Placement& placement, const M
 
 void judge_killed(const Evidence& evidence, const Placement& placement, const RunView& run,
                   const MemoryWatch& memory, Ending& ending) {
-  const int rank = dead_rank(evidence, run);
+  const int rank = dead_rank(evidence, placement, run);
   if (rank >= 0) ending.ranks = {rank};
   if (const auto finding = memory.finding(rank)) {
     ending.why = Why::memory;
@@ -141,6 +143,14 @@ Ending judge(const Evidence& evidence, const Placement& placement, const RunView
     ending.text = "completed";
   } else if (evidence.hung) {
     judge_hung(evidence, placement, ending);
+  } else if (!evidence.blame.failed_node.empty()) {
+    ending.why = Why::host_lost;
+    ending.hosts = {evidence.blame.failed_node};
+    ending.text = fmt::format("node {} has failed, says Slurm", evidence.blame.failed_node);
+    return ending;
+  } else if (evidence.blame.not_started) {
+    ending.why = Why::killed;
+    ending.text = "srun could not start it (its own words are above)";
   } else if (saved && evidence.change_was_asked && !evidence.stop_was_asked) {
     ending.why = Why::members;
     ending.text = fmt::format("saved at step {}, for a change of members", ending.step);

@@ -43,8 +43,12 @@ int signal_called(std::string_view words) {
 void read_srun(std::string_view text, Blame& blame) {
   constexpr std::string_view beginning = "srun: error: ";
   if (says(text, "oom-kill") || says(text, "Out Of Memory")) blame.out_of_memory = true;
-  if (!text.starts_with(beginning) || blame.rank >= 0) return;
+  if (!text.starts_with(beginning)) return;
   text.remove_prefix(beginning.size());
+  constexpr std::string_view failure = "Node failure on ";
+  if (text.starts_with(failure)) blame.failed_node = text.substr(failure.size());
+  if (text.starts_with("Unable to create step")) blame.not_started = true;
+  if (blame.rank >= 0) return;
   auto rank = number_behind(text, ": task ");
   if (!rank) rank = number_behind(text, ": tasks ");
   if (!rank) return;

@@ -16,6 +16,8 @@ struct Blame {
   std::string host;
   int signal = 0;              ///< that ended the rank
   bool out_of_memory = false;  ///< said Slurm
+  std::string failed_node;     ///< said Slurm
+  bool not_started = false;    ///< srun could not
 };
 
 /// Reads the words of MPICH's mpiexec and of srun: the first rank that ended badly.

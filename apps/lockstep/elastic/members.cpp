@@ -50,6 +50,10 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
+std::vector<std::string> names_in(const std::string& nodes) {
+  return words_of(ask({"scontrol", "show", "hostnames", nodes}, slurm_answers_s).output);
+}
+
 /// Names of `nodes` that Slurm does not count as lost.
 std::vector<std::string> living(const std::string& nodes) {
   const Answer answer = ask(
@@ -72,12 +76,11 @@ struct SlurmMembers {
   Clock::time_point asked;
 
   SlurmMembers() {
-    const Answer names = ask({"scontrol", "show", "hostnames", nodes}, slurm_answers_s);
-    const auto listed = words_of(names.output);
+    const auto listed = names_in(nodes);
     std::string tasks = environment("SLURM_TASKS_PER_NODE");
     if (tasks.empty()) tasks = "1(x" + environment("SLURM_JOB_NUM_NODES") + ")";
     const auto slots = parse_tasks_per_node(tasks);
-    if (names.code != 0 || listed.empty() || listed.size() != slots.size()) {
+    if (listed.empty() || listed.size() != slots.size()) {
       throw InputError(fmt::format(
           "Slurm says nothing that can be used about this allocation (nodes \"{}\", tasks a node "
           "\"{}\"). Name hosts and slots with --members FILE.",
@@ -89,8 +92,17 @@ struct SlurmMembers {
 
   void look() {
     asked = Clock::now();
-    const auto names = living(nodes);
+    // A node that failed is no longer in the job, even if it is up again.
+    const auto still = words_of(
+        ask({"squeue", "--noheader", "--jobs", environment("SLURM_JOB_ID"), "--format", "%N"},
+            slurm_answers_s)
+            .output);
     now = all;
+    if (!still.empty()) keep(names_in(still.front()));
+    keep(living(nodes));
+  }
+
+  void keep(const std::vector<std::string>& names) {
     // No answer at all is a controller that is busy or away, not an allocation without nodes.
     if (names.empty()) return;
     std::erase_if(
@@ -154,7 +166,7 @@ Members members_of_file(const std::string& path) {
   };
   auto state = std::make_shared<State>();
   state->hosts = parse_members(read_text(path), path);
-  return [path, state] {
+  return [path, state](bool) {
     try {
       state->hosts = parse_members(read_text(path), path);
       state->complaint.clear();
@@ -168,14 +180,14 @@ Members members_of_file(const std::string& path) {
 
 Members members_of_slurm() {
   auto slurm = std::make_shared<SlurmMembers>();
-  return [slurm] {
-    if (seconds_since(slurm->asked) > slurm_asked_s) slurm->look();
+  return [slurm](bool now) {
+    if (now || seconds_since(slurm->asked) > slurm_asked_s) slurm->look();
     return slurm->now;
   };
 }
 
 Members members_of_this_machine(int slots) {
-  return [here = Hosts{{host_name(), slots}}] { return here; };
+  return [here = Hosts{{host_name(), slots}}](bool) { return here; };
 }
 
 }  // namespace lockstep::elastic

@@ -14,8 +14,9 @@ struct Host {
 };
 using Hosts = std::vector<Host>;
 
-/// What there is at this moment, asked as often as wanted; it may change.
-using Members = std::function<Hosts()>;
+/// What there is at this moment, asked as often as wanted; it may change. With `now` an answer is
+/// not spared because there was one a moment ago.
+using Members = std::function<Hosts(bool now)>;
 
 /// A file of lines "HOST [SLOTS]", one slot where no number stands; `#` begins a comment. It is
 /// read at each call. Throws InputError at the first; what cannot be read later, as while somebody
@@ -23,8 +24,9 @@ using Members = std::function<Hosts()>;
 [[nodiscard]] Members members_of_file(const std::string& path);
 
 /// The nodes of the Slurm allocation that this process is in, with the tasks a node that it was
-/// given for; without nodes that are down. Asks Slurm, at most every `slurm_asked_s` seconds.
-/// Throws InputError where Slurm says nothing about the allocation.
+/// given for; without nodes that are down, or that Slurm has taken out of it after a failure. Asks
+/// Slurm, at most every `slurm_asked_s` seconds. Throws InputError where Slurm says nothing about
+/// the allocation.
 inline constexpr double slurm_asked_s = 10;
 [[nodiscard]] Members members_of_slurm();
 

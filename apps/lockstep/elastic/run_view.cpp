@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/base/process_state.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/flight/format.hpp>
@@ -91,8 +92,10 @@ void RunView::find_ranks() {
   }
   if (!ranks_.empty()) return;
   try {
-    for (const FlightRing& ring : read_flight_rings(rings_, job_))
-      ranks_.push_back({ring.rank, ring.pid});
+    const std::string here = host_name();
+    for (const FlightRing& ring : read_flight_rings(rings_, job_)) {
+      if (ring.host == here) ranks_.push_back({ring.rank, ring.pid});
+    }
   } catch (const Error&) {  // it is being made, or its folder is another machine's
   }
 }

@@ -79,7 +79,7 @@ Supervisor::Supervisor(const Options& options)
     options_.hang_after = assignment_.comm_timeout_s + longer_than_ranks_wait_s;
   if (std::getenv("PMI_RANK") || std::getenv("OMPI_COMM_WORLD_RANK"))
     throw InputError("lockstep elastic starts the ranks itself: start it without mpiexec");
-  const Hosts hosts = members_();
+  const Hosts hosts = members_(true);
   if (options.members.empty() && place(hosts, assignment_.sizes).ranks() == 0) {
     throw InputError(
         fmt::format("--min {} ranks are wanted, and the allocation has fewer slots", options.min));
@@ -110,19 +110,19 @@ ExitCode Supervisor::run() {
   }
 }
 
-Hosts Supervisor::available() const { return losses_.left(members_(), Clock::now()); }
+Hosts Supervisor::available(bool now) const { return losses_.left(members_(now), Clock::now()); }
 
 std::optional<Placement> Supervisor::wait_for_members() {
   const auto begun = Clock::now();
   for (bool said = false;; said = true) {
     if (stops > 0) return std::nullopt;
     look_after_lost_hosts();
-    Placement placement = place(available(), assignment_.sizes);
+    Placement placement = place(available(/*now=*/!said), assignment_.sizes);
     if (placement.ranks() > 0) return placement;
     // A slot whose rank died is kept free in case it is the slot's fault; not at the price of all.
     Losses lenient = losses_;
     lenient.forgive_slots();
-    placement = place(lenient.left(members_(), Clock::now()), assignment_.sizes);
+    placement = place(lenient.left(members_(false), Clock::now()), assignment_.sizes);
     if (placement.ranks() > 0) {
       losses_ = std::move(lenient);
       return placement;
@@ -154,7 +154,7 @@ void Supervisor::look_after_lost_hosts() {
 
 bool Supervisor::wants_change(const Placement& current) {
   look_after_lost_hosts();
-  Hosts hosts = available();
+  Hosts hosts = available(/*now=*/false);
   const bool leaves = !current.fits(hosts);
   const bool grows = place(hosts, assignment_.sizes).ranks() > current.ranks();
   if (!(leaves || grows) || hosts != candidate_) {
@@ -334,7 +334,7 @@ std::optional<ExitCode> Supervisor::answer_want_of_memory(const Ending& ending,
   }
   Losses lenient = losses_;
   lenient.forgive_slots();
-  if (place(lenient.left(members_(), Clock::now()), assignment_.sizes).ranks() == 0)
+  if (place(lenient.left(members_(false), Clock::now()), assignment_.sizes).ranks() == 0)
     return stop(fmt::format("with fewer ranks a host there are fewer than {} slots", options_.min));
   return std::nullopt;
 }

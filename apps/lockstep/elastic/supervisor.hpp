@@ -58,7 +58,7 @@ class Supervisor {
 
   [[nodiscard]] bool wants_change(const Placement& current);
   void look_after_lost_hosts();
-  [[nodiscard]] Hosts available() const;
+  [[nodiscard]] Hosts available(bool now) const;
 
   Options options_;
   Assignment assignment_;
