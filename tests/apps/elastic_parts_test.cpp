@@ -7,6 +7,8 @@
 #include <elastic/members.hpp>
 #include <elastic/memory_watch.hpp>
 #include <elastic/placement.hpp>
+#include <elastic/run_view.hpp>
+#include <filesystem>
 #include <lockstep/base/error.hpp>
 #include <support/message_of.hpp>
 #include <support/process.hpp>
@@ -237,6 +239,19 @@ TEST_P(OutOfMemory, OfTheMachineIsToldFromThatAndBlamesWhoHeldMost) {
 
 INSTANTIATE_TEST_SUITE_P(ControlGroups, OutOfMemory, ::testing::Values(false, true),
                          [](const auto& info) { return info.param ? "V2" : "V1"; });
+
+TEST(RunFolder, IsReleasedFromItsStartsLockAndFromNoOther) {
+  const ScratchFolder scratch;
+  RunView run(scratch.path());
+  run.begin();
+  const auto lock = scratch.write("run.lock", "of this start");
+  run.release();
+  EXPECT_FALSE(std::filesystem::exists(lock));
+  scratch.write("run.lock", "of somebody else");
+  run.begin();
+  run.release();
+  EXPECT_TRUE(std::filesystem::exists(lock));
+}
 
 Ending judged(const Evidence& evidence) {
   const ScratchFolder empty;

@@ -20,6 +20,8 @@ namespace lockstep::elastic {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr const char* lock_file = "run.lock";
+
 /// The last whole lines of a file, at most so many bytes.
 std::string tail(const fs::path& file, std::streamoff most) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
@@ -79,8 +81,14 @@ void RunView::begin() {
   calls_.clear();
   earlier_summary_ = stamp(dir_ / "summary.json");
   earlier_deck_ = stamp(dir_ / "deck.toml");
+  earlier_lock_ = stamp(dir_ / lock_file);
   earlier_step_ = step();
   seen_ = stamps();
+}
+
+void RunView::release() const {
+  std::error_code ignored;
+  if (stamp(dir_ / lock_file) != earlier_lock_) fs::remove(dir_ / lock_file, ignored);
 }
 
 void RunView::find_ranks() {

@@ -22,6 +22,9 @@ class RunView {
 
   /// A start begins: nothing that is there is its doing.
   void begin();
+  /// A start is over: its lock on the folder would keep the next one out where that is on another
+  /// machine, which cannot know that its owner is dead. A lock that was there before stays.
+  void release() const;
   /// Whether there was a sign of life since the last look: a line in metrics.jsonl or log.txt,
   /// something new in checkpoints/, or, on this machine, a rank that has entered or completed a
   /// collective or a message. Not the heartbeat of a lock, which a hung run has too.
@@ -67,7 +70,7 @@ class RunView {
   std::vector<RankProcess> ranks_;
   std::map<int, std::uint64_t> calls_;  ///< by rank: how far its ring has come
   std::map<std::string, Stamp> seen_;
-  Stamp earlier_summary_, earlier_deck_;
+  Stamp earlier_summary_, earlier_deck_, earlier_lock_;
   std::int64_t earlier_step_ = 0;
 };
 

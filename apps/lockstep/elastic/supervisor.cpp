@@ -197,6 +197,8 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   // A start that was to go on from a file has done so once it has made a step.
   resumes_ = resumes_ || (run_.is_up() && (!assignment_.names_checkpoint || run_.has_stepped()));
 
+  run_.release();
+
   evidence.blame = words.blame();
   if (watch.deaths) evidence.first_dead = watch.deaths->first().value_or(-1);
   evidence.hung = watch.hung;
