@@ -17,11 +17,16 @@ TrainState at(std::int64_t step, std::int64_t epoch, std::int64_t position) {
 }
 
 TEST(CheckpointOptions, DeckSetsEachAndRefusesNegativeNumbers) {
-  auto deck = Deck::parse("[checkpoint]\nevery_steps = 100\nevery_epochs = 2\nkeep = 0\n", "deck");
+  auto deck = Deck::parse(
+      "[checkpoint]\nevery_steps = 100\nevery_epochs = 2\nkeep = 0\nasync = false\n"
+      "busy = \"skip\"\n",
+      "deck");
   const auto options = deck.read<CheckpointOptions>("checkpoint");
   EXPECT_EQ(options.every_steps, 100);
   EXPECT_EQ(options.every_epochs, 2);
   EXPECT_EQ(options.keep, 0);
+  EXPECT_FALSE(options.async);
+  EXPECT_EQ(options.busy, CheckpointOptions::Busy::skip);
   auto bad = Deck::parse("[checkpoint]\nkeep = -1\n", "deck");
   EXPECT_THROW(static_cast<void>(bad.read<CheckpointOptions>("checkpoint")), InputError);
 }

@@ -40,6 +40,9 @@ struct CheckpointOptions {
   std::int64_t every_steps = 0;   ///< after each that many updates; 0: not by steps
   std::int64_t every_epochs = 1;  ///< after each that many epochs; 0: not by epochs
   std::int64_t keep = 3;          ///< newest files kept; 0: all
+  bool async = true;              ///< write while the training goes on, where MPI allows it
+  /// What a step does at which a save is due while the one before is under way.
+  enum class Busy : std::uint8_t { wait, skip } busy = Busy::wait;
 };
 
 void declare(DeckTable& table, CheckpointOptions& options);

@@ -12,6 +12,13 @@ void declare(DeckTable& table, CheckpointOptions& options) {
   table.key(
       "keep", options.keep,
       {.doc = "newest checkpoints kept, older ones of the run are removed; 0: all", .min = 0});
+  table.key("async", options.async,
+            {.doc = "a thread writes a copy of the state while the training goes on; takes memory "
+                    "for a rank's part of the state, and MPI_THREAD_MULTIPLE"});
+  using Busy = CheckpointOptions::Busy;
+  table.choice("busy", options.busy, {{"wait", Busy::wait}, {"skip", Busy::skip}},
+               "at a step where a checkpoint is due while the one before is still being written: "
+               "wait for it, or skip the new one");
 }
 
 bool checkpoint_is_due(const CheckpointOptions& options, const TrainState& train) {

@@ -162,18 +162,38 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
   return plan;
 }
 
+namespace {
+
+[[noreturn]] void throw_for_all(const ProcessGroup& group, const std::string& what, int rank,
+                                const std::string& error) {
+  const auto where = group.size() == 1 ? "" : fmt::format("rank {} of {}: ", rank, group.size());
+  throw CheckpointError(fmt::format("{}{}: {}", where, what, error));
+}
+
+}  // namespace
+
 void agree(ProcessGroup& group, const std::string& what, const std::string& error) {
-  const auto failure = first_failure(group, error);
-  if (!failure) return;
-  const auto where =
-      group.size() == 1 ? "" : fmt::format("rank {} of {}: ", failure->rank, group.size());
-  throw CheckpointError(fmt::format("{}{}: {}", where, what, failure->message));
+  if (const auto failure = first_failure(group, error))
+    throw_for_all(group, what, failure->rank, failure->message);
 }
 
 std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
                                const std::string& error, const std::string& payload) {
-  agree(group, what, error);
-  return all_gather_object(group, payload);
+  return agree(group, what, error, payload, [](Work& work) { work.wait(); });
+}
+
+std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
+                               const std::string& error, const std::string& payload,
+                               const std::function<void(Work&)>& wait) {
+  constexpr char good = '+', bad = '-';
+  auto all = all_gather_object(group, error.empty() ? good + payload : bad + error, wait);
+  int rank = 0;
+  for (auto& one : all) {
+    if (one.front() == bad) throw_for_all(group, what, rank, one.substr(1));
+    one.erase(0, 1);
+    ++rank;
+  }
+  return all;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,5 +45,9 @@ void agree(ProcessGroup& group, const std::string& what, const std::string& erro
 /// The same; otherwise returns every rank's `payload`, in rank order.
 [[nodiscard]] std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
                                              const std::string& error, const std::string& payload);
+/// The same; `wait` waits for the others.
+std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
+                               const std::string& error, const std::string& payload,
+                               const std::function<void(Work&)>& wait);
 
 }  // namespace lockstep
