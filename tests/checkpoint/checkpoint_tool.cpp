@@ -7,6 +7,8 @@
 //   checkpoint_tool die FOLDER MIB CALL N   the same: saves step 1, then dies at the Nth CALL
 //   (pwrite,
 //                                           fsync, rename, renamed, stage) of saving step 2
+//   checkpoint_tool keep FILE               two ranks as threads: writes a file for
+//   tests/checkpoint/kept
 #include <mpi.h>
 
 #include <cstdio>
@@ -15,7 +17,7 @@
 #include <vector>
 
 #include <checkpoint/death.hpp>
-#include <checkpoint/sample.hpp>
+#include <checkpoint/kept_contents.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/async_writer.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
@@ -100,11 +102,21 @@ void check(ProcessGroup& group, const std::string& folder, std::int64_t step, st
   std::exit(1);
 }
 
+void keep(const std::filesystem::path& path) {
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    CheckpointWriter().save(group, path, test::kept_contents(group.rank(), group.size()));
+  });
+}
+
 int run(const std::vector<std::string>& words) {
   const std::string& verb = words.at(0);
   const std::string& folder = words.at(1);
   if (verb == "loop") loop(folder, std::stoll(words.at(2)));
   if (verb == "die") die(folder, std::stoll(words.at(2)), words.at(3), std::stoi(words.at(4)));
+  if (verb == "keep") {
+    keep(folder);
+    return 0;
+  }
   if (verb == "newest") {
     const auto path = newest_good_checkpoint(folder);
     std::printf("%s\n", path ? path->c_str() : "none");
