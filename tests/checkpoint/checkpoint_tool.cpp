@@ -21,6 +21,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/async_writer.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/manifest.hpp>
 #include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 
@@ -34,6 +35,9 @@ CheckpointContents contents_of(std::int64_t step, std::int64_t mib, int rank, in
   const auto [rows, placement] =
       test::shard(test::pattern({mib << 9, 256}, static_cast<float>(step)), rank, ranks);
   contents.model.insert("c", rows, placement);
+  const auto columns = test::part_of(test::pattern({300, 70}, static_cast<float>(step)),
+                                     test::columns({300, 70}, rank, ranks));
+  contents.model.insert("d", columns.first, columns.second);
   contents.train.step = step;
   return contents;
 }
@@ -60,17 +64,21 @@ void save(ProcessGroup& group, const std::string& folder, std::int64_t step, std
 
 void check(ProcessGroup& group, const std::string& folder, std::int64_t step, std::int64_t mib) {
   const auto got = load_checkpoint(group, checkpoint_path(folder, step));
+  const auto mine = contents_of(step, mib, group.rank(), group.size());
+  const auto part = load_checkpoint(group, checkpoint_path(folder, step), mine.model);
   const auto want = contents_of(step, mib, 0, 1);
   bool same = got.train == want.train && got.model.size() == want.model.size();
   for (const auto& entry : want.model)
     same = same && test::bits_of(got.model.at(entry.name)) == test::bits_of(entry.tensor);
+  for (const auto& entry : mine.model)
+    same = same && test::bits_of(part.model.at(entry.name)) == test::bits_of(entry.tensor);
   if (!same) throw CheckpointError("other bits were loaded than saved");
 }
 
 [[noreturn]] void loop(const std::string& folder, std::int64_t mib) {
   const auto newest = newest_good_checkpoint(folder);
   std::int64_t step = newest ? load_checkpoint(*newest).train.step : 0;
-  RunCheckpoints checkpoints(folder, 3);
+  RunCheckpoints checkpoints(folder, {.keep = 3});
   checkpoints.begin(newest);
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
     for (std::int64_t next = step + 1;; ++next) {
@@ -104,7 +112,8 @@ void check(ProcessGroup& group, const std::string& folder, std::int64_t step, st
 
 void keep(const std::filesystem::path& path) {
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    CheckpointWriter().save(group, path, test::kept_contents(group.rank(), group.size()));
+    CheckpointWriter().save(group, path,
+                            test::kept_contents(Header::newest_format, group.rank(), group.size()));
   });
 }
 

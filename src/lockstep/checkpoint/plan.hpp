@@ -28,14 +28,13 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks);
 
 /// One data set of a save with the bytes that this rank holds of it.
 struct PlannedDataset {
-  DatasetEntry entry;            ///< slabs of all ranks, with their owners
-  Tensor local;                  ///< on the host or a device
-  std::int64_t local_begin = 0;  ///< the byte of the data set at which `local` begins
+  DatasetEntry entry;  ///< slabs of all ranks, with their owners
+  Tensor local;        ///< on the host or a device
 };
 
 /// Plans the tensors of `model` and `optimizer` as data sets under /model and /optimizer.
-/// Collective: names, dtypes and global shapes are compared, and the shards must tile each sharded
-/// tensor in rank order. Throws CheckpointError on all ranks otherwise. Same slabs on every rank.
+/// Collective: names, dtypes and global shapes are compared, and what the ranks hold of a sharded
+/// tensor must tile it. Throws CheckpointError on all ranks otherwise. Same slabs on every rank.
 [[nodiscard]] std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
                                                      const StateDict& optimizer);
 

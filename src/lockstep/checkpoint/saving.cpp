@@ -10,6 +10,7 @@
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/checkpoint/layout.hpp>
+#include <lockstep/checkpoint/region.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
 
@@ -25,8 +26,8 @@ std::string not_written(const SavePlan& plan) {
 /// What a rank tells of the slabs it staged.
 std::string to_bytes(const StagedSlabs& staged) {
   std::string bytes = staged.not_finite + '\n';
-  bytes.append(reinterpret_cast<const char*>(staged.hashes.data()),
-               staged.hashes.size() * sizeof staged.hashes[0]);
+  for (const auto& [dataset, slab, data] : staged.slabs)
+    bytes.append(reinterpret_cast<const char*>(&slab.hash), sizeof slab.hash);
   return bytes;
 }
 
@@ -58,8 +59,10 @@ std::string failure_of(const fs::path& path, std::int64_t needed_bytes,
 
 void write_slabs(const File& file, const StagedSave& save,
                  const std::vector<std::int64_t>& offsets) {
-  for (const auto& slab : save.mine.slabs)
-    file.write_at(offsets[slab.dataset] + slab.begin, slab.data, slab.bytes);
+  for (const auto& [dataset, slab, data] : save.mine.slabs) {
+    for (const auto& [begin, bytes, at] : runs_of(slab))
+      file.write_at(offsets[dataset] + begin, data + at, bytes);
+  }
 }
 
 }  // namespace

@@ -73,22 +73,17 @@ StagedSlabs stage_slabs(const std::vector<PlannedDataset>& plan, int rank, Stagi
   StagedSlabs staged;
   std::byte* to = buffer ? buffer->reserve(staged_bytes(plan, rank)) : nullptr;
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    const auto& [entry, local, local_begin] = plan[i];
+    const auto& [entry, local] = plan[i];
     Tensor host;
-    for (const auto& slab : entry.slabs) {
+    for (Slab slab : entry.slabs) {
       if (slab.owner != rank) continue;
       if (!host.defined()) host = on_host(local);
-      const auto* from = static_cast<const std::byte*>(host.data()) + (slab.begin - local_begin);
-      SlabSummary summary;
-      if (to) {
-        summary = copy_and_summarise(from, to, slab.bytes, entry.dtype);
-        staged.slabs.push_back({i, slab.begin, slab.bytes, to});
-        to += with_padding(slab.bytes);
-      } else {
-        summary = summarise(from, slab.bytes, entry.dtype);
-        staged.slabs.push_back({i, slab.begin, slab.bytes, from});
-      }
-      staged.hashes.push_back(summary.hash);
+      const auto* from = static_cast<const std::byte*>(host.data()) + slab.local;
+      const SlabSummary summary = to ? copy_and_summarise(from, to, slab.bytes, entry.dtype)
+                                     : summarise(from, slab.bytes, entry.dtype);
+      slab.hash = summary.hash;
+      staged.slabs.push_back({i, slab, to ? to : from});
+      if (to) to += with_padding(slab.bytes);
       if (staged.not_finite.empty() && !summary.finite && is_state(entry))
         staged.not_finite = entry.path;
     }

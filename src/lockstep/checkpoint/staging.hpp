@@ -32,17 +32,15 @@ class StagingBuffer {
 /// A slab's bytes, ready to be written.
 struct StagedSlab {
   std::size_t dataset = 0;  ///< index into the plan
-  std::int64_t begin = 0;   ///< as Slab::begin
-  std::int64_t bytes = 0;
+  Slab slab;                ///< with its checksum
   const std::byte* data = nullptr;
 };
 
 /// This rank's slabs, in the order of the plan.
 struct StagedSlabs {
   std::vector<StagedSlab> slabs;
-  std::vector<Tensor> held;           ///< what data points into, unless that is a buffer
-  std::vector<std::uint64_t> hashes;  ///< one a slab
-  std::string not_finite;  ///< path of the first tensor with an infinity or NaN in it; or empty
+  std::vector<Tensor> held;  ///< what data points into, unless that is a buffer
+  std::string not_finite;    ///< path of the first tensor with an infinity or NaN in it; or empty
 };
 
 /// Bytes that staging takes of a buffer.
