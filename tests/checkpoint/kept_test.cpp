@@ -19,7 +19,7 @@ TEST_P(KeptFile, OfEachFormatHoldsWhatItsVersionWrote) {
                     ("format-" + std::to_string(GetParam()) + ".h5");
   verify_checkpoint(path);
   const auto got = load_checkpoint(path);
-  const auto want = test::kept_contents();
+  const auto want = test::kept_contents(GetParam());
   test::expect_same_bits(got.model, want.model);
   test::expect_same_bits(got.optimizer, want.optimizer);
   EXPECT_EQ(got.train, want.train);

@@ -185,5 +185,29 @@ TEST_F(RunSavesOnThreads, WithoutAThreadASaveIsOverWhenItReturns) {
   EXPECT_TRUE(has(1));
 }
 
+TEST_F(RunSavesOnThreads, ByTimeOneIsDueOnAllRanksOnceRankZerosClockSaysSo) {
+  run({.every_epochs = 0, .every_minutes = 0.05 / 60}, [&](ProcessGroup&, RunSaves& saves) {
+    TrainState train;
+    const auto steps_until_due = [&] {
+      const auto start = Clock::now();
+      do {
+        ++train.step;
+        saves.look();
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      } while (!saves.is_due(train));
+      return seconds_since(start);
+    };
+    EXPECT_FALSE(saves.is_due(train));
+    steps_until_due();
+    saves.start(contents_at(train.step), NotFinite::refuse);
+    EXPECT_FALSE(saves.is_due(train)) << "the time counts from the last save";
+    EXPECT_GE(steps_until_due(), 0.04);
+    saves.start(contents_at(train.step), NotFinite::refuse);
+    saves.finish();
+    saves.close();
+    EXPECT_TRUE(has(train.step));
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::train

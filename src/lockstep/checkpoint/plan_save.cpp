@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/hash.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/saving.hpp>
 
@@ -46,7 +47,11 @@ std::vector<PlannedDataset> plan_rest(const ProcessGroup& group,
   for (const auto& [name, value] : train.counts) number("counts/" + name, value);
   for (const auto& [name, value] : train.sums)
     rest.push_back(small_dataset("/train/sums/" + name, std::vector{value}, Shape{}));
+  for (const auto& [name, value] : train.metrics)
+    rest.push_back(small_dataset("/train/metrics/" + name, std::vector{value}, Shape{}));
   rest.push_back(text_dataset("/deck", contents.deck));
+  rest.push_back(
+      text_dataset("/deck_hash", to_hex(hash64(contents.deck.data(), contents.deck.size()))));
   const auto writer = describe_writer(group);
   for (const auto& [key, value] : writer) rest.push_back(text_dataset("/metadata/" + key, value));
   for (const auto& [key, value] : contents.metadata) {  // of a resumed run: the old writer's too

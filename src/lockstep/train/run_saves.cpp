@@ -19,7 +19,8 @@ RunSaves::RunSaves(ProcessGroup& group, const CheckpointOptions& options, fs::pa
     : group_(group),
       options_(options),
       deadline_(deadline),
-      checkpoints_(std::make_shared<RunCheckpoints>(std::move(folder), options.keep)) {
+      checkpoints_(std::make_shared<RunCheckpoints>(std::move(folder), options)),
+      time_is_up_(Tensor::zeros({1}, DType::f64)) {
   if (!options_.async) return;
   if (threads_may_communicate(group_)) {
     async_ = std::make_unique<AsyncCheckpointWriter>(group_);
@@ -33,7 +34,7 @@ RunSaves::RunSaves(ProcessGroup& group, const CheckpointOptions& options, fs::pa
 RunSaves::~RunSaves() {
   async_.reset();
   try {
-    look();
+    account();
   } catch (const std::exception&) {  // the run ends for a reason of its own
   }
 }
@@ -66,17 +67,25 @@ bool RunSaves::skips(std::int64_t step) {
                     skip ? "was not saved" : "waits", path_of(step_under_way_).string(),
                     skip ? "skip" : "wait"));
   }
-  if (!skip) finish();
+  if (skip) {
+    due_by_time_ = false;
+    last_start_ = Clock::now();
+  } else {
+    finish();
+  }
   return skip;
 }
 
 void RunSaves::start(const CheckpointContents& contents, NotFinite not_finite) {
   finish();
+  due_by_time_ = false;
+  if (std::exchange(asked_, false)) question_.wait();  // from before this save
+  last_start_ = Clock::now();
   step_under_way_ = contents.train.step;
   const fs::path path = path_of(step_under_way_);
-  const auto published = [checkpoints = checkpoints_, path,
-                          is_mine = group_.rank() == 0](const SaveReport& report) {
-    if (is_mine) checkpoints->saved(path, report.not_finite.empty());
+  const auto published = [checkpoints = checkpoints_, path, is_mine = group_.rank() == 0,
+                          train = contents.train](const SaveReport& report) {
+    if (is_mine) checkpoints->saved(path, report.not_finite.empty(), train);
   };
   try {
     if (async_) {
@@ -100,7 +109,24 @@ bool RunSaves::is_over() const {
 }
 
 void RunSaves::look() {
+  account();
+  if (options_.every_minutes > 0) ask_the_time();
+}
+
+void RunSaves::account() {
   if (is_over()) settle();
+}
+
+void RunSaves::ask_the_time() {
+  auto& due = *static_cast<double*>(time_is_up_.data());
+  if (asked_) {
+    question_.wait();
+    due_by_time_ = due_by_time_ || due > 0.0;
+  }
+  if (group_.rank() == 0)
+    due = seconds_since(last_start_) >= options_.every_minutes * 60 ? 1.0 : 0.0;
+  question_ = group_.broadcast(time_is_up_, 0);
+  asked_ = true;
 }
 
 void RunSaves::finish() {
@@ -140,6 +166,7 @@ void RunSaves::failed(const std::string& error) {
 }
 
 void RunSaves::close() {
+  if (std::exchange(asked_, false)) question_.wait();
   if (async_) async_->close();
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/async_writer.hpp>
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/run_checkpoints.hpp>
@@ -31,14 +32,21 @@ class RunSaves {
   void begin(std::int64_t step, const std::optional<std::filesystem::path>& resumed_from,
              const StateDict& model, const StateDict& optimizer);
 
+  /// Whether a save is due now that this step is done: by steps, epochs or time. The same on all
+  /// ranks, as of look().
+  [[nodiscard]] bool is_due(const TrainState& train) const {
+    return due_by_time_ || checkpoint_is_due(options_, train);
+  }
   /// Whether the save that is due at `step` is to be left out, because the one before is still
   /// under way; with busy = "wait" that one is waited for. Collective.
   [[nodiscard]] bool skips(std::int64_t step);
   /// Saves. With checkpoint.async the state may change when it returns. Throws NotFiniteError on
   /// all ranks. Collective.
   void start(const CheckpointContents& contents, NotFinite not_finite);
-  /// Says what has become of the save that was under way, once it is over. Throws CommError where a
-  /// peer was lost meanwhile. Local.
+  /// After each step: says what has become of the save that was under way, once it is over. Throws
+  /// CommError where a peer was lost meanwhile. With every_minutes, all ranks hear what rank 0's
+  /// clock said a step earlier, so that nobody waits for it: then collective, else local. Allocates
+  /// nothing.
   void look();
   /// Waits for the save that is under way. Throws CheckpointError, on this rank alone, if the
   /// deadline passes before; afterwards all ranks know the same of it.
@@ -58,6 +66,8 @@ class RunSaves {
  private:
   [[nodiscard]] std::filesystem::path path_of(std::int64_t step) const;
   [[nodiscard]] bool is_over() const;
+  void account();
+  void ask_the_time();
   void settle();
   void failed(const std::string& error);
 
@@ -71,6 +81,10 @@ class RunSaves {
   std::int64_t step_under_way_ = 0;
   std::int64_t saved_step_ = -1;
   std::string last_failure_;
+  Clock::time_point last_start_ = Clock::now();
+  Tensor time_is_up_;  // one f64, rank 0's
+  Work question_;
+  bool asked_ = false, due_by_time_ = false;
 };
 
 }  // namespace lockstep::train

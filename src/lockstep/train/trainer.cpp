@@ -77,6 +77,7 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
   optimizer_ = optim::make_optimizer(plan_.optimizer, model().named_parameters());
+  optimizer_->take_placements(model().state_dict());
   if (plan_.ddp.comm_hook == CommHookKind::post_local_sgd) {
     const LocalSgdOptions& local = plan_.ddp.local_sgd;
     averager_.emplace(ddp_->flat_values(), group_, local.period, local.start_step);
@@ -127,8 +128,9 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   RunSaves saves(*group_, plan_.checkpoint, folder.checkpoints(), plan_.group.timeout);
   Reporting reporting{saves, StopAgreement(*group_), metrics, console, deck, {}, {}, {}, {}};
   saves.begin(state_.step, resumed_from, model().state_dict(), optimizer_->state_dict());
-  const bool checkpoints_wanted =
-      plan_.checkpoint.every_epochs > 0 || plan_.checkpoint.every_steps > 0;
+  const bool checkpoints_wanted = plan_.checkpoint.every_epochs > 0 ||
+                                  plan_.checkpoint.every_steps > 0 ||
+                                  plan_.checkpoint.every_minutes > 0;
   std::optional<RunTrace> trace;
   if (plan_.train.trace) trace.emplace(*group_, model());
   clock_.start();
@@ -141,8 +143,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     if (stopped) break;
     finish_epoch(reporting);
     const bool last = checkpoints_wanted && state_.epoch == plan_.train.epochs;
-    if (last || checkpoint_is_due(plan_.checkpoint, state_))
-      save(saves, deck, last ? Due::last : Due::now);
+    if (last || saves.is_due(state_)) save(saves, deck, last ? Due::last : Due::now);
   }
   if (trace) trace->write(folder.file("trace/trace.json"));
   save_last(saves, deck, stopped);
@@ -167,6 +168,7 @@ bool Trainer::train_epoch(Reporting& reporting) {
   while (loader_.has_next()) {
     if (reporting.stop.stop_now()) return true;
     const Share share = batches_.share(loader_.next_step(), group_->rank());
+    state_.metrics.clear();
     const double sum = step();
     if (replicas_ && state_.step % plan_.train.check_replicas_every == 0) compare_replicas();
     double& first_step_s = reporting.outcome.first_step_s;
@@ -176,8 +178,7 @@ bool Trainer::train_epoch(Reporting& reporting) {
     }
     if (state_.step % plan_.log.every_steps == 0) report_steps(reporting, sum, share);
     reporting.saves.look();
-    if (loader_.has_next() && checkpoint_is_due(plan_.checkpoint, state_))
-      save(reporting.saves, reporting.deck);
+    if (loader_.has_next() && reporting.saves.is_due(state_)) save(reporting.saves, reporting.deck);
   }
   return false;
 }
@@ -230,6 +231,8 @@ void Trainer::finish_epoch(Reporting& reporting) {
   reporting.outcome.train_loss = row.loss;
   reporting.outcome.test_loss = evaluation.loss;
   reporting.outcome.test_metrics = evaluation.metrics;
+  state_.metrics = evaluation.metrics;
+  state_.metrics.emplace_back("loss", evaluation.loss);
   if (group_->rank() == 0) report_epoch(reporting, row, evaluation, seconds_since(start));
   if (std::isfinite(evaluation.loss) || plan_.train.on_nan == TrainOptions::OnNan::ignore) return;
   throw AgreedError(
