@@ -11,6 +11,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/checkpoint/region.hpp>
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
 
@@ -27,7 +28,35 @@ inline Tensor pattern(const Shape& shape, float first = 0) {
 inline std::pair<Tensor, Placement> shard(const Tensor& whole, int rank, int ranks) {
   const std::int64_t rows = whole.size(0);
   const std::int64_t begin = rows * rank / ranks, end = rows * (rank + 1) / ranks;
-  return {whole.slice(begin, end), {true, begin, rows}};
+  const Tensor part = whole.slice(begin, end);
+  return {part, Placement::rows(part, begin, rows)};
+}
+
+/// A part of `whole`, element by element.
+inline std::pair<Tensor, Placement> part_of(const Tensor& whole, const Region& region) {
+  const auto elements = whole.to_vector<float>();
+  std::vector<float> part;
+  std::vector<std::int64_t> at(static_cast<std::size_t>(whole.dims()), 0);
+  for (std::int64_t i = 0; i < region.sizes.numel(); ++i) {
+    std::int64_t index = 0;
+    for (int d = 0; d < whole.dims(); ++d)
+      index = index * whole.size(d) + region.offsets[d] + at[static_cast<std::size_t>(d)];
+    part.push_back(elements[static_cast<std::size_t>(index)]);
+    for (int d = whole.dims() - 1; d >= 0 && ++at[static_cast<std::size_t>(d)] == region.sizes[d];
+         --d)
+      at[static_cast<std::size_t>(d)] = 0;
+  }
+  return {Tensor::from(part, region.sizes), Placement::slab(whole.shape(), region.offsets)};
+}
+
+/// This rank's share of the last dimension of a tensor.
+inline Region columns(const Shape& shape, int rank, int ranks) {
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(shape.dims()), 0);
+  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+  const std::int64_t all = sizes.back(), begin = all * rank / ranks;
+  offsets.back() = begin;
+  sizes.back() = all * (rank + 1) / ranks - begin;
+  return {Shape(offsets), Shape(sizes)};
 }
 
 /// Contents with every dtype that has a tensor maker, a scalar, an empty tensor, one of more than

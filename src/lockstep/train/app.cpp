@@ -120,8 +120,7 @@ class Run {
     libraries_ = library_versions();
     Trainer trainer(group_, *task_, plan_, libraries_);
     if (from) {
-      CheckpointContents checkpoint;
-      agree(*group_, [&] { checkpoint = load_checkpoint(*from); });
+      const CheckpointContents checkpoint = load(trainer, *from);
       agree(*group_, [&] {
         check_same_samples(checkpoint, deck_);
         trainer.restore(checkpoint);
@@ -139,6 +138,16 @@ class Run {
     announce(trainer, from);
     outcome_ = trainer.run(*folder_, metrics_, console_, deck_, from);
     outcome_from_earlier_epochs();
+  }
+
+  /// What this rank needs of the file.
+  CheckpointContents load(const Trainer& trainer, const fs::path& from) {
+    try {
+      return load_checkpoint(*group_, from, trainer.model().state_dict(),
+                             trainer.optimizer().state_dict());
+    } catch (const CheckpointError& error) {
+      throw AgreedError(error.what(), error.exit_code());
+    }
   }
 
   void warn_if_environment_changed(const CheckpointContents& checkpoint) {

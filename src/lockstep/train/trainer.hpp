@@ -17,15 +17,12 @@
 #include <lockstep/train/step_clock.hpp>
 #include <lockstep/train/task.hpp>
 
-namespace lockstep {
-class RunCheckpoints;
-}
-
 namespace lockstep::train {
 
 class Console;
 class MetricsFile;
 class RunFolder;
+class RunSaves;
 struct MetricsRow;
 
 /// The distributed SGD loop: plan, loader, model, optimizer, evaluation, checkpoints, metrics.
@@ -86,11 +83,13 @@ class Trainer {
   [[nodiscard]] double communication_seconds() const noexcept;
 
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
-  void begin(RunCheckpoints& checkpoints, const std::optional<std::filesystem::path>& resumed_from);
   /// One state on all ranks, of which each will write its part. Collective.
   void make_replicas_equal();
-  /// True if it was saved. A failure is logged and the run goes on.
-  bool save(RunCheckpoints& checkpoints, const std::string& deck);
+  /// A save that is due now may be left out, the last one of a run may not.
+  enum class Due : std::uint8_t { now, last };
+  void save(RunSaves& saves, const std::string& deck, Due due = Due::now);
+  /// Before the run ends: what is under way, and where it was stopped, one of this step.
+  void save_last(RunSaves& saves, const std::string& deck, bool stopped);
   /// Gradients of a shard of this rank, in train.accumulate parts; forward and backward are added
   /// to `times`.
   Losses backward(const Share& part, const Batch& samples, StepTimes& times);
@@ -120,9 +119,7 @@ class Trainer {
   StepClock clock_;
   TrainState state_;
   double epoch_loss_ = 0;            ///< this rank's summed loss of the unfinished epoch
-  std::int64_t saved_step_ = 0;      ///< of the newest checkpoint in the run folder
   std::int64_t compared_step_ = -1;  ///< the last at which replicas were found equal
-  std::string last_save_failure_;
 };
 
 }  // namespace lockstep::train
