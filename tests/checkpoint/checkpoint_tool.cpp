@@ -35,8 +35,8 @@ CheckpointContents contents_of(std::int64_t step, std::int64_t mib, int rank, in
   const auto [rows, placement] =
       test::shard(test::pattern({mib << 9, 256}, static_cast<float>(step)), rank, ranks);
   contents.model.insert("c", rows, placement);
-  const auto columns = test::part_of(test::pattern({300, 70}, static_cast<float>(step)),
-                                     test::columns({300, 70}, rank, ranks));
+  const auto columns = test::part_of(test::pattern({30, 70}, static_cast<float>(step)),
+                                     test::columns({30, 70}, rank, ranks));
   contents.model.insert("d", columns.first, columns.second);
   contents.train.step = step;
   return contents;

@@ -103,6 +103,8 @@ class WrittenSave::FileOnRankZero {
       for (auto& slab : entry.slabs) {
         const auto owner = static_cast<std::size_t>(slab.owner);
         auto& at = used[owner];
+        if (hashes[owner].size() < at + sizeof slab.hash)  // as of ranks that do not exist
+          throw Error(fmt::format("rank {} has staged less than its part", owner));
         std::memcpy(&slab.hash, hashes[owner].data() + at, sizeof slab.hash);
         at += sizeof slab.hash;
       }

@@ -26,7 +26,7 @@ bool is_state(const DatasetEntry& entry) { return !entry.path.starts_with("/trai
 
 Tensor on_host(const Tensor& tensor) {
   if (tensor.device() == Device{}) return tensor;
-  const Tensor host = Tensor::empty(tensor.shape(), tensor.dtype());
+  Tensor host = Tensor::empty(tensor.shape(), tensor.dtype());
   host.copy_from(tensor);
   return host;
 }

@@ -20,7 +20,6 @@ class StagingBuffer {
   /// At least `bytes` bytes, aligned to a page. What was there is lost if they are more than ever
   /// before. Throws Error where memory is short.
   std::byte* reserve(std::int64_t bytes);
-  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
 
  private:
   void release() noexcept;
