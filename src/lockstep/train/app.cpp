@@ -110,9 +110,9 @@ class Run {
 
   void train() {
     agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
+    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run, line_.resume));
     const std::optional<fs::path> from =
-        checkpoint_to_resume(*group_, line_, fs::path(plan_.run.dir) / "checkpoints");
-    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run.dir, line_.resume));
+        checkpoint_to_resume(*group_, line_, folder_->checkpoints());
     agree(*group_, [&] {
       if (group_->rank() == 0) note_flight(folder_->path());
     });
@@ -185,13 +185,14 @@ class Run {
                        .libraries = libraries_,
                        .completed = completed};
     agree(*group_, [&] {
+      folder_->expect_there();
       if (group_->rank() == 0)
         folder_->write("summary.json", summary_json(*group_, launch_, outcome_, facts));
     });
   }
 
   ExitCode finish() {
-    const bool stopped = outcome_.stopped_early;
+    const bool stopped = outcome_.stopped != StopReason::none;
     std::string curves;
     if (group_->rank() == 0) curves = draw_curves(metrics_.rows(), folder_->file("curves.svg"));
     write_summary(!stopped);
@@ -210,9 +211,11 @@ class Run {
                                  folder_->file("trace/trace.json").string()));
       }
       console_.say(fmt::format("run folder  {}", folder_->path().string()));
-      if (stopped)
-        console_.say(
-            fmt::format("stopped on request at step {}; go on with --resume", outcome_.steps));
+      if (stopped) {
+        console_.say(fmt::format("stopped on request ({}) at step {}; go on with --resume",
+                                 words(outcome_.stopped), outcome_.steps));
+      }
+      if (outcome_.stopped == StopReason::stop_file) folder_->remove_stop_file();
     }
     group_->close();
     if (group_->rank() == 0) forget_flight(folder_->path());

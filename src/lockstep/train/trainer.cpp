@@ -71,7 +71,8 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
                                              task.loading().shuffle),
               task.loading().prefetch, task.data().augmentation),
       eval_loader_(task.data().test, std::make_unique<EvalBatches>(eval_batches_, group_->rank()),
-                   task.loading().prefetch) {
+                   task.loading().prefetch),
+      stop_(*group_) {
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
   plan_.ddp.shards = shards_of(plan_.train, group_->size());
   nn::manual_seed(plan_.train.seed);
@@ -111,7 +112,6 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 
 struct Trainer::Reporting {
   RunCheckpoints checkpoints;
-  StopAgreement stop;
   MetricsFile& metrics;
   Console& console;
   const std::string& deck;
@@ -125,7 +125,6 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                      const std::string& deck,
                      const std::optional<std::filesystem::path>& resumed_from) {
   Reporting reporting{RunCheckpoints(folder.checkpoints(), plan_.checkpoint.keep),
-                      StopAgreement(*group_),
                       metrics,
                       console,
                       deck,
@@ -133,6 +132,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                       {},
                       {},
                       {}};
+  folder_ = &folder;
   begin(reporting.checkpoints, resumed_from);
   const bool checkpoints_wanted =
       plan_.checkpoint.every_epochs > 0 || plan_.checkpoint.every_steps > 0;
@@ -140,20 +140,23 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   if (plan_.train.trace) trace.emplace(*group_, model());
   clock_.start();
   double training_wall = 0;
-  bool stopped = false;
-  while (!stopped && state_.epoch < plan_.train.epochs) {
+  StopReason stopped = StopReason::none;
+  while (state_.epoch < plan_.train.epochs) {
     reporting.epoch_start = reporting.last_report = clock_.totals();
     stopped = train_epoch(reporting);
     training_wall += (clock_.totals() - reporting.epoch_start).wall;
-    if (stopped) break;
+    if (stopped != StopReason::none) break;
     finish_epoch(reporting);
     if (checkpoint_is_due(plan_.checkpoint, state_) ||
         (checkpoints_wanted && state_.epoch == plan_.train.epochs)) {
       save(reporting.checkpoints, deck);
     }
   }
+  folder_ = nullptr;
+  agree(*group_, [&] { folder.expect_there(); });
   if (trace) trace->write(folder.file("trace/trace.json"));
-  if (stopped && state_.step != saved_step_ && !save(reporting.checkpoints, deck)) {
+  if (stopped != StopReason::none && state_.step != saved_step_ &&
+      !save(reporting.checkpoints, deck)) {
     throw AgreedError(
         "stopped on request, but the checkpoint could not be saved: " + last_save_failure_,
         ExitCode::checkpoint);
@@ -163,7 +166,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                       ExitCode::checkpoint);
   }
   Outcome& outcome = reporting.outcome;
-  outcome.stopped_early = stopped;
+  outcome.stopped = stopped;
   outcome.checkpoint = reporting.checkpoints.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
@@ -178,10 +181,14 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   return outcome;
 }
 
-bool Trainer::train_epoch(Reporting& reporting) {
+void Trainer::ask_whether_to_stop(double step_s) {
+  if (folder_) stop_.ask(std::max(requested_stop(), folder_->stop_reason(step_s)));
+}
+
+StopReason Trainer::train_epoch(Reporting& reporting) {
   start_epoch(state_.epoch, state_.position);
-  while (loader_.has_next()) {
-    if (reporting.stop.stop_now()) return true;
+  ask_whether_to_stop(0);
+  while (stop_.answer() == StopReason::none && loader_.has_next()) {
     const Share share = batches_.share(loader_.next_step(), group_->rank());
     const double sum = step();
     if (replicas_ && state_.step % plan_.train.check_replicas_every == 0) compare_replicas();
@@ -194,7 +201,7 @@ bool Trainer::train_epoch(Reporting& reporting) {
     if (loader_.has_next() && checkpoint_is_due(plan_.checkpoint, state_))
       save(reporting.checkpoints, reporting.deck);
   }
-  return false;
+  return stop_.answer();
 }
 
 double Trainer::add_times(MetricsRow& row, const StepTimes& mine) {
