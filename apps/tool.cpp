@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/standard_output.hpp>
 
@@ -15,7 +16,7 @@ namespace {
 ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
   std::ostringstream out, err;
   const bool good = cli.exit(error, out, err) == 0;
-  std::fputs(err.str().c_str(), stderr);
+  std::fputs(shortened(err.str()).c_str(), stderr);
   train::write_stdout(out.str());
   return good ? ExitCode::done : ExitCode::bad_input;
 }
@@ -36,7 +37,7 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
   } catch (...) {
     const train::Failure failure = train::current_failure();
     // Not fmt::print: where stderr takes nothing either, the exit code must tell.
-    std::fputs((cli.get_name() + ": " + failure.message + "\n").c_str(), stderr);
+    std::fputs((cli.get_name() + ": " + shortened(failure.message) + "\n").c_str(), stderr);
     code = failure.code;
   }
   return static_cast<int>(code);

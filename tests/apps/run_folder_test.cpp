@@ -116,6 +116,23 @@ TEST(RunFolder, OfAKilledRunIsTakenOver) {
   }
 }
 
+TEST(RunFolder, OfAKilledRunLeavesNoRingsBehindOnceItIsResumed) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run"), rings = scratch.file("rings");
+  fs::create_directory(rings);
+  const auto count = [&] { return std::distance(fs::directory_iterator(rings), {}); };
+  const std::vector<std::string> there{"--set", "flight.dir=\"" + rings + "\""};
+  auto run = start(endless_run(dir, there));
+  ASSERT_NO_FATAL_FAILURE(wait_for_steps(dir));
+  kill(owner_of(dir), SIGKILL);
+  static_cast<void>(run.get());
+  ASSERT_GT(count(), 0) << "evidence";
+  auto again = there;
+  again.emplace_back("--resume");
+  EXPECT_EQ(classify(2, small_run(dir, again)).exit_code, 0);
+  EXPECT_EQ(count(), 0);
+}
+
 TEST(RunFolder, ThatIsRemovedOrMovedOrReplacedEndsTheRunSoonWithExitCodeFour) {
   const ScratchFolder scratch;
   for (const std::string fault : {"removed", "moved", "replaced"}) {

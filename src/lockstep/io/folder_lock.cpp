@@ -88,8 +88,11 @@ std::string text_of(const LockOwner& owner) {
 
 /// Nothing if there is no such file.
 std::optional<LockOwner> read_owner(const fs::path& file) {
-  std::ifstream in(file);
-  if (!in) return std::nullopt;
+  std::error_code ignored;
+  const fs::file_status there = fs::status(file, ignored);
+  if (!fs::exists(there)) return std::nullopt;
+  std::ifstream in;
+  if (fs::is_regular_file(there)) in.open(file);
   LockOwner owner;
   for (std::string line; std::getline(in, line);) {
     const auto space = line.find(' ');
@@ -202,7 +205,8 @@ bool has_died_here(const LockOwner& owner) {
 
 bool is_dead(const LockOwner& owner, const LockOwner& me, double silence) {
   // Slurm starts a job again only when it holds its last start for over, as after the loss of a
-  // node, which may live on apart from the others; that owner then sees that it has lost the folder.
+  // node, which may live on apart from the others; that owner then sees that it has lost the
+  // folder.
   if (!me.slurm_job.empty() && owner.slurm_job == me.slurm_job &&
       me.slurm_start > owner.slurm_start) {
     return true;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <lockstep/comm/call_label.hpp>
+
 namespace lockstep::train {
 
 StopAgreement::StopAgreement(ProcessGroup& group)
@@ -11,6 +13,7 @@ StopAgreement::StopAgreement(ProcessGroup& group)
 void StopAgreement::ask(StopReason mine) {
   static_cast<void>(answer());
   *static_cast<double*>(message_.data()) = static_cast<double>(mine);
+  const CallLabel label("whether to stop", -1);
   question_ = group_.all_reduce(message_, ReduceOp::max);
   asked_ = true;
 }
