@@ -1,5 +1,7 @@
 #include "tool.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -7,6 +9,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/standard_output.hpp>
 
 namespace lockstep {
@@ -27,7 +30,10 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
   train::keep_closed_streams_closed();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   ExitCode code = ExitCode::done;
+  bool has_room = false;
   try {
+    train::expect_address_space(1);
+    has_room = true;
     try {
       cli.parse(argc, argv);
       code = action();
@@ -39,6 +45,7 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
     // Not fmt::print: where stderr takes nothing either, the exit code must tell.
     std::fputs((cli.get_name() + ": " + shortened(failure.message) + "\n").c_str(), stderr);
     code = failure.code;
+    if (!has_room) _exit(static_cast<int>(code));  // libraries without their threads hang at exit
   }
   return static_cast<int>(code);
 }

@@ -1,8 +1,11 @@
 #include <lockstep/train/app.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <string_view>
 
@@ -18,6 +21,7 @@
 #include <lockstep/train/flight_report.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/library_versions.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/ranks.hpp>
 #include <lockstep/train/report.hpp>
@@ -273,6 +277,13 @@ int App::run(int argc, char** argv) {
   listen_for_stop_requests();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   const Start start = look_ahead(name_, argc, argv);
+  try {
+    expect_address_space(std::max(1, start.threads));
+  } catch (const Error& error) {
+    // There is no console yet. Not fmt::print: where stderr takes nothing, the exit code must tell.
+    std::fputs(fmt::format("{}: {}\n", name_, error.what()).c_str(), stderr);
+    _exit(static_cast<int>(error.exit_code()));  // libraries without their threads hang at exit
+  }
   const auto one_rank = [&](std::shared_ptr<ProcessGroup> world, Console& console,
                             fs::path& run_dir) {
     return Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv);

@@ -93,7 +93,7 @@ RunFolder RunFolder::open(ProcessGroup& group, const RunOptions& options, bool r
     try {
       dir = resolved(options.dir);
       watch = std::make_unique<RunWatch>(prepare(dir, resume), dir, options);
-    } catch (const std::system_error& error) {
+    } catch (const fs::filesystem_error& error) {
       throw InputError(cannot_be_written(options.dir, error.code().message()));
     } catch (const FileError& error) {
       if (error.error_number() == ENOSPC || error.error_number() == EDQUOT) throw;
