@@ -1,9 +1,20 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include <lockstep/checkpoint/compare.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/inspect.hpp>
+#include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/io/folder.hpp>
 #include <lockstep/train/standard_output.hpp>
 
 #include "commands.hpp"
+#include "known_deck.hpp"
 
 namespace lockstep::utility {
+namespace fs = std::filesystem;
 namespace {
 
 ExitCode print_reports(const std::vector<std::string>& files,
@@ -17,6 +28,12 @@ ExitCode print_reports(const std::vector<std::string>& files,
   return code;
 }
 
+ExitCode say_written(const std::string& path, const StateDict& model) {
+  train::write_stdout(fmt::format("{}: {} tensors, {}\n", path, model.size(),
+                                  format_bytes(static_cast<std::int64_t>(model.bytes()))));
+  return ExitCode::done;
+}
+
 }  // namespace
 
 ExitCode inspect_checkpoints(const std::vector<std::string>& files) {
@@ -25,6 +42,40 @@ ExitCode inspect_checkpoints(const std::vector<std::string>& files) {
 
 ExitCode verify_checkpoints(const std::vector<std::string>& files) {
   return print_reports(files, check_checkpoint);
+}
+
+ExitCode compare(const std::string& first, const std::string& second, double tolerance) {
+  const auto report = compare_checkpoints(first, second, tolerance);
+  train::write_stdout(report.text);
+  return report.code;
+}
+
+ExitCode print_latest(const std::string& folder) {
+  const fs::path inner = fs::path(folder) / "checkpoints";
+  const auto newest = newest_good_checkpoint(fs::is_directory(inner) ? inner : fs::path(folder));
+  if (!newest) throw CheckpointError("there is no good checkpoint in " + folder);
+  train::write_stdout(newest->string() + "\n");
+  return ExitCode::done;
+}
+
+ExitCode export_weights(const std::string& checkpoint, const std::string& output,
+                        const std::string& format) {
+  const std::string ending = format.empty() ? fs::path(output).extension().string() : "." + format;
+  if (ending != ".h5" && ending != ".safetensors") {
+    throw InputError("--output " + output +
+                     " ends neither in .h5 nor in .safetensors: say --format h5 or safetensors");
+  }
+  const auto contents = read_weights(checkpoint);
+  write_weights(output, contents, ending == ".h5" ? WeightsFormat::h5 : WeightsFormat::safetensors);
+  return say_written(output, contents.model);
+}
+
+ExitCode import_weights(const std::string& weights, const std::string& output,
+                        const std::string& deck) {
+  auto contents = read_weights(weights);
+  if (!deck.empty()) contents.deck = check_known_deck(deck, {}).resolved();
+  write_weights(output, contents, WeightsFormat::h5);
+  return say_written(output, contents.model);
 }
 
 }  // namespace lockstep::utility

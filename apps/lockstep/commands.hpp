@@ -30,6 +30,16 @@ ExitCode describe_model(const std::string& file, const std::vector<std::string>&
 /// What checkpoints hold and who wrote them; every byte compared with its checksum.
 ExitCode inspect_checkpoints(const std::vector<std::string>& files);
 ExitCode verify_checkpoints(const std::vector<std::string>& files);
+/// Exit code 1 if they differ.
+ExitCode compare(const std::string& first, const std::string& second, double tolerance);
+/// The newest checkpoint of a run folder, or of a folder of checkpoints, that verifies; 4 if none.
+ExitCode print_latest(const std::string& folder);
+/// `format` is "h5", "safetensors", or empty: as the output's name ends.
+ExitCode export_weights(const std::string& checkpoint, const std::string& output,
+                        const std::string& format);
+/// Makes a checkpoint of weights. `deck` may be empty.
+ExitCode import_weights(const std::string& weights, const std::string& output,
+                        const std::string& deck);
 
 /// The rings of flight recorders in a run folder, or in any other, and the verdict on them.
 ExitCode show_flight(const std::string& dir, bool json);

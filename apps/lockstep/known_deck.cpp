@@ -5,6 +5,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/regression.hpp>
+#include <lockstep/train/run_plan.hpp>
 
 namespace lockstep::utility {
 namespace {
@@ -33,6 +34,14 @@ void check_nothing_unknown(const Deck& deck) {
         "deck itself: PROGRAM DECK --dry-run, --describe or --doctor.",
         error.what()));
   }
+}
+
+Deck check_known_deck(const std::string& file, const std::vector<std::string>& overrides) {
+  auto deck = Deck::load(file, overrides);
+  static_cast<void>(train::read_run_plan(deck));
+  static_cast<void>(train::read_task_options(deck));
+  check_nothing_unknown(deck);
+  return deck;
 }
 
 }  // namespace lockstep::utility

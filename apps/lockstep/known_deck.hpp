@@ -13,6 +13,10 @@ namespace lockstep::utility {
 [[nodiscard]] train::Assignment read_known_deck(const std::string& file,
                                                 const std::vector<std::string>& overrides);
 
+/// The same without loading data: the deck of a run, all of it read.
+[[nodiscard]] Deck check_known_deck(const std::string& file,
+                                    const std::vector<std::string>& overrides);
+
 /// That hint, for a deck whose known tables have been read.
 void check_nothing_unknown(const Deck& deck);
 

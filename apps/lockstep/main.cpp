@@ -62,6 +62,33 @@ int main(int argc, char** argv) {
   takes_checkpoints(add(checkpoint, "verify",
                         "compare every byte with its checksum; exit 4 if one is wrong",
                         [&] { return utility::verify_checkpoints(files); }));
+  double tolerance = 0;
+  auto* diff = add(checkpoint, "diff", "which tensors differ, and by how much; exit 1 if any does",
+                   [&] { return utility::compare(files.at(0), files.at(1), tolerance); });
+  diff->add_option("FILE", files, "two checkpoints, or files of weights")->required()->expected(2);
+  diff->add_option("--tolerance", tolerance, "elements that are so near are equal (0: same bits)")
+      ->check(CLI::NonNegativeNumber);
+  add(checkpoint, "latest", "print the newest good checkpoint of a run; exit 4 if there is none",
+      [&] { return utility::print_latest(files.front()); })
+      ->add_option("DIR", files, "a run folder, or a folder of checkpoints")
+      ->required()
+      ->expected(1);
+  std::string output, format, deck_of_weights;
+  auto* export_command =
+      add(checkpoint, "export", "a checkpoint's weights for other programs",
+          [&] { return utility::export_weights(files.front(), output, format); });
+  export_command->add_option("FILE", files, "a checkpoint")->required()->expected(1);
+  export_command->add_option("-o,--output", output, "the new file")->required();
+  export_command->add_option("--format", format, "default: as the output's name ends")
+      ->check(CLI::IsMember({"h5", "safetensors"}));
+  auto* import_command =
+      add(checkpoint, "import", "a checkpoint of other programs' weights, without optimizer state",
+          [&] { return utility::import_weights(files.front(), output, deck_of_weights); });
+  import_command->add_option("FILE", files, "safetensors, or HDF5 with a data set a tensor")
+      ->required()
+      ->expected(1);
+  import_command->add_option("-o,--output", output, "the new checkpoint, .h5")->required();
+  import_command->add_option("--deck", deck_of_weights, "the deck of the model, to be kept in it");
 
   bool flight_json = false;
   auto* flight =

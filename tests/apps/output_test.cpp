@@ -48,6 +48,8 @@ std::vector<Command> what_only_prints(const ScratchFolder& scratch) {
                                 tool({"model", "describe", deck}),
                                 tool({"checkpoint", "inspect", checkpoint}),
                                 tool({"checkpoint", "verify", checkpoint}),
+                                tool({"checkpoint", "latest", good}),
+                                tool({"checkpoint", "diff", checkpoint, checkpoint}),
                                 tool({"flight", killed}),
                                 tool({"flight", killed, "--json"}),
                                 tool({"doctor"}),

@@ -54,6 +54,7 @@ test_features = "c"
 test_targets = "d"
 test_path = "e"
 classes = 21
+indices = true
 stream = true
 cache_mib = 22
 )");
@@ -81,6 +82,7 @@ cache_mib = 22
   EXPECT_EQ(o.hdf5.test_targets, "d");
   EXPECT_EQ(o.hdf5.test_path, "e");
   EXPECT_EQ(o.hdf5.classes, 21);
+  EXPECT_TRUE(o.hdf5.indices);
   EXPECT_TRUE(o.hdf5.stream);
   EXPECT_EQ(o.hdf5.cache_mib, 22);
 }

@@ -122,6 +122,59 @@ TEST(Hdf5Dataset, EveryTypeAndLayoutGivesTheSameSamplesInMemoryAndStreamed) {
   }
 }
 
+template <class T>
+void expect_indices_as_they_are(const Hdf5Layout& layout) {
+  const TemporaryFolder folder;
+  const fs::path file = write_sets<T>(folder, layout);
+  const auto stored = some_values<T>(train_size * 6, 200);
+  for (const bool stream : {false, true}) {
+    DataOptions options = options_for(file, "labels", stream);
+    options.hdf5.indices = true;
+    options.mean.clear();
+    options.std.clear();
+    const auto sets = make_datasets(options);
+    EXPECT_EQ(sets.test->input_dtype(), DType::i64);
+    EXPECT_EQ(sets.train->sample_shape(), Shape({2, 3, 1}));
+    Batch batch(*sets.train, std::ssize(shuffled));
+    sets.train->load(shuffled, batch);
+    const auto inputs = batch.inputs().to_vector<std::int64_t>();
+    ASSERT_EQ(inputs.size(), 6 * shuffled.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto sample = static_cast<std::size_t>(shuffled[i / 6]);
+      EXPECT_EQ(inputs[i], static_cast<std::int64_t>(stored[sample * 6 + i % 6]));
+    }
+  }
+}
+
+TEST(Hdf5Dataset, IndicesStayIntegersOfEveryTypeAndLayout) {
+  const Hdf5Layout compressed{.chunk = {16, 2, 3, 1}, .compressed = true};
+  for (const Hdf5Layout& layout : {Hdf5Layout{}, compressed, Hdf5Layout{.big_endian = true}}) {
+    expect_indices_as_they_are<std::uint8_t>(layout);
+    expect_indices_as_they_are<std::int16_t>(layout);
+    expect_indices_as_they_are<std::int32_t>(layout);
+    expect_indices_as_they_are<std::int64_t>(layout);
+  }
+}
+
+TEST(Hdf5Dataset, IndicesAreIntegersAndNothingChangesThem) {
+  const TemporaryFolder folder;
+  for (const bool stream : {false, true}) {
+    DataOptions options = options_for(write_sets<std::int32_t>(folder), "labels", stream);
+    options.hdf5.indices = true;
+    const auto message = [&] { return input_error([&] { return make_datasets(options); }); };
+    EXPECT_TRUE(says(message(), "data.indices = true leaves features as they are, but data.mean"));
+    options.mean.clear();
+    options.std.clear();
+    options.augment.flip = true;
+    EXPECT_TRUE(says(message(), "data.indices = true leaves features as they are, but data.mean"));
+    options.augment.flip = false;
+    fs::remove(folder.path() / "data.h5");
+    write_sets<float>(folder);
+    EXPECT_TRUE(says(message(), "is for features that are integers, not for train/features of"));
+    fs::remove(folder.path() / "data.h5");
+  }
+}
+
 TEST(Hdf5Dataset, ValuesKeepTheirShape) {
   const TemporaryFolder folder;
   const fs::path file = write_sets<float>(folder);

@@ -32,6 +32,40 @@ TEST(TensorDataset, LoadsTheAskedSamplesInOrder) {
   EXPECT_EQ(batch.inputs().to_vector<float>()[1], 9.0F / 255.0F);
 }
 
+// 2^24 + 1 is the first whole number that f32 has not.
+TEST(TensorDataset, IntegersArriveAsTheyAre) {
+  const std::vector<std::int64_t> tokens{16777217, -3, 5, std::int64_t{1} << 40, 9, 2};
+  const std::vector<std::int64_t> classes{0, 1, 1};
+  const TensorDataset pairs(Tensor::from(tokens, {3, 2}), Tensor::from(classes, {3}), 2, "pairs");
+  EXPECT_EQ(pairs.input_dtype(), DType::i64);
+  EXPECT_EQ(pairs.sample_shape(), Shape({2}));
+  Batch batch(pairs, 3);
+  pairs.load(std::vector<std::int64_t>{1, 0}, batch);
+  const std::vector<std::int64_t> expected{5, std::int64_t{1} << 40, 16777217, -3};
+  EXPECT_EQ(batch.inputs().to_vector<std::int64_t>(), expected);
+  EXPECT_EQ(batch.targets().to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 0}));
+  EXPECT_EQ(batch.to(DType::f64).inputs().to_vector<std::int64_t>(), expected);
+
+  const TensorDataset single(Tensor::from(tokens, {6}), Tensor::from(tokens, {6}), 0, "single");
+  EXPECT_EQ(single.sample_shape(), Shape({}));
+  Batch one(single, 1);
+  single.load(std::vector<std::int64_t>{0}, one);
+  EXPECT_EQ(one.inputs().shape(), Shape({1}));
+  EXPECT_EQ(one.inputs().to_vector<std::int64_t>()[0], 16777217);
+}
+
+TEST(TensorDataset, IntegersAreNotNormalisedAndNumbersAreNoIndices) {
+  const Tensor targets = Tensor::from(std::vector<std::int64_t>{0, 1}, {2});
+  EXPECT_NE(input_error([&] {
+              return TensorDataset(targets, targets, 2, Normalisation{}, "ages");
+            }).find("ages: features i64[2] on host cannot be normalised"),
+            std::string::npos);
+  EXPECT_NE(input_error([&] {
+              return TensorDataset(Tensor::full({2}, 1.0), targets, 2, "ages");
+            }).find("ages: f32[2] on host are no indices"),
+            std::string::npos);
+}
+
 TEST(TensorDataset, BatchWithoutSamplesIsLegal) {
   const auto data = three_images();
   for (const std::int64_t capacity : {0, 4}) {

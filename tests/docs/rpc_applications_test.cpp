@@ -4,6 +4,7 @@
 #include <regex>
 #include <string>
 #include <support/process.hpp>
+#include <utility>
 
 #include "../../docs/examples/cart_pole.hpp"
 
@@ -17,6 +18,20 @@ void expect_on_rpc_applications_page(const std::string& file) {
                 .find("```cpp\n" + read_file(source("docs/examples/" + file)) + "```"),
             std::string::npos)
       << "docs/rpc_applications.md does not hold docs/examples/" << file << " word for word";
+}
+
+/// What the page shows of a longer program, behind the program's name, is in it.
+void expect_part_on_rpc_applications_page(const std::string& file) {
+  const std::string page = read_file(source("docs/rpc_applications.md"));
+  const auto name = page.find("(examples/" + file + ")");
+  const auto begin = page.find("```cpp\n", name) + 7, end = page.find("```\n", begin);
+  ASSERT_NE(name, std::string::npos) << file;
+  ASSERT_NE(end, std::string::npos) << file;
+  const std::string part = page.substr(begin, end - begin);
+  EXPECT_GT(part.size(), 200U) << part;
+  EXPECT_NE(read_file(source("docs/examples/" + file)).find(part), std::string::npos)
+      << "docs/examples/" << file << " does not hold word for word:\n"
+      << part;
 }
 
 /// What `pattern` finds in the output of a program that must succeed.
@@ -100,12 +115,73 @@ TEST(RpcApplicationsPage, TheParameterServerLearnsFromSingleAndFromBatchedGradie
   }
 }
 
+// Knowing how often each character follows each other one costs 2.257 nats a character of this
+// text.
+TEST(RpcApplicationsPage, TheRecurrentNetworkOnTwoRanksLearnsAndHasTheGradientsOfOneProcess) {
+  expect_part_on_rpc_applications_page("rnn_model_parallel.cpp");
+  const ScratchFolder folder;
+  const std::string text = folder.file("bible.txt");
+  if (run({"sh", "-c", "command -v bible"}).exit_code != 0)
+    GTEST_SKIP() << "no program bible here, whose text is to be learnt (Debian: bible-kjv)";
+  const Finished written = run({"sh", "-c", "bible -f gen1:1-rev22:21 | cut -d' ' -f2- >" + text});
+  ASSERT_EQ(written.exit_code, 0) << written.output;
+  ASSERT_EQ(read_file(text).substr(0, 23), "In the beginning God cr");
+
+  const Finished finished = run(app(3, "docs/examples/rnn_model_parallel", {text, "300"}));
+  found(finished, "gradients differ from those of one process by 0 and 0\n");
+  const auto loss = found(finished, "step 300  loss ([0-9.]+)\n");
+  ASSERT_EQ(loss.size(), 2U);
+  EXPECT_LT(std::stod(loss[1]), 2.0);
+}
+
+// In one part it is the same computation; the order in which several come changes the rounding.
+TEST(RpcApplicationsPage, ThePipelineHasTheGradientsOfTheUncutModelAndTrains) {
+  expect_part_on_rpc_applications_page("pipeline.cpp");
+  const Finished finished = run(app(3, "docs/examples/pipeline", {"16", "4", "16"}));
+  const auto here = found(finished, "uncut, one rank +([0-9.]+) images/s  loss ([0-9.]+)\n");
+  ASSERT_EQ(here.size(), 3U);
+  for (const std::string size : {"16", " 8", " 4", " 2"}) {
+    const auto difference = found(
+        finished, "split size  " + size + "  gradients differ from the uncut model's by (.+)\n");
+    const auto trained =
+        found(finished, "split size  " + size + " +([0-9.]+) images/s  loss ([0-9.]+)\n");
+    ASSERT_EQ(difference.size(), 2U);
+    ASSERT_EQ(trained.size(), 3U);
+    EXPECT_LE(std::stod(difference[1]), size == "16" ? 0.0 : 1e-4);  // summed over 62 parameters
+    EXPECT_GT(std::stod(trained[1]), 0.0);
+    if (size == "16") {
+      EXPECT_NEAR(std::stod(trained[2]), std::stod(here[2]), 0.02);
+    } else {
+      EXPECT_LT(std::stod(trained[2]), 1.0);
+    }
+  }
+}
+
+// Sums over trainers have another order than one process's: some units in the last place a step.
+TEST(RpcApplicationsPage, DataParallelTrainersWithATableElsewhereTrainAsOneProcess) {
+  expect_part_on_rpc_applications_page("ddp_and_rpc.cpp");
+  const Finished finished = run(app(4, "docs/examples/ddp_and_rpc", {"200"}));
+  for (const std::string what :
+       {"gradients differ from those of one process", "parameters after 200 steps"}) {
+    const auto differences = found(finished, what + ": dense (.+) and (.+), sparse (.+)\n");
+    ASSERT_EQ(differences.size(), 4U);
+    for (std::size_t i = 1; i < 4; ++i)
+      EXPECT_LE(std::stod(differences[i]), what[0] == 'g' ? 1e-6 : 1e-4);
+  }
+  const auto losses = found(finished, "loss ([0-9.]+) to ([0-9.]+)\n");
+  ASSERT_EQ(losses.size(), 3U);
+  EXPECT_GT(std::stod(losses[1]), 2.0);  // log(8) is 2.08
+  EXPECT_LT(std::stod(losses[2]), 0.5);
+}
+
 TEST(RpcApplicationsPage, OneRankAloneIsToldToBringOthers) {
-  for (const char* program :
-       {"docs/examples/cart_pole", "docs/examples/batched_parameter_server"}) {
-    const Finished finished = run(app(1, program, {}));
+  for (const auto& [program, words] :
+       {std::pair("cart_pole", "start at least 2 ranks"),
+        std::pair("batched_parameter_server", "start at least 2"),
+        std::pair("rnn_model_parallel", "start 3 ranks"), std::pair("pipeline", "start 3 ranks")}) {
+    const Finished finished = run(app(1, std::string("docs/examples/") + program, {}));
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says("start at least 2 ranks")) << finished.output;
+    EXPECT_TRUE(finished.says(words)) << finished.output;
   }
 }
 

@@ -1,8 +1,6 @@
 // How calls and workers end: shutdown at once, idleness, long mixtures.
 #include <chrono>
-#include <cstdlib>
 #include <ctime>
-#include <random>
 #include <thread>
 
 #include <lockstep/tensor/math_libraries.hpp>
@@ -129,58 +127,6 @@ TEST(Shutdown, WhoWaitsForTheOthersSleeps) {
       EXPECT_LT(processor_seconds(CLOCK_THREAD_CPUTIME_ID) - before, 0.3);
     });
   }
-}
-
-/// Random nested calls, with stalls.
-int wander(std::uint64_t seed, int depth) {
-  std::mt19937_64 random(seed);
-  if (random() % 16 == 0) std::this_thread::sleep_for(milliseconds(1));
-  if (depth == 0) return 1;
-  const auto workers = rpc::all_workers().size();
-  int total = 1;
-  std::vector<rpc::Future<int>> calls;
-  for (std::uint64_t i = random() % 3; i > 0; --i) {
-    const auto to = static_cast<int>(random() % workers);
-    const std::uint64_t next = random();
-    calls.push_back(rpc::rpc_async(to, wander, next, depth - 1));
-  }
-  for (const auto& call : calls) total += call.wait();
-  return total;
-}
-int expected_of(std::uint64_t seed, int depth, std::uint64_t workers) {
-  std::mt19937_64 random(seed);
-  static_cast<void>(random());
-  if (depth == 0) return 1;
-  int total = 1;
-  for (std::uint64_t i = random() % 3; i > 0; --i) {
-    static_cast<void>(random() % workers);
-    total += expected_of(random(), depth - 1, workers);
-  }
-  return total;
-}
-LOCKSTEP_RPC(wander);
-
-// For minutes: LOCKSTEP_RPC_SOAK_SECONDS.
-TEST(Soak, NestedCallsWithStallsCountRight) {
-  const char* wished = std::getenv("LOCKSTEP_RPC_SOAK_SECONDS");
-  const double seconds = wished ? std::atof(wished) : 0.5;
-  test::on_workers([&](ProcessGroup& group) {
-    const auto start = Clock::now();
-    std::uint64_t seed = static_cast<std::uint64_t>(group.rank()) * 1000003;
-    int rounds = 0;
-    while (seconds_since(start) < seconds || rounds == 0) {
-      const auto workers = static_cast<std::uint64_t>(group.size());
-      std::vector<rpc::Future<int>> calls;
-      std::vector<int> expected;
-      for (int i = 0; i < 8; ++i) {
-        ++seed;
-        calls.push_back(rpc::rpc_async(static_cast<int>(seed % workers), wander, seed, 5));
-        expected.push_back(expected_of(seed, 5, workers));
-      }
-      for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i].wait(), expected[i]);
-      ++rounds;
-    }
-  });
 }
 
 }  // namespace

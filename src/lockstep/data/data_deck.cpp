@@ -70,6 +70,9 @@ void declare(DeckTable& table, DataOptions& options) {
   table.key("test_path", hdf5.test_path, {.doc = "hdf5: file of the test set; empty: data.path"});
   table.key("classes", hdf5.classes,
             {.doc = "hdf5: number of classes; 0: the largest training label plus 1", .min = 0.0});
+  table.key("indices", hdf5.indices,
+            {.doc = "hdf5: features are indices for an Embedding: they stay integers and are not "
+                    "normalised"});
   table.key("stream", hdf5.stream,
             {.doc = "hdf5: read samples as they are needed, for data sets larger than memory"});
   table.key("cache_mib", hdf5.cache_mib,

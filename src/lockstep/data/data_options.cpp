@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
@@ -50,6 +51,7 @@ class Hdf5Sets {
  public:
   Hdf5Sets(const DataOptions& options, TargetKind kind)
       : options_(options), kind_(kind), train_(open(Split::train)), test_(open(Split::test)) {
+    if (options.hdf5.indices) expect_as_they_are(options);
     if (kind == TargetKind::classes) {
       classes_ = options.hdf5.classes > 0 ? options.hdf5.classes : count_classes(train_);
       expect_classes(train_, classes_);
@@ -57,12 +59,14 @@ class Hdf5Sets {
     }
   }
 
-  [[nodiscard]] Normalisation normalisation() const {
+  /// None of indices.
+  [[nodiscard]] std::optional<Normalisation> normalisation() const {
+    if (options_.hdf5.indices) return {};
     const bool told = !options_.mean.empty() && !options_.std.empty();
     return chosen(options_, told ? Normalisation{} : measure_normalisation(train_));
   }
 
-  [[nodiscard]] Datasets sets(const Normalisation& normalisation) const {
+  [[nodiscard]] Datasets sets(const std::optional<Normalisation>& normalisation) const {
     const auto make = [&](const Hdf5Samples& samples) -> std::shared_ptr<const Dataset> {
       if (options_.hdf5.stream)
         return std::make_shared<const Hdf5Dataset>(samples, classes_, normalisation);
@@ -72,6 +76,15 @@ class Hdf5Sets {
   }
 
  private:
+  static void expect_as_they_are(const DataOptions& options) {
+    const AugmentOptions& augment = options.augment;
+    if (options.mean.empty() && options.std.empty() && augment.crop_padding == 0 && !augment.flip)
+      return;
+    throw InputError(
+        "data.indices = true leaves features as they are, but data.mean, data.std or an "
+        "augmentation would change them. Leave out one or the other.");
+  }
+
   [[nodiscard]] Hdf5Samples open(Split split) const {
     const Hdf5Options& o = options_.hdf5;
     const bool train = split == Split::train;
@@ -137,8 +150,9 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
       break;
     case DataKind::hdf5: {
       const Hdf5Sets hdf5(options, kind);
-      normalisation = hdf5.normalisation();
-      sets = hdf5.sets(normalisation);
+      const auto found = hdf5.normalisation();
+      sets = hdf5.sets(found);
+      if (found) normalisation = *found;
       break;
     }
   }

@@ -21,6 +21,7 @@ struct Hdf5Options {
   std::string test_features = "test/features", test_targets = "test/targets";
   std::string test_path;        ///< file of the test set; empty: the training set's
   std::int64_t classes = 0;     ///< 0: the largest label of the training set plus 1
+  bool indices = false;         ///< features are integers for an Embedding, and stay as they are
   bool stream = false;          ///< read samples as they are needed, instead of all at the start
   std::int64_t cache_mib = 64;  ///< decoded chunks kept of each data set
 };

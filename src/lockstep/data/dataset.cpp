@@ -15,7 +15,8 @@ Shape batch_shape(const Shape& sample, std::int64_t capacity) {
 }  // namespace
 
 Batch::Batch(const Dataset& dataset, std::int64_t capacity, Device device)
-    : all_inputs_(Tensor::zeros(batch_shape(dataset.sample_shape(), capacity), DType::f32, device)),
+    : all_inputs_(Tensor::zeros(batch_shape(dataset.sample_shape(), capacity),
+                                dataset.input_dtype(), device)),
       all_targets_(Tensor::zeros(batch_shape(dataset.target_shape(), capacity),
                                  dataset.target_dtype(), device)),
       all_indices_(Tensor::zeros({capacity}, DType::i64, device)) {
@@ -49,10 +50,12 @@ Batch Batch::slice(std::int64_t begin, std::int64_t end) const {
 }
 
 Batch Batch::to(DType dtype) const {
+  const auto converted = [dtype](const Tensor& t) {
+    return is_floating(t.dtype()) ? t.to(dtype).clone() : t.clone();
+  };
   Batch copy = *this;
-  copy.inputs_ = copy.all_inputs_ = inputs_.to(dtype).clone();
-  copy.targets_ = copy.all_targets_ =
-      is_floating(targets_.dtype()) ? targets_.to(dtype).clone() : targets_.clone();
+  copy.inputs_ = copy.all_inputs_ = converted(inputs_);
+  copy.targets_ = copy.all_targets_ = converted(targets_);
   copy.indices_ = copy.all_indices_ = indices_.clone();
   return copy;
 }

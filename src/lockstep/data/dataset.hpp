@@ -20,7 +20,7 @@ class Batch {
   /// Samples now in the batch; 0 is legal (a rank without data).
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t capacity() const noexcept;
-  /// f32 [size, ...sample shape].
+  /// f32 or i64 (Dataset::input_dtype) [size, ...sample shape].
   [[nodiscard]] const Tensor& inputs() const noexcept { return inputs_; }
   /// i64 [size], the class of each sample, or f32 [size, ...target shape], its values.
   [[nodiscard]] const Tensor& targets() const noexcept { return targets_; }
@@ -33,8 +33,8 @@ class Batch {
 
   /// Samples [begin, end) of this batch, as a view: valid as long as they are.
   [[nodiscard]] Batch slice(std::int64_t begin, std::int64_t end) const;
-  /// A batch of its own with the same samples, its inputs, and targets that are values, converted
-  /// to `dtype`.
+  /// A batch of its own with the same samples, inputs and targets converted to `dtype`, but for
+  /// integers, which stay.
   [[nodiscard]] Batch to(DType dtype) const;
 
  private:
@@ -51,6 +51,8 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
   /// Shape of one sample, e.g. [1, 28, 28].
   [[nodiscard]] virtual Shape sample_shape() const = 0;
+  /// f32, or i64 for samples that are integers: indices, which a model looks up (nn::Embedding).
+  [[nodiscard]] virtual DType input_dtype() const noexcept { return DType::f32; }
   /// Targets are in [0, classes()); 0 if they are values.
   [[nodiscard]] virtual std::int64_t classes() const noexcept = 0;
   /// i64 for classes, f32 for values.

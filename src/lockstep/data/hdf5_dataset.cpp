@@ -54,25 +54,31 @@ struct Hdf5Dataset::State {
   Hdf5Samples samples;
   std::int64_t classes;
   Shape sample_shape, target_shape;
-  ChannelScale scale;
-  std::mutex mutex;                 // guards what follows
-  std::vector<std::int64_t> order;  // places in the batch, by sample number
+  std::optional<ChannelScale> scale;  ///< none: samples are indices
+  std::mutex mutex;                   // guards what follows
+  std::vector<std::int64_t> order;    // places in the batch, by sample number
   std::vector<float> features, values;
-  std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> codes, labels;
 };
 
 Hdf5Dataset::Hdf5Dataset(const Hdf5Samples& samples, std::int64_t classes,
-                         const Normalisation& normalisation)
+                         const std::optional<Normalisation>& normalisation)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.samples = samples;
   s.classes = classes;
-  s.sample_shape = sample_shape_of(samples.features->shape());
   if (classes == 0) s.target_shape = target_shape_of(samples.targets->shape());
-  s.scale =
-      channel_scale(normalisation, s.sample_shape,
-                    samples.features->bytes() ? DType::u8 : DType::f32, samples.description());
-  s.features = slab_buffer<float>(*samples.features);
+  const Hdf5Array& array = *samples.features;
+  if (normalisation) {
+    s.sample_shape = sample_shape_of(array.shape());
+    s.scale = channel_scale(*normalisation, s.sample_shape, array.bytes() ? DType::u8 : DType::f32,
+                            samples.description());
+    s.features = slab_buffer<float>(array);
+  } else {
+    expect_indices(samples);
+    s.sample_shape = target_shape_of(array.shape());
+    s.codes = slab_buffer<std::int64_t>(array);
+  }
   if (classes > 0) {
     s.labels = slab_buffer<std::int64_t>(*samples.targets);
   } else {
@@ -83,6 +89,7 @@ Hdf5Dataset::~Hdf5Dataset() = default;
 
 std::int64_t Hdf5Dataset::size() const noexcept { return state_->samples.size; }
 Shape Hdf5Dataset::sample_shape() const { return state_->sample_shape; }
+DType Hdf5Dataset::input_dtype() const noexcept { return state_->scale ? DType::f32 : DType::i64; }
 std::int64_t Hdf5Dataset::classes() const noexcept { return state_->classes; }
 Shape Hdf5Dataset::target_shape() const { return state_->target_shape; }
 
@@ -94,13 +101,17 @@ void Hdf5Dataset::load(std::span<const std::int64_t> indices, Batch& batch) cons
   s.samples.features->expect_unchanged();
   s.samples.targets->expect_unchanged();
   s.sort(indices, batch);
-  s.read(*s.samples.features, indices, s.features, batch.inputs());
+  if (s.scale) {
+    s.read(*s.samples.features, indices, s.features, batch.inputs());
+    normalise(batch.inputs(), *s.scale);
+  } else {
+    s.read(*s.samples.features, indices, s.codes, batch.inputs());
+  }
   if (s.classes > 0) {
     s.read(*s.samples.targets, indices, s.labels, batch.targets());
   } else {
     s.read(*s.samples.targets, indices, s.values, batch.targets());
   }
-  normalise(batch.inputs(), s.scale);
 }
 
 }  // namespace lockstep

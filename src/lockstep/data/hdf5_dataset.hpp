@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 
 #include <lockstep/data/hdf5_samples.hpp>
 
@@ -12,13 +13,16 @@ namespace lockstep {
 /// far as the cache goes (data.cache_mib). Same bits as load_hdf5_samples.
 class Hdf5Dataset final : public Dataset {
  public:
-  /// `classes` is 0 for values. The classes are not checked: see expect_classes. Throws InputError
-  /// if the normalisation does not fit.
-  Hdf5Dataset(const Hdf5Samples& samples, std::int64_t classes, const Normalisation& normalisation);
+  /// `classes` is 0 for values. Without a normalisation samples are indices: i64, as they are. The
+  /// classes are not checked: see expect_classes. Throws InputError if the normalisation does not
+  /// fit, or indices are not stored as integers.
+  Hdf5Dataset(const Hdf5Samples& samples, std::int64_t classes,
+              const std::optional<Normalisation>& normalisation);
   ~Hdf5Dataset() override;
 
   [[nodiscard]] std::int64_t size() const noexcept override;
   [[nodiscard]] Shape sample_shape() const override;
+  [[nodiscard]] DType input_dtype() const noexcept override;
   [[nodiscard]] std::int64_t classes() const noexcept override;
   [[nodiscard]] Shape target_shape() const override;
   /// Throws InputError also if the file cannot be read, was changed since it was opened, or holds a

@@ -80,10 +80,9 @@ Tensor read_rows(const Hdf5Array& array, std::int64_t size) {
   return all;
 }
 
-void expect_memory(const Hdf5Samples& samples) {
+void expect_memory(const Hdf5Samples& samples, double element) {
   const auto memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  const double element = samples.features->bytes() ? 1 : 4;
   const double needed = static_cast<double>(samples.size) *
                         (element * static_cast<double>(samples.features->row_elements()) +
                          8 * static_cast<double>(samples.targets->row_elements()));
@@ -190,17 +189,32 @@ Normalisation measure_normalisation(const Hdf5Samples& samples) {
   return normalisation;
 }
 
-std::shared_ptr<const Dataset> load_hdf5_samples(const Hdf5Samples& samples, std::int64_t classes,
-                                                 const Normalisation& normalisation) {
-  expect_memory(samples);
-  Tensor features = samples.features->bytes()
-                        ? read_rows<std::uint8_t>(*samples.features, samples.size)
-                        : read_rows<float>(*samples.features, samples.size);
-  Tensor targets =
+void expect_indices(const Hdf5Samples& samples) {
+  if (samples.features->integers()) return;
+  throw InputError(
+      fmt::format("data.indices = true is for features that are integers, not for {}. Name other "
+                  "features, or leave it out.",
+                  samples.description()));
+}
+
+std::shared_ptr<const Dataset> load_hdf5_samples(
+    const Hdf5Samples& samples, std::int64_t classes,
+    const std::optional<Normalisation>& normalisation) {
+  const Hdf5Array& array = *samples.features;
+  if (!normalisation) expect_indices(samples);
+  const double element_of_numbers = array.bytes() ? 1 : 4;
+  expect_memory(samples, normalisation ? element_of_numbers : 8);
+  const Tensor targets =
       classes > 0 ? read_rows<std::int64_t>(*samples.targets, samples.size).reshape({samples.size})
                   : read_rows<float>(*samples.targets, samples.size);
-  return std::make_shared<const TensorDataset>(std::move(features), targets, classes, normalisation,
-                                               samples.description());
+  if (!normalisation) {
+    return std::make_shared<const TensorDataset>(read_rows<std::int64_t>(array, samples.size),
+                                                 targets, classes, samples.description());
+  }
+  Tensor features = array.bytes() ? read_rows<std::uint8_t>(array, samples.size)
+                                  : read_rows<float>(array, samples.size);
+  return std::make_shared<const TensorDataset>(std::move(features), targets, classes,
+                                               *normalisation, samples.description());
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <lockstep/data/dataset.hpp>
@@ -47,11 +48,15 @@ void expect_classes(const Hdf5Samples& samples, std::int64_t classes);
 /// that is not finite.
 [[nodiscard]] Normalisation measure_normalisation(const Hdf5Samples& samples);
 
-/// All samples in memory: bytes as bytes, other features as f32. `classes` is 0 for values. Throws
-/// InputError if they do not fit into this machine's memory, or a number is not finite.
-[[nodiscard]] std::shared_ptr<const Dataset> load_hdf5_samples(const Hdf5Samples& samples,
-                                                               std::int64_t classes,
-                                                               const Normalisation& normalisation);
+/// All samples in memory: bytes as bytes, other features as f32; without a normalisation they are
+/// indices, i64. `classes` is 0 for values. Throws InputError if they do not fit into this
+/// machine's memory, a number is not finite, or indices are not stored as integers.
+[[nodiscard]] std::shared_ptr<const Dataset> load_hdf5_samples(
+    const Hdf5Samples& samples, std::int64_t classes,
+    const std::optional<Normalisation>& normalisation);
+
+/// Throws InputError if the features are not stored as integers, as indices are.
+void expect_indices(const Hdf5Samples& samples);
 
 /// Throws InputError, naming sample and element, if one of `values` is not finite: rows of `array`
 /// from `first_row` on.

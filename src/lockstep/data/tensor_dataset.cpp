@@ -39,10 +39,33 @@ void expect_classes(std::span<const std::int64_t> labels, std::int64_t first, st
 
 TensorDataset::TensorDataset(Tensor features, const Tensor& targets, std::int64_t classes,
                              const Normalisation& normalisation, const std::string& name)
-    : features_(std::move(features)),
-      targets_(targets.to(classes > 0 ? DType::i64 : DType::f32)),
-      classes_(classes) {
-  const bool labels = classes > 0;
+    : features_(std::move(features)), classes_(classes) {
+  set_targets(targets, name);
+  if (features_.dtype() != DType::u8 && features_.dtype() != DType::f32) {
+    throw InputError(fmt::format(
+        "{}: features {} cannot be normalised. Convert them to f32, or, if they are indices, to "
+        "i64 and give no normalisation.",
+        name, describe(features_)));
+  }
+  sample_shape_ = sample_shape_of(features_.shape());
+  scale_ = channel_scale(normalisation, sample_shape_, features_.dtype(), name);
+}
+
+TensorDataset::TensorDataset(Tensor indices, const Tensor& targets, std::int64_t classes,
+                             const std::string& name)
+    : features_(std::move(indices)), classes_(classes) {
+  set_targets(targets, name);
+  if (features_.dtype() != DType::i64) {
+    throw InputError(
+        fmt::format("{}: {} are no indices. Convert them to i64, or give numbers a normalisation.",
+                    name, describe(features_)));
+  }
+  sample_shape_ = target_shape_of(features_.shape());
+}
+
+void TensorDataset::set_targets(const Tensor& targets, const std::string& name) {
+  const bool labels = classes_ > 0;
+  targets_ = targets.to(labels ? DType::i64 : DType::f32);
   if (features_.dims() == 0 || features_.numel() == 0 || targets_.dims() == 0 ||
       (labels && targets_.dims() != 1)) {
     throw InputError(fmt::format("{}: {} {} and {} {} are not [N, ...] and [N{}] with N > 0", name,
@@ -57,16 +80,18 @@ TensorDataset::TensorDataset(Tensor features, const Tensor& targets, std::int64_
                     "both.",
                     name, size_, targets_.size(0), labels ? "labels" : "targets"));
   }
-  if (labels) expect_classes(targets_.to_vector<std::int64_t>(), 0, classes, name);
-  sample_shape_ = sample_shape_of(features_.shape());
+  if (labels) expect_classes(targets_.to_vector<std::int64_t>(), 0, classes_, name);
   target_shape_ = target_shape_of(targets_.shape());
-  scale_ = channel_scale(normalisation, sample_shape_, features_.dtype(), name);
 }
 
 void TensorDataset::load(std::span<const std::int64_t> indices, Batch& batch) const {
   expect_samples(indices, size());
   batch.reset(indices);
-  gather_normalise(features_, batch.indices(), scale_, batch.inputs());
+  if (input_dtype() == DType::i64) {
+    gather_rows(features_, batch.indices(), batch.inputs());
+  } else {
+    gather_normalise(features_, batch.indices(), scale_, batch.inputs());
+  }
   gather_rows(targets_, batch.indices(), batch.targets());
 }
 

@@ -85,7 +85,7 @@ class Recorder final : public ForwardHook {
 
 }  // namespace
 
-std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample) {
+std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample, DType dtype) {
   std::array<std::int64_t, Shape::max_dims> extents{1};
   std::copy(sample.begin(), sample.end(), extents.begin() + 1);
   const Shape batch(
@@ -94,7 +94,7 @@ std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample
   model.eval();
   const NoGradGuard no_grad;
   Recorder recorder(model);
-  static_cast<void>(model(Variable(Tensor::zeros(batch))));
+  static_cast<void>(model(Variable(Tensor::zeros(batch, dtype))));
   model.train(was_training);
   return recorder.listed();
 }

@@ -17,8 +17,9 @@ struct LayerDescription {
 };
 
 /// The layers that hold parameters or have no children, found by running the forward on one sample
-/// of zeros of shape `sample` (without the batch dimension). In evaluation mode; the model's mode
-/// is put back.
-[[nodiscard]] std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample);
+/// of zeros of shape `sample` (without the batch dimension) and that dtype. In evaluation mode; the
+/// model's mode is put back.
+[[nodiscard]] std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample,
+                                                            DType dtype = DType::f32);
 
 }  // namespace lockstep::nn

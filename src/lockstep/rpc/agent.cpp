@@ -477,7 +477,7 @@ Request* Agent::admit(Tensor bytes, int from) {
 }
 
 bool Agent::is_long(const Request& request) noexcept {
-  constexpr std::int64_t long_ns = 50'000;  // waking another thread takes about as long
+  constexpr std::int64_t long_ns = 200'000;  // waking another thread takes 50'000 to 100'000
   const Function* const function = find_function(request.message.head().function);
   return function && function->usual_ns.load(std::memory_order_relaxed) > long_ns;
 }

@@ -35,48 +35,6 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
   std::size_t place_;
 };
 
-/// True once all of several futures are there, if one of them was true.
-class AnyOf {
- public:
-  explicit AnyOf(bool value) : state_(std::make_shared<State>()) { state_->value = value; }
-
-  void add(const rpc::Future<bool>& future) {
-    state_->left.fetch_add(1);
-    future.then([state = state_](const rpc::Future<bool>& done) {
-      try {
-        if (done.wait()) state->value = true;
-      } catch (...) {
-        const std::lock_guard lock(state->mutex);
-        if (!state->failure) state->failure = std::current_exception();
-      }
-      state->one_less();
-    });
-  }
-  [[nodiscard]] rpc::Future<bool> done() {
-    state_->one_less();
-    return state_->promise.future();
-  }
-
- private:
-  struct State {
-    std::atomic<int> left = 1;
-    std::atomic<bool> value = false;
-    std::mutex mutex;
-    std::exception_ptr failure;
-    rpc::Promise<bool> promise;
-
-    void one_less() {
-      if (left.fetch_sub(1) > 1) return;
-      if (failure) {
-        promise.set_exception(failure);
-      } else {
-        promise.set_value(value.load());
-      }
-    }
-  };
-  std::shared_ptr<State> state_;
-};
-
 }  // namespace
 
 void ContextPart::add_neighbour(int worker) {
@@ -128,38 +86,38 @@ void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
   stages_ = std::make_unique<StagedBackward>(roots, store_);
 }
 
-rpc::Future<bool> ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses) {
+Progress ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses) {
   const std::lock_guard lock(running_);
   open(pass, losses);
   for (const Variable& loss : losses) {
     stages_->give(loss, Tensor::full(loss.shape(), 1.0, loss.data().dtype()));
   }
   stages_->run();
-  return answer();
+  return progress();
 }
 
-rpc::Future<bool> ContextPart::arrive(std::uint64_t pass, std::uint64_t message,
-                                      const std::vector<Tensor>& gradients) {
+Progress ContextPart::take(std::uint64_t pass, const Gradients& gradients) {
   const std::lock_guard lock(running_);
   if (pass_ != pass) open(pass, {});
-  give(message, gradients);
-  return answer();
+  give(gradients);
+  return progress();
 }
 
-void ContextPart::give(std::uint64_t message, const std::vector<Tensor>& gradients) {
+void ContextPart::give(const Gradients& gradients) {
   std::vector<Variable> variables;
   {
     const std::lock_guard lock(lists_);
-    const auto place = std::ranges::find(sent_, message, &Sent::message);
+    const auto place = std::ranges::find(sent_, gradients.message, &Sent::message);
     if (place != sent_.end()) variables = place->variables;
   }
-  if (variables.size() != gradients.size()) {
-    throw Error(fmt::format("{} gradients came for {} variables of message {}", gradients.size(),
-                            variables.size(), message));
+  const auto& values = gradients.values;
+  if (variables.size() != values.size()) {
+    throw Error(fmt::format("{} gradients came for {} variables of message {}", values.size(),
+                            variables.size(), gradients.message));
   }
-  const auto awaited = std::ranges::find(awaited_, message);
+  const auto awaited = std::ranges::find(awaited_, gradients.message);
   const auto give_to = [&](StagedBackward& pass) {
-    for (std::size_t i = 0; i < variables.size(); ++i) pass.give(variables[i], gradients[i]);
+    for (std::size_t i = 0; i < variables.size(); ++i) pass.give(variables[i], values[i]);
     pass.run();
   };
   if (waits_for_all_ && awaited != awaited_.end()) {
@@ -171,15 +129,10 @@ void ContextPart::give(std::uint64_t message, const std::vector<Tensor>& gradien
   }
 }
 
-rpc::Future<bool> ContextPart::answer() {
-  AnyOf waits(waits_for_all_ && stages_->waits());
-  std::vector<std::shared_ptr<Received>> received;
-  {
-    const std::lock_guard lock(lists_);
-    received = received_;
-  }
-  const CallsWithin none(0);
-  for (const auto& message : received) {
+Progress ContextPart::progress() {
+  Progress progress{.waits = waits_for_all_ && stages_->waits()};
+  const std::lock_guard lock(lists_);
+  for (const auto& message : received_) {
     const auto is_known = [&](const Variable& v) { return !v.awaits_gradient(); };
     const bool has_more =
         !waits_for_all_ && std::ranges::any_of(message->gradients, &Tensor::defined);
@@ -187,25 +140,18 @@ rpc::Future<bool> ContextPart::answer() {
       continue;
     }
     message->answered = true;
-    waits.add(
-        rpc::rpc_async(message->from, propagate, id_, pass_, message->message, message->gradients));
+    progress.outgoing.push_back({message->from, {message->message, message->gradients}});
     std::ranges::fill(message->gradients, Tensor());
   }
-  return waits.done();
+  return progress;
 }
 
-rpc::Future<bool> ContextPart::finish(std::uint64_t pass) {
+std::optional<Progress> ContextPart::finish(std::uint64_t pass) {
   const std::lock_guard lock(running_);
-  if (pass_ != pass || !waits_for_all_) return AnyOf(false).done();
+  if (pass_ != pass || !waits_for_all_) return std::nullopt;
   stages_->run_all();
   waits_for_all_ = false;
-  AnyOf all(false);
-  all.add(answer());
-  const CallsWithin none(0);
-  for (const int neighbour : neighbours()) {
-    all.add(rpc::rpc_async(neighbour, finish_pass, id_, pass));
-  }
-  return all.done();
+  return progress();
 }
 
 Tensor ContextPart::gradient(const Variable& leaf) const {
@@ -225,6 +171,22 @@ std::set<int> ContextPart::neighbours() const {
 
 // ---- Contexts
 
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return (static_cast<std::uint64_t>(rpc::this_worker().id) << 48U) + ++last;
+}
+
+std::shared_ptr<ContextPart> part_of(std::uint64_t context) {
+  auto part = Contexts::of(rpc::Agent::current()).find(context);
+  if (!part) {
+    throw Error(
+        fmt::format("context {:#x} of distributed autograd is not known here: it has ended, "
+                    "or no call of it has come to this rank",
+                    context));
+  }
+  return part;
+}
+
 Contexts& Contexts::of(const rpc::Agent& agent) {
   static std::mutex mutex;
   static auto* all = new std::map<int, Contexts>;  // of the ranks that are threads of this process
@@ -241,7 +203,7 @@ std::shared_ptr<ContextPart> Contexts::find(std::uint64_t id) const {
 std::shared_ptr<ContextPart> Contexts::find_or_make(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   auto& part = parts_[id];
-  if (!part) part = std::make_shared<ContextPart>(id);
+  if (!part) part = std::make_shared<ContextPart>();
   return part;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +14,27 @@
 #include <lockstep/rpc/rpc.hpp>
 
 namespace lockstep::dist_autograd {
+
+/// Gradients of the variables of a message, on their way to who sent it.
+struct Gradients {
+  std::uint64_t message = 0;
+  std::vector<Tensor> values;  ///< undefined: none
+
+  template <class Archive>
+  void serialize(Archive& archive) {
+    archive(message, values);
+  }
+};
+
+/// What a pass has come to on a rank.
+struct Progress {
+  struct Outgoing {
+    int to;
+    Gradients gradients;
+  };
+  std::vector<Outgoing> outgoing;
+  bool waits = false;  ///< for gradients that have not come
+};
 
 /// Variables that came with one message, results here of what their sender has.
 struct Received {
@@ -26,8 +48,6 @@ struct Received {
 /// One rank's part of a context. Thread-safe.
 class ContextPart {
  public:
-  explicit ContextPart(std::uint64_t id) : id_(id) {}
-
   /// A number for a message that is about to be written.
   [[nodiscard]] std::uint64_t next_message() noexcept { return ++messages_; }
   /// A call goes there.
@@ -37,14 +57,13 @@ class ContextPart {
   /// The result that stands here for a variable of that message, in order.
   [[nodiscard]] Variable add_received(std::uint64_t message, int from, Tensor value);
 
-  /// Begins a pass from losses of this rank. True, once all that follows from it everywhere is
-  /// over, if some rank then waited for gradients.
-  [[nodiscard]] rpc::Future<bool> begin(std::uint64_t pass, std::span<const Variable> losses);
-  /// Gradients of the variables of a message have come.
-  [[nodiscard]] rpc::Future<bool> arrive(std::uint64_t pass, std::uint64_t message,
-                                         const std::vector<Tensor>& gradients);
+  /// Begins a pass from losses of this rank.
+  [[nodiscard]] Progress begin(std::uint64_t pass, std::span<const Variable> losses);
+  /// Gradients have come.
+  [[nodiscard]] Progress take(std::uint64_t pass, const Gradients& gradients);
   /// No rank has anything to do any more: none waits from now on for gradients that have not come.
-  [[nodiscard]] rpc::Future<bool> finish(std::uint64_t pass);
+  /// Nothing for a pass that has been finished here before, or has not come here.
+  [[nodiscard]] std::optional<Progress> finish(std::uint64_t pass);
 
   [[nodiscard]] Tensor gradient(const Variable& leaf) const;
   [[nodiscard]] std::vector<std::pair<Variable, Tensor>> gradients() const;
@@ -58,11 +77,10 @@ class ContextPart {
   };
 
   void open(std::uint64_t pass, std::span<const Variable> losses);
-  void give(std::uint64_t message, const std::vector<Tensor>& gradients);
-  /// Sends what is known of variables' gradients to where these came from.
-  [[nodiscard]] rpc::Future<bool> answer();
+  void give(const Gradients& gradients);
+  /// What is known of variables' gradients goes to where these came from.
+  [[nodiscard]] Progress progress();
 
-  const std::uint64_t id_;
   std::atomic<std::uint64_t> messages_ = 0;
 
   mutable std::mutex lists_;  // guards what forward writes
@@ -99,12 +117,10 @@ struct Tag {
   std::uint64_t context, message;
 };
 
-// Called from other ranks.
-[[nodiscard]] rpc::Future<bool> propagate(std::uint64_t context, std::uint64_t pass,
-                                          std::uint64_t message,
-                                          const std::vector<Tensor>& gradients);
-[[nodiscard]] rpc::Future<bool> finish_pass(std::uint64_t context, std::uint64_t pass);
-void end_context(std::uint64_t context);
+/// The calling rank's part. Throws Error if it has none.
+[[nodiscard]] std::shared_ptr<ContextPart> part_of(std::uint64_t context);
+/// A number that no other rank gives: the worker's id stands in the upper 16 bits.
+[[nodiscard]] std::uint64_t next_number();
 
 /// While it lives, this thread's calls belong to that context; 0: to none.
 class CallsWithin {

@@ -8,6 +8,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
+#include <lockstep/rpc/backward_pass.hpp>
 
 namespace lockstep::dist_autograd {
 namespace {
@@ -15,23 +16,6 @@ namespace {
 thread_local constinit std::uint64_t calls_within = 0;
 /// What it was before each of the functions that this thread is executing, one within the other.
 thread_local std::vector<std::uint64_t> contexts_before;
-
-/// A number that no other rank gives: the worker's id stands in the upper 16 bits.
-std::uint64_t next_number() {
-  static std::atomic<std::uint64_t> last = 0;
-  return (static_cast<std::uint64_t>(rpc::this_worker().id) << 48U) + ++last;
-}
-
-std::shared_ptr<ContextPart> part_of(std::uint64_t context) {
-  auto part = Contexts::of(rpc::Agent::current()).find(context);
-  if (!part) {
-    throw Error(
-        fmt::format("context {:#x} of distributed autograd is not known here: it has ended, "
-                    "or no call of it has come to this rank",
-                    context));
-  }
-  return part;
-}
 
 Tag tag_of(std::span<const std::byte> bytes) {
   Tag tag{};
@@ -78,15 +62,6 @@ CallsWithin::CallsWithin(std::uint64_t context) noexcept
     : before_(std::exchange(calls_within, context)) {}
 CallsWithin::~CallsWithin() { calls_within = before_; }
 
-rpc::Future<bool> propagate(std::uint64_t context, std::uint64_t pass, std::uint64_t message,
-                            const std::vector<Tensor>& gradients) {
-  return part_of(context)->arrive(pass, message, gradients);
-}
-
-rpc::Future<bool> finish_pass(std::uint64_t context, std::uint64_t pass) {
-  return part_of(context)->finish(pass);
-}
-
 void end_context(std::uint64_t context) {
   const auto part = Contexts::of(rpc::Agent::current()).remove(context);
   if (!part) return;
@@ -96,8 +71,6 @@ void end_context(std::uint64_t context) {
   }
 }
 
-LOCKSTEP_RPC_AS("lockstep::dist_autograd::propagate", propagate);
-LOCKSTEP_RPC_AS("lockstep::dist_autograd::finish_pass", finish_pass);
 LOCKSTEP_RPC_AS("lockstep::dist_autograd::end_context", end_context);
 
 Context::Context() : id_(next_number()), before_(std::exchange(calls_within, id_)) {
@@ -126,9 +99,7 @@ void backward(std::uint64_t context, std::span<const Variable> losses) {
           (loss.defined() ? describe(loss.data()) : "an undefined variable"));
     }
   }
-  const auto part = part_of(context);
-  const std::uint64_t pass = next_number();
-  if (part->begin(pass, losses).wait()) part->finish(pass).wait();
+  run_backward_pass(context, losses);
 }
 
 Tensor gradient(std::uint64_t context, const Variable& leaf) {

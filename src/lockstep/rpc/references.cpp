@@ -9,6 +9,21 @@
 
 namespace lockstep::rpc {
 
+namespace {
+
+const IntrusivePtr<ValueState<void>>& nothing_to_wait_for() {
+  static const auto* const done = [] {  // references may outlive main()
+    auto* state = new IntrusivePtr<ValueState<void>>(ValueState<void>::make());
+    static_cast<void>((*state)->claim());
+    (*state)->value.emplace();
+    (*state)->finish();
+    return state;
+  }();
+  return *done;
+}
+
+}  // namespace
+
 ReferenceHandle::~ReferenceHandle() { references_.drop(*this); }
 
 References::References(Agent& agent) : agent_(agent), disturbance_(agent.options().disturbance) {
@@ -55,13 +70,14 @@ std::shared_ptr<ReferenceHandle> References::adopt(std::shared_ptr<void> object,
                                                    void (*write)(OutputArchive&, const void*)) {
   const std::uint64_t reference = draw();
   auto handle = std::make_shared<ReferenceHandle>(*this, reference, 0, type, agent_.id());
-  {
-    const std::lock_guard lock(mutex_);
-    OwnedObject& place = place_of(reference);
-    place.begun = true;
-    place.handles = 1;
-  }
-  complete(reference, std::move(object), type, write);
+  auto place = std::make_shared<OwnedObject>(OwnedObject{.object = std::move(object),
+                                                         .type = type,
+                                                         .write = write,
+                                                         .ready = nothing_to_wait_for(),
+                                                         .begun = true,
+                                                         .handles = 1});
+  const std::lock_guard lock(mutex_);
+  objects_.emplace(reference, std::move(place));
   return handle;
 }
 
@@ -163,7 +179,7 @@ void References::drop(const ReferenceHandle& handle) noexcept {
       const auto place = objects_.find(handle.reference());
       if (place == objects_.end()) return;
       if (place->second->handles > 0) --place->second->handles;
-      garbage = remove_if_unused(handle.reference());
+      garbage = remove_if_unused(place);
     } else {
       const auto user = users_.find(handle.fork());
       if (user == users_.end()) return;
@@ -204,7 +220,10 @@ OwnedObject& References::place_of(std::uint64_t reference) {
 }
 
 std::shared_ptr<OwnedObject> References::remove_if_unused(std::uint64_t reference) {
-  const auto found = objects_.find(reference);
+  return remove_if_unused(objects_.find(reference));
+}
+
+std::shared_ptr<OwnedObject> References::remove_if_unused(Objects::iterator found) {
   if (found == objects_.end()) return nullptr;
   const OwnedObject& place = *found->second;
   if (!place.begun || !place.ready->done() || place.handles > 0 || !place.forks.empty()) {

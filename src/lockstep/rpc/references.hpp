@@ -188,6 +188,7 @@ class References {
   OwnedObject& place_of(std::uint64_t reference);
   /// What becomes garbage is destroyed when the lock has been left.
   [[nodiscard]] std::shared_ptr<OwnedObject> remove_if_unused(std::uint64_t reference);
+  [[nodiscard]] std::shared_ptr<OwnedObject> remove_if_unused(Objects::iterator found);
   void end_if_possible(std::uint64_t fork, Outbox& outbox);
   void accepted(std::uint64_t fork, Outbox& outbox);
   void send(const Outbox& outbox) noexcept;

@@ -54,11 +54,13 @@ std::string table_of(const std::vector<nn::LayerDescription>& layers) {
 std::string model_report(const Task& task, const RunPlan& plan) {
   Trainer::check(task, plan);
   Trainer trainer(std::make_shared<FakeGroup>(1, 0), task, plan);
-  const Shape sample = task.data().train->sample_shape();
+  const Dataset& data = *task.data().train;
+  const Shape sample = data.sample_shape();
   std::string text = fmt::format(
       "one sample {}; MFLOP: forward, two a multiply-add, matrix products and convolutions only; "
       "a training step takes about three times as many\n\n{}\n",
-      to_string(sample), table_of(nn::describe_layers(trainer.model(), sample)));
+      to_string(sample),
+      table_of(nn::describe_layers(trainer.model(), sample, data.input_dtype())));
 
   const auto line = [&](const char* what, std::int64_t bytes) {
     text += fmt::format("{:<34} {:10.2f} MiB\n", what, static_cast<double>(bytes) / (1 << 20));

@@ -68,7 +68,7 @@ Regression::Regression(Deck& deck) {
 }
 
 std::shared_ptr<nn::Module> Regression::make_model() const {
-  return nn::make_model(model_, data_.train->sample_shape(), data_.train->target_shape().numel(),
+  return make_zoo_model(model_, *data_.train, data_.train->target_shape().numel(),
                         nn::Head::linear);
 }
 

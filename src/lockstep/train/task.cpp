@@ -28,6 +28,17 @@ LossOptions loss_options(const ClassLossOptions& read, const Deck& deck, std::in
 
 }  // namespace
 
+std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, const Dataset& data,
+                                           std::int64_t outputs, nn::Head head) {
+  if (data.input_dtype() != DType::f32) {
+    throw InputError(
+        "data.indices = true gives the model integers, but no model.kind looks them up. Leave it "
+        "out to train on them as numbers, or write a task whose model begins with an Embedding "
+        "(docs/write_an_app.md).");
+  }
+  return nn::make_model(options, data.sample_shape(), outputs, head);
+}
+
 Classification::Classification(Deck& deck) {
   const TaskOptions options = read_task_options(deck);
   model_ = options.model;
@@ -37,7 +48,7 @@ Classification::Classification(Deck& deck) {
 }
 
 std::shared_ptr<nn::Module> Classification::make_model() const {
-  return nn::make_model(model_, data_.train->sample_shape(), data_.train->classes());
+  return make_zoo_model(model_, *data_.train, data_.train->classes());
 }
 
 Variable Classification::loss(const Variable& output, const Batch& batch) const {

@@ -52,6 +52,12 @@ class Task {
                        std::span<double> figures) const = 0;
 };
 
+/// The model of the zoo that `options` names, for samples of `data`. Throws InputError as
+/// nn::make_model, and for samples that are indices: no model of the zoo looks them up.
+[[nodiscard]] std::shared_ptr<nn::Module> make_zoo_model(
+    const nn::ModelOptions& options, const Dataset& data, std::int64_t outputs,
+    nn::Head head = nn::Head::log_probabilities);
+
 /// Makes a program's task from its deck: reads the task's tables, loads its data. Throws
 /// InputError. Local.
 using TaskFactory = std::function<std::unique_ptr<Task>(Deck&)>;

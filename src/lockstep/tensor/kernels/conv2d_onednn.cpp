@@ -12,6 +12,7 @@
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/conv2d_methods.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
+#include <lockstep/tensor/math/plan_cache.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 
 namespace lockstep::detail::onednn {
@@ -292,31 +293,21 @@ class Plan {
   memory scratchpad_, bias_;
 };
 
-/// This thread's plan for a problem, made at the first call. The oldest of 256 makes way for a new
-/// one: a network has some ten shapes, and its last batches in training and evaluation as many
-/// more.
+/// This thread's plan for a problem, made at the first call.
 Plan& plan_for(const Conv2dProblem& problem, Pass pass, bool has_bias,
                std::int64_t first_output = 0) {
-  constexpr std::size_t most = 256;
-  thread_local std::vector<std::unique_ptr<Plan>> plans;
-  thread_local std::size_t oldest = 0;
+  thread_local detail::PlanCache<Plan> plans;
   const int threads = math_threads();
-  for (const auto& plan : plans) {
-    if (plan->serves(problem, pass, has_bias, first_output, threads)) return *plan;
-  }
-  std::unique_ptr<Plan> made;
-  try {
-    made = std::make_unique<Plan>(problem, pass, has_bias, first_output, threads);
-  } catch (const dnnl::error& error) {
-    throw Error("conv2d: oneDNN cannot compute this convolution: " + std::string(error.what()));
-  }
-  if (plans.size() < most) {
-    plans.push_back(std::move(made));
-    return *plans.back();
-  }
-  auto& slot = plans[oldest++ % most];
-  slot = std::move(made);
-  return *slot;
+  return plans.find_or_make(
+      [&](const Plan& plan) { return plan.serves(problem, pass, has_bias, first_output, threads); },
+      [&] {
+        try {
+          return std::make_unique<Plan>(problem, pass, has_bias, first_output, threads);
+        } catch (const dnnl::error& error) {
+          throw Error("conv2d: oneDNN cannot compute this convolution: " +
+                      std::string(error.what()));
+        }
+      });
 }
 
 }  // namespace

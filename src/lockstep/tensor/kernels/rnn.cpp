@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/copy.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/math_functions.hpp>
-#include <lockstep/tensor/math/gemm.hpp>
+#include <lockstep/tensor/math/packed_matrix.hpp>
 
 namespace lockstep {
 namespace {
@@ -196,10 +195,8 @@ void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& g
     if (bias_hh.defined()) bias_hn.copy_from(bias_hh.slice(2 * hidden, 3 * hidden));
   }
   const Tensor hidden_gates = gru ? Tensor::empty({plan.batch, width}, dtype) : Tensor();
-  // Arranged once, so that no step's product has to.
-  const Tensor transposed = Tensor::empty({hidden, width}, dtype);
-  permute_copy(weight_hh, {1, 0}, false, transposed);
-
+  const math::PackedMatrix<T> weight(plan.batch, width, hidden,
+                                     {data_of<const T>(weight_hh), hidden, true});
   const auto row_at = [](const Tensor& t, std::int64_t begin) {
     return t.defined() ? data_of<T>(t) + begin : nullptr;
   };
@@ -208,8 +205,7 @@ void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& g
     const std::int64_t before = (plan.reverse ? t + 1 : t) * state;
     const std::int64_t after = (plan.reverse ? t : t + 1) * state;
     T* const sums = gru ? data_of<T>(hidden_gates) : data_of<T>(gates) + t * plan.batch * width;
-    math::gemm(plan.batch, width, hidden, math::Matrix<T>{data_of<T>(states.h) + before, hidden},
-               math::Matrix<T>{data_of<T>(transposed), width}, gru ? T{0} : T{1}, sums, width);
+    weight.multiply(data_of<T>(states.h) + before, gru ? T{0} : T{1}, sums);
     for (std::int64_t r = 0; r < plan.batch; ++r) {
       const std::int64_t at = r * hidden;
       step(plan.mode, ForwardRow<T>{.hidden = hidden,
@@ -245,6 +241,8 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
   const std::int64_t state = plan.batch * hidden;
   const Tensor no_gradient = Tensor::zeros({hidden}, weight_hh.dtype());
   const Tensor part = Tensor::empty({width}, weight_hh.dtype());
+  const math::PackedMatrix<T> weight(plan.batch, hidden, width,
+                                     {data_of<const T>(weight_hh), hidden});
   const auto add_biases = [&](const Tensor& gates, std::int64_t t, const Tensor& bias) {
     add_rows(data_of<const T>(gates) + t * plan.batch * width, plan.batch, width, data_of<T>(part),
              data_of<T>(bias));
@@ -276,10 +274,8 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
     add_biases(gradients.x_part, t, gradients.bias_ih);
     if (plan.mode == RnnMode::gru) add_biases(gradients.hidden_part, t, gradients.bias_hh);
     if (s == 0 && !wants_h0) break;
-    math::gemm(plan.batch, hidden, width,
-               math::Matrix<T>{data_of<T>(gradients.hidden_part) + t * plan.batch * width, width},
-               math::Matrix<T>{data_of<T>(weight_hh), hidden},
-               plan.mode == RnnMode::gru ? T{1} : T{0}, data_of<T>(grad_h), hidden);
+    weight.multiply(data_of<T>(gradients.hidden_part) + t * plan.batch * width,
+                    plan.mode == RnnMode::gru ? T{1} : T{0}, data_of<T>(grad_h));
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
+#include <lockstep/tensor/math/plan_cache.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 
 namespace lockstep::math {
@@ -111,29 +112,20 @@ class ProductByTransposed {
   std::size_t scratchpad_bytes_;
 };
 
-/// This thread's product of a shape, made at the first call. The oldest of 256 makes way for a new
-/// one: a network has some ten shapes, and its last batches as many more.
+/// This thread's product of a shape, made at the first call.
 ProductByTransposed& product_by_transposed(const ProductShape& shape) {
-  constexpr std::size_t most = 256;
-  thread_local std::vector<std::unique_ptr<ProductByTransposed>> products;
-  thread_local std::size_t oldest = 0;
-  for (const auto& product : products) {
-    if (product->shape() == shape) return *product;
-  }
-  std::unique_ptr<ProductByTransposed> made;
-  try {
-    made = std::make_unique<ProductByTransposed>(shape);
-  } catch (const dnnl::error& error) {
-    throw Error("oneDNN cannot compute a matrix product of " + std::to_string(shape.m) + " x " +
-                std::to_string(shape.k) + " x " + std::to_string(shape.n) + ": " + error.what());
-  }
-  if (products.size() < most) {
-    products.push_back(std::move(made));
-    return *products.back();
-  }
-  auto& slot = products[oldest++ % most];
-  slot = std::move(made);
-  return *slot;
+  thread_local detail::PlanCache<ProductByTransposed> products;
+  return products.find_or_make([&](const ProductByTransposed& one) { return one.shape() == shape; },
+                               [&] {
+                                 try {
+                                   return std::make_unique<ProductByTransposed>(shape);
+                                 } catch (const dnnl::error& error) {
+                                   throw Error("oneDNN cannot compute a matrix product of " +
+                                               std::to_string(shape.m) + " x " +
+                                               std::to_string(shape.k) + " x " +
+                                               std::to_string(shape.n) + ": " + error.what());
+                                 }
+                               });
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tensor/state_dict.hpp>
+
+namespace lockstep {
+
+/// A file in the open format in which PyTorch's users exchange weights: the length of a JSON text
+/// (u64, little-endian), the text ({name: {dtype, shape, data_offsets}}), the tensors' bytes.
+/// https://huggingface.co/docs/safetensors
+struct Safetensors {
+  StateDict tensors;
+  std::vector<std::pair<std::string, std::string>> metadata;  ///< "__metadata__"
+};
+
+/// All tensors, on the host, names in the order of their bytes. Throws CheckpointError naming the
+/// file, and the tensor, for a text that is none, types that Lockstep does not have, and bytes that
+/// are missing, overlap, or belong to nobody.
+[[nodiscard]] Safetensors read_safetensors(const std::filesystem::path& path);
+
+/// Appears whole or not at all (AtomicFile). Tensors are on the host and replicated. Throws
+/// FileError.
+void write_safetensors(const std::filesystem::path& path, const Safetensors& contents);
+
+}  // namespace lockstep

@@ -1,0 +1,86 @@
+#include <lockstep/checkpoint/weights.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/hdf5_weights.hpp>
+#include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/checkpoint/safetensors.hpp>
+#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/comm/threads_group.hpp>
+#include <lockstep/io/file.hpp>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view hdf5_signature = "\x89HDF\r\n\x1a\n";
+
+enum class Kind { checkpoint, hdf5, safetensors };
+
+/// A safetensors file begins with the length of a text that begins with a brace.
+Kind kind_of(const std::filesystem::path& path) {
+  std::array<char, 9> begin{};
+  try {
+    const File file = File::open_for_reading(path);
+    file.read_at(0, begin.data(), std::min<std::int64_t>(file.size(), begin.size()));
+  } catch (const FileError& error) {
+    throw CheckpointError(error.what());
+  }
+  if (std::string_view(begin.data(), begin.size()).starts_with(hdf5_signature)) return Kind::hdf5;
+  return begin.back() == '{' ? Kind::safetensors : Kind::checkpoint;
+}
+
+std::int64_t whole_number(const std::string& text) {
+  return std::strtoll(text.c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+CheckpointContents read_weights(const std::filesystem::path& path) {
+  CheckpointContents contents;
+  switch (kind_of(path)) {
+    case Kind::hdf5:
+      contents.model = read_hdf5_weights(path);
+      break;
+    case Kind::safetensors: {
+      Safetensors file = read_safetensors(path);
+      contents.model = std::move(file.tensors);
+      for (const auto& [key, value] : file.metadata) {
+        if (key == "step") contents.train.step = whole_number(value);
+        if (key == "epoch") contents.train.epoch = whole_number(value);
+        if (key == "deck") contents.deck = value;
+      }
+      break;
+    }
+    case Kind::checkpoint:
+      contents = load_checkpoint(path);
+      contents.optimizer = {};
+      break;
+  }
+  return contents;
+}
+
+void write_weights(const std::filesystem::path& path, const CheckpointContents& contents,
+                   WeightsFormat format) {
+  if (format == WeightsFormat::safetensors) {
+    write_safetensors(path, {.tensors = contents.model,
+                             .metadata = {{"format", "pt"},
+                                          {"step", std::to_string(contents.train.step)},
+                                          {"epoch", std::to_string(contents.train.epoch)},
+                                          {"deck", contents.deck}}});
+    return;
+  }
+  CheckpointContents weights = contents;
+  weights.optimizer = {};
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    CheckpointWriter().save(group, path, weights, NotFinite::save);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include <lockstep/autograd/variable.hpp>
+
+namespace lockstep::dist_autograd {
+
+/// A backward pass over all ranks that have a part in a context, from losses of this rank: see
+/// backward(). Gradients travel by calls, each of which is answered when all that follows from it
+/// is over; what goes back to the caller of a call from which nothing else follows is in the
+/// answer.
+void run_backward_pass(std::uint64_t context, std::span<const Variable> losses);
+
+}  // namespace lockstep::dist_autograd

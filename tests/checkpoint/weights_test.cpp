@@ -1,0 +1,208 @@
+// Files of weights that other programs write and read.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include <checkpoint/sample.hpp>
+#include <support/message_of.hpp>
+
+#include <lockstep/checkpoint/compare.hpp>
+#include <lockstep/checkpoint/safetensors.hpp>
+#include <lockstep/checkpoint/weights.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+StateDict of_all_types() {
+  StateDict state;
+  state.insert("one.byte", Tensor::from(std::vector<std::uint8_t>{1, 2, 255}, {3}));
+  state.insert("layer1.0.weight", test::pattern({4, 3}, 7));
+  state.insert("f64", Tensor::full({2}, 0.1, DType::f64));
+  state.insert("empty", Tensor::empty({0, 3}));
+  state.insert("a number", Tensor::full({}, -5.0, DType::i64));
+  for (const DType dtype : {DType::f16, DType::bf16, DType::i32, DType::boolean}) {
+    state.insert(std::string(name_of(dtype)), Tensor::full({5}, 1.0, dtype));
+  }
+  return state;
+}
+
+void write(const fs::path& path, const std::string& bytes) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+std::string with_length(const std::string& text, const std::string& data) {
+  const std::uint64_t length = text.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + text + data;
+}
+
+TEST(Safetensors, ReturnWhatWasWritten) {
+  const auto folder = test::scratch("safetensors");
+  const Safetensors written{.tensors = of_all_types(),
+                            .metadata = {{"step", "12"}, {"deck", "[run]\n\"quoted\" = 'é'"}}};
+  write_safetensors(folder / "a.safetensors", written);
+  const auto found = read_safetensors(folder / "a.safetensors");
+  EXPECT_EQ(found.metadata, written.metadata);
+  ASSERT_EQ(found.tensors.size(), written.tensors.size());
+  for (const auto& [name, tensor, placement] : written.tensors) {
+    const Tensor& other = found.tensors.at(name);
+    EXPECT_EQ(other.shape(), tensor.shape()) << name;
+    EXPECT_EQ(other.dtype(), tensor.dtype()) << name;
+    EXPECT_EQ(std::memcmp(other.data(), tensor.data(), tensor.bytes()), 0) << name;
+  }
+}
+
+TEST(Safetensors, OfOtherWritersAreRead) {
+  const auto folder = test::scratch("safetensors-others");
+  const float numbers[] = {1.5F, -2.0F};
+  std::string data(sizeof(numbers), '\0');
+  std::memcpy(data.data(), numbers, sizeof(numbers));
+  // As its own library orders and pads it.
+  write(folder / "b.safetensors",
+        with_length(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}    )", data));
+  const auto found = read_safetensors(folder / "b.safetensors");
+  EXPECT_EQ(found.tensors.at("w").to_vector<float>(), (std::vector<float>{1.5F, -2.0F}));
+  EXPECT_TRUE(found.metadata.empty());
+}
+
+TEST(Safetensors, ThatAreDamagedAreRefusedInWords) {
+  const auto folder = test::scratch("safetensors-damaged");
+  const auto refusal = [&](const std::string& bytes) {
+    write(folder / "bad.safetensors", bytes);
+    return test::message_of<CheckpointError>(
+        [&] { static_cast<void>(read_safetensors(folder / "bad.safetensors")); });
+  };
+  const auto entry = [](const std::string& dtype, const std::string& shape,
+                        const std::string& offsets) {
+    return R"({"w":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" +
+           offsets + "}}";
+  };
+  const std::string data(8, 'x');
+  const std::string no_text = "is not a safetensors file";
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"", no_text},
+      {"abc", no_text},
+      {std::string(8, '\xff') + "{}", no_text},
+      {with_length("[1, 2]", ""), "no JSON object"},
+      {with_length("{\"w\": ", ""), "no JSON object"},
+      {with_length(entry("F8", "[8]", "[0,8]"), data), "tensor w is of type F8"},
+      {with_length(entry("F32", "[3]", "[0,8]"), data), "has 8 bytes, and needs 12"},
+      {with_length(entry("F32", "[-2]", "[0,8]"), data), "no whole number"},
+      {with_length(entry("F32", "[4294967296,4294967296,4294967296]", "[0,8]"), data),
+       "more elements than there can be"},
+      {with_length(entry("F32", "[18446744073709551615]", "[0,8]"), data), "cannot be"},
+      {with_length(entry("F32", "[2]", "[4,12]"), data + data), "begins at byte 4"},
+      {with_length(entry("F32", "[2]", "[0,8]"), data + "more"), "have 8 bytes, the file 12"},
+      {with_length(entry("F32", "[2]", "[0,8]"), "less"), "have 8 bytes, the file 4"},
+      {with_length(R"({"w":{"dtype":"F32"}})", ""), "tensor w"},
+      {with_length(R"({"w":7})", ""), "tensor w"}};
+  for (const auto& [bytes, words] : cases) {
+    const std::string message = refusal(bytes);
+    EXPECT_NE(message.find(words), std::string::npos) << words << "\n" << message;
+    EXPECT_NE(message.find("bad.safetensors"), std::string::npos) << message;
+  }
+}
+
+TEST(Safetensors, CutOffAnywhereAreRefused) {
+  const auto folder = test::scratch("safetensors-cut");
+  write_safetensors(folder / "a.safetensors", {.tensors = of_all_types(), .metadata = {}});
+  const std::string whole = read(folder / "a.safetensors");
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    write(folder / "cut.safetensors", whole.substr(0, bytes));
+    EXPECT_THROW(static_cast<void>(read_safetensors(folder / "cut.safetensors")), CheckpointError)
+        << bytes << " of " << whole.size();
+  }
+}
+
+class Weights : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_);
+    contents_.model.insert("conv.weight", test::pattern({3, 2}, 1));
+    contents_.model.insert("conv.bias", test::pattern({3}, 9));
+    contents_.optimizer.insert("conv.weight/momentum_buffer", test::pattern({3, 2}, 4));
+    contents_.train.step = 77;
+    contents_.deck = "[train]\nepochs = 2\n";
+  }
+  void save(const fs::path& path) {
+    run_ranks_as_threads(
+        1, [&](ProcessGroup& group) { CheckpointWriter().save(group, path, contents_); });
+  }
+  fs::path folder_ = test::scratch("weights");
+  CheckpointContents contents_;
+};
+
+TEST_F(Weights, ComeOutOfACheckpointAndGoBackIntoOne) {
+  save(folder_ / "a.h5");
+  for (const auto& [name, format] :
+       {std::pair("b.safetensors", WeightsFormat::safetensors), {"b.h5", WeightsFormat::h5}}) {
+    write_weights(folder_ / name, read_weights(folder_ / "a.h5"), format);
+    const auto found = read_weights(folder_ / name);
+    test::expect_same_bits(found.model, contents_.model);
+    EXPECT_EQ(found.optimizer.size(), 0U);
+    EXPECT_EQ(found.train.step, 77);
+    EXPECT_EQ(found.deck, contents_.deck);
+  }
+  EXPECT_NO_THROW(verify_checkpoint(folder_ / "b.h5"));
+}
+
+TEST_F(Weights, OfAnyHdf5FileAreRead) {
+  if (std::system("/usr/bin/python3 -c 'import h5py, numpy' 2>/dev/null") != 0)
+    GTEST_SKIP() << "python3 has no h5py or numpy (Debian: python3-h5py)";
+  std::ofstream(folder_ / "script.py") << R"(
+import h5py, numpy as np
+with h5py.File("c.h5", "w") as f:
+    f["conv1.weight"] = np.arange(6, dtype=np.float32).reshape(2, 3)
+    f.create_dataset("layer1/0.bias", data=np.arange(1000, dtype=np.float64), chunks=True, compression="gzip")
+    f["count"] = np.int64(7)
+    f["half"] = np.float16([1.5])
+with h5py.File("d.h5", "w") as f:
+    f["fine"] = np.zeros(3)
+    f["words"] = ["no", "numbers"]
+)";
+  ASSERT_EQ(std::system(("cd " + folder_.string() + " && /usr/bin/python3 script.py").c_str()), 0);
+  const auto found = read_weights(folder_ / "c.h5").model;
+  EXPECT_EQ(found.size(), 4U);
+  EXPECT_EQ(found.at("conv1.weight").to_vector<float>(), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(found.at("layer1.0.bias").to_vector<double>().at(999), 999.0);
+  EXPECT_EQ(found.at("count").to_vector<std::int64_t>(), std::vector<std::int64_t>{7});
+  EXPECT_EQ(found.at("half").to_vector<double>(), std::vector<double>{1.5});
+  const auto refusal =
+      test::message_of<CheckpointError>([&] { static_cast<void>(read_weights(folder_ / "d.h5")); });
+  EXPECT_NE(refusal.find("/words is no array of numbers"), std::string::npos) << refusal;
+}
+
+TEST_F(Weights, ThatDifferAreNamedWithHowMuch) {
+  save(folder_ / "a.h5");
+  save(folder_ / "b.h5");
+  EXPECT_EQ(compare_checkpoints(folder_ / "a.h5", folder_ / "b.h5", 0).code, ExitCode::done);
+
+  static_cast<float*>(contents_.model.at("conv.bias").data())[1] += 0.25F;
+  contents_.model.insert("more", test::pattern({1}));
+  contents_.train.step = 78;
+  save(folder_ / "b.h5");
+  const auto report = compare_checkpoints(folder_ / "a.h5", folder_ / "b.h5", 0);
+  EXPECT_EQ(report.code, ExitCode::failure);
+  for (const char* line :
+       {"/model/conv.bias: 1 of 3 elements differ, by at most 0.25 (largest element 11)",
+        "/model/more: is only in the second", "/train/step: is 77 and 78"}) {
+    EXPECT_NE(report.text.find(line), std::string::npos) << line << "\n" << report.text;
+  }
+  EXPECT_EQ(report.text.find("conv.weight"), std::string::npos) << report.text;
+  const auto within = compare_checkpoints(folder_ / "a.h5", folder_ / "b.h5", 0.5);
+  EXPECT_EQ(within.text.find("conv.bias"), std::string::npos) << within.text;
+  EXPECT_EQ(compare_checkpoints(folder_ / "a.h5", folder_ / "none.h5", 0).code,
+            ExitCode::checkpoint);
+}
+
+}  // namespace
+}  // namespace lockstep
