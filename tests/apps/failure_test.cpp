@@ -24,6 +24,35 @@ bool completed(const std::string& run_dir) {
   return Json::parse(read_file(run_dir + "/summary.json")).at("completed").get<bool>();
 }
 
+// Under 150 MiB the system's loader speaks, with 127; from the program's own beginning on it is a
+// sentence and 1, or the run completes: never a death by signal or a hang.
+TEST(LittleAddressSpace, IsASentenceAndExitCodeOneAtAnySize) {
+  const ScratchFolder scratch;
+  int refused = 0, done = 0;
+  for (int i = 0; i < 30; ++i) {
+    const int mib = 160 + 50 * i;
+    const std::string dir = scratch.file("run" + std::to_string(mib));
+    auto command = app(2, "apps/classify", small_run(dir, {"--set", "train.epochs=1"}));
+    if (i % 3 == 0)
+      command = {built("apps/lockstep"), "deck", "check", source("inputs/synthetic.toml")};
+    if (i % 3 == 1) {
+      command = small_run(dir, {"--set", "train.epochs=1", "--ranks-as-threads", "2"});
+      command.insert(command.begin(), built("apps/classify"));
+    }
+    std::string line = "ulimit -v " + std::to_string(mib * 1024) + "; exec";
+    for (const auto& word : command) line += " '" + word + "'";
+    const Finished finished = run({"sh", "-c", line}, {}, 60);
+    EXPECT_TRUE(finished.exit_code == 0 || finished.exit_code == 1 || finished.exit_code == 127)
+        << mib << " MiB: " << finished.exit_code << "\n"
+        << finished.output;
+    EXPECT_TRUE(finished.exit_code != 1 || finished.says("out of memory")) << finished.output;
+    refused += finished.exit_code == 1 ? 1 : 0;
+    done += finished.exit_code == 0 ? 1 : 0;
+  }
+  EXPECT_GT(refused, 5);
+  EXPECT_GT(done, 5);
+}
+
 TEST(LoneFailure, OfAnExceptionBetweenTwoCollectivesEndsAllRanksWithThatRanksMessage) {
   const ScratchFolder scratch;
   const Fault fault = misbehave(3, "throw 1 7", small_run(scratch.file("run")));

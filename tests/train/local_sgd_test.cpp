@@ -120,7 +120,7 @@ TEST(LocalSgd, ResumedRunHasTheSameBits) {
                       const std::lock_guard lock(reading);
                       trainer.restore(load_checkpoint(from));
                     }
-                    const auto run_folder = RunFolder::open(group, scratch.file(folder), false);
+                    const auto run_folder = RunFolder::open(group, {.dir = scratch.file(folder)}, false);
                     MetricsFile metrics;
                     if (group.rank() == 0) {
                       metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);

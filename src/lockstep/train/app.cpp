@@ -1,8 +1,11 @@
 #include <lockstep/train/app.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <string_view>
 
@@ -18,6 +21,7 @@
 #include <lockstep/train/flight_report.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/library_versions.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/ranks.hpp>
 #include <lockstep/train/report.hpp>
@@ -110,9 +114,9 @@ class Run {
 
   void train() {
     agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
+    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run, line_.resume));
     const std::optional<fs::path> from =
-        checkpoint_to_resume(*group_, line_, fs::path(plan_.run.dir) / "checkpoints");
-    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run.dir, line_.resume));
+        checkpoint_to_resume(*group_, line_, folder_->checkpoints());
     agree(*group_, [&] {
       if (group_->rank() == 0) note_flight(folder_->path());
     });
@@ -194,13 +198,14 @@ class Run {
                        .libraries = libraries_,
                        .completed = completed};
     agree(*group_, [&] {
+      folder_->expect_there();
       if (group_->rank() == 0)
         folder_->write("summary.json", summary_json(*group_, launch_, outcome_, facts));
     });
   }
 
   ExitCode finish() {
-    const bool stopped = outcome_.stopped_early;
+    const bool stopped = outcome_.stopped != StopReason::none;
     std::string curves;
     if (group_->rank() == 0) curves = draw_curves(metrics_.rows(), folder_->file("curves.svg"));
     write_summary(!stopped);
@@ -219,9 +224,11 @@ class Run {
                                  folder_->file("trace/trace.json").string()));
       }
       console_.say(fmt::format("run folder  {}", folder_->path().string()));
-      if (stopped)
-        console_.say(
-            fmt::format("stopped on request at step {}; go on with --resume", outcome_.steps));
+      if (stopped) {
+        console_.say(fmt::format("stopped on request ({}) at step {}; go on with --resume",
+                                 words(outcome_.stopped), outcome_.steps));
+      }
+      if (outcome_.stopped == StopReason::stop_file) folder_->remove_stop_file();
     }
     group_->close();
     if (group_->rank() == 0) forget_flight(folder_->path());
@@ -279,6 +286,13 @@ int App::run(int argc, char** argv) {
   listen_for_stop_requests();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   const Start start = look_ahead(name_, argc, argv);
+  try {
+    expect_address_space(std::max(1, start.threads));
+  } catch (const Error& error) {
+    // There is no console yet. Not fmt::print: where stderr takes nothing, the exit code must tell.
+    std::fputs(fmt::format("{}: {}\n", name_, error.what()).c_str(), stderr);
+    _exit(static_cast<int>(error.exit_code()));  // libraries without their threads hang at exit
+  }
   const auto one_rank = [&](std::shared_ptr<ProcessGroup> world, Console& console,
                             fs::path& run_dir) {
     return Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv);

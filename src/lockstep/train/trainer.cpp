@@ -71,7 +71,8 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
                                              task.loading().shuffle),
               task.loading().prefetch, task.data().augmentation),
       eval_loader_(task.data().test, std::make_unique<EvalBatches>(eval_batches_, group_->rank()),
-                   task.loading().prefetch) {
+                   task.loading().prefetch),
+      stop_(*group_) {
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
   plan_.ddp.shards = shards_of(plan_.train, group_->size());
   nn::manual_seed(plan_.train.seed);
@@ -112,7 +113,6 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 
 struct Trainer::Reporting {
   RunSaves& saves;
-  StopAgreement stop;
   MetricsFile& metrics;
   Console& console;
   const std::string& deck;
@@ -126,8 +126,9 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                      const std::string& deck,
                      const std::optional<std::filesystem::path>& resumed_from) {
   RunSaves saves(*group_, plan_.checkpoint, folder.checkpoints(), plan_.group.timeout);
-  Reporting reporting{saves, StopAgreement(*group_), metrics, console, deck, {}, {}, {}, {}};
+  Reporting reporting{saves, metrics, console, deck, {}, {}, {}, {}};
   saves.begin(state_.step, resumed_from, model().state_dict(), optimizer_->state_dict());
+  folder_ = &folder;
   const bool checkpoints_wanted = plan_.checkpoint.every_epochs > 0 ||
                                   plan_.checkpoint.every_steps > 0 ||
                                   plan_.checkpoint.every_minutes > 0;
@@ -135,20 +136,22 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   if (plan_.train.trace) trace.emplace(*group_, model());
   clock_.start();
   double training_wall = 0;
-  bool stopped = false;
-  while (!stopped && state_.epoch < plan_.train.epochs) {
+  StopReason stopped = StopReason::none;
+  while (state_.epoch < plan_.train.epochs) {
     reporting.epoch_start = reporting.last_report = clock_.totals();
     stopped = train_epoch(reporting);
     training_wall += (clock_.totals() - reporting.epoch_start).wall;
-    if (stopped) break;
+    if (stopped != StopReason::none) break;
     finish_epoch(reporting);
     const bool last = checkpoints_wanted && state_.epoch == plan_.train.epochs;
     if (last || saves.is_due(state_)) save(saves, deck, last ? Due::last : Due::now);
   }
+  folder_ = nullptr;
+  agree(*group_, [&] { folder.expect_there(); });
   if (trace) trace->write(folder.file("trace/trace.json"));
-  save_last(saves, deck, stopped);
+  save_last(saves, deck, stopped != StopReason::none);
   Outcome& outcome = reporting.outcome;
-  outcome.stopped_early = stopped;
+  outcome.stopped = stopped;
   outcome.checkpoint = saves.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
@@ -163,10 +166,14 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   return outcome;
 }
 
-bool Trainer::train_epoch(Reporting& reporting) {
+void Trainer::ask_whether_to_stop(double step_s) {
+  if (folder_) stop_.ask(std::max(requested_stop(), folder_->stop_reason(step_s)));
+}
+
+StopReason Trainer::train_epoch(Reporting& reporting) {
   start_epoch(state_.epoch, state_.position);
-  while (loader_.has_next()) {
-    if (reporting.stop.stop_now()) return true;
+  ask_whether_to_stop(0);
+  while (stop_.answer() == StopReason::none && loader_.has_next()) {
     const Share share = batches_.share(loader_.next_step(), group_->rank());
     state_.metrics.clear();
     const double sum = step();
@@ -180,7 +187,7 @@ bool Trainer::train_epoch(Reporting& reporting) {
     reporting.saves.look();
     if (loader_.has_next() && reporting.saves.is_due(state_)) save(reporting.saves, reporting.deck);
   }
-  return false;
+  return stop_.answer();
 }
 
 double Trainer::add_times(MetricsRow& row, const StepTimes& mine) {
