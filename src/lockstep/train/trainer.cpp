@@ -145,6 +145,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     const bool last = checkpoints_wanted && state_.epoch == plan_.train.epochs;
     if (last || saves.is_due(state_)) save(saves, deck, last ? Due::last : Due::now);
   }
+  saves.finish();  // it belongs into the trace
   if (trace) trace->write(folder.file("trace/trace.json"));
   save_last(saves, deck, stopped);
   Outcome& outcome = reporting.outcome;
