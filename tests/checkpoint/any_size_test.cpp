@@ -43,7 +43,8 @@ CheckpointContents state_of(int rank, int ranks, bool other = false) {
   };
   const auto columns = [&](const Shape& shape) { return test::columns(shape, rank, ranks); };
   const Shape matrix{7, 11};
-  contents.model.insert("replicated", pattern({1300, 1000}));
+  static const Tensor several_slabs = pattern({1300, 1000});
+  contents.model.insert("replicated", several_slabs);
   contents.model.insert("scalar", Tensor::full({}, 3.5));
   add(contents.model, "rows", pattern(matrix, 100), other ? columns(matrix) : rows(matrix));
   add(contents.model, "columns", pattern(matrix, 200), other ? rows(matrix) : columns(matrix));
@@ -62,7 +63,7 @@ CheckpointContents state_of(int rank, int ranks, bool other = false) {
 /// All of it, whole.
 void expect_whole(const CheckpointContents& got) {
   for (const auto& entry : state_of(0, 1).model)
-    EXPECT_EQ(test::bits_of(got.model.at(entry.name)), test::bits_of(entry.tensor)) << entry.name;
+    EXPECT_TRUE(test::same_bits(got.model.at(entry.name), entry.tensor)) << entry.name;
 }
 
 TEST(AnySize, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
@@ -85,7 +86,7 @@ TEST(AnySize, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
           EXPECT_EQ(got.train, mine.train);
           EXPECT_EQ(got.deck, mine.deck);
         }
-        expect_whole(load_checkpoint(group, path));
+        if (readers == 3) expect_whole(load_checkpoint(group, path));
       });
     }
   }

@@ -69,9 +69,9 @@ void check(ProcessGroup& group, const std::string& folder, std::int64_t step, st
   const auto want = contents_of(step, mib, 0, 1);
   bool same = got.train == want.train && got.model.size() == want.model.size();
   for (const auto& entry : want.model)
-    same = same && test::bits_of(got.model.at(entry.name)) == test::bits_of(entry.tensor);
+    same = same && test::same_bits(got.model.at(entry.name), entry.tensor);
   for (const auto& entry : mine.model)
-    same = same && test::bits_of(part.model.at(entry.name)) == test::bits_of(entry.tensor);
+    same = same && test::same_bits(part.model.at(entry.name), entry.tensor);
   if (!same) throw CheckpointError("other bits were loaded than saved");
 }
 

@@ -146,6 +146,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     const bool last = checkpoints_wanted && state_.epoch == plan_.train.epochs;
     if (last || saves.is_due(state_)) save(saves, deck, last ? Due::last : Due::now);
   }
+  saves.finish();  // it belongs into the trace
   folder_ = nullptr;
   agree(*group_, [&] { folder.expect_there(); });
   if (trace) trace->write(folder.file("trace/trace.json"));
