@@ -51,8 +51,8 @@ void RunWatch::expect_folder() const {
   throw CheckpointError(fmt::format(
       "the run folder {} was removed, moved or given to another run while this one was writing "
       "into "
-      "it ({} is not there any more). What was saved before is where the folder is now; "
-      "--resume goes on from there.",
+      "it ({} is not there any more). What was saved before is where the folder is now; --resume "
+      "goes on from there.",
       folder_.string(), FolderLock::file_name));
 }
 
