@@ -49,10 +49,9 @@ StopReason RunWatch::reason(double step_s) const noexcept {
 void RunWatch::expect_folder() const {
   if (lock_.is_held()) return;
   throw CheckpointError(fmt::format(
-      "the run folder {} was removed, moved or given to another run while this one was writing "
-      "into "
-      "it ({} is not there any more). What was saved before is where the folder is now; --resume "
-      "goes on from there.",
+      "the run folder {} was removed, moved or given to another run while this one wrote into it "
+      "({} is not there any more). What was saved before is where the folder is now; --resume goes "
+      "on from there.",
       folder_.string(), FolderLock::file_name));
 }
 
