@@ -1,6 +1,8 @@
 // Bad luck: a rank that fails, dies or stops where the others cannot know; a disk that fills.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <apps/fault.hpp>
 #include <apps/small_run.hpp>
 #include <filesystem>
@@ -51,6 +53,21 @@ TEST(LittleAddressSpace, IsASentenceAndExitCodeOneAtAnySize) {
   }
   EXPECT_GT(refused, 5);
   EXPECT_GT(done, 5);
+}
+
+// The other one is in MPI_Init by then, and would wait there for as long as comm.timeout.
+TEST(LittleAddressSpace, OfOneRankEndsTheOthersToo) {
+  const ScratchFolder scratch;
+  auto command = app(2, "apps/classify", small_run(scratch.file("run")));
+  const auto program = std::ranges::find(command, built("apps/classify"));
+  ASSERT_NE(program, command.end());
+  const std::string limit = "[ \"$PMI_RANK\" = 1 ] && ulimit -v 716800; exec \"$@\"";
+  const std::vector<std::string> shell{"sh", "-c", limit, "sh"};
+  command.insert(program, shell.begin(), shell.end());
+  const Finished finished = run(command, {}, 60);
+  EXPECT_EQ(finished.exit_code, 1) << finished.output;
+  EXPECT_TRUE(finished.says("out of memory: the limit on this process's address space"))
+      << finished.output;
 }
 
 TEST(LoneFailure, OfAnExceptionBetweenTwoCollectivesEndsAllRanksWithThatRanksMessage) {

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
@@ -274,6 +276,17 @@ Start look_ahead(const std::string& name, int argc, char** argv) {
   return start;
 }
 
+/// Ranks that wait in MPI_Init do not hear that another one has ended before it: MPICH's mpiexec
+/// has to be told, in PMI-1's words. srun ends them by itself (--kill-on-bad-exit).
+void end_the_others_before_mpi(ExitCode code) noexcept {
+  const char* const pmi = std::getenv("PMI_FD");
+  if (!pmi) return;
+  std::array<char, 64> words{};
+  const int length =
+      std::snprintf(words.data(), words.size(), "cmd=abort exitcode=%d\n", static_cast<int>(code));
+  static_cast<void>(::write(std::atoi(pmi), words.data(), static_cast<std::size_t>(length)));
+}
+
 }  // namespace
 
 App::App(std::string name, std::string description, TaskFactory make_task)
@@ -291,6 +304,7 @@ int App::run(int argc, char** argv) {
   } catch (const Error& error) {
     // There is no console yet. Not fmt::print: where stderr takes nothing, the exit code must tell.
     std::fputs(fmt::format("{}: {}\n", name_, error.what()).c_str(), stderr);
+    end_the_others_before_mpi(error.exit_code());
     _exit(static_cast<int>(error.exit_code()));  // libraries without their threads hang at exit
   }
   const auto one_rank = [&](std::shared_ptr<ProcessGroup> world, Console& console,
