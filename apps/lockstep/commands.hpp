@@ -6,6 +6,8 @@
 
 #include <lockstep/base/error.hpp>
 
+#include "elastic/options.hpp"
+
 namespace lockstep::utility {
 
 /// What the launch gave each rank, and what is wrong with it: bad_input if that would keep a run
@@ -43,5 +45,8 @@ ExitCode import_weights(const std::string& weights, const std::string& output,
 
 /// The rings of flight recorders in a run folder, or in any other, and the verdict on them.
 ExitCode show_flight(const std::string& dir, bool json);
+
+/// Starts a training, watches it, and starts it again on what is left or has come. Starts no MPI.
+ExitCode supervise(const elastic::Options& options);
 
 }  // namespace lockstep::utility

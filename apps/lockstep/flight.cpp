@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,25 +12,13 @@
 #include <lockstep/train/standard_output.hpp>
 
 #include "commands.hpp"
+#include "rings.hpp"
 
 namespace lockstep::utility {
 namespace fs = std::filesystem;
 namespace {
 
 using Rings = std::vector<FlightRing>;
-
-/// Rings that never reached the run folder, because the launcher ended the ranks: still where
-/// flight/where says, if this is one of the job's nodes.
-void add_left_behind(const fs::path& flight, Rings& rings) {
-  std::ifstream where(flight / "where");
-  std::uint64_t job = 0;
-  std::string folder;
-  if (!(where >> std::hex >> job >> std::ws) || !std::getline(where, folder)) return;
-  for (FlightRing& ring : read_flight_rings(folder, job)) {
-    const bool known = std::ranges::find(rings, ring.rank, &FlightRing::rank) != rings.end();
-    if (!known) rings.push_back(std::move(ring));
-  }
-}
 
 /// Of the newest job, if the folder holds several.
 Rings newest_job(Rings rings) {

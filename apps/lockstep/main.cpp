@@ -9,6 +9,40 @@
 #include "commands.hpp"
 #include "tool.hpp"
 
+namespace {
+
+void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
+  const auto seconds = [&](const char* name, double& value, const char* help) {
+    command->add_option(name, value, help)
+        ->check(CLI::NonNegativeNumber)
+        ->type_name("SECONDS")
+        ->capture_default_str();
+  };
+  const auto count = [&](const char* name, int& value, const char* help) {
+    return command->add_option(name, value, help)->check(CLI::NonNegativeNumber);
+  };
+  count("--min", options.min, "ranks, at least")->capture_default_str();
+  count("--max", options.max, "ranks, at most")->required();
+  count("--restarts", options.restarts, "failures that are answered with a restart")
+      ->capture_default_str();
+  seconds("--within", options.within, "failures that are longer ago do not count; 0: all count");
+  seconds("--rejoin", options.rejoin, "for so long a lost slot or host is not used");
+  seconds("--settle", options.settle, "a change of members counts once it has stayed so long");
+  seconds("--wait", options.wait, "for --min slots, at most");
+  seconds("--hang-after", options.hang_after,
+          "without a sign of life a run is ended; 0: comm.timeout of the deck and a minute");
+  command->add_option("--members", options.members,
+                      "file of lines HOST SLOTS, which may change; default: the Slurm allocation, "
+                      "else --max slots here");
+  command->add_option("--launcher", options.launcher,
+                      "default: srun in a Slurm allocation, else mpiexec (MPICH's)");
+  command->add_option("COMMAND", options.command, "behind --: program, deck and options")
+      ->required()
+      ->expected(-1);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   namespace utility = lockstep::utility;
   using lockstep::ExitCode;
@@ -96,6 +130,13 @@ int main(int argc, char** argv) {
           [&] { return utility::show_flight(files.front(), flight_json); });
   flight->add_option("DIR", files, "a run folder, or a folder of rings")->required()->expected(1);
   flight->add_flag("--json", flight_json, "one JSON object instead of text");
+
+  lockstep::elastic::Options supervision;
+  add_elastic(add(&cli, "elastic",
+                  "start a training, and start it again on what is left when ranks or nodes fail "
+                  "or come: lockstep elastic --max 4 -- classify DECK",
+                  [&] { return utility::supervise(supervision); }),
+              supervision);
 
   return lockstep::run_tool(cli, argc, argv, [&] { return action(); });
 }

@@ -3,13 +3,17 @@
 //   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
 //   _exit(0); hang: it never comes back;
 //   flip: one bit of its first parameter flips; slow: from then on each of its forwards takes 20 ms
-//   longer
+//   longer; eat: it takes memory until there is none; node: it kills its node's part of the
+//   launcher and itself, and makes the file MISBEHAVE_DOWN
+//   MISBEHAVE="stop -1 7"  all ranks do it
 // In its 7th step all ranks also call an all-reduce, or, for root, a broadcast, of a group of the
 // task's own, and then a barrier; rank 1 does it in its own way:
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
 //   group: all ranks make a group then; rank 1 is stopped (SIGSTOP) before
 //   MISBEHAVE="late 1"  it comes to MPI_Init only after a minute
-// The file MISBEHAVE_MARK, if that is set, is written at the moment of the fault.
+// The file MISBEHAVE_MARK, if that is set, is written at the moment of the fault; where it is there
+// from the beginning, there is no fault. With MISBEHAVE_PACE=5 each forward takes 5 ms longer, on
+// all ranks.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -19,6 +23,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
@@ -26,9 +31,11 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
+#include <memory>
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -37,6 +44,9 @@ class Misbehaving : public lockstep::train::Classification {
   explicit Misbehaving(lockstep::Deck& deck) : Classification(deck) {
     if (const char* order = std::getenv("MISBEHAVE"))
       std::istringstream(order) >> what_ >> rank_ >> step_;
+    if (const char* file = std::getenv("MISBEHAVE_MARK")) over_ = std::filesystem::exists(file);
+    if (const char* pace = std::getenv("MISBEHAVE_PACE"))
+      pace_ = std::chrono::milliseconds(std::atoi(pace));
     timeout_ = deck.read<lockstep::GroupOptions>("comm").timeout;
     const auto& odd = odd_calls;
     if (std::find(odd.begin(), odd.end(), what_) != odd.end()) group_ = make_group();
@@ -51,7 +61,8 @@ class Misbehaving : public lockstep::train::Classification {
     const int rank = this_rank();
     const bool in_step_or_later = lockstep::grad_enabled() && ++calls_ >= step_;
     const bool in_step = in_step_or_later && calls_ == step_;
-    const bool now = in_step && rank == rank_;
+    const bool now = in_step && !over_ && (rank == rank_ || rank_ == every_rank);
+    if (lockstep::grad_enabled()) std::this_thread::sleep_for(pace_);
     if (now) mark();
     if (in_step && group_) call(rank == rank_);
     if (now && what_ == "throw") throw lockstep::Error("misbehaving on purpose");
@@ -61,6 +72,8 @@ class Misbehaving : public lockstep::train::Classification {
     if (now && what_ == "usr1") std::raise(SIGUSR1);
     while (now && what_ == "hang") pause();
     if (now && what_ == "flip") flip_a_bit(model_->parameters().front().data());
+    while (now && what_ == "eat") taken_.emplace_back(new char[std::size_t{64} << 20U]);
+    if (now && what_ == "node") end_node();
     if (now && what_ == "exit0") end_late([] { _exit(0); });
     if (in_step_or_later && rank == rank_ && what_ == "slow")
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -77,6 +90,12 @@ class Misbehaving : public lockstep::train::Classification {
 
   static void mark() {
     if (const char* file = std::getenv("MISBEHAVE_MARK")) std::ofstream(file) << "now\n";
+  }
+
+  static void end_node() {
+    if (const char* file = std::getenv("MISBEHAVE_DOWN")) std::ofstream(file) << "down\n";
+    kill(getppid(), SIGKILL);
+    std::raise(SIGKILL);
   }
 
   static void flip_a_bit(const lockstep::Tensor& tensor) {
@@ -113,7 +132,11 @@ class Misbehaving : public lockstep::train::Classification {
   std::chrono::milliseconds timeout_{};
   std::shared_ptr<lockstep::ProcessGroup> group_;
   std::string what_;
-  int rank_ = -1, step_ = -1;
+  static constexpr int every_rank = -1;
+  int rank_ = -2, step_ = -1;
+  bool over_ = false;
+  std::chrono::milliseconds pace_{0};
+  mutable std::vector<std::unique_ptr<char[]>> taken_;
   mutable int calls_ = 0;
   mutable std::shared_ptr<lockstep::nn::Module> model_;  // the newest: what is trained
 };

@@ -8,16 +8,19 @@ namespace lockstep::train {
 
 Assignment read_assignment(const std::string& file, const std::vector<std::string>& overrides,
                            const TaskFactory& make_task) {
-  namespace fs = std::filesystem;
   auto deck = Deck::load(file, overrides);
   Assignment assignment{.plan = read_run_plan(deck)};
   assignment.task = make_task(deck);
   deck.check_all_read();
   assignment.deck = deck.resolved();
   assignment.hash = deck.hash();
-  std::string& dir = assignment.plan.run.dir;
-  if (dir.empty()) dir = (fs::path("runs") / fs::path(file).stem()).string();
+  assignment.plan.run.dir = run_folder_of(assignment.plan, file).string();
   return assignment;
+}
+
+std::filesystem::path run_folder_of(const RunPlan& plan, const std::string& file) {
+  namespace fs = std::filesystem;
+  return plan.run.dir.empty() ? "runs" / fs::path(file).stem() : fs::path(plan.run.dir);
 }
 
 }  // namespace lockstep::train

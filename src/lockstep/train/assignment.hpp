@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,5 +22,8 @@ struct Assignment {
 [[nodiscard]] Assignment read_assignment(const std::string& file,
                                          const std::vector<std::string>& overrides,
                                          const TaskFactory& make_task);
+
+/// run.dir of the deck in `file`, or where that is empty runs/<name of the deck>.
+[[nodiscard]] std::filesystem::path run_folder_of(const RunPlan& plan, const std::string& file);
 
 }  // namespace lockstep::train

@@ -1,0 +1,89 @@
+#include "assignment.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/train/assignment.hpp>
+#include <lockstep/train/command_line.hpp>
+#include <lockstep/train/run_plan.hpp>
+
+namespace lockstep::elastic {
+namespace fs = std::filesystem;
+namespace {
+
+bool can_run(const fs::path& file) {
+  return fs::is_regular_file(file) && access(file.c_str(), X_OK) == 0;
+}
+
+/// As the shell finds it, or else beside this program, where the bundled ones are.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    if (!can_run(name)) throw InputError(name + " is no program that can be started");
+    return name;
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (can_run(fs::path(folder) / name)) return name;
+  }
+  std::error_code error;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
+  if (!can_run(beside))
+    throw InputError(fmt::format("there is no program {} in PATH, nor beside lockstep", name));
+  return beside.string();
+}
+
+train::CommandLine parse(const std::vector<std::string>& command) {
+  std::vector<std::string> words = command;
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  return train::parse_command_line(fs::path(command.front()).filename().string(), "",
+                                   static_cast<int>(words.size()), arguments.data());
+}
+
+}  // namespace
+
+Assignment read_assignment(const Options& options) {
+  if (options.min < 1 || options.max < options.min) {
+    throw InputError(
+        fmt::format("--min {} and --max {}: 1 <= min <= max is wanted", options.min, options.max));
+  }
+  const train::CommandLine line = parse(options.command);
+  if (!line.trains() || line.ranks_as_threads > 0) {
+    throw InputError(
+        "lockstep elastic supervises trainings on several processes: leave --help, --version, "
+        "--dry-run, --describe, --doctor, --check-gradients and --ranks-as-threads out");
+  }
+  Deck deck = Deck::load(line.deck, line.overrides);
+  const train::RunPlan plan = train::read_run_plan(deck);
+
+  Assignment assignment{.program = find_program(options.command.front()),
+                        .first = {options.command.begin() + 1, options.command.end()},
+                        .later = {},
+                        .names_checkpoint = !line.resume_from.empty(),
+                        .run_dir = train::run_folder_of(plan, line.deck),
+                        .sizes = {.min = options.min, .max = options.max},
+                        .comm_timeout_s = Seconds(plan.group.timeout).count()};
+  for (const std::string& word : assignment.first) {
+    if (word != "--resume" && !word.starts_with("--resume=")) assignment.later.push_back(word);
+  }
+  assignment.later.emplace_back("--resume");
+  if (plan.train.reduction == train::TrainOptions::Reduction::invariant) {
+    assignment.sizes.divide = plan.train.shards;
+    if (assignment.sizes.largest(options.max) == 0) {
+      throw InputError(fmt::format(
+          "train.reduction = \"invariant\" wants a number of ranks that divides train.shards = {}; "
+          "there is none from {} to {}",
+          plan.train.shards, options.min, options.max));
+    }
+  }
+  return assignment;
+}
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,26 @@
+#pragma once
+// What is to be run, as its command line and deck say.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include "placement.hpp"
+
+namespace lockstep::elastic {
+
+struct Assignment {
+  std::string program;             ///< as the launcher will find it
+  std::vector<std::string> first;  ///< arguments of the first start, as given
+  std::vector<std::string> later;  ///< the same with a plain --resume
+  bool names_checkpoint = false;   ///< --resume=FILE
+  std::filesystem::path run_dir;
+  Sizes sizes;
+  double comm_timeout_s = 0;
+};
+
+/// Reads command line and deck as the program will, without its data and without the tables of its
+/// task. Throws InputError: a bad one, one that trains nothing, sizes that cannot be had.
+[[nodiscard]] Assignment read_assignment(const Options& options);
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,244 @@
+#include "child.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <thread>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep::elastic {
+namespace {
+
+constexpr std::size_t longest_line = 8192;
+constexpr auto death_takes = std::chrono::milliseconds(10);
+// A process that waits for a disk or a network file system dies when that answers, or never.
+constexpr double longest_death_s = 10;
+
+[[noreturn]] void become(const std::vector<std::string>& command, const Environment& environment,
+                         int out, int err) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGPIPE, SIGXFSZ})
+    std::signal(number, SIG_DFL);
+  const int nothing = open("/dev/null", O_RDONLY);
+  dup2(nothing, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(127);
+}
+
+struct Pipe {
+  std::array<int, 2> ends{-1, -1};
+  Pipe() {
+    if (pipe2(ends.data(), O_CLOEXEC) != 0)
+      throw Error(std::string("no pipe can be made: ") + std::strerror(errno));
+  }
+  int keep_reading_end() const {
+    close(ends[1]);
+    return ends[0];
+  }
+};
+
+pid_t start(const std::vector<std::string>& command, const Environment& environment, int out,
+            int err) {
+  const pid_t pid = fork();
+  if (pid < 0) throw Error(std::string("no process can be started: ") + std::strerror(errno));
+  if (pid == 0) become(command, environment, out, err);
+  setpgid(pid, pid);  // here as well: whichever comes first
+  return pid;
+}
+
+int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+/// All that this process and those it started have started and not seen end, dead ones left out.
+std::vector<pid_t> descendants() {
+  namespace fs = std::filesystem;
+  std::multimap<pid_t, pid_t> children;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string line;
+    std::getline(file, line);
+    const auto behind = line.rfind(')');  // a program's name may hold anything
+    char state = 0;
+    int parent = 0;
+    if (behind == std::string::npos) continue;
+    if (std::sscanf(line.c_str() + behind + 1, " %c %d", &state, &parent) != 2) continue;
+    if (state != 'Z' && state != 'X') children.insert({parent, std::stoi(name)});
+  }
+  std::vector<pid_t> found, open{getpid()};
+  while (!open.empty()) {
+    const auto [first, last] = children.equal_range(open.back());
+    open.pop_back();
+    for (auto child = first; child != last; ++child) {
+      found.push_back(child->second);
+      open.push_back(child->second);
+    }
+  }
+  return found;
+}
+
+/// Orphans become this process's children: their ends have to be taken note of.
+void bury_orphans() {
+  while (waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+}
+
+void write_all(int stream, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(stream, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // nobody reads: the training goes on
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+Child::Child(const std::vector<std::string>& command, const Environment& environment,
+             Listener listener)
+    : listener_(std::move(listener)) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const Pipe out, err;
+  pid_ = start(command, environment, out.ends[1], err.ends[1]);
+  ends_ = {out.keep_reading_end(), err.keep_reading_end()};
+}
+
+Child::~Child() {
+  kill_all();
+  for (const int end : ends_) {
+    if (end >= 0) close(end);
+  }
+}
+
+void Child::pass_on(std::size_t stream, std::string_view text) {
+  write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
+  std::string& line = lines_[stream];
+  for (const char c : text) {
+    if (c == '\n') {
+      listener_(line);
+      line.clear();
+    } else if (line.size() < longest_line) {
+      line += c;
+    }
+  }
+}
+
+void Child::relay(Seconds most) {
+  std::array<pollfd, 2> streams{{{ends_[0], POLLIN, 0}, {ends_[1], POLLIN, 0}}};
+  const auto limit = static_cast<int>(std::max(0.0, most.count()) * 1e3);
+  if (poll(streams.data(), streams.size(), limit) <= 0) return;
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    if (streams[i].revents == 0) continue;
+    std::array<char, 65536> buffer{};
+    const ssize_t count = read(ends_[i], buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count > 0) {
+      pass_on(i, {buffer.data(), static_cast<std::size_t>(count)});
+    } else {
+      close(std::exchange(ends_[i], -1));  // poll() passes over it from now on
+    }
+  }
+}
+
+/// What it said last. Somebody it started may still have the other end, and go on talking.
+void Child::drain() {
+  const auto start = Clock::now();
+  for (;;) {
+    std::array<pollfd, 2> streams{{{ends_[0], POLLIN, 0}, {ends_[1], POLLIN, 0}}};
+    if (poll(streams.data(), streams.size(), 0) <= 0 || seconds_since(start) > 1) return;
+    relay(Seconds(0));
+  }
+}
+
+bool Child::wait(Seconds most) {
+  const auto start = Clock::now();
+  // Short: the end of a child is no event of poll().
+  constexpr Seconds at_a_time{0.02};
+  do {
+    relay(std::min(at_a_time, most));
+    int status = 0;
+    if (!ended_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+      ended_ = true;
+      code_ = code_of(status);
+      drain();
+    }
+  } while (!ended_ && seconds_since(start) < most.count());
+  return ended_;
+}
+
+void Child::signal(int number) const noexcept {
+  if (!ended_) kill(pid_, number);
+}
+
+int Child::kill_all() {
+  const auto start = Clock::now();
+  std::set<pid_t> killed;
+  for (;;) {
+    const auto left = descendants();
+    for (const pid_t pid : left) {
+      kill(pid, SIGKILL);
+      if (pid != pid_) killed.insert(pid);
+    }
+    int status = 0;
+    if (!ended_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+      ended_ = true;
+      code_ = code_of(status);
+    }
+    if (ended_) bury_orphans();
+    const bool stuck = seconds_since(start) > longest_death_s;
+    if ((ended_ && left.empty()) || stuck) return static_cast<int>(killed.size());
+    std::this_thread::sleep_for(death_takes);
+  }
+}
+
+Answer ask(const std::vector<std::string>& command, double limit_s,
+           const Environment& environment) {
+  const Pipe pipe;
+  const int errors = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  const pid_t pid = start(command, environment, pipe.ends[1], errors);
+  const int end = pipe.keep_reading_end();
+  close(errors);
+  const auto begun = Clock::now();
+  Answer answer;
+  std::array<char, 4096> buffer{};
+  bool late = false;
+  for (bool open = true; open && !late;) {
+    pollfd readable{end, POLLIN, 0};
+    if (poll(&readable, 1, 50) > 0) {
+      const ssize_t count = read(end, buffer.data(), buffer.size());
+      if (count > 0) answer.output.append(buffer.data(), static_cast<std::size_t>(count));
+      open = count > 0 || (count < 0 && errno == EINTR);
+    }
+    late = seconds_since(begun) > limit_s;
+  }
+  close(end);
+  if (late) kill(-pid, SIGKILL);
+  int status = 0;
+  const bool known = waitpid(pid, &status, 0) == pid;
+  answer.code = late ? 124 : known ? code_of(status) : -1;
+  return answer;
+}
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,135 @@
+#include "launcher.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+namespace lockstep::elastic {
+namespace {
+
+/// The number right behind `before` in `text`.
+std::optional<int> number_behind(std::string_view text, std::string_view before) {
+  const auto at = text.find(before);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + before.size());
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  return number;
+}
+
+std::string step_name(int start) { return fmt::format("lockstep-elastic-{}-{}", getpid(), start); }
+
+bool says(std::string_view text, std::string_view words) {
+  return text.find(words) != std::string_view::npos;
+}
+
+/// Of srun's "Killed", "Segmentation fault", ...: strsignal's words.
+int signal_called(std::string_view words) {
+  for (const int number : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGQUIT}) {
+    if (words.starts_with(strsignal(number))) return number;
+  }
+  return 0;
+}
+
+/// "srun: error: node2: task 3: Killed", "srun: error: node1: tasks 0-1: Out Of Memory".
+void read_srun(std::string_view text, Blame& blame) {
+  constexpr std::string_view beginning = "srun: error: ";
+  if (says(text, "oom-kill") || says(text, "Out Of Memory")) blame.out_of_memory = true;
+  if (!text.starts_with(beginning)) return;
+  text.remove_prefix(beginning.size());
+  constexpr std::string_view failure = "Node failure on ";
+  if (text.starts_with(failure)) blame.failed_node = text.substr(failure.size());
+  if (text.starts_with("Unable to create step")) blame.not_started = true;
+  if (blame.rank >= 0) return;
+  auto rank = number_behind(text, ": task ");
+  if (!rank) rank = number_behind(text, ": tasks ");
+  if (!rank) return;
+  const auto reason = text.rfind(": ");
+  // Of those it ends because another one failed, srun says so too.
+  if (says(text, "Exited with exit code 0")) return;
+  blame.rank = *rank;
+  blame.host = text.substr(0, text.find(':'));
+  blame.signal = signal_called(text.substr(reason + 2));
+}
+
+/// "=   PID 13301 RUNNING AT node1", "... EXIT STRING: Killed (signal 9)".
+void read_mpiexec(std::string_view text, Blame& blame) {
+  constexpr std::string_view running = " RUNNING AT ";
+  if (text.starts_with("=   PID ") && says(text, running) && blame.pid == 0) {
+    blame.pid = number_behind(text, "=   PID ").value_or(0);
+    blame.host = text.substr(text.find(running) + running.size());
+  }
+  if (says(text, "TERMINATED WITH THE EXIT STRING") && blame.signal == 0)
+    blame.signal = number_behind(text, "(signal ").value_or(0);
+}
+
+}  // namespace
+
+void LauncherWords::line(std::string_view text) {
+  read_srun(text, blame_);
+  read_mpiexec(text, blame_);
+}
+
+Launcher::Launcher(std::vector<std::string> words, bool names_hosts)
+    : words_(std::move(words)),
+      names_hosts_(names_hosts),
+      is_srun_(std::filesystem::path(words_.front()).filename() == "srun") {}
+
+Launcher::Command Launcher::command(const Placement& placement, int start,
+                                    const std::vector<std::string>& app) const {
+  Command command{.words = words_, .environment = {}};
+  const auto add = [&](std::initializer_list<std::string> words) {
+    command.words.insert(command.words.end(), words);
+  };
+  std::vector<std::string> hosts;
+  if (is_srun_) {
+    // A host a rank: srun's own ways of distributing cannot leave a slot of one node free.
+    for (const Host& host : placement.hosts) {
+      hosts.insert(hosts.end(), static_cast<std::size_t>(host.slots), host.name);
+    }
+    const char* cores = std::getenv("SLURM_CPUS_PER_TASK");
+    add({"--mpi=pmi2", "--kill-on-bad-exit=1", "--overlap", "--distribution=arbitrary",
+         fmt::format("--job-name={}", step_name(start)),
+         fmt::format("--cpus-per-task={}", cores ? cores : "1"),
+         fmt::format("--nodes={}", placement.hosts.size()),
+         fmt::format("--ntasks={}", placement.ranks()),
+         fmt::format("--nodelist={}", fmt::join(hosts, ","))});
+  } else {
+    for (const Host& host : placement.hosts)
+      hosts.push_back(fmt::format("{}:{}", host.name, host.slots));
+    if (names_hosts_) add({"-hosts", fmt::format("{}", fmt::join(hosts, ","))});
+    add({"-n", std::to_string(placement.ranks())});
+  }
+  command.words.insert(command.words.end(), app.begin(), app.end());
+  return command;
+}
+
+bool Launcher::answers(const std::string& host) const {
+  if (!names_hosts_ || is_srun_) return true;  // Slurm takes a lost node out of the members itself
+  auto command = words_;
+  command.insert(command.end(), {"-hosts", host, "-n", "1", "true"});
+  return ask(command, answers_within_s).code == 0;
+}
+
+void Launcher::end_elsewhere(int start) const {
+  if (!is_srun_) return;
+  const char* job = std::getenv("SLURM_JOB_ID");
+  if (!job) return;
+  const Answer steps =
+      ask({"squeue", "--noheader", "--steps", "--job", job, "--format", "%i %j"}, answers_within_s);
+  std::istringstream lines(steps.output);
+  for (std::string id, name; lines >> id >> name;) {
+    if (name == step_name(start))
+      static_cast<void>(ask({"scancel", "--signal=KILL", id}, answers_within_s));
+  }
+}
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,193 @@
+#include "members.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/base/log.hpp>
+
+#include "child.hpp"
+
+namespace lockstep::elastic {
+namespace {
+
+constexpr int most_slots = 1 << 20;
+constexpr double slurm_answers_s = 10;
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw InputError(fmt::format("the members file {} cannot be read", path));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Digits alone, up to most_slots.
+std::optional<int> number_of(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || number < 0 || number > most_slots) return std::nullopt;
+  return number;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::vector<std::string> names_in(const std::string& nodes) {
+  return words_of(ask({"scontrol", "show", "hostnames", nodes}, slurm_answers_s).output);
+}
+
+/// Names of `nodes` that Slurm does not count as lost.
+std::vector<std::string> living(const std::string& nodes) {
+  const Answer answer = ask(
+      {"sinfo", "--noheader", "--Node", "--nodes", nodes, "--format", "%N %T"}, slurm_answers_s);
+  if (answer.code != 0) return {};
+  std::vector<std::string> names;
+  std::istringstream lines(answer.output);
+  for (std::string name, state; lines >> name >> state;) {
+    const bool lost = state.starts_with("down") || state.starts_with("fail") ||
+                      state.starts_with("unknown") || state.ends_with("*");
+    if (!lost) names.push_back(name);
+  }
+  return names;
+}
+
+/// One moment's answer of Slurm; asked again when it is old.
+struct SlurmMembers {
+  std::string nodes = environment("SLURM_JOB_NODELIST");
+  Hosts all, now;
+  Clock::time_point asked;
+
+  SlurmMembers() {
+    const auto listed = names_in(nodes);
+    std::string tasks = environment("SLURM_TASKS_PER_NODE");
+    if (tasks.empty()) tasks = "1(x" + environment("SLURM_JOB_NUM_NODES") + ")";
+    const auto slots = parse_tasks_per_node(tasks);
+    if (listed.empty() || listed.size() != slots.size()) {
+      throw InputError(fmt::format(
+          "Slurm says nothing that can be used about this allocation (nodes \"{}\", tasks a node "
+          "\"{}\"). Name hosts and slots with --members FILE.",
+          nodes, tasks));
+    }
+    for (std::size_t i = 0; i < listed.size(); ++i) all.push_back({listed[i], slots[i]});
+    look();
+  }
+
+  void look() {
+    asked = Clock::now();
+    // A node that failed is no longer in the job, even if it is up again.
+    const auto still = words_of(
+        ask({"squeue", "--noheader", "--jobs", environment("SLURM_JOB_ID"), "--format", "%N"},
+            slurm_answers_s)
+            .output);
+    now = all;
+    if (!still.empty()) keep(names_in(still.front()));
+    keep(living(nodes));
+  }
+
+  void keep(const std::vector<std::string>& names) {
+    // No answer at all is a controller that is busy or away, not an allocation without nodes.
+    if (names.empty()) return;
+    std::erase_if(
+        now, [&](const Host& host) { return std::ranges::find(names, host.name) == names.end(); });
+  }
+};
+
+}  // namespace
+
+Hosts parse_members(const std::string& text, const std::string& name) {
+  Hosts hosts;
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const auto words = words_of(line.substr(0, line.find('#')));
+    if (words.empty()) continue;
+    const auto bad = [&](const std::string& what) {
+      return InputError(fmt::format("{}:{}: {}; a line is HOST [SLOTS]", name, number, what));
+    };
+    Host host{.name = words[0], .slots = 1};
+    if (words.size() > 2) throw bad(fmt::format("\"{}\" is too much", words[2]));
+    if (words.size() == 2) {
+      const auto slots = number_of(words[1]);
+      if (!slots) throw bad(fmt::format("\"{}\" is no number of slots", words[1]));
+      host.slots = *slots;
+    }
+    if (host.name.find_first_of(",:") != std::string::npos)
+      throw bad(fmt::format("\"{}\" is no host's name", host.name));
+    if (std::ranges::find(hosts, host.name, &Host::name) != hosts.end())
+      throw bad(host.name + " stands there twice");
+    hosts.push_back(host);
+  }
+  return hosts;
+}
+
+std::vector<int> parse_tasks_per_node(const std::string& text) {
+  std::vector<int> tasks;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    // COUNT or COUNT(xTIMES)
+    const auto bracket = std::min(part.find('('), part.size());
+    std::string_view behind = std::string_view(part).substr(bracket);
+    const auto count = number_of(std::string_view(part).substr(0, bracket));
+    std::optional<int> times = 1;
+    if (behind.starts_with("(x") && behind.ends_with(")"))
+      times = number_of(behind.substr(2, behind.size() - 3));
+    else if (!behind.empty())
+      times.reset();
+    if (!count || !times || *count == 0 || *times == 0)
+      throw InputError(fmt::format("\"{}\" is no list of Slurm's tasks a node", text));
+    tasks.insert(tasks.end(), static_cast<std::size_t>(*times), *count);
+  }
+  return tasks;
+}
+
+Members members_of_file(const std::string& path) {
+  struct State {
+    Hosts hosts;
+    std::string complaint;
+  };
+  auto state = std::make_shared<State>();
+  state->hosts = parse_members(read_text(path), path);
+  return [path, state](bool) {
+    try {
+      state->hosts = parse_members(read_text(path), path);
+      state->complaint.clear();
+    } catch (const InputError& error) {
+      if (state->complaint != error.what()) log(LogLevel::warning, error.what());
+      state->complaint = error.what();
+    }
+    return state->hosts;
+  };
+}
+
+Members members_of_slurm() {
+  auto slurm = std::make_shared<SlurmMembers>();
+  return [slurm](bool now) {
+    if (now || seconds_since(slurm->asked) > slurm_asked_s) slurm->look();
+    return slurm->now;
+  };
+}
+
+Members members_of_this_machine(int slots) {
+  return [here = Hosts{{host_name(), slots}}](bool) { return here; };
+}
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,175 @@
+#include "run_view.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
+#include <lockstep/base/process_state.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/comm/flight/format.hpp>
+
+#include "../rings.hpp"
+
+namespace lockstep::elastic {
+namespace fs = std::filesystem;
+namespace {
+
+/// The last whole lines of a file, at most so many bytes.
+std::string tail(const fs::path& file, std::streamoff most) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
+  const std::streamoff from = std::max<std::streamoff>(0, size - most);
+  in.seekg(from);
+  std::string text(static_cast<std::size_t>(size - from), '\0');
+  in.read(text.data(), size - from);
+  return text.substr(0, text.rfind('\n') + 1);
+}
+
+std::int64_t step_of_metrics(const fs::path& file) {
+  constexpr std::streamoff some_lines = 8192;
+  std::string text = tail(file, some_lines);
+  if (text.empty()) return 0;
+  text.pop_back();
+  const auto line = text.substr(text.rfind('\n') + 1);
+  const auto row = nlohmann::json::parse(line, nullptr, false);
+  return row.is_object() ? row.value("step", std::int64_t{0}) : 0;
+}
+
+/// How far a ring has come, without reading all of it: 0 if it cannot be read.
+std::uint64_t position(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  in.seekg(offsetof(flight::Header, next));
+  std::uint64_t next = 0;
+  in.read(reinterpret_cast<char*>(&next), sizeof(next));
+  return in ? next : 0;
+}
+
+}  // namespace
+
+RunView::Stamp RunView::stamp(const fs::path& file) {
+  struct stat status {};
+  if (stat(file.c_str(), &status) != 0) return {};
+  return {
+      .inode = status.st_ino,
+      .size = static_cast<std::uint64_t>(status.st_size),
+      .changed_ns = status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec};
+}
+
+std::map<std::string, RunView::Stamp> RunView::stamps() const {
+  std::map<std::string, Stamp> now;
+  for (const char* name : {"metrics.jsonl", "log.txt", "summary.json", "deck.toml", "flight/where"})
+    now[name] = stamp(dir_ / name);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir_ / "checkpoints", error))
+    now[entry.path().filename().string()] = stamp(entry.path());
+  return now;
+}
+
+void RunView::begin() {
+  if (job_ != 0) earlier_job_ = job_;
+  if (const auto where = utility::read_where(dir_ / "flight")) earlier_job_ = where->job;
+  job_ = 0;
+  ranks_.clear();
+  calls_.clear();
+  earlier_summary_ = stamp(dir_ / "summary.json");
+  earlier_deck_ = stamp(dir_ / "deck.toml");
+  earlier_step_ = step();
+  seen_ = stamps();
+}
+
+void RunView::find_ranks() {
+  if (job_ == 0) {
+    const auto where = utility::read_where(dir_ / "flight");
+    if (!where || where->job == earlier_job_) return;
+    job_ = where->job;
+    rings_ = where->folder;
+  }
+  if (!ranks_.empty()) return;
+  try {
+    const std::string here = host_name();
+    for (const FlightRing& ring : read_flight_rings(rings_, job_)) {
+      if (ring.host == here) ranks_.push_back({ring.rank, ring.pid});
+    }
+  } catch (const Error&) {  // it is being made, or its folder is another machine's
+  }
+}
+
+bool RunView::ranks_moved() {
+  bool moved = false;
+  for (const RankProcess& process : ranks_) {
+    const std::uint64_t now = position(fs::path(rings_) / ring_file_name(job_, process.rank));
+    if (now != 0 && std::exchange(calls_[process.rank], now) != now) moved = true;
+  }
+  return moved;
+}
+
+bool RunView::shows_life() {
+  find_ranks();
+  bool life = ranks_moved();
+  auto now = stamps();
+  if (now != seen_) life = true;
+  seen_ = std::move(now);
+  return life;
+}
+
+bool RunView::is_up() const {
+  const Stamp deck = stamp(dir_ / "deck.toml");
+  return deck.inode != 0 && deck != earlier_deck_;
+}
+
+// Not "greater": a start from an older checkpoint goes back.
+bool RunView::has_stepped() const { return is_up() && step() != earlier_step_; }
+
+bool RunView::summary_says(const char* key) const {
+  if (stamp(dir_ / "summary.json") == earlier_summary_) return false;
+  std::ifstream in(dir_ / "summary.json");
+  const auto summary = nlohmann::json::parse(in, nullptr, false);
+  return summary.is_object() && summary.value(key, false);
+}
+
+std::int64_t RunView::step() const {
+  return std::max(step_of_metrics(dir_ / "metrics.jsonl"), checkpoint_step());
+}
+
+fs::path RunView::checkpoint() const {
+  try {
+    const auto there = list_checkpoints(dir_ / "checkpoints");
+    return there.empty() ? fs::path() : there.front();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+std::int64_t RunView::checkpoint_step() const {
+  const std::string name = checkpoint().stem().string();
+  const auto digits = name.find_first_of("0123456789");
+  return digits == std::string::npos ? 0 : std::strtoll(name.c_str() + digits, nullptr, 10);
+}
+
+std::vector<FlightRing> RunView::take_rings() const {
+  const fs::path folder = dir_ / "flight";
+  std::vector<FlightRing> rings;
+  if (job_ == 0) return rings;
+  try {
+    rings = read_flight_rings(folder, job_);
+    utility::add_left_behind(folder, rings);
+    for (const FlightRing& ring : rings) {
+      const bool left_behind = ring.file.parent_path() != folder;
+      if (!left_behind || process_state(ring.pid) != ProcessState::gone) continue;
+      copy_flight_ring(ring, folder / ("rank-" + std::to_string(ring.rank) + ".ring"));
+      std::error_code ignored;
+      fs::remove(ring.file, ignored);
+    }
+  } catch (const std::exception&) {  // no room, or a damaged one: they help, no more
+  }
+  std::ranges::sort(rings, {}, &FlightRing::rank);
+  return rings;
+}
+
+}  // namespace lockstep::elastic

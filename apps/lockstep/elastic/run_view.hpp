@@ -1,0 +1,74 @@
+#pragma once
+// What a run looks like from outside: its folder, and its ranks' processes on this machine.
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <lockstep/comm/flight/ring.hpp>
+
+namespace lockstep::elastic {
+
+/// A rank that runs on this machine.
+struct RankProcess {
+  int rank = -1, pid = 0;
+};
+
+/// Looks at one run folder, start after start.
+class RunView {
+ public:
+  explicit RunView(std::filesystem::path dir) : dir_(std::move(dir)) {}
+
+  /// A start begins: nothing that is there is its doing.
+  void begin();
+  /// Whether there was a sign of life since the last look: a line in metrics.jsonl or log.txt,
+  /// something new in checkpoints/, or, on this machine, a rank that has entered or completed a
+  /// collective or a message. Not the heartbeat of a lock, which a hung run has too.
+  bool shows_life();
+
+  /// This start's ranks are up, have opened the run folder and know how to stop; of ranks on other
+  /// machines rank 0 speaks.
+  [[nodiscard]] bool is_up() const;
+  /// This start has shown a step or a checkpoint.
+  [[nodiscard]] bool has_stepped() const;
+  /// What this start's summary.json says.
+  [[nodiscard]] bool completed() const { return summary_says("completed"); }
+  [[nodiscard]] bool stopped_early() const { return summary_says("stopped_early"); }
+  /// Newest step that is known of: in metrics.jsonl, or of a checkpoint. 0: none.
+  [[nodiscard]] std::int64_t step() const;
+  /// Newest checkpoint, looked at by name only; empty if there is none.
+  [[nodiscard]] std::filesystem::path checkpoint() const;
+  [[nodiscard]] std::int64_t checkpoint_step() const;
+
+  [[nodiscard]] const std::vector<RankProcess>& ranks() const noexcept { return ranks_; }
+  /// The rings of all ranks whose rings can be read here, by rank. Those that lie in the node's
+  /// memory are moved into the run folder if their processes are gone.
+  [[nodiscard]] std::vector<FlightRing> take_rings() const;
+
+  [[nodiscard]] const std::filesystem::path& dir() const noexcept { return dir_; }
+
+ private:
+  /// A file's identity and contents, as far as the file system says.
+  struct Stamp {
+    std::uint64_t inode = 0, size = 0;
+    std::int64_t changed_ns = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+  static Stamp stamp(const std::filesystem::path& file);
+  [[nodiscard]] std::map<std::string, Stamp> stamps() const;
+  [[nodiscard]] bool summary_says(const char* key) const;
+  void find_ranks();
+  bool ranks_moved();
+
+  std::filesystem::path dir_;
+  std::uint64_t job_ = 0, earlier_job_ = 0;
+  std::string rings_;
+  std::vector<RankProcess> ranks_;
+  std::map<int, std::uint64_t> calls_;  ///< by rank: how far its ring has come
+  std::map<std::string, Stamp> seen_;
+  Stamp earlier_summary_, earlier_deck_;
+  std::int64_t earlier_step_ = 0;
+};
+
+}  // namespace lockstep::elastic

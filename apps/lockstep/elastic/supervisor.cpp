@@ -1,0 +1,350 @@
+#include "supervisor.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+
+namespace lockstep::elastic {
+namespace {
+
+constexpr Seconds look_each{0.25};
+constexpr double last_words_s = 5;     // between SIGTERM and SIGKILL for a job that hangs
+constexpr double ask_again_s = 30;     // a signal may have come too early
+constexpr double second_stop_s = 0.5;  // what comes sooner is a copy of the same
+
+std::atomic<int> stops{0};
+std::atomic<std::int64_t> first_stop_ms{0};
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+void listen() {
+  const auto note = [](int) {
+    std::int64_t none = 0;
+    first_stop_ms.compare_exchange_strong(none, now_ms());
+    stops = now_ms() - first_stop_ms < second_stop_s * 1e3 ? 1 : stops + 1;
+  };
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, note);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+Clock::duration to_duration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+}
+
+bool is_in_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr; }
+
+Members make_members(const Options& options) {
+  if (!options.members.empty()) return members_of_file(options.members);
+  if (is_in_allocation()) return members_of_slurm();
+  return members_of_this_machine(options.max);
+}
+
+Launcher make_launcher(const Options& options) {
+  const bool on_slurm = options.members.empty() && is_in_allocation();
+  std::istringstream text(!options.launcher.empty() ? options.launcher
+                          : on_slurm                ? "srun"
+                                                    : "mpiexec");
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(word);
+  if (words.empty()) throw InputError("--launcher names no command");
+  return {words, on_slurm || !options.members.empty()};
+}
+
+ExitCode code_after(const Ending& ending) {
+  const bool own = ending.why == Why::failure || ending.why == Why::memory;
+  return own ? ExitCode::failure : ExitCode::communication;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const Options& options)
+    : options_(options),
+      assignment_(read_assignment(options)),
+      members_(make_members(options)),
+      launcher_(make_launcher(options)),
+      run_(assignment_.run_dir),
+      history_(assignment_.run_dir),
+      budget_(options.restarts, Seconds(options.within)) {
+  constexpr double longer_than_ranks_wait_s = 60;
+  if (options_.hang_after <= 0)
+    options_.hang_after = assignment_.comm_timeout_s + longer_than_ranks_wait_s;
+  if (std::getenv("PMI_RANK") || std::getenv("OMPI_COMM_WORLD_RANK"))
+    throw InputError("lockstep elastic starts the ranks itself: start it without mpiexec");
+  const Hosts hosts = members_(true);
+  if (options.members.empty() && place(hosts, assignment_.sizes).ranks() == 0) {
+    throw InputError(
+        fmt::format("--min {} ranks are wanted, and the allocation has fewer slots", options.min));
+  }
+}
+
+ExitCode Supervisor::over(Why why, ExitCode code, const std::string& text) {
+  history_.over(why, static_cast<int>(code), text);
+  return code;
+}
+
+ExitCode Supervisor::run() {
+  listen();
+  for (int number = 1;; ++number) {
+    const auto placement = wait_for_members();
+    if (!placement && stops > 0)
+      return over(Why::stopped, ExitCode::requeue, "stopped on request while it waited");
+    if (!placement) {
+      return over(
+          Why::too_few, ExitCode::requeue,
+          fmt::format("gives up: fewer than {} slots for {:.0f} s", options_.min, options_.wait));
+    }
+    Ending ending = run_start(number, *placement);
+    history_.end(number, *placement, ending);
+    if (const auto code = final_code(ending)) return *code;
+    if (ending.why == Why::members) continue;
+    if (const auto code = answer_failure(ending, *placement)) return *code;
+  }
+}
+
+Hosts Supervisor::available(bool now) const { return losses_.left(members_(now), Clock::now()); }
+
+std::optional<Placement> Supervisor::wait_for_members() {
+  const auto begun = Clock::now();
+  for (bool said = false;; said = true) {
+    if (stops > 0) return std::nullopt;
+    look_after_lost_hosts();
+    Placement placement = place(available(/*now=*/!said), assignment_.sizes);
+    if (placement.ranks() > 0) return placement;
+    // A slot whose rank died is kept free in case it is the slot's fault; not at the price of all.
+    Losses lenient = losses_;
+    lenient.forgive_slots();
+    placement = place(lenient.left(members_(false), Clock::now()), assignment_.sizes);
+    if (placement.ranks() > 0) {
+      losses_ = std::move(lenient);
+      return placement;
+    }
+    if (!said) {
+      history_.note(fmt::format("waits for slots: at least {} are wanted", options_.min), "wait");
+    }
+    if (seconds_since(begun) > options_.wait) return std::nullopt;
+    constexpr double members_asked_each_s = 0.1;
+    if (!sleep(members_asked_each_s)) return std::nullopt;
+  }
+}
+
+void Supervisor::look_after_lost_hosts() {
+  for (const std::string& host : losses_.hosts_due(Clock::now())) {
+    auto& probe = probes_[host];
+    if (!probe.valid()) {
+      probe = std::async(std::launch::async,
+                         [launcher = launcher_, host] { return launcher.answers(host); });
+    } else if (probe.wait_for(Seconds(0)) == std::future_status::ready) {
+      if (probe.get()) {
+        losses_.host_is_back(host);
+      } else {
+        losses_.lose_host(host, Clock::now() + to_duration(options_.rejoin));
+      }
+    }
+  }
+}
+
+bool Supervisor::wants_change(const Placement& current) {
+  look_after_lost_hosts();
+  Hosts hosts = available(/*now=*/false);
+  const bool leaves = !current.fits(hosts);
+  const bool grows = place(hosts, assignment_.sizes).ranks() > current.ranks();
+  if (!(leaves || grows) || hosts != candidate_) {
+    candidate_ = std::move(hosts);
+    candidate_since_ = Clock::now();
+    return false;
+  }
+  // A start that has not begun cannot save; one that has made no step would have been for nothing.
+  return seconds_since(candidate_since_) >= options_.settle && run_.is_up() &&
+         (leaves || run_.has_stepped());
+}
+
+Ending Supervisor::run_start(int number, const Placement& placement) {
+  run_.begin();
+  memory_.begin();
+  candidate_.clear();
+  std::vector<std::string> app{assignment_.program};
+  const auto& arguments = resumes_ ? assignment_.later : assignment_.first;
+  app.insert(app.end(), arguments.begin(), arguments.end());
+  const Launcher::Command command = launcher_.command(placement, number, app);
+  const std::int64_t from_step = resumes_ ? run_.checkpoint_step() : 0;
+  history_.start(number, placement, resumes_ ? run_.checkpoint() : "", from_step,
+                 resumes_ ? std::max<std::int64_t>(0, reached_ - from_step) : 0,
+                 down_since_ ? seconds_since(*down_since_) : 0);
+
+  const auto begun = Clock::now();
+  LauncherWords words;
+  Watch watch;
+  Evidence evidence;
+  {
+    Child child(command.words, command.environment,
+                [&](std::string_view line) { words.line(line); });
+    while (!watch.hung && !child.wait(look_each)) look_after(child, placement, watch);
+    down_since_ = Clock::now();
+    if (child.kill_all() > 0 || child.code() != 0) launcher_.end_elsewhere(number);
+    evidence.code = child.code();
+  }
+  static_cast<void>(run_.shows_life());  // of a start that was over before the first look
+  if (run_.is_up()) history_.folder_is_there();
+  // A start that was to go on from a file has done so once it has made a step.
+  resumes_ = resumes_ || (run_.is_up() && (!assignment_.names_checkpoint || run_.has_stepped()));
+
+  evidence.blame = words.blame();
+  if (watch.deaths) evidence.first_dead = watch.deaths->first().value_or(-1);
+  evidence.hung = watch.hung;
+  evidence.change_was_asked = watch.change_was_asked;
+  evidence.stop_was_asked = stops > 0;
+  evidence.silent_s = watch.silent_s;
+  evidence.rings = run_.take_rings();
+  if (watch.hung) evidence.rings = std::move(watch.rings_when_hung);
+  Ending ending = judge(evidence, placement, run_, memory_);
+  ending.seconds = seconds_since(begun);
+  reached_ = ending.step;
+  find_lost_hosts(placement, ending);
+  return ending;
+}
+
+void Supervisor::look_after(Child& child, const Placement& placement, Watch& watch) {
+  if (run_.shows_life()) watch.life = Clock::now();
+  if (run_.is_up()) history_.folder_is_there();
+  memory_.look(run_.ranks());
+  if (!watch.deaths && !run_.ranks().empty())
+    watch.deaths = std::make_unique<DeathWatch>(run_.ranks());
+  if (stops > 1) {
+    static_cast<void>(child.kill_all());
+  } else if (stops == 1 && !std::exchange(watch.stop_was_asked, true)) {
+    history_.note("stops: the ranks save");
+    child.signal(SIGTERM);
+  } else if (stops == 0 && seconds_since(watch.asked) > ask_again_s && wants_change(placement)) {
+    watch.asked = Clock::now();
+    if (!std::exchange(watch.change_was_asked, true))
+      history_.note("members have changed: the ranks save");
+    child.signal(SIGUSR1);
+  }
+  watch.silent_s = seconds_since(watch.life);
+  if (watch.silent_s > options_.hang_after) end_hung(child, watch);
+}
+
+void Supervisor::end_hung(Child& child, Watch& watch) {
+  watch.hung = true;
+  watch.rings_when_hung = run_.take_rings();  // while stopped processes are there to be seen
+  child.signal(SIGTERM);
+  if (!child.wait(Seconds(last_words_s))) static_cast<void>(child.kill_all());
+}
+
+void Supervisor::find_lost_hosts(const Placement& placement, Ending& ending) {
+  const bool may_be =
+      ending.why == Why::killed || ending.why == Why::no_answer || ending.why == Why::hung;
+  if (!may_be || !launcher_.names_hosts() || launcher_.is_srun()) return;
+  std::vector<std::string> asked = ending.hosts;
+  if (asked.empty()) {
+    for (const Host& host : placement.hosts) asked.push_back(host.name);
+  }
+  std::vector<std::future<bool>> answers;
+  for (const std::string& host : asked) {
+    answers.push_back(
+        std::async(std::launch::async, [this, host] { return launcher_.answers(host); }));
+  }
+  std::vector<std::string> lost;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (!answers[i].get()) lost.push_back(asked[i]);
+  }
+  if (lost.empty()) return;
+  ending.why = Why::host_lost;
+  ending.text =
+      fmt::format("{} {} not answer", fmt::join(lost, ", "), lost.size() == 1 ? "does" : "do");
+  ending.hosts = std::move(lost);
+}
+
+std::optional<ExitCode> Supervisor::final_code(const Ending& ending) {
+  switch (ending.why) {
+    case Why::completed:
+      return over(ending.why, ExitCode::done, "the run is complete");
+    case Why::stopped:
+      return over(ending.why, ExitCode::requeue, "stopped on request; go on with --resume");
+    case Why::input:
+      return over(ending.why, ExitCode::bad_input, "not started again: it would fail again");
+    case Why::checkpoint:
+      return over(ending.why, ExitCode::checkpoint, "not started again: it would fail again");
+    default:
+      break;
+  }
+  if (stops > 0 && ending.why != Why::members)
+    return over(Why::stopped, code_after(ending), "stopped on request, but not saved");
+  return std::nullopt;
+}
+
+std::optional<ExitCode> Supervisor::answer_failure(const Ending& ending,
+                                                   const Placement& placement) {
+  const auto until = Clock::now() + to_duration(options_.rejoin);
+  if (ending.why == Why::host_lost) {
+    for (const std::string& host : ending.hosts) losses_.lose_host(host, until);
+  } else if (ending.why == Why::memory) {
+    if (auto code = answer_want_of_memory(ending, placement)) return code;
+  } else if (ending.why != Why::failure) {
+    for (const int rank : ending.ranks) losses_.lose_slot(placement.host_of(rank), until);
+  }
+
+  const auto failed_before = std::exchange(failed_at_, std::nullopt);
+  if (ending.why == Why::failure) {
+    if (failed_before && ending.step <= *failed_before) {
+      return over(Why::failure, ExitCode::failure,
+                  fmt::format("not started again: it has failed twice at step {}", ending.step));
+    }
+    failed_at_ = ending.step;
+  }
+  if (!budget_.allows(Clock::now())) {
+    return over(Why::budget, code_after(ending),
+                fmt::format("gives up: more than {} failures{}", options_.restarts,
+                            options_.within > 0 ? fmt::format(" in {:.0f} s", options_.within)
+                                                : std::string()));
+  }
+  const double pause = back_off_.after_failure(run_.checkpoint_step());
+  if (pause > 0) {
+    history_.note(fmt::format("starts again in {:.0f} s; {} restart{} left", pause, budget_.left(),
+                              budget_.left() == 1 ? " is" : "s are"));
+  }
+  if (!sleep(pause))
+    return over(Why::stopped, ExitCode::requeue, "stopped on request while it waited");
+  return std::nullopt;
+}
+
+std::optional<ExitCode> Supervisor::answer_want_of_memory(const Ending& ending,
+                                                          const Placement& placement) {
+  const auto stop = [&](const std::string& why) {
+    return over(Why::memory, ExitCode::failure, "not started again: " + why);
+  };
+  if (ending.code == static_cast<int>(ExitCode::failure))
+    return stop("it would run into the same limit again");
+  if (ending.ranks.empty()) return stop("nobody knows where memory ended");
+  for (const int rank : ending.ranks) {
+    const std::string host = placement.host_of(rank);
+    const auto at = std::ranges::find(placement.hosts, host, &Host::name);
+    if (at == placement.hosts.end()) continue;
+    losses_.limit(host, at->slots - 1);
+    history_.note(fmt::format("from now on at most {} ranks on {}", at->slots - 1, host));
+  }
+  Losses lenient = losses_;
+  lenient.forgive_slots();
+  if (place(lenient.left(members_(false), Clock::now()), assignment_.sizes).ranks() == 0)
+    return stop(fmt::format("with fewer ranks a host there are fewer than {} slots", options_.min));
+  return std::nullopt;
+}
+
+/// False if a signal asks to stop.
+bool Supervisor::sleep(double seconds) const {
+  const auto begun = Clock::now();
+  while (stops == 0 && seconds_since(begun) < seconds)
+    std::this_thread::sleep_for(std::min(Seconds(0.05), Seconds(seconds)));
+  return stops == 0;
+}
+
+}  // namespace lockstep::elastic

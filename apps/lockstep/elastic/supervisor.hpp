@@ -1,0 +1,82 @@
+#pragma once
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <lockstep/base/error.hpp>
+
+#include "assignment.hpp"
+#include "budget.hpp"
+#include "child.hpp"
+#include "death_watch.hpp"
+#include "history.hpp"
+#include "judge.hpp"
+#include "launcher.hpp"
+#include "members.hpp"
+#include "memory_watch.hpp"
+#include "options.hpp"
+#include "placement.hpp"
+#include "run_view.hpp"
+
+namespace lockstep::elastic {
+
+/// Starts a training, and starts it again, from its newest checkpoint, on what is left or has come:
+/// docs/elastic.md. A plain process, which never enters MPI.
+class Supervisor {
+ public:
+  /// Throws InputError.
+  explicit Supervisor(const Options& options);
+
+  /// To the end of the training. At most one at a time in a process: it listens to signals.
+  ExitCode run();
+
+ private:
+  /// What ends a start before its time.
+  struct Watch {
+    bool change_was_asked = false, stop_was_asked = false, hung = false;
+    Clock::time_point life = Clock::now(), asked{};
+    double silent_s = 0;
+    std::unique_ptr<DeathWatch> deaths;  ///< once the ranks are known
+    std::vector<FlightRing> rings_when_hung;
+  };
+
+  std::optional<Placement> wait_for_members();
+  Ending run_start(int number, const Placement& placement);
+  void look_after(Child& child, const Placement& placement, Watch& watch);
+  void end_hung(Child& child, Watch& watch);
+  void find_lost_hosts(const Placement& placement, Ending& ending);
+
+  [[nodiscard]] std::optional<ExitCode> final_code(const Ending& ending);
+  [[nodiscard]] std::optional<ExitCode> answer_failure(const Ending& ending,
+                                                       const Placement& placement);
+  [[nodiscard]] std::optional<ExitCode> answer_want_of_memory(const Ending& ending,
+                                                              const Placement& placement);
+  [[nodiscard]] bool sleep(double seconds) const;
+  ExitCode over(Why why, ExitCode code, const std::string& text);
+
+  [[nodiscard]] bool wants_change(const Placement& current);
+  void look_after_lost_hosts();
+  [[nodiscard]] Hosts available(bool now) const;
+
+  Options options_;
+  Assignment assignment_;
+  Members members_;
+  Launcher launcher_;
+  RunView run_;
+  History history_;
+  Budget budget_;
+  BackOff back_off_;
+  Losses losses_;
+  MemoryWatch memory_;
+  std::map<std::string, std::future<bool>> probes_;  ///< of lost hosts, that are under way
+  bool resumes_ = false;                             ///< the next start, from the newest checkpoint
+  std::int64_t reached_ = 0;                         ///< the last start's newest step
+  std::optional<std::int64_t> failed_at_;  ///< step of the last start, if it ended with exit code 1
+  std::optional<Clock::time_point> down_since_;
+  Hosts candidate_;  ///< members as they would be after a change, since then
+  Clock::time_point candidate_since_;
+};
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,273 @@
+// What `lockstep elastic` decides, without starting anything: placement, budget, whom it blames.
+#include <gtest/gtest.h>
+
+#include <elastic/budget.hpp>
+#include <elastic/judge.hpp>
+#include <elastic/launcher.hpp>
+#include <elastic/members.hpp>
+#include <elastic/memory_watch.hpp>
+#include <elastic/placement.hpp>
+#include <lockstep/base/error.hpp>
+#include <support/message_of.hpp>
+#include <support/process.hpp>
+
+namespace lockstep::elastic {
+namespace {
+
+using std::chrono::seconds;
+using test::ScratchFolder;
+
+TEST(MembersFile, HasAHostALineWithItsSlotsAndComments) {
+  const Hosts hosts = parse_members("# all\nnode1 4\n\n  node2\t2 # slow\nnode3\n", "members");
+  EXPECT_EQ(hosts, (Hosts{{"node1", 4}, {"node2", 2}, {"node3", 1}}));
+  EXPECT_TRUE(parse_members("", "members").empty());
+}
+
+TEST(MembersFile, IsRefusedWithTheLineThatIsWrong) {
+  for (const char* bad : {"a 1\nb -1\n", "a 1\nb x\n", "a\na\n", "a\nb 1 2\n", "a\nb:2\n"}) {
+    const std::string said =
+        test::message_of<InputError>([&] { static_cast<void>(parse_members(bad, "members")); });
+    EXPECT_NE(said.find("members:2: "), std::string::npos) << bad << ": " << said;
+  }
+}
+
+TEST(MembersFile, ThatCannotBeReadForAMomentChangesNothing) {
+  const ScratchFolder scratch;
+  const auto path = scratch.write("members", "node1 2\n");
+  const Members members = members_of_file(path);
+  scratch.write("members", "node1 two\n");
+  EXPECT_EQ(members(false), (Hosts{{"node1", 2}}));
+  scratch.write("members", "node2 3\n");
+  EXPECT_EQ(members(false), (Hosts{{"node2", 3}}));
+  EXPECT_THROW(static_cast<void>(members_of_file(scratch.file("none"))), InputError);
+}
+
+TEST(SlurmsTasksANode, AreUnfolded) {
+  EXPECT_EQ(parse_tasks_per_node("2(x3),1"), (std::vector<int>{2, 2, 2, 1}));
+  EXPECT_EQ(parse_tasks_per_node("8"), (std::vector<int>{8}));
+  for (const char* bad : {"x", "2(x", "2(x3", "0", "2(x0)"})
+    EXPECT_THROW(static_cast<void>(parse_tasks_per_node(bad)), InputError) << bad;
+}
+
+TEST(Sizes, AreTheLargestThatFitAndDivide) {
+  const Sizes any{.min = 2, .max = 4};
+  EXPECT_EQ(any.largest(1), 0);
+  EXPECT_EQ(any.largest(3), 3);
+  EXPECT_EQ(any.largest(9), 4);
+  const Sizes dividing{.min = 3, .max = 11, .divide = 12};
+  EXPECT_EQ(dividing.largest(11), 6);
+  EXPECT_EQ(dividing.largest(5), 4);
+  EXPECT_EQ(dividing.largest(2), 0);
+}
+
+TEST(Placement, FillsHostsInOrderAndKnowsWhoIsWhere) {
+  const Placement placement = place({{"a", 2}, {"b", 1}, {"c", 4}}, {.min = 1, .max = 5});
+  EXPECT_EQ(placement.hosts, (Hosts{{"a", 2}, {"b", 1}, {"c", 2}}));
+  EXPECT_EQ(placement.host_of(1), "a");
+  EXPECT_EQ(placement.host_of(2), "b");
+  EXPECT_EQ(placement.host_of(4), "c");
+  EXPECT_EQ(placement.host_of(5), "");
+  EXPECT_EQ(placement.host_of(-1), "");
+  EXPECT_TRUE(placement.fits({{"c", 2}, {"b", 3}, {"a", 2}}));
+  EXPECT_FALSE(placement.fits({{"a", 2}, {"b", 1}, {"c", 1}}));
+  EXPECT_FALSE(placement.fits({{"a", 2}, {"c", 9}}));
+}
+
+TEST(Losses, OfSlotsEndByThemselvesOfHostsWhenTheyAnswer) {
+  const auto now = Clock::now();
+  const Hosts hosts{{"a", 2}, {"b", 2}};
+  Losses losses;
+  losses.lose_slot("a", now + seconds(10));
+  losses.lose_host("b", now + seconds(10));
+  EXPECT_EQ(losses.left(hosts, now), (Hosts{{"a", 1}}));
+  EXPECT_TRUE(losses.hosts_due(now).empty());
+  EXPECT_EQ(losses.left(hosts, now + seconds(11)), (Hosts{{"a", 2}}));
+  EXPECT_EQ(losses.hosts_due(now + seconds(11)), std::vector<std::string>{"b"});
+  losses.host_is_back("b");
+  EXPECT_EQ(losses.left(hosts, now), (Hosts{{"a", 1}, {"b", 2}}));
+  losses.forgive_slots();
+  EXPECT_EQ(losses.left(hosts, now), hosts);
+  losses.limit("a", 1);
+  losses.limit("a", 2);
+  losses.forgive_slots();
+  EXPECT_EQ(losses.left(hosts, now + seconds(1000)), (Hosts{{"a", 1}, {"b", 2}}));
+}
+
+TEST(Budget, CountsFailuresInItsWindowWhoeverFails) {
+  const auto now = Clock::now();
+  Budget budget(2, Seconds(100));
+  EXPECT_TRUE(budget.allows(now));
+  EXPECT_TRUE(budget.allows(now + seconds(1)));
+  EXPECT_EQ(budget.left(), 0);
+  EXPECT_FALSE(budget.allows(now + seconds(2)));
+  Budget later(2, Seconds(100));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(later.allows(now + seconds(60 * i))) << i;
+  Budget in_all(1, Seconds(0));
+  EXPECT_TRUE(in_all.allows(now));
+  EXPECT_FALSE(in_all.allows(now + std::chrono::hours(1000)));
+}
+
+TEST(BackOff, GrowsWithoutProgressIsBoundedAndStartsAnewWithProgress) {
+  BackOff pause;
+  EXPECT_EQ(pause.after_failure(0), 0.0);
+  EXPECT_EQ(pause.after_failure(0), 1.0);
+  EXPECT_EQ(pause.after_failure(0), 2.0);
+  EXPECT_EQ(pause.after_failure(0), 4.0);
+  EXPECT_EQ(pause.after_failure(50), 0.0);
+  EXPECT_EQ(pause.after_failure(40), 1.0);
+  for (int i = 0; i < 20; ++i) EXPECT_LE(pause.after_failure(0), BackOff::longest);
+}
+
+Blame blame_of(std::initializer_list<const char*> lines) {
+  LauncherWords words;
+  for (const char* line : lines) words.line(line);
+  return words.blame();
+}
+
+TEST(LauncherWords, OfMpiexecNameProcessHostAndSignal) {
+  const Blame blame = blame_of(
+      {"epoch 1/2  step 50/938  loss 2.2694",
+       "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", "=   PID 14113 RUNNING AT nodea",
+       "=   EXIT CODE: 9", "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"});
+  EXPECT_EQ(blame.pid, 14113);
+  EXPECT_EQ(blame.host, "nodea");
+  EXPECT_EQ(blame.signal, 9);
+  EXPECT_EQ(blame.rank, -1);
+}
+
+TEST(LauncherWords, OfSrunNameTheFirstTaskItsHostAndWhy) {
+  const Blame blame =
+      blame_of({"srun: error: node2: task 3: Killed", "srun: error: node1: tasks 0-1: Terminated"});
+  EXPECT_EQ(blame.rank, 3);
+  EXPECT_EQ(blame.host, "node2");
+  EXPECT_EQ(blame.signal, 9);
+  EXPECT_FALSE(blame.out_of_memory);
+  EXPECT_TRUE(blame_of({"slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0.",
+                        "srun: error: node1: task 0: Out Of Memory"})
+                  .out_of_memory);
+}
+
+TEST(LauncherWords, OfSrunTellALostNodeAndAStepThatWasNeverMade) {
+  EXPECT_EQ(blame_of({"srun: error: Node failure on node3", "srun: error: node2: task 1: Killed"})
+                .failed_node,
+            "node3");
+  EXPECT_TRUE(blame_of({"srun: error: Unable to create step for job 1: Requested node "
+                        "configuration is not available"})
+                  .not_started);
+}
+
+TEST(Launcher, NamesHostsInMpichsWayAndARanksHostInSlurms) {
+  const Placement placement{{{"a", 2}, {"b", 1}}};
+  const auto mpiexec = Launcher({"mpiexec", "-v"}, true).command(placement, 1, {"app", "deck"});
+  EXPECT_EQ(mpiexec.words, (std::vector<std::string>{"mpiexec", "-v", "-hosts", "a:2,b:1", "-n",
+                                                     "3", "app", "deck"}));
+  const auto here = Launcher({"mpiexec"}, false).command(placement, 1, {"app"});
+  EXPECT_EQ(here.words, (std::vector<std::string>{"mpiexec", "-n", "3", "app"}));
+  const auto srun = Launcher({"/usr/bin/srun"}, true).command(placement, 1, {"app"}).words;
+  EXPECT_NE(std::find(srun.begin(), srun.end(), "--nodelist=a,a,b"), srun.end());
+  EXPECT_NE(std::find(srun.begin(), srun.end(), "--ntasks=3"), srun.end());
+}
+
+/// A system as the kernel shows it, with rank 1 of process 77 in group /job/step.
+class FakeSystem {
+ public:
+  explicit FakeSystem(bool second) : second_(second) {
+    scratch_.write("proc/77/status", "Name:\tapp\nVmHWM:\t 2097152 kB\nVmRSS:\t 1048576 kB\n");
+    scratch_.write("proc/77/limits", "Max address space         unlimited     unlimited  bytes\n");
+    scratch_.write("proc/77/cgroup", second ? "0::/job/step\n" : "4:memory:/job/step\n0::/\n");
+    scratch_.write("proc/meminfo", "MemTotal:       8388608 kB\n");
+    group("", 0);
+    group("/step", 0);
+    machine(5);
+  }
+  void machine(int kills) {
+    scratch_.write("proc/vmstat", "oom_kill " + std::to_string(kills) + "\n");
+  }
+  void group(const std::string& name, int kills) {
+    const std::string count = "oom_kill " + std::to_string(kills) + "\n";
+    const bool limited = name.empty();  // the step has no limit of its own, its job has
+    if (second_) {
+      scratch_.write("sys/fs/cgroup/job" + name + "/memory.max",
+                     limited ? "3221225472\n" : "max\n");
+      scratch_.write("sys/fs/cgroup/job" + name + "/memory.events", "oom 1\n" + count);
+    } else {
+      scratch_.write("sys/fs/cgroup/memory/job" + name + "/memory.limit_in_bytes",
+                     limited ? "3221225472\n" : "9223372036854771712\n");
+      scratch_.write("sys/fs/cgroup/memory/job" + name + "/memory.oom_control",
+                     "under_oom 0\n" + count);
+    }
+  }
+  [[nodiscard]] MemoryWatch watch() const { return MemoryWatch(scratch_.path()); }
+
+ private:
+  bool second_;
+  ScratchFolder scratch_;
+};
+
+class OutOfMemory : public ::testing::TestWithParam<bool> {};
+
+TEST_P(OutOfMemory, OfAControlGroupNamesTheRankWhatItHeldAndTheLimit) {
+  FakeSystem system(GetParam());
+  MemoryWatch watch = system.watch();
+  watch.look({{.rank = 1, .pid = 77}});
+  EXPECT_FALSE(watch.finding(1));
+  system.group("", 1);
+  system.machine(6);
+  const auto finding = watch.finding(1);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->rank, 1);
+  EXPECT_NE(finding->text.find("rank 1 for want of memory: it held 1.0 GiB (2.0 GiB at most)"),
+            std::string::npos)
+      << finding->text;
+  EXPECT_NE(finding->text.find("of control group /job, is 3.0 GiB"), std::string::npos)
+      << finding->text;
+}
+
+TEST_P(OutOfMemory, OfTheMachineIsToldFromThatAndBlamesWhoHeldMost) {
+  FakeSystem system(GetParam());
+  MemoryWatch watch = system.watch();
+  watch.look({{.rank = 1, .pid = 77}});
+  system.machine(6);
+  const auto finding = watch.finding(-1);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->rank, 1);
+  EXPECT_NE(finding->text.find("the machine's memory, is 8.0 GiB"), std::string::npos)
+      << finding->text;
+}
+
+INSTANTIATE_TEST_SUITE_P(ControlGroups, OutOfMemory, ::testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "V2" : "V1"; });
+
+Ending judged(const Evidence& evidence) {
+  const ScratchFolder empty;
+  return judge(evidence, Placement{{{"a", 2}, {"b", 2}}}, RunView(empty.path()), MemoryWatch());
+}
+
+TEST(Judgement, TakesASignalsNumberForNoExitCode) {
+  // mpiexec returns 2 for a bad deck, and after SIGINT; 4 for a bad checkpoint, and after SIGILL.
+  EXPECT_EQ(judged({.code = 2}).why, Why::input);
+  EXPECT_EQ(judged({.code = 4}).why, Why::checkpoint);
+  EXPECT_EQ(judged({.code = 4, .blame = {.rank = 3, .signal = 4}}).why, Why::killed);
+  EXPECT_EQ(judged({.code = 4, .blame = {.rank = 3, .signal = 4}}).hosts,
+            std::vector<std::string>{"b"});
+}
+
+TEST(Judgement, OfALostNodeComesBeforeThatOfTheRanksThatWereEndedForIt) {
+  const Ending lost = judged({.code = 137, .blame = {.rank = 0, .signal = 9, .failed_node = "b"}});
+  EXPECT_EQ(lost.why, Why::host_lost);
+  EXPECT_EQ(lost.hosts, std::vector<std::string>{"b"});
+  EXPECT_TRUE(lost.ranks.empty());
+  EXPECT_EQ(judged({.code = 1, .blame = {.not_started = true}}).why, Why::killed);
+}
+
+TEST(Judgement, OfSuccessWantsTheRunsOwnWord) { EXPECT_EQ(judged({.code = 0}).why, Why::killed); }
+
+TEST(Judgement, TellsAPlannedChangeFromARequestToStop) {
+  EXPECT_EQ(judged({.code = 75, .change_was_asked = true}).why, Why::members);
+  EXPECT_EQ(judged({.code = 75}).why, Why::stopped);
+  EXPECT_EQ(judged({.code = 75, .change_was_asked = true, .stop_was_asked = true}).why,
+            Why::stopped);
+}
+
+}  // namespace
+}  // namespace lockstep::elastic

@@ -1,0 +1,252 @@
+// `lockstep elastic` with real faults: ranks killed and stopped, nodes that go and come, no memory.
+#include <gtest/gtest.h>
+
+#include <apps/small_run.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+std::string launcher() {
+  std::string words = std::getenv("LOCKSTEP_LAUNCHER");  // mpiexec and its flags, up to -n
+  return words.substr(0, words.rfind(" -n"));
+}
+
+std::string quoted(const Words& command) {
+  std::string line;
+  for (const auto& word : command) line += "'" + word + "' ";
+  return line;
+}
+
+/// lockstep elastic OPTIONS -- tests/apps/misbehave DECK ..., in a scratch folder.
+class Elastic : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string dir() const { return scratch_.file("run"); }
+  [[nodiscard]] Words command(const Words& options, const Words& more = {}) const {
+    Words words{built("apps/lockstep"), "elastic", "--launcher", launcher_, "--settle", "0.2"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", built("tests/apps/misbehave")});
+    const Words arguments = small_run(dir(), more);
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
+  /// Fault and pace in misbehave's words; a fault that is to come once leaves a mark.
+  Finished supervise(const Words& options, const Words& more, const std::string& fault,
+                     const std::string& pace = "0", bool once = true) {
+    std::vector<std::pair<std::string, std::string>> environment{
+        {"MISBEHAVE", fault}, {"MISBEHAVE_PACE", pace}, {"MISBEHAVE_DOWN", scratch_.file("down")}};
+    if (once) environment.emplace_back("MISBEHAVE_MARK", scratch_.file("mark"));
+    Finished finished = run(command(options, more), environment);
+    EXPECT_EQ(fs::exists(scratch_.file("mark")), once && !fault.empty()) << finished.output;
+    expect_nothing_left();
+    return finished;
+  }
+  /// Every process of a test names its scratch folder.
+  void expect_nothing_left() const {
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      std::ifstream file(entry.path() / "cmdline");
+      std::ostringstream words;
+      words << file.rdbuf();
+      EXPECT_EQ(words.str().find(scratch_.path()), std::string::npos)
+          << entry.path() << " is left: " << words.str();
+    }
+  }
+  [[nodiscard]] std::vector<Json> history(const std::string& kind) const {
+    std::vector<Json> found;
+    std::istringstream lines(read_file(dir() + "/elastic.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      auto event = Json::parse(line);
+      if (event.at("kind") == kind) found.push_back(std::move(event));
+    }
+    return found;
+  }
+  /// One field of all events of a kind, in order.
+  [[nodiscard]] Json all(const std::string& kind, const std::string& field) const {
+    Json values = Json::array();
+    for (const Json& event : history(kind)) values.push_back(event.at(field));
+    return values;
+  }
+  [[nodiscard]] bool completed() const {
+    return Json::parse(read_file(dir() + "/summary.json")).at("completed").get<bool>();
+  }
+
+  ScratchFolder scratch_;
+  std::string launcher_ = launcher();
+};
+
+Words invariant(int epochs) {
+  return {
+      "--set", "train.reduction=\"invariant\"", "--set", "train.shards=12",
+      "--set", "checkpoint.every_steps=5",      "--set", "train.epochs=" + std::to_string(epochs)};
+}
+
+TEST_F(Elastic, AKilledRankCostsItsSlotForAWhileAndTheFinalBitsAreTheUndisturbedRuns) {
+  const Finished finished =
+      supervise({"--min", "2", "--max", "4", "--rejoin", "1"}, invariant(40), "kill 2 40", "3");
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("start", "ranks"), Json({4, 3, 4})) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"killed", "members", "completed"})) << finished.output;
+  EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({2})) << finished.output;
+  // The planned change lost nothing, the kill at most what came after the last checkpoint.
+  EXPECT_EQ(history("start")[2].at("step"), history("end")[1].at("step"));
+  EXPECT_EQ(history("start")[2].at("lost_steps"), 0);
+  EXPECT_GE(history("start")[1].at("step").get<int>(), 10) << finished.output;
+  EXPECT_LT(history("start")[1].at("down_s").get<double>(), 2.0);
+  EXPECT_TRUE(completed());
+
+  // The deck in a checkpoint names the run folder.
+  const std::string last = "/checkpoints/step-00000400.h5", disturbed = scratch_.file("disturbed");
+  fs::rename(dir(), disturbed);
+  ASSERT_EQ(classify(4, small_run(dir(), invariant(40))).exit_code, 0);
+  const Finished same = lockstep_utility({"checkpoint", "diff", disturbed + last, dir() + last});
+  EXPECT_EQ(same.exit_code, 0) << same.output;
+}
+
+TEST_F(Elastic, ARankThatStopsAnsweringIsNamedAndTheOthersGoOn) {
+  const Finished finished = supervise({"--min", "1", "--max", "3", "--rejoin", "100"},
+                                      {"--set", "comm.timeout=4"}, "stop 1 12");
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("start", "ranks"), Json({3, 2})) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"no answer", "completed"})) << finished.output;
+  EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({1})) << finished.output;
+}
+
+TEST_F(Elastic, RanksThatAreAllStoppedAreEndedForWantOfLife) {
+  const Finished finished =
+      supervise({"--min", "2", "--max", "2", "--hang-after", "6"}, {}, "stop -1 12");
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"hung", "completed"})) << finished.output;
+  EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({0, 1})) << finished.output;
+}
+
+TEST_F(Elastic, ABudgetOfRestartsEndsARunThatDiesEachTimeAndBacksOff) {
+  const Finished finished = supervise({"--min", "2", "--max", "2", "--restarts", "2"}, {},
+                                      "kill 1 3", "0", /*once=*/false);
+  EXPECT_EQ(finished.exit_code, 3) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"killed", "killed", "killed"})) << finished.output;
+  EXPECT_EQ(all("over", "why"), Json({"budget"}));
+  EXPECT_LT(history("start")[1].at("down_s").get<double>(), 1.0);
+  EXPECT_GE(history("start")[2].at("down_s").get<double>(), 1.0);
+}
+
+TEST_F(Elastic, AFailureAtTheSameStepIsNotTriedAThirdTime) {
+  const Finished finished =
+      supervise({"--min", "2", "--max", "2"}, {}, "nan 1 7", "0", /*once=*/false);
+  EXPECT_EQ(finished.exit_code, 1) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"failure", "failure"})) << finished.output;
+}
+
+TEST_F(Elastic, WantOfMemoryNamesTheRankWhatItHeldAndTheLimitAndIsNotTriedAgain) {
+  const Words command = this->command({"--min", "2", "--max", "2"});
+  const Finished finished = run({"sh", "-c", "ulimit -v 4194304; exec " + quoted(command)},
+                                {{"MISBEHAVE", "eat 1 35"}, {"MISBEHAVE_PACE", "20"}});
+  EXPECT_EQ(finished.exit_code, 1) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"out of memory"})) << finished.output;
+  EXPECT_TRUE(finished.says("rank 1 (")) << finished.output;
+  EXPECT_TRUE(finished.says("its limit (ulimit -v) was 4.0 GiB")) << finished.output;
+  expect_nothing_left();
+}
+
+TEST_F(Elastic, ABadDeckEndsItAtOnceWithTwo) {
+  const Finished seen = supervise({"--max", "2"}, {"--set", "train.epochs=-1"}, "");
+  EXPECT_EQ(seen.exit_code, 2) << seen.output;
+  EXPECT_FALSE(seen.says("start 1")) << seen.output;
+  // Tables of a program's task are known to the program alone.
+  const Finished told = supervise({"--max", "2"}, {"--set", "model.kind=\"none\""}, "");
+  EXPECT_EQ(told.exit_code, 2) << told.output;
+  EXPECT_TRUE(told.says("start 1") && !told.says("start 2")) << told.output;
+}
+
+TEST_F(Elastic, NumbersOfRanksThatDoNotDivideTheShardsAreLeftOut) {
+  const Finished none = supervise({"--min", "5", "--max", "5"}, invariant(1), "");
+  EXPECT_EQ(none.exit_code, 2) << none.output;
+  EXPECT_TRUE(none.says("divides train.shards = 12")) << none.output;
+  const Finished finished = supervise({"--min", "2", "--max", "5"}, invariant(1), "");
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("start", "ranks"), Json({4})) << finished.output;
+}
+
+/// Runs a shell script beside the supervisor, whose process is $pid; `stepped N` waits for a step
+/// of its N-th start.
+Finished with_script(const Words& command, const std::string& dir, const std::string& script,
+                     const std::string& pace) {
+  return run(
+      {"sh", "-c",
+       quoted(command) + "& pid=$!\n" + "stepped() { until [ \"$(grep -c '\"kind\":\"start\"' " +
+           dir + "/elastic.jsonl 2>/dev/null)\" = $1 ]; do sleep 0.05; done; " + "old=$(wc -c <" +
+           dir + "/metrics.jsonl); until [ \"$(wc -c <" + dir +
+           "/metrics.jsonl)\" -gt $old ]; do sleep 0.05; done; }\n" + script +
+           "\nwait $pid; echo exit=$?"},
+      {{"MISBEHAVE_PACE", pace}});
+}
+
+TEST_F(Elastic, SigtermIsPassedOnSavedAndEndsWithSeventyFive) {
+  const auto command = this->command({"--min", "2", "--max", "2"}, {"--set", "train.epochs=2000"});
+  const Finished finished = with_script(command, dir(), "stepped 1; kill -TERM $pid", "5");
+  EXPECT_TRUE(finished.says("exit=75")) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"stopped"})) << finished.output;
+  expect_nothing_left();
+}
+
+TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehind) {
+  const auto command = this->command({"--min", "2", "--max", "2"}, {"--set", "train.epochs=2000"});
+  const Finished finished = with_script(command, dir(), "stepped 1; kill -KILL $pid; sleep 5", "5");
+  EXPECT_TRUE(finished.says("exit=137")) << finished.output;
+  expect_nothing_left();
+}
+
+/// Hosts that are this machine: `ssh` runs the command here, unless the file down is there and the
+/// host is the first one.
+class PretendedHosts : public Elastic {
+ protected:
+  [[nodiscard]] Words hosts(const std::string& members) {
+    const std::string ssh =
+        scratch_.write("ssh",
+                       "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\n"
+                       "[ \"$1\" = node1 ] && [ -e '" +
+                           scratch_.file("down") + "' ] && exit 255\nshift\neval \"exec $*\"\n");
+    fs::permissions(ssh, fs::perms::owner_all);
+    launcher_ += " -launcher ssh -launcher-exec " + ssh;
+    return {"--members", scratch_.write("members", members)};
+  }
+};
+
+TEST_F(PretendedHosts, AMembersFileShrinksAndGrowsAndNoStepIsLost) {
+  Words options = hosts("node1 2\nnode2 2\n");
+  options.insert(options.end(), {"--min", "2", "--max", "4"});
+  const auto command = this->command(options, {"--set", "train.epochs=30"});
+  const std::string members = scratch_.file("members");
+  const Finished finished = with_script(
+      command, dir(),
+      "stepped 1; echo node2 2 >" + members + "; stepped 2; echo node3 1 >>" + members, "20");
+  EXPECT_TRUE(finished.says("exit=0")) << finished.output;
+  EXPECT_EQ(all("start", "hosts"),
+            Json({{{"node1", 2}, {"node2", 2}}, {{"node2", 2}}, {{"node2", 2}, {"node3", 1}}}))
+      << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"members", "members", "completed"})) << finished.output;
+  EXPECT_EQ(all("start", "lost_steps"), Json({0, 0, 0})) << finished.output;
+  expect_nothing_left();
+}
+
+TEST_F(PretendedHosts, LosingTheFirstNodeDoesNotLoseTheRun) {
+  Words options = hosts("node1 1\nnode2 2\n");
+  options.insert(options.end(), {"--min", "2", "--max", "3", "--rejoin", "1"});
+  const Finished finished = supervise(
+      options, {"--set", "comm.timeout=10", "--set", "train.epochs=10"}, "node 0 12", "10");
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"host lost", "completed"})) << finished.output;
+  EXPECT_EQ(history("end")[0].at("blamed_hosts"), Json({"node1"})) << finished.output;
+  // It never answered again, so it was not used again, and nothing else was stopped for it.
+  EXPECT_EQ(all("start", "ranks"), Json({3, 2})) << finished.output;
+}
+
+}  // namespace
+}  // namespace lockstep::test
