@@ -1,11 +1,15 @@
 #include "tool.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <sstream>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/standard_output.hpp>
 
 namespace lockstep {
@@ -15,7 +19,7 @@ namespace {
 ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
   std::ostringstream out, err;
   const bool good = cli.exit(error, out, err) == 0;
-  std::fputs(err.str().c_str(), stderr);
+  std::fputs(shortened(err.str()).c_str(), stderr);
   train::write_stdout(out.str());
   return good ? ExitCode::done : ExitCode::bad_input;
 }
@@ -26,7 +30,10 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
   train::keep_closed_streams_closed();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   ExitCode code = ExitCode::done;
+  bool has_room = false;
   try {
+    train::expect_address_space(1);
+    has_room = true;
     try {
       cli.parse(argc, argv);
       code = action();
@@ -36,8 +43,9 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
   } catch (...) {
     const train::Failure failure = train::current_failure();
     // Not fmt::print: where stderr takes nothing either, the exit code must tell.
-    std::fputs((cli.get_name() + ": " + failure.message + "\n").c_str(), stderr);
+    std::fputs((cli.get_name() + ": " + shortened(failure.message) + "\n").c_str(), stderr);
     code = failure.code;
+    if (!has_room) _exit(static_cast<int>(code));  // libraries without their threads hang at exit
   }
   return static_cast<int>(code);
 }

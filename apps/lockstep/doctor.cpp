@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/verbs.hpp>
@@ -22,7 +23,7 @@ ExitCode doctor(int argc, char** argv, const DoctorOptions& options) {
     });
     code = train::doctor(*group, patient, options.json);
   } catch (const train::AgreedError& error) {
-    if (group->rank() == 0) std::fprintf(stderr, "lockstep: %s\n", error.what());
+    if (group->rank() == 0) std::fprintf(stderr, "lockstep: %s\n", shortened(error.what()).c_str());
     code = error.exit_code();
   }
   group->close();

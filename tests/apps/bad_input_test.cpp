@@ -1,6 +1,7 @@
 // Wrong input, as users make it: one sentence that names place and remedy, the exit code of the
 // documentation, and nothing left behind.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <apps/fault.hpp>
@@ -84,6 +85,37 @@ TEST(Deck, MissingOneOrAFolderIsExitCodeTwo) {
   expect_refused(classify(2, {scratch.file("none.toml")}), 2, {"none.toml"});
   expect_refused(classify(2, {scratch.path()}), 2, {scratch.path(), "folder"});
   expect_refused(classify(1, {}), 2, {"DECK"});
+}
+
+TEST(Message, ThatIsVeryLongLosesItsMiddle) {
+  const ScratchFolder scratch;
+  const std::string name(20'000, 'k');
+  const Finished dir = classify(2, small_run(name));
+  expect_refused(dir, 2, {"the run folder kkk", "bytes are left out", "--set 'run.dir=\"...\"'"});
+  const Finished file = classify(2, small_run(scratch.file("run"), {"--resume=" + name}));
+  expect_refused(file, 4, {"kkk", "bytes are left out", "too long"});
+  for (const Finished& run : {dir, file}) EXPECT_LT(run.output.size(), 2300U);
+}
+
+// What is no file must neither be waited for (a pipe) nor be read for ever (a device).
+TEST(Checkpoint, ThatIsAPipeADeviceOrAFolderIsRefusedAtOnceByEveryTool) {
+  const ScratchFolder scratch;
+  const std::string run_dir = scratch.file("run"), checkpoints = run_dir + "/checkpoints";
+  const std::vector<std::string> short_run{"--set", "train.epochs=1"};
+  ASSERT_EQ(classify(2, small_run(run_dir, short_run)).exit_code, 0);
+  ASSERT_EQ(mkfifo((checkpoints + "/step-00000090.h5").c_str(), 0600), 0);
+  fs::create_directory(checkpoints + "/step-00000091.h5");
+  fs::create_symlink("/dev/zero", checkpoints + "/step-00000092.h5");
+  for (const std::string number : {"90", "91", "92"}) {
+    const std::string name = checkpoints + "/step-000000" + number + ".h5";
+    for (const std::string verb : {"inspect", "verify"})
+      expect_refused(lockstep_utility({"checkpoint", verb, name}), 4, {name});
+    expect_refused(classify(2, small_run(scratch.file("other"), {"--resume=" + name})), 4, {name});
+  }
+  const Finished resumed = classify(2, small_run(run_dir, {"--resume", "--set", "train.epochs=2"}));
+  expect_refused(resumed, 0,
+                 {"skipped: ", "step-00000092.h5", "step-00000091.h5", "step-00000090.h5",
+                  "resumed from " + checkpoints + "/step-00000010"});
 }
 
 Finished train_on(const std::string& folder) {

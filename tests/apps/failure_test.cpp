@@ -1,6 +1,8 @@
 // Bad luck: a rank that fails, dies or stops where the others cannot know; a disk that fills.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <apps/fault.hpp>
 #include <apps/small_run.hpp>
 #include <filesystem>
@@ -22,6 +24,50 @@ void expect_soon(const Fault& fault) {
 
 bool completed(const std::string& run_dir) {
   return Json::parse(read_file(run_dir + "/summary.json")).at("completed").get<bool>();
+}
+
+// Under 150 MiB the system's loader speaks, with 127; from the program's own beginning on it is a
+// sentence and 1, or the run completes: never a death by signal or a hang.
+TEST(LittleAddressSpace, IsASentenceAndExitCodeOneAtAnySize) {
+  const ScratchFolder scratch;
+  int refused = 0, done = 0;
+  for (int i = 0; i < 30; ++i) {
+    const int mib = 160 + 50 * i;
+    const std::string dir = scratch.file("run" + std::to_string(mib));
+    auto command = app(2, "apps/classify", small_run(dir, {"--set", "train.epochs=1"}));
+    if (i % 3 == 0)
+      command = {built("apps/lockstep"), "deck", "check", source("inputs/synthetic.toml")};
+    if (i % 3 == 1) {
+      command = small_run(dir, {"--set", "train.epochs=1", "--ranks-as-threads", "2"});
+      command.insert(command.begin(), built("apps/classify"));
+    }
+    std::string line = "ulimit -v " + std::to_string(mib * 1024) + "; exec";
+    for (const auto& word : command) line += " '" + word + "'";
+    const Finished finished = run({"sh", "-c", line}, {}, 60);
+    EXPECT_TRUE(finished.exit_code == 0 || finished.exit_code == 1 || finished.exit_code == 127)
+        << mib << " MiB: " << finished.exit_code << "\n"
+        << finished.output;
+    EXPECT_TRUE(finished.exit_code != 1 || finished.says("out of memory")) << finished.output;
+    refused += finished.exit_code == 1 ? 1 : 0;
+    done += finished.exit_code == 0 ? 1 : 0;
+  }
+  EXPECT_GT(refused, 5);
+  EXPECT_GT(done, 5);
+}
+
+// The other one is in MPI_Init by then, and would wait there for as long as comm.timeout.
+TEST(LittleAddressSpace, OfOneRankEndsTheOthersToo) {
+  const ScratchFolder scratch;
+  auto command = app(2, "apps/classify", small_run(scratch.file("run")));
+  const auto program = std::ranges::find(command, built("apps/classify"));
+  ASSERT_NE(program, command.end());
+  const std::string limit = "[ \"$PMI_RANK\" = 1 ] && ulimit -v 716800; exec \"$@\"";
+  const std::vector<std::string> shell{"sh", "-c", limit, "sh"};
+  command.insert(program, shell.begin(), shell.end());
+  const Finished finished = run(command, {}, 60);
+  EXPECT_EQ(finished.exit_code, 1) << finished.output;
+  EXPECT_TRUE(finished.says("out of memory: the limit on this process's address space"))
+      << finished.output;
 }
 
 TEST(LoneFailure, OfAnExceptionBetweenTwoCollectivesEndsAllRanksWithThatRanksMessage) {

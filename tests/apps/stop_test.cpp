@@ -1,8 +1,11 @@
-// SIGTERM and SIGUSR1 at any moment from MPI_Init on; a limit on the size of files.
+// Signals at any moment from MPI_Init on, limits of time, a file `stop`; a limit on the size of
+// files.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <apps/fault.hpp>
+#include <apps/same_results.hpp>
 #include <apps/small_run.hpp>
 #include <atomic>
 #include <charconv>
@@ -56,7 +59,8 @@ enum class To { all_ranks, one_rank, launcher };
 std::vector<pid_t> targets(const std::string& mark, To to) {
   std::vector<pid_t> ranks, launcher;
   for (const Listener& process : listeners(mark)) {
-    if (process.program == "classify") ranks.push_back(process.pid);
+    if (process.program == "classify" || process.program == "misbehave")
+      ranks.push_back(process.pid);
     if (process.parent == getpid()) launcher.push_back(process.pid);
   }
   if (ranks.size() < 2) return {};
@@ -67,12 +71,15 @@ std::vector<pid_t> targets(const std::string& mark, To to) {
 struct Signals {
   int number;
   milliseconds delay;  ///< from when all ranks listen to the first
-  int count;           ///< five milliseconds apart
+  int count;
   To to;
+  milliseconds apart{5};
 };
 
-/// Trains on two ranks and sends `signals`, at the moment they say.
-Finished signalled(const std::vector<std::string>& arguments, const Signals& signals) {
+/// Trains on two ranks and sends `signals`, at the moment they say. With an `order`, the program
+/// misbehave does, as misbehave.cpp describes it.
+Finished signalled(const std::vector<std::string>& arguments, const Signals& signals,
+                   const std::string& order = "") {
   static int number = 0;
   const std::string mark =
       "STOP_TEST=" + std::to_string(getpid()) + "." + std::to_string(++number) + ".";
@@ -87,12 +94,13 @@ Finished signalled(const std::vector<std::string>& arguments, const Signals& sig
     std::this_thread::sleep_for(signals.delay);
     for (int i = 0; i < signals.count; ++i) {
       for (const pid_t process : processes) kill(process, signals.number);
-      std::this_thread::sleep_for(milliseconds(5));
+      std::this_thread::sleep_for(signals.apart);
     }
   });
   const auto split = mark.find('=');
-  Finished finished =
-      run(app(2, "apps/classify", arguments), {{mark.substr(0, split), mark.substr(split + 1)}});
+  const std::string program = order.empty() ? "apps/classify" : "tests/apps/misbehave";
+  Finished finished = run(app(2, program, arguments),
+                          {{mark.substr(0, split), mark.substr(split + 1)}, {"MISBEHAVE", order}});
   ended = true;
   sender.join();
   return finished;
@@ -150,6 +158,100 @@ TEST(Stop, OfTheLauncherReachesTheRanksWhichSave) {
     EXPECT_TRUE(run.says("stopped on request")) << run.output;
     EXPECT_NE(read_file(dir + "/summary.json").find("\"completed\": false"), std::string::npos);
   }
+}
+
+nlohmann::json summary_of(const std::string& dir) {
+  return nlohmann::json::parse(read_file(dir + "/summary.json"));
+}
+
+// However long steps are, and wherever in an epoch of ten: 10 and 20 are the last of theirs.
+TEST(Stop, IsAgreedInTheStepInWhichOneRankIsAskedAndResumesToTheSameBits) {
+  const ScratchFolder scratch;
+  const std::string whole = scratch.file("whole");
+  ASSERT_EQ(classify(2, small_run(whole)).exit_code, 0);
+  for (const int step : {1, 7, 10, 20, 23}) {
+    const std::string dir = scratch.file("run" + std::to_string(step));
+    const Fault asked = misbehave(2, "usr1 1 " + std::to_string(step), small_run(dir));
+    EXPECT_EQ(asked.finished.exit_code, 75) << asked.finished.output;
+    EXPECT_EQ(summary_of(dir)["steps"], step);
+    EXPECT_EQ(summary_of(dir)["stopped_by"], "SIGUSR1");
+    const Finished resumed = classify(2, small_run(dir, {"--resume"}));
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_TRUE(resumed.says("at step " + std::to_string(step))) << resumed.output;
+    EXPECT_EQ(results(dir), results(whole)) << "stopped after step " << step;
+    const std::string last = "/checkpoints/step-00000040.h5";
+    expect_same_bits(load_checkpoint(dir + last).model, load_checkpoint(whole + last).model);
+    EXPECT_TRUE(summary_of(dir)["stopped_by"].is_null());
+  }
+}
+
+TEST(Stop, ByOneInterruptSaves) {
+  for (const To to : {To::all_ranks, To::one_rank, To::launcher}) {
+    const ScratchFolder scratch;
+    const std::string dir = scratch.file("run");
+    // What a terminal and a launcher send for one Ctrl-C: several, one right after the other.
+    const Finished run = signalled(small_run(dir, {"--set", "train.epochs=1000000"}),
+                                   {SIGINT, milliseconds(600), to == To::launcher ? 1 : 3, to});
+    EXPECT_EQ(run.exit_code, 75) << run.output;
+    EXPECT_EQ(summary_of(dir)["stopped_by"], "SIGINT");
+    EXPECT_TRUE(newest_good_checkpoint(dir + "/checkpoints"));
+  }
+}
+
+TEST(Stop, ByTwoInterruptsIsAtOnce) {
+  for (const To to : {To::all_ranks, To::launcher}) {
+    const ScratchFolder scratch;
+    const Finished run =
+        signalled(small_run(scratch.file("run")),
+                  {SIGINT, milliseconds(1500), 2, to, milliseconds(800)}, "hang 1 3");
+    EXPECT_NE(run.exit_code, 0) << run.output;
+    EXPECT_NE(run.exit_code, 75) << run.output;
+    EXPECT_NE(run.exit_code, 124) << run.output;
+    EXPECT_LT(run.seconds, soon_s);
+  }
+}
+
+TEST(Stop, AtMaxMinutesIsBeforeAStepThatWouldEndLater) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  const std::vector<std::string> endless{"--set", "train.epochs=1000000",
+                                         "--set", "log.every_steps=1000000",
+                                         "--set", "run.max_minutes=0.04"};
+  const Finished fast = classify(2, small_run(dir, endless));
+  EXPECT_EQ(fast.exit_code, 75) << fast.output;
+  EXPECT_EQ(summary_of(dir)["stopped_by"], "run.max_minutes");
+  const auto steps = summary_of(dir)["steps"].get<int>();
+  EXPECT_GT(steps, 0);
+  EXPECT_TRUE(newest_good_checkpoint(dir + "/checkpoints"));
+  const Finished over = classify(2, small_run(dir, {"--resume", "--set", "train.epochs=1000000",
+                                                    "--set", "run.max_minutes=0.0001"}));
+  EXPECT_EQ(over.exit_code, 75) << over.output;
+  EXPECT_EQ(summary_of(dir)["steps"], steps) << "no time for a step";
+}
+
+TEST(Stop, ByAFileInTheRunFolderIsOnceAndWithinAStep) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  std::atomic<bool> ended{false};
+  std::thread sender([&] {
+    while (!ended && !fs::exists(dir + "/log.txt")) std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(500));
+    std::ofstream(dir + "/stop") << "";
+  });
+  const auto arguments = small_run(
+      dir, {"--resume", "--set", "train.epochs=1000000", "--set", "log.every_steps=1000000"});
+  const Finished run = classify(2, arguments);
+  ended = true;
+  sender.join();
+  EXPECT_EQ(run.exit_code, 75) << run.output;
+  EXPECT_TRUE(run.says("stopped on request (file stop)")) << run.output;
+  EXPECT_LT(run.seconds, soon_s);
+  EXPECT_FALSE(fs::exists(dir + "/stop"));
+  EXPECT_EQ(summary_of(dir)["stopped_by"], "file stop");
+  auto again = arguments;
+  again.insert(again.end(), {"--set", "run.max_minutes=0.04"});
+  EXPECT_EQ(classify(2, again).exit_code, 75);
+  EXPECT_EQ(summary_of(dir)["stopped_by"], "run.max_minutes") << "it goes on";
 }
 
 TEST(FileSizeLimit, IsASentenceAndExitCodeFourNotADeathBySignal) {

@@ -161,7 +161,8 @@ TEST_P(TraceOfRanks, ShowsWhatEveryRankAndThreadDid) {
   EXPECT_EQ(trace.all("collective", "bucket 0", "all_reduce").size(), of_all(20));
   EXPECT_EQ(trace.all("evaluation").size(), of_all(2));
   EXPECT_EQ(trace.all("checkpoint", "save 7").size(), of_all(1));
-  EXPECT_EQ(trace.all("checkpoint", "write slabs").size(), of_all(4));
+  EXPECT_EQ(trace.all("checkpoint", "stage").size(), of_all(4));
+  EXPECT_EQ(trace.all("checkpoint", "write").size(), of_all(4));
   EXPECT_EQ(trace.all("checkpoint", "publish").size(), 4U);
   EXPECT_GE(trace.all("loader", "load batch 3").size(), of_all(2));
   for (const Span& step : trace.all("step", "backward")) {

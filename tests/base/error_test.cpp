@@ -17,6 +17,24 @@ TEST(Error, EachKindCarriesItsExitCode) {
   EXPECT_EQ(CheckpointError("x").exit_code(), ExitCode::checkpoint);
 }
 
+TEST(Error, ALongMessageKeepsItsBeginningAndItsEnd) {
+  const std::string just(2000, 'x');
+  EXPECT_EQ(shortened(just), just);
+  for (std::size_t offset = 0; offset < 3; ++offset) {  // characters of several bytes stay whole
+    std::string message(offset, 'b');
+    for (int i = 0; i < 100'000; ++i) message += "\u20ac";
+    message += " the remedy";
+    const std::string cut = shortened(message);
+    EXPECT_LE(cut.size(), 2000U);
+    EXPECT_GE(cut.size(), 1800U);
+    const std::size_t mark = cut.find(" ... (");
+    EXPECT_EQ((mark - offset) % 3, 0U);
+    EXPECT_EQ(cut.substr(0, mark), message.substr(0, mark));
+    const std::string end = cut.substr(cut.find(") ... ") + 6);
+    EXPECT_TRUE(message.ends_with(end) && end.starts_with("\u20ac") && end.ends_with("remedy"));
+  }
+}
+
 TEST(Error, TheNumbersAreThoseOfTheCommandLine) {
   EXPECT_EQ(static_cast<int>(ExitCode::done), 0);
   EXPECT_EQ(static_cast<int>(ExitCode::failure), 1);

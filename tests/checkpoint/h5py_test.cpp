@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include <checkpoint/sample.hpp>
+#include <lockstep/base/hash.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 
 namespace lockstep {
@@ -13,14 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The fenced block that follows `fence` in the page.
-std::string snippet(const std::string& fence) {
+/// The fenced Python of a page of docs/.
+std::string snippet(const char* of_page) {
+  const std::string fence = "```python";
   const char* sources = std::getenv("LOCKSTEP_SOURCE_DIR");
   if (!sources) throw Error("LOCKSTEP_SOURCE_DIR is not set");
-  std::ifstream in(fs::path(sources) / "docs" / "checkpoints.md");
+  std::ifstream in(fs::path(sources) / "docs" / of_page);
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   const auto begin = page.find(fence + "\n");
-  if (begin == std::string::npos) throw Error("docs/checkpoints.md has no block " + fence);
+  if (begin == std::string::npos) throw Error(of_page + (" has no block " + fence));
   const auto body = begin + fence.size() + 1;
   return page.substr(body, page.find("```", body) - body);
 }
@@ -41,7 +43,7 @@ class H5py : public testing::Test {
 TEST_F(H5py, TheThreeLinesOfTheDocsReadTheWeightsInPyTorchsLayout) {
   const auto folder = test::scratch("h5py");
   test::save_on_threads(checkpoint_path(folder / "checkpoints", 938), 3);
-  EXPECT_EQ(run_python(folder, snippet("```python") + R"(
+  EXPECT_EQ(run_python(folder, snippet("checkpoints.md") + R"(
 import numpy as np
 def same(name, shape, first):
     assert weights[name].shape == shape and weights[name].dtype == np.float32, name
@@ -56,7 +58,27 @@ assert file["optimizer/conv1.weight/momentum_buffer"].shape == (10, 1, 5, 5)
 assert file["train/step"][()] == 938 and file["train/sums/loss"][()] == 0.1 + 0.2
 assert file["deck"][()].decode() == "[train]\nepochs = 2\n"
 assert file["metadata/onednn"][()] == b"2.6.3"
-assert file.attrs["lockstep_format"] == 1
+assert file.attrs["lockstep_format"] == 2
+)"),
+            0);
+}
+
+TEST_F(H5py, TheTenLinesOfTheFormatPageReadEverything) {
+  const auto folder = test::scratch("h5py-all");
+  test::save_on_threads(folder / "a.h5", 2);
+  const auto deck = test::sample().deck;
+  EXPECT_EQ(run_python(folder, snippet("checkpoint_format.md") + R"(
+state = load("a.h5")
+assert state["model/conv1.weight"].shape == (10, 1, 5, 5)
+assert state["model/table"].tolist() == [[3, 4, 5], [6, 7, 8], [9, 10, 11], [12, 13, 14],
+                                         [15, 16, 17], [18, 19, 20], [21, 22, 23]]
+assert state["optimizer/table/momentum_buffer"].tolist() == [[5, 6], [7, 8]]
+assert state["train/step"] == 938 and state["train/counts/correct"] == 1 << 60
+assert state["deck"] == "[train]\nepochs = 2\n"
+assert state["metadata/ranks"] == "2" and state["metadata/empty"] == ""
+assert state["manifest"].startswith("lockstep checkpoint manifest\n")
+assert state["deck_hash"] == ")" + to_hex(hash64(deck.data(), deck.size())) +
+                                   R"("
 )"),
             0);
 }

@@ -20,19 +20,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const char* tool() {
+  const char* path = std::getenv("LOCKSTEP_CHECKPOINT_TOOL");
+  if (!path) throw Error("LOCKSTEP_CHECKPOINT_TOOL is not set");
+  return path;
+}
+
 /// Starts the loop on `folder`, waits for its first save and then `delay`, kills it, and returns
 /// the last step it said it had saved.
 std::int64_t run_and_kill(const fs::path& folder, std::chrono::microseconds delay) {
-  const char* tool = std::getenv("LOCKSTEP_CHECKPOINT_TOOL");
   std::array<int, 2> ends{};
-  if (!tool || pipe(ends.data()) != 0)
-    throw Error("LOCKSTEP_CHECKPOINT_TOOL is not set, or no pipe");
+  if (pipe(ends.data()) != 0) throw Error("no pipe");
   const pid_t child = fork();
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
     close(ends[1]);
-    execl(tool, tool, "loop", folder.c_str(), "2", nullptr);
+    execl(tool(), tool(), "loop", folder.c_str(), "2", nullptr);
     _exit(127);
   }
   close(ends[1]);
@@ -67,6 +71,36 @@ TEST(KilledWhileSaving, LeavesEveryPublishedCheckpointGoodAndTheLastOneAnnounced
       caught_in_the_act += file.path().extension() == AtomicFile::temporary_suffix ? 1 : 0;
   }
   EXPECT_GT(caught_in_the_act, 0) << "no kill came in the middle of a save";
+}
+
+/// A call of the save that kills its process, and the step of the newest good checkpoint then.
+struct Death {
+  const char* call;
+  int nth;
+  std::int64_t newest;
+};
+
+/// 8 MiB a tensor in slabs of 4: some ten writes, three fsyncs of files and one of the folder.
+TEST(KilledWhileSaving, InEachPartOfAnAsynchronousSaveLeavesTheNewestPublishedOneGood) {
+  for (const Death& death : {Death{"stage", 1, 1}, Death{"pwrite", 1, 1}, Death{"pwrite", 6, 1},
+                             Death{"pwrite", 10, 1}, Death{"fsync", 1, 1}, Death{"fsync", 2, 1},
+                             Death{"rename", 1, 1}, Death{"renamed", 1, 2}, Death{"fsync", 3, 2}}) {
+    const std::string moment = std::string(death.call) + " " + std::to_string(death.nth);
+    const auto folder = test::scratch("kill-at");
+    const pid_t child = fork();
+    if (child == 0) {
+      execl(tool(), tool(), "die", folder.c_str(), "8", death.call,
+            std::to_string(death.nth).c_str(), nullptr);
+      _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << moment << " did not come";
+    const auto newest = newest_good_checkpoint(folder);
+    ASSERT_TRUE(newest.has_value()) << moment;
+    EXPECT_EQ(load_checkpoint(*newest).train.step, death.newest) << moment;
+    EXPECT_EQ(list_checkpoints(folder).front(), *newest) << moment;
+  }
 }
 
 }  // namespace

@@ -74,13 +74,14 @@ TEST(Header, ReadsBackAndEveryBitOfItsBlockCounts) {
 
 TEST(Header, AnotherFormatIsNamedWithBothNumbers) {
   Header header;
-  header.format = 2;
+  header.format = 3;
   try {
     static_cast<void>(Header::parse(header.to_block()));
-    FAIL() << "read format 2";
+    FAIL() << "read format 3";
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(),
-                 "was written in format 2 by another version of Lockstep; this one reads format 1");
+    EXPECT_STREQ(
+        e.what(),
+        "was written in format 3 by another version of Lockstep; this one reads formats 1 to 2");
   }
 }
 

@@ -17,11 +17,21 @@ TrainState at(std::int64_t step, std::int64_t epoch, std::int64_t position) {
 }
 
 TEST(CheckpointOptions, DeckSetsEachAndRefusesNegativeNumbers) {
-  auto deck = Deck::parse("[checkpoint]\nevery_steps = 100\nevery_epochs = 2\nkeep = 0\n", "deck");
+  auto deck = Deck::parse(
+      "[checkpoint]\nevery_steps = 100\nevery_epochs = 2\nkeep = 0\nasync = false\n"
+      "busy = \"skip\"\nevery_minutes = 2.5\nkeep_every = 1000\nbest = \"loss\"\nbest_direction = "
+      "\"min\"\n",
+      "deck");
   const auto options = deck.read<CheckpointOptions>("checkpoint");
   EXPECT_EQ(options.every_steps, 100);
   EXPECT_EQ(options.every_epochs, 2);
   EXPECT_EQ(options.keep, 0);
+  EXPECT_EQ(options.every_minutes, 2.5);
+  EXPECT_EQ(options.keep_every, 1000);
+  EXPECT_EQ(options.best, "loss");
+  EXPECT_EQ(options.best_direction, CheckpointOptions::Direction::min);
+  EXPECT_FALSE(options.async);
+  EXPECT_EQ(options.busy, CheckpointOptions::Busy::skip);
   auto bad = Deck::parse("[checkpoint]\nkeep = -1\n", "deck");
   EXPECT_THROW(static_cast<void>(bad.read<CheckpointOptions>("checkpoint")), InputError);
 }
@@ -33,7 +43,8 @@ TEST(CheckpointIsDue, ByDefaultAtTheEndOfEachEpoch) {
 }
 
 TEST(CheckpointIsDue, ByStepsByEpochsByBothOrByNeither) {
-  const CheckpointOptions steps{100, 0, 3}, epochs{0, 2, 3}, both{100, 1, 3}, neither{0, 0, 3};
+  const CheckpointOptions steps{.every_steps = 100, .every_epochs = 0}, epochs{.every_epochs = 2},
+      both{.every_steps = 100}, neither{.every_epochs = 0};
   EXPECT_TRUE(checkpoint_is_due(steps, at(400, 0, 400)));
   EXPECT_FALSE(checkpoint_is_due(steps, at(469, 1, 0)));
   EXPECT_FALSE(checkpoint_is_due(epochs, at(469, 1, 0)));

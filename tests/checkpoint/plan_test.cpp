@@ -89,16 +89,19 @@ TEST(PlanState, NamesTheFirstTensorInWhichRanksDiffer) {
 
 TEST(PlanState, RefusesShardsThatOverlapOrLeaveAGapOnAllRanks) {
   run_ranks_as_threads(2, [](ProcessGroup& group) {
-    StateDict gap, short_of;
-    gap.insert("a", Tensor::zeros({2, 3}), {true, group.rank() * 3, 5});
-    short_of.insert("a", Tensor::zeros({2, 3}), {true, group.rank() * 2, 5});
-    auto error = checkpoint_error_of([&] { static_cast<void>(plan_state(group, gap, {})); });
-    EXPECT_TRUE(contains(error,
-                         "rank 1's shard of /model/a begins at byte 36, but the ranks "
-                         "before it end at byte 24"))
-        << error;
-    error = checkpoint_error_of([&] { static_cast<void>(plan_state(group, short_of, {})); });
-    EXPECT_TRUE(contains(error, "shards of /model/a hold 48 of its 60 bytes")) << error;
+    StateDict gap, short_of, overlap;
+    const auto rows = Tensor::zeros({2, 3});
+    gap.insert("a", rows, Placement::rows(rows, group.rank() * 3, 5));
+    short_of.insert("a", rows, Placement::rows(rows, group.rank() * 2, 5));
+    overlap.insert("a", rows, Placement::rows(rows, group.rank(), 4));
+    for (const StateDict* state : {&gap, &short_of}) {
+      const auto error =
+          checkpoint_error_of([&] { static_cast<void>(plan_state(group, *state, {})); });
+      EXPECT_TRUE(contains(error, "shards of /model/a hold 48 of its 60 bytes")) << error;
+    }
+    const auto error =
+        checkpoint_error_of([&] { static_cast<void>(plan_state(group, overlap, {})); });
+    EXPECT_TRUE(contains(error, "the parts of /model/a that ranks 0 and 1 hold overlap")) << error;
   });
 }
 
@@ -106,10 +109,12 @@ TEST(PlanState, AShardThatCannotBeOneIsToldWithItsNumbers) {
   run_ranks_as_threads(1, [](ProcessGroup& group) {
     for (const auto& tensor : {Tensor::zeros({}), Tensor::zeros({4, 3})}) {
       StateDict model;
-      model.insert("a", tensor, {true, 2, 5});
+      model.insert("a", tensor, Placement::slab({5, 3}, {2, 0}));
       const auto error =
           checkpoint_error_of([&] { static_cast<void>(plan_state(group, model, {})); });
-      EXPECT_TRUE(contains(error, "cannot be a shard, beginning at row 2, of 5 rows")) << error;
+      EXPECT_TRUE(
+          contains(error, "cannot be a part, beginning at [2, 0], of a tensor of shape [5, 3]"))
+          << error;
     }
   });
 }

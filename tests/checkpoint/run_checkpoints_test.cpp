@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include <checkpoint/sample.hpp>
@@ -48,7 +49,7 @@ TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
   const Folder folder("keep");
   std::ofstream(folder.path() / "step-00000005.h5.partial") << "x";
   std::ofstream(folder.path() / "notes.txt") << "x";
-  RunCheckpoints run(folder.path(), 3);
+  RunCheckpoints run(folder.path(), {.keep = 3});
   run.begin({});
   EXPECT_FALSE(run.newest());
   folder.save(run, {1, 2, 3, 4});
@@ -60,7 +61,7 @@ TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
 
 TEST(RunCheckpoints, AllAreKeptWhereKeepIsZero) {
   const Folder folder("all");
-  RunCheckpoints run(folder.path(), 0);
+  RunCheckpoints run(folder.path(), {.keep = 0});
   run.begin({});
   folder.save(run, {1, 2, 3, 4, 5});
   EXPECT_EQ(folder.steps(), (Steps{5, 4, 3, 2, 1}));
@@ -69,7 +70,7 @@ TEST(RunCheckpoints, AllAreKeptWhereKeepIsZero) {
 TEST(RunCheckpoints, ARunGoesOnWithItsPast) {
   const Folder folder("past");
   folder.put({1, 2, 3});
-  RunCheckpoints run(folder.path(), 3);
+  RunCheckpoints run(folder.path(), {.keep = 3});
   run.begin(folder(3));
   EXPECT_EQ(run.newest(), folder(3));
   folder.save(run, {4});
@@ -83,7 +84,7 @@ TEST(RunCheckpoints, NewerOnesThanTheOneItGoesOnFromAreMovedAsideAndNeverRemoved
   folder.put({8, 16, 48, 56, 64});
   std::string said;
   set_log_sink([&](LogLevel, std::string_view message) { said += message; });
-  RunCheckpoints run(folder.path(), 3);
+  RunCheckpoints run(folder.path(), {.keep = 3});
   run.begin(folder(16));
   set_log_sink({});
   EXPECT_TRUE(test::contains(said, "step-00000048.h5 to step-00000064.h5 (3 checkpoints)")) << said;
@@ -93,7 +94,7 @@ TEST(RunCheckpoints, NewerOnesThanTheOneItGoesOnFromAreMovedAsideAndNeverRemoved
   EXPECT_EQ(folder.steps(), (Steps{96, 72, 48}));
   EXPECT_EQ(folder.steps("abandoned.1"), (Steps{64, 56, 48}));
 
-  RunCheckpoints another(folder.path(), 1);
+  RunCheckpoints another(folder.path(), {.keep = 1});
   another.begin(folder(48));
   folder.save(another, {50});
   EXPECT_EQ(folder.steps(), (Steps{50}));
@@ -105,7 +106,7 @@ TEST(RunCheckpoints, OfAnotherFolderNothingHereIsThePast) {
   const Folder folder("here"), other("other");
   folder.put({1, 2});
   other.put({1});
-  RunCheckpoints run(folder.path(), 1);
+  RunCheckpoints run(folder.path(), {.keep = 1});
   run.begin(other(1));
   EXPECT_EQ(folder.steps("abandoned.1"), (Steps{2, 1}));
   folder.save(run, {2});
@@ -117,7 +118,7 @@ TEST(RunCheckpoints, AFileOfThePastThatDoesNotVerifyIsNotCounted) {
   const Folder folder("damaged");
   folder.put({1, 2, 3, 4});
   fs::resize_file(folder(3), 1000);
-  RunCheckpoints run(folder.path(), 3);
+  RunCheckpoints run(folder.path(), {.keep = 3});
   run.begin(folder(4));
   folder.save(run, {5});
   EXPECT_EQ(folder.steps(), (Steps{5, 4, 3, 2})) << "5, 4 and 2 are good";
@@ -127,7 +128,7 @@ TEST(RunCheckpoints, AFileOfThePastThatDoesNotVerifyIsNotCounted) {
 
 TEST(RunCheckpoints, FilesThatComeFromElsewhereDuringTheRunPushNothingOut) {
   const Folder folder("junk");
-  RunCheckpoints run(folder.path(), 1);
+  RunCheckpoints run(folder.path(), {.keep = 1});
   run.begin({});
   folder.save(run, {1});
   std::ofstream(folder(999)) << "junk";
@@ -139,13 +140,89 @@ TEST(RunCheckpoints, FilesThatComeFromElsewhereDuringTheRunPushNothingOut) {
 TEST(RunCheckpoints, OnesThatAreNotFinitePushNoFiniteOnesOut) {
   const Folder folder("finite");
   folder.put({1, 2});
-  RunCheckpoints run(folder.path(), 1);
+  RunCheckpoints run(folder.path(), {.keep = 1});
   run.begin(folder(2));
   folder.save(run, {3, 4}, false);
   EXPECT_EQ(folder.steps(), (Steps{4, 2}));
   folder.save(run, {5});
   folder.save(run, {6, 7}, false);
   EXPECT_EQ(folder.steps(), (Steps{7, 5}));
+}
+
+TEST(RunCheckpoints, MultiplesOfKeepEveryStayForEver) {
+  const Folder folder("milestones");
+  RunCheckpoints run(folder.path(), {.keep = 2, .keep_every = 4});
+  run.begin({});
+  folder.save(run, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  EXPECT_EQ(folder.steps(), (Steps{11, 10, 8, 4}));
+  RunCheckpoints resumed(folder.path(), {.keep = 1, .keep_every = 4});
+  resumed.begin(folder(11));
+  folder.save(resumed, {12, 13});
+  EXPECT_EQ(folder.steps(), (Steps{13, 12, 8, 4})) << "of its past, too";
+}
+
+/// Saves `step` with an evaluation of that accuracy.
+void save_with(RunCheckpoints& run, const Folder& folder, int step, double accuracy) {
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    auto contents = test::sample();
+    contents.train.step = step;
+    contents.train.metrics = {{"loss", 1.0}, {"accuracy", accuracy}};
+    CheckpointWriter().save(group, folder(step), contents);
+    run.saved(folder(step), true, contents.train);
+  });
+}
+
+std::int64_t step_of_best(const Folder& folder) {
+  verify_checkpoint(best_checkpoint(folder.path()));
+  return load_checkpoint(best_checkpoint(folder.path())).train.step;
+}
+
+TEST(RunCheckpoints, TheBestStaysAsBestWhateverIsRemoved) {
+  const Folder folder("best");
+  const CheckpointOptions options{.keep = 1, .best = "accuracy"};
+  RunCheckpoints run(folder.path(), options);
+  run.begin({});
+  folder.save(run, {1});
+  EXPECT_FALSE(fs::exists(best_checkpoint(folder.path()))) << "it was not evaluated";
+  save_with(run, folder, 2, 0.5);
+  save_with(run, folder, 3, 0.7);
+  save_with(run, folder, 4, 0.6);
+  save_with(run, folder, 5, std::nan(""));
+  EXPECT_EQ(folder.steps(), Steps{5});
+  EXPECT_EQ(step_of_best(folder), 3);
+
+  RunCheckpoints resumed(folder.path(), options);
+  resumed.begin(folder(5));
+  save_with(resumed, folder, 6, 0.65);
+  EXPECT_EQ(step_of_best(folder), 3) << "the run knows its past's";
+  save_with(resumed, folder, 7, 0.75);
+  EXPECT_EQ(step_of_best(folder), 7);
+}
+
+TEST(RunCheckpoints, TheLeastCanBeTheBest) {
+  const Folder folder("least");
+  RunCheckpoints run(
+      folder.path(),
+      {.keep = 1, .best = "accuracy", .best_direction = CheckpointOptions::Direction::min});
+  run.begin({});
+  save_with(run, folder, 1, 0.5);
+  save_with(run, folder, 2, 0.7);
+  EXPECT_EQ(step_of_best(folder), 1);
+}
+
+TEST(RunCheckpoints, TheBestOfAnAbandonedBranchGoesWithIt) {
+  const Folder folder("best-branch");
+  const CheckpointOptions options{.keep = 0, .best = "accuracy"};
+  RunCheckpoints run(folder.path(), options);
+  run.begin({});
+  for (int step = 1; step <= 3; ++step) save_with(run, folder, step, 0.1 * step);
+  RunCheckpoints back(folder.path(), options);
+  back.begin(folder(2));
+  EXPECT_FALSE(fs::exists(best_checkpoint(folder.path())));
+  EXPECT_EQ(folder.steps("abandoned.1"), Steps{3});
+  EXPECT_TRUE(fs::exists(best_checkpoint(folder.path() / "abandoned.1")));
+  save_with(back, folder, 3, 0.05);
+  EXPECT_EQ(step_of_best(folder), 3) << "the best of this branch since then";
 }
 
 }  // namespace

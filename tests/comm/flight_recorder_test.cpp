@@ -121,6 +121,54 @@ TEST(FlightRecorder, IsReadAfterItsProcessWasKilled) {
   EXPECT_EQ(rings[0].groups[0].entered, 41U);
 }
 
+TEST(FlightRecorder, RemovesWhatDeadProcessesLeftOnceItIsOld) {
+  const test::ScratchFolder scratch;
+  constexpr double hour_s = 3600;
+  /// A ring of a process of this machine that is dead or alive, or of another machine.
+  const auto leave = [&](int rank, double hours, const std::string& kind) {
+    const FlightIdentity identity{.job = 0xdead, .rank = rank, .size = 99};
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto recorder = FlightRecorder::open(identity, scratch.path());
+      raise(kind == "alive" ? SIGSTOP : SIGKILL);
+    }
+    int status = 0;
+    waitpid(child, &status, WUNTRACED);
+    const std::string file = scratch.file(ring_file_name(identity.job, rank));
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    constexpr int wall_at = 72, host_at = 88;
+    std::int64_t wall_ns = 0;
+    bytes.seekg(wall_at).read(reinterpret_cast<char*>(&wall_ns), sizeof wall_ns);
+    wall_ns -= static_cast<std::int64_t>(hours * hour_s * 1e9);
+    bytes.seekp(wall_at).write(reinterpret_cast<const char*>(&wall_ns), sizeof wall_ns);
+    if (kind == "elsewhere") bytes.seekp(host_at).write("elsewhere", 10);
+    if (kind == "damaged") bytes.seekp(0).write("rubbish!", 8);
+    bytes.close();
+    fs::last_write_time(file, fs::file_time_type::clock::now() -
+                                  std::chrono::seconds(static_cast<int>(hours * hour_s)));
+    return std::pair(file, child);
+  };
+  struct Left {
+    double hours;
+    std::string kind;
+    bool stays;
+  };
+  const std::vector<Left> cases{{0.5, "dead", true},    {2, "dead", false},
+                                {2, "alive", true},     {48, "alive", true},
+                                {2, "elsewhere", true}, {48, "elsewhere", false},
+                                {2, "damaged", true},   {48, "damaged", false}};
+  std::vector<std::pair<std::string, pid_t>> rings;
+  for (const Left& one : cases)
+    rings.push_back(leave(static_cast<int>(rings.size()) + 2, one.hours, one.kind));
+  const auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_EQ(fs::exists(rings[i].first), cases[i].stays) << cases[i].kind << " " << cases[i].hours;
+    if (cases[i].kind != "alive") continue;
+    kill(rings[i].second, SIGKILL);
+    waitpid(rings[i].second, nullptr, 0);
+  }
+}
+
 TEST(FlightRecorder, WithoutAFolderIsNone) {
   EXPECT_EQ(FlightRecorder::open(rank_1_of_4, "/nonexistent"), nullptr);
 }

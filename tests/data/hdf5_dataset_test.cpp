@@ -378,6 +378,26 @@ TEST_F(WrongHdf5, LabelsBeyondTheClasses) {
   EXPECT_TRUE(says(error(options), "label -1 of sample 0"));
 }
 
+TEST_F(WrongHdf5, AFlippedBitOfALabelIsNoClass) {
+  for (const int bit : {10, 12, 30, 40, 62}) {
+    auto labels = some_values<std::int64_t>(train_size, 4);
+    labels[57] ^= std::int64_t{1} << bit;
+    const std::string name = "train/flipped" + std::to_string(bit);
+    write_hdf5(file_, name, {train_size}, labels);
+    auto options = options_for(file_, "labels");
+    options.hdf5.train_targets = name;
+    for (const bool stream : {false, true}) {
+      options.hdf5.stream = stream;
+      const std::string message = error(options);
+      EXPECT_TRUE(says(message, "label " + std::to_string(labels[57]) + " of sample 57"))
+          << message;
+      EXPECT_TRUE(says(message, file_.string()) && says(message, "set data.classes")) << message;
+    }
+    options.hdf5.classes = labels[57] + 1;  // it is meant
+    EXPECT_EQ(make_datasets(options).train->classes(), labels[57] + 1);
+  }
+}
+
 TEST_F(WrongHdf5, NumbersThatAreNotFiniteAreNamed) {
   auto features = some_values<float>(train_size * 6, 9);
   features[6 * 42 + 5] = std::nanf("");

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <lockstep/io/atomic_file.hpp>
@@ -110,6 +111,28 @@ TEST_F(AtomicPublish, ANameThatIsAFolderIsRefusedAndTheTemporaryFileRemoved) {
   }
   EXPECT_TRUE(fs::exists(folder / "a" / "b"));
   EXPECT_FALSE(fs::exists(AtomicFile::temporary_path_of(folder / "a")));
+}
+
+TEST_F(AtomicPublish, SymbolicLinksAreNeitherReplacedNorWrittenTo) {
+  const fs::path file = folder / "a", temporary = AtomicFile::temporary_path_of(file);
+  std::ofstream(folder / "target") << "theirs";
+  for (const fs::path& special : {file, temporary}) {
+    for (const std::string target : {"target", "nowhere"}) {
+      fs::create_symlink(target, special);
+      EXPECT_THROW(AtomicFile{file}, FileError) << special;
+      EXPECT_TRUE(fs::is_symlink(special));
+      fs::remove(special);
+    }
+  }
+  EXPECT_EQ(text_of(folder / "target"), "theirs");
+  EXPECT_FALSE(fs::exists(folder / "nowhere"));
+}
+
+TEST_F(FileTest, WhatIsNoRegularFileIsNotReadAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const fs::path& special : {folder / "pipe", folder, fs::path("/dev/zero"),
+                                  fs::path("/dev/null"), fs::path("/dev/tty")})
+    EXPECT_THROW(static_cast<void>(File::open_for_reading(special)), FileError) << special;
 }
 
 TEST_F(AtomicPublish, PipesAndDevicesAreNeitherReplacedNorWrittenTo) {

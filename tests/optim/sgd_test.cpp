@@ -105,5 +105,27 @@ TEST(Sgd, LearningRateOfTheNextStepCanBeSet) {
   EXPECT_EQ(values(p), std::vector<float>{0.75F});
 }
 
+/// Rows of a parameter that ranks share out: what it keeps of it is shared out alike.
+TEST(Sgd, TellsOfItsStateThePlacementOfTheParameter) {
+  struct Shard : nn::Module {
+    Shard() {
+      const Tensor rows = Tensor::zeros({2, 3});
+      register_parameter("rows", rows, Placement::rows(rows, 4, 8));
+      register_parameter("all", Tensor::zeros({3}));
+    }
+    Variable forward(const Variable& x) override { return x; }
+  };
+  const Shard model;
+  const auto of_model = model.state_dict();
+  EXPECT_EQ(of_model.find("rows")->placement, Placement::slab({8, 3}, {4, 0}));
+  EXPECT_FALSE(of_model.find("all")->placement.sharded);
+  optim::SGD sgd(model.named_parameters(), {.momentum = 0.9});
+  sgd.take_placements(of_model);
+  const auto state = sgd.state_dict();
+  EXPECT_EQ(state.find("rows/momentum_buffer")->placement, of_model.find("rows")->placement);
+  EXPECT_FALSE(state.find("all/momentum_buffer")->placement.sharded);
+  EXPECT_FALSE(state.find("rows/step")->placement.sharded);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -92,7 +92,7 @@ std::vector<Seen> train(int ranks, const std::string& folder, bool sync_batch_no
       mine.evaluated = bits_of(trainer.model().state_dict());
     }
     Trainer trainer(shared, task, plan);
-    const auto run_folder = RunFolder::open(group, folder, false);
+    const auto run_folder = RunFolder::open(group, {.dir = folder}, false);
     MetricsFile metrics;
     if (group.rank() == 0) metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
     trainer.run(run_folder, metrics, console, deck.resolved());

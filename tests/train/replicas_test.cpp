@@ -35,7 +35,7 @@ std::vector<std::string> sentences(int ranks, const std::string& slot, const std
                             "replicas_test");
     const RunPlan plan = read_run_plan(deck);
     const Classification task(deck);
-    const auto run_folder = RunFolder::open(group, folder, false);
+    const auto run_folder = RunFolder::open(group, {.dir = folder}, false);
     MetricsFile metrics;
     if (group.rank() == 0) metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
     Trainer trainer(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), task, plan);

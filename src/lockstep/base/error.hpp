@@ -57,6 +57,10 @@ class CheckpointError : public Error {
   explicit CheckpointError(const std::string& message) : Error(message, ExitCode::checkpoint) {}
 };
 
+/// A message as it is shown to a person: of one that is longer than 2000 bytes, as where damaged
+/// input is quoted, the beginning and the end, where the remedy stands.
+[[nodiscard]] std::string shortened(const std::string& message);
+
 namespace detail {
 [[noreturn]] void assertion_failed(const char* condition, const char* file, int line);
 }

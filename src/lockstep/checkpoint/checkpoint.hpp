@@ -20,6 +20,8 @@ struct TrainState {
   /// Running totals of the unfinished epoch's metrics ("loss", "correct"), kept bit for bit.
   std::vector<std::pair<std::string, double>> sums;
   std::vector<std::pair<std::string, std::int64_t>> counts;
+  /// Of the evaluation of this very state ("loss", "accuracy"); empty if there was none.
+  std::vector<std::pair<std::string, double>> metrics = {};
   friend bool operator==(const TrainState&, const TrainState&) = default;
 };
 
@@ -39,7 +41,14 @@ struct CheckpointContents {
 struct CheckpointOptions {
   std::int64_t every_steps = 0;   ///< after each that many updates; 0: not by steps
   std::int64_t every_epochs = 1;  ///< after each that many epochs; 0: not by epochs
+  double every_minutes = 0;       ///< after each that many minutes without a save; 0: not by time
   std::int64_t keep = 3;          ///< newest files kept; 0: all
+  std::int64_t keep_every = 0;    ///< steps whose multiples' files are kept as well; 0: none
+  std::string best;               ///< metric of which the best file is kept as well; empty: none
+  enum class Direction : std::uint8_t { max, min } best_direction = Direction::max;
+  bool async = true;  ///< write while the training goes on, where MPI allows it
+  /// What a step does at which a save is due while the one before is under way.
+  enum class Busy : std::uint8_t { wait, skip } busy = Busy::wait;
 };
 
 void declare(DeckTable& table, CheckpointOptions& options);

@@ -9,9 +9,31 @@ void declare(DeckTable& table, CheckpointOptions& options) {
             {.doc = "save after each that many steps; 0: only by epochs", .min = 0});
   table.key("every_epochs", options.every_epochs,
             {.doc = "save after each that many epochs; 0: only by steps", .min = 0});
+  table.key("every_minutes", options.every_minutes,
+            {.doc = "save once that much time has passed since the last save; 0: not by time",
+             .unit = "min",
+             .min = 0.0});
   table.key(
       "keep", options.keep,
       {.doc = "newest checkpoints kept, older ones of the run are removed; 0: all", .min = 0});
+  table.key("keep_every", options.keep_every,
+            {.doc = "checkpoints of steps that are multiples of it are never removed; 0: none",
+             .min = 0});
+  table.key(
+      "best", options.best,
+      {.doc = "metric of the evaluation (\"loss\", \"accuracy\") of which the best checkpoint is "
+              "kept, as best.h5; empty: none"});
+  using Direction = CheckpointOptions::Direction;
+  table.choice("best_direction", options.best_direction,
+               {{"max", Direction::max}, {"min", Direction::min}},
+               "which value of that metric is the best: the greatest or the least");
+  table.key("async", options.async,
+            {.doc = "a thread writes a copy of the state while the training goes on; takes memory "
+                    "for a rank's part of the state, and MPI_THREAD_MULTIPLE"});
+  using Busy = CheckpointOptions::Busy;
+  table.choice("busy", options.busy, {{"wait", Busy::wait}, {"skip", Busy::skip}},
+               "at a step where a checkpoint is due while the one before is still being written: "
+               "wait for it, or skip the new one");
 }
 
 bool checkpoint_is_due(const CheckpointOptions& options, const TrainState& train) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -63,10 +64,37 @@ CheckpointFile::CheckpointFile(std::filesystem::path path) : path_(std::move(pat
 }
 
 Tensor CheckpointFile::read(const DatasetEntry& entry) const {
-  auto tensor = Tensor::empty(entry.shape, entry.dtype);
+  return read(entry, Region::whole(entry.shape));
+}
+
+Tensor CheckpointFile::read(const DatasetEntry& entry, const Region& region) const {
+  auto tensor = Tensor::empty(region.sizes, entry.dtype);
+  const std::vector<Run> wanted = runs_of(entry, region);
   for (const auto& slab : entry.slabs)
-    check_slab(entry, slab, static_cast<std::byte*>(tensor.data()) + slab.begin);
+    read_slab(entry, slab, wanted, static_cast<std::byte*>(tensor.data()));
   return tensor;
+}
+
+void CheckpointFile::read_slabs(const DatasetEntry& entry, int owner, const Tensor& whole) const {
+  const std::vector<Run> wanted = runs_of(entry, Region::whole(entry.shape));
+  for (const auto& slab : entry.slabs) {
+    if (slab.owner == owner) read_slab(entry, slab, wanted, static_cast<std::byte*>(whole.data()));
+  }
+}
+
+void CheckpointFile::read_slab(const DatasetEntry& entry, const Slab& slab,
+                               const std::vector<Run>& wanted, std::byte* target) const {
+  if (wanted.empty() || slab.end() <= wanted.front().begin ||
+      slab.begin >= wanted.back().begin + wanted.back().bytes)
+    return;
+  const std::vector<CommonRun> common = common_runs(runs_of(slab), wanted);
+  if (common.empty()) return;
+  if (common.front().bytes == slab.bytes)
+    return check_slab(entry, slab, target + common.front().at_second);
+  std::vector<std::byte> buffer(static_cast<std::size_t>(slab.bytes));
+  check_slab(entry, slab, buffer.data());
+  for (const auto& [from, to, bytes] : common)
+    std::memcpy(target + to, buffer.data() + from, static_cast<std::size_t>(bytes));
 }
 
 std::string CheckpointFile::text(const std::string& dataset) const {
@@ -93,13 +121,14 @@ void CheckpointFile::verify(const DatasetEntry& entry) const {
 
 void CheckpointFile::check_slab(const DatasetEntry& entry, const Slab& slab, void* target) const {
   try {
-    file_.read_at(entry.offset + slab.begin, target, slab.bytes);
+    for (const auto& [begin, bytes, at] : runs_of(slab))
+      file_.read_at(entry.offset + begin, static_cast<std::byte*>(target) + at, bytes);
   } catch (const Error& e) {
     fail(fmt::format("cannot be read: {}", e.what()));
   }
   if (hash64(target, static_cast<std::size_t>(slab.bytes)) != slab.hash)
     fail(fmt::format("is damaged: {}, bytes {} to {}, does not match its checksum", entry.path,
-                     slab.begin, slab.begin + slab.bytes - 1));
+                     slab.begin, slab.end() - 1));
 }
 
 const DatasetEntry& CheckpointFile::require(const std::string& dataset) const {

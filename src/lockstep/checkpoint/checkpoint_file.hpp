@@ -4,6 +4,7 @@
 #include <string>
 
 #include <lockstep/checkpoint/manifest.hpp>
+#include <lockstep/checkpoint/region.hpp>
 #include <lockstep/io/file.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
@@ -22,6 +23,11 @@ class CheckpointFile {
 
   /// The data set as a tensor on the host (text: u8), each slab verified.
   [[nodiscard]] Tensor read(const DatasetEntry& entry) const;
+  /// A part of it, as a tensor of the region's sizes: reads and verifies the slabs that hold some
+  /// of it, and no others.
+  [[nodiscard]] Tensor read(const DatasetEntry& entry, const Region& region) const;
+  /// Reads the slabs of `owner` into `whole`, the data set's tensor.
+  void read_slabs(const DatasetEntry& entry, int owner, const Tensor& whole) const;
   /// The text of a text data set, or the only element of an i64 or f64 one. Throws if the file has
   /// no such data set.
   [[nodiscard]] std::string text(const std::string& dataset) const;
@@ -31,6 +37,8 @@ class CheckpointFile {
   void verify(const DatasetEntry& entry) const;
 
  private:
+  void read_slab(const DatasetEntry& entry, const Slab& slab, const std::vector<Run>& wanted,
+                 std::byte* target) const;
   void check_slab(const DatasetEntry& entry, const Slab& slab, void* target) const;
   [[nodiscard]] const DatasetEntry& require(const std::string& dataset) const;
   [[noreturn]] void fail(const std::string& how) const;

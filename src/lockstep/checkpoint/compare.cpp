@@ -95,6 +95,9 @@ CheckpointReport compare_checkpoints(const std::filesystem::path& first,
       comparison.add("/train/epoch", a.train.epoch, b.train.epoch);
       comparison.add("/train/position", a.train.position, b.train.position);
       comparison.add("/train/seed", a.train.seed, b.train.seed);
+      if (a.train.sums != b.train.sums || a.train.counts != b.train.counts)
+        comparison.say("/train/sums", "differ");
+      if (a.train.metrics != b.train.metrics) comparison.say("/train/metrics", "differ");
       if (a.deck != b.deck) comparison.say("/deck", "differs");
     }
     const auto& lines = comparison.lines();

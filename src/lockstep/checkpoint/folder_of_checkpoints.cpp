@@ -23,7 +23,7 @@ constexpr std::string_view name_prefix = "step-";
 constexpr std::string_view name_suffix = ".h5";
 
 /// The step in "step-00000938.h5"; empty for any other name.
-std::optional<std::int64_t> step_of(const std::string& name) {
+std::optional<std::int64_t> step_in(const std::string& name) {
   if (!name.starts_with(name_prefix) || !name.ends_with(name_suffix)) return {};
   const char* begin = name.data() + name_prefix.size();
   const char* end = name.data() + name.size() - name_suffix.size();
@@ -40,11 +40,17 @@ fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
   return folder / fmt::format("{}{:08}{}", name_prefix, step, name_suffix);
 }
 
+std::optional<std::int64_t> step_of(const fs::path& path) {
+  return step_in(path.filename().string());
+}
+
+fs::path best_checkpoint(const fs::path& folder) { return folder / "best.h5"; }
+
 std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (const auto step = step_of(at->path().filename().string()))
+    if (const auto step = step_in(at->path().filename().string()))
       found.emplace_back(*step, at->path());
   }
   std::ranges::sort(found, std::greater<>());
@@ -85,7 +91,7 @@ std::vector<fs::path> list_unfinished_checkpoints(const fs::path& folder) {
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string suffix = AtomicFile::temporary_suffix;
     const auto name = at->path().filename().string();
-    if (name.ends_with(suffix) && step_of(name.substr(0, name.size() - suffix.size())))
+    if (name.ends_with(suffix) && step_in(name.substr(0, name.size() - suffix.size())))
       unfinished.push_back(at->path());
   }
   return unfinished;

@@ -12,6 +12,12 @@ namespace lockstep {
 [[nodiscard]] std::filesystem::path checkpoint_path(const std::filesystem::path& folder,
                                                     std::int64_t step);
 
+/// The step in the name of a path that checkpoint_path() made; nothing for any other.
+[[nodiscard]] std::optional<std::int64_t> step_of(const std::filesystem::path& path);
+
+/// folder / "best.h5".
+[[nodiscard]] std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
+
 /// The checkpoints in `folder`, newest (greatest step) first; none if there is no such folder.
 [[nodiscard]] std::vector<std::filesystem::path> list_checkpoints(
     const std::filesystem::path& folder);

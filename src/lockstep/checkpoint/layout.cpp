@@ -74,8 +74,8 @@ Hdf5Handle space_of(const DatasetEntry& entry) {
           "create a space"};
 }
 
-/// Creates data sets that are allocated at once, are never filled, and carry no time stamps: the
-/// same contents give the same file. Missing groups on the way are created.
+/// Creates data sets that are allocated at once, are never filled, and carry no time stamps (groups
+/// do: HDF5 1.10 does not let them go without). Missing groups on the way are created.
 class DatasetMaker {
  public:
   explicit DatasetMaker(const Hdf5Handle& file) : file_(file.id()) {

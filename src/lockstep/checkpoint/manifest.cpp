@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
@@ -72,6 +73,27 @@ Shape parse_shape(std::string_view text) {
   return Shape(extents);
 }
 
+/// The next line, if it is a slab's.
+std::optional<Slab> parse_slab(Words& words) {
+  // Longer ones no file has; so no sum below overflows.
+  constexpr std::int64_t longest = std::int64_t{1} << 60;
+  const bool several = words.skip("runs ");
+  if (!several && !words.skip("slab ")) return {};
+  Slab slab;
+  slab.begin = Words::number(words.word());
+  slab.bytes = Words::number(words.word());
+  if (slab.begin > longest || slab.bytes > longest || slab.bytes == 0) Words::fail();
+  if (several) {
+    slab.run = Words::number(words.word());
+    slab.stride = Words::number(words.word());
+    if (slab.run == 0 || slab.run > slab.stride || slab.bytes % slab.run != 0 ||
+        slab.bytes / slab.run > longest / slab.stride)
+      Words::fail();
+  }
+  slab.hash = Words::hash(words.line());
+  return slab;
+}
+
 DType parse_dtype(std::string_view name) {
   for (const auto dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64,
                            DType::u8, DType::boolean}) {
@@ -89,8 +111,14 @@ std::string Manifest::to_text() const {
   for (const auto& d : datasets) {
     fmt::format_to(to, "dataset {} {} [{}] {}\n", d.offset, d.text ? text_kind : name_of(d.dtype),
                    fmt::join(d.shape.begin(), d.shape.end(), ","), d.path);
-    for (const auto& slab : d.slabs)
-      fmt::format_to(to, "slab {} {} {}\n", slab.begin, slab.bytes, to_hex(slab.hash));
+    for (const auto& slab : d.slabs) {
+      if (slab.run == 0) {
+        fmt::format_to(to, "slab {} {} {}\n", slab.begin, slab.bytes, to_hex(slab.hash));
+      } else {
+        fmt::format_to(to, "runs {} {} {} {} {}\n", slab.begin, slab.bytes, slab.run, slab.stride,
+                       to_hex(slab.hash));
+      }
+    }
   }
   return fmt::to_string(out);
 }
@@ -113,14 +141,10 @@ Manifest Manifest::parse(std::string_view text) {
     d.shape = parse_shape(shape.substr(1, shape.size() - 2));
     d.path = words.line();
     std::int64_t covered = 0;
-    while (words.skip("slab ")) {
-      Slab slab;
-      slab.begin = Words::number(words.word());
-      slab.bytes = Words::number(words.word());
-      slab.hash = Words::hash(words.line());
-      if (slab.begin != covered) Words::fail();
-      covered += slab.bytes;
-      d.slabs.push_back(slab);
+    while (const auto slab = parse_slab(words)) {
+      if (slab->bytes > d.bytes() - covered || slab->end() > d.bytes()) Words::fail();
+      covered += slab->bytes;
+      d.slabs.push_back(*slab);
     }
     if (covered != d.bytes()) Words::fail();
     manifest.datasets.push_back(std::move(d));
@@ -163,9 +187,9 @@ Header Header::parse(const Block& block) {
   words.expect("format ");
   header.format = static_cast<int>(
       std::min<std::int64_t>(Words::number(words.line()), std::numeric_limits<int>::max()));
-  if (header.format != newest_format)
+  if (header.format < 1 || header.format > newest_format)
     throw Error(fmt::format(
-        "was written in format {} by another version of Lockstep; this one reads format {}",
+        "was written in format {} by another version of Lockstep; this one reads formats 1 to {}",
         header.format, newest_format));
   words.expect("file ");
   header.file_bytes = Words::number(words.line());

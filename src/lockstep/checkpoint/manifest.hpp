@@ -10,15 +10,25 @@
 
 namespace lockstep {
 
-/// A run of bytes of one data set, written by one rank and covered by one checksum.
+/// Bytes of one data set, written by one rank and covered by one checksum: a run of them or, of a
+/// tensor that is not cut along its first dimension, several of equal length at equal distances.
 struct Slab {
-  std::int64_t begin = 0;  ///< first byte, counted from the data set's first
-  std::int64_t bytes = 0;
-  int owner = 0;           ///< rank that writes it; not stored
-  std::uint64_t hash = 0;  ///< XXH3, 64 bits
+  std::int64_t begin = 0;   ///< first byte, counted from the data set's first
+  std::int64_t bytes = 0;   ///< of all runs
+  int owner = 0;            ///< rank that writes it; not stored
+  std::uint64_t hash = 0;   ///< XXH3, 64 bits, of the runs end to end
+  std::int64_t run = 0;     ///< bytes of each of several runs; 0: there is one
+  std::int64_t stride = 0;  ///< from the beginning of a run to the next one's
+  std::int64_t local = 0;   ///< where it begins in the tensor of a rank that holds it; not stored
+  [[nodiscard]] std::int64_t run_bytes() const noexcept { return run == 0 ? bytes : run; }
+  /// Behind its last byte, counted as `begin` is.
+  [[nodiscard]] std::int64_t end() const noexcept {
+    return run == 0 ? begin + bytes : begin + (bytes / run - 1) * stride + run;
+  }
 };
 
-/// One contiguous data set of the file. Its slabs cover its bytes in order, without gaps.
+/// One contiguous data set of the file. Its slabs cover each of its bytes once; those of a
+/// replicated tensor in order.
 struct DatasetEntry {
   std::string path;  ///< "/model/conv1.weight"
   DType dtype = DType::u8;
@@ -55,7 +65,7 @@ struct Manifest {
 /// which may crash on damaged files.
 struct Header {
   static constexpr std::int64_t bytes = 512;
-  static constexpr int newest_format = 1;
+  static constexpr int newest_format = 2;  ///< docs/checkpoint_format.md
   using Block = std::array<char, static_cast<std::size_t>(bytes)>;
 
   int format = newest_format;

@@ -8,6 +8,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/checkpoint/region.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/objects.hpp>
 
@@ -18,20 +19,42 @@ PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& sta
   check_name(state.name);
   if (!state.tensor.defined())
     throw Error(fmt::format("the tensor of '{}' is undefined", state.name));
-  const auto& [sharded, offset, rows] = state.placement;
   PlannedDataset planned;
   planned.entry.path = prefix + state.name;
   planned.entry.dtype = state.tensor.dtype();
   planned.entry.shape = state.tensor.shape();
   planned.local = state.tensor;
-  if (!sharded) return planned;
-  const std::int64_t local_rows = state.tensor.dims() == 0 ? -1 : state.tensor.size(0);
-  if (local_rows < 0 || offset < 0 || offset + local_rows > rows)
-    throw Error(fmt::format("'{}': {} cannot be a shard, beginning at row {}, of {} rows",
-                            state.name, describe(state.tensor), offset, rows));
-  planned.entry.shape = state.tensor.shape().with_leading(rows);
-  planned.local_begin = rows == 0 ? 0 : planned.entry.bytes() / rows * offset;
+  if (!state.placement.sharded) return planned;
+  const auto& [sharded, global, offsets] = state.placement;
+  const Shape& sizes = state.tensor.shape();
+  bool fits = sizes.dims() == global.dims() && offsets.dims() == global.dims();
+  for (int d = 0; fits && d < sizes.dims(); ++d)
+    fits = sizes[d] <= global[d] && offsets[d] <= global[d] - sizes[d];
+  if (!fits)
+    throw Error(fmt::format("'{}': {} cannot be a part, beginning at {}, of a tensor of shape {}",
+                            state.name, describe(state.tensor), to_string(offsets),
+                            to_string(global)));
+  planned.entry.shape = global;
   return planned;
+}
+
+/// A region as numbers: offsets, then sizes.
+void append(std::string& bytes, const Region& region) {
+  for (const Shape* shape : {&region.offsets, &region.sizes})
+    bytes.append(reinterpret_cast<const char*>(shape->begin()),
+                 static_cast<std::size_t>(shape->dims()) * sizeof(std::int64_t));
+}
+
+/// The region at `at`, which moves on behind it.
+Region extract(const std::string& bytes, std::size_t& at, int dims) {
+  const auto shape = [&] {
+    std::vector<std::int64_t> extents(static_cast<std::size_t>(dims));
+    std::memcpy(extents.data(), bytes.data() + at, extents.size() * sizeof extents[0]);
+    at += extents.size() * sizeof extents[0];
+    return Shape(extents);
+  };
+  const Shape offsets = shape();
+  return {offsets, shape()};
 }
 
 std::string describe_global(const DatasetEntry& entry, bool sharded) {
@@ -48,18 +71,6 @@ std::string first_difference(const std::string& a, const std::string& b) {
     if (!std::getline(of_b, line_b)) line_b = "nothing more";
   } while (line_a == line_b);
   return fmt::format("'{}' against '{}'", line_a, line_b);
-}
-
-template <class T>
-void append(std::string& bytes, const T& value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-template <class T>
-T extract(const std::string& bytes, std::size_t index) {
-  T value;
-  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
-  return value;
 }
 
 }  // namespace
@@ -80,7 +91,10 @@ void check_name(const std::string& name) {
 std::vector<Slab> cut_slabs(std::int64_t begin, std::int64_t bytes, int owner) {
   std::vector<Slab> slabs;
   for (std::int64_t done = 0; done < bytes; done += slab_bytes)
-    slabs.push_back({begin + done, std::min(slab_bytes, bytes - done), owner, 0});
+    slabs.push_back({.begin = begin + done,
+                     .bytes = std::min(slab_bytes, bytes - done),
+                     .owner = owner,
+                     .local = done});
   return slabs;
 }
 
@@ -102,17 +116,15 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
                                        const StateDict& optimizer) {
   const std::string what = "the state cannot be saved";
   std::vector<PlannedDataset> plan;
-  std::vector<std::size_t> sharded;
-  std::string error, global, shards;
+  std::vector<bool> sharded;
+  std::string error, global, regions;
   try {
     const auto add = [&](const std::string& prefix, const StateDict& state) {
       for (const auto& entry : state) {
         plan.push_back(plan_entry(prefix, entry));
-        global += describe_global(plan.back().entry, entry.placement.sharded);
-        if (!entry.placement.sharded) continue;
-        sharded.push_back(plan.size() - 1);
-        append(shards, plan.back().local_begin);
-        append(shards, static_cast<std::int64_t>(plan.back().local.bytes()));
+        sharded.push_back(entry.placement.sharded);
+        global += describe_global(plan.back().entry, sharded.back());
+        if (sharded.back()) append(regions, {entry.placement.offsets, entry.tensor.shape()});
       }
     };
     add("/model/", model);
@@ -121,11 +133,11 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
     error = e.what();
   }
 
-  std::string mine;
-  append(mine, hash64(global.data(), global.size()));
-  const auto all = agree(group, what, error, mine + shards);
-  const auto differs = std::ranges::find_if(
-      all, [&](const auto& other) { return other.compare(0, 8, all[0], 0, 8) != 0; });
+  const std::string fingerprint = to_hex(hash64(global.data(), global.size()));
+  const auto all = agree(group, what, error, fingerprint + regions);
+  const auto differs = std::ranges::find_if(all, [&](const auto& other) {
+    return !other.starts_with(all[0].substr(0, fingerprint.size()));
+  });
   if (differs != all.end()) {  // the same on every rank, so all come here
     const auto texts = all_gather_object(group, global);
     const auto rank = static_cast<std::size_t>(differs - all.begin());
@@ -134,46 +146,66 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
   }
 
   std::vector<DatasetEntry*> replicated;
-  for (std::size_t i = 0, next_shard = 0; i < plan.size(); ++i) {
+  std::vector<std::int64_t> loads(all.size(), 0);
+  std::vector<Region> held(all.size());
+  std::size_t next = fingerprint.size();
+  for (std::size_t i = 0; i < plan.size(); ++i) {
     auto& entry = plan[i].entry;
-    if (next_shard == sharded.size() || sharded[next_shard] != i) {
+    if (!sharded[i]) {
       entry.slabs = cut_slabs(0, entry.bytes());
       replicated.push_back(&entry);
       continue;
     }
-    std::int64_t covered = 0;
+    std::size_t behind = next;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const auto begin = extract<std::int64_t>(all[rank], 1 + 2 * next_shard);
-      const auto bytes = extract<std::int64_t>(all[rank], 2 + 2 * next_shard);
-      if (bytes > 0 && begin != covered)
-        throw CheckpointError(fmt::format(
-            "{}: rank {}'s shard of {} begins at byte {}, but the ranks before it end at byte {}",
-            what, rank, entry.path, begin, covered));
-      covered += bytes;
-      std::ranges::move(cut_slabs(begin, bytes, static_cast<int>(rank)),
-                        std::back_inserter(entry.slabs));
+      behind = next;
+      held[rank] = extract(all[rank], behind, entry.shape.dims());
     }
-    if (covered != entry.bytes())
-      throw CheckpointError(fmt::format("{}: the ranks' shards of {} hold {} of its {} bytes", what,
-                                        entry.path, covered, entry.bytes()));
-    ++next_shard;
+    next = behind;
+    try {
+      entry.slabs = plan_slabs(entry, held, loads);
+    } catch (const CheckpointError& e) {
+      throw CheckpointError(fmt::format("{}: {}", what, e.what()));
+    }
   }
   deal_replicated(replicated, group.size());
   return plan;
 }
 
+namespace {
+
+/// `rank`: whose error it is; -1: everybody's.
+[[noreturn]] void throw_for_all(const ProcessGroup& group, const std::string& what, int rank,
+                                const std::string& error) {
+  const auto where = rank < 0 ? "" : fmt::format("rank {} of {}: ", rank, group.size());
+  throw CheckpointError(fmt::format("{}{}: {}", where, what, error));
+}
+
+}  // namespace
+
 void agree(ProcessGroup& group, const std::string& what, const std::string& error) {
-  const auto failure = first_failure(group, error);
-  if (!failure) return;
-  const auto where =
-      group.size() == 1 ? "" : fmt::format("rank {} of {}: ", failure->rank, group.size());
-  throw CheckpointError(fmt::format("{}{}: {}", where, what, failure->message));
+  if (const auto failure = first_failure(group, error))
+    throw_for_all(group, what, failure->everywhere ? -1 : failure->rank, failure->message);
 }
 
 std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
                                const std::string& error, const std::string& payload) {
-  agree(group, what, error);
-  return all_gather_object(group, payload);
+  return agree(group, what, error, payload, [](Work& work) { work.wait(); });
+}
+
+std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
+                               const std::string& error, const std::string& payload,
+                               const std::function<void(Work&)>& wait) {
+  constexpr char good = '+', bad = '-';
+  auto all = all_gather_object(group, error.empty() ? good + payload : bad + error, wait);
+  int rank = 0;
+  for (auto& one : all) {
+    if (one.front() == bad)
+      throw_for_all(group, what, group.size() == 1 ? -1 : rank, one.substr(1));
+    one.erase(0, 1);
+    ++rank;
+  }
+  return all;
 }
 
 }  // namespace lockstep

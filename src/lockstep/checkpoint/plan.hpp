@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,14 +28,13 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks);
 
 /// One data set of a save with the bytes that this rank holds of it.
 struct PlannedDataset {
-  DatasetEntry entry;            ///< slabs of all ranks, with their owners
-  Tensor local;                  ///< on the host or a device
-  std::int64_t local_begin = 0;  ///< the byte of the data set at which `local` begins
+  DatasetEntry entry;  ///< slabs of all ranks, with their owners
+  Tensor local;        ///< on the host or a device
 };
 
 /// Plans the tensors of `model` and `optimizer` as data sets under /model and /optimizer.
-/// Collective: names, dtypes and global shapes are compared, and the shards must tile each sharded
-/// tensor in rank order. Throws CheckpointError on all ranks otherwise. Same slabs on every rank.
+/// Collective: names, dtypes and global shapes are compared, and what the ranks hold of a sharded
+/// tensor must tile it. Throws CheckpointError on all ranks otherwise. Same slabs on every rank.
 [[nodiscard]] std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
                                                      const StateDict& optimizer);
 
@@ -44,5 +44,9 @@ void agree(ProcessGroup& group, const std::string& what, const std::string& erro
 /// The same; otherwise returns every rank's `payload`, in rank order.
 [[nodiscard]] std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
                                              const std::string& error, const std::string& payload);
+/// The same; `wait` waits for the others.
+std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
+                               const std::string& error, const std::string& payload,
+                               const std::function<void(Work&)>& wait);
 
 }  // namespace lockstep

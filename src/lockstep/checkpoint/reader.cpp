@@ -1,5 +1,7 @@
 #include <lockstep/checkpoint/reader.hpp>
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,43 +10,139 @@
 #include <lockstep/checkpoint/plan.hpp>
 
 namespace lockstep {
+namespace {
 
-CheckpointContents load_checkpoint(const std::filesystem::path& path) {
-  const CheckpointFile file(path);
-  CheckpointContents contents;
+/// The rest of `path` behind `prefix`; empty for another path.
+std::string name_under(const std::string& path, std::string_view prefix) {
+  return path.starts_with(prefix) ? path.substr(prefix.size()) : std::string();
+}
+
+/// All but the tensors.
+void read_facts(const CheckpointFile& file, CheckpointContents& contents) {
   contents.train.step = file.integer("/train/step");
   contents.train.epoch = file.integer("/train/epoch");
   contents.train.position = file.integer("/train/position");
   contents.train.seed = file.integer("/train/seed");
   contents.deck = file.text("/deck");
-  for (const auto& entry : file.manifest().datasets) {
-    const auto name_under = [&](std::string_view prefix) {
-      return entry.path.starts_with(prefix) ? entry.path.substr(prefix.size()) : std::string();
-    };
-    if (auto model = name_under("/model/"); !model.empty()) {
-      contents.model.insert(std::move(model), file.read(entry));
-    } else if (auto slot = name_under("/optimizer/"); !slot.empty()) {
-      contents.optimizer.insert(std::move(slot), file.read(entry));
-    } else if (auto sum = name_under("/train/sums/"); !sum.empty()) {
-      contents.train.sums.emplace_back(std::move(sum), file.real(entry.path));
-    } else if (auto count = name_under("/train/counts/"); !count.empty()) {
-      contents.train.counts.emplace_back(std::move(count), file.integer(entry.path));
-    } else if (auto key = name_under("/metadata/"); !key.empty()) {
-      contents.metadata.emplace_back(std::move(key), file.text(entry.path));
+  for (const auto& [path, dtype, text, shape, offset, slabs] : file.manifest().datasets) {
+    if (auto sum = name_under(path, "/train/sums/"); !sum.empty()) {
+      contents.train.sums.emplace_back(std::move(sum), file.real(path));
+    } else if (auto count = name_under(path, "/train/counts/"); !count.empty()) {
+      contents.train.counts.emplace_back(std::move(count), file.integer(path));
+    } else if (auto metric = name_under(path, "/train/metrics/"); !metric.empty()) {
+      contents.train.metrics.emplace_back(std::move(metric), file.real(path));
+    } else if (auto key = name_under(path, "/metadata/"); !key.empty()) {
+      contents.metadata.emplace_back(std::move(key), file.text(path));
     }
   }
+}
+
+/// The tensors of a file, in its order: `read(entry, name, state)` inserts each into its StateDict.
+template <class Read>
+void for_each_tensor(const Manifest& manifest, CheckpointContents& contents, const Read& read) {
+  for (const auto& entry : manifest.datasets) {
+    if (auto model = name_under(entry.path, "/model/"); !model.empty()) {
+      read(entry, model, contents.model);
+    } else if (auto slot = name_under(entry.path, "/optimizer/"); !slot.empty()) {
+      read(entry, slot, contents.optimizer);
+    }
+  }
+}
+
+/// Tensors that all ranks want whole, of which each reads a share.
+class Shared {
+ public:
+  void add(const DatasetEntry& entry, const Tensor& whole) {
+    entries_.push_back(entry);
+    tensors_.push_back(whole);
+  }
+
+  void read(const ProcessGroup& group, const CheckpointFile& file) {
+    std::vector<DatasetEntry*> pointers;
+    for (auto& entry : entries_) pointers.push_back(&entry);
+    deal_replicated(pointers, group.size());
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      file.read_slabs(entries_[i], group.rank(), tensors_[i]);
+  }
+
+  /// Every rank's share to all. Collective.
+  void exchange(ProcessGroup& group) const {
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const auto& slabs = entries_[i].slabs;
+      for (auto first = slabs.begin(); first != slabs.end();) {
+        const auto last = std::find_if(
+            first, slabs.end(), [&](const Slab& slab) { return slab.owner != first->owner; });
+        const std::int64_t bytes = std::prev(last)->end() - first->begin;
+        const auto share =
+            Tensor::over(tensors_[i].storage(),
+                         tensors_[i].offset_bytes() + static_cast<std::size_t>(first->begin),
+                         {bytes}, DType::u8);
+        works.push_back(group.broadcast(share, first->owner));
+        first = last;
+      }
+    }
+    for (auto& work : works) work.wait();
+  }
+
+  /// Whether shares are runs of bytes.
+  [[nodiscard]] static bool can_hold(const DatasetEntry& entry) {
+    std::int64_t end = 0;
+    return std::ranges::all_of(entry.slabs, [&](const Slab& slab) {
+      const bool follows = slab.run == 0 && slab.begin == end;
+      end = slab.end();
+      return follows;
+    });
+  }
+
+ private:
+  std::vector<DatasetEntry> entries_;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace
+
+CheckpointContents load_checkpoint(const std::filesystem::path& path) {
+  const CheckpointFile file(path);
+  CheckpointContents contents;
+  read_facts(file, contents);
+  for_each_tensor(file.manifest(), contents,
+                  [&](const DatasetEntry& entry, std::string& name, StateDict& state) {
+                    state.insert(std::move(name), file.read(entry));
+                  });
   return contents;
 }
 
-CheckpointContents load_checkpoint(ProcessGroup& group, const std::filesystem::path& path) {
+CheckpointContents load_checkpoint(ProcessGroup& group, const std::filesystem::path& path,
+                                   const StateDict& model, const StateDict& optimizer) {
   CheckpointContents contents;
+  Shared shared;
   std::string error;
   try {
-    contents = load_checkpoint(path);
+    const CheckpointFile file(path);
+    read_facts(file, contents);
+    for_each_tensor(file.manifest(), contents,
+                    [&](const DatasetEntry& entry, std::string& name, StateDict& state) {
+                      const auto* mine = (&state == &contents.model ? model : optimizer).find(name);
+                      const bool is_part =
+                          mine && mine->placement.sharded && mine->placement.global == entry.shape;
+                      const Placement placement = is_part ? mine->placement : Placement{};
+                      if (is_part) {
+                        const Region part{placement.offsets, mine->tensor.shape()};
+                        state.insert(std::move(name), file.read(entry, part), placement);
+                      } else if (Shared::can_hold(entry)) {
+                        state.insert(std::move(name), Tensor::empty(entry.shape, entry.dtype));
+                        shared.add(entry, std::prev(state.end())->tensor);
+                      } else {
+                        state.insert(std::move(name), file.read(entry));
+                      }
+                    });
+    shared.read(group, file);
   } catch (const std::exception& e) {
     error = e.what();
   }
   agree(group, "cannot resume", error);
+  shared.exchange(group);
   return contents;
 }
 

@@ -7,16 +7,23 @@
 namespace lockstep {
 
 /// Reads a checkpoint written by any number of ranks, every byte verified. All tensors come whole
-/// (global), on the host; a rank that wants its shard slices them. Hand model and optimizer to
-/// copy_state or load_state_dict, which refuse another model's names and shapes.
+/// (global), on the host. Hand model and optimizer to copy_state or load_state_dict, which refuse
+/// another model's names and shapes.
 /// Local. Throws CheckpointError naming the damaged data set and byte range, or saying what else is
 /// wrong: missing, truncated, not a checkpoint, a newer format.
 [[nodiscard]] CheckpointContents load_checkpoint(const std::filesystem::path& path);
 
-/// The same on every rank of a group, each reading the file itself. Collective: a failure on any
-/// rank throws CheckpointError on all, with that rank's sentence.
+/// The same by the ranks of a group together, each of which gets what it needs: of a tensor that
+/// `model` or `optimizer`, its own state, has with the file's global shape, the part that its
+/// placement there says, whatever parts the file was written in; everything else whole. A rank
+/// reads its parts; what all want whole is read once, each rank a share of it, and exchanged. Every
+/// byte that is read is verified; nothing is written into `model` and `optimizer`, and their
+/// replicated tensors must be the same on every rank.
+/// Collective: a failure on any rank throws CheckpointError on all, with that rank's sentence.
 [[nodiscard]] CheckpointContents load_checkpoint(ProcessGroup& group,
-                                                 const std::filesystem::path& path);
+                                                 const std::filesystem::path& path,
+                                                 const StateDict& model = {},
+                                                 const StateDict& optimizer = {});
 
 /// Reads all of `path` and keeps nothing; throws as load_checkpoint does.
 void verify_checkpoint(const std::filesystem::path& path);

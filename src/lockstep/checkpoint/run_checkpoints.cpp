@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <system_error>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
 
 namespace lockstep {
@@ -40,21 +43,43 @@ void move_aside(const fs::path& folder, const std::vector<fs::path>& paths) {
     fs::rename(*path, aside / path->filename());
   sync_folder(aside);
   sync_folder(folder);
+  const auto steps =
+      std::ranges::count_if(paths, [](const auto& path) { return step_of(path).has_value(); });
+  const auto last = steps == 0 ? paths.begin() : paths.begin() + steps - 1;
   log(LogLevel::warning,
       fmt::format(
           "the branch of {} is abandoned: it was moved to {}. To go back to it, name a file "
           "there with --resume=FILE.",
-          paths.size() == 1
-              ? paths.front().filename().string()
-              : fmt::format("{} to {} ({} checkpoints)", paths.back().filename().string(),
-                            paths.front().filename().string(), paths.size()),
+          steps < 2 ? paths.front().filename().string()
+                    : fmt::format("{} to {} ({} checkpoints)", last->filename().string(),
+                                  paths.front().filename().string(), steps),
           aside.string()));
+}
+
+/// `name`, which may be there, becomes another name of the file, or of a copy where the file system
+/// has no hard links. Throws Error.
+void become_another_name_of(const fs::path& file, const fs::path& name) {
+  const fs::path temporary = AtomicFile::temporary_path_of(name);
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_hard_link(file, temporary, error);
+  if (error) {
+    error.clear();
+    fs::copy_file(file, temporary, error);
+  }
+  if (!error) fs::rename(temporary, name, error);
+  if (!error) return sync_folder(name.parent_path());
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  throw Error(error.message());
 }
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(fs::path folder, std::int64_t keep)
-    : folder_(std::move(folder)), keep_(static_cast<std::size_t>(keep)) {}
+RunCheckpoints::RunCheckpoints(fs::path folder, const CheckpointOptions& options)
+    : folder_(std::move(folder)),
+      options_(options),
+      keep_(static_cast<std::size_t>(options.keep)) {}
 
 bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
   const auto there = list_checkpoints(folder_);
@@ -63,7 +88,8 @@ bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
   past_.assign(past, there.end());
   newest_ = from;
   if (from) good_ = {past_.empty() ? *from : past_.front()};
-  const std::vector<fs::path> abandoned(there.begin(), past);
+  std::vector<fs::path> abandoned(there.begin(), past);
+  if (!is_best_of_past()) abandoned.push_back(best_checkpoint(folder_));
   if (abandoned.empty()) return !past_.empty();
   try {
     move_aside(folder_, abandoned);
@@ -76,33 +102,72 @@ bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
   return !past_.empty();
 }
 
-void RunCheckpoints::saved(const fs::path& path, bool finite) {
+bool RunCheckpoints::is_best_of_past() {
+  const fs::path best = best_checkpoint(folder_);
+  if (!fs::exists(best)) return true;
+  try {
+    const CheckpointFile file(best);
+    if (past_.empty() || file.integer("/train/step") > step_of(past_.front()).value_or(0))
+      return false;
+    if (file.manifest().find("/train/metrics/" + options_.best))
+      best_ = file.real("/train/metrics/" + options_.best);
+    return true;
+  } catch (const CheckpointError&) {
+    return false;
+  }
+}
+
+void RunCheckpoints::saved(const fs::path& path, bool finite, const TrainState& train) {
   std::erase_if(own_, [&](const Own& own) { return own.path == path; });
   own_.insert(own_.begin(), {path, finite});
   std::erase(past_, path);
   newest_ = path;
+  if (finite && !options_.best.empty()) keep_best(path, train);
   if (keep_ > 0) prune();
   remove_unfinished();
 }
 
+void RunCheckpoints::keep_best(const fs::path& path, const TrainState& train) {
+  const auto at =
+      std::ranges::find(train.metrics, options_.best, [](const auto& m) { return m.first; });
+  if (at == train.metrics.end()) return;
+  const bool greater = options_.best_direction == CheckpointOptions::Direction::max;
+  const double value = at->second;
+  const bool better = !best_ || (greater ? value > *best_ : value < *best_);
+  if (std::isnan(value) || !better) return;
+  const fs::path best = best_checkpoint(folder_);
+  try {
+    become_another_name_of(path, best);
+    best_ = value;
+  } catch (const Error& error) {
+    log(LogLevel::warning, fmt::format("the best checkpoint so far, {}, is not kept as {}: {}",
+                                       path.string(), best.string(), error.what()));
+  }
+}
+
 void RunCheckpoints::prune() {
+  const auto is_milestone = [&](const fs::path& path) {
+    const auto step = step_of(path);
+    return options_.keep_every > 0 && step && *step % options_.keep_every == 0;
+  };
   std::size_t good = 0, kept = 0;
   std::erase_if(own_, [&](const Own& own) {
     const bool counts = own.finite && fs::exists(own.path);
-    const bool stays = kept < keep_ || (counts && good == 0);
-    if (stays) {
+    if (kept < keep_ || (counts && good == 0)) {
       ++kept;
       good += counts ? 1 : 0;
-    } else {
-      remove_or_warn(own.path);
+      return false;
     }
-    return !stays;
+    if (is_milestone(own.path)) return false;
+    remove_or_warn(own.path);
+    return true;
   });
   std::erase_if(past_, [&](const fs::path& path) {
     if (good < keep_) {
       good += is_good(path) ? 1 : 0;
       return false;
     }
+    if (is_milestone(path)) return false;
     remove_or_warn(path);
     return true;
   });

@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include <lockstep/checkpoint/checkpoint.hpp>
+
 namespace lockstep {
 
 /// The checkpoints of one run in its folder: which it goes on from, which it wrote, what may go.
@@ -15,7 +17,7 @@ namespace lockstep {
 /// on from, also for a program that knows nothing but the names, and in a copy of the folder.
 class RunCheckpoints {
  public:
-  RunCheckpoints(std::filesystem::path folder, std::int64_t keep);
+  RunCheckpoints(std::filesystem::path folder, const CheckpointOptions& options);
 
   /// The run goes on from `from`, which was verified, or begins. Checkpoints in the folder of later
   /// steps, or all if `from` is not in this folder, are another branch's: they are moved to
@@ -29,7 +31,10 @@ class RunCheckpoints {
   /// else lies there, and the newest `finite` one. Files of its past go once `keep` newer ones are
   /// finite and good; each is verified, once, before it counts. Others stay. What cannot be removed
   /// is a warning.
-  void saved(const std::filesystem::path& path, bool finite = true);
+  /// With keep_every, files of its multiples stay in any case. With `best`, and a value of that
+  /// metric in `train` that is better than that of folder/best.h5, that name becomes another of
+  /// this file, or of a copy of it.
+  void saved(const std::filesystem::path& path, bool finite = true, const TrainState& train = {});
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
   /// What the run saved last, else what it goes on from.
@@ -46,8 +51,15 @@ class RunCheckpoints {
   void remove_unfinished() const;
   [[nodiscard]] bool is_good(const std::filesystem::path& path);
 
+  /// False if there is a best.h5 of another branch, or one that cannot be read; else notes its
+  /// value.
+  [[nodiscard]] bool is_best_of_past();
+  void keep_best(const std::filesystem::path& path, const TrainState& train);
+
   std::filesystem::path folder_;
+  CheckpointOptions options_;
   std::size_t keep_;
+  std::optional<double> best_;  ///< value of options_.best in folder_/best.h5
   std::optional<std::filesystem::path> newest_;
   std::vector<std::filesystem::path> past_;  ///< newest first
   std::vector<Own> own_;                     ///< newest first

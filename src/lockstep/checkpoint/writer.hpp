@@ -11,8 +11,9 @@ namespace lockstep {
 
 /// What a save cost, and found.
 struct SaveReport {
-  std::int64_t bytes = 0;  ///< size of the file
-  double seconds = 0;
+  std::int64_t bytes = 0;      ///< size of the file
+  double seconds = 0;          ///< from the call until it was published
+  double blocked_seconds = 0;  ///< until the state might change again
   /// A tensor with an infinity or NaN in it, "/model/conv1.weight"; empty if there is none.
   std::string not_finite;
 };

@@ -64,9 +64,18 @@ std::string broadcast_object(ProcessGroup& group, const std::string& bytes, int 
 }
 
 std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes) {
-  const Counts lengths = all_lengths(group, bytes);
+  return all_gather_object(group, bytes, [](Work& work) { work.wait(); });
+}
+
+std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes,
+                                           const std::function<void(Work&)>& wait) {
+  const auto every_length = Tensor::empty({group.size()}, DType::i64);
+  Work work = group.all_gather(length_of(bytes), every_length);
+  wait(work);
+  const Counts lengths = every_length.to_vector<std::int64_t>();
   const auto all = Tensor::empty({total(lengths)}, DType::u8);
-  group.all_gather_v(as_tensor(bytes), all, lengths).wait();
+  work = group.all_gather_v(as_tensor(bytes), all, lengths);
+  wait(work);
   return cut(all, lengths);
 }
 

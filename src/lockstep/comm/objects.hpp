@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,12 @@ namespace lockstep {
 /// Every rank's bytes, in rank order, on every rank. Lengths may differ. Collective.
 [[nodiscard]] std::vector<std::string> all_gather_object(ProcessGroup& group,
                                                          const std::string& bytes);
+
+/// The same, where `wait` waits for each of its two works: to sleep meanwhile, or to give up by an
+/// exception. Collective.
+[[nodiscard]] std::vector<std::string> all_gather_object(ProcessGroup& group,
+                                                         const std::string& bytes,
+                                                         const std::function<void(Work&)>& wait);
 
 /// The same on rank `root` only; empty elsewhere. Collective.
 [[nodiscard]] std::vector<std::string> gather_object(ProcessGroup& group, const std::string& bytes,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
@@ -138,11 +139,24 @@ Hdf5Samples open_hdf5_samples(const Hdf5Place& place, TargetKind kind, std::int6
 }
 
 std::int64_t count_classes(const Hdf5Samples& samples) {
-  std::int64_t largest = 0;
+  // A flipped bit of one label must not make a model of 2^30 outputs.
+  constexpr std::int64_t few = 1000, most_classes_a_present_one = 10;
+  std::int64_t largest = 0, sample = 0;
+  std::unordered_set<std::int64_t> present;
   for_each_slab<std::int64_t>(*samples.targets, samples.size,
-                              [&](std::int64_t, std::span<const std::int64_t> labels) {
-                                largest = std::max(largest, *std::ranges::max_element(labels));
+                              [&](std::int64_t begin, std::span<const std::int64_t> labels) {
+                                present.insert(labels.begin(), labels.end());
+                                const auto at = std::ranges::max_element(labels);
+                                if (*at <= largest) return;
+                                largest = *at;
+                                sample = begin + (at - labels.begin());
                               });
+  if (largest >= few && largest / most_classes_a_present_one >= std::ssize(present)) {
+    throw InputError(fmt::format(
+        "{}: label {} of sample {} is far beyond the others: {} labels occur. Is the file damaged? "
+        "If the label is meant, set data.classes.",
+        samples.targets->description(), largest, sample, present.size()));
+  }
   expect_classes(samples, largest + 1);
   return largest + 1;
 }

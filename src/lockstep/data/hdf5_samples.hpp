@@ -36,7 +36,7 @@ struct Hdf5Place {
                                             std::int64_t limit);
 
 /// Classes of integer targets: their largest plus 1. Reads all of them. Throws InputError if one is
-/// negative.
+/// negative, or the largest is 1000 or more and fewer than a tenth of the classes occur.
 [[nodiscard]] std::int64_t count_classes(const Hdf5Samples& samples);
 
 /// Throws InputError if a target is not in [0, classes). Reads all of them.

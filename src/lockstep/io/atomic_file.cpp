@@ -14,14 +14,16 @@ std::filesystem::path AtomicFile::temporary_path_of(const std::filesystem::path&
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
   if (path_.has_parent_path()) make_folder(path_.parent_path());
-  for (const auto& name : {path_, temporary_path_of(path_)}) {
-    std::error_code ignored;
-    const auto there = std::filesystem::symlink_status(name, ignored);
-    if (std::filesystem::is_other(there))
-      throw FileError("replace the device, pipe or socket", name, EEXIST);
+  const fs::path temporary = temporary_path_of(path_);
+  for (const auto& name : {path_, temporary}) {
+    const auto there = fs::symlink_status(name, ignored);
+    if (fs::is_other(there)) throw FileError("replace the device, pipe or socket", name, EEXIST);
+    if (fs::is_symlink(there)) throw FileError("replace the symbolic link", name, EEXIST);
   }
-  file_ = File::create(temporary_path_of(path_));
+  file_ = File::create(temporary);
 }
 
 AtomicFile::~AtomicFile() {

@@ -16,7 +16,8 @@ class AtomicFile {
   static constexpr const char* temporary_suffix = ".partial";
 
   /// Makes the folder if need be and the empty temporary file. Throws FileError, also where one of
-  /// the two names is a device, a pipe or a socket: those are never replaced, nor written to.
+  /// the two names is a device, a pipe, a socket or a symbolic link: those are never
+  /// replaced, nor written to.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

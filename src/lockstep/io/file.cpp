@@ -31,11 +31,21 @@ FileError::FileError(const std::string& what, const std::filesystem::path& path,
             std::generic_category().message(error_number)),
       error_number_(error_number) {}
 
+FileError::FileError(const std::string& what, const std::filesystem::path& path,
+                     const std::string& why)
+    : Error("cannot " + what + " " + path.string() + ": " + why), error_number_(EINVAL) {}
+
 File File::open_for_reading(const std::filesystem::path& path) {
-  File file(open_or_throw("open", path, O_RDONLY), path);
+  // Without O_NONBLOCK a pipe would be waited for; a regular file knows no such thing.
+  File file(open_or_throw("open", path, O_RDONLY | O_NONBLOCK | O_NOCTTY), path);
   struct stat info {};
   if (::fstat(file.descriptor_, &info) != 0) throw FileError("examine", path, errno);
   if (S_ISDIR(info.st_mode)) throw FileError("read", path, EISDIR);
+  if (!S_ISREG(info.st_mode)) {
+    throw FileError(
+        "read", path,
+        S_ISFIFO(info.st_mode) ? "it is a pipe, not a file" : "it is a device, not a file");
+  }
   return file;
 }
 

@@ -12,7 +12,9 @@ namespace lockstep {
 class FileError : public Error {
  public:
   FileError(const std::string& what, const std::filesystem::path& path, int error_number);
-  /// The system's errno, e.g. ENOSPC.
+  /// Where no call failed: "cannot read a.h5: it is a pipe, not a file".
+  FileError(const std::string& what, const std::filesystem::path& path, const std::string& why);
+  /// The system's errno, e.g. ENOSPC; EINVAL where no call failed.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
 
  private:
@@ -23,6 +25,7 @@ class FileError : public Error {
 /// moves no file position, so several threads may use one File. Every failure is a FileError.
 class File {
  public:
+  /// What is no regular file (a pipe, a device, a folder) is refused, and nobody waits for it.
   [[nodiscard]] static File open_for_reading(const std::filesystem::path& path);
   /// An existing file.
   [[nodiscard]] static File open_for_writing(const std::filesystem::path& path);

@@ -77,7 +77,8 @@ std::int64_t Module::own_parameter_count() const {
 StateDict Module::state_dict() const {
   StateDict state;
   visit("", [&](const std::string& prefix, const Module& module) {
-    for (const auto& p : module.parameters_) state.insert(prefix + p.name, p.variable.data());
+    for (const auto& p : module.parameters_)
+      state.insert(prefix + p.name, p.variable.data(), p.placement);
     for (const auto& [name, buffer] : module.buffers_) state.insert(prefix + name, buffer);
   });
   return state;
@@ -123,9 +124,10 @@ void Module::expect_new_name(const std::string& name) const {
   if (taken) throw Error("a module has two parts named '" + name + "'");
 }
 
-Variable Module::register_parameter(std::string name, Tensor data) {
+Variable Module::register_parameter(std::string name, Tensor data, const Placement& placement) {
   expect_new_name(name);
-  parameters_.push_back({std::move(name), Variable(in_default_dtype(std::move(data)), true)});
+  parameters_.push_back(
+      {std::move(name), Variable(in_default_dtype(std::move(data)), true), placement});
   return parameters_.back().variable;
 }
 
@@ -134,7 +136,7 @@ Variable Module::register_parameter(std::string name, const Variable& shared) {
   if (!shared.requires_grad() || !shared.is_leaf()) {
     throw Error("'" + name + "' cannot share a variable that is no parameter");
   }
-  parameters_.push_back({std::move(name), shared});
+  parameters_.push_back({std::move(name), shared, {}});
   return shared;
 }
 

@@ -80,8 +80,9 @@ class Module {
   }
 
  protected:
-  /// Registers `data` as a trainable parameter; throws Error if the name is taken.
-  Variable register_parameter(std::string name, Tensor data);
+  /// Registers `data` as a trainable parameter; throws Error if the name is taken. `placement` says
+  /// which part of a parameter that ranks share out it is: state_dict() tells it.
+  Variable register_parameter(std::string name, Tensor data, const Placement& placement = {});
   /// Registers a parameter that another module holds too (tied weights).
   Variable register_parameter(std::string name, const Variable& shared);
   /// Registers a tensor that is saved and broadcast but not trained.
@@ -102,7 +103,12 @@ class Module {
   /// The same, each module once, under its first name.
   void visit_once(const Visitor& f) const;
 
-  std::vector<NamedParameter> parameters_;
+  struct OwnParameter {
+    std::string name;
+    Variable variable;
+    Placement placement;
+  };
+  std::vector<OwnParameter> parameters_;
   std::vector<std::pair<std::string, Tensor>> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   bool training_ = true;

@@ -74,6 +74,7 @@ Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
     settings.weight_decay = groups[g].weight_decay.value_or(setup_.weight_decay);
   }
   order_ = by_address(parameters_);
+  placements_.resize(parameters_.size());
   if (!setup_.slots.empty()) make_state();
 }
 
@@ -221,13 +222,19 @@ void Optimizer::set_momentum(double momentum) {
   keep_momentum(momentum);
 }
 
+void Optimizer::take_placements(const StateDict& model) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (const auto* entry = model.find(parameters_[i].name)) placements_[i] = entry->placement;
+  }
+}
+
 StateDict Optimizer::state_dict() const {
   StateDict state;
   if (slots_.empty()) return state;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& name = parameters_[i].name;
     for (std::size_t s = 0; s < slots_.size(); ++s) {
-      state.insert(name + "/" + setup_.slots[s], slots_[s][i]);
+      state.insert(name + "/" + setup_.slots[s], slots_[s][i], placements_[i]);
     }
     state.insert(name + "/step", steps_[i]);
   }

@@ -46,6 +46,10 @@ class Optimizer {
   /// after the first step continues exactly where the saved optimizer was. Empty for a stateless
   /// one.
   [[nodiscard]] StateDict state_dict() const;
+  /// From now on state_dict() tells of each slot the placement that `model`, a Module's
+  /// state_dict(), tells of its parameter: they are cut alike. Names that are no parameters' are
+  /// passed over.
+  void take_placements(const StateDict& model);
   /// Copies into the state. Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
 
@@ -111,6 +115,7 @@ class Optimizer {
   std::vector<std::size_t> order_;          ///< the parameters by address
   std::vector<std::vector<Tensor>> slots_;  ///< [slot][parameter]
   std::vector<Tensor> steps_;               ///< [parameter]; empty without state
+  std::vector<Placement> placements_;       ///< [parameter]
   std::vector<Planned> plan_;
   std::vector<Seen> seen_;  ///< in the order of order_
 };

@@ -1,7 +1,6 @@
 #include <lockstep/rpc/agent.hpp>
 
 #include <fmt/format.h>
-#include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/comm/flight/verdict.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <lockstep/comm/thread_level.hpp>
 #include <lockstep/rpc/archive.hpp>
 #include <lockstep/rpc/call_hook.hpp>
 #include <lockstep/rpc/references.hpp>
@@ -48,13 +48,6 @@ struct Agents {
 thread_local Agent* agent_of_thread = nullptr;
 
 std::atomic<CallHook*> the_hook = nullptr;
-
-/// Messages may be sent and received by several threads of this rank.
-bool threads_allowed(const ProcessGroup& group) {
-  if (std::string_view(group.backend()) != "mpi") return true;
-  int level = MPI_THREAD_SINGLE;
-  return MPI_Query_thread(&level) == MPI_SUCCESS && level >= MPI_THREAD_MULTIPLE;
-}
 
 void expect_backend(const ProcessGroup& group) {
   const std::string_view backend = group.backend();
@@ -190,7 +183,7 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
     : options_(options),
       limits_{options.inline_bytes, options.max_message_bytes, options.max_tensor_bytes},
       id_(group.rank()),
-      has_threads_(options.workers > 0 && threads_allowed(group)),
+      has_threads_(options.workers > 0 && threads_may_communicate(group)),
       must_push_(std::string_view(group.backend()) == "mpi"),
       thread_rank_(lockstep::thread_rank()),
       math_threads_(math_threads()),

@@ -6,6 +6,12 @@
 
 namespace lockstep {
 
+Placement Placement::rows(const Tensor& local, std::int64_t offset, std::int64_t global_rows) {
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(local.dims()), 0);
+  if (!offsets.empty()) offsets.front() = offset;
+  return slab(local.shape().with_leading(global_rows), Shape(offsets));
+}
+
 void StateDict::insert(std::string name, Tensor tensor, Placement placement) {
   if (find(name)) throw Error("state dict: the name '" + name + "' is there twice");
   entries_.push_back({std::move(name), std::move(tensor), placement});

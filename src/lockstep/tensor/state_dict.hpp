@@ -10,11 +10,20 @@
 namespace lockstep {
 
 /// Which part of a global tensor a rank holds. Replicated: all of it, the same on every rank.
-/// Sharded: rows [offset, offset + local rows) of a leading dimension of `global_rows`.
+/// Otherwise a rectangular slab, whose sizes are the local tensor's shape: PyTorch's chunks.
+/// Several ranks may hold the same slab, and a rank may hold none: one without elements.
 struct Placement {
   bool sharded = false;
-  std::int64_t offset = 0;
-  std::int64_t global_rows = 0;
+  Shape global;   ///< of the whole tensor
+  Shape offsets;  ///< where the slab begins, one a dimension
+
+  /// Of a tensor of shape `global`, the slab that begins at `offsets`.
+  [[nodiscard]] static Placement slab(const Shape& global, const Shape& offsets) {
+    return {true, global, offsets};
+  }
+  /// Of `local`, when it is [offset, offset + local.size(0)) of `global_rows` rows.
+  [[nodiscard]] static Placement rows(const Tensor& local, std::int64_t offset,
+                                      std::int64_t global_rows);
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 

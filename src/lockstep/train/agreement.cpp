@@ -1,6 +1,7 @@
 #include <lockstep/train/agreement.hpp>
 
 #include <new>
+#include <system_error>
 
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/agreement.hpp>
@@ -25,6 +26,10 @@ Failure current_failure() {
     return {error.what(), error.exit_code(), error.exit_code() != ExitCode::failure};
   } catch (const std::bad_alloc&) {
     return {"out of memory. Use a smaller batch, or more ranks.", ExitCode::failure, true};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return {error.what()};
+    return {"out of memory or processes: a thread could not be started. Look at ulimit -v and -u.",
+            ExitCode::failure, true};
   } catch (const std::exception& error) {
     return {error.what(), ExitCode::failure};
   } catch (...) {

@@ -1,8 +1,13 @@
 #include <lockstep/train/app.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
@@ -18,6 +23,7 @@
 #include <lockstep/train/flight_report.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/library_versions.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/ranks.hpp>
 #include <lockstep/train/report.hpp>
@@ -110,9 +116,9 @@ class Run {
 
   void train() {
     agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
+    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run, line_.resume));
     const std::optional<fs::path> from =
-        checkpoint_to_resume(*group_, line_, fs::path(plan_.run.dir) / "checkpoints");
-    folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run.dir, line_.resume));
+        checkpoint_to_resume(*group_, line_, folder_->checkpoints());
     agree(*group_, [&] {
       if (group_->rank() == 0) note_flight(folder_->path());
     });
@@ -120,8 +126,7 @@ class Run {
     libraries_ = library_versions();
     Trainer trainer(group_, *task_, plan_, libraries_);
     if (from) {
-      CheckpointContents checkpoint;
-      agree(*group_, [&] { checkpoint = load_checkpoint(*from); });
+      const CheckpointContents checkpoint = load(trainer, *from);
       agree(*group_, [&] {
         check_same_samples(checkpoint, deck_);
         trainer.restore(checkpoint);
@@ -139,6 +144,16 @@ class Run {
     announce(trainer, from);
     outcome_ = trainer.run(*folder_, metrics_, console_, deck_, from);
     outcome_from_earlier_epochs();
+  }
+
+  /// What this rank needs of the file.
+  CheckpointContents load(const Trainer& trainer, const fs::path& from) {
+    try {
+      return load_checkpoint(*group_, from, trainer.model().state_dict(),
+                             trainer.optimizer().state_dict());
+    } catch (const CheckpointError& error) {
+      throw AgreedError(error.what(), error.exit_code());
+    }
   }
 
   void warn_if_environment_changed(const CheckpointContents& checkpoint) {
@@ -185,13 +200,14 @@ class Run {
                        .libraries = libraries_,
                        .completed = completed};
     agree(*group_, [&] {
+      folder_->expect_there();
       if (group_->rank() == 0)
         folder_->write("summary.json", summary_json(*group_, launch_, outcome_, facts));
     });
   }
 
   ExitCode finish() {
-    const bool stopped = outcome_.stopped_early;
+    const bool stopped = outcome_.stopped != StopReason::none;
     std::string curves;
     if (group_->rank() == 0) curves = draw_curves(metrics_.rows(), folder_->file("curves.svg"));
     write_summary(!stopped);
@@ -210,9 +226,11 @@ class Run {
                                  folder_->file("trace/trace.json").string()));
       }
       console_.say(fmt::format("run folder  {}", folder_->path().string()));
-      if (stopped)
-        console_.say(
-            fmt::format("stopped on request at step {}; go on with --resume", outcome_.steps));
+      if (stopped) {
+        console_.say(fmt::format("stopped on request ({}) at step {}; go on with --resume",
+                                 words(outcome_.stopped), outcome_.steps));
+      }
+      if (outcome_.stopped == StopReason::stop_file) folder_->remove_stop_file();
     }
     group_->close();
     if (group_->rank() == 0) forget_flight(folder_->path());
@@ -258,6 +276,17 @@ Start look_ahead(const std::string& name, int argc, char** argv) {
   return start;
 }
 
+/// Ranks that wait in MPI_Init do not hear that another one has ended before it: MPICH's mpiexec
+/// has to be told, in PMI-1's words. srun ends them by itself (--kill-on-bad-exit).
+void end_the_others_before_mpi(ExitCode code) noexcept {
+  const char* const pmi = std::getenv("PMI_FD");
+  if (!pmi) return;
+  std::array<char, 64> words{};
+  const int length =
+      std::snprintf(words.data(), words.size(), "cmd=abort exitcode=%d\n", static_cast<int>(code));
+  static_cast<void>(::write(std::atoi(pmi), words.data(), static_cast<std::size_t>(length)));
+}
+
 }  // namespace
 
 App::App(std::string name, std::string description, TaskFactory make_task)
@@ -270,6 +299,14 @@ int App::run(int argc, char** argv) {
   listen_for_stop_requests();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
   const Start start = look_ahead(name_, argc, argv);
+  try {
+    expect_address_space(std::max(1, start.threads));
+  } catch (const Error& error) {
+    // There is no console yet. Not fmt::print: where stderr takes nothing, the exit code must tell.
+    std::fputs(fmt::format("{}: {}\n", name_, error.what()).c_str(), stderr);
+    end_the_others_before_mpi(error.exit_code());
+    _exit(static_cast<int>(error.exit_code()));  // libraries without their threads hang at exit
+  }
   const auto one_rank = [&](std::shared_ptr<ProcessGroup> world, Console& console,
                             fs::path& run_dir) {
     return Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv);

@@ -65,9 +65,10 @@ void Console::set_level(LogLevel level) {
                level);
 }
 
-void Console::hear(LogLevel severity, std::string_view message) {
+void Console::hear(LogLevel severity, std::string_view text) {
   const std::lock_guard lock(mutex_);
   const bool problem = severity >= LogLevel::warning;
+  const std::string message = problem ? shortened(std::string(text)) : std::string(text);
   const int rank = speaker();
   if (rank != 0 && !problem) return;
   clear_progress();
@@ -76,7 +77,7 @@ void Console::hear(LogLevel severity, std::string_view message) {
   if (problem) {
     loggers_->err.log(level, "{}{}: {}", prefix, spdlog::level::to_string_view(level), message);
   } else {
-    out(std::string(message) + '\n');
+    out(message + '\n');
   }
   if (loggers_->file) loggers_->file->log(level, "{}{}", prefix, message);
 }
@@ -103,8 +104,9 @@ void Console::progress(const std::string& line) {
   if (loggers_->file) loggers_->file->info(line);
 }
 
-void Console::complain(const std::string& message) {
+void Console::complain(const std::string& text) {
   const std::lock_guard lock(mutex_);
+  const std::string message = shortened(text);
   clear_progress();
   loggers_->err.critical(message);
   loggers_->err.flush();

@@ -13,7 +13,8 @@ namespace lockstep::train {
 /// warnings and errors to stderr) and, once opened, to log.txt; another rank writes only warnings
 /// and errors, with its rank before them. While alive it is the library's log sink. A terminal that
 /// takes no more, or whose reader has gone, ends nothing: that is told once, on stderr and in
-/// log.txt, where the rest stands. Thread-safe.
+/// log.txt, where the rest stands. Of a warning or failure that is very long its middle is left out
+/// (shortened). Thread-safe.
 class Console {
  public:
   /// `rank`: this process's, or the first of those that are its threads (base/rank.hpp).
@@ -32,12 +33,12 @@ class Console {
   /// plain line elsewhere.
   void progress(const std::string& line);
   /// A failure, to stderr and log.txt, whatever the rank and level.
-  void complain(const std::string& message);
+  void complain(const std::string& text);
 
  private:
   struct Loggers;
   [[nodiscard]] int speaker() const noexcept;  ///< rank of the calling thread
-  void hear(LogLevel severity, std::string_view message);
+  void hear(LogLevel severity, std::string_view text);
   void clear_progress();
   void out(const std::string& text);
 

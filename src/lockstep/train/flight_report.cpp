@@ -111,10 +111,28 @@ void judge(const FlightRecorder& recorder, const fs::path& run_dir, const Failur
   write_text(folder / "verdict.txt", text);
 }
 
+/// Rings of the run's last start that were never collected: nobody would find them any more. The
+/// folder is this run's now, so that start is over.
+void remove_rings_of_last_start(const fs::path& run_dir) {
+  std::ifstream where(run_dir / "flight" / "where");
+  std::uint64_t job = 0;
+  std::string folder;
+  if (!(where >> std::hex >> job >> std::ws) || job == 0 || !std::getline(where, folder)) return;
+  try {
+    for (const FlightRing& ring : read_flight_rings(folder, job)) {
+      std::error_code ignored;
+      if (ring.observed == ProcessState::gone || ring.observed == ProcessState::died)
+        fs::remove(ring.file, ignored);
+    }
+  } catch (const Error&) {  // another version's
+  }
+}
+
 }  // namespace
 
 void note_flight(const fs::path& run_dir) {
   const auto recorder = FlightRecorder::current();
+  remove_rings_of_last_start(run_dir);
   fs::remove_all(run_dir / "flight");
   if (!recorder) return;
   fs::create_directories(run_dir / "flight");

@@ -7,6 +7,17 @@ void declare(DeckTable& table, RunOptions& options) {
   table.key("dir", options.dir, {.doc = "run folder; empty: runs/<name of the deck>"});
   table.key("threads", options.threads,
             {.doc = "math threads a rank; 0: the cores the rank owns", .min = 0, .max = 1024});
+  table.key(
+      "max_minutes", options.max_minutes,
+      {.doc = "minutes after its start at which the run saves and stops (exit code 75), before "
+              "a step that would end later; 0: no limit",
+       .min = 0.0,
+       .max = 1e7});
+  table.key("stop_before_limit_s", options.stop_before_limit_s,
+            {.doc = "under Slurm: seconds before the job's time limit at which the run saves and "
+                    "stops, likewise; 0: Slurm is not asked",
+             .min = 0.0,
+             .max = 1e6});
 }
 
 void declare(DeckTable& table, LogOptions& options) {

@@ -9,6 +9,7 @@
 
 #include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/train/step_clock.hpp>
+#include <lockstep/train/stop_request.hpp>
 
 namespace lockstep::train {
 
@@ -33,7 +34,7 @@ struct Outcome {
   double first_step_s = std::numeric_limits<double>::quiet_NaN();
   std::optional<HookReport> comm_hook;  ///< over all steps of this process; not for all_reduce
   std::optional<std::filesystem::path> checkpoint;  ///< the newest, saved or gone on from; rank 0's
-  bool stopped_early = false;
+  StopReason stopped = StopReason::none;            ///< why it ended before its last step
   std::vector<StepTimes> times;  ///< by rank, over this process's training steps but the first
 };
 

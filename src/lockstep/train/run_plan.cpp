@@ -9,7 +9,7 @@ namespace {
 
 template <class Visit>
 void for_each_table(RunPlan& plan, const Visit& visit) {
-  visit("run", "where results go and what of the machine a rank uses", plan.run);
+  visit("run", "where results go, what of the machine a rank uses, and for how long", plan.run);
   visit("train", "the training loop", plan.train);
   visit("eval", "measuring on the test set after each epoch", plan.eval);
   visit("optimizer", "how parameters follow their gradients", plan.optimizer);

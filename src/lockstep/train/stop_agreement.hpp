@@ -1,32 +1,34 @@
 #pragma once
-#include <cstdint>
-
-#include <lockstep/base/clock.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/tensor/tensor.hpp>
+#include <lockstep/train/stop_request.hpp>
 
 namespace lockstep::train {
 
-/// Lets all ranks stop at the same step, though a signal reaches them at different moments or only
-/// one of them. Asked at every step boundary, it communicates at some of them only, about
-/// `seconds_between` apart by the slowest rank's clock; all ranks know which, because that
-/// rank's time for a step travels with each answer. Steps longer than that are all looked at.
+/// Lets all ranks stop at the same step, though a reason reaches them at different moments or only
+/// one of them. A rank asks where it has just waited for all others, as for the sums of gradients,
+/// and hears the answer at the step's end: in between the question travels, and nobody waits for
+/// it.
+///   ddp.backward(...);
+///   stop.ask(requested_stop());
+///   optimizer.step();
+///   if (stop.answer() != StopReason::none) ...  // on all ranks
 class StopAgreement {
  public:
-  static constexpr double seconds_between = 0.2;
-
   explicit StopAgreement(ProcessGroup& group);
 
-  /// True, on every rank, once a stop has been requested of any. Collective; allocates nothing.
-  [[nodiscard]] bool stop_now();
+  /// This rank's reason to stop, or none. Collective; allocates nothing.
+  void ask(StopReason mine);
+
+  /// The highest reason of any rank at the last ask(); once there is one it stays. Collective.
+  [[nodiscard]] StopReason answer();
 
  private:
   ProcessGroup& group_;
-  Tensor message_;  ///< two f64: 1 if a stop is requested, seconds a boundary since the last answer
-  Clock::time_point last_answer_ = Clock::now();
-  std::int64_t interval_ = 1;    ///< boundaries between two answers
-  std::int64_t boundaries_ = 1;  ///< left until the next one
-  bool agreed_ = false;
+  Tensor message_;  ///< one f64: the reason
+  Work question_;
+  bool asked_ = false;
+  StopReason agreed_ = StopReason::none;
 };
 
 }  // namespace lockstep::train

@@ -1,20 +1,70 @@
 #include <lockstep/train/stop_request.hpp>
 
+#include <signal.h>
+#include <time.h>
+
 #include <atomic>
-#include <csignal>
 
 namespace lockstep::train {
 namespace {
 
-std::atomic<bool> requested{false};  // ranks may be threads; a handler may write it too
-static_assert(std::atomic<bool>::is_always_lock_free);
+// Ranks may be threads, and a handler writes: so all of it is atomic.
+std::atomic<StopReason> requested{StopReason::none};
+std::atomic<std::int64_t> interrupted_at_ms{0};
+static_assert(decltype(requested)::is_always_lock_free &&
+              decltype(interrupted_at_ms)::is_always_lock_free);
+
+constexpr std::int64_t same_interrupt_ms = 500;
+
+std::int64_t now_ms() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * std::int64_t{1000} + now.tv_nsec / 1'000'000;
+}
+
+void request(StopReason reason) noexcept {
+  if (requested < reason) requested = reason;
+}
+
+void interrupt(int number) noexcept {
+  std::int64_t first = 0;
+  request(StopReason::sigint);
+  if (interrupted_at_ms.compare_exchange_strong(first, now_ms())) return;
+  if (now_ms() - first < same_interrupt_ms) return;
+  ::signal(number, SIG_DFL);
+  ::raise(number);  // when this handler returns
+}
 
 }  // namespace
 
-void listen_for_stop_requests() noexcept {
-  for (const int number : {SIGTERM, SIGUSR1}) std::signal(number, [](int) { requested = true; });
+const char* words(StopReason reason) noexcept {
+  switch (reason) {
+    case StopReason::none:
+      return "";
+    case StopReason::sigusr1:
+      return "SIGUSR1";
+    case StopReason::sigterm:
+      return "SIGTERM";
+    case StopReason::sigint:
+      return "SIGINT";
+    case StopReason::max_minutes:
+      return "run.max_minutes";
+    case StopReason::time_limit:
+      return "time limit of the job";
+    case StopReason::stop_file:
+      return "file stop";
+    case StopReason::folder_lost:
+      return "run folder lost";
+  }
+  return "";
 }
 
-bool stop_requested() noexcept { return requested; }
+void listen_for_stop_requests() noexcept {
+  ::signal(SIGTERM, [](int) { request(StopReason::sigterm); });
+  ::signal(SIGUSR1, [](int) { request(StopReason::sigusr1); });
+  ::signal(SIGINT, [](int number) { interrupt(number); });
+}
+
+StopReason requested_stop() noexcept { return requested; }
 
 }  // namespace lockstep::train

@@ -1,15 +1,33 @@
 #pragma once
+#include <cstdint>
 
 namespace lockstep::train {
 
-/// From now until the process ends, SIGTERM and SIGUSR1, however many, ask it to stop instead of
-/// ending it: batch systems send them before the time limit. The training loop looks at each step's
-/// end, saves, and the program ends with ExitCode::requeue. For programs, before MPI_Init: App does
-/// it. Nothing puts the old handlers back: a signal after the last save must not lose the exit
-/// code.
+/// Why a run stops before its end. Where ranks know of several reasons the highest counts.
+enum class StopReason : std::uint8_t {
+  none,
+  sigusr1,
+  sigterm,
+  sigint,
+  max_minutes,  ///< run.max_minutes are over, or would be after one more step
+  time_limit,   ///< the job's, as Slurm knows it, likewise
+  stop_file,    ///< somebody has made a file `stop` in the run folder
+  folder_lost,  ///< the run folder was removed, moved or taken over: nothing can be saved there
+};
+
+/// "SIGTERM", "run.max_minutes" ...: for messages and summary.json; empty for none.
+[[nodiscard]] const char* words(StopReason reason) noexcept;
+
+/// From now until the process ends, SIGTERM and SIGUSR1, however many, and the first SIGINT ask it
+/// to stop instead of ending it: batch systems send the former before the time limit, a person's
+/// Ctrl-C the latter. The training loop looks at each step's end, saves, and the program ends with
+/// ExitCode::requeue. A second SIGINT, half a second later or more, ends the process at once; what
+/// comes sooner is the same Ctrl-C, of which launchers send a copy. For programs, before MPI_Init:
+/// App does it. Nothing puts the old handlers back: a signal after the last save must not lose the
+/// exit code.
 void listen_for_stop_requests() noexcept;
 
-/// True once one has come to this process.
-[[nodiscard]] bool stop_requested() noexcept;
+/// Of the signals that have come to this process.
+[[nodiscard]] StopReason requested_stop() noexcept;
 
 }  // namespace lockstep::train

@@ -25,13 +25,15 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
   const auto number = [](double value) {
     return std::isfinite(value) ? Json(value) : Json(nullptr);
   };
+  const bool stopped = outcome.stopped != StopReason::none;
   Json libraries = Json::object();
   for (const auto& [name, value] : facts.libraries) libraries[name] = value;
   const BuildInfo& build = build_info();
   Json json{
       {"app", facts.app},
       {"completed", facts.completed},
-      {"stopped_early", outcome.stopped_early},
+      {"stopped_early", stopped},
+      {"stopped_by", stopped ? Json(words(outcome.stopped)) : Json(nullptr)},
       {"ranks", group.size()},
       {"backend", group.backend()},
       {"threads", facts.threads},

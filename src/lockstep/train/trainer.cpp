@@ -6,7 +6,6 @@
 #include <cmath>
 #include <optional>
 
-#include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/parallel/shard_tree.hpp>
@@ -16,6 +15,7 @@
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/run_saves.hpp>
 #include <lockstep/train/run_trace.hpp>
 #include <lockstep/train/stop_agreement.hpp>
 
@@ -71,12 +71,14 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
                                              task.loading().shuffle),
               task.loading().prefetch, task.data().augmentation),
       eval_loader_(task.data().test, std::make_unique<EvalBatches>(eval_batches_, group_->rank()),
-                   task.loading().prefetch) {
+                   task.loading().prefetch),
+      stop_(*group_) {
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
   plan_.ddp.shards = shards_of(plan_.train, group_->size());
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
   optimizer_ = optim::make_optimizer(plan_.optimizer, model().named_parameters());
+  optimizer_->take_placements(model().state_dict());
   if (plan_.ddp.comm_hook == CommHookKind::post_local_sgd) {
     const LocalSgdOptions& local = plan_.ddp.local_sgd;
     averager_.emplace(ddp_->flat_values(), group_, local.period, local.start_step);
@@ -110,8 +112,7 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 }
 
 struct Trainer::Reporting {
-  RunCheckpoints checkpoints;
-  StopAgreement stop;
+  RunSaves& saves;
   MetricsFile& metrics;
   Console& console;
   const std::string& deck;
@@ -124,47 +125,35 @@ struct Trainer::Reporting {
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,
                      const std::string& deck,
                      const std::optional<std::filesystem::path>& resumed_from) {
-  Reporting reporting{RunCheckpoints(folder.checkpoints(), plan_.checkpoint.keep),
-                      StopAgreement(*group_),
-                      metrics,
-                      console,
-                      deck,
-                      {},
-                      {},
-                      {},
-                      {}};
-  begin(reporting.checkpoints, resumed_from);
-  const bool checkpoints_wanted =
-      plan_.checkpoint.every_epochs > 0 || plan_.checkpoint.every_steps > 0;
+  RunSaves saves(*group_, plan_.checkpoint, folder.checkpoints(), plan_.group.timeout);
+  Reporting reporting{saves, metrics, console, deck, {}, {}, {}, {}};
+  saves.begin(state_.step, resumed_from, model().state_dict(), optimizer_->state_dict());
+  folder_ = &folder;
+  const bool checkpoints_wanted = plan_.checkpoint.every_epochs > 0 ||
+                                  plan_.checkpoint.every_steps > 0 ||
+                                  plan_.checkpoint.every_minutes > 0;
   std::optional<RunTrace> trace;
   if (plan_.train.trace) trace.emplace(*group_, model());
   clock_.start();
   double training_wall = 0;
-  bool stopped = false;
-  while (!stopped && state_.epoch < plan_.train.epochs) {
+  StopReason stopped = StopReason::none;
+  while (state_.epoch < plan_.train.epochs) {
     reporting.epoch_start = reporting.last_report = clock_.totals();
     stopped = train_epoch(reporting);
     training_wall += (clock_.totals() - reporting.epoch_start).wall;
-    if (stopped) break;
+    if (stopped != StopReason::none) break;
     finish_epoch(reporting);
-    if (checkpoint_is_due(plan_.checkpoint, state_) ||
-        (checkpoints_wanted && state_.epoch == plan_.train.epochs)) {
-      save(reporting.checkpoints, deck);
-    }
+    const bool last = checkpoints_wanted && state_.epoch == plan_.train.epochs;
+    if (last || saves.is_due(state_)) save(saves, deck, last ? Due::last : Due::now);
   }
+  saves.finish();  // it belongs into the trace
+  folder_ = nullptr;
+  agree(*group_, [&] { folder.expect_there(); });
   if (trace) trace->write(folder.file("trace/trace.json"));
-  if (stopped && state_.step != saved_step_ && !save(reporting.checkpoints, deck)) {
-    throw AgreedError(
-        "stopped on request, but the checkpoint could not be saved: " + last_save_failure_,
-        ExitCode::checkpoint);
-  }
-  if (!last_save_failure_.empty()) {
-    throw AgreedError("the final checkpoint could not be saved: " + last_save_failure_,
-                      ExitCode::checkpoint);
-  }
+  save_last(saves, deck, stopped != StopReason::none);
   Outcome& outcome = reporting.outcome;
-  outcome.stopped_early = stopped;
-  outcome.checkpoint = reporting.checkpoints.newest();
+  outcome.stopped = stopped;
+  outcome.checkpoint = saves.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
   if (plan_.ddp.comm_hook != CommHookKind::all_reduce && ddp_->traffic().replaced > 0) {
@@ -178,11 +167,16 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   return outcome;
 }
 
-bool Trainer::train_epoch(Reporting& reporting) {
+void Trainer::ask_whether_to_stop(double step_s) {
+  if (folder_) stop_.ask(std::max(requested_stop(), folder_->stop_reason(step_s)));
+}
+
+StopReason Trainer::train_epoch(Reporting& reporting) {
   start_epoch(state_.epoch, state_.position);
-  while (loader_.has_next()) {
-    if (reporting.stop.stop_now()) return true;
+  ask_whether_to_stop(0);
+  while (stop_.answer() == StopReason::none && loader_.has_next()) {
     const Share share = batches_.share(loader_.next_step(), group_->rank());
+    state_.metrics.clear();
     const double sum = step();
     if (replicas_ && state_.step % plan_.train.check_replicas_every == 0) compare_replicas();
     double& first_step_s = reporting.outcome.first_step_s;
@@ -191,10 +185,10 @@ bool Trainer::train_epoch(Reporting& reporting) {
       reporting.first_step = clock_.totals();
     }
     if (state_.step % plan_.log.every_steps == 0) report_steps(reporting, sum, share);
-    if (loader_.has_next() && checkpoint_is_due(plan_.checkpoint, state_))
-      save(reporting.checkpoints, reporting.deck);
+    reporting.saves.look();
+    if (loader_.has_next() && reporting.saves.is_due(state_)) save(reporting.saves, reporting.deck);
   }
-  return false;
+  return stop_.answer();
 }
 
 double Trainer::add_times(MetricsRow& row, const StepTimes& mine) {
@@ -245,6 +239,8 @@ void Trainer::finish_epoch(Reporting& reporting) {
   reporting.outcome.train_loss = row.loss;
   reporting.outcome.test_loss = evaluation.loss;
   reporting.outcome.test_metrics = evaluation.metrics;
+  state_.metrics = evaluation.metrics;
+  state_.metrics.emplace_back("loss", evaluation.loss);
   if (group_->rank() == 0) report_epoch(reporting, row, evaluation, seconds_since(start));
   if (std::isfinite(evaluation.loss) || plan_.train.on_nan == TrainOptions::OnNan::ignore) return;
   throw AgreedError(

@@ -15,17 +15,15 @@
 #include <lockstep/train/outcome.hpp>
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/step_clock.hpp>
+#include <lockstep/train/stop_agreement.hpp>
 #include <lockstep/train/task.hpp>
-
-namespace lockstep {
-class RunCheckpoints;
-}
 
 namespace lockstep::train {
 
 class Console;
 class MetricsFile;
 class RunFolder;
+class RunSaves;
 struct MetricsRow;
 
 /// The distributed SGD loop: plan, loader, model, optimizer, evaluation, checkpoints, metrics.
@@ -45,14 +43,15 @@ class Trainer {
   /// model's, InputError where the deck contradicts it.
   void restore(const CheckpointContents& checkpoint);
 
-  /// Trains to the last epoch, or until a stop is requested, which is looked at before a step (see
-  /// StopAgreement). Writes metrics and checkpoints into `folder`; `deck` is stored in checkpoints.
-  /// `resumed_from` is the file of what was restored: checkpoints in `folder` that are not of its
-  /// past are moved aside (see RunCheckpoints). Throws AgreedError with ExitCode::checkpoint if the
-  /// final checkpoint could not be saved, with ExitCode::failure if the ranks' states were found to
-  /// differ (train.check_replicas_every). Unless train.on_nan is "ignore", NonFiniteLoss on a rank
-  /// whose loss is not finite, and AgreedError with ExitCode::failure if the test loss is not, or
-  /// the state when it is to be saved.
+  /// Trains to the last epoch, or until a reason to stop is seen, which is looked at after each
+  /// step (see StopAgreement; with ddp.comm_hook = "post_local_sgd" after those that average).
+  /// Writes metrics and checkpoints into `folder`; `deck` is stored in checkpoints. `resumed_from`
+  /// is the file of what was restored: checkpoints in `folder` that are not of its past are moved
+  /// aside (see RunCheckpoints). Throws AgreedError with ExitCode::checkpoint if the final
+  /// checkpoint could not be saved, or the folder is lost; with ExitCode::failure if the ranks'
+  /// states were found to differ (train.check_replicas_every). Unless train.on_nan is "ignore",
+  /// NonFiniteLoss on a rank whose loss is not finite, and AgreedError with ExitCode::failure if
+  /// the test loss is not, or the state when it is to be saved.
   Outcome run(const RunFolder& folder, MetricsFile& metrics, Console& console,
               const std::string& deck,
               const std::optional<std::filesystem::path>& resumed_from = {});
@@ -86,17 +85,23 @@ class Trainer {
   [[nodiscard]] double communication_seconds() const noexcept;
 
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
-  void begin(RunCheckpoints& checkpoints, const std::optional<std::filesystem::path>& resumed_from);
   /// One state on all ranks, of which each will write its part. Collective.
   void make_replicas_equal();
-  /// True if it was saved. A failure is logged and the run goes on.
-  bool save(RunCheckpoints& checkpoints, const std::string& deck);
+  /// A save that is due now may be left out, the last one of a run may not.
+  enum class Due : std::uint8_t { now, last };
+  void save(RunSaves& saves, const std::string& deck, Due due = Due::now);
+  /// Before the run ends: what is under way, and where it was stopped, one of this step.
+  void save_last(RunSaves& saves, const std::string& deck, bool stopped);
   /// Gradients of a shard of this rank, in train.accumulate parts; forward and backward are added
   /// to `times`.
   Losses backward(const Share& part, const Batch& samples, StepTimes& times);
   /// With train.check_replicas_every: throws AgreedError if the ranks' states differ.
   void compare_replicas();
-  bool train_epoch(Reporting& reporting);
+  /// Why it ended before its last step; none if it did not.
+  StopReason train_epoch(Reporting& reporting);
+  /// In run(): all ranks are at the same place of a step, of which so much is over; the answer is
+  /// stop_.answer(). Collective.
+  void ask_whether_to_stop(double step_s);
   /// Where the time went, on all ranks; the longest wall time of any. Collective.
   double add_times(MetricsRow& row, const StepTimes& mine);
   void report_steps(Reporting& reporting, double step_loss, const Share& share);
@@ -118,11 +123,11 @@ class Trainer {
   Loader loader_;
   Loader eval_loader_;
   StepClock clock_;
+  StopAgreement stop_;
+  const RunFolder* folder_ = nullptr;  ///< of run()
   TrainState state_;
   double epoch_loss_ = 0;            ///< this rank's summed loss of the unfinished epoch
-  std::int64_t saved_step_ = 0;      ///< of the newest checkpoint in the run folder
   std::int64_t compared_step_ = -1;  ///< the last at which replicas were found equal
-  std::string last_save_failure_;
 };
 
 }  // namespace lockstep::train

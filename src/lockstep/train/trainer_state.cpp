@@ -4,12 +4,10 @@
 
 #include <algorithm>
 
-#include <lockstep/base/log.hpp>
-#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
-#include <lockstep/checkpoint/run_checkpoints.hpp>
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/run_saves.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -75,17 +73,6 @@ CheckpointContents Trainer::contents(const std::string& deck) {
   return contents;
 }
 
-void Trainer::begin(RunCheckpoints& checkpoints,
-                    const std::optional<std::filesystem::path>& resumed_from) {
-  bool in_folder = false;
-  agree(*group_, [&] {
-    if (group_->rank() == 0) in_folder = checkpoints.begin(resumed_from);
-  });
-  const bool saved =
-      state_.step == 0 || all_reduce_scalar(*group_, in_folder ? 1.0 : 0.0, ReduceOp::max) > 0.0;
-  saved_step_ = saved ? state_.step : -1;
-}
-
 void Trainer::make_replicas_equal() {
   ddp_->broadcast_buffers();
   if (!averager_ || !averager_->is_local()) return;
@@ -109,41 +96,36 @@ void Trainer::compare_replicas() {
   compared_step_ = state_.step;
 }
 
-bool Trainer::save(RunCheckpoints& checkpoints, const std::string& deck) {
+void Trainer::save(RunSaves& saves, const std::string& deck, Due due) {
   const TraceScope scope("checkpoint", "save", nullptr, state_.step);
-  const auto path = checkpoint_path(checkpoints.folder(), state_.step);
   compare_replicas();
-  const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
+  if (due == Due::now && saves.skips(state_.step)) return;
   make_replicas_equal();
-  SaveReport report;
+  const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
   try {
-    report = CheckpointWriter().save(*group_, path, contents(deck),
-                                     may_be_anything ? NotFinite::save : NotFinite::refuse);
-    log(LogLevel::debug,
-        fmt::format("saved {} ({:.1f} MB in {:.0f} ms)", path.string(),
-                    static_cast<double>(report.bytes) / 1e6, report.seconds * 1e3));
+    saves.start(contents(deck), may_be_anything ? NotFinite::save : NotFinite::refuse);
   } catch (const NotFiniteError& error) {
     throw AgreedError(
         fmt::format("{} This is after step {} (epoch {}). {}", error.what(), state_.step,
                     state_.epoch + (state_.position > 0 ? 1 : 0), remedy_for_not_finite),
         ExitCode::failure);
-  } catch (const CheckpointError& error) {
-    last_save_failure_ = error.what();
-    if (group_->rank() == 0) log(LogLevel::error, fmt::format("{} The run goes on.", error.what()));
-    return false;
   }
-  last_save_failure_.clear();
-  saved_step_ = state_.step;
-  if (group_->rank() == 0) {
-    if (!report.not_finite.empty()) {
-      log(LogLevel::warning,
-          fmt::format("{} has elements that are not finite numbers in {} (train.on_nan = "
-                      "\"ignore\"); the newest finite checkpoint stays beside it",
-                      report.not_finite, path.string()));
-    }
-    checkpoints.saved(path, report.not_finite.empty());
+}
+
+void Trainer::save_last(RunSaves& saves, const std::string& deck, bool stopped) {
+  saves.finish();
+  if (stopped && state_.step != saves.saved_step()) {
+    save(saves, deck, Due::last);
+    saves.finish();
   }
-  return true;
+  if (!saves.last_failure().empty()) {
+    throw AgreedError(
+        fmt::format("{} could not be saved: {}",
+                    stopped ? "stopped on request, but the checkpoint" : "the final checkpoint",
+                    saves.last_failure()),
+        ExitCode::checkpoint);
+  }
+  saves.close();
 }
 
 }  // namespace lockstep::train

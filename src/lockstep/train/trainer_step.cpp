@@ -88,13 +88,14 @@ double Trainer::step() {
     losses.sum += of_part.sum;
     if (of_part.not_finite) losses.not_finite = of_part.not_finite;
   });
+  if (!averager_ || !averager_->is_local()) ask_whether_to_stop(seconds_since(start));
   {
     const StepClock::Phase phase(times.optimizer, "optimizer");
     const auto clipping = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
     grad_norm_ = clipping.norm;
     optimizer_->step(clipping.factor);
   }
-  if (averager_) averager_->average_parameters();
+  if (averager_ && averager_->average_parameters()) ask_whether_to_stop(seconds_since(start));
 
   if (losses.not_finite && plan_.train.on_nan == TrainOptions::OnNan::stop) {
     throw NonFiniteLoss(

@@ -4,6 +4,7 @@
 
 #include <comm/programs/program.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/thread_level.hpp>
 
 using namespace lockstep;
 using test::expect;
@@ -17,6 +18,8 @@ int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, level, &provided);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
+  expect(threads_may_communicate(*group) == (provided >= MPI_THREAD_MULTIPLE),
+         "threads may communicate at MPI_THREAD_MULTIPLE");
   const auto reduce = [&] {
     const auto t = Tensor::full({1000}, 1.0);
     group->all_reduce(t, ReduceOp::sum).wait();

@@ -69,19 +69,40 @@ bool on_network(const fs::path& dir) {
   return std::ranges::find(networks, type) != networks.end();
 }
 
-/// Rings that processes left behind by dying are evidence, but not for ever.
+/// When the process was last seen to do something, time of day.
+double last_sign_s(const FlightRing& ring) {
+  double last = ring.start_s;
+  for (const FlightGroupView& group : ring.groups) {
+    if (!group.calls.empty()) last = std::max(last, group.calls.back().entered_s);
+  }
+  return last;
+}
+
+/// Rings that processes left behind by dying are evidence, but not for ever: an hour where the
+/// process is known to be gone, else, as of other nodes and versions, a day.
 void remove_old_rings(const fs::path& folder) noexcept {
-  constexpr auto old = std::chrono::hours(24);
+  constexpr auto old = std::chrono::hours(1), very_old = std::chrono::hours(24);
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     if (!at->path().filename().string().starts_with("lockstep-flight-")) continue;
-    const auto written = fs::last_write_time(at->path(), error);
-    if (error || fs::file_time_type::clock::now() - written < old) continue;
+    std::error_code gone;
+    // When it was made: what is written by way of memory does not count.
+    const auto age = fs::file_time_type::clock::now() - fs::last_write_time(at->path(), gone);
+    if (gone || age < old) continue;
+    bool is_over = age > very_old;
     try {
-      if (read_flight_ring(at->path()).observed == ProcessState::gone)
-        fs::remove(at->path(), error);
-    } catch (const std::exception&) {  // not ours to judge
+      const FlightRing ring = read_flight_ring(at->path());
+      const Seconds silence(static_cast<double>(nanoseconds(std::chrono::system_clock::now())) *
+                                1e-9 -
+                            last_sign_s(ring));
+      if (ring.observed == ProcessState::gone) {
+        is_over = silence > old;
+      } else {
+        is_over = ring.observed == ProcessState::unknown && silence > very_old;
+      }
+    } catch (const std::exception&) {  // of another version, or damaged
     }
+    if (is_over) fs::remove(at->path(), gone);
   }
 }
 

@@ -1,0 +1,204 @@
+#include <lockstep/checkpoint/saving.hpp>
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/hash.hpp>
+#include <lockstep/base/trace.hpp>
+#include <lockstep/checkpoint/layout.hpp>
+#include <lockstep/checkpoint/region.hpp>
+#include <lockstep/io/atomic_file.hpp>
+#include <lockstep/io/folder.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string not_written(const SavePlan& plan) {
+  return "checkpoint " + plan.path.string() + " was not written";
+}
+
+/// What a rank tells of the slabs it staged.
+std::string to_bytes(const StagedSlabs& staged) {
+  std::string bytes = staged.not_finite + '\n';
+  for (const auto& [dataset, slab, data] : staged.slabs)
+    bytes.append(reinterpret_cast<const char*>(&slab.hash), sizeof slab.hash);
+  return bytes;
+}
+
+/// What helps against a full disk; nothing where even asking for its free space fails.
+std::string advice_on_room(const fs::path& path, std::int64_t needed_bytes) {
+  try {
+    return fmt::format(" ({} needed, {} free). Free space there or use another file system",
+                       format_bytes(needed_bytes),
+                       format_bytes(available_bytes(path.parent_path())));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// Runs a rank's own part of a save and returns what went wrong in it, for agree().
+std::string failure_of(const fs::path& path, std::int64_t needed_bytes,
+                       const std::function<void()>& part) {
+  const char* comfort = ". Earlier checkpoints are as they were.";
+  try {
+    part();
+    return {};
+  } catch (const FileError& e) {
+    const bool full = e.error_number() == ENOSPC || e.error_number() == EDQUOT;
+    return e.what() + (full ? advice_on_room(path, needed_bytes) : std::string()) + comfort;
+  } catch (const std::exception& e) {
+    return std::string(e.what()) + comfort;
+  }
+}
+
+void write_slabs(const File& file, const StagedSave& save,
+                 const std::vector<std::int64_t>& offsets) {
+  for (const auto& [dataset, slab, data] : save.mine.slabs) {
+    for (const auto& [begin, bytes, at] : runs_of(slab))
+      file.write_at(offsets[dataset] + begin, data + at, bytes);
+  }
+}
+
+}  // namespace
+
+/// The file under its temporary name, from its structure to its publishing.
+class WrittenSave::FileOnRankZero {
+ public:
+  explicit FileOnRankZero(const SavePlan& plan) : target_(plan.path) {
+    for (const auto& planned : plan.datasets) manifest_.datasets.push_back(planned.entry);
+    Hdf5Image image;
+    header_ = lay_out(manifest_, image);
+    const File& file = target_.file();
+    file.resize(header_.file_bytes);
+    Hasher hasher;
+    std::vector<char> buffer;
+    for (const auto& extent : structure_extents(header_, manifest_)) {
+      buffer.resize(static_cast<std::size_t>(extent.bytes));
+      image.read_at(extent.offset, buffer.data(), extent.bytes);
+      hasher.update(buffer.data(), buffer.size());
+      file.write_at(extent.offset, buffer.data(), extent.bytes);
+    }
+    manifest_.structure_hash = hasher.digest();
+  }
+
+  [[nodiscard]] const File& file() const { return target_.file(); }
+  [[nodiscard]] std::int64_t bytes() const { return header_.file_bytes; }
+  /// Of each data set.
+  [[nodiscard]] std::vector<std::int64_t> offsets() const {
+    std::vector<std::int64_t> offsets;
+    for (const auto& entry : manifest_.datasets) offsets.push_back(entry.offset);
+    return offsets;
+  }
+
+  /// `hashes`: of each rank's slabs. The header comes last: a file without one is no checkpoint.
+  void publish(const std::vector<std::string>& hashes) {
+    std::vector<std::size_t> used(hashes.size(), 0);
+    for (auto& entry : manifest_.datasets) {
+      for (auto& slab : entry.slabs) {
+        const auto owner = static_cast<std::size_t>(slab.owner);
+        auto& at = used[owner];
+        if (hashes[owner].size() < at + sizeof slab.hash)  // as of ranks that do not exist
+          throw Error(fmt::format("rank {} has staged less than its part", owner));
+        std::memcpy(&slab.hash, hashes[owner].data() + at, sizeof slab.hash);
+        at += sizeof slab.hash;
+      }
+    }
+    const std::string text = manifest_.to_text();
+    header_.manifest_hash = hash64(text.data(), text.size());
+    target_.file().write_at(header_.manifest.offset, text.data(), header_.manifest.bytes);
+    const auto block = header_.to_block();
+    target_.file().write_at(0, block.data(), Header::bytes);
+    target_.publish();
+  }
+
+ private:
+  AtomicFile target_;
+  Manifest manifest_;
+  Header header_;
+};
+
+WrittenSave::WrittenSave() = default;
+WrittenSave::WrittenSave(WrittenSave&&) noexcept = default;
+WrittenSave::~WrittenSave() = default;
+
+StagedSave stage_save(ProcessGroup& group, SavePlan plan, NotFinite not_finite,
+                      StagingBuffer* buffer) {
+  StagedSave save{.plan = std::move(plan), .mine = {}, .hashes = {}, .not_finite = {}};
+  const std::string error = failure_of(save.plan.path, save.plan.bytes, [&] {
+    const TraceScope scope("checkpoint", "stage");
+    save.mine = stage_slabs(save.plan.datasets, group.rank(), buffer);
+  });
+  if (buffer) {
+    for (auto& planned : save.plan.datasets) planned.local = Tensor();
+  }
+  const std::string what = not_written(save.plan);
+  save.hashes = agree(group, what, error, to_bytes(save.mine));
+  for (auto& of_rank : save.hashes) {
+    const auto end = of_rank.find('\n');
+    if (save.not_finite.empty()) save.not_finite = of_rank.substr(0, end);
+    of_rank.erase(0, end + 1);
+  }
+  if (!save.not_finite.empty() && not_finite == NotFinite::refuse) {
+    throw NotFiniteError(fmt::format(
+        "{}: {} has elements that are not finite numbers. Earlier checkpoints are as they were.",
+        what, save.not_finite));
+  }
+  return save;
+}
+
+WrittenSave write_save(ProcessGroup& group, const StagedSave& save, const WaitFor& wait) {
+  const SavePlan& plan = save.plan;
+  const std::string what = not_written(plan);
+  WrittenSave written;
+  // Offsets of the state's data sets, then the size of the file.
+  std::vector<std::int64_t> layout(plan.of_state + 1);
+  std::string error;
+  if (group.rank() == 0) {
+    error = failure_of(plan.path, plan.bytes, [&] {
+      written.target_ = std::make_unique<WrittenSave::FileOnRankZero>(plan);
+      layout = written.target_->offsets();
+      layout.resize(plan.of_state + 1);
+      layout.back() = written.target_->bytes();
+    });
+  }
+  std::string laid_out;
+  if (group.rank() == 0) {
+    laid_out.assign(reinterpret_cast<const char*>(layout.data()), layout.size() * sizeof layout[0]);
+  }
+  const std::string of_rank_zero = agree(group, what, error, laid_out, wait).front();
+  std::memcpy(layout.data(), of_rank_zero.data(), of_rank_zero.size());
+  written.file_bytes_ = layout.back();
+
+  error = failure_of(plan.path, written.file_bytes_, [&] {
+    const TraceScope scope("checkpoint", "write");
+    if (written.target_)
+      return write_slabs(written.target_->file(), save, written.target_->offsets());
+    File file = File::open_for_writing(AtomicFile::temporary_path_of(plan.path));
+    write_slabs(file, save, layout);
+    file.sync();
+    file.close();
+  });
+  agree(group, what, error, {}, wait);
+  return written;
+}
+
+std::int64_t publish_save(ProcessGroup& group, const StagedSave& save, WrittenSave& written,
+                          const WaitFor& wait) {
+  std::string error;
+  if (written.target_) {
+    error = failure_of(save.plan.path, written.file_bytes_, [&] {
+      const TraceScope scope("checkpoint", "publish");
+      written.target_->publish(save.hashes);
+    });
+  }
+  agree(group, not_written(save.plan), error, {}, wait);
+  return written.file_bytes_;
+}
+
+}  // namespace lockstep

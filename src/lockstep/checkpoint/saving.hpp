@@ -1,0 +1,69 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/checkpoint/checkpoint.hpp>
+#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/staging.hpp>
+#include <lockstep/checkpoint/writer.hpp>
+
+// The parts of a save, in their order: plan, stage, write, publish. Planning and staging look at
+// the state; writing and publishing need nothing but what was staged, and may come later, on
+// another thread and another group of the same ranks. All are collective, and where one fails it
+// throws CheckpointError on all ranks, with the sentence of the first that failed; then no file of
+// that save is left.
+
+namespace lockstep {
+
+/// Which rank writes which bytes.
+struct SavePlan {
+  std::filesystem::path path;
+  /// Of the state, the same on every rank; on rank 0, then the rest.
+  std::vector<PlannedDataset> datasets;
+  std::size_t of_state = 0;
+  std::int64_t bytes = 0;  ///< of all ranks' data sets
+};
+[[nodiscard]] SavePlan plan_save(ProcessGroup& group, const std::filesystem::path& path,
+                                 const CheckpointContents& contents);
+
+/// Bytes at rest, and their checksums.
+struct StagedSave {
+  SavePlan plan;  ///< without the tensors
+  StagedSlabs mine;
+  std::vector<std::string> hashes;  ///< of each rank's slabs, in their order, as bytes
+  std::string not_finite;           ///< as in SaveReport, the same on every rank
+};
+/// With a buffer, the state may change from now on. Throws NotFiniteError as
+/// CheckpointWriter::save does.
+[[nodiscard]] StagedSave stage_save(ProcessGroup& group, SavePlan plan, NotFinite not_finite,
+                                    StagingBuffer* buffer);
+
+/// How the ranks wait for each other before they agree on something.
+using WaitFor = std::function<void(Work&)>;
+
+/// Bytes in a file that has not yet got its name, and loses the one it has unless published.
+class WrittenSave {
+ public:
+  WrittenSave();
+  WrittenSave(WrittenSave&&) noexcept;
+  ~WrittenSave();
+
+ private:
+  class FileOnRankZero;
+  friend WrittenSave write_save(ProcessGroup&, const StagedSave&, const WaitFor&);
+  friend std::int64_t publish_save(ProcessGroup&, const StagedSave&, WrittenSave&, const WaitFor&);
+
+  std::unique_ptr<FileOnRankZero> target_;  // null elsewhere
+  std::int64_t file_bytes_ = 0;
+};
+[[nodiscard]] WrittenSave write_save(ProcessGroup& group, const StagedSave& save,
+                                     const WaitFor& wait);
+/// Returns the size of the file, which now has its name.
+std::int64_t publish_save(ProcessGroup& group, const StagedSave& save, WrittenSave& written,
+                          const WaitFor& wait);
+
+}  // namespace lockstep

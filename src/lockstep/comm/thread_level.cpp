@@ -1,0 +1,16 @@
+#include <lockstep/comm/thread_level.hpp>
+
+#include <mpi.h>
+
+#include <string_view>
+
+namespace lockstep {
+
+bool threads_may_communicate(const ProcessGroup& group) {
+  const std::string_view backend = group.backend();
+  if (backend == "threads" || backend == "fake") return true;
+  int level = MPI_THREAD_SINGLE;
+  return MPI_Query_thread(&level) == MPI_SUCCESS && level >= MPI_THREAD_MULTIPLE;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#include <lockstep/train/memory_limit.hpp>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/io/folder.hpp>
+
+namespace lockstep::train {
+namespace {
+
+// Seen of the bundled decks (VmPeak): 150 MiB of libraries before main(), then MPI's, HDF5's and
+// ours; with each further rank its threads, whose stacks and heaps reserve far more than they use.
+constexpr std::int64_t mib = 1 << 20, of_process = 512 * mib, of_rank = 192 * mib,
+                       of_math_thread = 72 * mib;
+
+std::int64_t cores() {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  return sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
+}
+
+}  // namespace
+
+void expect_address_space(int ranks) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const std::int64_t needed = of_process + ranks * of_rank + (cores() - 1) * of_math_thread;
+  const auto bytes = static_cast<std::size_t>(needed);
+  void* const memory =
+      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory != MAP_FAILED) {
+    munmap(memory, bytes);
+    return;
+  }
+  throw Error(fmt::format(
+      "out of memory: the limit on this process's address space, {} (ulimit -v), leaves less than "
+      "the {} that its libraries and threads reserve before they use it. Raise the limit, or limit "
+      "resident memory instead.",
+      format_bytes(static_cast<std::int64_t>(limit.rlim_cur)), format_bytes(needed)));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,11 @@
+#pragma once
+
+namespace lockstep::train {
+
+/// Throws Error with a sentence where `ulimit -v` leaves this process less address space than its
+/// libraries and the threads of `ranks` ranks take before a model is made: those end a process in
+/// ways of their own when they get none (SIGSEGV, abort, a hang at exit). What is above that, and
+/// is too little for a model, is std::bad_alloc. For programs, first of all.
+void expect_address_space(int ranks);
+
+}  // namespace lockstep::train

@@ -1,0 +1,151 @@
+// Any number of ranks reads what any other number wrote, each what it needs, however both are cut.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include <checkpoint/sample.hpp>
+#include <lockstep/comm/fake_group.hpp>
+
+namespace lockstep {
+namespace {
+
+using test::part_of;
+using test::pattern;
+using test::scratch;
+
+/// Rows by columns of ranks, as square as their number allows.
+Region tile(const Shape& shape, int rank, int ranks) {
+  const int down = ranks % 2 == 0 ? 2 : 1, across = ranks / down;
+  const auto cut = [](std::int64_t extent, int at, int parts) {
+    return std::pair(extent * at / parts, extent * (at + 1) / parts - extent * at / parts);
+  };
+  const auto [row, rows] = cut(shape[0], rank / across, down);
+  const auto [column, columns] = cut(shape[1], rank % across, across);
+  return {{row, column, 0}, {rows, columns, shape[2]}};
+}
+
+Region of_owner(const Shape& shape, bool owns) {
+  return owns ? Region::whole(shape) : Region{Region::whole(shape).offsets, shape.with_leading(0)};
+}
+
+/// A state in which every kind of placement occurs. `other` cuts: as a reader may want it cut in
+/// another way than the writer.
+CheckpointContents state_of(int rank, int ranks, bool other = false) {
+  CheckpointContents contents;
+  const auto add = [&](StateDict& state, const std::string& name, const Tensor& whole,
+                       const Region& region) {
+    const auto [part, placement] = part_of(whole, region);
+    state.insert(name, part, placement);
+  };
+  const auto rows = [&](const Shape& shape) {
+    const std::int64_t begin = shape[0] * rank / ranks;
+    return Region{{begin, 0}, {shape[0] * (rank + 1) / ranks - begin, shape[1]}};
+  };
+  const auto columns = [&](const Shape& shape) { return test::columns(shape, rank, ranks); };
+  const Shape matrix{7, 11};
+  static const Tensor several_slabs = pattern({1300, 1000});
+  contents.model.insert("replicated", several_slabs);
+  contents.model.insert("scalar", Tensor::full({}, 3.5));
+  add(contents.model, "rows", pattern(matrix, 100), other ? columns(matrix) : rows(matrix));
+  add(contents.model, "columns", pattern(matrix, 200), other ? rows(matrix) : columns(matrix));
+  add(contents.model, "tiles", pattern({6, 9, 4}, 300), tile({6, 9, 4}, rank, ranks));
+  add(contents.model, "owned", pattern(matrix, 400),
+      of_owner(matrix, rank == (other ? ranks - 1 : 0)));
+  // Halves, each on several ranks.
+  const int half = ranks == 1 ? 0 : rank % 2, halves = ranks == 1 ? 1 : 2;
+  add(contents.model, "halves", pattern({5, 8}, 500), test::columns({5, 8}, half, halves));
+  add(contents.optimizer, "columns/momentum_buffer", pattern(matrix, 600), columns(matrix));
+  contents.train.step = 1;
+  contents.deck = "deck";
+  return contents;
+}
+
+/// All of it, whole.
+void expect_whole(const CheckpointContents& got) {
+  for (const auto& entry : state_of(0, 1).model)
+    EXPECT_TRUE(test::same_bits(got.model.at(entry.name), entry.tensor)) << entry.name;
+}
+
+TEST(AnySize, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
+  for (int writers = 1; writers <= 5; ++writers) {
+    const auto path = scratch("any-size") / "a.h5";
+    run_ranks_as_threads(writers, [&](ProcessGroup& group) {
+      CheckpointWriter().save(group, path, state_of(group.rank(), group.size()));
+    });
+    verify_checkpoint(path);
+    expect_whole(load_checkpoint(path));
+    for (int readers = 1; readers <= 5; ++readers) {
+      run_ranks_as_threads(readers, [&](ProcessGroup& group) {
+        for (const bool other : {false, true}) {
+          const auto mine = state_of(group.rank(), group.size(), other);
+          const auto got = load_checkpoint(group, path, mine.model, mine.optimizer);
+          test::expect_same_bits(got.model, mine.model);
+          test::expect_same_bits(got.optimizer, mine.optimizer);
+          for (const auto& entry : mine.model)
+            EXPECT_EQ(got.model.find(entry.name)->placement, entry.placement) << entry.name;
+          EXPECT_EQ(got.train, mine.train);
+          EXPECT_EQ(got.deck, mine.deck);
+        }
+        if (readers == 3) expect_whole(load_checkpoint(group, path));
+      });
+    }
+  }
+}
+
+TEST(AnySize, WhatDoesNotFitTheReadersStateComesWholeSoThatItCanBeNamed) {
+  const auto path = scratch("any-misfit") / "a.h5";
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    CheckpointWriter().save(group, path, state_of(group.rank(), group.size()));
+    StateDict other;
+    const auto part = Tensor::zeros({4, 5});
+    other.insert("rows", part, Placement::rows(part, group.rank() * 4, 8));
+    const auto got = load_checkpoint(group, path, other);
+    EXPECT_EQ(got.model.at("rows").shape(), (Shape{7, 11}));
+    EXPECT_THROW(copy_state(got.model, other), Error);
+  });
+}
+
+/// Bytes that this thread has read from files.
+std::int64_t bytes_read() {
+  std::ifstream io("/proc/thread-self/io");
+  std::string key;
+  std::int64_t value = -1;
+  if (!(io >> key >> value) || key != "rchar:") throw Error("no /proc/thread-self/io");
+  return value;
+}
+
+constexpr std::int64_t mib = 1 << 20;
+
+/// 16 MiB by rows, 16 by columns, 16 of which everybody needs all.
+CheckpointContents three_kinds(int rank, int ranks) {
+  CheckpointContents contents;
+  const Shape shape{2048, 2048};
+  const auto rows = Tensor::zeros({shape[0] / ranks, shape[1]});
+  contents.model.insert("rows", rows, Placement::rows(rows, rank * rows.size(0), shape[0]));
+  const auto columns = Tensor::zeros({shape[0], shape[1] / ranks});
+  contents.model.insert("columns", columns, Placement::slab(shape, {0, rank * columns.size(1)}));
+  contents.model.insert("replicated", Tensor::zeros(shape));
+  return contents;
+}
+
+TEST(AnySize, ARankReadsItsPartsAndItsShareOfTheRestAndNoMore) {
+  const auto path = scratch("any-io") / "a.h5";
+  run_ranks_as_threads(4, [&](ProcessGroup& group) {
+    const auto mine = three_kinds(group.rank(), group.size());
+    CheckpointWriter().save(group, path, mine);
+    const auto before = bytes_read();
+    static_cast<void>(load_checkpoint(group, path, mine.model));
+    const auto read = bytes_read() - before;
+    EXPECT_GE(read, 12 * mib);
+    EXPECT_LT(read, 12 * mib + mib / 4) << "4 MiB of each of three tensors";
+  });
+  FakeGroup one_of_many(4096, 3071);
+  const auto mine = three_kinds(511, 512);  // of 512 that have them all in eight copies
+  const auto before = bytes_read();
+  static_cast<void>(load_checkpoint(one_of_many, path, mine.model));
+  // The slabs in which its parts lie, whole; of what is replicated, its share: nothing.
+  EXPECT_LT(bytes_read() - before, 8 * mib + mib / 4);
+}
+
+}  // namespace
+}  // namespace lockstep
