@@ -44,7 +44,7 @@ Tensor read_array(hid_t dataset) {
   std::array<hsize_t, static_cast<std::size_t>(Shape::max_dims)> extents{};
   hdf5_check(H5Sget_simple_extent_dims(space.id(), extents.data(), nullptr), "look at its shape");
   const std::vector<std::int64_t> sizes(extents.begin(), extents.begin() + dims);
-  const Tensor tensor = Tensor::empty(Shape(std::span(sizes)), element.dtype);
+  Tensor tensor = Tensor::empty(Shape(std::span(sizes)), element.dtype);
   if (tensor.numel() > 0) {
     hdf5_check(H5Dread(dataset, element.in_memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.data()),
                "read it");
