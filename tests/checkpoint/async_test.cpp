@@ -189,7 +189,7 @@ TEST(AsyncSave, MemoryDoesNotGrowOverTwentySaves) {
     for (int step = 0; step < 20; ++step) save(step);
     group.barrier();
     EXPECT_EQ(memory_stats().system_allocations, before.system_allocations);
-    EXPECT_LT(resident_bytes() - resident, 4 << 20) << "one copy leaked would be 160 MiB";
+    EXPECT_LT(resident_bytes() - resident, 80 << 20) << "one copy leaked would be 160 MiB";
     group.barrier();
   });
 }
