@@ -114,20 +114,20 @@ TEST(LocalSgd, AveragedAfterEveryStepItIsTheRunThatSumsGradients) {
 TEST(LocalSgd, ResumedRunHasTheSameBits) {
   const test::ScratchFolder scratch;
   const auto train = [&](const std::string& folder, const std::string& from) {
-    with_trainers(local_from_step_5,
-                  [&](ProcessGroup& group, Trainer& trainer, const std::string& deck) {
-                    if (!from.empty()) {
-                      const std::lock_guard lock(reading);
-                      trainer.restore(load_checkpoint(from));
-                    }
-                    const auto run_folder = RunFolder::open(group, {.dir = scratch.file(folder)}, false);
-                    MetricsFile metrics;
-                    if (group.rank() == 0) {
-                      metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
-                    }
-                    Console console(group.rank());
-                    trainer.run(run_folder, metrics, console, deck);
-                  });
+    with_trainers(
+        local_from_step_5, [&](ProcessGroup& group, Trainer& trainer, const std::string& deck) {
+          if (!from.empty()) {
+            const std::lock_guard lock(reading);
+            trainer.restore(load_checkpoint(from));
+          }
+          const auto run_folder = RunFolder::open(group, {.dir = scratch.file(folder)}, false);
+          MetricsFile metrics;
+          if (group.rank() == 0) {
+            metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
+          }
+          Console console(group.rank());
+          trainer.run(run_folder, metrics, console, deck);
+        });
   };
   const auto checkpoint = [&](const std::string& folder, std::int64_t step) {
     return checkpoint_path(scratch.file(folder) + "/checkpoints", step).string();
