@@ -110,6 +110,11 @@ TEST(Checkpoint, ThatIsAPipeADeviceOrAFolderIsRefusedAtOnceByEveryTool) {
     const std::string name = checkpoints + "/step-000000" + number + ".h5";
     for (const std::string verb : {"inspect", "verify"})
       expect_refused(lockstep_utility({"checkpoint", verb, name}), 4, {name});
+    const std::string good = checkpoints + "/step-00000010.h5", out = scratch.file("out.h5");
+    expect_refused(lockstep_utility({"checkpoint", "diff", good, name}), 4, {name});
+    for (const std::string verb : {"export", "import"})
+      expect_refused(lockstep_utility({"checkpoint", verb, name, "-o", out}), 4, {name});
+    EXPECT_FALSE(fs::exists(out));
     expect_refused(classify(2, small_run(scratch.file("other"), {"--resume=" + name})), 4, {name});
   }
   const Finished resumed = classify(2, small_run(run_dir, {"--resume", "--set", "train.epochs=2"}));

@@ -192,7 +192,9 @@ TEST(Stop, ByOneInterruptSaves) {
     // What a terminal and a launcher send for one Ctrl-C: several, one right after the other.
     const Finished run = signalled(small_run(dir, {"--set", "train.epochs=1000000"}),
                                    {SIGINT, milliseconds(600), to == To::launcher ? 1 : 3, to});
-    EXPECT_EQ(run.exit_code, 75) << run.output;
+    // MPICH's mpiexec may return 0 for itself.
+    EXPECT_TRUE(run.exit_code == 75 || (run.exit_code == 0 && to == To::launcher)) << run.output;
+    EXPECT_TRUE(run.says("stopped on request (SIGINT)")) << run.output;
     EXPECT_EQ(summary_of(dir)["stopped_by"], "SIGINT");
     EXPECT_TRUE(newest_good_checkpoint(dir + "/checkpoints"));
   }
