@@ -1,6 +1,7 @@
 #pragma once
 // What the utility's subcommands do. Each prints to stdout, returns the exit code, and throws
-// lockstep::Error for what the user has to mend. main.cpp alone knows the command line's grammar.
+// lockstep::Error for what the user has to mend; those that start MPI have said it themselves.
+// main.cpp alone knows the command line's grammar.
 #include <string>
 #include <vector>
 
@@ -20,11 +21,30 @@ struct DoctorOptions {
 };
 ExitCode doctor(int argc, char** argv, const DoctorOptions& options);
 
+/// Predicts the samples of a data set into a file (train/prediction.hpp). Starts MPI; collective.
+struct PredictOptions {
+  std::string source;         ///< run folder or checkpoint
+  std::string input, output;  ///< FILE or FILE:NAME
+};
+ExitCode predict(int argc, char** argv, const PredictOptions& options);
+
+/// Loss and metrics of a checkpoint on other data. Starts MPI; collective.
+struct EvaluateOptions {
+  std::string source;  ///< run folder or checkpoint
+  std::string data;    ///< file or folder; empty: the deck's own test set
+  std::vector<std::string> overrides;
+  bool json = false;
+};
+ExitCode evaluate(int argc, char** argv, const EvaluateOptions& options);
+
 /// Reads a deck and prints it resolved.
 ExitCode check_deck(const std::string& file, const std::vector<std::string>& overrides);
 
 /// Every table and key, in Markdown.
 ExitCode print_deck_reference();
+
+/// A deck of `program`, classify or regress, to begin with: every key with its meaning.
+ExitCode print_new_deck(const std::string& program);
 
 /// The deck's model, layer by layer, and the memory of a training step.
 ExitCode describe_model(const std::string& file, const std::vector<std::string>& overrides);

@@ -15,7 +15,39 @@ ExitCode check_deck(const std::string& file, const std::vector<std::string>& ove
 }
 
 ExitCode print_deck_reference() {
-  train::write_stdout(train::deck_reference());
+  train::write_stdout(train::deck_reference().markdown());
+  return ExitCode::done;
+}
+
+ExitCode print_new_deck(const std::string& program) {
+  const bool classes = program == "classify";
+  const DeckReference::Settings settings =
+      classes ? DeckReference::Settings{{"run.dir", "\"runs/classify\""},
+                                        {"data.kind", "\"fashion_mnist\""},
+                                        {"data.path", "\"auto\""},
+                                        {"model.kind", "\"convnet\""},
+                                        {"train.epochs", "10"},
+                                        {"train.batch_size", "128"},
+                                        {"optimizer.kind", "\"sgd\""},
+                                        {"optimizer.lr", "0.01"},
+                                        {"optimizer.momentum", "0.5"}}
+              : DeckReference::Settings{{"run.dir", "\"runs/regress\""},
+                                        {"data.kind", "\"hdf5\""},
+                                        {"data.path", "\"heat.h5\""},
+                                        {"data.train_features", "\"train/parameters\""},
+                                        {"data.train_targets", "\"train/field\""},
+                                        {"data.test_features", "\"test/parameters\""},
+                                        {"data.test_targets", "\"test/field\""},
+                                        {"model.kind", "\"mlp\""},
+                                        {"model.hidden", "[128, 128]"},
+                                        {"train.epochs", "60"},
+                                        {"train.batch_size", "50"},
+                                        {"optimizer.kind", "\"adam\""},
+                                        {"optimizer.lr", "0.003"}};
+  train::write_stdout(fmt::format(
+      "# A deck of {}. Keys behind a # have the value that is shown, unless they are set.\n"
+      "#   mpiexec -n 2 {} THIS_FILE\n{}",
+      program, program, train::deck_reference().commented_deck(settings)));
   return ExitCode::done;
 }
 

@@ -1,4 +1,5 @@
-// The utility beside the training programs: looks at decks, models, checkpoints and the launch.
+// The utility beside the training programs: uses trained networks, looks at decks, models,
+// checkpoints and the launch.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -47,7 +48,8 @@ int main(int argc, char** argv) {
   namespace utility = lockstep::utility;
   using lockstep::ExitCode;
   CLI::App cli(
-      "Looks at decks, models, checkpoints and the launch of a Lockstep job. A program with a task "
+      "Uses trained networks; looks at decks, models, checkpoints and the launch of a Lockstep "
+      "job. A program with a task "
       "of its own looks at its decks itself: PROGRAM DECK --describe, --doctor or --dry-run.",
       "lockstep");
   cli.set_version_flag("--version", fmt::format("lockstep {}", lockstep::version()));
@@ -81,10 +83,32 @@ int main(int argc, char** argv) {
   takes_overrides(doctor, examination.overrides);
   doctor->add_flag("--json", examination.json, "one JSON object instead of text");
 
+  utility::PredictOptions prediction;
+  auto* predict = add(&cli, "predict", "what a trained network says of the samples of an HDF5 file",
+                      [&] { return utility::predict(argc, argv, prediction); });
+  predict->add_option("RUN", prediction.source, "a run folder, or a checkpoint")->required();
+  predict->add_option("--input", prediction.input, "samples: FILE or FILE:NAME")->required();
+  predict->add_option("--output", prediction.output, "a new file: FILE or FILE:NAME")->required();
+
+  utility::EvaluateOptions evaluation;
+  auto* evaluate = add(&cli, "evaluate", "loss and metrics of a trained network on other data",
+                       [&] { return utility::evaluate(argc, argv, evaluation); });
+  evaluate->add_option("RUN", evaluation.source, "a run folder, or a checkpoint")->required();
+  evaluate->add_option("--data", evaluation.data,
+                       "HDF5 file, or folder of IDX files; default: the test set of the run");
+  takes_overrides(evaluate, evaluation.overrides);
+  evaluate->add_flag("--json", evaluation.json, "one JSON object instead of text");
+
   auto* deck = cli.add_subcommand("deck", "input decks")->require_subcommand(1);
   takes_deck(add(deck, "check", "read a deck, print it resolved, or say what is wrong",
                  [&] { return utility::check_deck(files.front(), overrides); }));
   add(deck, "reference", "every table and key, in Markdown", utility::print_deck_reference);
+  add(deck, "new", "print a commented deck to begin with",
+      [&] { return utility::print_new_deck(files.front()); })
+      ->add_option("PROGRAM", files, "classify or regress")
+      ->required()
+      ->expected(1)
+      ->check(CLI::IsMember({"classify", "regress"}));
 
   auto* model = cli.add_subcommand("model", "networks")->require_subcommand(1);
   takes_deck(add(model, "describe", "a deck's layers: shapes, parameters, FLOPs, memory",

@@ -1,20 +1,13 @@
 #include "rings.hpp"
 
 #include <algorithm>
-#include <fstream>
+
+#include <lockstep/train/flight_report.hpp>
 
 namespace lockstep::utility {
 
-std::optional<RingsOfJob> read_where(const std::filesystem::path& flight) {
-  std::ifstream where(flight / "where");
-  RingsOfJob rings;
-  if (!(where >> std::hex >> rings.job >> std::ws) || !std::getline(where, rings.folder))
-    return std::nullopt;
-  return rings;
-}
-
 void add_left_behind(const std::filesystem::path& flight, std::vector<FlightRing>& rings) {
-  const auto where = read_where(flight);
+  const auto where = train::read_where(flight);
   if (!where) return;
   for (FlightRing& ring : read_flight_rings(where->folder, where->job)) {
     const bool known = std::ranges::find(rings, ring.rank, &FlightRing::rank) != rings.end();

@@ -1,10 +1,10 @@
 // Saving and loading a replicated state of f32, of LOCKSTEP_BENCH_MIB MiB (128), and what that is
 // to be held against:
-//   save            a synchronous save
-//   plain_write     the same bytes, each rank its half by pwrite into one file, fsync, rename
+//   save            a synchronous save, in turn with plain writes of the same bytes (each rank its
+//                   half by pwrite into one file, fsync, rename), and its speed as a part of theirs
 //   async_blocked   what a step waits for an asynchronous save
 //   copy            one copy of a rank's part of the state into memory that has been touched
-//   load            by all ranks together
+//   load            in place: all of it by each rank (replicated), or its share (sharded)
 //   checksum        of as many bytes without and with the look for elements that are not finite
 //   LOCKSTEP_BENCH_MIB=1024 mpiexec -n 2 build/release/benchmarks/checkpoint/checkpoint.save_bench
 // In the folder LOCKSTEP_BENCH_DIR, by default the system's for temporary files.
@@ -24,6 +24,7 @@
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <support/mpi_bench.hpp>
+#include <support/sides.hpp>
 
 namespace lockstep {
 namespace {
@@ -60,34 +61,32 @@ void end(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state_bytes());
 }
 
-void save(benchmark::State& state) {
-  for (auto _ : state) {
-    bench::timed_iteration(state, 1,
-                           [&] { CheckpointWriter().save(bench::world(), path(), contents()); });
-  }
-  end(state);
+/// The same bytes in one file, each rank its share.
+void write_plainly(const Tensor& mine) {
+  auto& world = bench::world();
+  std::optional<AtomicFile> target;
+  if (world.rank() == 0) target.emplace(path());
+  world.barrier();
+  const File other =
+      target ? File() : File::open_for_writing(AtomicFile::temporary_path_of(path()));
+  const File& file = target ? target->file() : other;
+  const auto* from = static_cast<const std::byte*>(mine.data());
+  for (const Slab& slab : cut_slabs(0, share_bytes()))
+    file.write_at(world.rank() * share_bytes() + slab.begin, from + slab.begin, slab.bytes);
+  file.sync();
+  world.barrier();
+  if (target) target->publish();
+  world.barrier();
 }
 
-void plain_write(benchmark::State& state) {
-  auto& world = bench::world();
+void save(benchmark::State& state) {
   const Tensor mine = Tensor::full({share_bytes() / 4}, 1.5);
-  for (auto _ : state) {
-    bench::timed_iteration(state, 1, [&] {
-      std::optional<AtomicFile> target;
-      if (world.rank() == 0) target.emplace(path());
-      world.barrier();
-      const File other =
-          target ? File() : File::open_for_writing(AtomicFile::temporary_path_of(path()));
-      const File& file = target ? target->file() : other;
-      const auto* from = static_cast<const std::byte*>(mine.data());
-      for (const Slab& slab : cut_slabs(0, share_bytes()))
-        file.write_at(world.rank() * share_bytes() + slab.begin, from + slab.begin, slab.bytes);
-      file.sync();
-      world.barrier();
-      if (target) target->publish();
-      world.barrier();
-    });
-  }
+  bench::Sides sides;
+  sides.add("save", [] { CheckpointWriter().save(bench::world(), path(), contents()); });
+  sides.add("plain_write", [&] { write_plainly(mine); });
+  for (auto _ : state) sides.run();
+  sides.report(state);
+  state.counters["of_plain_write"] = sides.median_us("plain_write") / sides.median_us("save");
   end(state);
 }
 
@@ -116,11 +115,28 @@ void copy(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state_bytes());
 }
 
-void load(benchmark::State& state) {
-  CheckpointWriter().save(bench::world(), path(), contents());
+/// The same tensors, each rank its rows.
+const CheckpointContents& sharded_contents() {
+  static const CheckpointContents all = [] {
+    CheckpointContents made;
+    const auto& world = bench::world();
+    for (int i = 0; i < 8; ++i) {
+      const auto rows = Tensor::full({share_bytes() / 32}, 1.5);
+      made.model.insert(
+          "weight" + std::to_string(i), rows,
+          Placement::rows(rows, world.rank() * rows.size(0), world.size() * rows.size(0)));
+    }
+    return made;
+  }();
+  return all;
+}
+
+/// In place, as a training does; `mine` says what each rank has.
+void load(benchmark::State& state, const CheckpointContents& (*mine)()) {
+  CheckpointWriter().save(bench::world(), path(), mine());
   for (auto _ : state) {
     bench::timed_iteration(state, 1, [&] {
-      benchmark::DoNotOptimize(load_checkpoint(bench::world(), path(), contents().model));
+      benchmark::DoNotOptimize(load_checkpoint_in_place(bench::world(), path(), mine().model));
     });
   }
   end(state);
@@ -145,11 +161,11 @@ void checksum(benchmark::State& state, bool look) {
   state.SetBytesProcessed(state.iterations() * state_bytes());
 }
 
-BENCHMARK(save)->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(plain_write)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(save)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(async_blocked)->UseManualTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(copy)->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(load)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(load, replicated, contents)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(load, sharded, sharded_contents)->UseManualTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(checksum, without_look, false)->UseManualTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(checksum, with_look, true)->UseManualTime()->Unit(benchmark::kMillisecond);
 

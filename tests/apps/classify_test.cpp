@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 namespace lockstep::test {
 namespace {
@@ -121,6 +122,19 @@ TEST(Classify, EvaluationGivesTheSameBitsOnAnyNumberOfRanks) {
   for (const auto& [ranks, result] : results) EXPECT_EQ(result, results[1]) << ranks << " ranks";
 }
 
+TEST(Classify, TopKAccuracyIsReportedAndOfAllClassesRefused) {
+  const ScratchFolder scratch;
+  const Finished run = classify(2, small_run(scratch.file("run"), {"--set", "eval.top_k=3"}));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  const Json summary = Json::parse(read_file(scratch.file("run/summary.json")));
+  EXPECT_GT(summary.at("test_top3_accuracy").get<double>(),
+            summary.at("test_accuracy").get<double>());
+  EXPECT_LE(summary.at("test_top3_accuracy").get<double>(), 1.0);
+  const Finished all = classify(1, small_run(scratch.file("all"), {"--set", "eval.top_k=10"}));
+  EXPECT_EQ(all.exit_code, 2);
+  EXPECT_TRUE(all.says("eval.top_k = 10 of 10 classes")) << all.output;
+}
+
 TEST(Classify, EarlierRunInTheSameFolderIsMovedAsideNotLost) {
   const ScratchFolder scratch;
   const auto arguments = small_run(scratch.file("run"), {"--set", "train.epochs=1"});
@@ -168,6 +182,27 @@ TEST(Lockstep, DeckReferenceIsTheOneInTheDocumentation) {
   ASSERT_EQ(reference.exit_code, 0);
   EXPECT_EQ(reference.output, read_file(source("docs/deck_reference.md")))
       << "update it: build/release/apps/lockstep deck reference > docs/deck_reference.md";
+}
+
+TEST(Lockstep, ANewDeckIsGoodAsItIsAndWithEveryKeySet) {
+  const ScratchFolder scratch;
+  for (const char* program : {"classify", "regress"}) {
+    const Finished made = lockstep_utility({"deck", "new", program});
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+    const std::string all =
+        std::regex_replace(made.output, std::regex("\n#([a-z_0-9]+ = )"), "\n$1");
+    EXPECT_NE(all, made.output);
+    std::vector<std::string> resolved;
+    for (const std::string& text : {made.output, all}) {
+      const std::string file = scratch.file("new.toml");
+      std::ofstream(file) << text;
+      const Finished checked = lockstep_utility({"deck", "check", file});
+      EXPECT_EQ(checked.exit_code, 0) << checked.output;
+      resolved.push_back(checked.output);
+    }
+    EXPECT_EQ(resolved[0], resolved[1]);
+  }
+  EXPECT_EQ(lockstep_utility({"deck", "new", "sing"}).exit_code, 2);
 }
 
 TEST(Lockstep, EveryBundledDeckIsGood) {

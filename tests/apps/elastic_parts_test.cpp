@@ -1,7 +1,11 @@
 // What `lockstep elastic` decides, without starting anything: placement, budget, whom it blames.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <elastic/budget.hpp>
+#include <elastic/death_watch.hpp>
 #include <elastic/judge.hpp>
 #include <elastic/launcher.hpp>
 #include <elastic/members.hpp>
@@ -18,6 +22,34 @@ namespace {
 
 using std::chrono::seconds;
 using test::ScratchFolder;
+
+/// A process that does nothing, until it is killed.
+int idle_process() {
+  const int pid = fork();
+  if (pid == 0) {
+    while (true) pause();
+  }
+  return pid;
+}
+
+void end(int pid) {
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST(DeathWatch, WhoEndedFirstIsFoundAlsoWhereItWasGoneBeforeTheWatchBegan) {
+  for (const bool before : {true, false}) {
+    const int first = idle_process(), second = idle_process();
+    if (before) end(first);
+    DeathWatch watch({{0, second}, {1, first}});
+    if (!before) {
+      end(first);
+      usleep(100'000);  // the watch's thread has seen it
+    }
+    end(second);
+    EXPECT_EQ(watch.first(), 1) << before;
+  }
+}
 
 TEST(MembersFile, HasAHostALineWithItsSlotsAndComments) {
   const Hosts hosts = parse_members("# all\nnode1 4\n\n  node2\t2 # slow\nnode3\n", "members");

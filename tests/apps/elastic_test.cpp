@@ -119,6 +119,14 @@ TEST_F(Elastic, ARankThatStopsAnsweringIsNamedAndTheOthersGoOn) {
   EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({1})) << finished.output;
 }
 
+TEST_F(Elastic, EndsAJobWhoseRunIsCompleteButWhoseProcessWasStoppedBehindMpiFinalize) {
+  const Finished finished =
+      supervise({"--min", "2", "--max", "2", "--hang-after", "6"}, {}, "linger 1", "0", false);
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json::array({"completed"})) << finished.output;
+  EXPECT_LT(finished.seconds, 40) << finished.output;
+}
+
 TEST_F(Elastic, RanksThatAreAllStoppedAreEndedForWantOfLife) {
   const Finished finished =
       supervise({"--min", "2", "--max", "2", "--hang-after", "6"}, {}, "stop -1 12");

@@ -26,13 +26,14 @@ bool completed(const std::string& run_dir) {
   return Json::parse(read_file(run_dir + "/summary.json")).at("completed").get<bool>();
 }
 
-// Under 150 MiB the system's loader speaks, with 127; from the program's own beginning on it is a
-// sentence and 1, or the run completes: never a death by signal or a hang.
+// Under 165 MiB the system's loader speaks, with 127, or OpenBLAS's initialiser, with a SIGINT;
+// from the program's own beginning on it is a sentence and 1, or the run completes: never a death
+// by signal or a hang.
 TEST(LittleAddressSpace, IsASentenceAndExitCodeOneAtAnySize) {
   const ScratchFolder scratch;
   int refused = 0, done = 0;
   for (int i = 0; i < 30; ++i) {
-    const int mib = 160 + 50 * i;
+    const int mib = 170 + 50 * i;
     const std::string dir = scratch.file("run" + std::to_string(mib));
     auto command = app(2, "apps/classify", small_run(dir, {"--set", "train.epochs=1"}));
     if (i % 3 == 0)
@@ -156,6 +157,25 @@ TEST(DiskFull, DuringARunFailsTheSaveInOneSentenceAndTheRunGoesOn) {
   EXPECT_FALSE(finished.says("step-00000030.h5\n")) << finished.output;
   EXPECT_TRUE(finished.says("half written: 0\n")) << finished.output;
   EXPECT_TRUE(finished.says("half written: 1\n")) << "one would be seen\n" << finished.output;
+}
+
+TEST(DiskFull, ForMetricsIsExitCodeOneAndOneSentenceWithTheReason) {
+  if (run_on_small_disk("true").exit_code != 0)
+    GTEST_SKIP() << "this machine forbids user namespaces";
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("disk");
+  std::filesystem::create_directory(dir);
+  const auto train = app(
+      2, "apps/classify",
+      small_run(dir + "/run", {"--set", "checkpoint.every_epochs=0", "--set", "train.epochs=100"}));
+  const Finished finished = run_on_small_disk("mount -t tmpfs -o size=40k tmpfs " + dir + " && " +
+                                              quoted(train) + "; echo exit=$?");
+  EXPECT_TRUE(finished.says("exit=1\n")) << finished.output;
+  const std::string sentence = "metrics.jsonl: No space left on device";
+  const auto said = finished.output.find(sentence);
+  EXPECT_NE(said, std::string::npos) << finished.output;
+  EXPECT_EQ(finished.output.find(sentence, said + 1), std::string::npos) << finished.output;
+  EXPECT_FALSE(finished.says("LOG ERROR")) << finished.output;
 }
 
 }  // namespace

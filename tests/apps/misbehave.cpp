@@ -11,6 +11,7 @@
 //   op: it broadcasts; shape, dtype, root, reduction: with another one; skip: not at all
 //   group: all ranks make a group then; rank 1 is stopped (SIGSTOP) before
 //   MISBEHAVE="late 1"  it comes to MPI_Init only after a minute
+//   MISBEHAVE="linger 1"  it is stopped (SIGSTOP) after MPI_Finalize
 // The file MISBEHAVE_MARK, if that is set, is written at the moment of the fault; where it is there
 // from the beginning, there is no fault. With MISBEHAVE_PACE=5 each forward takes 5 ms longer, on
 // all ranks.
@@ -146,9 +147,14 @@ class Misbehaving : public lockstep::train::Classification {
 int main(int argc, char** argv) {
   // MPI cannot tell a rank its number before MPI_Init; MPICH's launcher does.
   const char *order = std::getenv("MISBEHAVE"), *rank = std::getenv("PMI_RANK");
-  if (order && rank && std::string("late ") + rank == order) sleep(60);
-  return lockstep::train::App(
-             "misbehave", "classify with a fault on purpose",
-             [](lockstep::Deck& deck) { return std::make_unique<Misbehaving>(deck); })
-      .run(argc, argv);
+  const auto is_mine = [&](const std::string& what) {
+    return order && rank && what + " " + rank == order;
+  };
+  if (is_mine("late")) sleep(60);
+  const int code =
+      lockstep::train::App("misbehave", "classify with a fault on purpose",
+                           [](lockstep::Deck& deck) { return std::make_unique<Misbehaving>(deck); })
+          .run(argc, argv);
+  if (is_mine("linger")) std::raise(SIGSTOP);
+  return code;
 }

@@ -113,6 +113,24 @@ TEST(Output, ThatCannotBeWrittenEndsNoTrainingAndIsToldOnceInItsLog) {
   }
 }
 
+TEST(Output, OfAPipeThatIsFullHoldsNoTrainingUpAndOnlyWhatPrintsWaits) {
+  const ScratchFolder scratch;
+  const std::string full = "mkfifo " + scratch.file("pipe") + "; exec 3<>" + scratch.file("pipe") +
+                           "; head -c 65536 /dev/zero >&3; ";
+  const Finished finished =
+      in_shell(full + "exec \"$@\" >&3", alone("apps/classify", small_run(scratch.file("run"))));
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(finished.output,
+            "warning: standard output cannot be written: it takes nothing (a full pipe, or a "
+            "terminal that was stopped). The run goes on; log.txt has it all.\n");
+  EXPECT_NE(read_file(scratch.file("run/log.txt")).find("step 40/40"), std::string::npos);
+  const Finished printed =
+      in_shell("rm -f " + scratch.file("pipe") + "; " + full +
+                   "\"$@\" >&3 & sleep 1; head -c 65536 <&3 >/dev/null; wait $!",
+               tool({"deck", "reference"}));
+  EXPECT_EQ(printed.exit_code, 0) << printed.output;
+}
+
 /// Of two ranks, each of which has its stdout as `script` says. (What mpiexec does when its own
 /// takes nothing is not ours: MPICH's ends the job.)
 Finished two_ranks(const std::string& script, const Command& arguments) {

@@ -4,6 +4,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -53,6 +54,10 @@ TEST_F(Regress, FitsTheFieldOnOneToThreeRanks) {
     EXPECT_TRUE(finished.says("test r2 0.99")) << finished.output;
     EXPECT_GE(summary(dir).at("test_r2").get<double>(), 0.99) << ranks << " ranks";
     EXPECT_LE(summary(dir).at("test_max_error").get<double>(), 0.3) << ranks << " ranks";
+    const auto figure = [&](const char* key) { return summary(dir).at(key).get<double>(); };
+    EXPECT_LE(figure("test_mae"), std::sqrt(figure("test_loss")));
+    EXPECT_LE(std::sqrt(figure("test_loss")), figure("test_max_error"));
+    EXPECT_LE(figure("test_relative_l2"), 0.1);
   }
 }
 
@@ -68,7 +73,8 @@ TEST_F(Regress, EvaluationGivesTheSameBitsOnAnyNumberOfRanks) {
     const Finished finished = regress(ranks, {"--set", "optimizer.lr=1e-30", "--set",
                                               "train.epochs=1", "--set", "eval.batch_size=17"});
     ASSERT_EQ(finished.exit_code, 0) << finished.output;
-    for (const char* key : {"test_loss", "test_r2", "test_max_error"})
+    for (const char* key :
+         {"test_loss", "test_r2", "test_max_error", "test_mae", "test_relative_l2"})
       results[ranks].push_back(summary().at(key));
   }
   for (const auto& [ranks, result] : results) EXPECT_EQ(result, results[1]) << ranks << " ranks";

@@ -92,6 +92,38 @@ TEST(AnySize, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
   }
 }
 
+/// Of the same names, shapes and placements; no rank's memory is another's.
+StateDict zeros_like(const StateDict& state) {
+  StateDict zeros;
+  for (const auto& [name, tensor, placement] : state)
+    zeros.insert(name, Tensor::zeros(tensor.shape(), tensor.dtype()), placement);
+  return zeros;
+}
+
+TEST(AnySize, InPlaceTheReadersOwnTensorsHoldWhatTheFileHas) {
+  const auto path = scratch("any-in-place") / "a.h5";
+  run_ranks_as_threads(3, [&](ProcessGroup& group) {
+    CheckpointWriter().save(group, path, state_of(group.rank(), group.size()));
+  });
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    const auto want = state_of(group.rank(), group.size());
+    const StateDict model = zeros_like(want.model), optimizer = zeros_like(want.optimizer);
+    const auto got = load_checkpoint_in_place(group, path, model, optimizer);
+    test::expect_same_bits(model, want.model);
+    test::expect_same_bits(optimizer, want.optimizer);
+    for (const auto& entry : model)
+      EXPECT_EQ(got.model.at(entry.name).data(), entry.tensor.data()) << entry.name;
+    copy_state(got.model, model);
+    test::expect_same_bits(model, want.model);
+
+    StateDict other;
+    const auto misfit = Tensor::zeros({4, 5});
+    other.insert("rows", misfit);
+    EXPECT_EQ(load_checkpoint_in_place(group, path, other).model.at("rows").shape(),
+              (Shape{7, 11}));
+  });
+}
+
 TEST(AnySize, WhatDoesNotFitTheReadersStateComesWholeSoThatItCanBeNamed) {
   const auto path = scratch("any-misfit") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {

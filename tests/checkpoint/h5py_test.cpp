@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include <checkpoint/python.hpp>
 #include <checkpoint/sample.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
@@ -27,15 +28,10 @@ std::string snippet(const char* of_page) {
   return page.substr(body, page.find("```", body) - body);
 }
 
-int run_python(const fs::path& folder, const std::string& script) {
-  std::ofstream(folder / "script.py") << script;
-  return std::system(("cd " + folder.string() + " && /usr/bin/python3 script.py").c_str());
-}
-
 class H5py : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::system("/usr/bin/python3 -c 'import h5py, numpy' 2>/dev/null") != 0)
+    if (!test::python_has_h5py())
       GTEST_SKIP() << "python3 has no h5py or numpy (Debian: python3-h5py)";
   }
 };
@@ -43,7 +39,7 @@ class H5py : public testing::Test {
 TEST_F(H5py, TheThreeLinesOfTheDocsReadTheWeightsInPyTorchsLayout) {
   const auto folder = test::scratch("h5py");
   test::save_on_threads(checkpoint_path(folder / "checkpoints", 938), 3);
-  EXPECT_EQ(run_python(folder, snippet("checkpoints.md") + R"(
+  EXPECT_EQ(test::run_python(folder, snippet("checkpoints.md") + R"(
 import numpy as np
 def same(name, shape, first):
     assert weights[name].shape == shape and weights[name].dtype == np.float32, name
@@ -58,7 +54,7 @@ assert file["optimizer/conv1.weight/momentum_buffer"].shape == (10, 1, 5, 5)
 assert file["train/step"][()] == 938 and file["train/sums/loss"][()] == 0.1 + 0.2
 assert file["deck"][()].decode() == "[train]\nepochs = 2\n"
 assert file["metadata/onednn"][()] == b"2.6.3"
-assert file.attrs["lockstep_format"] == 2
+assert file.attrs["lockstep_format"] == 3
 )"),
             0);
 }
@@ -67,7 +63,7 @@ TEST_F(H5py, TheTenLinesOfTheFormatPageReadEverything) {
   const auto folder = test::scratch("h5py-all");
   test::save_on_threads(folder / "a.h5", 2);
   const auto deck = test::sample().deck;
-  EXPECT_EQ(run_python(folder, snippet("checkpoint_format.md") + R"(
+  EXPECT_EQ(test::run_python(folder, snippet("checkpoint_format.md") + R"(
 state = load("a.h5")
 assert state["model/conv1.weight"].shape == (10, 1, 5, 5)
 assert state["model/table"].tolist() == [[3, 4, 5], [6, 7, 8], [9, 10, 11], [12, 13, 14],
@@ -78,7 +74,7 @@ assert state["deck"] == "[train]\nepochs = 2\n"
 assert state["metadata/ranks"] == "2" and state["metadata/empty"] == ""
 assert state["manifest"].startswith("lockstep checkpoint manifest\n")
 assert state["deck_hash"] == ")" + to_hex(hash64(deck.data(), deck.size())) +
-                                   R"("
+                                         R"("
 )"),
             0);
 }
@@ -102,7 +98,7 @@ TEST_F(H5py, NarrowTypesComeAsNumpysOrWiden) {
     CheckpointWriter().save(group, folder / "a.h5", contents);
     test::expect_same_bits(load_checkpoint(folder / "a.h5").model, contents.model);
   });
-  EXPECT_EQ(run_python(folder, R"(
+  EXPECT_EQ(test::run_python(folder, R"(
 import h5py
 m = {n: d[()] for n, d in h5py.File("a.h5")["model"].items()}
 assert m["f16"].dtype == "float16" and list(m["f16"]) == [1.5, -1.5]

@@ -35,6 +35,13 @@ inline CheckpointContents kept_contents(int format, int rank = 0, int ranks = 1)
   contents.train = {938, 2, 17, 1234, {{"loss.0", 0.1 + 0.2}}, {{"batch_size", 128}}, metrics};
   contents.deck = "[train]\nepochs = 2\n";
   contents.metadata = {{"onednn", "2.6.3"}, {"empty", ""}};
+  if (format >= 3) {
+    contents.signature = {
+        .input = {"image", DType::f32, {3, 8, 8}, 255, {0.25, 0.5, 1.0 / 3}, {1, 2, 0.1}},
+        .output = {"class", DType::f32, {2}},
+        .kind = ModelSignature::Output::log_probabilities,
+        .class_names = {"cat", "dog \"Rex\""}};
+  }
   return contents;
 }
 

@@ -24,6 +24,7 @@ TEST_P(KeptFile, OfEachFormatHoldsWhatItsVersionWrote) {
   test::expect_same_bits(got.optimizer, want.optimizer);
   EXPECT_EQ(got.train, want.train);
   EXPECT_EQ(got.deck, want.deck);
+  EXPECT_EQ(got.signature, want.signature);
   for (const auto& entry : want.metadata)
     EXPECT_NE(std::ranges::find(got.metadata, entry), got.metadata.end()) << entry.first;
 }

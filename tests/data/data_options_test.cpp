@@ -34,7 +34,13 @@ kind = "synthetic"
 path = "/data"
 mean = [0.5, 0.75]
 std = [0.25]
+normalise_targets = true
+target_mean = [0.125]
+target_std = [4, 5]
+class_names = ["cat", "dog"]
 train_limit = 11
+validation_fraction = 0.25
+test_set = false
 test_limit = 12
 shuffle = false
 shuffle_window = 18
@@ -62,7 +68,13 @@ cache_mib = 22
   EXPECT_EQ(o.path, "/data");
   EXPECT_EQ(o.mean, (std::vector{0.5, 0.75}));
   EXPECT_EQ(o.std, std::vector{0.25});
+  EXPECT_TRUE(o.normalise_targets);
+  EXPECT_EQ(o.target_mean, std::vector{0.125});
+  EXPECT_EQ(o.target_std, (std::vector{4.0, 5.0}));
+  EXPECT_EQ(o.class_names, (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(o.train_limit, 11);
+  EXPECT_EQ(o.validation_fraction, 0.25);
+  EXPECT_FALSE(o.test_set);
   EXPECT_EQ(o.test_limit, 12);
   EXPECT_FALSE(o.shuffle.on);
   EXPECT_EQ(o.shuffle.window, 18);

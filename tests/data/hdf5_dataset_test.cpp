@@ -240,7 +240,7 @@ TEST(Hdf5Dataset, NormalisationIsTheTrainingSetsOwnWhereNoneIsGiven) {
   auto options = options_for(file, "scalar");
   const auto samples =
       open_hdf5_samples({file, "train/features", "train/scalar"}, TargetKind::values, 0);
-  const Normalisation measured = measure_normalisation(samples);
+  const Normalisation measured = measure_normalisation(*samples.features, samples.size);
   EXPECT_NEAR(measured.mean[0], sum / n, 1e-9);
   EXPECT_NEAR(measured.std[0], std::sqrt(squares / n), 1e-9);
   EXPECT_EQ(measured.mean[1], 3.0);
@@ -255,6 +255,71 @@ TEST(Hdf5Dataset, NormalisationIsTheTrainingSetsOwnWhereNoneIsGiven) {
   EXPECT_EQ(in_memory.inputs[0], (features[0] - static_cast<float>(measured.mean[0])) /
                                      static_cast<float>(measured.std[0]));
   EXPECT_EQ(in_memory.inputs[1], 0.0F);
+}
+
+TEST(Hdf5Dataset, OneMeanGoesWithADeviationAChannel) {
+  const TemporaryFolder folder;
+  auto options = options_for(write_sets<float>(folder), "scalar");
+  options.std.clear();  // measured: two channels
+  const auto sets = make_datasets(options, TargetKind::values);
+  ASSERT_EQ(sets.facts.std.size(), 2U);
+  const Loaded loaded = load(*sets.train, {0, 1});
+  const auto stored = some_values<float>(train_size * 6, 200);
+  for (std::size_t i = 0; i < loaded.inputs.size(); ++i) {
+    EXPECT_EQ(loaded.inputs[i],
+              (stored[i] - 2.0F) / static_cast<float>(sets.facts.std[i % 6 < 3 ? 0 : 1]));
+  }
+}
+
+TEST(Hdf5Dataset, WhatWasFoundIsToldAndMakesTheSameTestSetAlone) {
+  const TemporaryFolder folder;
+  for (const bool stream : {false, true}) {
+    auto options = options_for(write_sets<std::uint8_t>(folder), "labels", stream);
+    options.mean.clear();
+    options.std.clear();
+    options.class_names = {"a", "b", "c"};
+    const auto both = make_datasets(options);
+    EXPECT_EQ(both.facts.input, "features");
+    EXPECT_EQ(both.facts.target, "labels");
+    EXPECT_EQ(both.facts.divisor, 255);
+    EXPECT_EQ(both.facts.class_names, options.class_names);
+    EXPECT_TRUE(both.facts.target_mean.empty());
+    const DataOptions found = as_found(options, both);
+    EXPECT_EQ(found.mean, both.facts.mean);
+    EXPECT_EQ(found.std.size(), 2U);
+    EXPECT_EQ(found.hdf5.classes, 3);
+    const auto test = make_test_set(found, TargetKind::classes);
+    EXPECT_EQ(test.train, nullptr);
+    EXPECT_EQ(load(*test.test, {29, 0, 7}), load(*both.test, {29, 0, 7}));
+    fs::remove(folder.path() / "data.h5");
+  }
+}
+
+TEST(Hdf5Dataset, TargetsAreMeasuredWhereTheyAreToBeNormalised) {
+  const TemporaryFolder folder;
+  auto options = options_for(write_sets<float>(folder), "values");
+  options.normalise_targets = true;
+  const auto sets = make_datasets(options, TargetKind::values);
+  const auto values = some_values<double>(train_size * 2, 17);
+  for (std::size_t c = 0; c < 2; ++c) {
+    double mean = 0, squares = 0;
+    for (std::size_t i = c; i < values.size(); i += 2) mean += values[i] / train_size;
+    for (std::size_t i = c; i < values.size(); i += 2) squares += std::pow(values[i] - mean, 2);
+    EXPECT_NEAR(sets.facts.target_mean[c], mean, 1e-9);
+    EXPECT_NEAR(sets.facts.target_std[c], std::sqrt(squares / train_size), 1e-9);
+  }
+  options.target_mean = {1.5};
+  const DataOptions found = as_found(options, make_datasets(options, TargetKind::values));
+  EXPECT_EQ(found.target_mean, std::vector{1.5});
+  EXPECT_EQ(found.target_std, sets.facts.target_std);
+}
+
+TEST(Hdf5Dataset, ClassNamesAreOneAClassOrNone) {
+  const TemporaryFolder folder;
+  auto options = options_for(write_sets<float>(folder), "labels");
+  options.class_names = {"a", "b"};
+  EXPECT_TRUE(says(input_error([&] { static_cast<void>(make_datasets(options)); }),
+                   "data.class_names has 2 names, but the data have 3 classes"));
 }
 
 TEST(Hdf5Dataset, LimitsAndTestFilesOfTheirOwn) {
@@ -432,6 +497,30 @@ TEST_F(WrongHdf5, FileChangedOrCutWhileTheRunReadsIt) {
   EXPECT_TRUE(says(input_error([&] { return load(*sets.train, {1}); }), "was changed while"));
 }
 
+TEST_F(WrongHdf5, ChunksThatTheFileCannotHold) {
+  // HDF5 itself would read behind the end of them.
+  const std::string good{5, 0, 0, 0, 6, 0, 0, 0, 4, 0, 0, 0};  // extents and the size of an element
+  for (const std::string& bad :
+       std::vector<std::string>{{5, 0, 0, 0, 6, 0, 8, 0}, {9, 0, 0, 0, 6, 0, 0, 0}}) {
+    const auto file = folder_.path() / "chunks.h5";
+    fs::remove(file);
+    write_hdf5(file, "train/features", {24, 6}, std::vector<float>(144, 1.0F),
+               Hdf5Layout{.chunk = {5, 6}});
+    write_hdf5(file, "train/targets", {24}, std::vector<float>(24, 1.0F));
+    auto bytes = test::read_file(file);
+    const auto at = std::search(bytes.begin(), bytes.end(), good.begin(), good.end());
+    ASSERT_NE(at, bytes.end());
+    std::copy(bad.begin(), bad.end(), at);
+    folder_.write("chunks.h5", bytes);
+    EXPECT_TRUE(says(input_error([&] {
+                       return open_hdf5_samples(
+                           {.file = file, .features = "train/features", .targets = "train/targets"},
+                           TargetKind::values, 0);
+                     }),
+                     "chunks.h5 is damaged or incomplete"));
+  }
+}
+
 TEST_F(WrongHdf5, NothingToRead) {
   write_hdf5(file_, "train/none", {0, 3}, std::vector<float>{});
   write_hdf5(file_, "train/nothing", {0}, std::vector<float>{});
@@ -449,6 +538,15 @@ TEST_F(WrongHdf5, MoreThanTheMemoryOfTheMachineIsRefusedBeforeItIsTaken) {
   options.hdf5.train_features = "train/huge";
   options.hdf5.test_targets = "test/scalar";
   EXPECT_TRUE(says(error(options, TargetKind::values), "data.stream = true"));
+}
+
+TEST_F(WrongHdf5, OneSampleThatIsLargerThanTheMachineIsRefusedBeforeItIsTaken) {
+  const std::int64_t width = std::int64_t{1} << 42U;
+  test::write_empty_hdf5(file_, "train/wide", {4, width}, {1, 1024});
+  write_hdf5(file_, "train/four", {4}, std::vector<float>(4));
+  auto options = options_for(file_, "four", true);
+  options.hdf5.train_features = "train/wide";
+  EXPECT_TRUE(says(error(options, TargetKind::values), "one sample takes 17592.2 GB"));
 }
 
 }  // namespace

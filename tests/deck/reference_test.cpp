@@ -36,6 +36,20 @@ Everything else.
 )");
 }
 
+TEST(DeckReference, AsADeckItSetsWhatItIsToldAndShowsTheRestCommentedOut) {
+  DeckReference reference;
+  reference.add<SampleOptions>("train", "The training loop.");
+  const std::string text = reference.commented_deck({{"train.epochs", "7"}});
+  EXPECT_NE(text.find("\n[train]  # The training loop.\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nepochs = 7 "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n#lr = 0.01 "), std::string::npos) << text;
+  EXPECT_NE(text.find("# longest wait [s]; at least 0.5"), std::string::npos) << text;
+  auto deck = Deck::parse(text, "new.toml");
+  EXPECT_EQ(deck.read<SampleOptions>("train").epochs, 7);
+  EXPECT_NO_THROW(deck.check_all_read());
+  EXPECT_THROW(static_cast<void>(reference.commented_deck({{"train.epoch", "7"}})), Error);
+}
+
 TEST(DeckReference, TwoComponentsMayShareATable) {
   DeckReference reference;
   reference.add<OtherOptions>("x", "One.");

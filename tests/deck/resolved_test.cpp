@@ -37,6 +37,21 @@ momentum = 0
 )");
 }
 
+TEST(DeckResolved, TellsWhatWasFoundOutInPlaceOfWhatTheDeckSays) {
+  auto deck = Deck::parse("[train]\nsizes = []\nlr = 0.5", "a.toml");
+  auto options = deck.read<SampleOptions>("train");
+  options.sizes = {7, 8};
+  options.pace = Pace::fast;
+  deck.record("train", options);
+  EXPECT_NE(deck.resolved().find("\nsizes = [7, 8]\n"), std::string::npos) << deck.resolved();
+  EXPECT_NE(deck.resolved().find("\npace = \"fast\"\n"), std::string::npos);
+  EXPECT_NE(deck.resolved().find("\nlr = 0.5\n"), std::string::npos);
+  auto again = Deck::parse(deck.resolved(), "b.toml");
+  EXPECT_EQ(again.read<SampleOptions>("train").sizes, (std::vector<std::int64_t>{7, 8}));
+  EXPECT_EQ(again.hash(), deck.hash());
+  EXPECT_THROW(deck.record("other", OtherOptions{}), Error) << "it was not read";
+}
+
 TEST(DeckResolved, ReadBackGivesTheSame) {
   for (const std::string toml :
        {"", "[train]\nlr = 1e-300\nratio = -0.0\nclip = 1e300",

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/models.hpp>
@@ -40,6 +40,35 @@ TEST(Mlp, HasALayerForEveryHiddenSizeAndOneMore) {
   const auto model = mlp({1, 28, 28}, 10, {512, 256});
   EXPECT_EQ(model->parameter_count(), 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10);
   EXPECT_EQ(model->forward(Variable(uniform({3, 1, 28, 28}, 1.0))).shape(), (Shape{3, 10}));
+}
+
+TEST(Mlp, NormActivationAndDropoutFollowEachHiddenLayerInThisOrder) {
+  ModelOptions options;
+  options.kind = ModelOptions::Kind::mlp;
+  options.hidden = {8, 4};
+  options.layers = {MlpLayers::Norm::batch, MlpLayers::Activation::silu, 0.25};
+  const auto model = make_model(options, {6}, 3);
+  std::vector<std::string> names;
+  for (const auto& [name, child] : model->children()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"flatten", "fc1", "norm1", "silu1", "dropout1", "fc2",
+                                             "norm2", "silu2", "dropout2", "fc3", "log_softmax"}));
+  EXPECT_EQ(model->parameter_count(), (6 * 8 + 8 + 16) + (8 * 4 + 4 + 8) + (4 * 3 + 3));
+  EXPECT_EQ(model->forward(Variable(uniform({5, 6}, 1.0))).shape(), (Shape{5, 3}));
+}
+
+TEST(Mlp, EveryNormAndActivationOfADeckHasAGradientInAllParameters) {
+  using Norm = MlpLayers::Norm;
+  using Activation = MlpLayers::Activation;
+  for (const Norm norm : {Norm::none, Norm::batch, Norm::layer}) {
+    for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu,
+                                        Activation::tanh, Activation::sigmoid}) {
+      const auto model = mlp({6}, 3, {16}, Head::linear, {norm, activation, 0.0});
+      const Variable y = model->forward(Variable(uniform({5, 6}, 1.0)));
+      sum(y * y).backward();
+      for (const auto& [name, parameter] : model->named_parameters())
+        EXPECT_TRUE(parameter.grad().defined()) << name;
+    }
+  }
 }
 
 // What a rank without samples runs where forward is collective (parallel/sync_batch_norm.hpp).

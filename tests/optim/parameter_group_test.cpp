@@ -11,31 +11,10 @@
 namespace lockstep {
 namespace {
 
-using optim::fits_pattern;
 using optim::ParameterGroup;
 using test::parameter;
 using test::set_grad;
 using test::values;
-
-TEST(FitsPattern, StarIsAnyCharactersAndQuestionMarkIsOne) {
-  for (const char* pattern : {"*", "conv1.bias", "*.bias", "conv?.bias", "conv*", "*v1*i*s", "**",
-                              "conv1.bias*", "*conv1.bias", "??????????"}) {
-    EXPECT_TRUE(fits_pattern(pattern, "conv1.bias")) << pattern;
-  }
-  for (const char* pattern : {"", "bias", "conv1", "*.weight", "conv??.bias", "conv1.bias?",
-                              "*.bias.*", "Conv1.bias", "?????????"}) {
-    EXPECT_FALSE(fits_pattern(pattern, "conv1.bias")) << pattern;
-  }
-  EXPECT_TRUE(fits_pattern("", ""));
-  EXPECT_TRUE(fits_pattern("*", ""));
-  EXPECT_FALSE(fits_pattern("?", ""));
-  EXPECT_TRUE(fits_pattern("*.layer.*.bias", "a.layer.layer.bias"));
-}
-
-TEST(FitsPattern, ManyStarsAreQuick) {
-  // Without giving up the earlier stars this would take longer than the universe has.
-  EXPECT_FALSE(fits_pattern("*a*a*a*a*a*a*a*a*a*a*a*a*b", std::string(200, 'a')));
-}
 
 TEST(ParameterGroups, AParameterBelongsToTheFirstThatFits) {
   const std::vector<nn::NamedParameter> parameters{

@@ -17,7 +17,8 @@ declare -A may_use=(
   [parallel]="nn optim comm"
   [rpc]="autograd optim comm"
   [checkpoint]="io comm"
-  [train]="base deck tensor comm io autograd nn optim data parallel rpc checkpoint"
+  [predict]="nn checkpoint"
+  [train]="base deck tensor comm io autograd nn optim data parallel rpc checkpoint predict"
 )
 
 # Within comm the interface lies on top, with what all parts know; the parts are folders.

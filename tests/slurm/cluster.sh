@@ -106,13 +106,17 @@ ReturnToService=2
 SlurmdTimeout=10
 KillWait=2
 JobRequeue=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 EOF
   [ "$gpus" -eq 0 ] || echo "GresTypes=gpu"
   for ((node = 1; node <= nodes; node++)); do
     echo "NodeName=node$node NodeHostname=head NodeAddr=$(address "$node") Port=$((6820 + node))" \
       "CPUs=$cores RealMemory=1000000 $([ "$gpus" -eq 0 ] || echo "Gres=gpu:fake:$gpus") State=UNKNOWN"
   done
-  echo "PartitionName=main Nodes=node[1-$nodes] Default=YES MaxTime=INFINITE State=UP"
+  # A job of "urgent" takes the nodes of one of "main", which has five seconds, and goes back into the queue.
+  echo "PartitionName=main Nodes=node[1-$nodes] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=5"
+  echo "PartitionName=urgent Nodes=node[1-$nodes] MaxTime=INFINITE State=UP PriorityTier=10"
 }
 
 # A munged of each machine's own, in $1: one that serves all takes a credential that Slurm forwarded to
@@ -145,7 +149,7 @@ start() {
   wait
 }
 
-is_up() { [ "$(sinfo --noheader --Node --format %T 2>/dev/null | grep -c '^idle$')" = "$nodes" ]; }
+is_up() { [ "$(sinfo --noheader --Node --partition main --format %T 2>/dev/null | grep -c '^idle$')" = "$nodes" ]; }
 
 if [ -n "${LOCKSTEP_CLUSTER_NODE:-}" ]; then
   node "$LOCKSTEP_CLUSTER_NODE"

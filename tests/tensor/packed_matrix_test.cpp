@@ -42,8 +42,9 @@ void expect_product(std::int64_t m, std::int64_t n, std::int64_t k, bool transpo
         sum += a[at(i * k + l)] * b[at(transposed ? j * stride + l : l * stride + j)];
     }
   }
-  const math::PackedMatrix<T> packed(m, n, k, {b.data(), stride, transposed});
-  packed.multiply(a.data(), accumulates ? T{1} : T{0}, c.data());
+  const math::PackedMatrix<T> packed(m, n, k, {b.data(), stride, transposed},
+                                     accumulates ? T{1} : T{0});
+  packed.multiply(a.data(), c.data());
   EXPECT_EQ(c, expected);
 }
 
@@ -70,10 +71,11 @@ TYPED_TEST(PackedMatrices, MayBeEmpty) {
 // Two of the same shape share oneDNN's primitives, not the matrix.
 TYPED_TEST(PackedMatrices, OfTheSameShapeAreApart) {
   const std::vector<TypeParam> a{1, 2}, b{3, 4}, d{5, 6};
-  const math::PackedMatrix<TypeParam> first(1, 1, 2, {b.data(), 1}), second(1, 1, 2, {d.data(), 1});
+  const math::PackedMatrix<TypeParam> first(1, 1, 2, {b.data(), 1}, 0),
+      second(1, 1, 2, {d.data(), 1}, 0);
   TypeParam of_first = 0, of_second = 0;
-  first.multiply(a.data(), 0, &of_first);
-  second.multiply(a.data(), 0, &of_second);
+  first.multiply(a.data(), &of_first);
+  second.multiply(a.data(), &of_second);
   EXPECT_EQ(of_first, 11);
   EXPECT_EQ(of_second, 17);
 }

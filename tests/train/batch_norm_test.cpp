@@ -55,7 +55,7 @@ struct Seen {
   Bits trained;    ///< the state after the last step of the first epoch
   Bits evaluated;  ///< the state that the evaluation after it used
   Bits end;        ///< the state at the end of a whole run, whose checkpoint was saved
-  Trainer::Evaluation evaluation;
+  Evaluation evaluation;
 };
 
 /// Two epochs in `folder`, each ending in a batch of one sample: all ranks but the first have none.

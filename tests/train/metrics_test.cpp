@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
+#include <lockstep/base/error.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <support/process.hpp>
 
@@ -37,6 +40,21 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   EXPECT_EQ(again.rows()[0].times.backward.max, 3.0);
   ASSERT_TRUE(again.rows()[0].slowest);
   EXPECT_EQ(again.rows()[0].slowest->text(), row.slowest->text());
+}
+
+TEST(MetricsFile, AResumeThatCannotWriteLeavesTheRowsOfThePast) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  MetricsFile(file, false, 0).append(step_row(10));
+  const std::string before = test::read_file(file);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit nothing{0, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &nothing);
+  EXPECT_THROW(MetricsFile(file, true, 10), Error);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  EXPECT_EQ(test::read_file(file), before);
 }
 
 TEST(MetricsFile, ResumingDropsLaterRowsAndAHalfWrittenLine) {

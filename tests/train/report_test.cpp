@@ -34,6 +34,18 @@ TEST(Report, TableHasALineAnEpochWithLossAccuracySpeedAndTimeSplit) {
   }
 }
 
+TEST(Report, EpochsStandBesideTheSetThatTheyAreJudgedBy) {
+  auto rows = two_epochs();
+  for (auto& row : rows) {
+    if (row.kind == "eval") row.set = "validation";
+  }
+  rows.push_back({.kind = "eval", .step = 20, .epoch = 2, .loss = 0.9, .set = "test"});
+  const std::string table = report_table(rows);
+  EXPECT_NE(table.find("validation loss"), std::string::npos) << table;
+  EXPECT_NE(table.find("0.7500"), std::string::npos) << table;
+  EXPECT_EQ(table.find("0.9000"), std::string::npos) << table;
+}
+
 TEST(Report, BytesSentStandBesideThoseTheyReplace) {
   EXPECT_EQ(
       traffic_in_words({"bf16_compress", {12'300'000, 24'600'000}}),

@@ -27,6 +27,11 @@ DeathWatch::~DeathWatch() {
 }
 
 void DeathWatch::watch() {
+  // Who was gone before anybody could look was gone first.
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (processes_[i] < 0) ended_.push_back(ranks_[i].rank);
+  }
+  if (!ended_.empty()) return;
   std::vector<pollfd> events;
   for (const int process : processes_) events.push_back({process, POLLIN, 0});
   events.push_back({wake_, POLLIN, 0});

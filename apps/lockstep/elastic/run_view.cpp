@@ -13,14 +13,14 @@
 #include <lockstep/base/process_state.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/flight/format.hpp>
+#include <lockstep/io/folder_lock.hpp>
+#include <lockstep/train/flight_report.hpp>
 
 #include "../rings.hpp"
 
 namespace lockstep::elastic {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr const char* lock_file = "run.lock";
 
 /// The last whole lines of a file, at most so many bytes.
 std::string tail(const fs::path& file, std::streamoff most) {
@@ -75,25 +75,26 @@ std::map<std::string, RunView::Stamp> RunView::stamps() const {
 
 void RunView::begin() {
   if (job_ != 0) earlier_job_ = job_;
-  if (const auto where = utility::read_where(dir_ / "flight")) earlier_job_ = where->job;
+  if (const auto where = train::read_where(dir_ / "flight")) earlier_job_ = where->job;
   job_ = 0;
   ranks_.clear();
   calls_.clear();
   earlier_summary_ = stamp(dir_ / "summary.json");
   earlier_deck_ = stamp(dir_ / "deck.toml");
-  earlier_lock_ = stamp(dir_ / lock_file);
+  earlier_lock_ = stamp(dir_ / FolderLock::file_name);
   earlier_step_ = step();
   seen_ = stamps();
 }
 
 void RunView::release() const {
   std::error_code ignored;
-  if (stamp(dir_ / lock_file) != earlier_lock_) fs::remove(dir_ / lock_file, ignored);
+  if (stamp(dir_ / FolderLock::file_name) != earlier_lock_)
+    fs::remove(dir_ / FolderLock::file_name, ignored);
 }
 
 void RunView::find_ranks() {
   if (job_ == 0) {
-    const auto where = utility::read_where(dir_ / "flight");
+    const auto where = train::read_where(dir_ / "flight");
     if (!where || where->job == earlier_job_) return;
     job_ = where->job;
     rings_ = where->folder;
@@ -154,11 +155,7 @@ fs::path RunView::checkpoint() const {
   }
 }
 
-std::int64_t RunView::checkpoint_step() const {
-  const std::string name = checkpoint().stem().string();
-  const auto digits = name.find_first_of("0123456789");
-  return digits == std::string::npos ? 0 : std::strtoll(name.c_str() + digits, nullptr, 10);
-}
+std::int64_t RunView::checkpoint_step() const { return step_of(checkpoint()).value_or(0); }
 
 std::vector<FlightRing> RunView::take_rings() const {
   const fs::path folder = dir_ / "flight";

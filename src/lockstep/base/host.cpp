@@ -3,12 +3,18 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 
 namespace lockstep {
 
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
 }
 
 }  // namespace lockstep

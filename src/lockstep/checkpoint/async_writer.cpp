@@ -65,6 +65,11 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
     return job_.has_value();
   }
 
+  [[nodiscard]] Seconds waits_for_others_since() const {
+    const std::lock_guard lock(mutex_);
+    return waits_from_ ? Clock::now() - *waits_from_ : Seconds(0);
+  }
+
   [[nodiscard]] bool wait(std::chrono::milliseconds at_most) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, at_most, [&] { return !job_; });
@@ -105,6 +110,7 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
       lock.lock();
       std::promise<SaveReport> promise = std::move(job_->promise);
       job_.reset();
+      waits_from_.reset();
       lock.unlock();
       // Whoever sees the result sees a thread that is ready for the next.
       if (failure_) {
@@ -133,10 +139,17 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
   }
 
   /// A wait that looked all the time would take the core from who computes on it.
-  void wait_asleep(Work& work) const {
+  void wait_asleep(Work& work) {
+    wait_for_others_from(Clock::now());
     while (!work.wait_for(between_looks)) {
       if (is_given_up()) throw CommError("a save was given up: its writer is gone");
     }
+    wait_for_others_from(std::nullopt);
+  }
+
+  void wait_for_others_from(std::optional<Clock::time_point> now) {
+    const std::lock_guard lock(mutex_);
+    waits_from_ = now;
   }
 
   [[nodiscard]] bool is_given_up() const {
@@ -151,7 +164,8 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
   std::exception_ptr failure_;  // the thread's
   mutable std::mutex mutex_;    // guards what follows
   mutable std::condition_variable changed_;
-  std::optional<Job> job_;  // under way; its contents are the thread's
+  std::optional<Job> job_;                       // under way; its contents are the thread's
+  std::optional<Clock::time_point> waits_from_;  // for other ranks
   bool runs_ = false, ends_ = false, given_up_ = false;
 };
 
@@ -184,12 +198,15 @@ void AsyncCheckpointWriter::reserve(const StateDict& model, const StateDict& opt
 std::future<SaveReport> AsyncCheckpointWriter::save(ProcessGroup& group,
                                                     const std::filesystem::path& path,
                                                     const CheckpointContents& contents,
-                                                    NotFinite not_finite, Published published) {
+                                                    NotFinite not_finite, Published published,
+                                                    MayWrite may_write) {
   thread_->wait();
   const auto start = Clock::now();
   if (!thread_->has_begun()) begin_together(group, path);
   Job job;
-  job.save = stage_save(group, plan_save(group, path, contents), not_finite, &thread_->buffer());
+  SavePlan plan = plan_save(group, path, contents);
+  plan.may_write = std::move(may_write);
+  job.save = stage_save(group, std::move(plan), not_finite, &thread_->buffer());
   job.published = std::move(published);
   job.start = start;
   job.blocked_seconds = seconds_since(start);
@@ -212,6 +229,10 @@ bool AsyncCheckpointWriter::is_busy() const { return thread_->is_busy(); }
 
 bool AsyncCheckpointWriter::wait(std::chrono::milliseconds at_most) const {
   return thread_->wait(at_most);
+}
+
+Seconds AsyncCheckpointWriter::waits_for_others_since() const {
+  return thread_->waits_for_others_since();
 }
 
 void AsyncCheckpointWriter::close() {

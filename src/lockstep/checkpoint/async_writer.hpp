@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/process_group.hpp>
@@ -41,12 +42,17 @@ class AsyncCheckpointWriter {
   [[nodiscard]] std::future<SaveReport> save(ProcessGroup& group, const std::filesystem::path& path,
                                              const CheckpointContents& contents,
                                              NotFinite not_finite = NotFinite::refuse,
-                                             Published published = {});
+                                             Published published = {}, MayWrite may_write = {});
 
   /// A save is under way: on this rank.
   [[nodiscard]] bool is_busy() const;
   /// Waits until none is; false if that takes longer than `at_most`. Local.
   [[nodiscard]] bool wait(std::chrono::milliseconds at_most) const;
+  /// How long the save that is under way has been waiting for other ranks; 0 while this one works
+  /// on it, and where there is none. Local.
+  [[nodiscard]] Seconds waits_for_others_since() const;
+  /// The destructor will not wait. Local.
+  void give_up() noexcept { time_to_end_ = std::chrono::milliseconds(0); }
   /// Waits for the save that is under way, and closes the threads' group. Collective.
   void close();
 

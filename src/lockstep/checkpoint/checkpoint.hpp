@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/checkpoint/signature.hpp>
 #include <lockstep/tensor/state_dict.hpp>
 
 namespace lockstep {
@@ -35,6 +36,7 @@ struct CheckpointContents {
   /// Who wrote it. The writer adds Lockstep's version and build, CPU, host and world size to what
   /// the caller puts here (versions of the math libraries, of MPI).
   std::vector<std::pair<std::string, std::string>> metadata;
+  ModelSignature signature = {};  ///< what goes in and comes out; unknown: not written
 };
 
 /// When to save and what to keep.
@@ -45,10 +47,14 @@ struct CheckpointOptions {
   std::int64_t keep = 3;          ///< newest files kept; 0: all
   std::int64_t keep_every = 0;    ///< steps whose multiples' files are kept as well; 0: none
   std::string best;               ///< metric of which the best file is kept as well; empty: none
-  enum class Direction : std::uint8_t { max, min } best_direction = Direction::max;
+  /// Which of its values is the best; automatic is what the trainer knows of the metric, and max
+  /// for who does not ask it.
+  enum class Direction : std::uint8_t { automatic, max, min } best_direction = Direction::automatic;
   bool async = true;  ///< write while the training goes on, where MPI allows it
   /// What a step does at which a save is due while the one before is under way.
   enum class Busy : std::uint8_t { wait, skip } busy = Busy::wait;
+  std::int64_t local_steps = 0;        ///< a copy in the node's memory after each; 0: none
+  std::string local_dir = "/dev/shm";  ///< where; of each node
 };
 
 void declare(DeckTable& table, CheckpointOptions& options);

@@ -25,8 +25,9 @@ void declare(DeckTable& table, CheckpointOptions& options) {
               "kept, as best.h5; empty: none"});
   using Direction = CheckpointOptions::Direction;
   table.choice("best_direction", options.best_direction,
-               {{"max", Direction::max}, {"min", Direction::min}},
-               "which value of that metric is the best: the greatest or the least");
+               {{"auto", Direction::automatic}, {"max", Direction::max}, {"min", Direction::min}},
+               "which value of that metric is the best: the greatest or the least; auto: the least "
+               "loss or error, the greatest of others");
   table.key("async", options.async,
             {.doc = "a thread writes a copy of the state while the training goes on; takes memory "
                     "for a rank's part of the state, and MPI_THREAD_MULTIPLE"});
@@ -34,6 +35,13 @@ void declare(DeckTable& table, CheckpointOptions& options) {
   table.choice("busy", options.busy, {{"wait", Busy::wait}, {"skip", Busy::skip}},
                "at a step where a checkpoint is due while the one before is still being written: "
                "wait for it, or skip the new one");
+  table.key(
+      "local_steps", options.local_steps,
+      {.doc = "keep a copy of the state in each node's memory after each that many steps, for "
+              "--resume after a process or a node has died; 0: none",
+       .min = 0});
+  table.key("local_dir", options.local_dir,
+            {.doc = "folder of each node, in memory, that holds the last two of those copies"});
 }
 
 bool checkpoint_is_due(const CheckpointOptions& options, const TrainState& train) {

@@ -9,13 +9,9 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/io/hdf5.hpp>
 
 namespace lockstep {
-namespace {
-
-constexpr std::string_view hdf5_signature = "\x89HDF\r\n\x1a\n";
-
-}  // namespace
 
 CheckpointFile::CheckpointFile(std::filesystem::path path) : path_(std::move(path)) {
   try {
@@ -69,10 +65,15 @@ Tensor CheckpointFile::read(const DatasetEntry& entry) const {
 
 Tensor CheckpointFile::read(const DatasetEntry& entry, const Region& region) const {
   auto tensor = Tensor::empty(region.sizes, entry.dtype);
+  read(entry, region, tensor);
+  return tensor;
+}
+
+void CheckpointFile::read(const DatasetEntry& entry, const Region& region,
+                          const Tensor& part) const {
   const std::vector<Run> wanted = runs_of(entry, region);
   for (const auto& slab : entry.slabs)
-    read_slab(entry, slab, wanted, static_cast<std::byte*>(tensor.data()));
-  return tensor;
+    read_slab(entry, slab, wanted, static_cast<std::byte*>(part.data()));
 }
 
 void CheckpointFile::read_slabs(const DatasetEntry& entry, int owner, const Tensor& whole) const {

@@ -26,6 +26,8 @@ class CheckpointFile {
   /// A part of it, as a tensor of the region's sizes: reads and verifies the slabs that hold some
   /// of it, and no others.
   [[nodiscard]] Tensor read(const DatasetEntry& entry, const Region& region) const;
+  /// The same into `part`, contiguous on the host and of the region's sizes.
+  void read(const DatasetEntry& entry, const Region& region, const Tensor& part) const;
   /// Reads the slabs of `owner` into `whole`, the data set's tensor.
   void read_slabs(const DatasetEntry& entry, int owner, const Tensor& whole) const;
   /// The text of a text data set, or the only element of an i64 or f64 one. Throws if the file has

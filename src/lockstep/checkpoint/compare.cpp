@@ -3,26 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
-#include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/checkpoint/weights.hpp>
-#include <lockstep/io/file.hpp>
 
 namespace lockstep {
 namespace {
-
-/// A checkpoint whole, other files as far as they go.
-CheckpointContents read_all(const std::filesystem::path& path) {
-  CheckpointContents contents = read_weights(path);
-  if (!contents.metadata.empty()) contents = load_checkpoint(path);
-  return contents;
-}
 
 std::string describe_entry(const Tensor& t) {
   return fmt::format("{} {}", name_of(t.dtype()), to_string(t.shape()));
@@ -86,7 +75,7 @@ class Comparison {
 CheckpointReport compare_checkpoints(const std::filesystem::path& first,
                                      const std::filesystem::path& second, double tolerance) {
   try {
-    const CheckpointContents a = read_all(first), b = read_all(second);
+    const CheckpointContents a = read_whole(first), b = read_whole(second);
     Comparison comparison(tolerance);
     comparison.add("/model/", a.model, b.model);
     if (!a.metadata.empty() && !b.metadata.empty()) {

@@ -26,7 +26,7 @@ std::string describe_contents(const std::filesystem::path& path) {
   std::size_t width = 0;
   for (const auto& d : datasets) width = std::max(width, d.path.size());
   for (const auto& d : datasets) {
-    if (d.path == "/deck" || is_tensor(d)) continue;
+    if (d.path == "/deck" || d.path == "/signature" || is_tensor(d)) continue;
     const auto value = d.text                  ? file.text(d.path)
                        : d.dtype == DType::f64 ? fmt::format("{}", file.real(d.path))
                                                : fmt::format("{}", file.integer(d.path));
@@ -45,7 +45,9 @@ std::string describe_contents(const std::filesystem::path& path) {
     bytes += d.bytes();
   }
   fmt::format_to(to, "  {} tensors, {} elements, {}\n", tensors, elements, format_bytes(bytes));
-  fmt::format_to(to, "\n/deck\n{}\n", file.text("/deck"));
+  for (const auto* text : {"/signature", "/deck"}) {
+    if (file.manifest().find(text)) fmt::format_to(to, "\n{}\n{}\n", text, file.text(text));
+  }
   return fmt::to_string(out);
 }
 

@@ -65,7 +65,7 @@ struct Manifest {
 /// which may crash on damaged files.
 struct Header {
   static constexpr std::int64_t bytes = 512;
-  static constexpr int newest_format = 2;  ///< docs/checkpoint_format.md
+  static constexpr int newest_format = 3;  ///< docs/checkpoint_format.md
   using Block = std::array<char, static_cast<std::size_t>(bytes)>;
 
   int format = newest_format;

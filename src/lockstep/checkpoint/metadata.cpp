@@ -14,12 +14,18 @@
 namespace lockstep {
 namespace {
 
-std::string cpu_model() {
+std::string read_cpu_model() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   }
   return "unknown";
+}
+
+/// Reading it takes longer than a small save.
+const std::string& cpu_model() {
+  static const std::string model = read_cpu_model();
+  return model;
 }
 
 /// Keys that may differ without a change of bits.

@@ -52,6 +52,8 @@ std::vector<PlannedDataset> plan_rest(const ProcessGroup& group,
   rest.push_back(text_dataset("/deck", contents.deck));
   rest.push_back(
       text_dataset("/deck_hash", to_hex(hash64(contents.deck.data(), contents.deck.size()))));
+  if (contents.signature.is_known())
+    rest.push_back(text_dataset("/signature", contents.signature.to_text()));
   const auto writer = describe_writer(group);
   for (const auto& [key, value] : writer) rest.push_back(text_dataset("/metadata/" + key, value));
   for (const auto& [key, value] : contents.metadata) {  // of a resumed run: the old writer's too

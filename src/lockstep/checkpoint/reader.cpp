@@ -1,6 +1,7 @@
 #include <lockstep/checkpoint/reader.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ void read_facts(const CheckpointFile& file, CheckpointContents& contents) {
   contents.train.position = file.integer("/train/position");
   contents.train.seed = file.integer("/train/seed");
   contents.deck = file.text("/deck");
+  if (file.manifest().find("/signature"))
+    contents.signature = ModelSignature::parse(file.text("/signature"), "/signature");
   for (const auto& [path, dtype, text, shape, offset, slabs] : file.manifest().datasets) {
     if (auto sum = name_under(path, "/train/sums/"); !sum.empty()) {
       contents.train.sums.emplace_back(std::move(sum), file.real(path));
@@ -100,6 +103,54 @@ class Shared {
   std::vector<Tensor> tensors_;
 };
 
+/// Memory for what a rank wants of a data set.
+using MakeTarget = std::function<Tensor(const StateDict::Entry* own, const Shape& sizes, DType)>;
+
+Tensor new_tensor(const StateDict::Entry* /*own*/, const Shape& sizes, DType dtype) {
+  return Tensor::empty(sizes, dtype);
+}
+
+Tensor own_tensor(const StateDict::Entry* own, const Shape& sizes, DType dtype) {
+  const bool fits = own && own->tensor.defined() && own->tensor.device() == Device{} &&
+                    own->tensor.layout() == Layout::plain && own->tensor.dtype() == dtype &&
+                    own->tensor.shape() == sizes;
+  return fits ? own->tensor : Tensor::empty(sizes, dtype);
+}
+
+CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
+                        const StateDict& model, const StateDict& optimizer,
+                        const MakeTarget& make_target) {
+  CheckpointContents contents;
+  Shared shared;
+  std::string error;
+  try {
+    const CheckpointFile file(path);
+    read_facts(file, contents);
+    for_each_tensor(file.manifest(), contents,
+                    [&](const DatasetEntry& entry, std::string& name, StateDict& state) {
+                      const auto* own = (&state == &contents.model ? model : optimizer).find(name);
+                      const bool is_part =
+                          own && own->placement.sharded && own->placement.global == entry.shape;
+                      const Region wanted =
+                          is_part ? Region{own->placement.offsets, own->tensor.shape()}
+                                  : Region::whole(entry.shape);
+                      const Tensor target = make_target(own, wanted.sizes, entry.dtype);
+                      if (!is_part && Shared::can_hold(entry)) {
+                        shared.add(entry, target);
+                      } else {
+                        file.read(entry, wanted, target);
+                      }
+                      state.insert(std::move(name), target, is_part ? own->placement : Placement{});
+                    });
+    shared.read(group, file);
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+  agree(group, "cannot resume", error);
+  shared.exchange(group);
+  return contents;
+}
+
 }  // namespace
 
 CheckpointContents load_checkpoint(const std::filesystem::path& path) {
@@ -115,35 +166,12 @@ CheckpointContents load_checkpoint(const std::filesystem::path& path) {
 
 CheckpointContents load_checkpoint(ProcessGroup& group, const std::filesystem::path& path,
                                    const StateDict& model, const StateDict& optimizer) {
-  CheckpointContents contents;
-  Shared shared;
-  std::string error;
-  try {
-    const CheckpointFile file(path);
-    read_facts(file, contents);
-    for_each_tensor(file.manifest(), contents,
-                    [&](const DatasetEntry& entry, std::string& name, StateDict& state) {
-                      const auto* mine = (&state == &contents.model ? model : optimizer).find(name);
-                      const bool is_part =
-                          mine && mine->placement.sharded && mine->placement.global == entry.shape;
-                      const Placement placement = is_part ? mine->placement : Placement{};
-                      if (is_part) {
-                        const Region part{placement.offsets, mine->tensor.shape()};
-                        state.insert(std::move(name), file.read(entry, part), placement);
-                      } else if (Shared::can_hold(entry)) {
-                        state.insert(std::move(name), Tensor::empty(entry.shape, entry.dtype));
-                        shared.add(entry, std::prev(state.end())->tensor);
-                      } else {
-                        state.insert(std::move(name), file.read(entry));
-                      }
-                    });
-    shared.read(group, file);
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  agree(group, "cannot resume", error);
-  shared.exchange(group);
-  return contents;
+  return load(group, path, model, optimizer, new_tensor);
+}
+
+CheckpointContents load_checkpoint_in_place(ProcessGroup& group, const std::filesystem::path& path,
+                                            const StateDict& model, const StateDict& optimizer) {
+  return load(group, path, model, optimizer, own_tensor);
 }
 
 void verify_checkpoint(const std::filesystem::path& path) {

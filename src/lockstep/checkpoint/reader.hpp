@@ -25,6 +25,16 @@ namespace lockstep {
                                                  const StateDict& model = {},
                                                  const StateDict& optimizer = {});
 
+/// The same into the tensors of `model` and `optimizer` themselves, as PyTorch's
+/// distributed.checkpoint.load does: no memory for a second state, whose first touch takes longer
+/// than reading it. What comes back shares theirs; where theirs are not on the host, not of plain
+/// layout, or not of the file's type and sizes, tensors come in memory of their own. After a
+/// failure they hold some of both states. Collective.
+[[nodiscard]] CheckpointContents load_checkpoint_in_place(ProcessGroup& group,
+                                                          const std::filesystem::path& path,
+                                                          const StateDict& model,
+                                                          const StateDict& optimizer = {});
+
 /// Reads all of `path` and keeps nothing; throws as load_checkpoint does.
 void verify_checkpoint(const std::filesystem::path& path);
 

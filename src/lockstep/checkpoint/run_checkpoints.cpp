@@ -131,7 +131,7 @@ void RunCheckpoints::keep_best(const fs::path& path, const TrainState& train) {
   const auto at =
       std::ranges::find(train.metrics, options_.best, [](const auto& m) { return m.first; });
   if (at == train.metrics.end()) return;
-  const bool greater = options_.best_direction == CheckpointOptions::Direction::max;
+  const bool greater = options_.best_direction != CheckpointOptions::Direction::min;
   const double value = at->second;
   const bool better = !best_ || (greater ? value > *best_ : value < *best_);
   if (std::isnan(value) || !better) return;

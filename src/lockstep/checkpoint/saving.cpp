@@ -7,9 +7,8 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/base/hash.hpp>
 #include <lockstep/base/trace.hpp>
-#include <lockstep/checkpoint/layout.hpp>
+#include <lockstep/checkpoint/laid_out_file.hpp>
 #include <lockstep/checkpoint/region.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
@@ -18,10 +17,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string not_written(const SavePlan& plan) {
-  return "checkpoint " + plan.path.string() + " was not written";
-}
 
 /// What a rank tells of the slabs it staged.
 std::string to_bytes(const StagedSlabs& staged) {
@@ -42,7 +37,12 @@ std::string advice_on_room(const fs::path& path, std::int64_t needed_bytes) {
   }
 }
 
-/// Runs a rank's own part of a save and returns what went wrong in it, for agree().
+}  // namespace
+
+std::string not_written(const SavePlan& plan) {
+  return "checkpoint " + plan.path.string() + " was not written";
+}
+
 std::string failure_of(const fs::path& path, std::int64_t needed_bytes,
                        const std::function<void()>& part) {
   const char* comfort = ". Earlier checkpoints are as they were.";
@@ -57,6 +57,12 @@ std::string failure_of(const fs::path& path, std::int64_t needed_bytes,
   }
 }
 
+std::vector<DatasetEntry> entries_of(const SavePlan& plan) {
+  std::vector<DatasetEntry> entries;
+  for (const auto& planned : plan.datasets) entries.push_back(planned.entry);
+  return entries;
+}
+
 void write_slabs(const File& file, const StagedSave& save,
                  const std::vector<std::int64_t>& offsets) {
   for (const auto& [dataset, slab, data] : save.mine.slabs) {
@@ -65,62 +71,23 @@ void write_slabs(const File& file, const StagedSave& save,
   }
 }
 
-}  // namespace
-
 /// The file under its temporary name, from its structure to its publishing.
 class WrittenSave::FileOnRankZero {
  public:
-  explicit FileOnRankZero(const SavePlan& plan) : target_(plan.path) {
-    for (const auto& planned : plan.datasets) manifest_.datasets.push_back(planned.entry);
-    Hdf5Image image;
-    header_ = lay_out(manifest_, image);
-    const File& file = target_.file();
-    file.resize(header_.file_bytes);
-    Hasher hasher;
-    std::vector<char> buffer;
-    for (const auto& extent : structure_extents(header_, manifest_)) {
-      buffer.resize(static_cast<std::size_t>(extent.bytes));
-      image.read_at(extent.offset, buffer.data(), extent.bytes);
-      hasher.update(buffer.data(), buffer.size());
-      file.write_at(extent.offset, buffer.data(), extent.bytes);
-    }
-    manifest_.structure_hash = hasher.digest();
-  }
+  explicit FileOnRankZero(const SavePlan& plan)
+      : target_(plan.path), layout_(target_.file(), entries_of(plan)) {}
 
   [[nodiscard]] const File& file() const { return target_.file(); }
-  [[nodiscard]] std::int64_t bytes() const { return header_.file_bytes; }
-  /// Of each data set.
-  [[nodiscard]] std::vector<std::int64_t> offsets() const {
-    std::vector<std::int64_t> offsets;
-    for (const auto& entry : manifest_.datasets) offsets.push_back(entry.offset);
-    return offsets;
-  }
+  [[nodiscard]] const LaidOutFile& layout() const { return layout_; }
 
-  /// `hashes`: of each rank's slabs. The header comes last: a file without one is no checkpoint.
   void publish(const std::vector<std::string>& hashes) {
-    std::vector<std::size_t> used(hashes.size(), 0);
-    for (auto& entry : manifest_.datasets) {
-      for (auto& slab : entry.slabs) {
-        const auto owner = static_cast<std::size_t>(slab.owner);
-        auto& at = used[owner];
-        if (hashes[owner].size() < at + sizeof slab.hash)  // as of ranks that do not exist
-          throw Error(fmt::format("rank {} has staged less than its part", owner));
-        std::memcpy(&slab.hash, hashes[owner].data() + at, sizeof slab.hash);
-        at += sizeof slab.hash;
-      }
-    }
-    const std::string text = manifest_.to_text();
-    header_.manifest_hash = hash64(text.data(), text.size());
-    target_.file().write_at(header_.manifest.offset, text.data(), header_.manifest.bytes);
-    const auto block = header_.to_block();
-    target_.file().write_at(0, block.data(), Header::bytes);
+    layout_.finish(target_.file(), hashes);
     target_.publish();
   }
 
  private:
   AtomicFile target_;
-  Manifest manifest_;
-  Header header_;
+  LaidOutFile layout_;
 };
 
 WrittenSave::WrittenSave() = default;
@@ -161,10 +128,11 @@ WrittenSave write_save(ProcessGroup& group, const StagedSave& save, const WaitFo
   std::string error;
   if (group.rank() == 0) {
     error = failure_of(plan.path, plan.bytes, [&] {
+      if (plan.may_write) plan.may_write();
       written.target_ = std::make_unique<WrittenSave::FileOnRankZero>(plan);
-      layout = written.target_->offsets();
+      layout = written.target_->layout().offsets();
       layout.resize(plan.of_state + 1);
-      layout.back() = written.target_->bytes();
+      layout.back() = written.target_->layout().bytes();
     });
   }
   std::string laid_out;
@@ -178,7 +146,7 @@ WrittenSave write_save(ProcessGroup& group, const StagedSave& save, const WaitFo
   error = failure_of(plan.path, written.file_bytes_, [&] {
     const TraceScope scope("checkpoint", "write");
     if (written.target_)
-      return write_slabs(written.target_->file(), save, written.target_->offsets());
+      return write_slabs(written.target_->file(), save, written.target_->layout().offsets());
     File file = File::open_for_writing(AtomicFile::temporary_path_of(plan.path));
     write_slabs(file, save, layout);
     file.sync();
@@ -194,6 +162,7 @@ std::int64_t publish_save(ProcessGroup& group, const StagedSave& save, WrittenSa
   if (written.target_) {
     error = failure_of(save.plan.path, written.file_bytes_, [&] {
       const TraceScope scope("checkpoint", "publish");
+      if (save.plan.may_write) save.plan.may_write();
       written.target_->publish(save.hashes);
     });
   }

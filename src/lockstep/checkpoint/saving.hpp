@@ -10,6 +10,7 @@
 #include <lockstep/checkpoint/plan.hpp>
 #include <lockstep/checkpoint/staging.hpp>
 #include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/io/file.hpp>
 
 // The parts of a save, in their order: plan, stage, write, publish. Planning and staging look at
 // the state; writing and publishing need nothing but what was staged, and may come later, on
@@ -26,6 +27,7 @@ struct SavePlan {
   std::vector<PlannedDataset> datasets;
   std::size_t of_state = 0;
   std::int64_t bytes = 0;  ///< of all ranks' data sets
+  MayWrite may_write = {};
 };
 [[nodiscard]] SavePlan plan_save(ProcessGroup& group, const std::filesystem::path& path,
                                  const CheckpointContents& contents);
@@ -41,6 +43,18 @@ struct StagedSave {
 /// CheckpointWriter::save does.
 [[nodiscard]] StagedSave stage_save(ProcessGroup& group, SavePlan plan, NotFinite not_finite,
                                     StagingBuffer* buffer);
+
+/// What the parts are made of: local, and for those who bring a file of their own (LocalCopies).
+[[nodiscard]] std::vector<DatasetEntry> entries_of(const SavePlan& plan);
+/// "checkpoint x.h5 was not written"
+[[nodiscard]] std::string not_written(const SavePlan& plan);
+/// Runs a rank's own part of a save of `needed_bytes` and returns what went wrong in it, for
+/// agree(); empty if nothing did.
+[[nodiscard]] std::string failure_of(const std::filesystem::path& path, std::int64_t needed_bytes,
+                                     const std::function<void()>& part);
+/// This rank's slabs, to where the data sets lie in the file. Throws FileError.
+void write_slabs(const File& file, const StagedSave& save,
+                 const std::vector<std::int64_t>& offsets);
 
 /// How the ranks wait for each other before they agree on something.
 using WaitFor = std::function<void(Work&)>;

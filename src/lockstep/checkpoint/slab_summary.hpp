@@ -15,8 +15,8 @@ struct SlabSummary {
 /// fraction of the checksum, because both see each block while it is in cache.
 [[nodiscard]] SlabSummary summarise(const void* data, std::int64_t bytes, DType dtype);
 
-/// Copies them to `target` in the same pass, and summarises the copy: whatever becomes of `data`,
-/// the checksum is of what will be written.
+/// Copies them to `target` in the same pass. Nobody may write to `data` meanwhile: then the
+/// checksum would not be the copy's.
 [[nodiscard]] SlabSummary copy_and_summarise(const void* data, void* target, std::int64_t bytes,
                                              DType dtype);
 

@@ -8,18 +8,16 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/checkpoint/hdf5_weights.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/checkpoint/safetensors.hpp>
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/io/file.hpp>
+#include <lockstep/io/hdf5.hpp>
 
 namespace lockstep {
 namespace {
-
-constexpr std::string_view hdf5_signature = "\x89HDF\r\n\x1a\n";
 
 enum class Kind { checkpoint, hdf5, safetensors };
 
@@ -42,7 +40,7 @@ std::int64_t whole_number(const std::string& text) {
 
 }  // namespace
 
-CheckpointContents read_weights(const std::filesystem::path& path) {
+CheckpointContents read_whole(const std::filesystem::path& path) {
   CheckpointContents contents;
   switch (kind_of(path)) {
     case Kind::hdf5:
@@ -55,25 +53,34 @@ CheckpointContents read_weights(const std::filesystem::path& path) {
         if (key == "step") contents.train.step = whole_number(value);
         if (key == "epoch") contents.train.epoch = whole_number(value);
         if (key == "deck") contents.deck = value;
+        if (key == "signature") contents.signature = ModelSignature::parse(value, "signature");
       }
       break;
     }
     case Kind::checkpoint:
       contents = load_checkpoint(path);
-      contents.optimizer = {};
       break;
   }
+  return contents;
+}
+
+CheckpointContents read_weights(const std::filesystem::path& path) {
+  CheckpointContents contents = read_whole(path);
+  contents.optimizer = {};
   return contents;
 }
 
 void write_weights(const std::filesystem::path& path, const CheckpointContents& contents,
                    WeightsFormat format) {
   if (format == WeightsFormat::safetensors) {
-    write_safetensors(path, {.tensors = contents.model,
-                             .metadata = {{"format", "pt"},
-                                          {"step", std::to_string(contents.train.step)},
-                                          {"epoch", std::to_string(contents.train.epoch)},
-                                          {"deck", contents.deck}}});
+    Safetensors file{.tensors = contents.model,
+                     .metadata = {{"format", "pt"},
+                                  {"step", std::to_string(contents.train.step)},
+                                  {"epoch", std::to_string(contents.train.epoch)},
+                                  {"deck", contents.deck}}};
+    if (contents.signature.is_known())
+      file.metadata.emplace_back("signature", contents.signature.to_text());
+    write_safetensors(path, file);
     return;
   }
   CheckpointContents weights = contents;

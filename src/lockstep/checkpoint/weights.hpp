@@ -9,8 +9,10 @@
 namespace lockstep {
 
 /// The weights in a checkpoint, a safetensors file, or any HDF5 file (read_hdf5_weights), told
-/// apart by their first bytes; of a checkpoint also where the training stood, its deck and who
-/// wrote it, and not the optimizer's slots. Local. Throws CheckpointError.
+/// apart by their first bytes; of a checkpoint also everything else. Local. Throws CheckpointError.
+[[nodiscard]] CheckpointContents read_whole(const std::filesystem::path& path);
+
+/// The same without an optimizer's slots.
 [[nodiscard]] CheckpointContents read_weights(const std::filesystem::path& path);
 
 enum class WeightsFormat { h5, safetensors };

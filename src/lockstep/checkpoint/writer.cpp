@@ -1,15 +1,20 @@
 #include <lockstep/checkpoint/writer.hpp>
 
+#include <utility>
+
 #include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/saving.hpp>
 
 namespace lockstep {
 
 SaveReport CheckpointWriter::save(ProcessGroup& group, const std::filesystem::path& path,
-                                  const CheckpointContents& contents, NotFinite not_finite) {
+                                  const CheckpointContents& contents, NotFinite not_finite,
+                                  MayWrite may_write) {
   const auto start = Clock::now();
   const WaitFor until_deadline = [](Work& work) { work.wait(); };
-  const StagedSave save = stage_save(group, plan_save(group, path, contents), not_finite, nullptr);
+  SavePlan plan = plan_save(group, path, contents);
+  plan.may_write = std::move(may_write);
+  const StagedSave save = stage_save(group, std::move(plan), not_finite, nullptr);
   WrittenSave written = write_save(group, save, until_deadline);
   const std::int64_t bytes = publish_save(group, save, written, until_deadline);
   const double seconds = seconds_since(start);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include <lockstep/base/error.hpp>
@@ -27,6 +28,11 @@ class NotFiniteError : public Error {
   using Error::Error;
 };
 
+/// Asked by rank 0, on the thread that writes, before a save makes its file and before the file
+/// gets its name. Throws Error where that must not be any more: the save then fails with that
+/// sentence.
+using MayWrite = std::function<void()>;
+
 /// Writes checkpoints: all ranks together, each its own slabs of bytes, into one HDF5 file that
 /// appears under its name whole and checksummed, or not at all (docs/checkpoints.md).
 class CheckpointWriter {
@@ -38,7 +44,8 @@ class CheckpointWriter {
   /// or optimizer have elements that are not finite, unless `not_finite` lets them through;
   /// CommError if a peer is lost.
   SaveReport save(ProcessGroup& group, const std::filesystem::path& path,
-                  const CheckpointContents& contents, NotFinite not_finite = NotFinite::refuse);
+                  const CheckpointContents& contents, NotFinite not_finite = NotFinite::refuse,
+                  MayWrite may_write = {});
 };
 
 }  // namespace lockstep

@@ -31,9 +31,13 @@ std::int64_t total(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-Counts all_lengths(ProcessGroup& group, const std::string& bytes) {
+void wait_for(Work& work) { work.wait(); }
+
+Counts all_lengths(ProcessGroup& group, const std::string& bytes,
+                   const std::function<void(Work&)>& wait) {
   const auto lengths = Tensor::empty({group.size()}, DType::i64);
-  group.all_gather(length_of(bytes), lengths).wait();
+  Work work = group.all_gather(length_of(bytes), lengths);
+  wait(work);
   return lengths.to_vector<std::int64_t>();
 }
 
@@ -64,23 +68,20 @@ std::string broadcast_object(ProcessGroup& group, const std::string& bytes, int 
 }
 
 std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes) {
-  return all_gather_object(group, bytes, [](Work& work) { work.wait(); });
+  return all_gather_object(group, bytes, wait_for);
 }
 
 std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes,
                                            const std::function<void(Work&)>& wait) {
-  const auto every_length = Tensor::empty({group.size()}, DType::i64);
-  Work work = group.all_gather(length_of(bytes), every_length);
-  wait(work);
-  const Counts lengths = every_length.to_vector<std::int64_t>();
+  const Counts lengths = all_lengths(group, bytes, wait);
   const auto all = Tensor::empty({total(lengths)}, DType::u8);
-  work = group.all_gather_v(as_tensor(bytes), all, lengths);
+  Work work = group.all_gather_v(as_tensor(bytes), all, lengths);
   wait(work);
   return cut(all, lengths);
 }
 
 std::vector<std::string> gather_object(ProcessGroup& group, const std::string& bytes, int root) {
-  const Counts lengths = all_lengths(group, bytes);
+  const Counts lengths = all_lengths(group, bytes, wait_for);
   const bool gets = group.rank() == root;
   const auto all = gets ? Tensor::empty({total(lengths)}, DType::u8) : Tensor();
   group.gather_v(as_tensor(bytes), all, lengths, root).wait();

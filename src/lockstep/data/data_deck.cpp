@@ -21,10 +21,27 @@ void declare(DeckTable& table, DataOptions& options) {
             {.doc = "see mean; empty: 0.3081, hdf5: the training set's own",
              .min = 0.0,
              .above_min = true});
+  table.key("normalise_targets", options.normalise_targets,
+            {.doc = "regress: fit (t - mean) / std of the targets; predictions and metrics but the "
+                    "loss are in their units all the same"});
+  table.key("target_mean", options.target_mean,
+            {.doc = "of normalise_targets: one for all or one a channel; empty: the training set's "
+                    "own"});
+  table.key("target_std", options.target_std,
+            {.doc = "see target_mean", .min = 0.0, .above_min = true});
+  table.key("class_names", options.class_names,
+            {.doc = "names of the classes, in their order, kept with the model; empty: none"});
   table.key("train_limit", options.train_limit,
             {.doc = "use only the first so many training samples; 0 uses all", .min = 0.0});
   table.key("test_limit", options.test_limit,
             {.doc = "use only the first so many test samples; 0 uses all", .min = 0.0});
+  table.key(
+      "validation_fraction", options.validation_fraction,
+      {.doc = "share of the training samples that is held back: each epoch is judged by them, "
+              "and the test set once, at the end; 0: by the test set",
+       .min = 0.0,
+       .max = 0.99});
+  table.key("test_set", options.test_set, {.doc = "false: there is no test set"});
   table.key("shuffle", options.shuffle.on,
             {.doc = "visit the training samples in a new order every epoch"});
   table.key(

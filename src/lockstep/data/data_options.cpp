@@ -8,6 +8,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
 #include <lockstep/data/hdf5_dataset.hpp>
+#include <lockstep/data/subset.hpp>
 
 namespace lockstep {
 namespace {
@@ -23,20 +24,24 @@ Normalisation chosen(const DataOptions& options, Normalisation otherwise) {
   return otherwise;
 }
 
-Datasets synthetic_sets(const DataOptions& options, const Normalisation& normalisation) {
+/// What is known of images that are bytes.
+DataFacts facts_of_images(const DataOptions& options, const Normalisation& normalisation) {
+  return {.divisor = 255,
+          .mean = normalisation.mean,
+          .std = normalisation.std,
+          .class_names = options.class_names};
+}
+
+std::shared_ptr<const Dataset> image_set(const DataOptions& options,
+                                         const Normalisation& normalisation, Split split) {
+  if (options.kind == DataKind::fashion_mnist) {
+    return load_fashion_mnist(find_fashion_mnist(options.path), split, normalisation,
+                              split == Split::train ? options.train_limit : options.test_limit);
+  }
   SyntheticOptions synthetic = options.synthetic;
   synthetic.samples = limited(synthetic.samples, options.train_limit);
   synthetic.test_samples = limited(synthetic.test_samples, options.test_limit);
-  return {make_synthetic(synthetic, Split::train, normalisation),
-          make_synthetic(synthetic, Split::test, normalisation),
-          {}};
-}
-
-Datasets fashion_mnist_sets(const DataOptions& options, const Normalisation& normalisation) {
-  const auto folder = find_fashion_mnist(options.path);
-  return {load_fashion_mnist(folder, Split::train, normalisation, options.train_limit),
-          load_fashion_mnist(folder, Split::test, normalisation, options.test_limit),
-          {}};
+  return make_synthetic(synthetic, split, normalisation);
 }
 
 /// The training set's file.
@@ -47,60 +52,80 @@ const std::string& hdf5_file(const DataOptions& options) {
       "with --set 'data.path=\"FILE\"'.");
 }
 
-class Hdf5Sets {
- public:
-  Hdf5Sets(const DataOptions& options, TargetKind kind)
-      : options_(options), kind_(kind), train_(open(Split::train)), test_(open(Split::test)) {
-    if (options.hdf5.indices) expect_as_they_are(options);
-    if (kind == TargetKind::classes) {
-      classes_ = options.hdf5.classes > 0 ? options.hdf5.classes : count_classes(train_);
-      expect_classes(train_, classes_);
-      expect_classes(test_, classes_);
-    }
-  }
+void expect_as_they_are(const DataOptions& options) {
+  const AugmentOptions& augment = options.augment;
+  if (options.mean.empty() && options.std.empty() && augment.crop_padding == 0 && !augment.flip)
+    return;
+  throw InputError(
+      "data.indices = true leaves features as they are, but data.mean, data.std or an "
+      "augmentation would change them. Leave out one or the other.");
+}
 
-  /// None of indices.
-  [[nodiscard]] std::optional<Normalisation> normalisation() const {
-    if (options_.hdf5.indices) return {};
-    const bool told = !options_.mean.empty() && !options_.std.empty();
-    return chosen(options_, told ? Normalisation{} : measure_normalisation(train_));
-  }
+/// "parameters" of "train/parameters".
+std::string leaf_of(const std::string& name) { return name.substr(name.find_last_of('/') + 1); }
 
-  [[nodiscard]] Datasets sets(const std::optional<Normalisation>& normalisation) const {
-    const auto make = [&](const Hdf5Samples& samples) -> std::shared_ptr<const Dataset> {
-      if (options_.hdf5.stream)
-        return std::make_shared<const Hdf5Dataset>(samples, classes_, normalisation);
-      return load_hdf5_samples(samples, classes_, normalisation);
-    };
-    return {make(train_), make(test_), {}};
-  }
+Hdf5Samples open_split(const DataOptions& options, TargetKind kind, Split split) {
+  const Hdf5Options& o = options.hdf5;
+  const bool train = split == Split::train;
+  const std::string& file = hdf5_file(options);
+  return open_hdf5_samples({.file = train || o.test_path.empty() ? file : o.test_path,
+                            .features = train ? o.train_features : o.test_features,
+                            .targets = train ? o.train_targets : o.test_targets,
+                            .cache_bytes = o.cache_mib << 20U},
+                           kind, train ? options.train_limit : options.test_limit);
+}
 
- private:
-  static void expect_as_they_are(const DataOptions& options) {
-    const AugmentOptions& augment = options.augment;
-    if (options.mean.empty() && options.std.empty() && augment.crop_padding == 0 && !augment.flip)
-      return;
-    throw InputError(
-        "data.indices = true leaves features as they are, but data.mean, data.std or an "
-        "augmentation would change them. Leave out one or the other.");
+/// What the options leave open, of the training set.
+DataOptions measured(DataOptions options, TargetKind kind, const Hdf5Samples& train) {
+  if (!options.hdf5.indices && (options.mean.empty() || options.std.empty())) {
+    const Normalisation found = chosen(options, measure_normalisation(*train.features, train.size));
+    options.mean = found.mean;
+    options.std = found.std;
   }
-
-  [[nodiscard]] Hdf5Samples open(Split split) const {
-    const Hdf5Options& o = options_.hdf5;
-    const bool train = split == Split::train;
-    const std::string& file = hdf5_file(options_);
-    return open_hdf5_samples({.file = train || o.test_path.empty() ? file : o.test_path,
-                              .features = train ? o.train_features : o.test_features,
-                              .targets = train ? o.train_targets : o.test_targets,
-                              .cache_bytes = o.cache_mib << 20U},
-                             kind_, train ? options_.train_limit : options_.test_limit);
+  if (kind == TargetKind::classes) {
+    if (options.hdf5.classes == 0) options.hdf5.classes = count_classes(train);
+  } else if (options.normalise_targets &&
+             (options.target_mean.empty() || options.target_std.empty())) {
+    const Normalisation found = measure_normalisation(*train.targets, train.size);
+    if (options.target_mean.empty()) options.target_mean = found.mean;
+    if (options.target_std.empty()) options.target_std = found.std;
   }
+  return options;
+}
 
-  const DataOptions& options_;
-  TargetKind kind_;
-  Hdf5Samples train_, test_;
-  std::int64_t classes_ = 0;
-};
+/// What the options tell, who may be told of data like `samples`.
+DataFacts facts_of(const DataOptions& options, const Hdf5Samples& samples) {
+  DataFacts facts{.input = leaf_of(options.hdf5.train_features),
+                  .target = leaf_of(options.hdf5.train_targets),
+                  .divisor = samples.features->bytes() && !options.hdf5.indices ? 255.0 : 1.0,
+                  .mean = options.mean,
+                  .std = options.std,
+                  .class_names = options.class_names};
+  if (options.normalise_targets) {
+    facts.target_mean = options.target_mean;
+    facts.target_std = options.target_std;
+  }
+  return facts;
+}
+
+std::shared_ptr<const Dataset> hdf5_set(const DataOptions& options, TargetKind kind,
+                                        const Hdf5Samples& samples) {
+  const std::int64_t classes = kind == TargetKind::classes ? options.hdf5.classes : 0;
+  if (classes > 0) expect_classes(samples, classes);
+  std::optional<Normalisation> normalisation;
+  if (!options.hdf5.indices) normalisation = chosen(options, {});
+  if (options.hdf5.stream)
+    return std::make_shared<const Hdf5Dataset>(samples, classes, normalisation);
+  return load_hdf5_samples(samples, classes, normalisation);
+}
+
+void expect_class_names(const DataOptions& options, const Dataset& data) {
+  const auto names = std::ssize(options.class_names);
+  if (names == 0 || names == data.classes()) return;
+  throw InputError(fmt::format(
+      "data.class_names has {} names, but the data have {} classes. Give one a class, or none.",
+      names, data.classes()));
+}
 
 void expect_alike(const char* what, const Shape& train, const Shape& test,
                   const std::string& path) {
@@ -112,8 +137,10 @@ void expect_alike(const char* what, const Shape& train, const Shape& test,
 }
 
 /// What a zero, a black pixel, becomes by the normalisation: one value, or one a channel.
-std::vector<float> zero_input(const Normalisation& normalisation) {
-  const auto& [mean, std] = normalisation;
+std::vector<float> zero_input(const DataFacts& facts) {
+  const Normalisation none{{0.0}, {1.0}};
+  const std::vector<double>&mean = facts.mean.empty() ? none.mean : facts.mean,
+        &std = facts.std.empty() ? none.std : facts.std;
   std::vector<float> zero(std::max(mean.size(), std.size()));
   for (std::size_t c = 0; c < zero.size(); ++c) {
     const auto of_channel = [&](const std::vector<double>& values) {
@@ -122,6 +149,14 @@ std::vector<float> zero_input(const Normalisation& normalisation) {
     zero[c] = (0.0F - of_channel(mean)) / of_channel(std);
   }
   return zero;
+}
+
+void expect_kind(const DataOptions& options, TargetKind kind) {
+  if (kind == TargetKind::classes || options.kind == DataKind::hdf5) return;
+  throw InputError(
+      "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", or the "
+      "program "
+      "classify.");
 }
 
 }  // namespace
@@ -133,34 +168,66 @@ TargetKind target_kind(const DataOptions& options) {
 }
 
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
-  if (kind == TargetKind::values && options.kind != DataKind::hdf5) {
-    throw InputError(
-        "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", or the "
-        "program "
-        "classify.");
-  }
-  Normalisation normalisation = chosen(options, {});
+  expect_kind(options, kind);
   Datasets sets;
-  switch (options.kind) {
-    case DataKind::fashion_mnist:
-      sets = fashion_mnist_sets(options, normalisation);
-      break;
-    case DataKind::synthetic:
-      sets = synthetic_sets(options, normalisation);
-      break;
-    case DataKind::hdf5: {
-      const Hdf5Sets hdf5(options, kind);
-      const auto found = hdf5.normalisation();
-      sets = hdf5.sets(found);
-      if (found) normalisation = *found;
-      break;
-    }
+  if (options.kind == DataKind::hdf5) {
+    const Hdf5Samples train = open_split(options, kind, Split::train);
+    std::optional<Hdf5Samples> test;
+    if (options.test_set) test = open_split(options, kind, Split::test);
+    if (options.hdf5.indices) expect_as_they_are(options);
+    const DataOptions found = measured(options, kind, train);
+    sets = {.train = hdf5_set(found, kind, train),
+            .test = test ? hdf5_set(found, kind, *test) : nullptr,
+            .augmentation = {},
+            .facts = facts_of(found, train)};
+  } else {
+    const Normalisation normalisation = chosen(options, {});
+    sets = {.train = image_set(options, normalisation, Split::train),
+            .test = options.test_set ? image_set(options, normalisation, Split::test) : nullptr,
+            .augmentation = {},
+            .facts = facts_of_images(options, normalisation)};
   }
-  expect_alike("samples", sets.train->sample_shape(), sets.test->sample_shape(), options.path);
-  expect_alike("targets", sets.train->target_shape(), sets.test->target_shape(), options.path);
-  sets.augmentation = make_augmentation(options.augment, sets.train->sample_shape(),
-                                        zero_input(normalisation), seed);
+  if (sets.test) {
+    expect_alike("samples", sets.train->sample_shape(), sets.test->sample_shape(), options.path);
+    expect_alike("targets", sets.train->target_shape(), sets.test->target_shape(), options.path);
+  }
+  expect_class_names(options, *sets.train);
+  sets.augmentation =
+      make_augmentation(options.augment, sets.train->sample_shape(), zero_input(sets.facts), seed);
+  if (options.validation_fraction > 0) {
+    auto [train, validation] =
+        split_for_validation(sets.train->size(), options.validation_fraction);
+    sets.validation = std::make_shared<const Subset>(sets.train, std::move(validation));
+    sets.train = std::make_shared<const Subset>(sets.train, std::move(train));
+  }
   return sets;
+}
+
+Datasets make_test_set(const DataOptions& options, TargetKind kind) {
+  expect_kind(options, kind);
+  if (options.kind != DataKind::hdf5) {
+    const Normalisation normalisation = chosen(options, {});
+    return {.train = {},
+            .test = image_set(options, normalisation, Split::test),
+            .augmentation = {},
+            .facts = facts_of_images(options, normalisation)};
+  }
+  const Hdf5Samples test = open_split(options, kind, Split::test);
+  return {.train = {},
+          .test = hdf5_set(options, kind, test),
+          .augmentation = {},
+          .facts = facts_of(options, test)};
+}
+
+DataOptions as_found(DataOptions options, const Datasets& sets) {
+  options.mean = sets.facts.mean;
+  options.std = sets.facts.std;
+  if (options.normalise_targets) {
+    options.target_mean = sets.facts.target_mean;
+    options.target_std = sets.facts.target_std;
+  }
+  if (options.kind == DataKind::hdf5) options.hdf5.classes = sets.train->classes();
+  return options;
 }
 
 }  // namespace lockstep

@@ -32,8 +32,14 @@ struct DataOptions {
   std::string path = "auto";  ///< HDF5 file; folder of IDX files, or "auto": find_fashion_mnist
   /// Normalisation; empty: MNIST's, or what measure_normalisation finds in an HDF5 training set.
   std::vector<double> mean, std;
-  std::int64_t train_limit = 0;  ///< use the first so many training samples; 0: all
-  std::int64_t test_limit = 0;   ///< the same of the test samples
+  /// Of targets that are values, where normalise_targets asks for it; empty: the training set's.
+  bool normalise_targets = false;
+  std::vector<double> target_mean, target_std;
+  std::vector<std::string> class_names;  ///< one a class; empty: they have none
+  std::int64_t train_limit = 0;          ///< use the first so many training samples; 0: all
+  std::int64_t test_limit = 0;           ///< the same of the test samples
+  double validation_fraction = 0;  ///< of the training samples, held back: split_for_validation
+  bool test_set = true;            ///< false: there is none
   Shuffle shuffle;
   std::int64_t prefetch = 2;  ///< batches held by the loader
   AugmentOptions augment;
@@ -52,5 +58,12 @@ void declare(DeckTable& table, DataOptions& options);
 /// differ in the shape of samples or targets.
 [[nodiscard]] Datasets make_datasets(const DataOptions& options,
                                      TargetKind kind = TargetKind::classes, std::uint64_t seed = 0);
+
+/// The same without a training set, which is then null: `options` are those of as_found, so nothing
+/// of it is missing. Throws InputError.
+[[nodiscard]] Datasets make_test_set(const DataOptions& options, TargetKind kind);
+
+/// `options` with what make_datasets measured or derived in place of what they left to it.
+[[nodiscard]] DataOptions as_found(DataOptions options, const Datasets& sets);
 
 }  // namespace lockstep

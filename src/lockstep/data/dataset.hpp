@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <lockstep/tensor/tensor.hpp>
@@ -80,12 +81,24 @@ class BatchTransform {
 };
 using BatchTransforms = std::vector<std::shared_ptr<const BatchTransform>>;
 
+/// What was told or measured of the data, and predictions from raw samples need as well.
+struct DataFacts {
+  std::string input = "image", target = "class";  ///< names of a sample's tensors
+  double divisor = 1;                             ///< 255 for samples stored as bytes
+  /// Of inputs and of targets, one for all or one a channel; empty: they are as they are.
+  std::vector<double> mean = {}, std = {}, target_mean = {}, target_std = {};
+  std::vector<std::string> class_names = {};  ///< one a class, or none
+};
+
 /// What a run trains on and what it is judged by: samples and targets of one shape, and the same
 /// classes.
 struct Datasets {
   std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> test;
-  BatchTransforms augmentation;  ///< of training batches, one after another
+  std::shared_ptr<const Dataset> test;  ///< may be null, as the next
+  BatchTransforms augmentation;         ///< of training batches, one after another
+  DataFacts facts = {};
+  /// Held back of the training set: what each epoch is judged by.
+  std::shared_ptr<const Dataset> validation = {};
 };
 
 }  // namespace lockstep

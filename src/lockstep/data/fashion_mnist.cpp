@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/data/idx.hpp>
 #include <lockstep/data/looked_for.hpp>
 
@@ -48,11 +49,6 @@ fs::path require(const fs::path& folder, const std::string& name) {
                                  detail::looked_for(folder / name), name, remedy));
   }
   return file;
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
 }
 
 std::vector<fs::path> system_folders() {

@@ -141,7 +141,10 @@ struct Hdf5Array::State {
     Hdf5Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "make a property list");
     if (H5Pget_layout(layout.id()) == H5D_CONTIGUOUS)
       find_bytes(found.id(), layout.id(), path, name);
-    if (H5Pget_layout(layout.id()) == H5D_CHUNKED) set_cache(layout.id(), access.id(), cache_bytes);
+    if (H5Pget_layout(layout.id()) == H5D_CHUNKED) {
+      expect_possible_chunks(found.id(), extent.id(), layout.id());
+      set_cache(layout.id(), access.id(), cache_bytes);
+    }
     return access;
   }
 
@@ -157,6 +160,22 @@ struct Hdf5Array::State {
                       "Get a fresh copy.",
                       path.string(), name, offset, end, file_bytes));
     }
+  }
+
+  /// HDF5 1.10 believes the size of a chunk, and reads behind the end of one that is smaller.
+  void expect_possible_chunks(hid_t found, hid_t extent, hid_t layout) const {
+    Extents chunk{}, largest{};
+    H5Pget_chunk(layout, shape.dims(), chunk.data());
+    H5Sget_simple_extent_dims(extent, nullptr, largest.data());
+    constexpr hsize_t most_bytes = hsize_t{1} << 32U;  // HDF5's own limit
+    auto bytes = static_cast<hsize_t>(element_bytes);
+    for (std::size_t d = 0; d < static_cast<std::size_t>(shape.dims()); ++d) {
+      bytes *= chunk[d];
+      if (chunk[d] < 1 || chunk[d] > largest[d] || bytes >= most_bytes)
+        throw Error("its chunks are larger than the data set");
+    }
+    if (H5Pget_nfilters(layout) == 0 && H5Dget_storage_size(found) % bytes != 0)
+      throw Error("what is stored is no whole number of chunks");
   }
 
   /// HDF5 does not keep a chunk that is larger than its cache, which would decode it anew for every

@@ -80,9 +80,23 @@ Tensor read_rows(const Hdf5Array& array, std::int64_t size) {
   return all;
 }
 
+double machine_memory() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+/// Of a damaged file a sample may be larger than the file itself, where chunks are not written.
+void expect_sample_fits(const Hdf5Array& array) {
+  constexpr double share = 32;  // batches are made of them, and read ahead
+  const double memory = machine_memory(), needed = 4.0 * static_cast<double>(array.row_elements());
+  if (needed <= memory / share) return;
+  throw InputError(fmt::format(
+      "{}: one sample takes {:.1f} GB, and this machine has {:.1f} GB of memory. Is the "
+      "file damaged?",
+      array.description(), needed / 1e9, memory / 1e9));
+}
+
 void expect_memory(const Hdf5Samples& samples, double element) {
-  const auto memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double memory = machine_memory();
   const double needed = static_cast<double>(samples.size) *
                         (element * static_cast<double>(samples.features->row_elements()) +
                          8 * static_cast<double>(samples.targets->row_elements()));
@@ -134,6 +148,8 @@ Hdf5Samples open_hdf5_samples(const Hdf5Place& place, TargetKind kind, std::int6
         "with the program regress.",
         targets.description()));
   }
+  expect_sample_fits(features);
+  expect_sample_fits(targets);
   samples.size = limit > 0 ? std::min(features.rows(), limit) : features.rows();
   return samples;
 }
@@ -169,15 +185,14 @@ void expect_classes(const Hdf5Samples& samples, std::int64_t classes) {
                               });
 }
 
-Normalisation measure_normalisation(const Hdf5Samples& samples) {
-  const Hdf5Array& array = *samples.features;
+Normalisation measure_normalisation(const Hdf5Array& array, std::int64_t rows) {
   const std::int64_t channels = sample_shape_of(array.shape())[0];
   const std::int64_t width = array.row_elements() / channels;
   const double divisor = array.bytes() ? 255 : 1;
   std::vector<Moments> moments(static_cast<std::size_t>(channels));
-  for_each_finite_slab(array, samples.size, [&](std::int64_t, std::span<const float> rows) {
+  for_each_finite_slab(array, rows, [&](std::int64_t, std::span<const float> slab) {
     for (std::int64_t c = 0; c < channels; ++c) {
-      moments[static_cast<std::size_t>(c)].join(moments_of(rows, channels, width, c, divisor));
+      moments[static_cast<std::size_t>(c)].join(moments_of(slab, channels, width, c, divisor));
     }
   });
   Normalisation normalisation{{}, {}};

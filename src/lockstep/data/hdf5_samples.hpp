@@ -30,8 +30,9 @@ struct Hdf5Place {
   std::int64_t cache_bytes = std::int64_t{1} << 26U;  ///< of decoded chunks, for each data set
 };
 
-/// Opens both and takes the first `limit` samples (0: all). Throws InputError as Hdf5Array does,
-/// and if there are no samples, the counts differ, or classes are not integers [N].
+/// Opens both and takes the first `limit` samples (0: all). Throws InputError as Hdf5Array does, if
+/// a sample is larger than a 32nd of this machine's memory, and if there are no samples, the counts
+/// differ, or classes are not integers [N].
 [[nodiscard]] Hdf5Samples open_hdf5_samples(const Hdf5Place& place, TargetKind kind,
                                             std::int64_t limit);
 
@@ -42,11 +43,11 @@ struct Hdf5Place {
 /// Throws InputError if a target is not in [0, classes). Reads all of them.
 void expect_classes(const Hdf5Samples& samples, std::int64_t classes);
 
-/// Mean and standard deviation of each channel of the features, in double precision by slabs of a
-/// fixed size (pairs of slabs are joined as in Chan, Golub, LeVeque 1983), so that every rank finds
-/// the same. A channel without any deviation gets 1. Reads all features. Throws InputError for one
-/// that is not finite.
-[[nodiscard]] Normalisation measure_normalisation(const Hdf5Samples& samples);
+/// Mean and standard deviation of each channel of the first `rows` rows, in double precision by
+/// slabs of a fixed size (pairs of slabs are joined as in Chan, Golub, LeVeque 1983), so that every
+/// rank finds the same. A channel without any deviation gets 1. Reads all rows. Throws InputError
+/// for a number that is not finite.
+[[nodiscard]] Normalisation measure_normalisation(const Hdf5Array& array, std::int64_t rows);
 
 /// All samples in memory: bytes as bytes, other features as f32; without a normalisation they are
 /// indices, i64. `classes` is 0 for values. Throws InputError if they do not fit into this

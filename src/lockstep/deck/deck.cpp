@@ -59,6 +59,26 @@ class Reader final : public AnyKey<Reader> {
   std::string name_;
 };
 
+/// Notes the fields as they are.
+class Recorder final : public AnyKey<Recorder> {
+ public:
+  explicit Recorder(ReadTable& table) : table_(table) {}
+
+  template <class T>
+  void any_key(std::string_view name, T& field, const KeyInfo&) {
+    table_.set(name, to_toml(field));
+  }
+
+ private:
+  std::size_t pick(std::string_view name, const std::vector<std::string_view>& names,
+                   std::size_t chosen, std::string_view) override {
+    table_.set(name, to_toml(names[chosen]));
+    return chosen;
+  }
+
+  ReadTable& table_;
+};
+
 }  // namespace
 
 Deck::Deck(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -93,6 +113,13 @@ std::unique_ptr<DeckTable> Deck::open(std::string_view name) {
     }
   }
   return std::make_unique<Reader>(state_->tree, state_->read, name);
+}
+
+std::unique_ptr<DeckTable> Deck::recorder(std::string_view name) {
+  const auto at = std::ranges::find(state_->read, name, &ReadTable::name);
+  if (at == state_->read.end())
+    throw Error(fmt::format("internal error: table [{}] was not read", name));
+  return std::make_unique<Recorder>(*at);
 }
 
 void Deck::check_all_read() const { check_all_known(state_->tree, state_->read); }

@@ -86,6 +86,14 @@ class Deck {
     return options;
   }
 
+  /// What was found out takes the place of what the deck left to it: of table `name`, which was
+  /// read, resolved() tells these values from now on, whatever the deck says. `options` must be
+  /// what read() would accept.
+  template <class Options>
+  void record(std::string_view name, Options options) {
+    declare(*recorder(name), options);
+  }
+
   /// Throws if the deck has a key or table that no read() declared, naming the nearest known one.
   void check_all_read() const;
 
@@ -103,6 +111,7 @@ class Deck {
   struct State;
   explicit Deck(std::unique_ptr<State> state);
   std::unique_ptr<DeckTable> open(std::string_view name);
+  std::unique_ptr<DeckTable> recorder(std::string_view name);
   std::unique_ptr<State> state_;
 };
 
@@ -110,6 +119,7 @@ class Deck {
 class DeckReference {
  public:
   DeckReference();
+  DeckReference(DeckReference&&) noexcept;
   ~DeckReference();
   /// Adds a table with its one-line description and the struct's defaults.
   template <class Options>
@@ -119,6 +129,11 @@ class DeckReference {
   }
   /// Markdown: one section a table, one row a key (name, type, unit, default, range, doc).
   [[nodiscard]] std::string markdown() const;
+  /// A deck to begin with: every key on a line with its meaning behind it, those of `settings`
+  /// ("train.epochs", a value in TOML) set, all others commented out with their defaults. Throws
+  /// Error for a setting that is no key.
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  [[nodiscard]] std::string commented_deck(const Settings& settings) const;
 
  private:
   struct State;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -38,6 +39,12 @@ void AtomicFile::publish() {
     throw FileError("rename " + file_.path().string() + " to", path_, errno);
   published_ = true;
   sync_folder(path_.parent_path());
+}
+
+void write_atomically(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.file().write_at(0, text.data(), std::ssize(text));
+  file.publish();
 }
 
 }  // namespace lockstep

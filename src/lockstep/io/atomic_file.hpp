@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <string_view>
 
 #include <lockstep/io/file.hpp>
 
@@ -38,5 +39,8 @@ class AtomicFile {
   File file_;
   bool published_ = false;
 };
+
+/// A file of `text` under that name, whole or not at all. Throws FileError.
+void write_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace lockstep

@@ -42,11 +42,6 @@ struct LockOwner {
   bool is_read = false;     ///< the file could be understood
 };
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 std::string first_line(const fs::path& file) {
   std::ifstream in(file);
   std::string line;
@@ -260,6 +255,13 @@ bool take(const fs::path& folder, const LockOwner& me, const Written& mine) {
   return follow(folder, chain, me, mine);
 }
 
+/// Whether `file` is this one, which is none if `inode` is 0.
+bool is_still(const fs::path& file, std::uint64_t device, std::uint64_t inode) noexcept {
+  struct stat info {};
+  return inode != 0 && ::stat(file.c_str(), &info) == 0 && info.st_dev == device &&
+         info.st_ino == inode;
+}
+
 }  // namespace
 
 FolderLock::FolderLock(const fs::path& folder) : file_(folder / file_name) {
@@ -296,10 +298,10 @@ void FolderLock::refresh() const noexcept {
   if (is_held()) ::utimensat(AT_FDCWD, file_.c_str(), nullptr, 0);
 }
 
-bool FolderLock::is_held() const noexcept {
-  struct stat info {};
-  return inode_ != 0 && ::stat(file_.c_str(), &info) == 0 && info.st_dev == device_ &&
-         info.st_ino == inode_;
+bool FolderLock::is_held() const noexcept { return is_still(file_, device_, inode_); }
+
+std::function<bool()> FolderLock::question() const {
+  return [file = file_, device = device_, inode = inode_] { return is_still(file, device, inode); };
 }
 
 void FolderLock::release() noexcept {

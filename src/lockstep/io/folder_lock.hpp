@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace lockstep {
@@ -34,6 +35,8 @@ class FolderLock {
   void refresh() const noexcept;
   /// False once the folder was removed, moved or given to somebody else. Thread-safe.
   [[nodiscard]] bool is_held() const noexcept;
+  /// is_held(), for who may outlive this.
+  [[nodiscard]] std::function<bool()> question() const;
   /// The owner has renamed the folder.
   void folder_moved(const std::filesystem::path& to) { file_ = to / file_name; }
   /// Gives the folder back, if it is still this one's.

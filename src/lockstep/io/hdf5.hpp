@@ -2,8 +2,12 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
+
+/// The first bytes of a file that HDF5 wrote from its beginning on.
+inline constexpr std::string_view hdf5_signature = "\x89HDF\r\n\x1a\n";
 
 /// HDF5's hid_t, so that hdf5.h stays inside .cpp files.
 using Hdf5Id = std::int64_t;

@@ -14,6 +14,21 @@ void declare(DeckTable& table, ModelOptions& options) {
   table.key("dropout", options.dropout,
             {.doc = "probability of each dropout layer (convnet)", .min = 0.0, .max = 0.99});
   table.key("hidden", options.hidden, {.doc = "features of each hidden layer (mlp)", .min = 1});
+  using Norm = MlpLayers::Norm;
+  using Activation = MlpLayers::Activation;
+  table.choice("norm", options.layers.norm,
+               {{"none", Norm::none}, {"batch", Norm::batch}, {"layer", Norm::layer}},
+               "normalisation behind each hidden layer (mlp)");
+  table.choice("activation", options.layers.activation,
+               {{"relu", Activation::relu},
+                {"gelu", Activation::gelu},
+                {"silu", Activation::silu},
+                {"tanh", Activation::tanh},
+                {"sigmoid", Activation::sigmoid}},
+               "function behind each hidden layer (mlp)");
+  table.key(
+      "hidden_dropout", options.layers.dropout,
+      {.doc = "probability of dropout behind each hidden layer (mlp)", .min = 0.0, .max = 0.99});
   TransformerOptions& t = options.transformer;
   table.key("width", t.width, {.doc = "features of a token (transformer)", .min = 1});
   table.key("depth", t.depth, {.doc = "encoder layers (transformer)", .min = 1});
@@ -29,6 +44,8 @@ void declare(DeckTable& table, ModelOptions& options) {
             {.doc = "probability of each dropout layer of the encoder (transformer)",
              .min = 0.0,
              .max = 0.99});
+  table.key("freeze", options.freeze,
+            {.doc = "patterns of parameters' names, such as [\"layer1.*\"], that are not trained"});
 }
 
 }  // namespace lockstep::nn

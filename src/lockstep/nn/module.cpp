@@ -56,6 +56,12 @@ std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
   return all;
 }
 
+std::vector<NamedParameter> Module::trained_parameters() const {
+  std::vector<NamedParameter> trained = named_parameters();
+  std::erase_if(trained, [](const NamedParameter& p) { return !p.variable.requires_grad(); });
+  return trained;
+}
+
 std::vector<Variable> Module::parameters() const {
   std::vector<Variable> all;
   for (auto& p : named_parameters()) all.push_back(std::move(p.variable));

@@ -39,6 +39,8 @@ class Module {
   /// several names (a module registered twice, a parameter that two modules share) is listed once,
   /// under the first.
   [[nodiscard]] std::vector<NamedParameter> named_parameters() const;
+  /// Those that require a gradient: what an optimizer takes of a model with frozen parts.
+  [[nodiscard]] std::vector<NamedParameter> trained_parameters() const;
   [[nodiscard]] std::vector<Variable> parameters() const;
   /// Elements of all parameters, each counted once, and of those that are not in a sub-module.
   [[nodiscard]] std::int64_t parameter_count() const;

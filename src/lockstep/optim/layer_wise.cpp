@@ -1,5 +1,7 @@
 #include <lockstep/optim/layer_wise.hpp>
 
+#include <lockstep/nn/name_pattern.hpp>
+
 #include <algorithm>
 #include <utility>
 
@@ -31,10 +33,10 @@ LayerWise::LayerWise(std::vector<nn::NamedParameter> parameters, Setup setup,
                      const std::vector<ParameterGroup>& groups,
                      const std::vector<std::string>& not_adapted)
     : Optimizer(std::move(parameters), std::move(setup), groups) {
-  for (const auto& pattern : not_adapted) expect_some_fit(pattern, this->parameters());
+  for (const auto& pattern : not_adapted) nn::expect_some_fit(pattern, this->parameters());
   for (const auto& parameter : this->parameters()) {
     adapted_.push_back(std::ranges::none_of(not_adapted, [&](const std::string& pattern) {
-      return fits_pattern(pattern, parameter.name);
+      return nn::fits_pattern(pattern, parameter.name);
     }));
   }
 }

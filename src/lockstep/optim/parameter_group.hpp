@@ -3,7 +3,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <lockstep/nn/module.hpp>
@@ -22,16 +21,10 @@ struct ParameterGroup {
   std::optional<double> weight_decay = {};  ///< empty: the optimizer's
 };
 
-/// Does `name` fit `pattern`, a whole name where '*' stands for any characters and '?' for one?
-[[nodiscard]] bool fits_pattern(std::string_view pattern, std::string_view name);
-
 /// For each parameter the index of its group, or groups.size() for none. Throws InputError for a
 /// factor or decay that is negative or not finite, and for a pattern that fits no parameter, naming
 /// the nearest names.
 [[nodiscard]] std::vector<std::size_t> group_of_each(
     const std::vector<nn::NamedParameter>& parameters, std::span<const ParameterGroup> groups);
-
-/// Throws InputError, naming the nearest names, if `pattern` fits no parameter.
-void expect_some_fit(std::string_view pattern, const std::vector<nn::NamedParameter>& parameters);
 
 }  // namespace lockstep::optim

@@ -21,8 +21,7 @@ ShardedStep::ShardedStep(std::shared_ptr<ProcessGroup> group, std::int64_t shard
 void ShardedStep::keep_next() {
   Shard& shard = shard_[static_cast<std::size_t>(next_ - own_.first)];
   hook_->keep(shard.gradients.complete());
-  shard.gradients.forget();
-  shard.is_over = false;
+  shard.begin_anew();
   buffers_.keep();
   ++next_;
 }
@@ -35,10 +34,7 @@ void ShardedStep::finish() {
 void ShardedStep::give_up() {
   hook_->forget();
   buffers_.forget();
-  for (Shard& shard : shard_) {
-    shard.gradients.forget();
-    shard.is_over = false;
-  }
+  for (Shard& shard : shard_) shard.begin_anew();
   next_ = own_.first;
 }
 
@@ -74,8 +70,7 @@ void ShardedStep::take_turns(const std::function<void(std::int64_t)>& body) {
   }
   Shard& last = shard_.back();
   last.gradients.give_to_variables();
-  last.gradients.forget();
-  last.is_over = false;
+  last.begin_anew();
 }
 
 void ShardedStep::backward(const Variable& loss, double weight, bool is_last) {

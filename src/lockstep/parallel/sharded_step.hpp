@@ -69,6 +69,10 @@ class ShardedStep {
   struct Shard {
     ShardGradients gradients;
     bool is_over = false;
+    void begin_anew() noexcept {
+      gradients.forget();
+      is_over = false;
+    }
   };
   void keep_next();
   void expect_all_over() const;

@@ -54,7 +54,7 @@ void device_free(void* data, Device device) noexcept {
 
 void device_copy(void* target, Device target_device, const void* source, Device source_device,
                  std::size_t bytes) {
-  if (bytes == 0) return;
+  if (bytes == 0 || target == source) return;
   if (target_device.type == DeviceType::host && source_device.type == DeviceType::host) {
     std::memmove(target, source, bytes);
     return;

@@ -5,6 +5,7 @@
 
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/agreement.hpp>
+#include <lockstep/io/file.hpp>
 
 namespace lockstep::train {
 
@@ -21,6 +22,8 @@ Failure current_failure() {
   try {
     throw;
   } catch (const NonFiniteLoss& error) {
+    return {error.what(), error.exit_code(), true};
+  } catch (const FileError& error) {
     return {error.what(), error.exit_code(), true};
   } catch (const Error& error) {
     return {error.what(), error.exit_code(), error.exit_code() != ExitCode::failure};

@@ -4,15 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/comm/mpi/launcher.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -21,6 +20,7 @@
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/flight_report.hpp>
+#include <lockstep/train/init_from.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/library_versions.hpp>
 #include <lockstep/train/memory_limit.hpp>
@@ -132,6 +132,8 @@ class Run {
         trainer.restore(checkpoint);
       });
       warn_if_environment_changed(checkpoint);
+    } else if (!plan_.train.init_from.empty()) {
+      taken_ = init_from(*group_, plan_.train.init_from, trainer.model().state_dict());
     }
     agree(*group_, [&] {
       if (group_->rank() != 0) return;
@@ -149,8 +151,8 @@ class Run {
   /// What this rank needs of the file.
   CheckpointContents load(const Trainer& trainer, const fs::path& from) {
     try {
-      return load_checkpoint(*group_, from, trainer.model().state_dict(),
-                             trainer.optimizer().state_dict());
+      return load_checkpoint_in_place(*group_, from, trainer.model().state_dict(),
+                                      trainer.optimizer().state_dict());
     } catch (const CheckpointError& error) {
       throw AgreedError(error.what(), error.exit_code());
     }
@@ -171,22 +173,23 @@ class Run {
                              ranks_are_threads() ? " in one process" : "", threads_,
                              threads_ == 1 ? "" : "s", fmt::join(launch_.layout.hosts(), " "),
                              folder_->path().string()));
-    console_.say(
-        fmt::format("{} training and {} test samples; model of {} parameters; {} steps an epoch",
-                    task_->data().train->size(), task_->data().test->size(),
-                    trainer.model().parameter_count(), trainer.steps_an_epoch()));
+    console_.say(fmt::format("{}; model of {} parameters; {} steps an epoch",
+                             samples_in_words(task_->data()), trainer.model().parameter_count(),
+                             trainer.steps_an_epoch()));
+    if (taken_)
+      console_.say(fmt::format("weights of {}: {}", plan_.train.init_from, taken_->in_words()));
     if (from)
       console_.say(fmt::format("resumed from {} at step {}", from->string(), trainer.state().step));
   }
 
   /// A run that had nothing left to do reports what its earlier part found.
   void outcome_from_earlier_epochs() {
-    if (group_->rank() != 0 || !outcome_.test_metrics.empty()) return;
+    if (group_->rank() != 0) return;
     for (const MetricsRow& row : metrics_.rows()) {
       if (row.kind == "epoch") outcome_.train_loss = row.loss;
       if (row.kind != "eval") continue;
-      outcome_.test_loss = row.loss;
-      outcome_.test_metrics = row.metrics;
+      auto& found = row.set == "test" ? outcome_.test : outcome_.validation;
+      found = Evaluation{row.loss, row.metrics};
     }
   }
 
@@ -249,6 +252,7 @@ class Run {
   int threads_ = 1;
   std::vector<std::pair<std::string, std::string>> libraries_;
   std::unique_ptr<RunFolder> folder_;
+  std::optional<WeightsTaken> taken_;  ///< with train.init_from
   MetricsFile metrics_;
   Outcome outcome_;
 };
@@ -276,17 +280,6 @@ Start look_ahead(const std::string& name, int argc, char** argv) {
   return start;
 }
 
-/// Ranks that wait in MPI_Init do not hear that another one has ended before it: MPICH's mpiexec
-/// has to be told, in PMI-1's words. srun ends them by itself (--kill-on-bad-exit).
-void end_the_others_before_mpi(ExitCode code) noexcept {
-  const char* const pmi = std::getenv("PMI_FD");
-  if (!pmi) return;
-  std::array<char, 64> words{};
-  const int length =
-      std::snprintf(words.data(), words.size(), "cmd=abort exitcode=%d\n", static_cast<int>(code));
-  static_cast<void>(::write(std::atoi(pmi), words.data(), static_cast<std::size_t>(length)));
-}
-
 }  // namespace
 
 App::App(std::string name, std::string description, TaskFactory make_task)
@@ -304,7 +297,7 @@ int App::run(int argc, char** argv) {
   } catch (const Error& error) {
     // There is no console yet. Not fmt::print: where stderr takes nothing, the exit code must tell.
     std::fputs(fmt::format("{}: {}\n", name_, error.what()).c_str(), stderr);
-    end_the_others_before_mpi(error.exit_code());
+    ask_launcher_to_end_job(error.exit_code());
     _exit(static_cast<int>(error.exit_code()));  // libraries without their threads hang at exit
   }
   const auto one_rank = [&](std::shared_ptr<ProcessGroup> world, Console& console,

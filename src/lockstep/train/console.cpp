@@ -7,6 +7,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/train/standard_output.hpp>
@@ -90,6 +92,10 @@ void Console::open_log(const std::filesystem::path& file) {
   loggers_->file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   loggers_->file->set_level(spdlog::level::debug);
   loggers_->file->flush_on(spdlog::level::debug);
+  loggers_->file->set_error_handler([this](const std::string& why) {
+    if (std::exchange(log_failed_, true)) return;
+    loggers_->err.warn("warning: log.txt is not complete: {}. The run goes on.", why);
+  });
   if (!out_failure_.empty()) loggers_->file->warn(out_failure_);
 }
 
@@ -120,8 +126,10 @@ void Console::clear_progress() {
 }
 
 void Console::out(const std::string& text) {
+  // Afterwards a line that finds no room is left out at once.
+  const std::chrono::milliseconds patience(out_failure_.empty() ? 2000 : 0);
   try {
-    write_stdout(text);
+    write_stdout(text, patience);
   } catch (const Error& error) {
     if (!out_failure_.empty()) return;
     out_failure_ = std::string(error.what()) + ". The run goes on; log.txt has it all.";

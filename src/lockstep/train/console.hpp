@@ -11,10 +11,10 @@ namespace lockstep::train {
 
 /// What a person sees of a run: one for each process. Rank 0 writes to the terminal (stdout;
 /// warnings and errors to stderr) and, once opened, to log.txt; another rank writes only warnings
-/// and errors, with its rank before them. While alive it is the library's log sink. A terminal that
-/// takes no more, or whose reader has gone, ends nothing: that is told once, on stderr and in
-/// log.txt, where the rest stands. Of a warning or failure that is very long its middle is left out
-/// (shortened). Thread-safe.
+/// and errors, with its rank before them. While alive it is the library's log sink. A terminal or
+/// pipe that takes no more, or whose reader has gone, ends nothing: that is told once, on stderr
+/// and in log.txt, where the rest stands. Of a warning or failure that is very long its middle is
+/// left out (shortened). Thread-safe.
 class Console {
  public:
   /// `rank`: this process's, or the first of those that are its threads (base/rank.hpp).
@@ -48,6 +48,7 @@ class Console {
   std::unique_ptr<Loggers> loggers_;
   bool progress_shown_ = false;
   std::string out_failure_;  ///< why stdout took something not, the first time
+  bool log_failed_ = false;  ///< log.txt took something not
 };
 
 }  // namespace lockstep::train

@@ -114,12 +114,10 @@ void judge(const FlightRecorder& recorder, const fs::path& run_dir, const Failur
 /// Rings of the run's last start that were never collected: nobody would find them any more. The
 /// folder is this run's now, so that start is over.
 void remove_rings_of_last_start(const fs::path& run_dir) {
-  std::ifstream where(run_dir / "flight" / "where");
-  std::uint64_t job = 0;
-  std::string folder;
-  if (!(where >> std::hex >> job >> std::ws) || job == 0 || !std::getline(where, folder)) return;
+  const auto where = read_where(run_dir / "flight");
+  if (!where || where->job == 0) return;
   try {
-    for (const FlightRing& ring : read_flight_rings(folder, job)) {
+    for (const FlightRing& ring : read_flight_rings(where->folder, where->job)) {
       std::error_code ignored;
       if (ring.observed == ProcessState::gone || ring.observed == ProcessState::died)
         fs::remove(ring.file, ignored);
@@ -129,6 +127,14 @@ void remove_rings_of_last_start(const fs::path& run_dir) {
 }
 
 }  // namespace
+
+std::optional<RingsOfJob> read_where(const fs::path& flight) {
+  std::ifstream where(flight / "where");
+  RingsOfJob rings;
+  if (!(where >> std::hex >> rings.job >> std::ws) || !std::getline(where, rings.folder))
+    return std::nullopt;
+  return rings;
+}
 
 void note_flight(const fs::path& run_dir) {
   const auto recorder = FlightRecorder::current();
@@ -148,19 +154,18 @@ void forget_flight(const fs::path& run_dir) noexcept {
 void give_up(const fs::path& run_dir, const Failure& failure,
              const std::function<void(const std::string&)>& complain) {
   const auto recorder = FlightRecorder::current();
-  if (!recorder || run_dir.empty() || failure.code != ExitCode::communication) {
-    complain(failure.message);
-    if (!recorder || run_dir.empty()) return;
-  }
+  const bool can_judge = recorder && !run_dir.empty() && failure.code == ExitCode::communication;
+  if (!can_judge) complain(failure.message);
+  if (!recorder || run_dir.empty()) return;
   recorder->say_last_words(failure.message);
   try {
-    if (failure.code == ExitCode::communication) {
+    if (can_judge) {
       judge(*recorder, run_dir, failure, complain);
     } else {
       Report(*recorder, run_dir / "flight").copy_mine_and_dead_ones();
     }
   } catch (const std::exception& error) {  // a full disk must not hide why the run failed
-    complain(fmt::format("{} (and no verdict: {})", failure.message, error.what()));
+    if (can_judge) complain(fmt::format("{} (and no verdict: {})", failure.message, error.what()));
   }
 }
 

@@ -1,6 +1,8 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <lockstep/train/agreement.hpp>
@@ -13,6 +15,13 @@ namespace lockstep::train {
 
 /// Empties RUN_DIR/flight/ and notes where the rings are. Of rank 0, when a run begins.
 void note_flight(const std::filesystem::path& run_dir);
+/// What `where` says.
+struct RingsOfJob {
+  std::uint64_t job = 0;
+  std::string folder;  ///< of each node
+};
+/// Nothing if there is no such file in `flight`, the folder, or it cannot be understood. Local.
+[[nodiscard]] std::optional<RingsOfJob> read_where(const std::filesystem::path& flight);
 /// Removes it: the run has ended well.
 void forget_flight(const std::filesystem::path& run_dir) noexcept;
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -20,15 +22,17 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 double number_from(const Json& json) { return json.is_null() ? std::nan("") : json.get<double>(); }
 
 /// The keys of an "eval" row that are not a task's metrics.
-constexpr std::array<std::string_view, 5> own_keys{"kind", "step", "epoch", "loss", "seconds"};
+constexpr std::array<std::string_view, 6> own_keys{"kind", "step", "epoch",
+                                                   "set",  "loss", "seconds"};
 
 Json to_json(const Spread& spread) {
   return Json::array({number(spread.min), number(spread.mean), number(spread.max)});
 }
 
 Json to_json(const MetricsRow& row) {
-  Json json{
-      {"kind", row.kind}, {"step", row.step}, {"epoch", row.epoch}, {"loss", number(row.loss)}};
+  Json json{{"kind", row.kind}, {"step", row.step}, {"epoch", row.epoch}};
+  if (row.kind == "eval") json["set"] = row.set;
+  json["loss"] = number(row.loss);
   for (const auto& [name, value] : row.metrics) json[name] = number(value);
   if (row.lr >= 0) json["lr"] = row.lr;
   if (!(row.grad_norm < 0))  // NaN was measured
@@ -70,6 +74,7 @@ MetricsRow row_from(const Json& json) {
   row.epoch = json.at("epoch").get<std::int64_t>();
   row.loss = number_from(json.at("loss"));
   if (row.kind == "eval") {
+    row.set = json.value("set", "test");
     for (const auto& [name, value] : json.items()) {
       if (std::ranges::find(own_keys, name) == own_keys.end())
         row.metrics.emplace_back(name, number_from(value));
@@ -118,16 +123,20 @@ MetricsFile::MetricsFile(const std::filesystem::path& file, bool resume, std::in
       kept.push_back(line);
     }
   }
-  out_.open(file, std::ios::trunc);
-  for (const auto& line : kept) out_ << line << '\n';
-  out_.flush();
-  if (!out_) throw Error("cannot write " + file.string() + ": is the disk full?");
+  // Whole or not at all: a kill or a full disk now must not cost the rows of the run's past.
+  std::string text;
+  for (const auto& line : kept) text += line + '\n';
+  write_atomically(file, text);
+  errno = 0;
+  out_.open(file, std::ios::app);
+  if (!out_) throw FileError("write", file, errno != 0 ? errno : EIO);
 }
 
 void MetricsFile::append(const MetricsRow& row) {
   rows_.push_back(row);
+  errno = 0;
   out_ << to_json(row).dump() << '\n' << std::flush;
-  if (!out_) throw Error("cannot write " + path_.string() + ": is the disk full?");
+  if (!out_) throw FileError("write", path_, errno != 0 ? errno : EIO);
 }
 
 }  // namespace lockstep::train

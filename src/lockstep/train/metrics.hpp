@@ -16,9 +16,10 @@ namespace lockstep::train {
 struct MetricsRow {
   std::string kind;  ///< "step", "epoch" or "eval"
   std::int64_t step = 0;
-  std::int64_t epoch = 0;  ///< from 1
-  double loss = 0;         ///< mean over the samples it stands for
-  NamedFigures metrics;    ///< of "eval" rows: the task's, each a key of its own
+  std::int64_t epoch = 0;    ///< from 1
+  double loss = 0;           ///< mean over the samples it stands for
+  std::string set = "test";  ///< of "eval" rows: "validation" or "test"
+  NamedFigures metrics;      ///< of "eval" rows: the task's, each a key of its own
   double lr = -1;
   double grad_norm = -1;  ///< of the whole gradient before clipping; negative: not measured
   double samples_per_s = -1;

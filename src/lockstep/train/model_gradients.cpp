@@ -21,7 +21,7 @@ using Named = std::vector<std::pair<std::string, Variable>>;
 
 Named parameters_of(const nn::Module& model) {
   Named all;
-  for (auto& [name, variable] : model.named_parameters()) all.emplace_back(name, variable);
+  for (auto& [name, variable] : model.trained_parameters()) all.emplace_back(name, variable);
   return all;
 }
 

@@ -37,10 +37,15 @@ struct TrainOptions {
   enum class Reduction : std::uint8_t { fast, invariant } reduction = Reduction::fast;
   std::int64_t shards = 8;    ///< of a batch, with reduction invariant
   bool drop_last = false;     ///< leave out the last, smaller batch of an epoch
+  std::string init_from;      ///< weights to begin with: a file, or a run folder; empty: none
   std::uint64_t seed = 1234;  ///< of initialisation, shuffling and dropout
   OnNan on_nan = OnNan::stop;
   bool trace = false;                     ///< write trace/trace.json (docs/trace.md)
   std::int64_t check_replicas_every = 0;  ///< steps; 0: never
+  /// See EarlyStopping.
+  std::int64_t early_stop_patience = 0;
+  double early_stop_min_delta = 0;
+  std::string early_stop_metric = "loss";  ///< of the evaluation
 };
 void declare(DeckTable& table, TrainOptions& options);
 
@@ -52,9 +57,10 @@ struct ClassLossOptions {
 };
 void declare(DeckTable& table, ClassLossOptions& options);
 
-/// [eval]: measuring on the test set after each epoch.
+/// [eval]: measuring on the validation or test set after each epoch.
 struct EvalOptions {
   std::int64_t batch_size = 1000;
+  std::int64_t top_k = 0;  ///< classify: also the share of samples among whose k best; 0: no
 };
 void declare(DeckTable& table, EvalOptions& options);
 

@@ -50,6 +50,9 @@ void declare(DeckTable& table, TrainOptions& options) {
              .min = 1});
   table.key("drop_last", options.drop_last,
             {.doc = "leave out the last, smaller batch of an epoch"});
+  table.key("init_from", options.init_from,
+            {.doc = "begin with the weights of a checkpoint, a run folder's newest, a safetensors "
+                    "or any HDF5 file, taken by name where shapes agree; empty: with new ones"});
   auto seed = static_cast<std::int64_t>(options.seed);
   table.key("seed", seed, {.doc = "seed of initialisation, shuffling and dropout", .min = 0});
   options.seed = static_cast<std::uint64_t>(seed);
@@ -61,6 +64,17 @@ void declare(DeckTable& table, TrainOptions& options) {
             {.doc = "steps between two comparisons of the ranks' parameters and optimizer state, "
                     "with one more before each checkpoint; 0: none",
              .min = 0});
+  table.key("early_stop_patience", options.early_stop_patience,
+            {.doc = "end the training once so many epochs in a row were not better than the best "
+                    "one; 0: train all epochs",
+             .unit = "epochs",
+             .min = 0});
+  table.key("early_stop_min_delta", options.early_stop_min_delta,
+            {.doc = "better is by more than that", .min = 0.0});
+  table.key(
+      "early_stop_metric", options.early_stop_metric,
+      {.doc = "figure of the evaluation that decides: \"loss\" or a metric; the least loss or "
+              "error is the best, the greatest of others"});
 }
 
 void declare(DeckTable& table, ClassLossOptions& options) {
@@ -76,6 +90,10 @@ void declare(DeckTable& table, ClassLossOptions& options) {
 
 void declare(DeckTable& table, EvalOptions& options) {
   table.key("batch_size", options.batch_size, {.doc = "samples of one evaluation batch", .min = 1});
+  table.key("top_k", options.top_k,
+            {.doc = "classify: report top<k>_accuracy too, the share of samples whose class is "
+                    "among the k that the model finds likeliest; 0: do not",
+             .min = 0});
 }
 
 }  // namespace lockstep::train

@@ -16,6 +16,12 @@ namespace lockstep::train {
 /// Names and values of a task's metrics, in the task's order.
 using NamedFigures = std::vector<std::pair<std::string, double>>;
 
+/// What a model is worth on a data set.
+struct Evaluation {
+  double loss = 0;  ///< mean over the samples
+  NamedFigures metrics;
+};
+
 /// What a communication hook made of the gradients' bytes.
 struct HookReport {
   std::string name;
@@ -27,9 +33,10 @@ struct Outcome {
   std::int64_t epochs = 0;  ///< finished
   std::int64_t steps = 0;
   double train_loss = 0;  ///< of the last finished epoch
-  double test_loss = 0;
-  NamedFigures test_metrics;  ///< of the last evaluation
-  double samples_per_s = 0;   ///< over all training steps of this process, evaluation left out
+  /// The last evaluation of each set; none where there was none.
+  std::optional<Evaluation> validation, test;
+  bool early_stopping = false;  ///< ended by train.early_stop_patience: it is complete
+  double samples_per_s = 0;     ///< over all training steps of this process, evaluation left out
   /// From the start of the process to the end of its first step; NaN before that.
   double first_step_s = std::numeric_limits<double>::quiet_NaN();
   std::optional<HookReport> comm_hook;  ///< over all steps of this process; not for all_reduce

@@ -14,9 +14,16 @@
 namespace lockstep::train {
 namespace {
 
+/// The set that epochs are judged by: of the first evaluation.
+std::string judging_set(const std::vector<MetricsRow>& rows) {
+  const auto eval = std::ranges::find(rows, "eval", &MetricsRow::kind);
+  return eval == rows.end() ? "test" : eval->set;
+}
+
 const MetricsRow* eval_of_epoch(const std::vector<MetricsRow>& rows, std::int64_t epoch) {
+  const std::string set = judging_set(rows);
   for (const auto& row : rows) {
-    if (row.kind == "eval" && row.epoch == epoch) return &row;
+    if (row.kind == "eval" && row.epoch == epoch && row.set == set) return &row;
   }
   return nullptr;
 }
@@ -52,10 +59,11 @@ const char* metric_range(const std::vector<MetricsRow>& rows) {
 
 /// gnuplot's data: blocks for the step losses, the epoch losses, test losses and the first metric.
 void write_blocks(std::ostream& out, const std::vector<MetricsRow>& rows) {
+  const std::string set = judging_set(rows);
   const auto block = [&](const char* name, const char* kind, auto value) {
     out << '$' << name << " << EOD\n";
     for (const auto& row : rows) {
-      if (row.kind == kind && std::isfinite(value(row)))
+      if (row.kind == kind && (row.kind != "eval" || row.set == set) && std::isfinite(value(row)))
         out << row.step << ' ' << value(row) << '\n';
     }
     out << "EOD\n";
@@ -94,11 +102,13 @@ std::string report_table(const std::vector<MetricsRow>& rows) {
   const NamedFigures metrics = first_metrics(rows);
   std::string names;
   for (const auto& [name, value] : metrics) names += fmt::format(" {:>9}", name);
+  const std::string judged = judging_set(rows) + " loss";
+  const std::size_t width = std::max<std::size_t>(10, judged.size());
   std::string table = fmt::format(
-      "{:>6} {:>11} {:>10}{:{}} {:>11} {:>31}\n{:>6} {:>11} {:>10}{} {:>11} {:>7} {:>7} {:>7} "
+      "{:>6} {:>11} {:>{}}{:{}} {:>11} {:>31}\n{:>6} {:>11} {:>{}}{} {:>11} {:>7} {:>7} {:>7} "
       "{:>7}\n",
-      "", "", "", "", names.size(), "", "time in %", "epoch", "train loss", "test loss", names,
-      "samples/s", "compute", "comm", "data", "other");
+      "", "", "", width, "", names.size(), "", "time in %", "epoch", "train loss", judged, width,
+      names, "samples/s", "compute", "comm", "data", "other");
   for (const auto& row : rows) {
     if (row.kind != "epoch") continue;
     const auto* eval = eval_of_epoch(rows, row.epoch);
@@ -107,8 +117,8 @@ std::string report_table(const std::vector<MetricsRow>& rows) {
       values += fmt::format(" {:>{}}", eval ? in_figures(eval->metrics.at(m).second) : "-",
                             std::max<std::size_t>(9, metrics[m].first.size()));
     }
-    table += fmt::format("{:>6} {:>11} {:>10}{} {:>11.0f} {}\n", row.epoch, in_figures(row.loss),
-                         eval ? in_figures(eval->loss) : "-", values, row.samples_per_s,
+    table += fmt::format("{:>6} {:>11} {:>{}}{} {:>11.0f} {}\n", row.epoch, in_figures(row.loss),
+                         eval ? in_figures(eval->loss) : "-", width, values, row.samples_per_s,
                          row.has_times ? percentages(row.times) : "");
   }
   return table;
@@ -172,9 +182,9 @@ std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesyst
            "plot $train with lines lc rgb '#b0c4de' title 'batch', "
            "$epoch with linespoints lw 2 pt 7 ps 0.6 lc rgb '#1f4e9e' title 'training, epoch "
            "mean', "
-           "$test with linespoints lw 2 pt 7 ps 0.6 lc rgb '#c0392b' title 'test'\n"
-           "set title 'test "
-        << name << "'\nset yrange " << metric_range(rows)
+           "$test with linespoints lw 2 pt 7 ps 0.6 lc rgb '#c0392b' title '"
+        << judging_set(rows) << "'\nset title '" << judging_set(rows) << ' ' << name
+        << "'\nset yrange " << metric_range(rows)
         << "\nset key bottom right\n"
            "plot $metric with linespoints lw 2 pt 7 ps 0.6 lc rgb '#2e7d32' title '"
         << name << "'\nunset multiplot\n";

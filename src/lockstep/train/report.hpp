@@ -11,8 +11,8 @@ namespace lockstep::train {
 /// "0.4312"; a smaller number as "1.234e-05", where four decimals would be zeros.
 [[nodiscard]] std::string in_figures(double value);
 
-/// The table at the end of a run: one line an epoch (training loss, test loss, the task's metrics,
-/// samples/s and where the time went, means over ranks).
+/// The table at the end of a run: one line an epoch (training loss, validation or test loss, the
+/// task's metrics, samples/s and where the time went, means over ranks).
 [[nodiscard]] std::string report_table(const std::vector<MetricsRow>& rows);
 
 /// Where a step's time went on average, a line a rank; of more than 16 ranks the smallest, the mean

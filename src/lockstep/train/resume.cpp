@@ -11,6 +11,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/run_local_copies.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -19,8 +20,9 @@ namespace fs = std::filesystem;
 
 /// Keys of [data] that decide which samples an epoch has and in which order. Not the path: data may
 /// move. Not what is done to a sample, nor the test set.
-constexpr std::array<std::string_view, 12> deciding{"kind",
+constexpr std::array<std::string_view, 13> deciding{"kind",
                                                     "train_limit",
+                                                    "validation_fraction",
                                                     "shuffle",
                                                     "shuffle_window",
                                                     "train_features",
@@ -56,8 +58,13 @@ bool has_abandoned_branch(const fs::path& folder) {
 std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandLine& line,
                                              const fs::path& folder) {
   if (!line.resume) return std::nullopt;
-  if (!line.resume_from.empty()) return fs::path(line.resume_from);
-  auto newest = newest_good_checkpoint(group, folder);
+  if (!line.resume_from.empty()) {
+    const fs::path from = line.resume_from;
+    // A newer copy in memory is another branch's newest, and is moved aside with it.
+    static_cast<void>(newest_of_both_levels(group, folder, from));
+    return from;
+  }
+  auto newest = newest_of_both_levels(group, folder, newest_good_checkpoint(group, folder));
   if (newest) return newest;
   agree(group, [&] {
     if (group.rank() != 0) return;

@@ -116,8 +116,11 @@ StopReason RunFolder::stop_reason(double step_s) const noexcept {
   return watch_ ? watch_->reason(step_s) : StopReason::none;
 }
 
-void RunFolder::expect_there() const {
-  if (watch_) watch_->expect_folder();
+void RunFolder::expect_there() const { expectation()(); }
+
+std::function<void()> RunFolder::expectation() const {
+  if (watch_) return watch_->expectation();
+  return [] {};
 }
 
 void RunFolder::remove_stop_file() const noexcept {
@@ -127,9 +130,10 @@ void RunFolder::remove_stop_file() const noexcept {
 
 void RunFolder::write(const std::string& name, const std::string& text) const {
   const fs::path temporary = path_ / ("." + name + ".tmp");
+  errno = 0;
   std::ofstream out(temporary, std::ios::binary);
   out << text << std::flush;
-  if (!out) throw Error(fmt::format("cannot write {}: is the disk full?", (path_ / name).string()));
+  if (!out) throw FileError("write", path_ / name, errno != 0 ? errno : EIO);
   out.close();
   fs::rename(temporary, path_ / name);
 }

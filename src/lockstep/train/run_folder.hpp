@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,8 @@ class RunFolder {
   [[nodiscard]] StopReason stop_reason(double step_s) const noexcept;
   /// Throws CheckpointError, on rank 0, if the folder was removed, moved or given to another run.
   void expect_there() const;
+  /// expect_there(), for who may outlive this.
+  [[nodiscard]] std::function<void()> expectation() const;
   /// A run that has stopped because of it removes the file `stop`, so that the next one goes on.
   void remove_stop_file() const noexcept;
 

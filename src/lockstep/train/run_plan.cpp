@@ -11,7 +11,7 @@ template <class Visit>
 void for_each_table(RunPlan& plan, const Visit& visit) {
   visit("run", "where results go, what of the machine a rank uses, and for how long", plan.run);
   visit("train", "the training loop", plan.train);
-  visit("eval", "measuring on the test set after each epoch", plan.eval);
+  visit("eval", "measuring on the validation or test set after each epoch", plan.eval);
   visit("optimizer", "how parameters follow their gradients", plan.optimizer);
   visit("schedule", "how the learning rate moves", plan.schedule);
   visit("ddp", "data-parallel gradient reduction", plan.ddp);
@@ -47,7 +47,7 @@ RunPlan read_run_plan(Deck& deck) {
 
 TaskOptions read_task_options(Deck& deck) { return read_tables<TaskOptions>(deck); }
 
-std::string deck_reference() {
+DeckReference deck_reference() {
   DeckReference reference;
   const auto add = [&](const char* name, const char* description, const auto& options) {
     reference.add(name, description, options);
@@ -56,7 +56,7 @@ std::string deck_reference() {
   for_each_table(task, add);
   RunPlan plan;
   for_each_table(plan, add);
-  return reference.markdown();
+  return reference;
 }
 
 }  // namespace lockstep::train

@@ -2,6 +2,7 @@
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/data_options.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/schedule.hpp>
@@ -38,8 +39,8 @@ struct TaskOptions {
 [[nodiscard]] RunPlan read_run_plan(Deck& deck);
 [[nodiscard]] TaskOptions read_task_options(Deck& deck);
 
-/// Every table and key that a deck of the bundled applications may have, in Markdown:
-/// docs/deck_reference.md, which a test compares with this.
-[[nodiscard]] std::string deck_reference();
+/// Every table and key that a deck of the bundled applications may have. Its Markdown is
+/// docs/deck_reference.md, as a test sees.
+[[nodiscard]] DeckReference deck_reference();
 
 }  // namespace lockstep::train

@@ -15,10 +15,11 @@ namespace lockstep::train {
 namespace fs = std::filesystem;
 
 RunSaves::RunSaves(ProcessGroup& group, const CheckpointOptions& options, fs::path folder,
-                   std::chrono::milliseconds deadline)
+                   std::chrono::milliseconds deadline, MayWrite may_write)
     : group_(group),
       options_(options),
       deadline_(deadline),
+      may_write_(std::move(may_write)),
       checkpoints_(std::make_shared<RunCheckpoints>(std::move(folder), options)),
       time_is_up_(Tensor::zeros({1}, DType::f64)) {
   if (!options_.async) return;
@@ -32,6 +33,7 @@ RunSaves::RunSaves(ProcessGroup& group, const CheckpointOptions& options, fs::pa
 }
 
 RunSaves::~RunSaves() {
+  if (others_do_not_answer()) async_->give_up();
   async_.reset();
   try {
     account();
@@ -89,10 +91,11 @@ void RunSaves::start(const CheckpointContents& contents, NotFinite not_finite) {
   };
   try {
     if (async_) {
-      under_way_ = async_->save(group_, path, contents, not_finite, published);
+      under_way_ = async_->save(group_, path, contents, not_finite, published, may_write_);
       return;
     }
-    const SaveReport report = CheckpointWriter().save(group_, path, contents, not_finite);
+    const SaveReport report =
+        CheckpointWriter().save(group_, path, contents, not_finite, may_write_);
     published(report);
     std::promise<SaveReport> done;
     done.set_value(report);
@@ -129,15 +132,21 @@ void RunSaves::ask_the_time() {
   asked_ = true;
 }
 
+bool RunSaves::others_do_not_answer() const {
+  // Half: the wait may have begun after the one of who asks.
+  return async_ && async_->waits_for_others_since() >= Seconds(deadline_) / 2;
+}
+
 void RunSaves::finish() {
   if (!under_way_.valid()) return;
-  if (under_way_.wait_for(deadline_) != std::future_status::ready) {
-    throw CheckpointError(fmt::format(
-        "checkpoint {} is not written yet after {:g} s (comm.timeout): its file system may hang. "
-        "Earlier checkpoints are as they were.",
-        path_of(step_under_way_).string(), std::chrono::duration<double>(deadline_).count()));
+  if (under_way_.wait_for(deadline_) == std::future_status::ready) return settle();
+  const std::string late =
+      fmt::format("checkpoint {} is not written yet after {:g} s (comm.timeout)",
+                  path_of(step_under_way_).string(), Seconds(deadline_).count());
+  if (others_do_not_answer()) {
+    throw TimeoutError(late + ": another rank does not answer, or its file system hangs");
   }
-  settle();
+  throw CheckpointError(late + ": its file system may hang. Earlier checkpoints are as they were.");
 }
 
 void RunSaves::settle() {

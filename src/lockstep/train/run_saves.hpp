@@ -19,10 +19,11 @@ namespace lockstep::train {
 /// accounted for at the next look. A save that failed is said in the log, and the run goes on.
 class RunSaves {
  public:
-  /// Nothing waits for longer than `deadline`. Collective.
+  /// Nothing waits for longer than `deadline`. `may_write` outlives this. Collective.
   RunSaves(ProcessGroup& group, const CheckpointOptions& options, std::filesystem::path folder,
-           std::chrono::milliseconds deadline);
-  /// Waits for what is under way, as ~AsyncCheckpointWriter does. Local.
+           std::chrono::milliseconds deadline, MayWrite may_write = {});
+  /// Waits for what is under way, as ~AsyncCheckpointWriter does, unless other ranks do not answer.
+  /// Local.
   ~RunSaves();
   RunSaves(const RunSaves&) = delete;
   RunSaves& operator=(const RunSaves&) = delete;
@@ -48,8 +49,9 @@ class RunSaves {
   /// clock said a step earlier, so that nobody waits for it: then collective, else local. Allocates
   /// nothing.
   void look();
-  /// Waits for the save that is under way. Throws CheckpointError, on this rank alone, if the
-  /// deadline passes before; afterwards all ranks know the same of it.
+  /// Waits for the save that is under way. If the deadline passes before, throws, on this rank
+  /// alone, TimeoutError where its thread waits for another rank, else CheckpointError. Afterwards
+  /// all ranks know the same of it.
   void finish();
   /// Releases what the saves needed; none is under way. Collective.
   void close();
@@ -66,6 +68,7 @@ class RunSaves {
  private:
   [[nodiscard]] std::filesystem::path path_of(std::int64_t step) const;
   [[nodiscard]] bool is_over() const;
+  [[nodiscard]] bool others_do_not_answer() const;
   void account();
   void ask_the_time();
   void settle();
@@ -74,6 +77,7 @@ class RunSaves {
   ProcessGroup& group_;
   const CheckpointOptions options_;
   const std::chrono::milliseconds deadline_;
+  const MayWrite may_write_;
   /// The writer's thread uses it too, between a save's start and its end.
   std::shared_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<AsyncCheckpointWriter> async_;  // null: saves are over when they return

@@ -46,13 +46,15 @@ StopReason RunWatch::reason(double step_s) const noexcept {
   return next_end > latest_end_ ? StopReason::max_minutes : StopReason::none;
 }
 
-void RunWatch::expect_folder() const {
-  if (lock_.is_held()) return;
-  throw CheckpointError(fmt::format(
-      "the run folder {} was removed, moved or given to another run while this one wrote into it "
-      "({} is not there any more). What was saved before is where the folder is now; --resume goes "
-      "on from there.",
-      folder_.string(), FolderLock::file_name));
+std::function<void()> RunWatch::expectation() const {
+  return [is_held = lock_.question(), folder = folder_] {
+    if (is_held()) return;
+    throw CheckpointError(fmt::format(
+        "the run folder {} was removed, moved or given to another run while this one wrote into it "
+        "({} is not there any more). What was saved before is where the folder is now; --resume "
+        "goes on from there.",
+        folder.string(), FolderLock::file_name));
+  };
 }
 
 void RunWatch::ask_slurm(const std::stop_token& over) {

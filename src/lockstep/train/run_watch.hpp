@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <thread>
 
 #include <lockstep/base/clock.hpp>
@@ -26,8 +27,9 @@ class RunWatch {
 
   /// Why the run should stop now, if another step takes `step_s`.
   [[nodiscard]] StopReason reason(double step_s) const noexcept;
-  /// Throws CheckpointError once the folder was removed, moved or given to another run. Looks now.
-  void expect_folder() const;
+  /// Throws CheckpointError once the folder was removed, moved or given to another run. Looks when
+  /// it is called; may outlive this.
+  [[nodiscard]] std::function<void()> expectation() const;
 
  private:
   void watch(const std::stop_token& over);

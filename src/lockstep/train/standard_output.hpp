@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <string_view>
 
 namespace lockstep::train {
@@ -7,6 +8,11 @@ namespace lockstep::train {
 /// Throws Error if that fails (a full disk, a reader that has gone), so that no program says
 /// success after printing into nothing.
 void write_stdout(std::string_view text);
+
+/// The same for what must not be held up by its reader: throws Error also if standard output, a
+/// full pipe or a terminal that was stopped, takes nothing for as long as `patience`. A part of
+/// `text` may have been written.
+void write_stdout(std::string_view text, std::chrono::milliseconds patience);
 
 /// For the beginning of main(): a standard stream that the shell has closed (`>&-`) stays closed,
 /// so that no file which is opened later, a checkpoint, takes its place and is printed into.

@@ -1,5 +1,6 @@
 #include <lockstep/train/summary.hpp>
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <cmath>
@@ -33,6 +34,7 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"app", facts.app},
       {"completed", facts.completed},
       {"stopped_early", stopped},
+      {"early_stopping", outcome.early_stopping},
       {"stopped_by", stopped ? Json(words(outcome.stopped)) : Json(nullptr)},
       {"ranks", group.size()},
       {"backend", group.backend()},
@@ -41,9 +43,16 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"epochs", outcome.epochs},
       {"steps", outcome.steps},
       {"train_loss", number(outcome.train_loss)},
-      {"test_loss", number(outcome.test_loss)},
   };
-  for (const auto& [name, value] : outcome.test_metrics) json["test_" + name] = number(value);
+  const auto add = [&](const std::string& set, const std::optional<Evaluation>& found) {
+    if (!found) return;
+    json[set + "_loss"] = number(found->loss);
+    for (const auto& [name, value] : found->metrics)
+      json[fmt::format("{}_{}", set, name)] = number(value);
+  };
+  add("validation", outcome.validation);
+  json["test_loss"] = nullptr;
+  add("test", outcome.test);
   if (outcome.comm_hook) {
     json["comm_hook"] = outcome.comm_hook->name;
     json["gradient_bytes_sent"] = outcome.comm_hook->bytes.sent;

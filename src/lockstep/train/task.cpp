@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
@@ -39,12 +41,69 @@ std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, cons
   return nn::make_model(options, data.sample_shape(), outputs, head);
 }
 
-Classification::Classification(Deck& deck) {
+bool greater_is_better(const Task& task, const std::string& figure, const char* key) {
+  const auto& data = judged_by(task.data());
+  if (!data) {
+    throw InputError(fmt::format(
+        "{} = \"{}\" is of an evaluation, but there is neither a validation nor a test set. Set "
+        "data.validation_fraction, or leave it out.",
+        key, figure));
+  }
+  if (figure == "loss") return false;
+  const std::vector<Metric> metrics = task.metrics(*data);
+  const auto at = std::ranges::find(metrics, figure, &Metric::name);
+  if (at != metrics.end()) return at->greater_is_better;
+  std::string names = "loss";
+  for (const Metric& metric : metrics) names += ", " + metric.name;
+  throw InputError(fmt::format("{} = \"{}\" is no figure of the evaluation. There are: {}.", key,
+                               figure, names));
+}
+
+std::string samples_in_words(const Datasets& data) {
+  const auto part = [](const std::shared_ptr<const Dataset>& set, const char* name) {
+    return set ? fmt::format("{} {}", set->size(), name) : std::string();
+  };
+  const std::string train = part(data.train, "training"),
+                    validation = part(data.validation, "validation"),
+                    test = part(data.test, "test");
+  if (validation.empty() && test.empty()) return train + " samples";
+  if (validation.empty() || test.empty())
+    return train + " and " + (test.empty() ? validation : test) + " samples";
+  return train + ", " + validation + " and " + test + " samples";
+}
+
+Datasets load_sets(const DataOptions& options, TargetKind kind, Sets sets, Deck& deck) {
+  if (sets == Sets::test) return make_test_set(options, kind);
+  Datasets data = make_datasets(options, kind, deck.read<TrainOptions>("train").seed);
+  deck.record("data", as_found(options, data));
+  return data;
+}
+
+ModelSignature signature_of_data(const Datasets& data) {
+  const DataFacts& facts = data.facts;
+  ModelSignature signature;
+  signature.input = {.name = facts.input,
+                     .dtype = data.train->input_dtype(),
+                     .shape = data.train->sample_shape(),
+                     .divisor = facts.divisor,
+                     .mean = facts.mean,
+                     .std = facts.std};
+  signature.output.name = facts.target;
+  return signature;
+}
+
+Classification::Classification(Deck& deck, Sets sets) {
   const TaskOptions options = read_task_options(deck);
   model_ = options.model;
   loading_ = {options.data.shuffle, options.data.prefetch};
-  data_ = make_datasets(options.data, TargetKind::classes, deck.read<TrainOptions>("train").seed);
-  loss_ = loss_options(options.loss, deck, data_.train->classes());
+  data_ = load_sets(options.data, TargetKind::classes, sets, deck);
+  const std::int64_t classes = (data_.train ? data_.train : data_.test)->classes();
+  loss_ = loss_options(options.loss, deck, classes);
+  top_k_ = deck.read<EvalOptions>("eval").top_k;
+  if (top_k_ >= classes) {
+    throw InputError(fmt::format("{}: eval.top_k = {} of {} classes would always be 1. Use fewer.",
+                                 deck.where("eval", "top_k"), top_k_, classes));
+  }
 }
 
 std::shared_ptr<nn::Module> Classification::make_model() const {
@@ -62,14 +121,26 @@ Variable Classification::loss(const Variable& output, const Batch& batch) const 
   return loss * (1.0 / static_cast<double>(batch.size()));
 }
 
-std::vector<Metric> Classification::metrics() const {
-  const auto samples = static_cast<double>(data_.test->size());
-  return {{"accuracy", ReduceOp::sum, [samples](double correct) { return correct / samples; }}};
+std::vector<Metric> Classification::metrics(const Dataset& data) const {
+  const auto samples = static_cast<double>(data.size());
+  const auto share = [samples](double correct) { return correct / samples; };
+  std::vector<Metric> all{{"accuracy", ReduceOp::sum, share}};
+  if (top_k_ > 0) all.push_back({fmt::format("top{}_accuracy", top_k_), ReduceOp::sum, share});
+  return all;
 }
 
 void Classification::measure(const Tensor& output, const Batch& batch,
                              std::span<double> figures) const {
   figures[0] = static_cast<double>(count_correct(output, batch.targets()));
+  if (top_k_ > 0) figures[1] = static_cast<double>(count_correct(output, batch.targets(), top_k_));
+}
+
+ModelSignature Classification::signature() const {
+  ModelSignature signature = signature_of_data(data_);
+  signature.output.shape = {data_.train->classes()};
+  signature.kind = ModelSignature::Output::log_probabilities;
+  signature.class_names = data_.facts.class_names;
+  return signature;
 }
 
 }  // namespace lockstep::train

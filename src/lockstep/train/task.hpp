@@ -7,7 +7,9 @@
 #include <vector>
 
 #include <lockstep/autograd/variable.hpp>
+#include <lockstep/checkpoint/signature.hpp>
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/data_options.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/permutation.hpp>
 #include <lockstep/nn/models.hpp>
@@ -28,9 +30,10 @@ struct Loading {
 /// What evaluation finds beside the loss. Each batch gives one figure; those of all batches are
 /// combined in batch order, whatever rank had them.
 struct Metric {
-  std::string name;                     ///< reported under it, in summary.json under test_<name>
+  std::string name;  ///< reported under it, in summary.json under validation_<name> and test_<name>
   ReduceOp combine = ReduceOp::sum;     ///< sum, min or max
   std::function<double(double)> value;  ///< what is reported of the combined figure
+  bool greater_is_better = true;        ///< for checkpoint.best and early stopping
 };
 
 /// What is trained: the data, the model, and what its output is worth. An application gives
@@ -45,18 +48,42 @@ class Task {
   [[nodiscard]] virtual std::shared_ptr<nn::Module> make_model() const = 0;
   /// Mean loss, one element, over the samples of `batch` (at least one); `output` is the model's.
   [[nodiscard]] virtual Variable loss(const Variable& output, const Batch& batch) const = 0;
-  /// What evaluation measures beside the loss; the first is drawn in curves.svg.
-  [[nodiscard]] virtual std::vector<Metric> metrics() const = 0;
+  /// What evaluation on `data`, a set of data(), measures beside the loss; the first is drawn in
+  /// curves.svg.
+  [[nodiscard]] virtual std::vector<Metric> metrics(const Dataset& data) const = 0;
   /// The figure of each metric for the model's `output` of `batch` (at least one sample).
   virtual void measure(const Tensor& output, const Batch& batch,
                        std::span<double> figures) const = 0;
+  /// What goes into the model and what comes out, kept in checkpoints for those who use the model
+  /// (docs/predict.md). By default not known.
+  [[nodiscard]] virtual ModelSignature signature() const { return {}; }
 };
+
+/// The data sets that a task loads: both, or no training set, which is then null: the deck has to
+/// be one that a run stored, in which nothing is left to be measured of it.
+enum class Sets : std::uint8_t { train_and_test, test };
+/// Reads what the options name, and records in the deck what was found out.
+[[nodiscard]] Datasets load_sets(const DataOptions& options, TargetKind kind, Sets sets,
+                                 Deck& deck);
+/// The input of a signature, and the name of its output.
+[[nodiscard]] ModelSignature signature_of_data(const Datasets& data);
 
 /// The model of the zoo that `options` names, for samples of `data`. Throws InputError as
 /// nn::make_model, and for samples that are indices: no model of the zoo looks them up.
 [[nodiscard]] std::shared_ptr<nn::Module> make_zoo_model(
     const nn::ModelOptions& options, const Dataset& data, std::int64_t outputs,
     nn::Head head = nn::Head::log_probabilities);
+
+/// What each epoch is judged by: the validation set, else the test set, else null.
+[[nodiscard]] inline const std::shared_ptr<const Dataset>& judged_by(const Datasets& data) {
+  return data.validation ? data.validation : data.test;
+}
+/// Whether more of a figure of evaluation, "loss" or a metric, is better. Throws InputError, naming
+/// the figures that there are, if there is none of that name; `key` is the deck's.
+[[nodiscard]] bool greater_is_better(const Task& task, const std::string& figure, const char* key);
+
+/// "1800 training, 200 validation and 500 test samples".
+[[nodiscard]] std::string samples_in_words(const Datasets& data);
 
 /// Makes a program's task from its deck: reads the task's tables, loads its data. Throws
 /// InputError. Local.
@@ -72,20 +99,22 @@ class Classification : public Task {
  public:
   /// Reads the deck and loads the data. Throws InputError, also if [loss] does not fit the data.
   /// Local.
-  explicit Classification(Deck& deck);
+  explicit Classification(Deck& deck, Sets sets = Sets::train_and_test);
 
   [[nodiscard]] const Datasets& data() const override { return data_; }
   [[nodiscard]] Loading loading() const override { return loading_; }
   [[nodiscard]] std::shared_ptr<nn::Module> make_model() const override;
   [[nodiscard]] Variable loss(const Variable& output, const Batch& batch) const override;
-  [[nodiscard]] std::vector<Metric> metrics() const override;
+  [[nodiscard]] std::vector<Metric> metrics(const Dataset& data) const override;
   void measure(const Tensor& output, const Batch& batch, std::span<double> figures) const override;
+  [[nodiscard]] ModelSignature signature() const override;
 
  private:
   nn::ModelOptions model_;
   Loading loading_;
   Datasets data_;
   LossOptions loss_;
+  std::int64_t top_k_ = 0;
 };
 
 }  // namespace lockstep::train

@@ -15,6 +15,7 @@
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/report.hpp>
 #include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/run_local_copies.hpp>
 #include <lockstep/train/run_saves.hpp>
 #include <lockstep/train/run_trace.hpp>
 #include <lockstep/train/stop_agreement.hpp>
@@ -40,12 +41,28 @@ std::unique_ptr<ReplicaCheck> make_replica_check(const std::shared_ptr<ProcessGr
   return std::make_unique<ReplicaCheck>(group, std::move(state));
 }
 
-/// "test accuracy 0.8312  "
-std::string in_words(const NamedFigures& metrics) {
-  std::string text;
-  for (const auto& [name, value] : metrics)
-    text += fmt::format("test {} {}  ", name, in_figures(value));
+/// "test loss 0.4312  test accuracy 0.8312  "
+std::string in_words(const char* set, const Evaluation& evaluation) {
+  std::string text = fmt::format("{} loss {}  ", set, in_figures(evaluation.loss));
+  for (const auto& [name, value] : evaluation.metrics)
+    text += fmt::format("{} {} {}  ", set, name, in_figures(value));
   return text;
+}
+
+EarlyStopping early_stopping_of(const TrainOptions& options, const Task& task) {
+  const bool greater =
+      options.early_stop_patience > 0 &&
+      greater_is_better(task, options.early_stop_metric, "train.early_stop_metric");
+  return {options.early_stop_patience, options.early_stop_min_delta, greater};
+}
+
+/// checkpoint.best has to be there; which of its values are the best, the metric knows.
+void choose_best(CheckpointOptions& options, const Task& task) {
+  if (options.best.empty()) return;
+  using Direction = CheckpointOptions::Direction;
+  const bool greater = greater_is_better(task, options.best, "checkpoint.best");
+  if (options.best_direction == Direction::automatic)
+    options.best_direction = greater ? Direction::max : Direction::min;
 }
 
 /// Of each batch; 0: sums go over ranks. Throws InputError if the ranks cannot hold them.
@@ -65,19 +82,22 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       library_versions_(std::move(library_versions)),
       batches_(task.data().train->size(), plan.train.batch_size, group_->size(),
                plan.train.drop_last, shards_of(plan.train, group_->size())),
-      eval_batches_(task.data().test->size(), plan.eval.batch_size, group_->size()),
       loader_(task.data().train,
               std::make_unique<TrainBatches>(batches_, group_->rank(), plan.train.seed,
                                              task.loading().shuffle),
               task.loading().prefetch, task.data().augmentation),
-      eval_loader_(task.data().test, std::make_unique<EvalBatches>(eval_batches_, group_->rank()),
-                   task.loading().prefetch),
+      early_stopping_(early_stopping_of(plan.train, task)),
       stop_(*group_) {
+  const Datasets& data = task.data();
+  if (const auto& judging = judged_by(data))
+    judge_.emplace(group_, task, judging, plan.eval.batch_size);
+  if (data.validation && data.test) test_.emplace(group_, task, data.test, plan.eval.batch_size);
+  choose_best(plan_.checkpoint, task);
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
   plan_.ddp.shards = shards_of(plan_.train, group_->size());
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
-  optimizer_ = optim::make_optimizer(plan_.optimizer, model().named_parameters());
+  optimizer_ = optim::make_optimizer(plan_.optimizer, model().trained_parameters());
   optimizer_->take_placements(model().state_dict());
   if (plan_.ddp.comm_hook == CommHookKind::post_local_sgd) {
     const LocalSgdOptions& local = plan_.ddp.local_sgd;
@@ -99,9 +119,13 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
   }
   const BatchPlan batches(task.data().train->size(), plan.train.batch_size, ranks,
                           plan.train.drop_last, ddp.shards);
-  const EvalPlan eval(task.data().test->size(), plan.eval.batch_size, 1);
+  if (const auto& judging = judged_by(task.data()))
+    static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
+  static_cast<void>(early_stopping_of(plan.train, task));
+  CheckpointOptions checkpoint = plan.checkpoint;
+  choose_best(checkpoint, task);
   const auto optimizer =
-      optim::make_optimizer(plan.optimizer, task.make_model()->named_parameters());
+      optim::make_optimizer(plan.optimizer, task.make_model()->trained_parameters());
   const auto schedule = optim::fit_to_run(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(schedule, plan.optimizer.lr, 0, 0, *optimizer);
 }
@@ -111,8 +135,20 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   loader_.start_epoch(epoch, first_step);
 }
 
+Evaluation Trainer::evaluate(Evaluator& evaluator) {
+  if (averager_) averager_->average_now();
+  ddp_->broadcast_buffers();
+  return evaluator(model());
+}
+
+Evaluation Trainer::evaluate() {
+  if (!judge_) throw InputError("there is neither a validation nor a test set to evaluate on");
+  return evaluate(*judge_);
+}
+
 struct Trainer::Reporting {
   RunSaves& saves;
+  RunLocalCopies& copies;
   MetricsFile& metrics;
   Console& console;
   const std::string& deck;
@@ -125,9 +161,13 @@ struct Trainer::Reporting {
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,
                      const std::string& deck,
                      const std::optional<std::filesystem::path>& resumed_from) {
-  RunSaves saves(*group_, plan_.checkpoint, folder.checkpoints(), plan_.group.timeout);
-  Reporting reporting{saves, metrics, console, deck, {}, {}, {}, {}};
-  saves.begin(state_.step, resumed_from, model().state_dict(), optimizer_->state_dict());
+  RunSaves saves(*group_, plan_.checkpoint, folder.checkpoints(), plan_.group.timeout,
+                 folder.expectation());
+  const StateDict model_state = model().state_dict(), slots = optimizer_->state_dict();
+  saves.begin(state_.step, resumed_from, model_state, slots);
+  RunLocalCopies copies(*group_, plan_.checkpoint, folder.checkpoints(),
+                        static_cast<std::int64_t>(model_state.bytes() + slots.bytes()));
+  Reporting reporting{saves, copies, metrics, console, deck, {}, {}, {}, {}};
   folder_ = &folder;
   const bool checkpoints_wanted = plan_.checkpoint.every_epochs > 0 ||
                                   plan_.checkpoint.every_steps > 0 ||
@@ -137,22 +177,26 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   clock_.start();
   double training_wall = 0;
   StopReason stopped = StopReason::none;
-  while (state_.epoch < plan_.train.epochs) {
+  while (!is_over()) {
     reporting.epoch_start = reporting.last_report = clock_.totals();
     stopped = train_epoch(reporting);
     training_wall += (clock_.totals() - reporting.epoch_start).wall;
     if (stopped != StopReason::none) break;
     finish_epoch(reporting);
-    const bool last = checkpoints_wanted && state_.epoch == plan_.train.epochs;
+    const bool last = checkpoints_wanted && is_over();
     if (last || saves.is_due(state_)) save(saves, deck, last ? Due::last : Due::now);
+    if (!last && copies.is_due(state_.step)) copy(copies, deck);
   }
+  if (stopped == StopReason::none) test(reporting);
   saves.finish();  // it belongs into the trace
   folder_ = nullptr;
   agree(*group_, [&] { folder.expect_there(); });
   if (trace) trace->write(folder.file("trace/trace.json"));
   save_last(saves, deck, stopped != StopReason::none);
+  copies.end();
   Outcome& outcome = reporting.outcome;
   outcome.stopped = stopped;
+  outcome.early_stopping = early_stopping_.is_over();
   outcome.checkpoint = saves.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
@@ -186,7 +230,9 @@ StopReason Trainer::train_epoch(Reporting& reporting) {
     }
     if (state_.step % plan_.log.every_steps == 0) report_steps(reporting, sum, share);
     reporting.saves.look();
-    if (loader_.has_next() && reporting.saves.is_due(state_)) save(reporting.saves, reporting.deck);
+    if (!loader_.has_next()) continue;
+    if (reporting.saves.is_due(state_)) save(reporting.saves, reporting.deck);
+    if (reporting.copies.is_due(state_.step)) copy(reporting.copies, reporting.deck);
   }
   return stop_.answer();
 }
@@ -235,35 +281,71 @@ void Trainer::finish_epoch(Reporting& reporting) {
   epoch_loss_ = 0;
 
   const auto start = Clock::now();
-  const Evaluation evaluation = evaluate();
+  std::optional<Evaluation> found;
+  if (judge_) found = evaluate();
   reporting.outcome.train_loss = row.loss;
-  reporting.outcome.test_loss = evaluation.loss;
-  reporting.outcome.test_metrics = evaluation.metrics;
-  state_.metrics = evaluation.metrics;
-  state_.metrics.emplace_back("loss", evaluation.loss);
-  if (group_->rank() == 0) report_epoch(reporting, row, evaluation, seconds_since(start));
-  if (std::isfinite(evaluation.loss) || plan_.train.on_nan == TrainOptions::OnNan::ignore) return;
+  if (found) {
+    (task_.data().validation ? reporting.outcome.validation : reporting.outcome.test) = found;
+    state_.metrics = found->metrics;
+    state_.metrics.emplace_back("loss", found->loss);
+    const auto deciding = std::ranges::find(state_.metrics, plan_.train.early_stop_metric,
+                                            &std::pair<std::string, double>::first);
+    if (deciding != state_.metrics.end()) early_stopping_.see(deciding->second);
+  }
+  if (group_->rank() == 0) report_epoch(reporting, row, found, seconds_since(start));
+  if (!found || std::isfinite(found->loss) || plan_.train.on_nan == TrainOptions::OnNan::ignore)
+    return;
   throw AgreedError(
-      fmt::format("the test loss is {} after step {} (epoch {}){}. {} Nothing was saved of it: "
+      fmt::format("the {} loss is {} after step {} (epoch {}){}. {} Nothing was saved of it: "
                   "earlier checkpoints are as they were.",
-                  evaluation.loss, state_.step, state_.epoch, culprit(model().state_dict()),
-                  remedy_for_not_finite),
+                  judging_set(), found->loss, state_.step, state_.epoch,
+                  culprit(model().state_dict()), remedy_for_not_finite),
       ExitCode::failure);
 }
 
 void Trainer::report_epoch(Reporting& reporting, const MetricsRow& row,
-                           const Evaluation& evaluation, double seconds) const {
+                           const std::optional<Evaluation>& evaluation, double seconds) const {
   reporting.metrics.append(row);
-  reporting.metrics.append({.kind = "eval",
-                            .step = row.step,
-                            .epoch = row.epoch,
-                            .loss = evaluation.loss,
-                            .metrics = evaluation.metrics,
-                            .seconds = seconds});
-  reporting.console.say(fmt::format("epoch {}/{}  train loss {}  test loss {}  {}{:.0f} samples/s",
-                                    row.epoch, plan_.train.epochs, in_figures(row.loss),
-                                    in_figures(evaluation.loss), in_words(evaluation.metrics),
+  std::string found;
+  if (evaluation) {
+    reporting.metrics.append({.kind = "eval",
+                              .step = row.step,
+                              .epoch = row.epoch,
+                              .loss = evaluation->loss,
+                              .set = judging_set(),
+                              .metrics = evaluation->metrics,
+                              .seconds = seconds});
+    found = in_words(judging_set(), *evaluation);
+  }
+  reporting.console.say(fmt::format("epoch {}/{}  train loss {}  {}{:.0f} samples/s", row.epoch,
+                                    plan_.train.epochs, in_figures(row.loss), found,
                                     row.samples_per_s));
+  if (!early_stopping_.is_over()) return;
+  reporting.console.say(
+      fmt::format("early stopping: {} {} has not become better than {} for {} epochs "
+                  "(train.early_stop_patience)",
+                  judging_set(), plan_.train.early_stop_metric,
+                  early_stopping_.best() ? in_figures(*early_stopping_.best()) : "nan",
+                  early_stopping_.epochs_without()));
+}
+
+void Trainer::test(Reporting& reporting) {
+  if (!test_) return;
+  const auto start = Clock::now();
+  const Evaluation found = evaluate(*test_);
+  reporting.outcome.test = found;
+  if (group_->rank() != 0) return;
+  reporting.console.say(fmt::format("after epoch {}  {}", state_.epoch, in_words("test", found)));
+  const bool known = std::ranges::any_of(reporting.metrics.rows(), [&](const MetricsRow& row) {
+    return row.kind == "eval" && row.set == "test" && row.step == state_.step;
+  });
+  if (known) return;  // the run had nothing left to do
+  reporting.metrics.append({.kind = "eval",
+                            .step = state_.step,
+                            .epoch = state_.epoch,
+                            .loss = found.loss,
+                            .metrics = found.metrics,
+                            .seconds = seconds_since(start)});
 }
 
 }  // namespace lockstep::train

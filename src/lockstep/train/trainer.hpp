@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/loader.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
 #include <lockstep/parallel/replica_check.hpp>
+#include <lockstep/train/early_stopping.hpp>
+#include <lockstep/train/evaluation.hpp>
 #include <lockstep/train/outcome.hpp>
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/step_clock.hpp>
@@ -23,6 +26,7 @@ namespace lockstep::train {
 class Console;
 class MetricsFile;
 class RunFolder;
+class RunLocalCopies;
 class RunSaves;
 struct MetricsRow;
 
@@ -43,7 +47,8 @@ class Trainer {
   /// model's, InputError where the deck contradicts it.
   void restore(const CheckpointContents& checkpoint);
 
-  /// Trains to the last epoch, or until a reason to stop is seen, which is looked at after each
+  /// Trains to the last epoch, or until it is not getting better (train.early_stop_patience), or
+  /// until a reason to stop is seen, which is looked at after each
   /// step (see StopAgreement; with ddp.comm_hook = "post_local_sgd" after those that average).
   /// Writes metrics and checkpoints into `folder`; `deck` is stored in checkpoints. `resumed_from`
   /// is the file of what was restored: checkpoints in `folder` that are not of its past are moved
@@ -62,11 +67,8 @@ class Trainer {
   double step();
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
 
-  /// Mean loss and the task's metrics on the test set, the same bits for any number of ranks.
-  struct Evaluation {
-    double loss = 0;
-    NamedFigures metrics;
-  };
+  /// Mean loss and the task's metrics on the set that epochs are judged by (judged_by), the same
+  /// bits for any number of ranks. Throws InputError if there is none.
   [[nodiscard]] Evaluation evaluate();
 
   [[nodiscard]] nn::Module& model() const noexcept { return ddp_->module(); }
@@ -84,12 +86,16 @@ class Trainer {
   /// Seconds of communication that computation did not hide, since construction.
   [[nodiscard]] double communication_seconds() const noexcept;
 
+  /// What saves do about elements that are not finite.
+  [[nodiscard]] NotFinite not_finite() const;
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
   /// One state on all ranks, of which each will write its part. Collective.
   void make_replicas_equal();
   /// A save that is due now may be left out, the last one of a run may not.
   enum class Due : std::uint8_t { now, last };
   void save(RunSaves& saves, const std::string& deck, Due due = Due::now);
+  /// Into the nodes' memory; not while the ranks' models differ (ddp.comm_hook "post_local_sgd").
+  void copy(RunLocalCopies& copies, const std::string& deck);
   /// Before the run ends: what is under way, and where it was stopped, one of this step.
   void save_last(RunSaves& saves, const std::string& deck, bool stopped);
   /// Gradients of a shard of this rank, in train.accumulate parts; forward and backward are added
@@ -106,22 +112,33 @@ class Trainer {
   double add_times(MetricsRow& row, const StepTimes& mine);
   void report_steps(Reporting& reporting, double step_loss, const Share& share);
   void finish_epoch(Reporting& reporting);
-  void report_epoch(Reporting& reporting, const MetricsRow& row, const Evaluation& evaluation,
-                    double seconds) const;
+  /// The model on a set; averages what ranks hold of it first.
+  [[nodiscard]] Evaluation evaluate(Evaluator& evaluator);
+  /// The test set, once, after the last epoch of a run that is judged by another.
+  void test(Reporting& reporting);
+  void report_epoch(Reporting& reporting, const MetricsRow& row,
+                    const std::optional<Evaluation>& evaluation, double seconds) const;
+  [[nodiscard]] const char* judging_set() const noexcept {
+    return task_.data().validation ? "validation" : "test";
+  }
+  [[nodiscard]] bool is_over() const noexcept {
+    return state_.epoch >= plan_.train.epochs || early_stopping_.is_over();
+  }
 
   std::shared_ptr<ProcessGroup> group_;
   const Task& task_;
   RunPlan plan_;
   std::vector<std::pair<std::string, std::string>> library_versions_;
   BatchPlan batches_;
-  EvalPlan eval_batches_;
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<PeriodicModelAverager> averager_;  ///< with ddp.comm_hook = "post_local_sgd"
   std::unique_ptr<ReplicaCheck> replicas_;         ///< null: not asked for
   double grad_norm_ = -1;  ///< of the last step, before clipping; negative: not measured
   Loader loader_;
-  Loader eval_loader_;
+  std::optional<Evaluator> judge_;  ///< on judged_by(data)
+  std::optional<Evaluator> test_;   ///< where that is not the test set
+  EarlyStopping early_stopping_;
   StepClock clock_;
   StopAgreement stop_;
   const RunFolder* folder_ = nullptr;  ///< of run()

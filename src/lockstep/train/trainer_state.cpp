@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/run_local_copies.hpp>
 #include <lockstep/train/run_saves.hpp>
 
 namespace lockstep::train {
 namespace {
+
+/// Where EarlyStopping stands.
+constexpr const char *best_name = "early_stop_best", *epochs_without_name = "early_stop_epochs";
 
 std::string loss_name(int rank) { return "loss." + std::to_string(rank); }
 
@@ -53,8 +58,15 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   ddp_->set_step(state_.step);
   if (averager_) averager_->set_step(state_.step);
   epoch_loss_ = 0;
-  const auto ranks_then = static_cast<std::int64_t>(saved.sums.size());
+  std::optional<double> best;
   for (const auto& [name, sum] : saved.sums) {
+    if (name == best_name) best = sum;
+  }
+  early_stopping_.restore(best, std::max<std::int64_t>(0, count_of(saved, epochs_without_name)));
+  const auto ranks_then = std::ranges::count_if(
+      saved.sums, [](const auto& sum) { return sum.first.starts_with("loss."); });
+  for (const auto& [name, sum] : saved.sums) {
+    if (!name.starts_with("loss.")) continue;
     if (ranks_then == group_->size() ? name == loss_name(group_->rank()) : group_->rank() == 0)
       epoch_loss_ += sum;
   }
@@ -62,7 +74,7 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
 
 CheckpointContents Trainer::contents(const std::string& deck) {
   CheckpointContents contents{model().state_dict(), optimizer_->state_dict(), state_, deck,
-                              library_versions_};
+                              library_versions_,    task_.signature()};
   const Tensor sums = Tensor::empty({group_->size(), 1}, DType::f64);
   group_->all_gather(Tensor::from(std::vector<double>{epoch_loss_}, {1}), sums).wait();
   contents.train.sums.clear();
@@ -70,6 +82,10 @@ CheckpointContents Trainer::contents(const std::string& deck) {
   for (const double sum : sums.to_vector<double>())
     contents.train.sums.emplace_back(loss_name(rank++), sum);
   contents.train.counts = {{"batch_size", plan_.train.batch_size}, {"samples", batches_.samples()}};
+  if (plan_.train.early_stop_patience > 0 && early_stopping_.best()) {
+    contents.train.sums.emplace_back(best_name, *early_stopping_.best());
+    contents.train.counts.emplace_back(epochs_without_name, early_stopping_.epochs_without());
+  }
   return contents;
 }
 
@@ -96,20 +112,30 @@ void Trainer::compare_replicas() {
   compared_step_ = state_.step;
 }
 
+NotFinite Trainer::not_finite() const {
+  const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
+  return may_be_anything ? NotFinite::save : NotFinite::refuse;
+}
+
 void Trainer::save(RunSaves& saves, const std::string& deck, Due due) {
   const TraceScope scope("checkpoint", "save", nullptr, state_.step);
   compare_replicas();
   if (due == Due::now && saves.skips(state_.step)) return;
   make_replicas_equal();
-  const bool may_be_anything = plan_.train.on_nan == TrainOptions::OnNan::ignore;
   try {
-    saves.start(contents(deck), may_be_anything ? NotFinite::save : NotFinite::refuse);
+    saves.start(contents(deck), not_finite());
   } catch (const NotFiniteError& error) {
     throw AgreedError(
         fmt::format("{} This is after step {} (epoch {}). {}", error.what(), state_.step,
                     state_.epoch + (state_.position > 0 ? 1 : 0), remedy_for_not_finite),
         ExitCode::failure);
   }
+}
+
+void Trainer::copy(RunLocalCopies& copies, const std::string& deck) {
+  if (averager_ && averager_->is_local()) return;
+  ddp_->broadcast_buffers();
+  copies.save(contents(deck), not_finite());
 }
 
 void Trainer::save_last(RunSaves& saves, const std::string& deck, bool stopped) {

@@ -23,11 +23,11 @@ ExitCode dry_run(const std::shared_ptr<ProcessGroup>& group, const Task& task, c
   const Datasets& data = task.data();
   agree(*group, [&] { Trainer::check(task, plan, group->size()); });
   const Trainer trainer(group, task, plan);
-  return print(*group, fmt::format("{}# {} ranks; {} training and {} test samples of shape {}; "
+  return print(*group, fmt::format("{}# {} ranks; {} of shape {}; "
                                    "model of {} parameters; {} steps an epoch. Nothing was trained "
                                    "(--dry-run).\n",
-                                   resolved_deck, group->size(), data.train->size(),
-                                   data.test->size(), to_string(data.train->sample_shape()),
+                                   resolved_deck, group->size(), samples_in_words(data),
+                                   to_string(data.train->sample_shape()),
                                    trainer.model().parameter_count(), trainer.steps_an_epoch()));
 }
 

@@ -7,8 +7,10 @@
 #include <mutex>
 #include <thread>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/comm/mpi/launcher.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 
 namespace lockstep {
@@ -38,12 +40,17 @@ class Guard {
   void watch(std::chrono::milliseconds deadline) {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, deadline, [this] { return over_; })) return;
-    fmt::print(stderr,
-               "process {} on {}: {} has not returned after {:.1f} s: another process of the job "
-               "has not called it, or its node cannot be reached. {}\n",
-               getpid(), host_name(), call_, std::chrono::duration<double>(deadline).count(),
+    const std::string standing = standing_ranks_here();
+    fmt::print(stderr, "process {} on {}: {} has not returned after {:.1f} s: {}. {}\n", getpid(),
+               host_name(), call_, Seconds(deadline).count(),
+               standing.empty() ? "another process of the job has not called it, or its node "
+                                  "cannot be reached"
+                                : standing,
                remedy_);
     std::fflush(stderr);
+    // mpiexec (hydra 4.0) drops what it has not read when it hears of the end.
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    ask_launcher_to_end_job(ExitCode::communication);
     _exit(static_cast<int>(ExitCode::communication));
   }
 

@@ -51,6 +51,7 @@ class LogSoftmax : public Module {
  public:
   explicit LogSoftmax(int dim = -1) : dim_(dim) {}
   Variable forward(const Variable& x) override;
+  [[nodiscard]] int dim() const noexcept { return dim_; }
 
  private:
   int dim_;

@@ -2,12 +2,40 @@
 
 #include <string>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers.hpp>
 
 namespace lockstep::nn {
+namespace {
+
+void add_norm(Sequential& model, MlpLayers::Norm norm, std::int64_t width, const std::string& at) {
+  using Norm = MlpLayers::Norm;
+  if (norm == Norm::batch) model.push_back("norm" + at, std::make_shared<BatchNorm1d>(width));
+  if (norm == Norm::layer) model.push_back("norm" + at, std::make_shared<LayerNorm>(width));
+}
+
+void add_activation(Sequential& model, MlpLayers::Activation activation, const std::string& at) {
+  using Activation = MlpLayers::Activation;
+  switch (activation) {
+    case Activation::relu:
+      return model.push_back("relu" + at, std::make_shared<ReLU>());
+    case Activation::gelu:
+      return model.push_back("gelu" + at, std::make_shared<GELU>());
+    case Activation::silu:
+      return model.push_back("silu" + at, std::make_shared<SiLU>());
+    case Activation::tanh:
+      return model.push_back("tanh" + at, std::make_shared<Tanh>());
+    case Activation::sigmoid:
+      return model.push_back("sigmoid" + at, std::make_shared<Sigmoid>());
+  }
+  throw Error("internal error: unknown activation");
+}
+
+}  // namespace
 
 std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t outputs,
-                                const std::vector<std::int64_t>& hidden, Head head) {
+                                const std::vector<std::int64_t>& hidden, Head head,
+                                const MlpLayers& layers) {
   auto model = std::make_shared<Sequential>();
   model->push_back("flatten", std::make_shared<Flatten>());
   std::int64_t features = sample.numel();
@@ -18,7 +46,11 @@ std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t outputs,
   };
   for (const std::int64_t width : hidden) {
     add_linear(width);
-    model->push_back("relu" + std::to_string(layer), std::make_shared<ReLU>());
+    const std::string at = std::to_string(layer);
+    add_norm(*model, layers.norm, width, at);
+    add_activation(*model, layers.activation, at);
+    if (layers.dropout > 0.0)
+      model->push_back("dropout" + at, std::make_shared<Dropout>(layers.dropout));
   }
   add_linear(outputs);
   if (head == Head::log_probabilities)

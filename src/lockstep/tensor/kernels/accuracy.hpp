@@ -5,14 +5,16 @@
 
 namespace lockstep {
 
-/// How many rows of scores[N, C] (f32 or f64) have their largest element, the first among equals,
-/// at target[N] (i64). A row with a NaN counts as wrong.
-[[nodiscard]] std::int64_t count_correct(const Tensor& scores, const Tensor& target);
+/// How many rows of scores[N, C] (f32 or f64) have one of their `k` largest elements, the first
+/// among equals, at target[N] (i64). What is not a number counts as larger than any, and as wrong.
+[[nodiscard]] std::int64_t count_correct(const Tensor& scores, const Tensor& target,
+                                         std::int64_t k = 1);
 
 /// How far outputs are from what they should be.
 struct Errors {
-  double squares = 0;  ///< sum of (y - t)^2
-  double largest = 0;  ///< largest |y - t|; infinite if one is NaN
+  double squares = 0;   ///< sum of (y - t)^2
+  double absolute = 0;  ///< sum of |y - t|
+  double largest = 0;   ///< largest |y - t|; infinite if one is NaN
 };
 /// Of y against t, of one shape and one dtype, f32 or f64; summed in f64.
 [[nodiscard]] Errors errors_of(const Tensor& y, const Tensor& t);

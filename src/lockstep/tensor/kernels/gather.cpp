@@ -78,6 +78,21 @@ void normalise_kernel(const Space& space, const Tensor& source, const Tensor& in
       });
 }
 
+template <class Space>
+void denormalise_kernel(const Space& space, const Tensor& x, const ChannelScale& scale) {
+  const std::int64_t rows = x.size(0), channels = scale.mean.numel();
+  const std::int64_t width = row_elements(x) / channels;
+  const auto out = view<Space, float, 3>(x.reshape({rows, channels, width}));
+  const auto mean = view<Space, const float, 1>(scale.mean);
+  const auto std = view<Space, const float, 1>(scale.std);
+  for_each_row(
+      "lockstep::denormalise", space, rows * channels, width,
+      KOKKOS_LAMBDA(std::int64_t row, const Lanes<Space>& lanes) {
+        const std::int64_t r = row / channels, c = row % channels;
+        lanes.each([&](std::int64_t i) { out(r, c, i) = out(r, c, i) * std(c) + mean(c); });
+      });
+}
+
 template <class T, class Space>
 void gather_rows_kernel(const Space& space, const Tensor& source, const Tensor& indices,
                         const Tensor& y) {
@@ -114,6 +129,13 @@ void normalise(const Tensor& x, const ChannelScale& scale) {
   expect_channels("normalise", scale, x);
   dispatch(current_stream(x.device()),
            [&](const auto& space) { normalise_kernel<float>(space, x, Tensor(), scale, x); });
+}
+
+void denormalise(const Tensor& x, const ChannelScale& scale) {
+  if (x.numel() == 0) return;
+  expect_channels("denormalise", scale, x);
+  dispatch(current_stream(x.device()),
+           [&](const auto& space) { denormalise_kernel(space, x, scale); });
 }
 
 void gather_rows(const Tensor& source, const Tensor& indices, const Tensor& out) {

@@ -22,6 +22,10 @@ void gather_normalise(const Tensor& source, const Tensor& indices, const Channel
 /// x[i, ...] = scaled x[i, ...]; f32 [n, ...]. Throws ShapeError.
 void normalise(const Tensor& x, const ChannelScale& scale);
 
+/// x[i, ...] = x[i, ...] std[c] + mean[c], the way back of numbers whose divisor is 1; f32 [n,
+/// ...]. Throws ShapeError.
+void denormalise(const Tensor& x, const ChannelScale& scale);
+
 /// out[i, ...] = source[indices[i], ...], both of dtype f32 or i64. Throws ShapeError.
 void gather_rows(const Tensor& source, const Tensor& indices, const Tensor& out);
 

@@ -195,8 +195,8 @@ void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& g
     if (bias_hh.defined()) bias_hn.copy_from(bias_hh.slice(2 * hidden, 3 * hidden));
   }
   const Tensor hidden_gates = gru ? Tensor::empty({plan.batch, width}, dtype) : Tensor();
-  const math::PackedMatrix<T> weight(plan.batch, width, hidden,
-                                     {data_of<const T>(weight_hh), hidden, true});
+  const math::PackedMatrix<T> weight(
+      plan.batch, width, hidden, {data_of<const T>(weight_hh), hidden, true}, gru ? T{0} : T{1});
   const auto row_at = [](const Tensor& t, std::int64_t begin) {
     return t.defined() ? data_of<T>(t) + begin : nullptr;
   };
@@ -205,7 +205,7 @@ void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& g
     const std::int64_t before = (plan.reverse ? t + 1 : t) * state;
     const std::int64_t after = (plan.reverse ? t : t + 1) * state;
     T* const sums = gru ? data_of<T>(hidden_gates) : data_of<T>(gates) + t * plan.batch * width;
-    weight.multiply(data_of<T>(states.h) + before, gru ? T{0} : T{1}, sums);
+    weight.multiply(data_of<T>(states.h) + before, sums);
     for (std::int64_t r = 0; r < plan.batch; ++r) {
       const std::int64_t at = r * hidden;
       step(plan.mode, ForwardRow<T>{.hidden = hidden,
@@ -242,7 +242,8 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
   const Tensor no_gradient = Tensor::zeros({hidden}, weight_hh.dtype());
   const Tensor part = Tensor::empty({width}, weight_hh.dtype());
   const math::PackedMatrix<T> weight(plan.batch, hidden, width,
-                                     {data_of<const T>(weight_hh), hidden});
+                                     {data_of<const T>(weight_hh), hidden},
+                                     plan.mode == RnnMode::gru ? T{1} : T{0});
   const auto add_biases = [&](const Tensor& gates, std::int64_t t, const Tensor& bias) {
     add_rows(data_of<const T>(gates) + t * plan.batch * width, plan.batch, width, data_of<T>(part),
              data_of<T>(bias));
@@ -274,8 +275,7 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
     add_biases(gradients.x_part, t, gradients.bias_ih);
     if (plan.mode == RnnMode::gru) add_biases(gradients.hidden_part, t, gradients.bias_hh);
     if (s == 0 && !wants_h0) break;
-    weight.multiply(data_of<T>(gradients.hidden_part) + t * plan.batch * width,
-                    plan.mode == RnnMode::gru ? T{1} : T{0}, data_of<T>(grad_h));
+    weight.multiply(data_of<T>(gradients.hidden_part) + t * plan.batch * width, data_of<T>(grad_h));
   }
 }
 

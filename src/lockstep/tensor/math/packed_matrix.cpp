@@ -88,9 +88,9 @@ class PackedProduct {
   dnnl::reorder reorder_;
 };
 
-PackedProduct& PackedMatrix<float>::product(bool accumulates) const {
+PackedProduct& PackedMatrix<float>::product() const {
   thread_local detail::PlanCache<PackedProduct> products;
-  const PackedProduct::Problem problem{m_, n_, k_, b_.stride, b_.transposed, accumulates};
+  const PackedProduct::Problem problem{m_, n_, k_, b_.stride, b_.transposed, beta_ != 0};
   return products.find_or_make([&](const PackedProduct& one) { return one.problem() == problem; },
                                [&] {
                                  try {
@@ -104,19 +104,19 @@ PackedProduct& PackedMatrix<float>::product(bool accumulates) const {
 }
 
 PackedMatrix<float>::PackedMatrix(std::int64_t m, std::int64_t n, std::int64_t k,
-                                  const Matrix<float>& b)
-    : m_(m), n_(n), k_(k), b_(b) {
+                                  const Matrix<float>& b, float beta)
+    : m_(m), n_(n), k_(k), b_(b), beta_(beta) {
   if (m == 0 || n == 0 || k == 0) return;
   const OneMathThread one_thread;
-  PackedProduct& product = this->product(false);
+  PackedProduct& product = this->product();
   packed_ = Tensor::empty({static_cast<std::int64_t>(product.packed_bytes())}, DType::u8);
   product.pack(b.data, packed_.data());
 }
 
-void PackedMatrix<float>::multiply(const float* a, float beta, float* c) const {
-  if (!packed_.defined()) return gemm(m_, n_, k_, {a, k_}, b_, beta, c, n_);
+void PackedMatrix<float>::multiply(const float* a, float* c) const {
+  if (!packed_.defined()) return gemm(m_, n_, k_, {a, k_}, b_, beta_, c, n_);
   const OneMathThread one_thread;
-  product(beta != 0).run(a, packed_.data(), c);
+  product().run(a, packed_.data(), c);
 }
 
 }  // namespace lockstep::math

@@ -6,41 +6,42 @@ namespace lockstep::math {
 
 class PackedProduct;
 
-/// A matrix b[k,n], arranged once for many products c[m,n] = a[m,k] b with few rows m. float runs
-/// in oneDNN's matmul with weights in its own order; one arrangement of 800 x 200 takes as long as
-/// a product of 20 rows. GFLOP/s beside sgemm's, one Xeon core: 20 x 200 x 800 196 and 138 to 154,
-/// 20 x 800 x 200 189 and 167. double keeps b as it is, which must live as long, and runs in the
-/// BLAS. On the thread that made it.
+/// A matrix b[k,n], arranged once for many products c[m,n] = a[m,k] b + beta c with few rows m,
+/// beta being 0 or 1, and the rows of a and c adjoining. float runs in oneDNN's matmul with weights
+/// in its own order; one arrangement of 800 x 200 takes as long as a product of 20 rows. GFLOP/s
+/// beside sgemm's, one Xeon core: 20 x 200 x 800 196 and 138 to 154, 20 x 800 x 200 189 and 167.
+/// double keeps b as it is, which must live as long, and runs in the BLAS. On the thread that made
+/// it.
 template <class T>
 class PackedMatrix;
 
 template <>
 class PackedMatrix<float> {
  public:
-  PackedMatrix(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& b);
-  /// c = a b + beta c, beta being 0 or 1; the rows of a and c adjoin.
-  void multiply(const float* a, float beta, float* c) const;
+  PackedMatrix(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& b, float beta);
+  void multiply(const float* a, float* c) const;
 
  private:
-  PackedProduct& product(bool accumulates) const;
+  /// The order of b may depend on all of it, so that one product both arranges and multiplies.
+  PackedProduct& product() const;
 
   std::int64_t m_, n_, k_;
   Matrix<float> b_;
+  float beta_;
   Tensor packed_;
 };
 
 template <>
 class PackedMatrix<double> {
  public:
-  PackedMatrix(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<double>& b)
-      : m_(m), n_(n), k_(k), b_(b) {}
-  void multiply(const double* a, double beta, double* c) const {
-    gemm(m_, n_, k_, {a, k_}, b_, beta, c, n_);
-  }
+  PackedMatrix(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<double>& b, double beta)
+      : m_(m), n_(n), k_(k), b_(b), beta_(beta) {}
+  void multiply(const double* a, double* c) const { gemm(m_, n_, k_, {a, k_}, b_, beta_, c, n_); }
 
  private:
   std::int64_t m_, n_, k_;
   Matrix<double> b_;
+  double beta_;
 };
 
 }  // namespace lockstep::math

@@ -1,7 +1,9 @@
-#include <lockstep/train/trainer.hpp>
+#include <lockstep/train/evaluation.hpp>
 
 #include <algorithm>
 #include <cmath>
+
+#include <lockstep/base/trace.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -14,28 +16,36 @@ double combined(double a, double b, ReduceOp op) {
 
 }  // namespace
 
-Trainer::Evaluation Trainer::evaluate() {
+Evaluator::Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
+                     std::shared_ptr<const Dataset> data, std::int64_t batch_size)
+    : group_(std::move(group)),
+      task_(task),
+      data_(std::move(data)),
+      batches_(data_->size(), batch_size, group_->size()),
+      loader_(data_, std::make_unique<EvalBatches>(batches_, group_->rank()),
+              task.loading().prefetch) {}
+
+Evaluation Evaluator::operator()(nn::Module& model) {
   const TraceScope scope("evaluation", "evaluate");
   const NoGradGuard no_grad;
-  if (averager_) averager_->average_now();
-  ddp_->broadcast_buffers();
-  model().eval();
+  const bool was_training = model.is_training();
+  model.eval();
   // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds
   // zeros only, and the batches are combined in one order.
-  const std::vector<Metric> metrics = task_.metrics();
+  const std::vector<Metric> metrics = task_.metrics(*data_);
   const std::size_t width = 1 + metrics.size();
-  std::vector<double> rows(static_cast<std::size_t>(eval_batches_.batches()) * width);
-  eval_loader_.start_epoch(0);
-  while (eval_loader_.has_next()) {
+  std::vector<double> rows(static_cast<std::size_t>(batches_.batches()) * width);
+  loader_.start_epoch(0);
+  while (loader_.has_next()) {
     const auto number =
-        static_cast<std::size_t>(eval_batches_.batch_of(group_->rank(), eval_loader_.next_step()));
+        static_cast<std::size_t>(batches_.batch_of(group_->rank(), loader_.next_step()));
     const auto row = std::span(rows).subspan(number * width, width);
-    const Batch& batch = eval_loader_.next();
-    const Variable output = model().forward(Variable(batch.inputs()));
+    const Batch& batch = loader_.next();
+    const Variable output = model.forward(Variable(batch.inputs()));
     row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
     task_.measure(output.data(), batch, row.subspan(1));
   }
-  model().train();
+  if (was_training) model.train();
   const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
   group_->all_reduce(all_rows, ReduceOp::sum).wait();
   rows = all_rows.to_vector<double>();
@@ -46,7 +56,7 @@ Trainer::Evaluation Trainer::evaluate() {
     return total;
   };
   Evaluation result;
-  result.loss = over_batches(0, ReduceOp::sum) / static_cast<double>(task_.data().test->size());
+  result.loss = over_batches(0, ReduceOp::sum) / static_cast<double>(data_->size());
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     result.metrics.emplace_back(metrics[m].name,
                                 metrics[m].value(over_batches(1 + m, metrics[m].combine)));

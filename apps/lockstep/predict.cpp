@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/launch/launch.hpp>
+#include <lockstep/train/prediction.hpp>
+#include <lockstep/train/ranks.hpp>
+#include <lockstep/train/verbs.hpp>
+
+#include "commands.hpp"
+
+namespace lockstep::utility {
+namespace {
+
+/// On the ranks of the job, each with the math threads of the cores it owns.
+ExitCode on_ranks(int argc, char** argv,
+                  const std::function<std::string(const std::shared_ptr<ProcessGroup>&)>& work) {
+  return train::run_ranks_as_processes(
+      "lockstep", {}, argc, argv,
+      [&](const std::shared_ptr<ProcessGroup>& group, train::Console&, std::filesystem::path&) {
+        set_math_threads(train::inspect_launch(*group, "").cores_owned());
+        const std::string said = work(group);
+        const ExitCode code = train::print(*group, said);
+        group->close();
+        return code;
+      });
+}
+
+/// A list a class: how often it was taken for each.
+std::vector<std::vector<std::int64_t>> rows_of(const train::Confusion& confusion) {
+  std::vector<std::vector<std::int64_t>> rows;
+  for (std::int64_t c = 0; c < confusion.classes(); ++c) {
+    auto& row = rows.emplace_back();
+    for (std::int64_t p = 0; p < confusion.classes(); ++p) row.push_back(confusion.count(c, p));
+  }
+  return rows;
+}
+
+}  // namespace
+
+ExitCode predict(int argc, char** argv, const PredictOptions& options) {
+  return on_ranks(argc, argv, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto checkpoint = train::agree_on_checkpoint(*group, options.source);
+    std::unique_ptr<Predictor> predictor;
+    train::agree(*group, [&] { predictor = std::make_unique<Predictor>(checkpoint); });
+    const auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);
+    const auto output = train::DataSetName::parse(options.output, "predictions");
+    const auto start = Clock::now();
+    const std::int64_t samples = train::predict_file(*group, *predictor, input, output);
+    const double seconds = seconds_since(start);
+    return fmt::format("{}: {} samples of {}:{} to {}:{} in {:.2f} s\n", checkpoint.string(),
+                       samples, input.file.string(), input.name, output.file.string(), output.name,
+                       seconds);
+  });
+}
+
+ExitCode evaluate(int argc, char** argv, const EvaluateOptions& options) {
+  return on_ranks(argc, argv, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const auto checkpoint = train::agree_on_checkpoint(*group, options.source);
+    const auto found =
+        train::evaluate_checkpoint(group, checkpoint, options.data, options.overrides);
+    nlohmann::ordered_json json{{"checkpoint", checkpoint.string()},
+                                {"samples", found.samples},
+                                {"loss", found.figures.loss}};
+    std::string text = fmt::format("{}: {} samples\nloss {:.6g}\n", checkpoint.string(),
+                                   found.samples, found.figures.loss);
+    for (const auto& [name, value] : found.figures.metrics) {
+      json[name] = value;
+      text += fmt::format("{} {:.6g}\n", name, value);
+    }
+    if (const auto& confusion = found.confusion) {
+      text += confusion->table(found.class_names);
+      json["confusion"] = rows_of(*confusion);
+    }
+    return options.json ? json.dump(2) + "\n" : text;
+  });
+}
+
+}  // namespace lockstep::utility

@@ -1,0 +1,174 @@
+#include <lockstep/checkpoint/local_copies.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/base/trace.hpp>
+#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/checkpoint/saving.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/io/atomic_file.hpp>
+#include <lockstep/io/folder.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* local_prefix = "lockstep-local-";
+
+std::string names_of(const std::string& start) { return fmt::format("{}{}-", local_prefix, start); }
+
+template <class Visit>
+void for_each_file(const fs::path& folder, const std::string& prefix, const Visit& visit) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().filename().string().starts_with(prefix)) visit(at->path());
+  }
+}
+
+/// All of `from`, under the name `to` once it is on stable storage.
+void publish_copy(const fs::path& from, const fs::path& to) {
+  const File source = File::open_for_reading(from);
+  AtomicFile target(to);
+  std::vector<char> buffer(static_cast<std::size_t>(slab_bytes));
+  const std::int64_t size = source.size();
+  for (std::int64_t done = 0; done < size; done += slab_bytes) {
+    const std::int64_t bytes = std::min(slab_bytes, size - done);
+    source.read_at(done, buffer.data(), bytes);
+    target.file().write_at(done, buffer.data(), bytes);
+  }
+  target.publish();
+}
+
+}  // namespace
+
+LocalCopies::LocalCopies(std::shared_ptr<ProcessGroup> node, fs::path folder,
+                         const std::string& start, const std::string& node_name)
+    : node_(std::move(node)) {
+  for (std::size_t i = 0; i < generations_.size(); ++i)
+    generations_[i].path = folder / fmt::format("{}{}-{}.h5", names_of(start), node_name, i);
+}
+
+void LocalCopies::save(const CheckpointContents& contents, NotFinite not_finite) {
+  const TraceScope scope("checkpoint", "local copy", nullptr, contents.train.step);
+  Generation& target = generations_[next_];
+  const StagedSave save =
+      stage_save(*node_, plan_save(*node_, target.path, contents), not_finite, nullptr);
+  try {
+    write(target, save);
+  } catch (...) {
+    target.offsets.clear();
+    target.layout.reset();
+    throw;
+  }
+  next_ = 1 - next_;
+}
+
+void LocalCopies::write(Generation& target, const StagedSave& save) {
+  const std::string what = not_written(save.plan);
+  const bool is_first = node_->rank() == 0;
+  // Where the data sets lie, if that is new; the file's structure is made anew only then.
+  std::string news;
+  std::string error = failure_of(target.path, save.plan.bytes, [&] {
+    if (!is_first) return;
+    std::vector<DatasetEntry> entries = entries_of(save.plan);
+    if (target.layout && target.layout->fits(entries)) {
+      const Header::Block nothing{};
+      target.file.write_at(0, nothing.data(), Header::bytes);
+      return;
+    }
+    target.file = File::create(target.path);
+    target.layout.emplace(target.file, std::move(entries));
+    target.offsets = target.layout->offsets();
+    news.assign(reinterpret_cast<const char*>(target.offsets.data()),
+                target.offsets.size() * sizeof target.offsets[0]);
+  });
+  news = agree(*node_, what, error, news).front();
+  error = failure_of(target.path, save.plan.bytes, [&] {
+    if (!is_first && !news.empty()) {
+      target.offsets.resize(news.size() / sizeof target.offsets[0]);
+      std::memcpy(target.offsets.data(), news.data(), news.size());
+      target.file = File::open_for_writing(target.path);
+    }
+    write_slabs(target.file, save, target.offsets);
+  });
+  static_cast<void>(agree(*node_, what, error, {}));
+  // Nobody waits for this: the next save writes the other file.
+  if (is_first) target.layout->finish(target.file, save.hashes);
+}
+
+void LocalCopies::close_and_remove() {
+  node_->close();
+  if (node_->rank() != 0) return;
+  for (const Generation& generation : generations_) {
+    std::error_code ignored;
+    fs::remove(generation.path, ignored);
+  }
+}
+
+std::vector<LocalCopy> list_local_copies(const fs::path& folder, const std::string& start) {
+  std::vector<LocalCopy> copies;
+  for_each_file(folder, names_of(start), [&](const fs::path& path) {
+    try {
+      copies.push_back({path, CheckpointFile(path).integer("/train/step")});
+    } catch (const Error&) {  // its ranks were killed while they wrote it; the other one is whole
+    }
+  });
+  std::ranges::sort(copies, std::greater<>(), &LocalCopy::step);
+  return copies;
+}
+
+void remove_local_copies(const fs::path& folder, const std::string& start) noexcept {
+  for_each_file(folder, names_of(start), [](const fs::path& path) {
+    std::error_code ignored;
+    fs::remove(path, ignored);
+  });
+}
+
+void remove_old_local_copies(const fs::path& folder) noexcept {
+  for_each_file(folder, local_prefix, [](const fs::path& path) {
+    std::error_code gone;
+    const auto age = fs::file_time_type::clock::now() - fs::last_write_time(path, gone);
+    if (!gone && age > std::chrono::hours(24)) fs::remove(path, gone);
+  });
+}
+
+std::optional<fs::path> bring_back_local_copy(ProcessGroup& group, const fs::path& folder,
+                                              const std::string& start, const fs::path& checkpoints,
+                                              std::int64_t newer_than) {
+  std::vector<LocalCopy> mine = list_local_copies(folder, start);
+  while (true) {
+    const std::int64_t step = mine.empty() ? -1 : mine.front().step;
+    const auto newest = static_cast<std::int64_t>(
+        all_reduce_scalar(group, static_cast<double>(step), ReduceOp::max));
+    if (newest <= newer_than) return {};
+    const auto rank = static_cast<int>(
+        all_reduce_scalar(group, step == newest ? group.rank() : group.size(), ReduceOp::min));
+    const fs::path target = checkpoint_path(checkpoints, newest);
+    std::string error;
+    if (group.rank() == rank) {
+      try {
+        verify_checkpoint(mine.front().path);
+        publish_copy(mine.front().path, target);
+      } catch (const std::exception& e) {
+        error = e.what();
+        log(LogLevel::warning, fmt::format("the copy of step {} in {} is not used: {}", newest,
+                                           folder.string(), error));
+        mine.erase(mine.begin());
+      }
+    }
+    if (broadcast_object(group, error, rank).empty()) return target;
+  }
+}
+
+}  // namespace lockstep

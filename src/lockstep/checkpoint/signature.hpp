@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/tensor/dtype.hpp>
+#include <lockstep/tensor/shape.hpp>
+
+namespace lockstep {
+
+class DeckTable;
+
+/// One sample's tensor, as users of a model hold it, and how it becomes the model's: raw numbers x
+/// are to the model (x / divisor - mean) / std in f32, with one mean and std for all or one a
+/// channel, the leading dimension. Of an output the other way: what the model says times std plus
+/// mean. Empty: as it is.
+struct TensorSignature {
+  std::string name;
+  DType dtype = DType::f32;  ///< i64: indices, which are never scaled
+  Shape shape;
+  double divisor = 1;
+  std::vector<double> mean = {}, std = {};
+
+  [[nodiscard]] bool is_scaled() const noexcept { return !mean.empty(); }
+  friend bool operator==(const TensorSignature&, const TensorSignature&) = default;
+};
+
+/// What goes into a model and what comes out: with the deck's [model] and the weights, all that
+/// predictions from raw inputs need. Checkpoints hold it (docs/checkpoint_format.md).
+struct ModelSignature {
+  /// What the model's outputs are: values, or log-probabilities of classes.
+  enum class Output : std::uint8_t { values, log_probabilities };
+
+  TensorSignature input, output;  ///< log-probabilities are [classes]
+  Output kind = Output::values;
+  std::vector<std::string> class_names = {};  ///< one a class, or none
+
+  /// Checkpoints of tasks that do not say, and of Lockstep before format 3, have none.
+  [[nodiscard]] bool is_known() const noexcept { return !output.name.empty(); }
+  [[nodiscard]] std::int64_t classes() const noexcept {
+    return kind == Output::log_probabilities ? output.shape.numel() : 0;
+  }
+
+  /// TOML: tables [input] and [output].
+  [[nodiscard]] std::string to_text() const;
+  /// Throws CheckpointError for what to_text does not write; `name` stands for the text in
+  /// messages.
+  [[nodiscard]] static ModelSignature parse(std::string_view text, std::string_view name);
+  friend bool operator==(const ModelSignature&, const ModelSignature&) = default;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <lockstep/data/dataset.hpp>
+
+namespace lockstep {
+
+/// Some samples of another data set, under numbers of their own (PyTorch's Subset). A batch's
+/// indices are the whole set's.
+class Subset final : public Dataset {
+ public:
+  /// Throws InputError if there are none, or one is not in the whole set.
+  Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples);
+
+  [[nodiscard]] std::int64_t size() const noexcept override { return std::ssize(samples_); }
+  [[nodiscard]] Shape sample_shape() const override { return whole_->sample_shape(); }
+  [[nodiscard]] DType input_dtype() const noexcept override { return whole_->input_dtype(); }
+  [[nodiscard]] std::int64_t classes() const noexcept override { return whole_->classes(); }
+  [[nodiscard]] Shape target_shape() const override { return whole_->target_shape(); }
+  void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+
+  /// Their numbers in the whole set.
+  [[nodiscard]] const std::vector<std::int64_t>& samples() const noexcept { return samples_; }
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<std::int64_t> samples_;
+};
+
+/// The numbers 0 to n-1 in two parts, both in order: for training, and round(fraction n) of them
+/// for validation. Who is in which is chosen by counter-based random numbers, as a function of n
+/// and of nothing else: every run with these data holds the same samples back. Throws InputError if
+/// one part would be empty.
+struct ValidationSplit {
+  std::vector<std::int64_t> train, validation;
+};
+[[nodiscard]] ValidationSplit split_for_validation(std::int64_t n, double fraction);
+
+}  // namespace lockstep

@@ -1,0 +1,289 @@
+#include <lockstep/predict/predictor.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/models.hpp>
+#include <lockstep/predict/fully_connected.hpp>
+#include <lockstep/tensor/kernels/math_functions.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Samples that go through a model together, so that its activations stay small, and through a
+/// PackedMlp, so that they stay in cache.
+constexpr std::int64_t samples_at_a_time = 128, packed_samples_at_a_time = 48;
+/// Weights of a fully connected network that PackedMlp is better at (docs/performance.md).
+constexpr std::int64_t most_packed_bytes = std::int64_t{4} << 20U;
+
+/// One number an element: of those of all elements, or of the channels.
+std::vector<float> a_number_an_element(const std::vector<double>& values, const Shape& shape) {
+  const std::int64_t elements = shape.numel(), count = std::ssize(values);
+  std::vector<float> all(static_cast<std::size_t>(elements));
+  for (std::int64_t i = 0; i < elements; ++i)
+    all[static_cast<std::size_t>(i)] =
+        static_cast<float>(values[static_cast<std::size_t>(i / (elements / count))]);
+  return all;
+}
+
+/// The arithmetic of a TensorSignature, each operation rounded as in training.
+class Scale {
+ public:
+  explicit Scale(const TensorSignature& tensor) : divisor_(static_cast<float>(tensor.divisor)) {
+    if (!tensor.is_scaled() && tensor.divisor == 1.0) return;
+    const bool told = tensor.is_scaled();
+    mean_ = a_number_an_element(told ? tensor.mean : std::vector{0.0}, tensor.shape);
+    std_ = a_number_an_element(told ? tensor.std : std::vector{1.0}, tensor.shape);
+  }
+
+  [[nodiscard]] bool is_needed() const noexcept { return !mean_.empty(); }
+
+  /// Raw inputs to the model's.
+  void apply(std::span<const float> raw, float* out) const {
+    const std::size_t width = mean_.size();
+    for (std::size_t at = 0; at < raw.size(); at += width) {
+      for (std::size_t i = 0; i < width; ++i)
+        out[at + i] = (raw[at + i] / divisor_ - mean_[i]) / std_[i];
+    }
+  }
+  /// The model's outputs to users'.
+  void undo(std::span<float> values) const {
+    const std::size_t width = mean_.size();
+    for (std::size_t at = 0; at < values.size(); at += width) {
+      for (std::size_t i = 0; i < width; ++i)
+        values[at + i] = (values[at + i] * std_[i] + mean_[i]) * divisor_;
+    }
+  }
+
+ private:
+  float divisor_;
+  std::vector<float> mean_, std_;
+};
+
+void softmax_rows(std::span<float> values, std::int64_t width) {
+  for (float* row = values.data(); row < values.data() + values.size(); row += width) {
+    const float largest = *std::max_element(row, row + width);
+    float sum = 0;
+    for (std::int64_t i = 0; i < width; ++i) row[i] = math::exp(row[i] - largest);
+    for (std::int64_t i = 0; i < width; ++i) sum += row[i];
+    for (std::int64_t i = 0; i < width; ++i) row[i] /= sum;
+  }
+}
+
+[[noreturn]] void refuse(const std::string& name, const std::string& why) {
+  throw CheckpointError(name + " " + why);
+}
+
+ModelSignature known(const ModelSignature& in_file, const ModelSignature& told,
+                     const std::string& name) {
+  if (in_file.is_known()) return in_file;
+  if (told.is_known()) return told;
+  refuse(name,
+         "does not say what goes into its model and what comes out: its task did not tell, or it "
+         "is older than that. Resume the run for a step and take its new checkpoint, or give "
+         "Predictor a ModelSignature.");
+}
+
+/// The network of the deck's [model] for that signature.
+std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const std::string& name) {
+  Deck deck = Deck::parse(contents.deck, "the deck in " + name);
+  const auto options = deck.read<nn::ModelOptions>("model");
+  if (deck.where("model", "kind") == "the default") {
+    refuse(name,
+           "was written by a program with a model of its own: its deck has no model.kind. Give "
+           "Predictor that model (docs/predict.md).");
+  }
+  const ModelSignature& signature = contents.signature;
+  const nn::Head head = signature.kind == ModelSignature::Output::values
+                            ? nn::Head::linear
+                            : nn::Head::log_probabilities;
+  return nn::make_model(options, signature.input.shape, signature.output.shape.numel(), head);
+}
+
+/// `given` with the weights of the file; without one the deck's.
+std::shared_ptr<nn::Module> with_weights(const std::shared_ptr<nn::Module>& given,
+                                         const CheckpointContents& contents,
+                                         const std::string& name) {
+  try {
+    auto loaded = given ? given : model_of(contents, name);
+    loaded->load_state_dict(contents.model);
+    return loaded;
+  } catch (const CheckpointError&) {
+    throw;
+  } catch (const Error& error) {
+    if (given)
+      refuse(name, fmt::format("is of another model than the given one: {}", error.what()));
+    refuse(name,
+           fmt::format("is of another model than its deck's [model]. If a program with a model of "
+                       "its own wrote it, give Predictor that model (docs/predict.md). {}",
+                       error.what()));
+  }
+}
+
+}  // namespace
+
+fs::path checkpoint_of(const fs::path& checkpoint_or_run) {
+  if (!fs::is_directory(checkpoint_or_run)) return checkpoint_or_run;
+  const fs::path inner = checkpoint_or_run / "checkpoints";
+  const fs::path folder = fs::is_directory(inner) ? inner : checkpoint_or_run;
+  if (auto newest = newest_good_checkpoint(folder)) return *newest;
+  throw CheckpointError(fmt::format(
+      "there is no good checkpoint in {}. Name one, or another run folder.", folder.string()));
+}
+
+struct Predictor::State {
+  State(std::shared_ptr<nn::Module> given, ModelSignature said)
+      : model(std::move(given)),
+        signature(std::move(said)),
+        inputs(signature.input.shape.numel()),
+        outputs(signature.output.shape.numel()),
+        input_scale(signature.input),
+        output_scale(signature.output) {
+    model->eval();
+    const auto network = fully_connected(*model);
+    const bool probabilities = signature.kind == ModelSignature::Output::log_probabilities;
+    if (!network || network->log_softmax != probabilities ||
+        PackedMlp::packed_bytes(network->layers) > most_packed_bytes)
+      return;
+    packed.emplace(network->layers);
+    if (packed->inputs() != inputs || packed->outputs() != outputs) refuse_shapes();
+  }
+
+  [[noreturn]] void refuse_shapes() const {
+    throw InputError(fmt::format("the model does not map {} of shape {} to {} of shape {}",
+                                 signature.input.name, to_string(signature.input.shape),
+                                 signature.output.name, to_string(signature.output.shape)));
+  }
+
+  /// How many samples `input` holds.
+  [[nodiscard]] std::int64_t samples(std::size_t input, std::size_t output, DType dtype) const {
+    if (dtype != signature.input.dtype) {
+      throw InputError(fmt::format("{} are {}, not {}", signature.input.name,
+                                   name_of(signature.input.dtype), name_of(dtype)));
+    }
+    const auto n = static_cast<std::int64_t>(input) / inputs;
+    if (static_cast<std::int64_t>(input) != n * inputs ||
+        static_cast<std::int64_t>(output) != n * outputs) {
+      throw InputError(fmt::format(
+          "{} elements of input and {} of output are not so many samples of {} and {} each", input,
+          output, inputs, outputs));
+    }
+    return n;
+  }
+
+  /// All but the scaling of inputs, of one part: `fill` writes the model's inputs.
+  template <class T, class Fill>
+  void forward(std::int64_t n, std::span<float> output, const Fill& fill) const {
+    std::array<std::int64_t, Shape::max_dims> extents{n};
+    std::ranges::copy(signature.input.shape, extents.begin() + 1);
+    const Tensor x = Tensor::empty(Shape(std::span<const std::int64_t>(extents).first(
+                                       static_cast<std::size_t>(signature.input.shape.dims()) + 1)),
+                                   dtype_of<T>);
+    fill(static_cast<T*>(x.data()));
+    const NoGradGuard no_grad;
+    const Variable y = model->forward(Variable(x));
+    if (y.data().numel() != n * outputs || y.data().dtype() != DType::f32) refuse_shapes();
+    std::copy_n(static_cast<const float*>(y.data().data()), n * outputs, output.data());
+    if (signature.kind == ModelSignature::Output::log_probabilities) {
+      for (float& p : output) p = math::exp(p);
+    }
+  }
+
+  void forward_packed(std::span<const float> input, std::int64_t n, std::span<float> output) const {
+    const float* scaled = input.data();
+    if (input_scale.is_needed()) {
+      thread_local std::vector<float> memory;
+      if (memory.size() < input.size()) memory.resize(input.size());
+      input_scale.apply(input, memory.data());
+      scaled = memory.data();
+    }
+    packed->run(scaled, n, output.data());
+    if (signature.kind == ModelSignature::Output::log_probabilities) softmax_rows(output, outputs);
+  }
+
+  /// f(part of the input, part of the output, its samples) for at most so many samples at a time.
+  template <class T, class F>
+  void in_parts(std::span<const T> input, std::span<float> output, std::int64_t n,
+                std::int64_t at_a_time, const F& f) const {
+    for (std::int64_t begin = 0; begin < n; begin += at_a_time) {
+      const std::int64_t now = std::min(at_a_time, n - begin);
+      f(input.subspan(static_cast<std::size_t>(begin * inputs),
+                      static_cast<std::size_t>(now * inputs)),
+        output.subspan(static_cast<std::size_t>(begin * outputs),
+                       static_cast<std::size_t>(now * outputs)),
+        now);
+    }
+  }
+
+  std::shared_ptr<nn::Module> model;
+  ModelSignature signature;
+  std::int64_t inputs, outputs;  ///< elements of a sample
+  Scale input_scale, output_scale;
+  std::optional<PackedMlp> packed;
+};
+
+Predictor::Predictor(const fs::path& checkpoint_or_run) : Predictor(checkpoint_or_run, nullptr) {}
+
+Predictor::Predictor(const fs::path& checkpoint_or_run, std::shared_ptr<nn::Module> model,
+                     const ModelSignature& signature) {
+  const fs::path path = checkpoint_of(checkpoint_or_run);
+  const std::string name = "checkpoint " + path.string();
+  CheckpointContents contents = load_checkpoint(path);
+  contents.signature = known(contents.signature, signature, name);
+  model = with_weights(model, contents, name);
+  state_ = std::make_unique<State>(std::move(model), std::move(contents.signature));
+}
+
+Predictor::Predictor(std::shared_ptr<nn::Module> model, ModelSignature signature)
+    : state_(std::make_unique<State>(std::move(model), std::move(signature))) {}
+Predictor::Predictor(Predictor&&) noexcept = default;
+Predictor::~Predictor() = default;
+
+const ModelSignature& Predictor::signature() const noexcept { return state_->signature; }
+std::int64_t Predictor::input_elements() const noexcept { return state_->inputs; }
+std::int64_t Predictor::output_elements() const noexcept { return state_->outputs; }
+nn::Module& Predictor::model() const noexcept { return *state_->model; }
+
+void Predictor::predict(std::span<const float> input, std::span<float> output) const {
+  const State& s = *state_;
+  const std::int64_t n = s.samples(input.size(), output.size(), DType::f32);
+  if (s.packed) {
+    s.in_parts(input, output, n, s.input_scale.is_needed() ? packed_samples_at_a_time : n,
+               [&](auto in, auto out, std::int64_t now) { s.forward_packed(in, now, out); });
+  } else {
+    s.in_parts(input, output, n, samples_at_a_time, [&](auto in, auto out, std::int64_t now) {
+      s.forward<float>(now, out, [&](float* x) {
+        if (s.input_scale.is_needed()) {
+          s.input_scale.apply(in, x);
+        } else {
+          std::ranges::copy(in, x);
+        }
+      });
+    });
+  }
+  if (s.output_scale.is_needed()) s.output_scale.undo(output);
+}
+
+void Predictor::predict(std::span<const std::int64_t> input, std::span<float> output) const {
+  const State& s = *state_;
+  const std::int64_t n = s.samples(input.size(), output.size(), DType::i64);
+  s.in_parts(input, output, n, samples_at_a_time, [&](auto in, auto out, std::int64_t now) {
+    s.forward<std::int64_t>(now, out, [&](std::int64_t* x) { std::ranges::copy(in, x); });
+  });
+  if (s.output_scale.is_needed()) s.output_scale.undo(output);
+}
+
+}  // namespace lockstep

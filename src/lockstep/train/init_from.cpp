@@ -1,0 +1,94 @@
+#include <lockstep/train/init_from.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/predict/predictor.hpp>
+#include <lockstep/train/agreement.hpp>
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view wrapper = "module.";
+
+/// How the names of the weights begin where the model's do not.
+std::string_view prefix_of(const StateDict& weights) {
+  const bool wrapped = weights.size() > 0 && std::ranges::all_of(weights, [](const auto& entry) {
+                         return entry.name.starts_with(wrapper);
+                       });
+  return wrapped ? wrapper : std::string_view();
+}
+
+/// At most so many names, and how many more there are.
+std::string list(const std::vector<std::string>& names) {
+  constexpr std::ptrdiff_t shown = 8;
+  const auto first = names.begin(), last = first + std::min(shown, std::ssize(names));
+  std::string text = fmt::format("{}", fmt::join(first, last, ", "));
+  if (std::ssize(names) > shown) text += fmt::format(" and {} more", std::ssize(names) - shown);
+  return text;
+}
+
+}  // namespace
+
+std::string WeightsTaken::in_words() const {
+  const auto of_model = taken + std::ssize(other_shape) + std::ssize(missing);
+  std::string text = fmt::format("took {} of {} tensors", taken, of_model);
+  const auto add = [&](std::string_view what, const std::vector<std::string>& names) {
+    if (!names.empty()) text += fmt::format("; {}: {}", what, list(names));
+  };
+  add("of another shape, left as initialised", other_shape);
+  add("not there, left as initialised", missing);
+  add("there and not used", unused);
+  return text;
+}
+
+WeightsTaken take_weights(const StateDict& weights, const StateDict& model) {
+  WeightsTaken result;
+  const std::string_view prefix = prefix_of(weights);
+  for (const auto& [name, tensor, placement] : model) {
+    const auto* source = weights.find(std::string(prefix) + name);
+    if (!source) {
+      result.missing.push_back(name);
+      continue;
+    }
+    const bool converts = is_floating(source->tensor.dtype()) && is_floating(tensor.dtype());
+    const bool same_type = source->tensor.dtype() == tensor.dtype();
+    if (source->tensor.shape() != tensor.shape() || !(same_type || converts)) {
+      result.other_shape.push_back(
+          fmt::format("{} {}{}, not {}{}", name, name_of(tensor.dtype()), to_string(tensor.shape()),
+                      name_of(source->tensor.dtype()), to_string(source->tensor.shape())));
+      continue;
+    }
+    tensor.copy_from(source->tensor.to(tensor.dtype()));
+    ++result.taken;
+  }
+  for (const auto& entry : weights) {
+    if (!model.find(entry.name.substr(prefix.size()))) result.unused.push_back(entry.name);
+  }
+  return result;
+}
+
+WeightsTaken init_from(ProcessGroup& group, const fs::path& path, const StateDict& model) {
+  WeightsTaken result;
+  agree(group, [&] {
+    if (group.rank() != 0) return;
+    const fs::path file = checkpoint_of(path);
+    result = take_weights(read_weights(file).model, model);
+    if (result.taken == 0) {
+      throw InputError(fmt::format("train.init_from: nothing in {} fits this model: {}",
+                                   file.string(), result.in_words()));
+    }
+  });
+  for (const auto& entry : model) group.broadcast(entry.tensor, 0).wait();
+  return result;
+}
+
+}  // namespace lockstep::train

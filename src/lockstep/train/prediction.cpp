@@ -1,0 +1,240 @@
+#include <lockstep/train/prediction.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/looked_for.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/deck/key_text.hpp>
+#include <lockstep/io/atomic_file.hpp>
+#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/prediction_file.hpp>
+#include <lockstep/train/regression.hpp>
+#include <lockstep/train/run_plan.hpp>
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Samples that are read, predicted and written together: a function of their size alone, so that
+/// no bit depends on the ranks.
+std::int64_t block_of(const Predictor& predictor) {
+  constexpr std::int64_t bytes = std::int64_t{1} << 20U, most = 4096;
+  const std::int64_t of_a_sample =
+      8 * std::max(predictor.input_elements(), predictor.output_elements());
+  return std::clamp<std::int64_t>(bytes / of_a_sample, 1, most);
+}
+
+/// [first, last) of `count` things for rank r of n: runs of neighbours.
+std::pair<std::int64_t, std::int64_t> share_of(std::int64_t count, const ProcessGroup& group) {
+  const std::int64_t r = group.rank(), n = group.size();
+  return {count * r / n, count * (r + 1) / n};
+}
+
+Shape with_samples(std::int64_t samples, const Shape& sample) {
+  std::vector<std::int64_t> extents{samples};
+  extents.insert(extents.end(), sample.begin(), sample.end());
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+void expect_fits(const Hdf5Array& input, const Predictor& predictor) {
+  const TensorSignature& wanted = predictor.signature().input;
+  if (wanted.dtype == DType::i64 && !input.integers()) {
+    throw InputError(
+        fmt::format("{} must be integers: the model looks them up.", input.description()));
+  }
+  if (input.rows() == 0 || input.row_elements() == predictor.input_elements()) return;
+  throw InputError(fmt::format(
+      "{} has samples of {} numbers, but the model takes {} {} of {}. Name another data set: "
+      "--input FILE:NAME.",
+      input.description(), input.row_elements(), wanted.name, to_string(wanted.shape),
+      predictor.input_elements()));
+}
+
+/// What goes into the file: the predictions and, of classes, the most probable.
+std::vector<PlannedArray> arrays_of(const Predictor& predictor, const std::string& name,
+                                    std::int64_t samples) {
+  const ModelSignature& signature = predictor.signature();
+  std::vector<PlannedArray> arrays{{.name = name,
+                                    .dtype = DType::f32,
+                                    .shape = with_samples(samples, signature.output.shape),
+                                    .class_names = signature.class_names}};
+  if (signature.classes() > 0)
+    arrays.push_back({.name = name + "_class", .dtype = DType::i64, .shape = {samples}});
+  return arrays;
+}
+
+/// Reads, predicts and writes blocks [first, last).
+template <class T>
+void predict_blocks(const Predictor& predictor, const Hdf5Array& input,
+                    const std::vector<PlannedArray>& arrays, const File& out, std::int64_t first,
+                    std::int64_t last) {
+  const std::int64_t block = block_of(predictor), in = predictor.input_elements(),
+                     width = predictor.output_elements();
+  std::vector<T> raw(static_cast<std::size_t>(block * in));
+  std::vector<float> predictions(static_cast<std::size_t>(block * width));
+  std::vector<std::int64_t> classes(static_cast<std::size_t>(arrays.size() > 1 ? block : 0));
+  for (std::int64_t begin = first * block; begin < std::min(last * block, input.rows());
+       begin += block) {
+    const std::int64_t end = std::min(begin + block, input.rows()), n = end - begin;
+    const auto samples = std::span(raw).first(static_cast<std::size_t>(n * in));
+    const auto found = std::span(predictions).first(static_cast<std::size_t>(n * width));
+    input.read(begin, end, samples);
+    predictor.predict(samples, found);
+    const auto float_bytes = static_cast<std::int64_t>(sizeof(float));
+    out.write_at(arrays[0].offset + begin * width * float_bytes, found.data(),
+                 n * width * float_bytes);
+    if (classes.empty()) continue;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float* const row = found.data() + i * width;
+      classes[static_cast<std::size_t>(i)] = std::max_element(row, row + width) - row;
+    }
+    const auto index_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
+    out.write_at(arrays[1].offset + begin * index_bytes, classes.data(), n * index_bytes);
+  }
+}
+
+/// The deck of a checkpoint, with the data that are asked for.
+Deck deck_of(const fs::path& checkpoint, const std::string& data,
+             const std::vector<std::string>& overrides) {
+  const std::string text = CheckpointFile(checkpoint).text("/deck"),
+                    name = "the deck in " + checkpoint.string();
+  const auto options = Deck::parse(text, name, overrides).read<DataOptions>("data");
+  if (data.empty() && !options.test_set)
+    throw InputError(fmt::format("{} has no test set: name data with --data.", name));
+  if (data.empty()) return Deck::parse(text, name, overrides);
+  if (options.kind == DataKind::synthetic) {
+    throw InputError(fmt::format(
+        "{} has data.kind = \"synthetic\", which are made up and are in no file: leave out --data, "
+        "or say what {} is: --set 'data.kind=\"hdf5\"'.",
+        name, data));
+  }
+  const std::string path = detail::to_toml(data);
+  std::vector<std::string> all{"data.path=" + path, "data.test_path=" + path, "data.test_limit=0"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return Deck::parse(text, name, all);
+}
+
+std::unique_ptr<Task> task_of(Deck& deck, const ModelSignature& signature) {
+  static_cast<void>(read_run_plan(deck));
+  if (signature.kind == ModelSignature::Output::log_probabilities)
+    return std::make_unique<Classification>(deck, Sets::test);
+  return std::make_unique<Regression>(deck, Sets::test);
+}
+
+void expect_alike(const Datasets& data, const ModelSignature& signature) {
+  const TensorSignature& input = signature.input;
+  if (data.test->sample_shape() != input.shape ||
+      data.test->target_shape().numel() * std::max<std::int64_t>(1, data.test->classes()) !=
+          signature.output.shape.numel()) {
+    throw InputError(fmt::format(
+        "the data have samples {} with targets {}, but the model maps {} {} to {} {}",
+        to_string(data.test->sample_shape()), to_string(data.test->target_shape()), input.name,
+        to_string(input.shape), signature.output.name, to_string(signature.output.shape)));
+  }
+  if (data.facts.divisor != input.divisor) {
+    throw InputError(fmt::format(
+        "the model was trained on {}, the data are {}: store them likewise, so that their units "
+        "are the same.",
+        input.divisor == 1.0 ? "numbers as they are" : "bytes, which are divided by 255",
+        data.facts.divisor == 1.0 ? "other numbers" : "bytes, which are divided by 255"));
+  }
+}
+
+}  // namespace
+
+DataSetName DataSetName::parse(const std::string& text, const std::string& otherwise) {
+  const auto colon = text.find_last_of(':');
+  if (colon == std::string::npos || fs::exists(text)) return {text, otherwise};
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+fs::path agree_on_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_run) {
+  std::string path;
+  agree(group, [&] {
+    if (group.rank() == 0) path = checkpoint_of(checkpoint_or_run).string();
+  });
+  return broadcast_object(group, path, 0);
+}
+
+std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const DataSetName& input,
+                          const DataSetName& output) {
+  std::optional<Hdf5Array> samples;
+  std::optional<AtomicFile> file;
+  std::vector<PlannedArray> arrays;
+  std::string places;
+  agree(group, [&] {
+    if (!fs::exists(input.file)) {
+      throw InputError(fmt::format("there is no input file {}. Name one: --input FILE.h5:NAME.",
+                                   detail::looked_for(input.file)));
+    }
+    samples.emplace(input.file, input.name);
+    expect_fits(*samples, predictor);
+    arrays = arrays_of(predictor, output.name, samples->rows());
+    if (group.rank() != 0) return;
+    std::error_code ignored;
+    if (fs::equivalent(input.file, output.file, ignored)) {
+      throw InputError(fmt::format("{} is the file of the inputs: name another for the output.",
+                                   output.file.string()));
+    }
+    file.emplace(output.file);
+    for (const FilePiece& piece : lay_out(arrays))
+      file->file().write_at(piece.offset, piece.bytes.data(), std::ssize(piece.bytes));
+    for (const PlannedArray& array : arrays) places += fmt::format("{} ", array.offset);
+  });
+  std::istringstream offsets(broadcast_object(group, places, 0));
+  for (PlannedArray& array : arrays) offsets >> array.offset;
+  agree(group, [&] {
+    const File out = File::open_for_writing(AtomicFile::temporary_path_of(output.file));
+    const std::int64_t block = block_of(predictor);
+    const auto [first, last] = share_of((samples->rows() + block - 1) / block, group);
+    if (predictor.signature().input.dtype == DType::i64) {
+      predict_blocks<std::int64_t>(predictor, *samples, arrays, out, first, last);
+    } else {
+      predict_blocks<float>(predictor, *samples, arrays, out, first, last);
+    }
+    samples->expect_unchanged();
+    out.sync();
+  });
+  agree(group, [&] {
+    if (file) file->publish();
+  });
+  return samples->rows();
+}
+
+CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& group,
+                                         const fs::path& checkpoint, const std::string& data,
+                                         const std::vector<std::string>& overrides) {
+  std::optional<Predictor> predictor;
+  std::unique_ptr<Task> task;
+  EvalOptions options;
+  agree(*group, [&] {
+    predictor.emplace(checkpoint);
+    Deck deck = deck_of(checkpoint, data, overrides);
+    task = task_of(deck, predictor->signature());
+    deck.check_all_read();
+    options = deck.read<EvalOptions>("eval");
+    expect_alike(task->data(), predictor->signature());
+  });
+  CheckpointEvaluation evaluation;
+  evaluation.samples = task->data().test->size();
+  evaluation.class_names = predictor->signature().class_names;
+  const std::int64_t classes = predictor->signature().classes();
+  const bool counts = classes > 0 && classes <= WithConfusion::most_classes;
+  const WithConfusion counted(*task, classes);
+  const Task& judge = counts ? static_cast<const Task&>(counted) : *task;
+  Evaluator evaluator(group, judge, task->data().test, options.batch_size);
+  evaluation.figures = evaluator(predictor->model());
+  if (counts) evaluation.confusion = counted.take(evaluation.figures.metrics);
+  return evaluation;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/predict/predictor.hpp>
+#include <lockstep/train/confusion.hpp>
+#include <lockstep/train/evaluation.hpp>
+
+// A trained network and files: what `lockstep predict` and `lockstep evaluate` do. Both are
+// collective and throw AgreedError.
+
+namespace lockstep::train {
+
+/// A data set of an HDF5 file: "x.h5:train/features".
+struct DataSetName {
+  std::filesystem::path file;
+  std::string name;
+
+  /// What is behind the last colon of `text` is the name; `otherwise` where there is no colon, or
+  /// `text` is a file as it stands.
+  [[nodiscard]] static DataSetName parse(const std::string& text, const std::string& otherwise);
+};
+
+/// The checkpoint that stands for a run folder or a file, on every rank the same.
+[[nodiscard]] std::filesystem::path agree_on_checkpoint(
+    ProcessGroup& group, const std::filesystem::path& checkpoint_or_run);
+
+/// Predicts each sample of `input` [N, ...] into `output` [N, ...], a new file that appears whole
+/// and replaces one of that name: values, or probabilities of classes and, in <name>_class, i64 [N]
+/// the most probable. Ranks take runs of neighbours, a MiB at a time, so that N may be larger
+/// than memory; the file has the same bits for any number of ranks. Returns N.
+std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const DataSetName& input,
+                          const DataSetName& output);
+
+/// Loss and metrics of a checkpoint of classify or regress on the test set of its deck; with `data`
+/// not empty that of another file or folder, all of it; with `overrides` of that deck.
+struct CheckpointEvaluation {
+  Evaluation figures;
+  std::int64_t samples = 0;
+  std::optional<Confusion> confusion;  ///< of up to WithConfusion::most_classes classes
+  std::vector<std::string> class_names;
+};
+[[nodiscard]] CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& group,
+                                                       const std::filesystem::path& checkpoint,
+                                                       const std::string& data,
+                                                       const std::vector<std::string>& overrides);
+
+}  // namespace lockstep::train

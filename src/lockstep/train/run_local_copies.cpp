@@ -1,0 +1,141 @@
+#include <lockstep/train/run_local_copies.hpp>
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include <lockstep/base/log.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/comm/node_layout.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/io/atomic_file.hpp>
+#include <lockstep/io/folder.hpp>
+#include <lockstep/train/agreement.hpp>
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path note_in(const fs::path& checkpoints) { return checkpoints / "local"; }
+
+/// A name that no other start has.
+std::string new_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+void remove_note(const fs::path& note) {
+  std::error_code ignored;
+  fs::remove(note, ignored);
+}
+
+/// What the last start's note says.
+struct Note {
+  std::string start;
+  fs::path folder;
+};
+
+/// Collective.
+std::optional<Note> read_note(ProcessGroup& group, const fs::path& path) {
+  std::string text;
+  if (group.rank() == 0) {
+    std::ifstream note(path);
+    std::getline(note, text);
+  }
+  text = broadcast_object(group, text, 0);
+  const auto space = text.find(' ');
+  if (space == std::string::npos) return {};
+  return Note{text.substr(0, space), text.substr(space + 1)};
+}
+
+/// Why a node cannot hold two copies; empty if it can.
+std::string why_no_room(const fs::path& folder, std::int64_t bytes) {
+  constexpr std::int64_t structure = 1 << 20;
+  try {
+    std::string why = why_not_writable(folder);
+    if (!why.empty()) return why;
+    const std::int64_t needed = 2 * (bytes + structure), free = available_bytes(folder);
+    if (needed <= free) return {};
+    return fmt::format("{} are needed in {}, {} are free", format_bytes(needed), folder.string(),
+                       format_bytes(free));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& options,
+                               const fs::path& checkpoints, std::int64_t bytes)
+    : group_(group), every_(options.local_steps), note_(note_in(checkpoints)) {
+  const bool is_first = group_.rank() == 0;
+  if (const auto note = read_note(group_, note_)) {
+    if (is_first) remove_note(note_);
+    remove_local_copies(note->folder, note->start);
+  }
+  if (every_ == 0) return;
+  const fs::path folder = options.local_dir;
+  const NodeLayout layout = node_layout(group_);
+  const int rank = group_.rank(), node = layout.node_of(rank);
+  std::string why;
+  if (layout.is_leader(rank)) {
+    remove_old_local_copies(folder);
+    why = why_no_room(folder, bytes);
+  }
+  for (const std::string& of_rank : all_gather_object(group_, why)) {
+    if (of_rank.empty()) continue;
+    if (is_first) {
+      log(LogLevel::warning, fmt::format("no copies of the state are kept in the nodes' memory "
+                                         "(checkpoint.local_steps): {}",
+                                         of_rank));
+    }
+    return;
+  }
+  std::string start;
+  agree(group_, [&] {
+    if (!is_first) return;
+    start = new_name();
+    write_atomically(note_, fmt::format("{} {}\n", start, folder.string()));
+  });
+  start = broadcast_object(group_, start, 0);
+  copies_ =
+      std::make_unique<LocalCopies>(group_.split(node, rank), folder, start, std::to_string(node));
+}
+
+void RunLocalCopies::save(const CheckpointContents& contents, NotFinite not_finite) {
+  try {
+    copies_->save(contents, not_finite);
+  } catch (const NotFiniteError&) {  // the run says so itself, and the copies before are finite
+  } catch (const CheckpointError& error) {
+    if (std::exchange(last_failure_, error.what()) == error.what()) return;
+    log(LogLevel::warning, fmt::format("{} The run goes on.", error.what()));
+  }
+}
+
+void RunLocalCopies::end() {
+  if (!copies_) return;
+  if (group_.rank() == 0) remove_note(note_);
+  copies_->close_and_remove();
+}
+
+std::optional<fs::path> newest_of_both_levels(ProcessGroup& group, const fs::path& checkpoints,
+                                              const std::optional<fs::path>& newest) {
+  const auto note = read_note(group, note_in(checkpoints));
+  if (!note) return newest;
+  const std::int64_t step = newest ? step_of(*newest).value_or(-1) : -1;
+  auto copy = bring_back_local_copy(group, note->folder, note->start, checkpoints, step);
+  if (!copy) return newest;
+  if (group.rank() == 0) {
+    log(LogLevel::info,
+        fmt::format("a copy of step {} was left in a node's memory: it is newer than what the run "
+                    "folder had, and is now {}",
+                    step_of(*copy).value_or(0), copy->string()));
+  }
+  return copy;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,128 @@
+// A run with copies of its state in memory (checkpoint.local_steps) that died goes on from them.
+#include <gtest/gtest.h>
+
+#include <apps/same_results.hpp>
+#include <apps/small_run.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run that saves a file at its end only, and a copy in `memory` after every fourth step.
+std::vector<std::string> with_copies(const std::string& dir, const std::string& memory,
+                                     std::vector<std::string> more = {}) {
+  auto arguments =
+      small_run(dir, {"--set", "checkpoint.every_epochs=4", "--set", "checkpoint.local_steps=4",
+                      "--set", "checkpoint.local_dir=\"" + memory + "\""});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+/// Rank 1 kills itself in its 23rd step, of so many forward passes each.
+void kill_one(const std::vector<std::string>& arguments, int passes = 1) {
+  const Finished run =
+      lockstep::test::run(app(2, "tests/apps/misbehave", arguments),
+                          {{"MISBEHAVE", "kill 1 " + std::to_string(23 * passes)}});
+  ASSERT_NE(run.exit_code, 0) << run.output;
+}
+
+auto files_in(const fs::path& folder) {
+  return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+}
+
+void expect_same_end(const std::string& a, const std::string& b) {
+  const auto x = load_checkpoint(a + "/checkpoints/step-00000040.h5"),
+             y = load_checkpoint(b + "/checkpoints/step-00000040.h5");
+  expect_same_bits(x.model, y.model);
+  expect_same_bits(x.optimizer, y.optimizer);
+}
+
+class LocalCopiesOfARun : public testing::Test {
+ protected:
+  LocalCopiesOfARun() { fs::create_directories(memory); }
+
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run"), memory = scratch.file("memory");
+};
+
+TEST_F(LocalCopiesOfARun, AKilledRunGoesOnFromTheNewestToTheSameBits) {
+  const std::string whole = scratch.file("whole");
+  ASSERT_EQ(classify(2, small_run(whole)).exit_code, 0);
+  kill_one(with_copies(dir, memory));
+  EXPECT_EQ(files_in(memory), 2);
+  const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("step-00000020.h5 at step 20")) << rest.output;
+  expect_same_end(whole, dir);
+  EXPECT_EQ(results(whole), results(dir));
+  EXPECT_EQ(files_in(memory), 0);
+  EXPECT_FALSE(fs::exists(dir + "/checkpoints/local"));
+}
+
+TEST_F(LocalCopiesOfARun, InvariantOnAnotherNumberOfRanksToTheSameBits) {
+  const std::vector<std::string> invariant{"--set", "train.reduction=\"invariant\"", "--set",
+                                           "train.shards=6"};
+  const std::string whole = scratch.file("whole");
+  ASSERT_EQ(classify(3, small_run(whole, invariant)).exit_code, 0);
+  kill_one(with_copies(dir, memory, invariant), 3);
+  auto resumed = with_copies(dir, memory, invariant);
+  resumed.push_back("--resume");
+  const Finished rest = classify(3, resumed);
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("at step 20")) << rest.output;
+  expect_same_end(whole, dir);
+}
+
+TEST_F(LocalCopiesOfARun, TheFileSystemsNewerCheckpointWins) {
+  kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=11"}));
+  const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
+  EXPECT_TRUE(rest.says("at step 22")) << rest.output;
+}
+
+TEST_F(LocalCopiesOfARun, WithTheMemoryLostTheRunGoesOnFromTheFileSystem) {
+  kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=11"}));
+  fs::remove_all(memory);
+  const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
+  EXPECT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("at step 22")) << rest.output;
+}
+
+TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAbandoned) {
+  kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=9"}));
+  const Finished rest =
+      classify(2, with_copies(dir, memory, {"--resume=" + dir + "/checkpoints/step-00000009.h5"}));
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("at step 9")) << rest.output;
+  EXPECT_TRUE(fs::exists(dir + "/checkpoints/abandoned.1/step-00000020.h5")) << rest.output;
+}
+
+TEST_F(LocalCopiesOfARun, ANewRunInTheSameFolderTakesNothingOfIt) {
+  kill_one(with_copies(dir, memory));
+  const Finished anew = classify(2, with_copies(dir, memory));
+  EXPECT_EQ(anew.exit_code, 0) << anew.output;
+  EXPECT_FALSE(anew.says("resumed")) << anew.output;
+  // What was moved aside can still go on.
+  const Finished old = classify(2, with_copies(dir + ".1", memory, {"--resume"}));
+  EXPECT_TRUE(old.says("at step 20")) << old.output;
+}
+
+TEST_F(LocalCopiesOfARun, AStopLeavesAFileAndNothingInMemory) {
+  const Finished run = lockstep::test::run(app(2, "tests/apps/misbehave", with_copies(dir, memory)),
+                                           {{"MISBEHAVE", "usr1 1 23"}});
+  EXPECT_EQ(run.exit_code, 75) << run.output;
+  EXPECT_EQ(files_in(memory), 0);
+}
+
+TEST_F(LocalCopiesOfARun, WithoutAPlaceForThemTheRunSaysSoAndGoesOn) {
+  std::ofstream(memory + "/file") << "no folder";
+  const Finished run = classify(2, with_copies(dir, memory + "/file/folder"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(run.says("no copies of the state are kept")) << run.output;
+}
+
+}  // namespace
+}  // namespace lockstep::test

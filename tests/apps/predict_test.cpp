@@ -1,0 +1,196 @@
+// A trained network from the shell: lockstep predict and lockstep evaluate.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <apps/small_run.hpp>
+#include <lockstep/data/hdf5_array.hpp>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Arguments = std::vector<std::string>;
+
+std::vector<float> floats(const std::string& file, const std::string& name) {
+  const Hdf5Array array(file, name);
+  std::vector<float> values(static_cast<std::size_t>(array.shape().numel()));
+  array.read(0, array.rows(), values);
+  return values;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
+class Predict : public testing::Test {
+ protected:
+  /// A run of regress in `dir`, of few steps.
+  void fit(const std::string& dir, const Arguments& more = {}) {
+    const std::string heat = scratch_.file("heat.h5");
+    if (!fs::exists(heat)) {
+      ASSERT_EQ(run({built("apps/heat_data"), heat, "--train", "1500", "--test", "90"}).exit_code,
+                0);
+    }
+    Arguments arguments{source("inputs/heat.toml"),
+                        "--set",
+                        "data.path=\"" + heat + "\"",
+                        "--set",
+                        "run.dir=\"" + scratch_.file(dir) + "\"",
+                        "--set",
+                        "train.epochs=2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished finished = run(app(1, "apps/regress", arguments));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  }
+
+  Finished lockstep(int ranks, const Arguments& arguments) {
+    return run(app(ranks, "apps/lockstep", arguments));
+  }
+  Json summary(const std::string& dir) {
+    return Json::parse(read_file(scratch_.file(dir + "/summary.json")));
+  }
+  /// What `lockstep evaluate` finds.
+  Json evaluate(int ranks, const Arguments& arguments) {
+    Arguments all{"evaluate"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    all.push_back("--json");
+    const Finished finished = lockstep(ranks, all);
+    EXPECT_EQ(finished.exit_code, 0) << finished.output;
+    return finished.exit_code == 0 ? Json::parse(finished.output) : Json();
+  }
+
+  ScratchFolder scratch_;
+};
+
+TEST_F(Predict, AnyNumberOfRanksWritesTheSameBytesInTheOrderOfTheInputs) {
+  fit("run");  // so many samples that each of 3 ranks has some, and the last has fewer
+  const std::string input = scratch_.file("heat.h5") + ":train/parameters";
+  std::string alone;
+  for (const int ranks : {1, 2, 3}) {
+    const std::string output = scratch_.file(std::to_string(ranks) + ".h5");
+    const Finished finished = lockstep(
+        ranks, {"predict", scratch_.file("run"), "--input", input, "--output", output + ":a/b"});
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_TRUE(finished.says("1500 samples")) << finished.output;
+    if (ranks == 1) alone = read_file(output);
+    EXPECT_TRUE(read_file(output) == alone) << ranks << " ranks";
+  }
+  const auto field = floats(scratch_.file("3.h5"), "a/b");
+  EXPECT_LT(largest_difference(field, floats(scratch_.file("heat.h5"), "train/field")), 1.0);
+  EXPECT_EQ(Hdf5Array(scratch_.file("3.h5"), "a/b").shape(), Shape({1500, 16, 16}));
+}
+
+TEST_F(Predict, PredictionsAreThoseThatTheRunWasJudgedBy) {
+  fit("run");
+  ASSERT_EQ(lockstep(2, {"predict", scratch_.file("run"), "--input",
+                         scratch_.file("heat.h5") + ":test/parameters", "--output",
+                         scratch_.file("y.h5")})
+                .exit_code,
+            0);
+  const double error = largest_difference(floats(scratch_.file("y.h5"), "predictions"),
+                                          floats(scratch_.file("heat.h5"), "test/field"));
+  EXPECT_NEAR(error, summary("run").at("test_max_error").get<double>(), 1e-5);
+}
+
+TEST_F(Predict, EvaluateFindsWhatTheRunFoundOnTheSameData) {
+  fit("run");
+  const Json found = summary("run");
+  for (const int ranks : {1, 3}) {
+    for (const Arguments& data : {Arguments{}, Arguments{"--data", scratch_.file("heat.h5")}}) {
+      Arguments arguments{scratch_.file("run")};
+      arguments.insert(arguments.end(), data.begin(), data.end());
+      const Json again = evaluate(ranks, arguments);
+      EXPECT_EQ(again.at("samples"), 90);
+      EXPECT_EQ(again.at("loss"), found.at("test_loss"));
+      EXPECT_EQ(again.at("r2"), found.at("test_r2"));
+      EXPECT_EQ(again.at("max_error"), found.at("test_max_error"));
+    }
+  }
+}
+
+TEST_F(Predict, NothingButTheCheckpointIsNeeded) {
+  fit("run", {"--set", "data.normalise_targets=true"});
+  const Json found = summary("run");
+  fs::rename(scratch_.file("heat.h5"), scratch_.file("other.h5"));
+  fs::copy(scratch_.file("run/checkpoints/step-00000060.h5"), scratch_.file("model.h5"));
+  fs::remove_all(scratch_.file("run"));
+  const Json again = evaluate(1, {scratch_.file("model.h5"), "--data", scratch_.file("other.h5")});
+  EXPECT_EQ(again.at("max_error"), found.at("test_max_error"));
+  ASSERT_EQ(lockstep(1, {"predict", scratch_.file("model.h5"), "--input",
+                         scratch_.file("other.h5") + ":test/parameters", "--output",
+                         scratch_.file("y.h5")})
+                .exit_code,
+            0);
+  const double error = largest_difference(floats(scratch_.file("y.h5"), "predictions"),
+                                          floats(scratch_.file("other.h5"), "test/field"));
+  EXPECT_NEAR(error, again.at("max_error").get<double>(), 1e-5);
+}
+
+TEST_F(Predict, ClassifiersAreEvaluatedOnAnyNumberOfRanks) {
+  ASSERT_EQ(classify(2, small_run(scratch_.file("run"))).exit_code, 0);
+  for (const int ranks : {1, 2}) {
+    const Json again = evaluate(ranks, {scratch_.file("run")});
+    EXPECT_EQ(again.at("loss"), summary("run").at("test_loss"));
+    EXPECT_EQ(again.at("accuracy"), summary("run").at("test_accuracy"));
+    const Json& rows = again.at("confusion");
+    ASSERT_EQ(rows.size(), 10U);
+    double right = 0, all = 0;
+    for (std::size_t is = 0; is < 10; ++is) {
+      for (std::size_t p = 0; p < 10; ++p) all += rows[is][p].get<double>();
+      right += rows[is][is].get<double>();
+    }
+    EXPECT_EQ(all, 130);
+    EXPECT_EQ(right / all, again.at("accuracy").get<double>());
+  }
+  const Finished said = lockstep(1, {"evaluate", scratch_.file("run")});
+  EXPECT_TRUE(said.says("class  recall  precision  samples")) << said.output;
+}
+
+TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
+  fit("run");
+  ASSERT_EQ(classify(1, small_run(scratch_.file("images"))).exit_code, 0);
+  const std::string heat = scratch_.file("heat.h5"), output = scratch_.file("y.h5");
+  struct Case {
+    Arguments arguments;
+    int exit_code;
+    std::string sentence;
+  };
+  const std::vector<Case> cases{
+      {{"predict", "run", "--input", heat, "--output", output}, 2, "has no data set parameters"},
+      {{"predict", "run", "--input", heat + ":test/peak", "--output", output},
+       2,
+       "samples of 1 numbers, but the model takes parameters [4] of 4"},
+      {{"predict", "run", "--input", heat + ":test/parameters", "--output", heat},
+       2,
+       "is the file of the inputs"},
+      {{"predict", "none", "--input", heat, "--output", output}, 4, "none"},
+      {{"predict", "run", "--input", heat + ":test/parameters", "--output", "/proc/y.h5"},
+       1,
+       "/proc/y.h5"},
+      {{"evaluate", "run", "--data", "none.h5"}, 2, "none.h5"},
+      {{"evaluate", "run", "--set", "data.test_targets=\"test/peak\""}, 2, "the model maps"},
+      {{"evaluate", "images", "--data", heat}, 2, "made up"}};
+  for (const auto& [arguments, exit_code, sentence] : cases) {
+    for (const int ranks : {1, 2}) {
+      Arguments here{arguments[0], scratch_.file(arguments[1])};
+      here.insert(here.end(), arguments.begin() + 2, arguments.end());
+      const Finished finished = lockstep(ranks, here);
+      EXPECT_EQ(finished.exit_code, exit_code) << finished.output;
+      EXPECT_TRUE(finished.says(sentence)) << sentence << "\n" << finished.output;
+      EXPECT_FALSE(fs::exists(output) || fs::exists(output + ".partial"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

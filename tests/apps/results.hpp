@@ -1,0 +1,24 @@
+#pragma once
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <support/process.hpp>
+
+namespace lockstep::test {
+
+/// What metrics.jsonl says, but for times.
+inline std::vector<nlohmann::json> results(const std::string& dir) {
+  std::vector<nlohmann::json> rows;
+  std::istringstream lines(read_file(dir + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    auto row = nlohmann::json::parse(line);
+    for (const char* time : {"seconds", "samples_per_s", "slowest", "time_min_mean_max_s"})
+      row.erase(time);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace lockstep::test

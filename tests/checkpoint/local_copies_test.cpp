@@ -1,0 +1,168 @@
+// Copies of the state in a node's memory, by ranks of threads: what is there whenever they are
+// killed is the business of the files, which are looked at between the saves.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <checkpoint/sample.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/local_copies.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A replicated state of that step.
+CheckpointContents state_of(std::int64_t step) {
+  CheckpointContents contents;
+  const auto first = static_cast<float>(step);
+  contents.model.insert("conv.weight", test::pattern({10, 1, 5, 5}, first));
+  contents.model.insert("fc.weight", test::pattern({1100, 1000}, first + 1));
+  contents.optimizer.insert("conv.weight/momentum_buffer", test::pattern({10, 1, 5, 5}, first + 2));
+  contents.train.step = step;
+  contents.train.sums = {{"loss.0", 0.5}};
+  contents.deck = "[train]\nepochs = 2\n";
+  return contents;
+}
+
+/// An empty folder that stands for a node's memory.
+fs::path memory(const std::string& name) {
+  fs::path folder = test::scratch(name);
+  fs::create_directories(folder);
+  return folder;
+}
+
+void flip_byte(const fs::path& file, std::streamoff at) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(at);
+  const auto old = static_cast<char>(bytes.get());
+  bytes.seekp(at);
+  bytes.put(static_cast<char>(old ^ 1));
+}
+
+TEST(LocalCopies, TheLastTwoStatesAreThereAndAreOrdinaryCheckpoints) {
+  const fs::path folder = memory("local");
+  for (const int ranks : {1, 2, 3}) {
+    run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
+      LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+      for (const std::int64_t step : {10, 20, 30}) copies.save(state_of(step));
+    });
+    const auto there = list_local_copies(folder, "s");
+    ASSERT_EQ(there.size(), 2U) << ranks;
+    EXPECT_EQ(there[0].step, 30);
+    EXPECT_EQ(there[1].step, 20);
+    for (const LocalCopy& copy : there) {
+      const CheckpointContents got = load_checkpoint(copy.path);
+      test::expect_same_bits(got.model, state_of(copy.step).model);
+      test::expect_same_bits(got.optimizer, state_of(copy.step).optimizer);
+    }
+  }
+}
+
+TEST(LocalCopies, AStateThatGrewIsLaidOutAnew) {
+  const fs::path folder = memory("grew");
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    for (const std::int64_t step : {1, 2, 3, 4}) {
+      CheckpointContents contents = state_of(step);
+      if (step > 2) {
+        contents.optimizer.insert("fc.weight/momentum_buffer", test::pattern({1100, 1000}, 7));
+        contents.train.metrics = {{"accuracy", 0.5}};
+      }
+      copies.save(contents);
+    }
+  });
+  const auto there = list_local_copies(folder, "s");
+  ASSERT_EQ(there.size(), 2U);
+  EXPECT_EQ(there[0].step, 4);
+  for (const LocalCopy& copy : there) {
+    const CheckpointContents got = load_checkpoint(copy.path);
+    EXPECT_EQ(got.optimizer.size(), 2U);
+    EXPECT_EQ(got.train.metrics.size(), 1U);
+  }
+}
+
+TEST(LocalCopies, AStateThatIsNotFiniteLeavesTheTwoBeforeIt) {
+  const fs::path folder = memory("nan");
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    copies.save(state_of(1));
+    copies.save(state_of(2));
+    CheckpointContents contents = state_of(3);
+    contents.model.insert("bad", Tensor::full({3}, std::nan("")));
+    EXPECT_THROW(copies.save(contents), NotFiniteError);
+  });
+  const auto there = list_local_copies(folder, "s");
+  ASSERT_EQ(there.size(), 2U);
+  EXPECT_EQ(there[0].step, 2);
+}
+
+TEST(LocalCopies, WithoutRoomTheSaveFailsInASentenceAndALaterOneSucceeds) {
+  const fs::path folder = memory("room") / "not_there_yet";
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    const std::string error = test::checkpoint_error_of([&] { copies.save(state_of(1)); });
+    EXPECT_TRUE(test::contains(error, "No such file")) << error;
+    group.barrier();
+    if (group.rank() == 0) fs::create_directories(folder);
+    group.barrier();
+    copies.save(state_of(2));
+  });
+  ASSERT_EQ(list_local_copies(folder, "s").size(), 1U);
+}
+
+TEST(LocalCopies, TheNewestGoodCopyOfAllNodesBecomesACheckpointOfTheRun) {
+  const fs::path run = test::scratch("run");
+  fs::create_directories(run);
+  const fs::path nodes = memory("nodes");
+  const auto on = [&](int rank) { return nodes / std::to_string(rank); };
+  // Node 0 has 10 and 20, node 1 20 and 30, of which 30 is damaged where only its checksum tells.
+  for (int node : {0, 1}) {
+    fs::create_directories(on(node));
+    run_ranks_as_threads(1, [&](ProcessGroup& group) {
+      LocalCopies copies(group.split(0, 0), on(node), "s", "0");
+      copies.save(state_of(10 + 10 * node));
+      copies.save(state_of(20 + 10 * node));
+    });
+  }
+  flip_byte(list_local_copies(on(1), "s").front().path, 4'000'000);
+  run_ranks_as_threads(3, [&](ProcessGroup& group) {
+    const auto bring = [&](const std::string& start, std::int64_t newer_than) {
+      return bring_back_local_copy(group, on(group.rank()), start, run, newer_than);
+    };
+    EXPECT_EQ(bring("s", 20), std::nullopt);
+    EXPECT_EQ(bring("another", 0), std::nullopt);
+    EXPECT_EQ(bring("s", 19), checkpoint_path(run, 20));
+  });
+  test::expect_same_bits(load_checkpoint(checkpoint_path(run, 20)).model, state_of(20).model);
+}
+
+TEST(LocalCopies, WhatIsRemovedIsGoneAndAnotherStartsCopiesStay) {
+  const fs::path folder = memory("removed");
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    LocalCopies one(group.split(0, group.rank()), folder, "a", "0");
+    LocalCopies other(group.split(0, group.rank()), folder, "b", "0");
+    one.save(state_of(1));
+    other.save(state_of(1));
+    one.close_and_remove();
+  });
+  EXPECT_TRUE(list_local_copies(folder, "a").empty());
+  ASSERT_EQ(list_local_copies(folder, "b").size(), 1U);
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    LocalCopies(group.split(0, 0), folder, "c", "0").save(state_of(1));
+  });
+  remove_local_copies(folder, "c");
+  EXPECT_TRUE(list_local_copies(folder, "c").empty());
+  const fs::path left = list_local_copies(folder, "b").front().path;
+  remove_old_local_copies(folder);
+  EXPECT_TRUE(fs::exists(left));
+  fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(25));
+  remove_old_local_copies(folder);
+  EXPECT_FALSE(fs::exists(left));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/models.hpp>
+#include <lockstep/nn/models/mlp.hpp>
+#include <lockstep/nn/random.hpp>
+#include <lockstep/predict/predictor.hpp>
+
+namespace lockstep::test {
+
+inline ModelSignature signature_of(const Shape& input, const Shape& output,
+                                   ModelSignature::Output kind = ModelSignature::Output::values) {
+  return {.input = {.name = "input", .shape = input},
+          .output = {.name = "output", .shape = output},
+          .kind = kind};
+}
+
+/// Numbers of both signs that differ everywhere.
+inline std::vector<float> raw_inputs(std::int64_t count) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(3 * static_cast<float>(std::sin(0.3 * static_cast<double>(i))));
+  return values;
+}
+
+/// One of each kind of the zoo, small, and what it maps.
+struct Network {
+  const char* name;
+  nn::ModelOptions options;
+  Shape input;
+};
+inline std::vector<Network> zoo() {
+  using Kind = nn::ModelOptions::Kind;
+  std::vector<Network> all;
+  const auto add = [&](const char* name, Kind kind, const Shape& input) -> nn::ModelOptions& {
+    all.push_back({name, {}, input});
+    all.back().options.kind = kind;
+    return all.back().options;
+  };
+  add("small mlp", Kind::mlp, {12}).hidden = {16, 8};
+  add("wide mlp", Kind::mlp, {3, 4}).hidden = {1200, 1000};
+  add("convnet", Kind::convnet, {1, 28, 28});
+  add("resnet18", Kind::resnet18, {3, 8, 8});
+  add("transformer", Kind::transformer, {1, 8, 8}).transformer = {
+      .width = 16, .depth = 1, .heads = 2, .patch = 4};
+  return all;
+}
+
+/// A classifier of 5 classes whose inputs are scaled.
+inline Predictor scaling_predictor(const nn::ModelOptions& options, const Shape& input) {
+  nn::manual_seed(1);
+  ModelSignature signature = signature_of(input, {5}, ModelSignature::Output::log_probabilities);
+  signature.input.mean = {0.5};
+  signature.input.std = {2};
+  return {nn::make_model(options, input, 5), signature};
+}
+
+}  // namespace lockstep::test

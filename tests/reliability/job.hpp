@@ -1,0 +1,61 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include <lockstep/base/philox.hpp>
+#include <support/process.hpp>
+
+// Tiny trainings of two ranks, what happens to them, and what must be left of them: three epochs of
+// eight steps, a checkpoint after each.
+
+namespace lockstep::reliability {
+
+/// How a training is started.
+struct Job {
+  std::string dir;  ///< its run folder
+  int ranks = 2;    ///< 0: without mpiexec
+  std::string program = "apps/classify";
+  std::vector<std::string> more;  ///< of the command line
+  std::string luck;               ///< BAD_LUCK, as bad_luck.cpp has it; empty: nothing goes wrong
+  std::string mark;               ///< BAD_LUCK_MARK
+  std::string record;             ///< RECORD of the program recorded
+  double hung_after_s = 60;
+};
+
+/// The command, for run().
+[[nodiscard]] std::vector<std::string> command(const Job& job);
+/// Runs it. After `hung_after_s` it is killed: exit code 124.
+[[nodiscard]] test::Finished start(const Job& job);
+/// The command as a line for a shell.
+[[nodiscard]] std::string in_shell(const std::vector<std::string>& command);
+
+/// Options of a run of shards whose bits do not depend on the number of ranks.
+[[nodiscard]] std::vector<std::string> invariant();
+
+/// A run to which nothing happened.
+struct Reference {
+  std::string dir;
+  double seconds;
+};
+/// Done once for each options.
+[[nodiscard]] const Reference& undisturbed(const std::vector<std::string>& more = {});
+
+/// Whether run `dir` has ended as `reference` has: the bits of weights and optimizer, all lines of
+/// metrics.jsonl but for times, completed. Empty, or what differs first.
+[[nodiscard]] std::string difference(const std::string& dir, const Reference& reference);
+/// Goes on with --resume, and expects the end of `reference`: empty, or what is wrong.
+[[nodiscard]] std::string resumed_to(const Reference& reference, Job job);
+
+/// The step that a run said it goes on from; 0 where it began.
+[[nodiscard]] std::int64_t resumed_at(const test::Finished& finished);
+/// Whether a program has said why it ended, or what went wrong.
+[[nodiscard]] bool has_said_why(const Job& job, const test::Finished& finished);
+/// The bad luck has come over rank `rank`, -1: any of the first three.
+[[nodiscard]] bool has_come(const std::string& mark, int rank = -1);
+/// Checkpoints in the run folder that do not verify: empty, or the first sentence.
+[[nodiscard]] std::string damaged_checkpoint(const std::string& dir);
+
+/// For the words of an outcome.
+[[nodiscard]] std::string told(const test::Finished& finished);
+
+}  // namespace lockstep::reliability

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# docs/reliability.md has a row for each fault that run.sh tries, in its words and so often, and nothing went wrong.
+# page.sh RELIABILITY PAGE
+set -euo pipefail
+rows=$(sed -n '/^<!-- table:/,/^<!-- end of the table/p' "$2" | grep '^| `')
+fail() { echo "FAILED: $*; tests/reliability/run.sh --write renews the page"; exit 1; }
+listed=$("$1" --list)
+[ "$(wc -l <<<"$rows")" = "$(wc -l <<<"$listed")" ] || fail "other faults than --list has"
+while read -r row; do
+  grep -qF -- "$row " <<<"$rows" || fail "no row begins with: $row"
+done <<<"$listed"
+! grep -E 'wrong|not tried' <<<"$rows" || fail "these rows tell of a failure"

@@ -1,0 +1,168 @@
+// What is measured of the data goes with the model: into the deck of the run and its checkpoints.
+#include <gtest/gtest.h>
+#include <data/hdf5_files.hpp>
+
+#include <algorithm>
+#include <checkpoint/python.hpp>
+#include <cmath>
+#include <numeric>
+#include <support/process.hpp>
+
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/comm/threads_group.hpp>
+#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/random.hpp>
+#include <lockstep/train/prediction.hpp>
+#include <lockstep/train/regression.hpp>
+#include <lockstep/train/run_plan.hpp>
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::int64_t samples = 50;
+
+/// Three features a sample; classes of three, and two values of different units.
+std::string make_file(const test::ScratchFolder& folder) {
+  const std::string file = folder.file("data.h5");
+  for (const char* group : {"train/", "test/"}) {
+    std::vector<float> features, values;
+    std::vector<std::int64_t> classes;
+    for (std::int64_t i = 0; i < samples; ++i) {
+      for (int f = 0; f < 3; ++f)
+        features.push_back(static_cast<float>(100 * f + std::sin(static_cast<double>(3 * i + f))));
+      values.push_back(static_cast<float>(1e6 + 1e4 * std::cos(static_cast<double>(i))));
+      values.push_back(static_cast<float>(1e-3 * std::sin(static_cast<double>(i))));
+      classes.push_back(i % 3);
+    }
+    const std::string name = group;
+    test::write_hdf5(file, name + "speeds", {samples, 3}, features);
+    test::write_hdf5(file, name + "forces", {samples, 2}, values);
+    test::write_hdf5(file, name + "kind", {samples}, classes);
+  }
+  return file;
+}
+
+Deck deck_of(const std::string& file, const std::string& targets, const std::string& more = "") {
+  return Deck::parse("[data]\nkind = \"hdf5\"\npath = \"" + file +
+                         "\"\ntrain_features = \"train/speeds\"\ntest_features = "
+                         "\"test/speeds\"\ntrain_targets = \"train/" +
+                         targets + "\"\ntest_targets = \"test/" + targets + "\"\n" + more +
+                         "[model]\nkind = \"mlp\"\nhidden = [8]\n",
+                     "test");
+}
+
+Batch all_of(const Dataset& data) {
+  Batch batch(data, data.size());
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(data.size()));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  data.load(numbers, batch);
+  return batch;
+}
+
+TEST(SelfSufficient, TheDeckOfARunHoldsWhatWasMeasuredAndMeasuresNothingAgain) {
+  const test::ScratchFolder folder;
+  Deck deck = deck_of(make_file(folder), "forces", "normalise_targets = true\nmean = []\n");
+  const Regression task(deck);
+  static_cast<void>(read_run_plan(deck));
+  Deck again = Deck::parse(deck.resolved(), "deck.toml");
+  const auto options = read_task_options(again).data;
+  EXPECT_EQ(options.mean, task.signature().input.mean);
+  EXPECT_EQ(options.std, task.signature().input.std);
+  EXPECT_EQ(options.target_mean, task.signature().output.mean);
+  EXPECT_EQ(options.target_std, task.signature().output.std);
+  ASSERT_EQ(options.mean.size(), 3U);
+  ASSERT_EQ(options.target_std.size(), 2U);
+  Deck third = Deck::parse(deck.resolved(), "deck.toml");
+  const Regression repeated(third, Sets::test);
+  EXPECT_EQ(repeated.data().facts.mean, options.mean);
+  EXPECT_EQ(third.read<TrainOptions>("train").seed, again.read<TrainOptions>("train").seed);
+}
+
+TEST(SelfSufficient, TheSignatureNamesWhatGoesInAndComesOut) {
+  const test::ScratchFolder folder;
+  const std::string file = make_file(folder);
+  Deck values = deck_of(file, "forces");
+  const ModelSignature of_values = Regression(values).signature();
+  EXPECT_EQ(of_values.input.name, "speeds");
+  EXPECT_EQ(of_values.input.shape, Shape{3});
+  EXPECT_EQ(of_values.output.name, "forces");
+  EXPECT_EQ(of_values.output.shape, Shape{2});
+  EXPECT_FALSE(of_values.output.is_scaled());
+  EXPECT_EQ(of_values.classes(), 0);
+  Deck classes = deck_of(file, "kind", "class_names = [\"a\", \"b\", \"c\"]\n");
+  const ModelSignature of_classes = Classification(classes).signature();
+  EXPECT_EQ(of_classes.output.name, "kind");
+  EXPECT_EQ(of_classes.classes(), 3);
+  EXPECT_EQ(of_classes.class_names, (std::vector<std::string>{"a", "b", "c"}));
+}
+
+TEST(SelfSufficient, NormalisedTargetsAreFittedAndJudgedInTheirUnits) {
+  const test::ScratchFolder folder;
+  Deck deck = deck_of(make_file(folder), "forces", "normalise_targets = true\n");
+  const Regression task(deck);
+  const ModelSignature signature = task.signature();
+  const Batch batch = all_of(*task.data().test);
+  const auto targets = batch.targets().to_vector<float>();
+  // A model that says zero says the mean: the loss is the variance, one, for each value.
+  const Tensor zero = Tensor::zeros({samples, 2});
+  EXPECT_NEAR(task.loss(Variable(zero), batch).data().item(), 1.0, 1e-3);
+  std::vector<double> figures(task.metrics(*task.data().test).size());
+  task.measure(zero, batch, figures);
+  double largest = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    largest = std::max(largest, std::abs(targets[i] - signature.output.mean[i % 2]));
+  EXPECT_NEAR(figures[1], largest, 0.1) << "in the units of the larger value: ten thousand";
+  EXPECT_NEAR(task.metrics(*task.data().test)[0].value(figures[0]), 0.0, 1e-3) << "r2 of the mean";
+
+  nn::manual_seed(1);
+  const auto model = task.make_model();
+  const Predictor predictor(model, signature);
+  std::vector<float> raw(3 * samples), predicted(2 * samples);
+  Hdf5Array(folder.file("data.h5"), "test/speeds").read(0, samples, std::span(raw));
+  predictor.predict(raw, predicted);
+  const NoGradGuard no_grad;
+  task.measure(model->forward(Variable(batch.inputs())).data(), batch, figures);
+  double error = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    error = std::max(error, std::abs(static_cast<double>(predicted[i]) - targets[i]));
+  EXPECT_NEAR(error, figures[1], 0.2) << "of 1e6, in f32";
+}
+
+TEST(SelfSufficient, PredictedClassesAreTheMostProbableAndCarryTheirNames) {
+  const test::ScratchFolder folder;
+  const std::string file = make_file(folder), output = folder.file("y.h5");
+  Deck deck = deck_of(file, "kind", "class_names = [\"red\", \"green\", \"blue\"]\n");
+  const Classification task(deck);
+  nn::manual_seed(1);
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    CheckpointWriter().save(group, folder.file("model.h5"),
+                            {.model = task.make_model()->state_dict(),
+                             .deck = deck.resolved(),
+                             .signature = task.signature()});
+    const Predictor predictor(folder.file("model.h5"));
+    EXPECT_EQ(predict_file(group, predictor, DataSetName::parse(file + ":test/speeds", "speeds"),
+                           DataSetName::parse(output, "predictions")),
+              samples);
+  });
+  std::vector<float> probabilities(3 * samples);
+  std::vector<std::int64_t> classes(samples);
+  Hdf5Array(output, "predictions").read(0, samples, std::span(probabilities));
+  Hdf5Array(output, "predictions_class").read(0, samples, std::span(classes));
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const float* row = probabilities.data() + 3 * i;
+    EXPECT_NEAR(row[0] + row[1] + row[2], 1.0, 1e-5);
+    EXPECT_EQ(classes[static_cast<std::size_t>(i)], std::max_element(row, row + 3) - row);
+  }
+  if (!test::python_has_h5py()) GTEST_SKIP() << "python3 has no h5py (Debian: python3-h5py)";
+  EXPECT_EQ(test::run_python(folder.path(), R"(
+import h5py
+names = h5py.File("y.h5")["predictions"].attrs["class_names"]
+assert [name.decode() for name in names] == ["red", "green", "blue"], names
+)"),
+            0);
+}
+
+}  // namespace
+}  // namespace lockstep::train
