@@ -16,7 +16,7 @@ TEST(DiskRoom, ForTheSaveAfterTheOneThatFailedEndsTheRunWithZeroAndAGoodCheckpoi
   const ScratchFolder scratch;
   const std::string disk = scratch.file("disk");
   std::filesystem::create_directory(disk);
-  // Saves at steps 10, 20 and 30; the disk is full from step 15 to 25.
+  // Saves at steps 10, 20 and 30; the disk is full for that of step 20.
   std::string train;
   for (const auto& word :
        app(2, "tests/apps/room_again", small_run(disk + "/run", {"--set", "train.epochs=3"})))

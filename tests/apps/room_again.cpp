@@ -1,13 +1,17 @@
-// classify, except that in its 15th step rank 0 fills the file system of the folder ROOM_IN with a
-// file there, up to its last kilobytes, and in its 25th step removes that file again.
+// classify in the folder ROOM_IN/run, except that in its 15th step, once the checkpoint of step 10 is
+// there, rank 0 fills that file system with a file, up to its last kilobytes, and removes that file
+// once the run has said that the checkpoint of step 20 could not be written.
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/train/app.hpp>
+#include <sstream>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -24,13 +28,28 @@ class RoomAgain : public lockstep::train::Classification {
     const fs::path folder = std::getenv("ROOM_IN");
     if (lockstep::grad_enabled() && rank == 0) {
       ++calls_;
-      if (calls_ == 15) fill(folder);
-      if (calls_ == 25) fs::remove(folder / "filler");
+      if (calls_ == 15) {
+        while (!fs::exists(folder / "run/checkpoints/step-00000010.h5")) pause();
+        fill(folder);
+      }
+      // A failure in the background is said between two steps, so no step may wait for it.
+      if (calls_ > 20 && fs::exists(folder / "filler")) {
+        pause();
+        if (says_not_written(folder / "run/log.txt")) fs::remove(folder / "filler");
+      }
     }
     return Classification::loss(output, batch);
   }
 
  private:
+  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
+
+  static bool says_not_written(const fs::path& log) {
+    std::ostringstream text;
+    text << std::ifstream(log).rdbuf();
+    return text.str().find("step-00000020.h5 was not written") != std::string::npos;
+  }
+
   /// Leaves room for the run's small files, not for a checkpoint.
   static void fill(const fs::path& folder) {
     constexpr std::uintmax_t left = 64 << 10;

@@ -297,6 +297,7 @@ int App::run(int argc, char** argv) {
   } catch (const Error& error) {
     // There is no console yet. Not fmt::print: where stderr takes nothing, the exit code must tell.
     std::fputs(fmt::format("{}: {}\n", name_, error.what()).c_str(), stderr);
+    wait_until_stderr_is_read();
     ask_launcher_to_end_job(error.exit_code());
     _exit(static_cast<int>(error.exit_code()));  // libraries without their threads hang at exit
   }

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include <thread>
-
 #include <lockstep/base/host.hpp>
+#include <lockstep/comm/mpi/launcher.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/train/agreement.hpp>
@@ -40,8 +39,7 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
       console.complain(fmt::format("{}: {}", name, message));
     });
     if (ranks > 1) {
-      // mpiexec (hydra 4.0) drops what it has not read when it hears of the end.
-      std::this_thread::sleep_for(std::chrono::milliseconds(150));
+      wait_until_stderr_is_read();  // mpiexec drops the rest when it hears of the end
       // What nobody foresaw is to the other ranks, which wait, a peer that failed.
       const ExitCode code = failure.foreseen ? failure.code : ExitCode::communication;
       MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));

@@ -1,6 +1,7 @@
 #include <lockstep/comm/mpi/launcher.hpp>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,6 +94,17 @@ void ask_launcher_to_end_job(ExitCode code) noexcept {
   const int length =
       std::snprintf(words.data(), words.size(), "cmd=abort exitcode=%d\n", static_cast<int>(code));
   static_cast<void>(!::write(connection, words.data(), static_cast<std::size_t>(length)));
+}
+
+void wait_until_stderr_is_read() noexcept {
+  struct stat info {};
+  if (::fstat(STDERR_FILENO, &info) != 0 || !S_ISFIFO(info.st_mode)) return;
+  constexpr int most_ms = 2000;
+  int unread = 0;
+  for (int ms = 0; ms < most_ms; ++ms) {
+    if (::ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || unread == 0) return;
+    ::usleep(1000);
+  }
 }
 
 }  // namespace lockstep

@@ -16,7 +16,12 @@ namespace lockstep {
 /// Asks the launcher to end the job with this exit code. MPICH's mpiexec, and what speaks PMI-1, is
 /// told in so many words: otherwise ranks that wait in MPI_Init do not hear that another has ended.
 /// srun, which is not told, ends them by itself (--kill-on-bad-exit). Does not wait, and fails
-/// without a word.
+/// without a word. mpiexec (hydra 4.0) drops what it has not read when it hears of the end:
+/// wait_until_stderr_is_read() first.
 void ask_launcher_to_end_job(ExitCode code) noexcept;
+
+/// Returns once the launcher, or whoever reads this process's standard error through a pipe, has
+/// taken all that was written to it; after 2 s at the latest. At once where it is no pipe.
+void wait_until_stderr_is_read() noexcept;
 
 }  // namespace lockstep

@@ -48,8 +48,7 @@ class Guard {
                                 : standing,
                remedy_);
     std::fflush(stderr);
-    // mpiexec (hydra 4.0) drops what it has not read when it hears of the end.
-    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    wait_until_stderr_is_read();
     ask_launcher_to_end_job(ExitCode::communication);
     _exit(static_cast<int>(ExitCode::communication));
   }
