@@ -1,6 +1,6 @@
-// classify in the folder ROOM_IN/run, except that in its 15th step, once the checkpoint of step 10 is
-// there, rank 0 fills that file system with a file, up to its last kilobytes, and removes that file
-// once the run has said that the checkpoint of step 20 could not be written.
+// classify in the folder ROOM_IN/run, except that in its 15th step, once the checkpoint of step 10
+// is there, rank 0 fills that file system with a file, up to its last kilobytes, and removes that
+// file once the run has said that the checkpoint of step 20 could not be written.
 #include <mpi.h>
 
 #include <chrono>
