@@ -47,7 +47,9 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
     const auto checkpoint = train::agree_on_checkpoint(*group, options.source);
     std::unique_ptr<Predictor> predictor;
     train::agree(*group, [&] { predictor = std::make_unique<Predictor>(checkpoint); });
-    const auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);
+    auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);
+    if (input.file.string().find(".csv") != std::string::npos)
+      train::agree(*group, [&] { input.columns = train::feature_columns_of(checkpoint); });
     const auto output = train::DataSetName::parse(options.output, "predictions");
     const auto start = Clock::now();
     const std::int64_t samples = train::predict_file(*group, *predictor, input, output);

@@ -19,7 +19,7 @@ DataOptions from_deck(const std::string& toml) {
 TEST(DataOptions, DefaultsAreFashionMnistAsPyTorchsExampleNormalisesIt) {
   const auto options = from_deck("");
   EXPECT_EQ(options.kind, DataKind::fashion_mnist);
-  EXPECT_EQ(options.path, "auto");
+  EXPECT_EQ(options.path, std::vector<std::string>{"auto"});
   EXPECT_TRUE(options.mean.empty());
   EXPECT_EQ(Normalisation().mean, std::vector{0.1307});
   EXPECT_EQ(Normalisation().std, std::vector{0.3081});
@@ -59,13 +59,15 @@ train_targets = "b"
 test_features = "c"
 test_targets = "d"
 test_path = "e"
+feature_columns = ["f", "g"]
+target_columns = "h"
 classes = 21
 indices = true
 stream = true
 cache_mib = 22
 )");
   EXPECT_EQ(o.kind, DataKind::synthetic);
-  EXPECT_EQ(o.path, "/data");
+  EXPECT_EQ(o.path, std::vector<std::string>{"/data"});
   EXPECT_EQ(o.mean, (std::vector{0.5, 0.75}));
   EXPECT_EQ(o.std, std::vector{0.25});
   EXPECT_TRUE(o.normalise_targets);
@@ -88,15 +90,17 @@ cache_mib = 22
   EXPECT_EQ(o.synthetic.channels, 20);
   EXPECT_EQ(o.augment.crop_padding, 19);
   EXPECT_TRUE(o.augment.flip);
-  EXPECT_EQ(o.hdf5.train_features, "a");
-  EXPECT_EQ(o.hdf5.train_targets, "b");
-  EXPECT_EQ(o.hdf5.test_features, "c");
-  EXPECT_EQ(o.hdf5.test_targets, "d");
-  EXPECT_EQ(o.hdf5.test_path, "e");
-  EXPECT_EQ(o.hdf5.classes, 21);
-  EXPECT_TRUE(o.hdf5.indices);
-  EXPECT_TRUE(o.hdf5.stream);
-  EXPECT_EQ(o.hdf5.cache_mib, 22);
+  EXPECT_EQ(o.files.train_features, "a");
+  EXPECT_EQ(o.files.train_targets, "b");
+  EXPECT_EQ(o.files.test_features, "c");
+  EXPECT_EQ(o.files.test_targets, "d");
+  EXPECT_EQ(o.files.test_path, std::vector<std::string>{"e"});
+  EXPECT_EQ(o.files.columns.features, (std::vector<std::string>{"f", "g"}));
+  EXPECT_EQ(o.files.columns.targets, std::vector<std::string>{"h"});
+  EXPECT_EQ(o.files.classes, 21);
+  EXPECT_TRUE(o.files.indices);
+  EXPECT_TRUE(o.files.stream);
+  EXPECT_EQ(o.files.cache_mib, 22);
 }
 
 TEST(DataOptions, ValuesOutOfRangeAreRefused) {
@@ -113,7 +117,7 @@ TEST(DataOptions, ValuesOutOfRangeAreRefused) {
 TEST(MakeDatasets, SyntheticNeedsNoFiles) {
   DataOptions options;
   options.kind = DataKind::synthetic;
-  options.path = "/no/such/folder";
+  options.path = {"/no/such/folder"};
   const auto sets = make_datasets(options);
   EXPECT_EQ(sets.train->size(), 2048);
   EXPECT_EQ(sets.test->size(), 512);
@@ -123,7 +127,7 @@ TEST(MakeDatasets, LimitsCutBothKinds) {
   const test::TemporaryFolder folder;
   test::write_mnist_files(folder, 20, 10);
   DataOptions options;
-  options.path = folder.path().string();
+  options.path = {folder.path().string()};
   options.train_limit = 7;
   options.test_limit = 3;
   for (const auto kind : {DataKind::fashion_mnist, DataKind::synthetic}) {
@@ -139,7 +143,7 @@ TEST(MakeDatasets, SplitsOfDifferentImageSizesAreRefused) {
   test::write_mnist_files(folder, 20, 10, 4, 3);
   folder.write("t10k-images-idx3-ubyte", test::idx({10, 3, 4}, test::counting(120)));
   DataOptions options;
-  options.path = folder.path().string();
+  options.path = {folder.path().string()};
   const auto message = test::input_error([&] { return make_datasets(options); });
   EXPECT_NE(message.find("training samples are [1, 4, 3], test samples [1, 3, 4]"),
             std::string::npos)

@@ -2,6 +2,7 @@
 
 #include <hdf5.h>
 
+#include <lockstep/data/hdf5_array.hpp>
 #include <stdexcept>
 #include <type_traits>
 
@@ -101,6 +102,12 @@ void write_hdf5_text(const fs::path& path, const std::string& name, const std::s
   H5Sclose(space);
   H5Tclose(type);
   check(H5Fclose(file));
+}
+
+StoredSamples open_samples(const fs::path& file, const std::string& features,
+                           const std::string& targets, TargetKind kind) {
+  return pair_samples(std::make_shared<const Hdf5Array>(file, features),
+                      std::make_shared<const Hdf5Array>(file, targets), kind, 0);
 }
 
 }  // namespace lockstep::test

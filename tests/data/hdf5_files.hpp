@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/data/stored_samples.hpp>
+
 namespace lockstep::test {
 
 /// How a data set is laid out.
@@ -28,5 +30,9 @@ void write_empty_hdf5(const std::filesystem::path& file, const std::string& name
 /// A data set of text.
 void write_hdf5_text(const std::filesystem::path& file, const std::string& name,
                      const std::string& text);
+
+/// Features and targets of a file, opened.
+StoredSamples open_samples(const std::filesystem::path& file, const std::string& features,
+                           const std::string& targets, TargetKind kind);
 
 }  // namespace lockstep::test

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <lockstep/data/augment.hpp>
-#include <lockstep/data/hdf5_dataset.hpp>
 #include <lockstep/data/loader.hpp>
+#include <lockstep/data/streamed_dataset.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <support/allocation_counter.hpp>
 
@@ -57,9 +57,9 @@ TEST(LoaderAllocations, NeitherDoesStreamingFromContiguousAndCompressedFiles) {
                    {.chunk = {100, 12}, .compressed = true});
   test::write_hdf5(file, "values", {samples, 2}, values);
   for (const char* name : {"flat", "compressed"}) {
-    const auto opened = open_hdf5_samples({file, name, "values"}, TargetKind::values, 0);
+    const auto opened = test::open_samples(file, name, "values", TargetKind::values);
     EXPECT_EQ(allocations_of_later_epochs(
-                  std::make_shared<const Hdf5Dataset>(opened, 0, Normalisation{})),
+                  std::make_shared<const StreamedDataset>(opened, 0, Normalisation{})),
               0)
         << name;
   }

@@ -10,8 +10,8 @@
 #include <data/hdf5_files.hpp>
 #include <data/idx_files.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/data/hdf5_dataset.hpp>
 #include <lockstep/data/idx.hpp>
+#include <lockstep/data/streamed_dataset.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/regression.hpp>
 #include <lockstep/train/run_plan.hpp>
@@ -181,17 +181,16 @@ Outcome garbage_hdf5(PhiloxSequence& random) {
   const bool streamed = random.below(2) == 0;
   return read_garbage(
       mutated_in_front(good, 2048, random), "data.h5", true, [&](const std::string& path) {
-        const Hdf5Samples samples = open_hdf5_samples(
-            {.file = path, .features = "train/features", .targets = "train/targets"},
-            TargetKind::classes, 0);
+        const StoredSamples samples =
+            open_samples(path, "train/features", "train/targets", TargetKind::classes);
         const std::int64_t classes = count_classes(samples);
         expect_classes(samples, classes);
         const Normalisation normalisation = measure_normalisation(*samples.features, samples.size);
         if (!streamed) {
-          static_cast<void>(load_hdf5_samples(samples, classes, normalisation));
+          static_cast<void>(load_samples(samples, classes, normalisation));
           return;
         }
-        const Hdf5Dataset dataset(samples, classes, normalisation);
+        const StreamedDataset dataset(samples, classes, normalisation);
         Batch batch(dataset, 4);
         const std::array<std::int64_t, 4> indices{0, 3, dataset.size() - 1, 1};
         dataset.load(indices, batch);

@@ -7,18 +7,21 @@ void declare(DeckTable& table, DataOptions& options) {
   table.choice("kind", options.kind,
                {{"fashion_mnist", DataKind::fashion_mnist},
                 {"synthetic", DataKind::synthetic},
-                {"hdf5", DataKind::hdf5}},
+                {"hdf5", DataKind::hdf5},
+                {"npy", DataKind::npy},
+                {"csv", DataKind::csv}},
                "which data set; synthetic is generated and needs no files");
   table.key(
       "path", options.path,
-      {.doc = "hdf5: the file; else folder with the four IDX files, \"auto\": $LOCKSTEP_DATA, "
-              "then the system's"});
+      {.doc = "hdf5, csv: a file, a list of files, or a pattern such as \"part-*.h5\", whose "
+              "samples are joined; npy: likewise folders; fashion_mnist: folder with the four IDX "
+              "files, \"auto\": $LOCKSTEP_DATA, then the system's"});
   table.key(
       "mean", options.mean,
       {.doc = "inputs are (x - mean) / std, x a byte / 255 or another number as it is: one for "
-              "all or one a channel; empty: 0.1307, hdf5: the training set's own"});
+              "all or one a channel; empty: 0.1307, of files: the training set's own"});
   table.key("std", options.std,
-            {.doc = "see mean; empty: 0.3081, hdf5: the training set's own",
+            {.doc = "see mean; empty: 0.3081, of files: the training set's own",
              .min = 0.0,
              .above_min = true});
   table.key("normalise_targets", options.normalise_targets,
@@ -78,21 +81,32 @@ void declare(DeckTable& table, DataOptions& options) {
       {.doc = "synthetic: share of noise in a pixel; 1 cannot be learnt", .min = 0.0, .max = 1.0});
   table.key("synthetic_seed", synthetic.seed, {.doc = "synthetic: seed of patterns and noise"});
 
-  Hdf5Options& hdf5 = options.hdf5;
-  table.key("train_features", hdf5.train_features, {.doc = "hdf5: data set of inputs [N, ...]"});
-  table.key("train_targets", hdf5.train_targets,
-            {.doc = "hdf5: data set of classes [N] or values [N, ...]"});
-  table.key("test_features", hdf5.test_features, {.doc = "hdf5: the same of the test set"});
-  table.key("test_targets", hdf5.test_targets, {.doc = "hdf5: the same of the test set"});
-  table.key("test_path", hdf5.test_path, {.doc = "hdf5: file of the test set; empty: data.path"});
-  table.key("classes", hdf5.classes,
-            {.doc = "hdf5: number of classes; 0: the largest training label plus 1", .min = 0.0});
-  table.key("indices", hdf5.indices,
-            {.doc = "hdf5: features are indices for an Embedding: they stay integers and are not "
-                    "normalised"});
-  table.key("stream", hdf5.stream,
-            {.doc = "hdf5: read samples as they are needed, for data sets larger than memory"});
-  table.key("cache_mib", hdf5.cache_mib,
+  FileOptions& files = options.files;
+  table.key("train_features", files.train_features,
+            {.doc = "hdf5: data set of inputs [N, ...]; npy: file of them, train/features.npy"});
+  table.key("train_targets", files.train_targets,
+            {.doc = "hdf5, npy: classes [N] or values [N, ...]"});
+  table.key("test_features", files.test_features, {.doc = "hdf5, npy: the same of the test set"});
+  table.key("test_targets", files.test_targets, {.doc = "hdf5, npy: the same of the test set"});
+  table.key("test_path", files.test_path,
+            {.doc = "hdf5, npy, csv: files of the test set; empty: those of path"});
+  table.key("feature_columns", files.columns.features,
+            {.doc = "csv: names of the columns of inputs; empty: all that are no targets"});
+  table.key("target_columns", files.columns.targets,
+            {.doc = "csv: names of the columns of targets: classes, which may be words, or values; "
+                    "empty: the last column"});
+  table.key("classes", files.classes,
+            {.doc = "hdf5, npy, csv: number of classes; 0: the largest training label plus 1",
+             .min = 0.0});
+  table.key(
+      "indices", files.indices,
+      {.doc =
+           "hdf5, npy, csv: features are indices for an Embedding: they stay integers and are not "
+           "normalised"});
+  table.key(
+      "stream", files.stream,
+      {.doc = "hdf5, npy: read samples as they are needed, for data sets larger than memory"});
+  table.key("cache_mib", files.cache_mib,
             {.doc = "hdf5: decoded chunks kept of each data set",
              .unit = "MiB",
              .min = 1.0,

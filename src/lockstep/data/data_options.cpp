@@ -6,8 +6,9 @@
 #include <optional>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/data_files.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
-#include <lockstep/data/hdf5_dataset.hpp>
+#include <lockstep/data/streamed_dataset.hpp>
 #include <lockstep/data/subset.hpp>
 
 namespace lockstep {
@@ -32,24 +33,22 @@ DataFacts facts_of_images(const DataOptions& options, const Normalisation& norma
           .class_names = options.class_names};
 }
 
+const std::string& only_folder(const DataOptions& options) {
+  if (options.path.size() == 1) return options.path[0];
+  throw InputError(
+      fmt::format("data.path names {} folders, but Fashion-MNIST is in one.", options.path.size()));
+}
+
 std::shared_ptr<const Dataset> image_set(const DataOptions& options,
                                          const Normalisation& normalisation, Split split) {
   if (options.kind == DataKind::fashion_mnist) {
-    return load_fashion_mnist(find_fashion_mnist(options.path), split, normalisation,
+    return load_fashion_mnist(find_fashion_mnist(only_folder(options)), split, normalisation,
                               split == Split::train ? options.train_limit : options.test_limit);
   }
   SyntheticOptions synthetic = options.synthetic;
   synthetic.samples = limited(synthetic.samples, options.train_limit);
   synthetic.test_samples = limited(synthetic.test_samples, options.test_limit);
   return make_synthetic(synthetic, split, normalisation);
-}
-
-/// The training set's file.
-const std::string& hdf5_file(const DataOptions& options) {
-  if (options.path != "auto") return options.path;
-  throw InputError(
-      "data.kind = \"hdf5\" needs data.path, the file, but it is \"auto\". Set it in the deck or "
-      "with --set 'data.path=\"FILE\"'.");
 }
 
 void expect_as_they_are(const DataOptions& options) {
@@ -64,26 +63,21 @@ void expect_as_they_are(const DataOptions& options) {
 /// "parameters" of "train/parameters".
 std::string leaf_of(const std::string& name) { return name.substr(name.find_last_of('/') + 1); }
 
-Hdf5Samples open_split(const DataOptions& options, TargetKind kind, Split split) {
-  const Hdf5Options& o = options.hdf5;
-  const bool train = split == Split::train;
-  const std::string& file = hdf5_file(options);
-  return open_hdf5_samples({.file = train || o.test_path.empty() ? file : o.test_path,
-                            .features = train ? o.train_features : o.test_features,
-                            .targets = train ? o.train_targets : o.test_targets,
-                            .cache_bytes = o.cache_mib << 20U},
-                           kind, train ? options.train_limit : options.test_limit);
+StoredSamples open_split(const DataFiles& files, const DataOptions& options, TargetKind kind,
+                         Split split) {
+  return pair_samples(files.features(options), files.targets(options), kind,
+                      split == Split::train ? options.train_limit : options.test_limit);
 }
 
 /// What the options leave open, of the training set.
-DataOptions measured(DataOptions options, TargetKind kind, const Hdf5Samples& train) {
-  if (!options.hdf5.indices && (options.mean.empty() || options.std.empty())) {
+DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& train) {
+  if (!options.files.indices && (options.mean.empty() || options.std.empty())) {
     const Normalisation found = chosen(options, measure_normalisation(*train.features, train.size));
     options.mean = found.mean;
     options.std = found.std;
   }
   if (kind == TargetKind::classes) {
-    if (options.hdf5.classes == 0) options.hdf5.classes = count_classes(train);
+    if (options.files.classes == 0) options.files.classes = count_classes(train);
   } else if (options.normalise_targets &&
              (options.target_mean.empty() || options.target_std.empty())) {
     const Normalisation found = measure_normalisation(*train.targets, train.size);
@@ -94,13 +88,17 @@ DataOptions measured(DataOptions options, TargetKind kind, const Hdf5Samples& tr
 }
 
 /// What the options tell, who may be told of data like `samples`.
-DataFacts facts_of(const DataOptions& options, const Hdf5Samples& samples) {
-  DataFacts facts{.input = leaf_of(options.hdf5.train_features),
-                  .target = leaf_of(options.hdf5.train_targets),
-                  .divisor = samples.features->bytes() && !options.hdf5.indices ? 255.0 : 1.0,
+DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
+  const Columns& columns = options.files.columns;
+  const bool one_target = columns.targets.size() == 1;
+  DataFacts facts{.input = leaf_of(options.files.train_features),
+                  .target = one_target ? columns.targets[0] : leaf_of(options.files.train_targets),
+                  .divisor = samples.features->bytes() && !options.files.indices ? 255.0 : 1.0,
                   .mean = options.mean,
                   .std = options.std,
-                  .class_names = options.class_names};
+                  .class_names = options.class_names,
+                  .feature_columns = columns.features,
+                  .target_columns = columns.targets};
   if (options.normalise_targets) {
     facts.target_mean = options.target_mean;
     facts.target_std = options.target_std;
@@ -108,19 +106,19 @@ DataFacts facts_of(const DataOptions& options, const Hdf5Samples& samples) {
   return facts;
 }
 
-std::shared_ptr<const Dataset> hdf5_set(const DataOptions& options, TargetKind kind,
-                                        const Hdf5Samples& samples) {
-  const std::int64_t classes = kind == TargetKind::classes ? options.hdf5.classes : 0;
+std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind kind,
+                                        const StoredSamples& samples) {
+  const std::int64_t classes = kind == TargetKind::classes ? options.files.classes : 0;
   if (classes > 0) expect_classes(samples, classes);
   std::optional<Normalisation> normalisation;
-  if (!options.hdf5.indices) normalisation = chosen(options, {});
-  if (options.hdf5.stream)
-    return std::make_shared<const Hdf5Dataset>(samples, classes, normalisation);
-  return load_hdf5_samples(samples, classes, normalisation);
+  if (!options.files.indices) normalisation = chosen(options, {});
+  if (options.files.stream)
+    return std::make_shared<const StreamedDataset>(samples, classes, normalisation);
+  return load_samples(samples, classes, normalisation);
 }
 
-void expect_class_names(const DataOptions& options, const Dataset& data) {
-  const auto names = std::ssize(options.class_names);
+void expect_class_names(const std::vector<std::string>& class_names, const Dataset& data) {
+  const auto names = std::ssize(class_names);
   if (names == 0 || names == data.classes()) return;
   throw InputError(fmt::format(
       "data.class_names has {} names, but the data have {} classes. Give one a class, or none.",
@@ -128,12 +126,12 @@ void expect_class_names(const DataOptions& options, const Dataset& data) {
 }
 
 void expect_alike(const char* what, const Shape& train, const Shape& test,
-                  const std::string& path) {
+                  const std::vector<std::string>& paths) {
   if (train == test) return;
   throw InputError(fmt::format(
       "the data in {} do not belong together: training {} are {}, test {} {}. Get fresh copies of "
       "the files, or name other data sets.",
-      path, what, to_string(train), what, to_string(test)));
+      fmt::join(paths, ", "), what, to_string(train), what, to_string(test)));
 }
 
 /// What a zero, a black pixel, becomes by the normalisation: one value, or one a channel.
@@ -152,32 +150,39 @@ std::vector<float> zero_input(const DataFacts& facts) {
 }
 
 void expect_kind(const DataOptions& options, TargetKind kind) {
-  if (kind == TargetKind::classes || options.kind == DataKind::hdf5) return;
+  if (kind == TargetKind::classes || in_files(options.kind)) return;
   throw InputError(
-      "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", or the "
-      "program "
-      "classify.");
+      "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", \"npy\" or "
+      "\"csv\", or the program classify.");
 }
 
 }  // namespace
 
+bool in_files(DataKind kind) noexcept {
+  return kind == DataKind::hdf5 || kind == DataKind::npy || kind == DataKind::csv;
+}
+
 TargetKind target_kind(const DataOptions& options) {
-  if (options.kind != DataKind::hdf5) return TargetKind::classes;
-  const Hdf5Array targets(hdf5_file(options), options.hdf5.train_targets);
-  return targets.integers() ? TargetKind::classes : TargetKind::values;
+  if (!in_files(options.kind)) return TargetKind::classes;
+  const DataFiles files(options, Split::train);
+  const bool classes = files.targets(files.completed(options))->integers();
+  return classes ? TargetKind::classes : TargetKind::values;
 }
 
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
   expect_kind(options, kind);
   Datasets sets;
-  if (options.kind == DataKind::hdf5) {
-    const Hdf5Samples train = open_split(options, kind, Split::train);
-    std::optional<Hdf5Samples> test;
-    if (options.test_set) test = open_split(options, kind, Split::test);
-    if (options.hdf5.indices) expect_as_they_are(options);
-    const DataOptions found = measured(options, kind, train);
-    sets = {.train = hdf5_set(found, kind, train),
-            .test = test ? hdf5_set(found, kind, *test) : nullptr,
+  if (in_files(options.kind)) {
+    const DataFiles files(options, Split::train);
+    const DataOptions named = files.completed(options);
+    const StoredSamples train = open_split(files, named, kind, Split::train);
+    std::optional<StoredSamples> test;
+    if (options.test_set)
+      test = open_split(DataFiles(options, Split::test), named, kind, Split::test);
+    if (options.files.indices) expect_as_they_are(options);
+    const DataOptions found = measured(named, kind, train);
+    sets = {.train = file_set(found, kind, train),
+            .test = test ? file_set(found, kind, *test) : nullptr,
             .augmentation = {},
             .facts = facts_of(found, train)};
   } else {
@@ -191,7 +196,7 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
     expect_alike("samples", sets.train->sample_shape(), sets.test->sample_shape(), options.path);
     expect_alike("targets", sets.train->target_shape(), sets.test->target_shape(), options.path);
   }
-  expect_class_names(options, *sets.train);
+  expect_class_names(sets.facts.class_names, *sets.train);
   sets.augmentation =
       make_augmentation(options.augment, sets.train->sample_shape(), zero_input(sets.facts), seed);
   if (options.validation_fraction > 0) {
@@ -205,28 +210,32 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
 
 Datasets make_test_set(const DataOptions& options, TargetKind kind) {
   expect_kind(options, kind);
-  if (options.kind != DataKind::hdf5) {
+  if (!in_files(options.kind)) {
     const Normalisation normalisation = chosen(options, {});
     return {.train = {},
             .test = image_set(options, normalisation, Split::test),
             .augmentation = {},
             .facts = facts_of_images(options, normalisation)};
   }
-  const Hdf5Samples test = open_split(options, kind, Split::test);
+  const DataFiles files(options, Split::test);
+  const DataOptions named = files.completed(options);
+  const StoredSamples test = open_split(files, named, kind, Split::test);
   return {.train = {},
-          .test = hdf5_set(options, kind, test),
+          .test = file_set(named, kind, test),
           .augmentation = {},
-          .facts = facts_of(options, test)};
+          .facts = facts_of(named, test)};
 }
 
 DataOptions as_found(DataOptions options, const Datasets& sets) {
   options.mean = sets.facts.mean;
   options.std = sets.facts.std;
+  options.class_names = sets.facts.class_names;
+  options.files.columns = {sets.facts.feature_columns, sets.facts.target_columns};
   if (options.normalise_targets) {
     options.target_mean = sets.facts.target_mean;
     options.target_std = sets.facts.target_std;
   }
-  if (options.kind == DataKind::hdf5) options.hdf5.classes = sets.train->classes();
+  if (in_files(options.kind)) options.files.classes = sets.train->classes();
   return options;
 }
 

@@ -5,22 +5,30 @@
 
 #include <lockstep/data/augment.hpp>
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/data/hdf5_samples.hpp>
 #include <lockstep/data/permutation.hpp>
+#include <lockstep/data/stored_samples.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 
 namespace lockstep {
 
 class DeckTable;
 
-enum class DataKind { fashion_mnist, synthetic, hdf5 };
+enum class DataKind { fashion_mnist, synthetic, hdf5, npy, csv };
 
-/// Where an HDF5 file holds what, and how it is read.
-struct Hdf5Options {
+/// Columns of a table.
+struct Columns {
+  std::vector<std::string> features;  ///< empty: all that are not targets
+  std::vector<std::string> targets;   ///< empty: the last one
+};
+
+/// Where files hold what, and how they are read.
+struct FileOptions {
+  /// hdf5: data sets; npy: files train/features.npy, ... in the folder.
   std::string train_features = "train/features", train_targets = "train/targets";
   std::string test_features = "test/features", test_targets = "test/targets";
-  std::string test_path;        ///< file of the test set; empty: the training set's
-  std::int64_t classes = 0;     ///< 0: the largest label of the training set plus 1
+  std::vector<std::string> test_path;  ///< of the test set; empty: the training set's
+  Columns columns;                     ///< csv
+  std::int64_t classes = 0;            ///< 0: the largest label of the training set plus 1
   bool indices = false;         ///< features are integers for an Embedding, and stay as they are
   bool stream = false;          ///< read samples as they are needed, instead of all at the start
   std::int64_t cache_mib = 64;  ///< decoded chunks kept of each data set
@@ -29,8 +37,10 @@ struct Hdf5Options {
 /// The deck's [data] table.
 struct DataOptions {
   DataKind kind = DataKind::fashion_mnist;
-  std::string path = "auto";  ///< HDF5 file; folder of IDX files, or "auto": find_fashion_mnist
-  /// Normalisation; empty: MNIST's, or what measure_normalisation finds in an HDF5 training set.
+  /// Files, folders or patterns of their names; fashion_mnist: the folder of IDX files, or "auto":
+  /// find_fashion_mnist.
+  std::vector<std::string> path{"auto"};
+  /// Normalisation; empty: MNIST's, or what measure_normalisation finds in files.
   std::vector<double> mean, std;
   /// Of targets that are values, where normalise_targets asks for it; empty: the training set's.
   bool normalise_targets = false;
@@ -44,13 +54,16 @@ struct DataOptions {
   std::int64_t prefetch = 2;  ///< batches held by the loader
   AugmentOptions augment;
   SyntheticOptions synthetic;  ///< used with kind = synthetic only
-  Hdf5Options hdf5;            ///< used with kind = hdf5 only
+  FileOptions files;           ///< used with hdf5, npy and csv
 };
 
 void declare(DeckTable& table, DataOptions& options);
 
-/// What the targets are: values where they are floating-point numbers of an HDF5 file, else
-/// classes. Throws InputError if that file is missing or unfit.
+/// Whether samples stand in files of numbers: hdf5, npy or csv.
+[[nodiscard]] bool in_files(DataKind kind) noexcept;
+
+/// What the targets are: values where they are floating-point numbers in files, else classes.
+/// Throws InputError if a file is missing or unfit.
 [[nodiscard]] TargetKind target_kind(const DataOptions& options);
 
 /// Loads, opens or generates what the options name; augmentation draws from `seed`. Throws

@@ -7,12 +7,11 @@
 #include <array>
 #include <bit>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
+#include <lockstep/data/data_file.hpp>
 #include <lockstep/data/hdf5_listing.hpp>
-#include <lockstep/data/looked_for.hpp>
-#include <lockstep/io/file.hpp>
+#include <lockstep/data/raw_numbers.hpp>
 #include <lockstep/io/hdf5.hpp>
 
 namespace lockstep {
@@ -21,19 +20,18 @@ namespace {
 namespace fs = std::filesystem;
 using Extents = std::array<hsize_t, Shape::max_dims>;
 
-/// How elements are stored, where they can be read without HDF5.
-enum class Stored { f32, f64, u8, i32, i64, other };
-
-Stored stored_as(hid_t type) {
-  if constexpr (std::endian::native != std::endian::little) return Stored::other;
-  const std::array<std::pair<hid_t, Stored>, 4> known{{{H5T_IEEE_F32LE, Stored::f32},
-                                                       {H5T_IEEE_F64LE, Stored::f64},
-                                                       {H5T_STD_I32LE, Stored::i32},
-                                                       {H5T_STD_I64LE, Stored::i64}}};
+/// Of types that can be read without HDF5.
+std::optional<StoredType> stored_as(hid_t type) {
+  if constexpr (std::endian::native != std::endian::little) return std::nullopt;
+  const std::array<std::pair<hid_t, StoredType>, 5> known{{{H5T_IEEE_F32LE, StoredType::f32},
+                                                           {H5T_IEEE_F64LE, StoredType::f64},
+                                                           {H5T_STD_U8LE, StoredType::u8},
+                                                           {H5T_STD_I32LE, StoredType::i32},
+                                                           {H5T_STD_I64LE, StoredType::i64}}};
   for (const auto& [id, stored] : known) {
     if (H5Tequal(type, id) > 0) return stored;
   }
-  return Stored::other;
+  return std::nullopt;
 }
 
 template <class T>
@@ -43,50 +41,15 @@ hid_t memory_type() {
   return H5T_NATIVE_UINT8;
 }
 
-/// Reads elements of type From at `offset` and converts them, by way of a buffer on the stack.
-template <class From, class T>
-void pread_converted(const File& file, std::int64_t offset, std::span<T> out) {
-  if constexpr (std::is_same_v<From, T>) {
-    file.read_at(offset, out.data(), static_cast<std::int64_t>(out.size_bytes()));
-  } else {
-    std::array<From, 4096> piece;
-    while (!out.empty()) {
-      const auto count = std::min(piece.size(), out.size());
-      const auto size = static_cast<std::int64_t>(count * sizeof(From));
-      file.read_at(offset, piece.data(), size);
-      std::transform(piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(count), out.begin(),
-                     [](From value) { return static_cast<T>(value); });
-      offset += size;
-      out = out.subspan(count);
-    }
-  }
-}
-
-File open_file(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) {
-    throw InputError(
-        fmt::format("data file {} is missing. Point data.path at an HDF5 file, or make the one of "
-                    "inputs/heat.toml with the program heat_data.",
-                    detail::looked_for(path)));
-  }
-  if (!fs::is_regular_file(path, ignored)) {
-    throw InputError(
-        fmt::format("data.path names {}, which is not a file. Point it at an HDF5 file.",
-                    detail::looked_for(path)));
-  }
-  try {
-    return File::open_for_reading(path);
-  } catch (const Error& error) {
-    throw InputError(error.what());
-  }
-}
+constexpr const char* remedy =
+    "Point data.path at an HDF5 file, or make the one of inputs/heat.toml with the program "
+    "heat_data.";
 
 }  // namespace
 
 struct Hdf5Array::State {
   State(const fs::path& path, const std::string& name, std::int64_t cache_bytes)
-      : raw(open_file(path)), file_bytes(raw.size()), modified_ns(raw.modified_ns()) {
+      : raw(path, remedy) {
     const Hdf5Lock lock;
     if (H5Fis_hdf5(path.c_str()) <= 0) {
       throw InputError(
@@ -115,7 +78,8 @@ struct Hdf5Array::State {
     const Hdf5Handle extent(H5Dget_space(found.id()), H5Sclose, "examine " + name);
     const H5T_class_t type_class = H5Tget_class(type.id());
     const int dims = H5Sget_simple_extent_ndims(extent.id());
-    if (type_class != H5T_INTEGER && type_class != H5T_FLOAT) {
+    const bool boolean = is_boolean(type.id());
+    if (type_class != H5T_INTEGER && type_class != H5T_FLOAT && !boolean) {
       throw InputError(
           fmt::format("data set {} of {} does not hold numbers. Name one of integers or "
                       "floating-point numbers.",
@@ -132,10 +96,11 @@ struct Hdf5Array::State {
     std::copy(extents.begin(), extents.end(), signed_extents.begin());
     shape = Shape(std::span(signed_extents).first(static_cast<std::size_t>(dims)));
     row_elements = shape[0] == 0 ? 0 : shape.numel() / shape[0];
-    integers = type_class == H5T_INTEGER;
+    integers = type_class != H5T_FLOAT;
     element_bytes = static_cast<std::int64_t>(H5Tget_size(type.id()));
-    const bool bytes = integers && element_bytes == 1 && H5Tget_sign(type.id()) == H5T_SGN_NONE;
-    stored = bytes ? Stored::u8 : stored_as(type.id());
+    bytes =
+        type_class == H5T_INTEGER && element_bytes == 1 && H5Tget_sign(type.id()) == H5T_SGN_NONE;
+    stored = boolean ? StoredType::boolean : stored_as(type.id());
     description = fmt::format("{} of {}, {}", name, path.string(), describe_data_set(found.id()));
     const Hdf5Handle layout(H5Dget_create_plist(found.id()), H5Pclose, "examine " + name);
     Hdf5Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "make a property list");
@@ -150,15 +115,14 @@ struct Hdf5Array::State {
 
   void find_bytes(hid_t found, hid_t layout, const fs::path& path, const std::string& name) {
     const haddr_t address = H5Dget_offset(found);
-    if (stored == Stored::other || H5Pget_external_count(layout) != 0 || address == HADDR_UNDEF)
-      return;
+    if (!stored || H5Pget_external_count(layout) != 0 || address == HADDR_UNDEF) return;
     offset = static_cast<std::int64_t>(address);
     const std::int64_t end = offset + shape.numel() * element_bytes;
-    if (end > file_bytes) {
+    if (end > raw.bytes()) {
       throw InputError(
           fmt::format("data file {} is truncated: {} needs bytes {} to {}, but the file has {}. "
                       "Get a fresh copy.",
-                      path.string(), name, offset, end, file_bytes));
+                      path.string(), name, offset, end, raw.bytes()));
     }
   }
 
@@ -183,7 +147,6 @@ struct Hdf5Array::State {
   void set_cache(hid_t layout, hid_t access, std::int64_t cache_bytes) {
     Extents chunk{};
     H5Pget_chunk(layout, shape.dims(), chunk.data());
-    chunk_rows = static_cast<std::int64_t>(chunk[0]);
     std::int64_t side_by_side = 1, bytes = element_bytes;
     for (int d = 0; d < shape.dims(); ++d) {
       const auto extent = static_cast<std::int64_t>(chunk[static_cast<std::size_t>(d)]);
@@ -200,15 +163,10 @@ struct Hdf5Array::State {
 
   template <class T>
   void read(std::int64_t begin, std::int64_t end, std::span<T> out) const {
-    if (begin < 0 || begin > end || end > shape[0] ||
-        static_cast<std::int64_t>(out.size()) != (end - begin) * row_elements) {
-      throw Error(fmt::format("rows {} to {} of {} do not fit into {} elements", begin, end,
-                              description, out.size()));
-    }
     if (out.empty()) return;
     try {
       if (offset >= 0) {
-        pread_rows(offset + begin * row_elements * element_bytes, out);
+        read_numbers(raw.file(), offset + begin * row_elements * element_bytes, *stored, out);
       } else {
         hdf5_rows(begin, end, out.data(), memory_type<T>());
       }
@@ -216,24 +174,6 @@ struct Hdf5Array::State {
       throw InputError(fmt::format(
           "rows {} to {} of {} cannot be read: {}. The file is damaged: get a fresh copy of it.",
           begin, end, description, error.what()));
-    }
-  }
-
-  template <class T>
-  void pread_rows(std::int64_t at, std::span<T> out) const {
-    switch (stored) {
-      case Stored::f32:
-        return pread_converted<float>(raw, at, out);
-      case Stored::f64:
-        return pread_converted<double>(raw, at, out);
-      case Stored::u8:
-        return pread_converted<std::uint8_t>(raw, at, out);
-      case Stored::i32:
-        return pread_converted<std::int32_t>(raw, at, out);
-      case Stored::i64:
-        return pread_converted<std::int64_t>(raw, at, out);
-      case Stored::other:
-        throw Error("internal error: a type that only HDF5 reads");
     }
   }
 
@@ -252,14 +192,13 @@ struct Hdf5Array::State {
     }
   }
 
-  File raw;
-  std::int64_t file_bytes, modified_ns;
+  DataFile raw;
   std::optional<Hdf5Handle> file, dataset, space;
   Shape shape;
-  std::int64_t row_elements = 0, element_bytes = 0, chunk_rows = 1;
+  std::int64_t row_elements = 0, element_bytes = 0;
   std::int64_t offset = -1;  ///< of the first element in the file; -1: only HDF5 can read it
-  Stored stored = Stored::other;
-  bool integers = false;
+  std::optional<StoredType> stored;
+  bool integers = false, bytes = false;
   std::string description;
 };
 
@@ -269,29 +208,23 @@ Hdf5Array::Hdf5Array(const std::filesystem::path& file, const std::string& name,
 Hdf5Array::~Hdf5Array() = default;
 
 const Shape& Hdf5Array::shape() const noexcept { return state_->shape; }
-std::int64_t Hdf5Array::row_elements() const noexcept { return state_->row_elements; }
 bool Hdf5Array::integers() const noexcept { return state_->integers; }
-bool Hdf5Array::bytes() const noexcept { return state_->stored == Stored::u8; }
-std::int64_t Hdf5Array::chunk_rows() const noexcept { return state_->chunk_rows; }
+bool Hdf5Array::bytes() const noexcept { return state_->bytes; }
 const std::string& Hdf5Array::description() const noexcept { return state_->description; }
 
 void Hdf5Array::read(std::int64_t begin, std::int64_t end, std::span<float> out) const {
+  expect_rows(begin, end, std::ssize(out));
   state_->read(begin, end, out);
 }
 void Hdf5Array::read(std::int64_t begin, std::int64_t end, std::span<std::int64_t> out) const {
+  expect_rows(begin, end, std::ssize(out));
   state_->read(begin, end, out);
 }
 void Hdf5Array::read(std::int64_t begin, std::int64_t end, std::span<std::uint8_t> out) const {
+  expect_rows(begin, end, std::ssize(out));
   state_->read(begin, end, out);
 }
 
-void Hdf5Array::expect_unchanged() const {
-  const State& s = *state_;
-  if (s.raw.size() == s.file_bytes && s.raw.modified_ns() == s.modified_ns) return;
-  throw InputError(fmt::format(
-      "data file {} was changed while the run reads it, so earlier and later samples do not belong "
-      "together. Start again, and write new data to a new file.",
-      s.raw.path().string()));
-}
+void Hdf5Array::expect_unchanged() const { state_->raw.expect_unchanged(); }
 
 }  // namespace lockstep

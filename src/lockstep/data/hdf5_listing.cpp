@@ -58,6 +58,16 @@ Hdf5Handle open_data_set(Hdf5Id file, const std::string& name, const std::string
                                names.empty() ? "none at all" : listing(file, names)));
 }
 
+bool is_boolean(Hdf5Id type) {
+  if (H5Tget_class(type) != H5T_ENUM || H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2)
+    return false;
+  const auto has = [&](const char* name, std::int8_t value) {
+    std::int8_t found = -1;
+    return H5Tenum_valueof(type, name, &found) >= 0 && found == value;
+  };
+  return has("FALSE", 0) && has("TRUE", 1);
+}
+
 std::string describe_data_set(Hdf5Id dataset) {
   const Hdf5Handle type(H5Dget_type(dataset), H5Tclose, "examine a type");
   const Hdf5Handle space(H5Dget_space(dataset), H5Sclose, "examine a space");
@@ -74,7 +84,7 @@ std::string describe_data_set(Hdf5Id dataset) {
       text = "text";
       break;
     default:
-      text = "other";
+      text = is_boolean(type.id()) ? "bool" : "other";
   }
   std::vector<hsize_t> extents(
       static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.id()))));

@@ -9,7 +9,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/comm/objects.hpp>
-#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/data_files.hpp>
 #include <lockstep/data/looked_for.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/key_text.hpp>
@@ -45,7 +45,7 @@ Shape with_samples(std::int64_t samples, const Shape& sample) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-void expect_fits(const Hdf5Array& input, const Predictor& predictor) {
+void expect_fits(const StoredArray& input, const Predictor& predictor) {
   const TensorSignature& wanted = predictor.signature().input;
   if (wanted.dtype == DType::i64 && !input.integers()) {
     throw InputError(
@@ -74,7 +74,7 @@ std::vector<PlannedArray> arrays_of(const Predictor& predictor, const std::strin
 
 /// Reads, predicts and writes blocks [first, last).
 template <class T>
-void predict_blocks(const Predictor& predictor, const Hdf5Array& input,
+void predict_blocks(const Predictor& predictor, const StoredArray& input,
                     const std::vector<PlannedArray>& arrays, const File& out, std::int64_t first,
                     std::int64_t last) {
   const std::int64_t block = block_of(predictor), in = predictor.input_elements(),
@@ -165,9 +165,14 @@ fs::path agree_on_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_
   return broadcast_object(group, path, 0);
 }
 
+std::vector<std::string> feature_columns_of(const fs::path& checkpoint) {
+  Deck deck = Deck::parse(CheckpointFile(checkpoint).text("/deck"), checkpoint.string());
+  return deck.read<DataOptions>("data").files.columns.features;
+}
+
 std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const DataSetName& input,
                           const DataSetName& output) {
-  std::optional<Hdf5Array> samples;
+  std::shared_ptr<const StoredArray> samples;
   std::optional<AtomicFile> file;
   std::vector<PlannedArray> arrays;
   std::string places;
@@ -176,7 +181,7 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
       throw InputError(fmt::format("there is no input file {}. Name one: --input FILE.h5:NAME.",
                                    detail::looked_for(input.file)));
     }
-    samples.emplace(input.file, input.name);
+    samples = open_array(input.file, input.name, input.columns);
     expect_fits(*samples, predictor);
     arrays = arrays_of(predictor, output.name, samples->rows());
     if (group.rank() != 0) return;

@@ -16,10 +16,11 @@
 
 namespace lockstep::train {
 
-/// A data set of an HDF5 file: "x.h5:train/features".
+/// A data set of an HDF5 file: "x.h5:train/features"; or an input in x.npy or x.csv.
 struct DataSetName {
   std::filesystem::path file;
   std::string name;
+  std::vector<std::string> columns = {};  ///< of a table, in the order of the model's inputs
 
   /// What is behind the last colon of `text` is the name; `otherwise` where there is no colon, or
   /// `text` is a file as it stands.
@@ -29,6 +30,9 @@ struct DataSetName {
 /// The checkpoint that stands for a run folder or a file, on every rank the same.
 [[nodiscard]] std::filesystem::path agree_on_checkpoint(
     ProcessGroup& group, const std::filesystem::path& checkpoint_or_run);
+
+/// The columns that a checkpoint's model was trained by, where that was a table.
+[[nodiscard]] std::vector<std::string> feature_columns_of(const std::filesystem::path& checkpoint);
 
 /// Predicts each sample of `input` [N, ...] into `output` [N, ...], a new file that appears whole
 /// and replaces one of that name: values, or probabilities of classes and, in <name>_class, i64 [N]

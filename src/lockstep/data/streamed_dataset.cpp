@@ -1,4 +1,4 @@
-#include <lockstep/data/hdf5_dataset.hpp>
+#include <lockstep/data/streamed_dataset.hpp>
 
 #include <algorithm>
 #include <mutex>
@@ -12,16 +12,16 @@ namespace {
 
 /// A buffer between file and batch: of one slab.
 template <class T>
-std::vector<T> slab_buffer(const Hdf5Array& array) {
+std::vector<T> slab_buffer(const StoredArray& array) {
   return std::vector<T>(static_cast<std::size_t>(slab_rows(array) * array.row_elements()));
 }
 
 }  // namespace
 
-struct Hdf5Dataset::State {
+struct StreamedDataset::State {
   /// Reads the samples `indices`, in the file's order, to their places in `out` [n, ...].
   template <class T>
-  void read(const Hdf5Array& array, std::span<const std::int64_t> indices, std::vector<T>& buffer,
+  void read(const StoredArray& array, std::span<const std::int64_t> indices, std::vector<T>& buffer,
             const Tensor& out) {
     const auto index = [&](std::size_t k) { return indices[static_cast<std::size_t>(order[k])]; };
     const auto longest = static_cast<std::size_t>(slab_rows(array));
@@ -51,7 +51,7 @@ struct Hdf5Dataset::State {
     });
   }
 
-  Hdf5Samples samples;
+  StoredSamples samples;
   std::int64_t classes;
   Shape sample_shape, target_shape;
   std::optional<ChannelScale> scale;  ///< none: samples are indices
@@ -61,14 +61,14 @@ struct Hdf5Dataset::State {
   std::vector<std::int64_t> codes, labels;
 };
 
-Hdf5Dataset::Hdf5Dataset(const Hdf5Samples& samples, std::int64_t classes,
-                         const std::optional<Normalisation>& normalisation)
+StreamedDataset::StreamedDataset(const StoredSamples& samples, std::int64_t classes,
+                                 const std::optional<Normalisation>& normalisation)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.samples = samples;
   s.classes = classes;
   if (classes == 0) s.target_shape = target_shape_of(samples.targets->shape());
-  const Hdf5Array& array = *samples.features;
+  const StoredArray& array = *samples.features;
   if (normalisation) {
     s.sample_shape = sample_shape_of(array.shape());
     s.scale = channel_scale(*normalisation, s.sample_shape, array.bytes() ? DType::u8 : DType::f32,
@@ -85,15 +85,17 @@ Hdf5Dataset::Hdf5Dataset(const Hdf5Samples& samples, std::int64_t classes,
     s.values = slab_buffer<float>(*samples.targets);
   }
 }
-Hdf5Dataset::~Hdf5Dataset() = default;
+StreamedDataset::~StreamedDataset() = default;
 
-std::int64_t Hdf5Dataset::size() const noexcept { return state_->samples.size; }
-Shape Hdf5Dataset::sample_shape() const { return state_->sample_shape; }
-DType Hdf5Dataset::input_dtype() const noexcept { return state_->scale ? DType::f32 : DType::i64; }
-std::int64_t Hdf5Dataset::classes() const noexcept { return state_->classes; }
-Shape Hdf5Dataset::target_shape() const { return state_->target_shape; }
+std::int64_t StreamedDataset::size() const noexcept { return state_->samples.size; }
+Shape StreamedDataset::sample_shape() const { return state_->sample_shape; }
+DType StreamedDataset::input_dtype() const noexcept {
+  return state_->scale ? DType::f32 : DType::i64;
+}
+std::int64_t StreamedDataset::classes() const noexcept { return state_->classes; }
+Shape StreamedDataset::target_shape() const { return state_->target_shape; }
 
-void Hdf5Dataset::load(std::span<const std::int64_t> indices, Batch& batch) const {
+void StreamedDataset::load(std::span<const std::int64_t> indices, Batch& batch) const {
   State& s = *state_;
   expect_samples(indices, size());
   batch.reset(indices);

@@ -2,7 +2,7 @@
 #include <memory>
 #include <optional>
 
-#include <lockstep/data/hdf5_samples.hpp>
+#include <lockstep/data/stored_samples.hpp>
 
 namespace lockstep {
 
@@ -10,15 +10,15 @@ namespace lockstep {
 /// memory. The samples of a batch are read in the order of the file; neighbours that also stand
 /// side by side in the batch come in one read. So a batch of b samples costs at most b reads, and
 /// of a chunked data set decodes each chunk it touches once; chunks are kept from batch to batch as
-/// far as the cache goes (data.cache_mib). Same bits as load_hdf5_samples.
-class Hdf5Dataset final : public Dataset {
+/// far as the cache goes (data.cache_mib). Same bits as load_samples.
+class StreamedDataset final : public Dataset {
  public:
   /// `classes` is 0 for values. Without a normalisation samples are indices: i64, as they are. The
   /// classes are not checked: see expect_classes. Throws InputError if the normalisation does not
   /// fit, or indices are not stored as integers.
-  Hdf5Dataset(const Hdf5Samples& samples, std::int64_t classes,
-              const std::optional<Normalisation>& normalisation);
-  ~Hdf5Dataset() override;
+  StreamedDataset(const StoredSamples& samples, std::int64_t classes,
+                  const std::optional<Normalisation>& normalisation);
+  ~StreamedDataset() override;
 
   [[nodiscard]] std::int64_t size() const noexcept override;
   [[nodiscard]] Shape sample_shape() const override;

@@ -1,4 +1,4 @@
-#include <lockstep/data/hdf5_samples.hpp>
+#include <lockstep/data/stored_samples.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
@@ -18,7 +19,7 @@ constexpr std::int64_t slab_bytes = std::int64_t{1} << 20U;
 
 /// f(begin, rows as T) for slabs of the first `size` rows.
 template <class T, class F>
-void for_each_slab(const Hdf5Array& array, std::int64_t size, const F& f) {
+void for_each_slab(const StoredArray& array, std::int64_t size, const F& f) {
   const std::int64_t step = slab_rows(array), width = array.row_elements();
   std::vector<T> buffer(static_cast<std::size_t>(std::min(step, size) * width));
   for (std::int64_t begin = 0; begin < size; begin += step) {
@@ -31,7 +32,7 @@ void for_each_slab(const Hdf5Array& array, std::int64_t size, const F& f) {
 
 /// The same as floats, none of them NaN or infinite.
 template <class F>
-void for_each_finite_slab(const Hdf5Array& array, std::int64_t size, const F& f) {
+void for_each_finite_slab(const StoredArray& array, std::int64_t size, const F& f) {
   for_each_slab<float>(array, size, [&](std::int64_t begin, std::span<const float> rows) {
     expect_finite(rows, begin, array);
     f(begin, rows);
@@ -70,7 +71,7 @@ Moments moments_of(std::span<const float> rows, std::int64_t channels, std::int6
 }
 
 template <class T>
-Tensor read_rows(const Hdf5Array& array, std::int64_t size) {
+Tensor read_rows(const StoredArray& array, std::int64_t size) {
   Tensor all = Tensor::empty(array.shape().with_leading(size), dtype_of<T>);
   const std::int64_t step = slab_rows(array);
   for_each_slab<T>(array, size, [&](std::int64_t begin, std::span<const T> rows) {
@@ -85,7 +86,7 @@ double machine_memory() {
 }
 
 /// Of a damaged file a sample may be larger than the file itself, where chunks are not written.
-void expect_sample_fits(const Hdf5Array& array) {
+void expect_sample_fits(const StoredArray& array) {
   constexpr double share = 32;  // batches are made of them, and read ahead
   const double memory = machine_memory(), needed = 4.0 * static_cast<double>(array.row_elements());
   if (needed <= memory / share) return;
@@ -95,7 +96,7 @@ void expect_sample_fits(const Hdf5Array& array) {
       array.description(), needed / 1e9, memory / 1e9));
 }
 
-void expect_memory(const Hdf5Samples& samples, double element) {
+void expect_memory(const StoredSamples& samples, double element) {
   const double memory = machine_memory();
   const double needed = static_cast<double>(samples.size) *
                         (element * static_cast<double>(samples.features->row_elements()) +
@@ -111,12 +112,13 @@ void expect_memory(const Hdf5Samples& samples, double element) {
 
 }  // namespace
 
-std::int64_t slab_rows(const Hdf5Array& array) {
+std::int64_t slab_rows(const StoredArray& array) {
   return std::max<std::int64_t>(1,
                                 slab_bytes / std::max<std::int64_t>(1, array.row_elements() * 4));
 }
 
-void expect_finite(std::span<const float> values, std::int64_t first_row, const Hdf5Array& array) {
+void expect_finite(std::span<const float> values, std::int64_t first_row,
+                   const StoredArray& array) {
   const auto bad = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
   if (bad == values.end()) return;
   const std::int64_t at = bad - values.begin(), width = array.row_elements();
@@ -125,13 +127,12 @@ void expect_finite(std::span<const float> values, std::int64_t first_row, const 
       array.description(), at % width, first_row + at / width, *bad));
 }
 
-Hdf5Samples open_hdf5_samples(const Hdf5Place& place, TargetKind kind, std::int64_t limit) {
-  const auto open = [&](const std::string& name) {
-    return std::make_shared<const Hdf5Array>(place.file, name, place.cache_bytes);
-  };
-  Hdf5Samples samples{open(place.features), open(place.targets), 0};
-  const Hdf5Array& features = *samples.features;
-  const Hdf5Array& targets = *samples.targets;
+StoredSamples pair_samples(std::shared_ptr<const StoredArray> all_features,
+                           std::shared_ptr<const StoredArray> all_targets, TargetKind kind,
+                           std::int64_t limit) {
+  StoredSamples samples{std::move(all_features), std::move(all_targets), 0};
+  const StoredArray& features = *samples.features;
+  const StoredArray& targets = *samples.targets;
   if (features.rows() != targets.rows()) {
     throw InputError(fmt::format(
         "{} samples in {}, but {} targets in {}. They do not belong together: name two data sets "
@@ -154,7 +155,7 @@ Hdf5Samples open_hdf5_samples(const Hdf5Place& place, TargetKind kind, std::int6
   return samples;
 }
 
-std::int64_t count_classes(const Hdf5Samples& samples) {
+std::int64_t count_classes(const StoredSamples& samples) {
   // A flipped bit of one label must not make a model of 2^30 outputs.
   constexpr std::int64_t few = 1000, most_classes_a_present_one = 10;
   std::int64_t largest = 0, sample = 0;
@@ -177,7 +178,7 @@ std::int64_t count_classes(const Hdf5Samples& samples) {
   return largest + 1;
 }
 
-void expect_classes(const Hdf5Samples& samples, std::int64_t classes) {
+void expect_classes(const StoredSamples& samples, std::int64_t classes) {
   for_each_slab<std::int64_t>(*samples.targets, samples.size,
                               [&](std::int64_t begin, std::span<const std::int64_t> labels) {
                                 expect_classes(labels, begin, classes,
@@ -185,7 +186,7 @@ void expect_classes(const Hdf5Samples& samples, std::int64_t classes) {
                               });
 }
 
-Normalisation measure_normalisation(const Hdf5Array& array, std::int64_t rows) {
+Normalisation measure_normalisation(const StoredArray& array, std::int64_t rows) {
   const std::int64_t channels = sample_shape_of(array.shape())[0];
   const std::int64_t width = array.row_elements() / channels;
   const double divisor = array.bytes() ? 255 : 1;
@@ -204,7 +205,7 @@ Normalisation measure_normalisation(const Hdf5Array& array, std::int64_t rows) {
   return normalisation;
 }
 
-void expect_indices(const Hdf5Samples& samples) {
+void expect_indices(const StoredSamples& samples) {
   if (samples.features->integers()) return;
   throw InputError(
       fmt::format("data.indices = true is for features that are integers, not for {}. Name other "
@@ -212,10 +213,9 @@ void expect_indices(const Hdf5Samples& samples) {
                   samples.description()));
 }
 
-std::shared_ptr<const Dataset> load_hdf5_samples(
-    const Hdf5Samples& samples, std::int64_t classes,
-    const std::optional<Normalisation>& normalisation) {
-  const Hdf5Array& array = *samples.features;
+std::shared_ptr<const Dataset> load_samples(const StoredSamples& samples, std::int64_t classes,
+                                            const std::optional<Normalisation>& normalisation) {
+  const StoredArray& array = *samples.features;
   if (!normalisation) expect_indices(samples);
   const double element_of_numbers = array.bytes() ? 1 : 4;
   expect_memory(samples, normalisation ? element_of_numbers : 8);

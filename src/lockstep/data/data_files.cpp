@@ -1,0 +1,130 @@
+#include <lockstep/data/data_files.hpp>
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/joined_array.hpp>
+#include <lockstep/data/looked_for.hpp>
+#include <lockstep/data/npy_array.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> matches_of(const std::string& pattern) {
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
+  std::vector<fs::path> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (status == 0) return files;
+  throw InputError(fmt::format("no file fits {}. Correct the pattern in data.path.",
+                               detail::looked_for(pattern)));
+}
+
+const std::vector<std::string>& paths_of(const DataOptions& options, Split split) {
+  const FileOptions& files = options.files;
+  const auto& paths =
+      split == Split::train || files.test_path.empty() ? options.path : files.test_path;
+  if (paths.empty() || paths == std::vector<std::string>{"auto"}) {
+    throw InputError(
+        "data in files need data.path, the file or files, but it is \"auto\". Set it in the deck "
+        "or "
+        "with --set 'data.path=\"FILE\"'.");
+  }
+  return paths;
+}
+
+fs::path npy_file(const fs::path& folder, const std::string& name) {
+  return folder / (name.ends_with(".npy") ? name : name + ".npy");
+}
+
+}  // namespace
+
+std::vector<fs::path> files_of(const std::vector<std::string>& paths) {
+  std::vector<fs::path> files;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    const bool pattern = path.find_first_of("*?[") != std::string::npos;
+    if (!pattern || fs::exists(path, ignored)) {
+      files.emplace_back(path);
+    } else {
+      const auto matches = matches_of(path);
+      files.insert(files.end(), matches.begin(), matches.end());
+    }
+  }
+  return files;
+}
+
+std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::string& name,
+                                              const std::vector<std::string>& columns) {
+  const std::string text = file.string();
+  if (text.ends_with(".npy")) return std::make_shared<const NpyArray>(file);
+  if (text.ends_with(".csv") || text.ends_with(".csv.gz"))
+    return CsvTable({file}).numbers(columns, false);
+  return std::make_shared<const Hdf5Array>(file, name);
+}
+
+DataFiles::DataFiles(const DataOptions& options, Split split)
+    : kind_(options.kind), split_(split), files_(files_of(paths_of(options, split))) {
+  if (kind_ != DataKind::csv) return;
+  if (split == Split::test && options.files.test_path.empty()) {
+    throw InputError(
+        "data.kind = \"csv\" needs data.test_path, the table of the test set. Name it, or hold "
+        "some lines back instead: data.test_set = false, data.validation_fraction = 0.1.");
+  }
+  table_.emplace(files_);
+}
+
+DataOptions DataFiles::completed(DataOptions options) const {
+  if (!table_) return options;
+  auto& [features, targets] = options.files.columns;
+  if (targets.empty()) targets = {table_->columns().back()};
+  if (features.empty()) {
+    for (const std::string& column : table_->columns()) {
+      if (std::ranges::find(targets, column) == targets.end()) features.push_back(column);
+    }
+  }
+  const bool words = targets.size() == 1 && !table_->is_numeric(targets[0]);
+  if (!words) return options;
+  if (options.class_names.empty()) options.class_names = table_->labels(targets[0]);
+  options.files.classes = std::ssize(options.class_names);
+  return options;
+}
+
+std::shared_ptr<const StoredArray> DataFiles::features(const DataOptions& options) const {
+  const FileOptions& o = options.files;
+  if (table_) return table_->numbers(o.columns.features, false);
+  return array(split_ == Split::train ? o.train_features : o.test_features, o.cache_mib << 20U);
+}
+
+std::shared_ptr<const StoredArray> DataFiles::targets(const DataOptions& options) const {
+  const FileOptions& o = options.files;
+  if (!table_)
+    return array(split_ == Split::train ? o.train_targets : o.test_targets, o.cache_mib << 20U);
+  const auto& columns = o.columns.targets;
+  if (columns.size() == 1 && !table_->is_numeric(columns[0]) && !options.class_names.empty())
+    return table_->codes(columns[0], options.class_names);
+  return table_->numbers(columns, true);
+}
+
+std::shared_ptr<const StoredArray> DataFiles::array(const std::string& name,
+                                                    std::int64_t cache_bytes) const {
+  std::vector<std::shared_ptr<const StoredArray>> parts;
+  for (const fs::path& file : files_) {
+    if (kind_ == DataKind::npy) {
+      parts.push_back(std::make_shared<const NpyArray>(npy_file(file, name)));
+    } else {
+      parts.push_back(
+          std::make_shared<const Hdf5Array>(file, name, cache_bytes / std::ssize(files_)));
+    }
+  }
+  if (parts.size() == 1) return parts[0];
+  return std::make_shared<const JoinedArray>(std::move(parts));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/data/csv_table.hpp>
+#include <lockstep/data/data_options.hpp>
+#include <lockstep/data/stored_array.hpp>
+
+namespace lockstep {
+
+/// The files that these paths name, patterns ("run/part-*.h5") replaced by what they fit, in the
+/// order of their names. Throws InputError for a pattern that fits nothing.
+[[nodiscard]] std::vector<std::filesystem::path> files_of(const std::vector<std::string>& paths);
+
+/// An array in one file, by what the file's name ends with: .npy, or .csv or .csv.gz with these
+/// columns of it; else data set `name` of an HDF5 file. Throws InputError.
+[[nodiscard]] std::shared_ptr<const StoredArray> open_array(
+    const std::filesystem::path& file, const std::string& name,
+    const std::vector<std::string>& columns);
+
+/// The samples of one half in files, whatever their kind: hdf5, npy or csv.
+class DataFiles {
+ public:
+  /// Throws InputError if a file is missing or unfit, or data.path names none.
+  DataFiles(const DataOptions& options, Split split);
+
+  /// `options` with what they leave to a table: its columns and, where the targets are words, the
+  /// names of the classes.
+  [[nodiscard]] DataOptions completed(DataOptions options) const;
+
+  /// Of completed options. Throws InputError if they are not there.
+  [[nodiscard]] std::shared_ptr<const StoredArray> features(const DataOptions& options) const;
+  [[nodiscard]] std::shared_ptr<const StoredArray> targets(const DataOptions& options) const;
+  [[nodiscard]] std::shared_ptr<const StoredArray> array(const std::string& name,
+                                                         std::int64_t cache_bytes) const;
+
+ private:
+  DataKind kind_;
+  Split split_;
+  std::vector<std::filesystem::path> files_;
+  std::optional<CsvTable> table_;
+};
+
+}  // namespace lockstep

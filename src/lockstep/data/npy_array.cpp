@@ -1,0 +1,149 @@
+#include <lockstep/data/npy_array.hpp>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view magic = "\x93NUMPY";
+constexpr std::int64_t most_header_bytes = 1 << 16;
+
+const std::array<std::pair<std::string_view, StoredType>, 10> types{{{"<f4", StoredType::f32},
+                                                                     {"<f8", StoredType::f64},
+                                                                     {"|b1", StoredType::boolean},
+                                                                     {"|u1", StoredType::u8},
+                                                                     {"|i1", StoredType::i8},
+                                                                     {"<u2", StoredType::u16},
+                                                                     {"<i2", StoredType::i16},
+                                                                     {"<u4", StoredType::u32},
+                                                                     {"<i4", StoredType::i32},
+                                                                     {"<i8", StoredType::i64}}};
+
+[[noreturn]] void refuse(const DataFile& file, const std::string& why) {
+  throw InputError(fmt::format("data file {} {}", file.file().path().string(), why));
+}
+
+/// The text behind `'key':` in a header, a Python dictionary: "{'descr': '<f4', ...}".
+std::string_view value_of(std::string_view header, std::string_view key) {
+  const auto found = header.find(fmt::format("'{}':", key));
+  if (found == std::string_view::npos) return {};
+  std::string_view value = header.substr(found + key.size() + 3);
+  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+  return value;
+}
+
+/// "(3, 4)", "(3,)" or "()"; nothing where it is something else, or beyond 2^62 elements.
+std::optional<std::vector<std::int64_t>> extents_of(std::string_view text) {
+  const auto end = text.find(')');
+  if (!text.starts_with('(') || end == std::string_view::npos) return std::nullopt;
+  text = text.substr(1, end - 1);
+  std::vector<std::int64_t> extents;
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 16;
+  std::int64_t elements = 1;
+  while (!text.empty()) {
+    std::int64_t extent = -1;
+    const auto [next, error] = std::from_chars(text.data(), text.data() + text.size(), extent);
+    if (error != std::errc() || extent < 0) return std::nullopt;
+    if (extent > 0 && elements > most / extent) return std::nullopt;
+    elements *= std::max<std::int64_t>(extent, 1);
+    extents.push_back(extent);
+    text.remove_prefix(static_cast<std::size_t>(next - text.data()));
+    text.remove_prefix(std::min(text.find_first_not_of(", "), text.size()));
+  }
+  return extents;
+}
+
+struct Header {
+  std::string text;
+  std::int64_t end = 0;  ///< where the numbers begin
+};
+
+Header read_header(const DataFile& file) {
+  constexpr std::int64_t fixed = 12;  // of version 2; version 1 has two bytes less and 16 more
+  if (file.bytes() < fixed) refuse(file, "is not a .npy file: it is too short.");
+  std::array<unsigned char, fixed> start{};
+  file.file().read_at(0, start.data(), fixed);
+  const std::string_view first(reinterpret_cast<const char*>(start.data()), magic.size());
+  if (first != magic) {
+    refuse(
+        file,
+        "is not a .npy file: it does not begin with \\x93NUMPY. Write it with numpy.save, or set "
+        "data.kind to what it is.");
+  }
+  const int version = start[6];
+  if (version < 1 || version > 3) refuse(file, fmt::format("has version {} of .npy", version));
+  std::int64_t length = start[8] + 256 * start[9], begin = 10;
+  if (version > 1) {
+    length += (std::int64_t{start[10]} << 16) + (std::int64_t{start[11]} << 24);
+    begin = fixed;
+  }
+  if (length > most_header_bytes || begin + length > file.bytes())
+    refuse(file, "is damaged or truncated: its header does not end. Get a fresh copy.");
+  Header header{std::string(static_cast<std::size_t>(length), '\0'), begin + length};
+  file.file().read_at(begin, header.text.data(), length);
+  return header;
+}
+
+}  // namespace
+
+NpyArray::NpyArray(const std::filesystem::path& path)
+    : file_(path, "Write it with numpy.save, or correct data.path and the names.") {
+  const auto [header, begin] = read_header(file_);
+  const std::string_view descr = value_of(header, "descr");
+  const auto* const known = std::ranges::find_if(
+      types, [&](const auto& type) { return descr.starts_with(fmt::format("'{}'", type.first)); });
+  if (known == types.end()) {
+    refuse(file_, fmt::format("holds {}: only little-endian float32, float64, bool and integers up "
+                              "to int64 are read. Convert it with astype.",
+                              descr.empty() ? "nothing known" : descr.substr(0, descr.find(','))));
+  }
+  type_ = known->second;
+  if (value_of(header, "fortran_order").starts_with("True"))
+    refuse(file_, "is in Fortran order: save numpy.ascontiguousarray(array) instead.");
+  const auto extents = extents_of(value_of(header, "shape"));
+  if (!extents) refuse(file_, "is damaged: its header tells no shape. Get a fresh copy.");
+  if (extents->empty() || std::ssize(*extents) > Shape::max_dims) {
+    refuse(file_, fmt::format("has {} dimensions; it must have 1 to {}: samples [N, ...].",
+                              extents->size(), Shape::max_dims));
+  }
+  shape_ = Shape(std::span<const std::int64_t>(*extents));
+  offset_ = begin;
+  const std::int64_t end = offset_ + shape_.numel() * size_of(type_);
+  if (end > file_.bytes()) {
+    refuse(file_, fmt::format("is truncated: {} numbers need {} bytes, but the file has {}. Get a "
+                              "fresh copy.",
+                              to_string(shape_), end, file_.bytes()));
+  }
+  description_ = fmt::format("{}, {} {}", path.string(), known->first.substr(1), to_string(shape_));
+}
+
+template <class T>
+void NpyArray::read_rows(std::int64_t begin, std::int64_t end, std::span<T> out) const {
+  expect_rows(begin, end, std::ssize(out));
+  try {
+    read_numbers(file_.file(), offset_ + begin * row_elements() * size_of(type_), type_, out);
+  } catch (const FileError& error) {
+    throw InputError(fmt::format("rows {} to {} of {} cannot be read: {}", begin, end, description_,
+                                 error.what()));
+  }
+}
+
+void NpyArray::read(std::int64_t begin, std::int64_t end, std::span<float> out) const {
+  read_rows(begin, end, out);
+}
+void NpyArray::read(std::int64_t begin, std::int64_t end, std::span<std::int64_t> out) const {
+  read_rows(begin, end, out);
+}
+void NpyArray::read(std::int64_t begin, std::int64_t end, std::span<std::uint8_t> out) const {
+  read_rows(begin, end, out);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#include <lockstep/data/raw_numbers.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <type_traits>
+
+namespace lockstep {
+namespace {
+
+/// f(a value of the type that `type` stands for).
+template <class F>
+decltype(auto) with_type(StoredType type, const F& f) {
+  switch (type) {
+    case StoredType::f32:
+      return f(float{});
+    case StoredType::f64:
+      return f(double{});
+    case StoredType::boolean:
+    case StoredType::u8:
+      return f(std::uint8_t{});
+    case StoredType::i8:
+      return f(std::int8_t{});
+    case StoredType::u16:
+      return f(std::uint16_t{});
+    case StoredType::i16:
+      return f(std::int16_t{});
+    case StoredType::u32:
+      return f(std::uint32_t{});
+    case StoredType::i32:
+      return f(std::int32_t{});
+    case StoredType::i64:
+      break;
+  }
+  return f(std::int64_t{});
+}
+
+/// By way of a buffer on the stack, where the types differ.
+template <class From, class T>
+void read_converted(const File& file, std::int64_t offset, std::span<T> out) {
+  if constexpr (std::is_same_v<From, T>) {
+    file.read_at(offset, out.data(), static_cast<std::int64_t>(out.size_bytes()));
+  } else {
+    std::array<From, 4096> piece;
+    while (!out.empty()) {
+      const auto count = std::min(piece.size(), out.size());
+      const auto size = static_cast<std::int64_t>(count * sizeof(From));
+      file.read_at(offset, piece.data(), size);
+      std::transform(piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(count), out.begin(),
+                     [](From value) { return static_cast<T>(value); });
+      offset += size;
+      out = out.subspan(count);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t size_of(StoredType type) noexcept {
+  return with_type(type, [](auto number) { return static_cast<std::int64_t>(sizeof number); });
+}
+
+bool is_integer(StoredType type) noexcept {
+  return type != StoredType::f32 && type != StoredType::f64;
+}
+
+template <class T>
+void read_numbers(const File& file, std::int64_t offset, StoredType type, std::span<T> out) {
+  with_type(type, [&](auto number) { read_converted<decltype(number)>(file, offset, out); });
+}
+
+template void read_numbers(const File&, std::int64_t, StoredType, std::span<float>);
+template void read_numbers(const File&, std::int64_t, StoredType, std::span<std::int64_t>);
+template void read_numbers(const File&, std::int64_t, StoredType, std::span<std::uint8_t>);
+
+}  // namespace lockstep

@@ -1,0 +1,332 @@
+// Samples in .npy files, in tables, and in several files at once, are those of one HDF5 file.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <hdf5.h>
+
+#include <array>
+#include <data/hdf5_files.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/data/csv_table.hpp>
+#include <lockstep/data/data_files.hpp>
+#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/joined_array.hpp>
+#include <lockstep/data/npy_array.hpp>
+#include <numeric>
+#include <support/process.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using test::ScratchFolder;
+
+template <class F>
+std::string input_error(const F& f) {
+  try {
+    f();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no InputError";
+}
+
+void expect_says(const std::string& message, const std::string& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+template <class T>
+std::vector<T> all_of(const StoredArray& array) {
+  std::vector<T> numbers(static_cast<std::size_t>(array.shape().numel()));
+  array.read(0, array.rows(), std::span(numbers));
+  return numbers;
+}
+
+/// What numpy.save writes of `numbers`.
+template <class T>
+std::string npy(const std::string& descr, const std::string& shape, const std::vector<T>& numbers,
+                const std::string& fortran_order = "False") {
+  std::string header = "{'descr': '" + descr + "', 'fortran_order': " + fortran_order +
+                       ", 'shape': " + shape + ", }";
+  while ((10 + header.size() + 1) % 64 != 0) header += ' ';
+  header += '\n';
+  std::string text = "\x93NUMPY\x01";
+  text += '\0';
+  text += static_cast<char>(header.size() & 0xffU);
+  text += static_cast<char>(header.size() >> 8U);
+  text += header;
+  text.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T));
+  return text;
+}
+
+std::vector<float> counted(std::int64_t n) {
+  std::vector<float> numbers(static_cast<std::size_t>(n));
+  std::iota(numbers.begin(), numbers.end(), 1.0F);
+  return numbers;
+}
+
+TEST(NpyArray, ReadsEveryTypeThatItNames) {
+  const ScratchFolder folder;
+  const auto expect = [&](const auto& numbers, const std::string& descr, bool integers) {
+    const fs::path file = folder.write("a.npy", npy(descr, "(2, 3)", numbers));
+    const NpyArray array(file);
+    EXPECT_EQ(array.shape(), Shape({2, 3})) << descr;
+    EXPECT_EQ(array.integers(), integers) << descr;
+    EXPECT_EQ(array.bytes(), descr == "|u1");
+    EXPECT_EQ(all_of<float>(array), (std::vector<float>{0, 1, 1, 0, 1, 0})) << descr;
+    EXPECT_EQ(all_of<std::int64_t>(array), (std::vector<std::int64_t>{0, 1, 1, 0, 1, 0}));
+  };
+  expect(std::vector<float>{0, 1, 1, 0, 1, 0}, "<f4", false);
+  expect(std::vector<double>{0, 1, 1, 0, 1, 0}, "<f8", false);
+  for (const char* bytes : {"|b1", "|u1"})
+    expect(std::vector<std::uint8_t>{0, 1, 1, 0, 1, 0}, bytes, true);
+  expect(std::vector<std::int8_t>{0, 1, 1, 0, 1, 0}, "|i1", true);
+  expect(std::vector<std::uint16_t>{0, 1, 1, 0, 1, 0}, "<u2", true);
+  expect(std::vector<std::int16_t>{0, 1, 1, 0, 1, 0}, "<i2", true);
+  expect(std::vector<std::uint32_t>{0, 1, 1, 0, 1, 0}, "<u4", true);
+  expect(std::vector<std::int32_t>{0, 1, 1, 0, 1, 0}, "<i4", true);
+  expect(std::vector<std::int64_t>{0, 1, 1, 0, 1, 0}, "<i8", true);
+}
+
+TEST(NpyArray, ReadsSomeRows) {
+  const ScratchFolder folder;
+  const NpyArray array(folder.write("a.npy", npy("<f4", "(5, 2)", counted(10))));
+  std::vector<float> rows(4);
+  array.read(2, 4, std::span(rows));
+  EXPECT_EQ(rows, (std::vector<float>{5, 6, 7, 8}));
+  EXPECT_EQ(NpyArray(folder.write("b.npy", npy("<f4", "(5,)", counted(5)))).shape(), Shape({5}));
+}
+
+TEST(NpyArray, WhatItCannotReadIsASentence) {
+  const ScratchFolder folder;
+  const auto refusal = [&](const std::string& text) {
+    const fs::path file = folder.write("bad.npy", text);
+    return input_error([&] { static_cast<void>(NpyArray(file)); });
+  };
+  expect_says(input_error([&] { static_cast<void>(NpyArray(folder.file("none.npy"))); }),
+              "none.npy is missing. Write it with numpy.save");
+  expect_says(refusal("a,b\n1,2\n"), "is not a .npy file");
+  expect_says(refusal(std::string(200, 'x')), "does not begin with \\x93NUMPY");
+  expect_says(refusal(npy("<c8", "(2,)", counted(4))), "holds '<c8'");
+  expect_says(refusal(npy(">f4", "(2,)", counted(2))), "only little-endian");
+  expect_says(refusal(npy("<f4", "(2, 2)", counted(4), "True")), "Fortran order");
+  expect_says(refusal(npy("<f4", "()", counted(1))), "has 0 dimensions");
+  expect_says(refusal(npy("<f4", "(2, 3)", counted(5))), "is truncated: [2, 3] numbers need");
+  expect_says(refusal(npy("<f4", "(99999999999, 99999999999)", counted(1))), "tells no shape");
+  const std::string whole = npy("<f4", "(2, 3)", counted(6));
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    expect_says(refusal(whole.substr(0, size)), "data file ");
+}
+
+TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
+  const ScratchFolder folder;
+  const fs::path file = folder.file("bool.h5");
+  const hid_t type = H5Tenum_create(H5T_NATIVE_INT8);
+  std::int8_t value = 0;
+  H5Tenum_insert(type, "FALSE", &value);
+  value = 1;
+  H5Tenum_insert(type, "TRUE", &value);
+  const hid_t h5 = H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const std::array<hsize_t, 2> extents{3, 2}, chunk{2, 2};
+  const std::array<std::int8_t, 6> numbers{0, 1, 1, 1, 0, 0};
+  const hid_t space = H5Screate_simple(2, extents.data(), nullptr);
+  const hid_t chunked = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(chunked, 2, chunk.data());
+  H5Pset_deflate(chunked, 6);
+  for (const auto& [name, list] : {std::pair<const char*, hid_t>{"plain", H5P_DEFAULT},
+                                   std::pair<const char*, hid_t>{"chunked", chunked}}) {
+    const hid_t set = H5Dcreate2(h5, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT);
+    ASSERT_GE(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data()), 0);
+    H5Dclose(set);
+  }
+  H5Pclose(chunked);
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Fclose(h5);
+  for (const char* name : {"plain", "chunked"}) {
+    const Hdf5Array array(file, name);
+    EXPECT_TRUE(array.integers()) << name;
+    EXPECT_FALSE(array.bytes()) << "they are not divided by 255";
+    EXPECT_EQ(all_of<float>(array), (std::vector<float>{0, 1, 1, 1, 0, 0})) << name;
+    EXPECT_EQ(all_of<std::int64_t>(array), (std::vector<std::int64_t>{0, 1, 1, 1, 0, 0})) << name;
+    expect_says(array.description(), "bool [3, 2]");
+  }
+}
+
+TEST(JoinedArray, IsOneArrayAfterAnother) {
+  const ScratchFolder folder;
+  const std::vector<float> all = counted(14);
+  const auto part = [&](const char* name, std::size_t first, std::size_t last) {
+    const std::vector<float> rows(all.begin() + static_cast<std::ptrdiff_t>(2 * first),
+                                  all.begin() + static_cast<std::ptrdiff_t>(2 * last));
+    return std::make_shared<const NpyArray>(
+        folder.write(name, npy("<f4", fmt::format("({}, 2)", last - first), rows)));
+  };
+  const JoinedArray joined({part("a.npy", 0, 3), part("b.npy", 3, 4), part("c.npy", 4, 7)});
+  EXPECT_EQ(joined.shape(), Shape({7, 2}));
+  for (std::int64_t begin = 0; begin <= 7; ++begin) {
+    for (std::int64_t end = begin; end <= 7; ++end) {
+      std::vector<float> rows(static_cast<std::size_t>(2 * (end - begin)));
+      joined.read(begin, end, std::span(rows));
+      EXPECT_TRUE(std::equal(rows.begin(), rows.end(), all.begin() + 2 * begin)) << begin << end;
+    }
+  }
+  const auto other =
+      std::make_shared<const NpyArray>(folder.write("d.npy", npy("<f4", "(2, 3)", counted(6))));
+  expect_says(input_error([&] {
+                static_cast<void>(JoinedArray({part("a.npy", 0, 3), other}));
+              }),
+              "cannot be joined");
+}
+
+TEST(DataFiles, APatternIsWhatItFitsInTheOrderOfNames) {
+  const ScratchFolder folder;
+  for (const char* name : {"part-2.h5", "part-0.h5", "part-1.h5", "other.h5"})
+    folder.write(name, "");
+  const std::string in = folder.path() + "/";
+  EXPECT_EQ(files_of({in + "part-*.h5", in + "other.h5"}),
+            (std::vector<fs::path>{in + "part-0.h5", in + "part-1.h5", in + "part-2.h5",
+                                   in + "other.h5"}));
+  EXPECT_EQ(files_of({in + "missing.h5"}), std::vector<fs::path>{in + "missing.h5"});
+  expect_says(input_error([&] { static_cast<void>(files_of({in + "none-*.h5"})); }),
+              "no file fits " + in + "none-*.h5");
+}
+
+DataOptions options_of(DataKind kind, std::vector<std::string> path) {
+  DataOptions options;
+  options.kind = kind;
+  options.path = std::move(path);
+  return options;
+}
+
+/// Every sample and target of a data set.
+std::pair<std::vector<float>, std::vector<std::int64_t>> contents_of(const Dataset& data) {
+  Batch batch(data, data.size());
+  std::vector<std::int64_t> all(static_cast<std::size_t>(data.size()));
+  std::iota(all.begin(), all.end(), 0);
+  data.load(all, batch);
+  return {batch.inputs().to_vector<float>(), batch.targets().to_vector<std::int64_t>()};
+}
+
+TEST(DataFiles, SamplesInSeveralFilesOfAnyKindAreThoseOfOneHdf5File) {
+  const ScratchFolder folder;
+  const std::string in = folder.path() + "/";
+  const std::vector<float> features = counted(40);
+  const std::vector<std::int64_t> labels{0, 1, 2, 0, 1, 2, 0, 1, 2, 2};
+  const auto write_part = [&](const std::string& name, std::int64_t first, std::int64_t last) {
+    const std::vector<float> x(features.begin() + 4 * first, features.begin() + 4 * last);
+    const std::vector<std::int64_t> y(labels.begin() + first, labels.begin() + last);
+    const std::int64_t n = last - first;
+    fs::create_directories(in + name + "/train");
+    folder.write(name + "/train/features.npy", npy("<f4", fmt::format("({}, 4)", n), x));
+    folder.write(name + "/train/targets.npy", npy("<i8", fmt::format("({},)", n), y));
+    test::write_hdf5(in + name + ".h5", "train/features", {last - first, 4}, x);
+    test::write_hdf5(in + name + ".h5", "train/targets", {last - first}, y);
+    std::string csv = "a,b,c,d,class\n";
+    for (std::size_t row = 0; row < y.size(); ++row) {
+      for (std::size_t i = 0; i < 4; ++i) csv += std::to_string(x[4 * row + i]) + ",";
+      csv += std::to_string(y[row]) + "\n";
+    }
+    folder.write(name + ".csv", csv);
+  };
+  write_part("whole", 0, 10);
+  write_part("part-1", 0, 3);
+  write_part("part-2", 3, 4);
+  write_part("part-3", 4, 10);
+  DataOptions whole = options_of(DataKind::hdf5, {in + "whole.h5"});
+  whole.test_set = false;
+  const auto expected = contents_of(*make_datasets(whole).train);
+  for (const bool stream : {false, true}) {
+    for (const auto& [kind, path] :
+         {std::pair{DataKind::hdf5, "part-*.h5"}, std::pair{DataKind::npy, "whole"},
+          std::pair{DataKind::npy, "part-?"}, std::pair{DataKind::csv, "part-*.csv"}}) {
+      DataOptions options = options_of(kind, {in + path});
+      options.test_set = false;
+      options.files.stream = stream;
+      EXPECT_EQ(target_kind(options), TargetKind::classes) << path;
+      const Datasets sets = make_datasets(options);
+      EXPECT_EQ(sets.train->classes(), 3) << path;
+      EXPECT_EQ(contents_of(*sets.train), expected) << path << " stream " << stream;
+    }
+  }
+}
+
+TEST(CsvTable, CellsMayBeQuotedAndSeparatedAsSpreadsheetsDo) {
+  const ScratchFolder folder;
+  const auto expect = [&](const std::string& text) {
+    const CsvTable table({folder.write("t.csv", text)});
+    EXPECT_EQ(table.columns(), (std::vector<std::string>{"size, cm", "kind"})) << text;
+    EXPECT_EQ(table.rows(), 2) << text;
+    EXPECT_EQ(all_of<float>(*table.numbers({"size, cm"}, true)), (std::vector<float>{1.5F, -2e3F}));
+    EXPECT_EQ(table.labels("kind"), (std::vector<std::string>{"a \"b\"\nc", "d"})) << text;
+  };
+  expect("\"size, cm\",kind\n1.5,\"a \"\"b\"\"\nc\"\n-2e3,d\n");
+  expect("\xef\xbb\xbf\"size, cm\",kind\r\n1.5 , \"a \"\"b\"\"\nc\" \r\n\r\n-2e3,d");
+  const CsvTable semicolons({folder.write("s.csv", "x;y\n1;2\n")});
+  EXPECT_EQ(semicolons.columns(), (std::vector<std::string>{"x", "y"}));
+  const CsvTable tabs({folder.write("tabs.csv", "x\ty\n+1\t2\n")});
+  EXPECT_EQ(all_of<std::int64_t>(*tabs.numbers({"y", "x"}, false)),
+            (std::vector<std::int64_t>{2, 1}));
+}
+
+TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
+  const ScratchFolder folder;
+  const auto refusal = [&](const std::string& text) {
+    const fs::path file = folder.write("t.csv", text);
+    return input_error([&] { static_cast<void>(CsvTable({file}).numbers({"x", "y"}, false)); });
+  };
+  expect_says(refusal(""), "t.csv is empty");
+  expect_says(refusal("x,y\n"), "has a header, but no line of samples");
+  expect_says(refusal("x,x\n1,2\n"), "column x is named twice");
+  expect_says(refusal("x,\n1,2\n"), "a column has no name");
+  expect_says(refusal("x,y\n1,2\n3\n"), "line 3 of");
+  expect_says(refusal("x,y\n1,2\n3\n"), "has 1 cells, but the header names 2 columns");
+  expect_says(refusal("x,y\n1,\"2\n3,4\n"), "a quote that begins here does not end");
+  expect_says(refusal("x,y\n1,\"2\"3\n"), "followed by \"3\"");
+  expect_says(refusal("x,y\n1,2\n\n3,four\n"), "column y is \"four\", not a finite number");
+  expect_says(refusal("x,y\n1,2\n\n3,four\n"), "line 4 of");
+  expect_says(refusal("x,y\n1,\n"), "column y is empty");
+  expect_says(refusal("x,y\n1,nan\n"), "column y is \"nan\"");
+  expect_says(refusal("x,y\n1,1e40\n"), "column y is \"1e40\"");
+  expect_says(refusal("x,yy\n1,2\n"), "has no column y");
+  const std::vector<fs::path> files{folder.write("a.csv", "x,y\n1,2\n"),
+                                    folder.write("b.csv", "x,z\n1,2\n")};
+  expect_says(input_error([&] { static_cast<void>(CsvTable(files)); }), "do not belong together");
+}
+
+TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
+  const ScratchFolder folder;
+  const std::string train = folder.write("train.csv", "kind,x,y\ncat,1,2\ndog,3,4\ncat,5,6\n");
+  const std::string test = folder.write("test.csv", "kind,x,y\ndog,1,2\n");
+  DataOptions options = options_of(DataKind::csv, {train});
+  options.files.test_path = {test};
+  options.files.columns.targets = {"kind"};
+  EXPECT_EQ(target_kind(options), TargetKind::classes);
+  const Datasets sets = make_datasets(options);
+  EXPECT_EQ(sets.facts.class_names, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(contents_of(*sets.train).second, (std::vector<std::int64_t>{0, 1, 0}));
+  EXPECT_EQ(contents_of(*sets.test).second, std::vector<std::int64_t>{1});
+  const DataOptions found = as_found(options, sets);
+  EXPECT_EQ(found.files.columns.features, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(contents_of(*make_test_set(found, TargetKind::classes).test), contents_of(*sets.test))
+      << "what was found makes the same test set alone";
+  folder.write("test.csv", "kind,x,y\ncow,1,2\n");
+  expect_says(input_error([&] { static_cast<void>(make_datasets(options)); }),
+              "kind is \"cow\", which is none of the classes cat, dog");
+}
+
+TEST(DataFiles, ATableOfValuesNeedsNoNamesOfColumns) {
+  const ScratchFolder folder;
+  const std::string file = folder.write("t.csv", "x,y,force\n1,2,0.5\n3,4,1.5\n5,6,2.5\n");
+  DataOptions options = options_of(DataKind::csv, {file});
+  EXPECT_EQ(target_kind(options), TargetKind::values);
+  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+              "needs data.test_path");
+  options.test_set = false;
+  const Datasets sets = make_datasets(options, TargetKind::values);
+  EXPECT_EQ(sets.train->sample_shape(), Shape({2}));
+  EXPECT_EQ(sets.train->target_shape(), Shape({}));
+  EXPECT_EQ(sets.facts.target, "force");
+}
+
+}  // namespace
+}  // namespace lockstep
