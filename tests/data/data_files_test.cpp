@@ -328,5 +328,29 @@ TEST(DataFiles, ATableOfValuesNeedsNoNamesOfColumns) {
   EXPECT_EQ(sets.facts.target, "force");
 }
 
+TEST(DataFiles, WeightsOfSamplesStandBesideThem) {
+  const ScratchFolder folder;
+  DataOptions options =
+      options_of(DataKind::csv, {folder.write("t.csv", "x,weight,kind\n1,0.5,0\n2,0,1\n3,2,1\n")});
+  options.test_set = false;
+  options.sample_weights = "weight";
+  const Datasets sets = make_datasets(options);
+  EXPECT_EQ(sets.sample_weights, (std::vector<double>{0.5, 0, 2}));
+  EXPECT_EQ(sets.train->sample_shape(), Shape({1})) << "weights are no features";
+  options = options_of(DataKind::npy, {folder.path()});
+  options.test_set = false;
+  options.files.train_features = "x";
+  options.files.train_targets = "y";
+  options.sample_weights = "w";
+  folder.write("x.npy", npy("<f4", "(3, 1)", counted(3)));
+  folder.write("y.npy", npy("<f4", "(3,)", counted(3)));
+  folder.write("w.npy", npy("<f4", "(2,)", counted(2)));
+  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+              "cannot be the weights of 3 samples");
+  folder.write("w.npy", npy("<f4", "(3,)", counted(3)));
+  EXPECT_EQ(make_datasets(options, TargetKind::values).sample_weights,
+            (std::vector<double>{1, 2, 3}));
+}
+
 }  // namespace
 }  // namespace lockstep

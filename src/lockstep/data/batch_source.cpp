@@ -6,8 +6,8 @@ namespace lockstep {
 
 std::span<const std::int64_t> TrainBatches::indices(std::int64_t step) {
   const Range mine = plan_.share(step, rank_).positions;
-  return order_.indices().subspan(static_cast<std::size_t>(mine.begin),
-                                  static_cast<std::size_t>(mine.size()));
+  return order_->indices().subspan(static_cast<std::size_t>(mine.begin),
+                                   static_cast<std::size_t>(mine.size()));
 }
 
 EvalBatches::EvalBatches(const EvalPlan& plan, int rank)

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <lockstep/data/batch_plan.hpp>
@@ -22,21 +24,23 @@ class BatchSource {
   [[nodiscard]] virtual std::span<const std::int64_t> indices(std::int64_t step) = 0;
 };
 
-/// One rank's shares of the Trainer's global batches, in the epoch's shuffled order.
+/// One rank's shares of the Trainer's global batches, in the epoch's order.
 class TrainBatches final : public BatchSource {
  public:
+  TrainBatches(const BatchPlan& plan, int rank, std::unique_ptr<EpochOrder> order)
+      : plan_(plan), rank_(rank), order_(std::move(order)) {}
   TrainBatches(const BatchPlan& plan, int rank, std::uint64_t seed, const Shuffle& shuffle = {})
-      : plan_(plan), rank_(rank), order_(plan.samples(), seed, shuffle) {}
+      : TrainBatches(plan, rank, std::make_unique<Permutation>(plan.samples(), seed, shuffle)) {}
 
   [[nodiscard]] std::int64_t steps() const override { return plan_.steps(); }
   [[nodiscard]] std::int64_t largest_batch() const override { return plan_.largest_share(rank_); }
-  void start_epoch(std::int64_t epoch) override { order_.set_epoch(epoch); }
+  void start_epoch(std::int64_t epoch) override { order_->set_epoch(epoch); }
   [[nodiscard]] std::span<const std::int64_t> indices(std::int64_t step) override;
 
  private:
   BatchPlan plan_;
   int rank_;
-  Permutation order_;
+  std::unique_ptr<EpochOrder> order_;
 };
 
 /// One rank's evaluation batches, in the data set's own order.

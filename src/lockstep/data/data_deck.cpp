@@ -45,6 +45,13 @@ void declare(DeckTable& table, DataOptions& options) {
        .min = 0.0,
        .max = 0.99});
   table.key("test_set", options.test_set, {.doc = "false: there is no test set"});
+  table.key(
+      "sample_weights", options.sample_weights,
+      {.doc = "hdf5, npy, csv: array [N], or column, of weights by which the training samples "
+              "are drawn, with replacement; empty: each once an epoch"});
+  table.key("balance_classes", options.balance_classes,
+            {.doc = "draw the training samples with replacement such that all classes come equally "
+                    "often"});
   table.key("shuffle", options.shuffle.on,
             {.doc = "visit the training samples in a new order every epoch"});
   table.key(

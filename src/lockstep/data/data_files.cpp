@@ -86,7 +86,9 @@ DataOptions DataFiles::completed(DataOptions options) const {
   if (targets.empty()) targets = {table_->columns().back()};
   if (features.empty()) {
     for (const std::string& column : table_->columns()) {
-      if (std::ranges::find(targets, column) == targets.end()) features.push_back(column);
+      const bool other =
+          column == options.sample_weights || std::ranges::find(targets, column) != targets.end();
+      if (!other) features.push_back(column);
     }
   }
   const bool words = targets.size() == 1 && !table_->is_numeric(targets[0]);
@@ -110,6 +112,11 @@ std::shared_ptr<const StoredArray> DataFiles::targets(const DataOptions& options
   if (columns.size() == 1 && !table_->is_numeric(columns[0]) && !options.class_names.empty())
     return table_->codes(columns[0], options.class_names);
   return table_->numbers(columns, true);
+}
+
+std::shared_ptr<const StoredArray> DataFiles::weights(const DataOptions& options) const {
+  if (table_) return table_->numbers({options.sample_weights}, true);
+  return array(options.sample_weights, options.files.cache_mib << 20U);
 }
 
 std::shared_ptr<const StoredArray> DataFiles::array(const std::string& name,

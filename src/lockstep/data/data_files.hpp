@@ -34,10 +34,13 @@ class DataFiles {
   /// Of completed options. Throws InputError if they are not there.
   [[nodiscard]] std::shared_ptr<const StoredArray> features(const DataOptions& options) const;
   [[nodiscard]] std::shared_ptr<const StoredArray> targets(const DataOptions& options) const;
+  /// Its sample_weights, [N].
+  [[nodiscard]] std::shared_ptr<const StoredArray> weights(const DataOptions& options) const;
+
+ private:
   [[nodiscard]] std::shared_ptr<const StoredArray> array(const std::string& name,
                                                          std::int64_t cache_bytes) const;
 
- private:
   DataKind kind_;
   Split split_;
   std::vector<std::filesystem::path> files_;

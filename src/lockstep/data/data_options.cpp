@@ -10,6 +10,7 @@
 #include <lockstep/data/fashion_mnist.hpp>
 #include <lockstep/data/streamed_dataset.hpp>
 #include <lockstep/data/subset.hpp>
+#include <lockstep/data/weighted_draws.hpp>
 
 namespace lockstep {
 namespace {
@@ -156,6 +157,60 @@ void expect_kind(const DataOptions& options, TargetKind kind) {
       "\"csv\", or the program classify.");
 }
 
+void expect_one_order(const DataOptions& options) {
+  const bool weights = !options.sample_weights.empty();
+  if (weights && !in_files(options.kind)) {
+    throw InputError(
+        "data.sample_weights names an array in the files of the data, but these data are in none. "
+        "Leave it out, or use data.balance_classes.");
+  }
+  if (weights && options.balance_classes) {
+    throw InputError(
+        "data.sample_weights and data.balance_classes both say how often samples are drawn. Leave "
+        "out one of them.");
+  }
+  if ((weights || options.balance_classes) && options.shuffle.window > 0) {
+    throw InputError(
+        "data.shuffle_window keeps neighbours together, but samples that are drawn by weights have "
+        "none. Leave out one or the other.");
+  }
+}
+
+/// Of all samples of the training set.
+std::vector<double> sample_weights_of(const DataFiles& files, const DataOptions& options,
+                                      std::int64_t samples) {
+  const auto array = files.weights(options);
+  if (array->rows() < samples || array->row_elements() != 1) {
+    throw InputError(fmt::format("{} cannot be the weights of {} samples: give each one number.",
+                                 array->description(), samples));
+  }
+  std::vector<float> weights(static_cast<std::size_t>(samples));
+  array->read(0, samples, std::span(weights));
+  return {weights.begin(), weights.end()};
+}
+
+/// Holds part of the training set back, with its weights.
+void hold_back(Datasets& sets, double fraction) {
+  auto [train, validation] = split_for_validation(sets.train->size(), fraction);
+  if (!sets.sample_weights.empty()) {
+    std::vector<double> weights;
+    for (const std::int64_t sample : train)
+      weights.push_back(sets.sample_weights[static_cast<std::size_t>(sample)]);
+    sets.sample_weights = std::move(weights);
+  }
+  sets.validation = std::make_shared<const Subset>(sets.train, std::move(validation));
+  sets.train = std::make_shared<const Subset>(sets.train, std::move(train));
+}
+
+/// Weights that balance the classes of a training set.
+std::vector<double> balancing_weights(const Dataset& train) {
+  if (train.classes() == 0) {
+    throw InputError(
+        "data.balance_classes is of classes, but these targets are values. Leave it out.");
+  }
+  return weights_that_balance(train.labels(), train.classes());
+}
+
 }  // namespace
 
 bool in_files(DataKind kind) noexcept {
@@ -171,6 +226,7 @@ TargetKind target_kind(const DataOptions& options) {
 
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
   expect_kind(options, kind);
+  expect_one_order(options);
   Datasets sets;
   if (in_files(options.kind)) {
     const DataFiles files(options, Split::train);
@@ -185,6 +241,8 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
             .test = test ? file_set(found, kind, *test) : nullptr,
             .augmentation = {},
             .facts = facts_of(found, train)};
+    if (!options.sample_weights.empty())
+      sets.sample_weights = sample_weights_of(files, options, sets.train->size());
   } else {
     const Normalisation normalisation = chosen(options, {});
     sets = {.train = image_set(options, normalisation, Split::train),
@@ -199,12 +257,8 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
   expect_class_names(sets.facts.class_names, *sets.train);
   sets.augmentation =
       make_augmentation(options.augment, sets.train->sample_shape(), zero_input(sets.facts), seed);
-  if (options.validation_fraction > 0) {
-    auto [train, validation] =
-        split_for_validation(sets.train->size(), options.validation_fraction);
-    sets.validation = std::make_shared<const Subset>(sets.train, std::move(validation));
-    sets.train = std::make_shared<const Subset>(sets.train, std::move(train));
-  }
+  if (options.validation_fraction > 0) hold_back(sets, options.validation_fraction);
+  if (options.balance_classes) sets.sample_weights = balancing_weights(*sets.train);
   return sets;
 }
 

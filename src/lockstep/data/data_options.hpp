@@ -50,6 +50,10 @@ struct DataOptions {
   std::int64_t test_limit = 0;           ///< the same of the test samples
   double validation_fraction = 0;  ///< of the training samples, held back: split_for_validation
   bool test_set = true;            ///< false: there is none
+  /// Samples are drawn with replacement: by the weights of this array [N], or such that all classes
+  /// are drawn equally often.
+  std::string sample_weights;
+  bool balance_classes = false;
   Shuffle shuffle;
   std::int64_t prefetch = 2;  ///< batches held by the loader
   AugmentOptions augment;

@@ -1,5 +1,8 @@
 #include <lockstep/data/dataset.hpp>
 
+#include <algorithm>
+#include <numeric>
+
 #include <lockstep/base/error.hpp>
 
 namespace lockstep {
@@ -47,6 +50,20 @@ Batch Batch::slice(std::int64_t begin, std::int64_t end) const {
   part.indices_ = part.all_indices_ = indices_.slice(begin, end);
   part.size_ = end - begin;
   return part;
+}
+
+std::vector<std::int64_t> Dataset::labels() const {
+  constexpr std::int64_t at_once = 256;
+  Batch batch(*this, std::min(size(), at_once));
+  std::vector<std::int64_t> all, numbers;
+  for (std::int64_t begin = 0; begin < size(); begin += at_once) {
+    numbers.resize(static_cast<std::size_t>(std::min(at_once, size() - begin)));
+    std::iota(numbers.begin(), numbers.end(), begin);
+    load(numbers, batch);
+    const auto some = batch.targets().to_vector<std::int64_t>();
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
 }
 
 Batch Batch::to(DType dtype) const {

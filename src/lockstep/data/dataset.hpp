@@ -66,6 +66,10 @@ class Dataset {
   /// Fills `batch` with the samples of these numbers, in this order. Must allocate nothing and give
   /// the same bits for a sample whoever loads it. Throws Error for a number outside [0, size()).
   virtual void load(std::span<const std::int64_t> indices, Batch& batch) const = 0;
+
+  /// The class of every sample, [size()], for data with classes: by loading all of them, where a
+  /// data set knows no shorter way.
+  [[nodiscard]] virtual std::vector<std::int64_t> labels() const;
 };
 
 /// The two halves of a data set.
@@ -100,6 +104,8 @@ struct Datasets {
   DataFacts facts = {};
   /// Held back of the training set: what each epoch is judged by.
   std::shared_ptr<const Dataset> validation = {};
+  /// How often each training sample is drawn, relatively; empty: each once an epoch.
+  std::vector<double> sample_weights = {};
 };
 
 }  // namespace lockstep

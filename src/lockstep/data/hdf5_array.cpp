@@ -41,7 +41,7 @@ hid_t memory_type() {
   return H5T_NATIVE_UINT8;
 }
 
-constexpr const char* remedy =
+constexpr const char* where_to_get_one =
     "Point data.path at an HDF5 file, or make the one of inputs/heat.toml with the program "
     "heat_data.";
 
@@ -49,7 +49,7 @@ constexpr const char* remedy =
 
 struct Hdf5Array::State {
   State(const fs::path& path, const std::string& name, std::int64_t cache_bytes)
-      : raw(path, remedy) {
+      : raw(path, where_to_get_one) {
     const Hdf5Lock lock;
     if (H5Fis_hdf5(path.c_str()) <= 0) {
       throw InputError(

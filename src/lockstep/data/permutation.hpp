@@ -3,6 +3,8 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/data/epoch_order.hpp>
+
 namespace lockstep {
 
 class PhiloxSequence;
@@ -20,16 +22,15 @@ struct Shuffle {
 /// The order in which an epoch visits the samples: a permutation of 0 to n-1 that is a function of
 /// (seed, epoch) alone, the same on every rank. Fisher and Yates' shuffle (Knuth, TAOCP 2, 3.4.2,
 /// algorithm P) with unbiased Philox numbers.
-class Permutation {
+class Permutation final : public EpochOrder {
  public:
   /// Epoch 0's order. Throws InputError if n is negative or 2^32 or more, or the window negative.
   Permutation(std::int64_t n, std::uint64_t seed, const Shuffle& shuffle = {});
 
   /// Computes the order of `epoch` in place: O(n), no allocation.
-  void set_epoch(std::int64_t epoch);
+  void set_epoch(std::int64_t epoch) override;
 
-  /// Valid until the next set_epoch.
-  [[nodiscard]] std::span<const std::int64_t> indices() const noexcept { return indices_; }
+  [[nodiscard]] std::span<const std::int64_t> indices() const noexcept override { return indices_; }
 
  private:
   [[nodiscard]] std::int64_t piece_size() const noexcept;

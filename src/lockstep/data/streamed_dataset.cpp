@@ -95,6 +95,12 @@ DType StreamedDataset::input_dtype() const noexcept {
 std::int64_t StreamedDataset::classes() const noexcept { return state_->classes; }
 Shape StreamedDataset::target_shape() const { return state_->target_shape; }
 
+std::vector<std::int64_t> StreamedDataset::labels() const {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size()));
+  state_->samples.targets->read(0, size(), std::span(all));
+  return all;
+}
+
 void StreamedDataset::load(std::span<const std::int64_t> indices, Batch& batch) const {
   State& s = *state_;
   expect_samples(indices, size());

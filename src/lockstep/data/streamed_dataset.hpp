@@ -28,6 +28,7 @@ class StreamedDataset final : public Dataset {
   /// Throws InputError also if the file cannot be read, was changed since it was opened, or holds a
   /// number that is not finite.
   void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+  [[nodiscard]] std::vector<std::int64_t> labels() const override;
 
  private:
   struct State;

@@ -29,6 +29,14 @@ void Subset::load(std::span<const std::int64_t> indices, Batch& batch) const {
   whole_->load(std::span<const std::int64_t>(numbers).first(indices.size()), batch);
 }
 
+std::vector<std::int64_t> Subset::labels() const {
+  const auto all = whole_->labels();
+  std::vector<std::int64_t> mine;
+  mine.reserve(samples_.size());
+  for (const std::int64_t sample : samples_) mine.push_back(all[static_cast<std::size_t>(sample)]);
+  return mine;
+}
+
 ValidationSplit split_for_validation(std::int64_t n, double fraction) {
   constexpr std::uint64_t stream = 0x76616c6964617465;  // "validate": no seed of a training
   const auto held_back = static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(n)));

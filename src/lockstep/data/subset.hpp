@@ -21,6 +21,7 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t classes() const noexcept override { return whole_->classes(); }
   [[nodiscard]] Shape target_shape() const override { return whole_->target_shape(); }
   void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+  [[nodiscard]] std::vector<std::int64_t> labels() const override;
 
   /// Their numbers in the whole set.
   [[nodiscard]] const std::vector<std::int64_t>& samples() const noexcept { return samples_; }

@@ -84,6 +84,10 @@ void TensorDataset::set_targets(const Tensor& targets, const std::string& name) 
   target_shape_ = target_shape_of(targets_.shape());
 }
 
+std::vector<std::int64_t> TensorDataset::labels() const {
+  return targets_.to_vector<std::int64_t>();
+}
+
 void TensorDataset::load(std::span<const std::int64_t> indices, Batch& batch) const {
   expect_samples(indices, size());
   batch.reset(indices);

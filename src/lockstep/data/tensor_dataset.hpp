@@ -31,6 +31,7 @@ class TensorDataset final : public Dataset {
   [[nodiscard]] std::int64_t classes() const noexcept override { return classes_; }
   [[nodiscard]] Shape target_shape() const override { return target_shape_; }
   void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+  [[nodiscard]] std::vector<std::int64_t> labels() const override;
 
  private:
   /// What both kinds of samples have in common. Throws InputError.

@@ -54,6 +54,8 @@ void declare(DeckTable& table, TrainOptions& options);
 struct ClassLossOptions {
   double label_smoothing = 0.0;
   std::vector<double> class_weights;  ///< one a class; empty: 1
+  /// class_weights of N / (C n), where n of the N training samples are of that class (one of C).
+  bool class_weights_from_counts = false;
 };
 void declare(DeckTable& table, ClassLossOptions& options);
 

@@ -86,6 +86,9 @@ void declare(DeckTable& table, ClassLossOptions& options) {
             {.doc = "classify: factor of the loss of each class's samples, one a class; empty: 1",
              .min = 0.0,
              .above_min = true});
+  table.key("class_weights_from_counts", options.class_weights_from_counts,
+            {.doc = "classify: class_weights are N / (C n), n of the N training samples being of "
+                    "that one of C classes, so that all classes weigh the same"});
 }
 
 void declare(DeckTable& table, EvalOptions& options) {

@@ -18,9 +18,10 @@ namespace {
 
 /// [loss] is there, so that all programs know the same decks, and has only what classes need.
 void expect_no_class_loss(const ClassLossOptions& loss, const Deck& deck) {
-  const char* key = loss.label_smoothing > 0.0    ? "label_smoothing"
-                    : !loss.class_weights.empty() ? "class_weights"
-                                                  : nullptr;
+  const char* key = loss.label_smoothing > 0.0       ? "label_smoothing"
+                    : !loss.class_weights.empty()    ? "class_weights"
+                    : loss.class_weights_from_counts ? "class_weights_from_counts"
+                                                     : nullptr;
   if (!key) return;
   throw InputError(fmt::format(
       "{}: loss.{} is of classes, but this program fits values. Remove it, or use classify.",

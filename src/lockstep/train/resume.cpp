@@ -20,13 +20,17 @@ namespace fs = std::filesystem;
 
 /// Keys of [data] that decide which samples an epoch has and in which order. Not the path: data may
 /// move. Not what is done to a sample, nor the test set.
-constexpr std::array<std::string_view, 13> deciding{"kind",
+constexpr std::array<std::string_view, 17> deciding{"kind",
                                                     "train_limit",
                                                     "validation_fraction",
                                                     "shuffle",
                                                     "shuffle_window",
                                                     "train_features",
                                                     "train_targets",
+                                                    "feature_columns",
+                                                    "target_columns",
+                                                    "sample_weights",
+                                                    "balance_classes",
                                                     "synthetic_seed",
                                                     "synthetic_samples",
                                                     "synthetic_noise",

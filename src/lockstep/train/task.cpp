@@ -6,6 +6,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/weighted_draws.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/kernels/accuracy.hpp>
 #include <lockstep/train/run_plan.hpp>
@@ -25,6 +26,26 @@ LossOptions loss_options(const ClassLossOptions& read, const Deck& deck, std::in
   }
   options.class_weight = Tensor::from(read.class_weights, {count}).to(DType::f32);
   options.reduction = Reduction::sum;
+  return options;
+}
+
+/// Weights that the deck leaves to the training set are counted, and recorded in it.
+ClassLossOptions with_counted_weights(ClassLossOptions options, const Dataset& train, Deck& deck) {
+  if (!options.class_weights_from_counts) return options;
+  if (!options.class_weights.empty()) {
+    throw InputError(
+        fmt::format("{}: loss.class_weights_from_counts and loss.class_weights both tell the "
+                    "weights. Leave out one of them.",
+                    deck.where("loss", "class_weights_from_counts")));
+  }
+  const auto samples = static_cast<double>(train.size()),
+             classes = static_cast<double>(train.classes());
+  for (const std::int64_t count : count_labels(train.labels(), train.classes())) {
+    const auto present = static_cast<double>(std::max<std::int64_t>(1, count));
+    options.class_weights.push_back(samples / (classes * present));
+  }
+  options.class_weights_from_counts = false;
+  deck.record("loss", options);
   return options;
 }
 
@@ -98,7 +119,9 @@ Classification::Classification(Deck& deck, Sets sets) {
   loading_ = {options.data.shuffle, options.data.prefetch};
   data_ = load_sets(options.data, TargetKind::classes, sets, deck);
   const std::int64_t classes = (data_.train ? data_.train : data_.test)->classes();
-  loss_ = loss_options(options.loss, deck, classes);
+  loss_ = loss_options(
+      data_.train ? with_counted_weights(options.loss, *data_.train, deck) : options.loss, deck,
+      classes);
   top_k_ = deck.read<EvalOptions>("eval").top_k;
   if (top_k_ >= classes) {
     throw InputError(fmt::format("{}: eval.top_k = {} of {} classes would always be 1. Use fewer.",

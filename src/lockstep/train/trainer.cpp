@@ -83,8 +83,9 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       batches_(task.data().train->size(), plan.train.batch_size, group_->size(),
                plan.train.drop_last, shards_of(plan.train, group_->size())),
       loader_(task.data().train,
-              std::make_unique<TrainBatches>(batches_, group_->rank(), plan.train.seed,
-                                             task.loading().shuffle),
+              std::make_unique<TrainBatches>(
+                  batches_, group_->rank(),
+                  make_order(task.data(), plan.train.seed, task.loading().shuffle)),
               task.loading().prefetch, task.data().augmentation),
       early_stopping_(early_stopping_of(plan.train, task)),
       stop_(*group_) {
