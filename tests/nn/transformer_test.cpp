@@ -9,7 +9,7 @@
 #include <support/message_of.hpp>
 
 #include <lockstep/autograd/check_gradients.hpp>
-#include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/init.hpp>
@@ -123,7 +123,7 @@ TEST(Embedding, BeginsNormalWithAZeroPaddingRow) {
 TEST(Transformer, AgreesWithPyTorch) {
   const DTypeGuard double_precision(DType::f64);
   const auto model = transformer(
-      {2, 4, 4}, 3, {.width = 8, .depth = 2, .heads = 2, .feedforward = 12, .patch = 2});
+      {2, 4, 4}, 3, {.width = 8, .depth = 2, .heads = 2, .feedforward = 12, .patch = {2}});
   set_to_sines(*model);
   const Variable y = (*model)(cosines({2, 2, 4, 4}));
   expect_numbers(y.data(), {-1.32996833164714, -1.08727602402262, -0.92034700959319,
@@ -172,8 +172,9 @@ TEST(Transformer, GradientsAgreeWithDifferencesAlsoWithDropout) {
   const DTypeGuard double_precision(DType::f64);
   manual_seed(3);
   for (const double dropout : {0.0, 0.3}) {
-    const auto model = transformer(
-        {1, 6, 4}, 3, {.width = 6, .depth = 2, .heads = 3, .patch = 2, .encoder_dropout = dropout});
+    const auto model =
+        transformer({1, 6, 4}, 3,
+                    {.width = 6, .depth = 2, .heads = 3, .patch = {2}, .encoder_dropout = dropout});
     const Variable x = cosines({2, 1, 6, 4});
     const Tensor target = Tensor::from(std::vector<std::int64_t>{2, 0}, {2});
     std::vector<std::pair<std::string, Variable>> parameters;
@@ -192,7 +193,7 @@ TEST(Transformer, GradientsAgreeWithDifferencesAlsoWithDropout) {
 TEST(Transformer, DropoutActsInTrainingOnly) {
   manual_seed(3);
   const auto model = transformer(
-      {1, 4, 4}, 3, {.width = 8, .depth = 1, .heads = 2, .patch = 2, .encoder_dropout = 0.5});
+      {1, 4, 4}, 3, {.width = 8, .depth = 1, .heads = 2, .patch = {2}, .encoder_dropout = 0.5});
   const Variable x(uniform({2, 1, 4, 4}, 1.0));
   const auto training = (*model)(x).data().to_vector<float>();
   model->eval();
@@ -201,9 +202,62 @@ TEST(Transformer, DropoutActsInTrainingOnly) {
   EXPECT_EQ((*model)(x).data().to_vector<float>(), evaluation);
 }
 
+std::shared_ptr<Module> child_of(const Module& model, const std::string& name) {
+  for (const auto& [child_name, child] : model.children()) {
+    if (child_name == name) return child;
+  }
+  ADD_FAILURE() << "no " << name;
+  return nullptr;
+}
+
+Variable parameter_of(const Module& model, const std::string& name) {
+  for (const auto& p : model.named_parameters()) {
+    if (p.name == name) return p.variable;
+  }
+  ADD_FAILURE() << "no " << name;
+  return {};
+}
+
+TEST(Transformer, OfASequenceHasATokenAStep) {
+  const DTypeGuard double_precision(DType::f64);
+  manual_seed(5);
+  const auto model = transformer(
+      {1, 5, 3}, 2, {.width = 4, .depth = 1, .heads = 2, .patch = {1, 0}}, Head::linear);
+  EXPECT_EQ(parameter_of(*model, "pos_embedding").shape(), Shape({1, 5, 4}));
+  const Variable x = cosines({2, 1, 5, 3});
+  const Variable tokens =
+      linear(reshape(x, {2, 5, 3}), reshape(parameter_of(*model, "patch_embed.weight"), {4, 3}),
+             parameter_of(*model, "patch_embed.bias"));
+  const Variable encoded =
+      (*child_of(*model, "encoder"))(tokens + parameter_of(*model, "pos_embedding"));
+  const Variable expected = (*child_of(*model, "head"))(mean(encoded, {1}));
+  EXPECT_EQ((*model)(x).data().to_vector<double>(), expected.data().to_vector<double>());
+}
+
+TEST(Transformer, OfATablesRowHasATokenAFeature) {
+  const DTypeGuard double_precision(DType::f64);
+  manual_seed(6);
+  const auto model = transformer({3}, 2, {.width = 4, .depth = 1, .heads = 2}, Head::linear);
+  const Variable x = cosines({2, 3}), weight = parameter_of(*model, "feature_embed.weight");
+  EXPECT_EQ(weight.shape(), Shape({3, 4}));
+  const auto numbers = x.data().to_vector<double>(), weights = weight.data().to_vector<double>();
+  std::vector<double> tokens;
+  for (std::size_t n = 0; n < 2; ++n) {
+    for (std::size_t f = 0; f < 3; ++f) {
+      for (std::size_t e = 0; e < 4; ++e) tokens.push_back(numbers[3 * n + f] * weights[4 * f + e]);
+    }
+  }
+  const Variable encoded = (*child_of(*model, "encoder"))(
+      Variable(Tensor::from(tokens, {2, 3, 4})) + parameter_of(*model, "pos_embedding"));
+  const Variable expected = (*child_of(*model, "head"))(mean(encoded, {1}));
+  EXPECT_EQ((*model)(x).data().to_vector<double>(), expected.data().to_vector<double>());
+  sum((*model)(x)).backward();
+  EXPECT_GT(norm(weight.grad()), 0.0);
+}
+
 TEST(Transformer, WithALinearHeadEndsInLogits) {
   manual_seed(3);
-  const TransformerOptions small{.width = 8, .depth = 1, .heads = 2, .patch = 2};
+  const TransformerOptions small{.width = 8, .depth = 1, .heads = 2, .patch = {2}};
   const auto model = transformer({1, 4, 4}, 3, small, Head::linear);
   double total = 0;
   for (const float y : (*model)(Variable(uniform({1, 1, 4, 4}, 1.0))).data().to_vector<float>()) {
@@ -220,7 +274,8 @@ TEST(Transformer, NamesSizesThatDoNotFit) {
   const auto patch = message({1, 28, 30}, {});
   EXPECT_NE(patch.find("[1, 28, 30]"), std::string::npos) << patch;
   EXPECT_NE(patch.find("4 x 4"), std::string::npos) << patch;
-  EXPECT_NE(message({784}, {}).find("[784]"), std::string::npos);
+  EXPECT_NE(message({2, 3}, {}).find("[2, 3]"), std::string::npos);
+  EXPECT_NE(message({1, 4, 4}, {.patch = {}}).find("model.patch"), std::string::npos);
   const auto heads = message({1, 28, 28}, {.width = 10});
   EXPECT_NE(heads.find("model.heads (3)"), std::string::npos) << heads;
   EXPECT_NE(heads.find("model.width (10)"), std::string::npos) << heads;

@@ -46,7 +46,7 @@ inline std::vector<Network> zoo() {
   add("convnet", Kind::convnet, {1, 28, 28});
   add("resnet18", Kind::resnet18, {3, 8, 8});
   add("transformer", Kind::transformer, {1, 8, 8}).transformer = {
-      .width = 16, .depth = 1, .heads = 2, .patch = 4};
+      .width = 16, .depth = 1, .heads = 2, .patch = {4}};
   return all;
 }
 

@@ -36,10 +36,12 @@ void declare(DeckTable& table, ModelOptions& options) {
             {.doc = "attention heads, a divisor of width (transformer)", .min = 1});
   table.key("feedforward", t.feedforward,
             {.doc = "features inside each feed-forward part; 0: 4 width (transformer)", .min = 0});
-  table.key("patch", t.patch,
-            {.doc = "side of a patch, a divisor of the image's height and width (transformer)",
-             .unit = "pixels",
-             .min = 1});
+  table.key(
+      "patch", t.patch,
+      {.doc = "height and width of a patch, or one for both; divisors of the image's, 0: all of "
+              "it; a sequence [T, F] has [1, 0] (transformer)",
+       .unit = "pixels",
+       .min = 0});
   table.key("encoder_dropout", t.encoder_dropout,
             {.doc = "probability of each dropout layer of the encoder (transformer)",
              .min = 0.0,

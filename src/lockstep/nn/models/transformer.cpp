@@ -1,5 +1,6 @@
 #include <lockstep/nn/models/transformer.hpp>
 
+#include <algorithm>
 #include <string>
 
 #include <lockstep/autograd/functional/activation.hpp>
@@ -16,42 +17,79 @@
 namespace lockstep::nn {
 namespace {
 
-/// x[N,C,H,W] -> [N, tokens, width]; parameters weight[width, C, patch, patch], bias[width] as
-/// Conv2d(C, width, patch, stride = patch) has them. Patches do not overlap, so that the
-/// convolution is one matrix product.
+/// Of one patch, in pixels.
+struct Patch {
+  std::int64_t height, width;
+  [[nodiscard]] std::int64_t pixels() const noexcept { return height * width; }
+  [[nodiscard]] bool divides(const Shape& image) const noexcept {
+    return height > 0 && width > 0 && image[1] % height == 0 && image[2] % width == 0;
+  }
+};
+
+Patch patch_of(const std::vector<std::int64_t>& sides, const Shape& image) {
+  const auto side = [&](std::size_t i, std::int64_t whole) {
+    const std::int64_t given = sides[std::min(i, sides.size() - 1)];
+    return given == 0 ? whole : given;
+  };
+  return {side(0, image[1]), side(1, image[2])};
+}
+
+/// x[N,C,H,W] -> [N, tokens, width]; parameters weight[width, C, height, width of a patch],
+/// bias[width] as Conv2d(C, width, patch, stride = patch) has them. Patches do not overlap, so that
+/// the convolution is one matrix product.
 class PatchEmbed : public Module {
  public:
-  PatchEmbed(std::int64_t channels, std::int64_t width, std::int64_t patch) : patch_(patch) {
-    const Shape shape{width, channels, patch, patch};
+  PatchEmbed(std::int64_t channels, std::int64_t width, const Patch& patch) : patch_(patch) {
+    const Shape shape{width, channels, patch.height, patch.width};
     weight_ = register_parameter("weight", default_weight(shape));
-    bias_ = register_parameter("bias", default_bias(width, channels * patch * patch));
+    bias_ = register_parameter("bias", default_bias(width, channels * patch.pixels()));
   }
 
   Variable forward(const Variable& x) override {
     const Shape& in = x.shape();
-    const std::int64_t rows = in[2] / patch_, columns = in[3] / patch_;
-    const std::int64_t pixels = in[1] * patch_ * patch_;
-    const Variable patches =
-        permute(reshape(x, {in[0], in[1], rows, patch_, columns, patch_}), {0, 2, 4, 1, 3, 5});
+    const std::int64_t rows = in[2] / patch_.height, columns = in[3] / patch_.width;
+    const std::int64_t pixels = in[1] * patch_.pixels();
+    const Variable patches = permute(
+        reshape(x, {in[0], in[1], rows, patch_.height, columns, patch_.width}), {0, 2, 4, 1, 3, 5});
     return linear(reshape(patches, {in[0], rows * columns, pixels}),
                   reshape(weight_, {weight_.shape()[0], pixels}), bias_);
   }
 
  private:
-  std::int64_t patch_;
+  Patch patch_;
   Variable weight_, bias_;
+};
+
+/// x[N,F] -> [N, F, width] by weight[F, width].
+class FeatureEmbed : public Module {
+ public:
+  FeatureEmbed(std::int64_t features, std::int64_t width)
+      : weight_(register_parameter("weight", normal({features, width}, 1.0))) {}
+
+  Variable forward(const Variable& x) override {
+    return reshape(x, {x.shape()[0], x.shape()[1], 1}) * weight_;
+  }
+
+ private:
+  Variable weight_;
 };
 
 class Transformer : public Module {
  public:
-  Transformer(const Shape& image, std::int64_t outputs, const TransformerOptions& options,
+  Transformer(const Shape& sample, std::int64_t outputs, const TransformerOptions& options,
               Head head)
-      : image_(image), log_probabilities_(head == Head::log_probabilities) {
+      : sample_(sample), log_probabilities_(head == Head::log_probabilities) {
     const std::int64_t width = options.width;
-    const std::int64_t tokens = (image[1] / options.patch) * (image[2] / options.patch);
+    std::int64_t tokens = sample[0];
     const std::int64_t feedforward = options.feedforward > 0 ? options.feedforward : 4 * width;
-    patch_embed_ = register_module("patch_embed",
-                                   std::make_shared<PatchEmbed>(image[0], width, options.patch));
+    if (sample.dims() == 3) {
+      const Patch patch = patch_of(options.patch, sample);
+      tokens = (sample[1] / patch.height) * (sample[2] / patch.width);
+      embed_ =
+          register_module("patch_embed", std::make_shared<PatchEmbed>(sample[0], width, patch));
+    } else {
+      embed_ = register_module("feature_embed", std::make_shared<FeatureEmbed>(tokens, width));
+    }
     pos_embedding_ = register_parameter("pos_embedding", normal({1, tokens, width}, 0.02));
     encoder_ = register_module(
         "encoder", std::make_shared<TransformerEncoder>(options.depth, width, options.heads,
@@ -61,43 +99,47 @@ class Transformer : public Module {
 
   Variable forward(const Variable& x) override {
     const Shape& in = x.shape();
-    if (in.dims() != 4 || Shape{in[1], in[2], in[3]} != image_) {
-      throw ShapeError("this transformer takes [N, ...] of images " + to_string(image_) + ", not " +
-                       describe(x.data()));
+    if (in.dims() != sample_.dims() + 1 || in.numel() != in[0] * sample_.numel() ||
+        !std::equal(sample_.begin(), sample_.end(), in.begin() + 1)) {
+      throw ShapeError("this transformer takes [N, ...] of samples " + to_string(sample_) +
+                       ", not " + describe(x.data()));
     }
-    const Variable tokens = (*patch_embed_)(x) + pos_embedding_;
+    const Variable tokens = (*embed_)(x) + pos_embedding_;
     const Variable y = (*head_)(mean((*encoder_)(tokens), {1}));
     return log_probabilities_ ? log_softmax(y) : y;
   }
 
  private:
-  Shape image_;
+  Shape sample_;
   bool log_probabilities_;
   Variable pos_embedding_;
-  std::shared_ptr<Module> patch_embed_, encoder_, head_;
+  std::shared_ptr<Module> embed_, encoder_, head_;
 };
 
 }  // namespace
 
-std::shared_ptr<Module> transformer(const Shape& image, std::int64_t outputs,
+std::shared_ptr<Module> transformer(const Shape& sample, std::int64_t outputs,
                                     const TransformerOptions& options, Head head) {
-  expect_positive("model transformer", "patch", options.patch);
   expect_positive("model transformer", "heads", options.heads);
   expect_positive("model transformer", "width", options.width);
-  if (image.dims() != 3 || image.numel() == 0 || image[1] % options.patch != 0 ||
-      image[2] % options.patch != 0) {
+  if (options.patch.empty() || options.patch.size() > 2)
+    throw InputError("model transformer: model.patch is one side for both, or height and width");
+  const bool row = sample.dims() == 1, image = sample.dims() == 3;
+  if (sample.numel() == 0 || !(row || image) ||
+      (image && !patch_of(options.patch, sample).divides(sample))) {
+    const std::string height = std::to_string(options.patch.front()),
+                      width = std::to_string(options.patch.back());
     throw InputError(
-        "model transformer takes images of shape [channels, height, width] that divide into "
-        "patches of " +
-        std::to_string(options.patch) + " x " + std::to_string(options.patch) +
-        " pixels, not samples of shape " + to_string(image) +
-        ". Choose another model.patch, another model.kind or other data.");
+        "model transformer takes rows [features], or images [channels, height, width] that divide "
+        "into patches of " +
+        height + " x " + width + " pixels, not samples of shape " + to_string(sample) +
+        ". Choose another model.patch (0: the whole side), another model.kind or other data.");
   }
   if (options.width % options.heads != 0) {
     throw InputError("model transformer: model.heads (" + std::to_string(options.heads) +
                      ") must divide model.width (" + std::to_string(options.width) + ")");
   }
-  return std::make_shared<Transformer>(image, outputs, options, head);
+  return std::make_shared<Transformer>(sample, outputs, options, head);
 }
 
 }  // namespace lockstep::nn

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <lockstep/nn/models/head.hpp>
 #include <lockstep/nn/module.hpp>
@@ -12,16 +13,21 @@ struct TransformerOptions {
   std::int64_t depth = 6;        ///< encoder layers
   std::int64_t heads = 3;        ///< must divide width
   std::int64_t feedforward = 0;  ///< features inside each layer's feed-forward part; 0: 4 width
-  std::int64_t patch = 4;        ///< pixels, must divide the image's height and width
+  /// Pixels: height and width, or one for both; 0: the whole image's. Must divide the image.
+  std::vector<std::int64_t> patch{4};
   double encoder_dropout = 0.0;  ///< probability, in every dropout layer of the encoder
 };
 
-/// A classifier of images [N, channels, H, W] cut into patches (Dosovitskiy et al. 2020,
-/// arXiv:2010.11929, with the mean of the tokens in place of a class token): patch_embed, a
-/// convolution whose stride is its kernel; + pos_embedding[1, tokens, width]; encoder
-/// (TransformerEncoder); mean over tokens; head. Throws InputError if image, patch, width and heads
-/// do not fit.
-[[nodiscard]] std::shared_ptr<Module> transformer(const Shape& image, std::int64_t outputs,
+/// A sample becomes tokens of `width` features; + pos_embedding[1, tokens, width]; encoder
+/// (TransformerEncoder); mean over tokens; head. The tokens, by the sample's shape:
+///   [C, H, W]  an image, cut into patches (Dosovitskiy et al. 2020, arXiv:2010.11929, with the
+///              mean of the tokens in place of a class token): patch_embed, a convolution whose
+///              stride is its kernel; a sequence of T steps of F numbers is an image [1, T, F]
+///              with patches {1, 0}
+///   [F]        a table's row: feature j is token x[j] feature_embed.weight[j], its bias the
+///              position's (Gorishniy et al. 2021, arXiv:2106.11959)
+/// Throws InputError if sample, patch, width and heads do not fit.
+[[nodiscard]] std::shared_ptr<Module> transformer(const Shape& sample, std::int64_t outputs,
                                                   const TransformerOptions& options = {},
                                                   Head head = Head::log_probabilities);
 
