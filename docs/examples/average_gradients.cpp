@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/data/partitioner.hpp>
@@ -16,7 +17,10 @@ using namespace lockstep;
 /// What DistributedDataParallel does, without its overlap: every gradient becomes the ranks' mean.
 void average_gradients(const optim::Optimizer& optimizer, ProcessGroup& group) {
   for (const auto& parameter : optimizer.parameters()) {
-    group.all_reduce(parameter.variable.grad(), ReduceOp::avg).wait();
+    const Tensor gradient = parameter.variable.grad();
+    if (!gradient.defined())
+      throw Error(parameter.name + " has no gradient: no loss of this rank has used it");
+    group.all_reduce(gradient, ReduceOp::avg).wait();
   }
 }
 

@@ -33,6 +33,19 @@ TEST(DataParallelPage, AveragedParametersTrain) {
   }
 }
 
+TEST(DataParallelPage, AccumulatedGradientsTrainAlikeOnAnyNumberOfRanks) {
+  expect_on_data_parallel_page("accumulate_gradients");
+  double alone = 0;
+  for (const int ranks : {1, 2, 3}) {
+    const Finished finished = run(app(ranks, "docs/examples/accumulate_gradients", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    const double loss = last_loss(finished.output, "");
+    EXPECT_LT(loss, 0.3) << finished.output;
+    if (ranks == 1) alone = loss;
+    EXPECT_NEAR(loss, alone, 1e-3) << finished.output;
+  }
+}
+
 TEST(DataParallelPage, UnevenInputsTrainAndNobodyIsLeftWaiting) {
   expect_on_data_parallel_page("uneven_inputs");
   const std::string steps[] = {"steps 32 to 32 a rank  ", "steps 11 to 22 a rank  ",

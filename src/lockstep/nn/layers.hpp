@@ -12,3 +12,5 @@
 #include <lockstep/nn/layers/recurrent.hpp>
 #include <lockstep/nn/layers/residual.hpp>
 #include <lockstep/nn/layers/shape.hpp>
+#include <lockstep/nn/layers/transformer.hpp>
+#include <lockstep/nn/sequential.hpp>
