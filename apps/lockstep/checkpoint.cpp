@@ -6,8 +6,8 @@
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/inspect.hpp>
 #include <lockstep/checkpoint/weights.hpp>
-#include <lockstep/deck/deck.hpp>
 #include <lockstep/io/folder.hpp>
+#include <lockstep/train/init_from.hpp>
 #include <lockstep/train/standard_output.hpp>
 
 #include "commands.hpp"
@@ -32,6 +32,23 @@ ExitCode say_written(const std::string& path, const StateDict& model) {
   train::write_stdout(fmt::format("{}: {} tensors, {}\n", path, model.size(),
                                   format_bytes(static_cast<std::int64_t>(model.bytes()))));
   return ExitCode::done;
+}
+
+/// The weights become those of the deck's model, by name, and the checkpoint says all that
+/// predictions need.
+void put_into_model(CheckpointContents& contents, const std::string& weights,
+                    const std::string& deck) {
+  const train::Assignment assignment = read_known_deck(deck, {});
+  const auto model = assignment.task->make_model();
+  const auto taken = train::take_weights(contents.model, model->state_dict());
+  if (!taken.missing.empty() || !taken.other_shape.empty()) {
+    throw InputError(fmt::format(
+        "{} is not of the model in {}: {}. To train on with what fits, name it in train.init_from.",
+        weights, deck, taken.in_words()));
+  }
+  contents.model = model->state_dict();
+  contents.deck = assignment.deck;
+  contents.signature = assignment.task->signature();
 }
 
 }  // namespace
@@ -73,7 +90,7 @@ ExitCode export_weights(const std::string& checkpoint, const std::string& output
 ExitCode import_weights(const std::string& weights, const std::string& output,
                         const std::string& deck) {
   auto contents = read_weights(weights);
-  if (!deck.empty()) contents.deck = check_known_deck(deck, {}).resolved();
+  if (!deck.empty()) put_into_model(contents, weights, deck);
   write_weights(output, contents, WeightsFormat::h5);
   return say_written(output, contents.model);
 }

@@ -146,7 +146,9 @@ int main(int argc, char** argv) {
       ->required()
       ->expected(1);
   import_command->add_option("-o,--output", output, "the new checkpoint, .h5")->required();
-  import_command->add_option("--deck", deck_of_weights, "the deck of the model, to be kept in it");
+  import_command->add_option(
+      "--deck", deck_of_weights,
+      "deck of the model, whose data tell shapes and units: the checkpoint can predict");
 
   bool flight_json = false;
   auto* flight =

@@ -102,6 +102,36 @@ TEST_F(Predict, PredictionsAreThoseThatTheRunWasJudgedBy) {
   EXPECT_NEAR(error, summary("run").at("test_max_error").get<double>(), 1e-5);
 }
 
+TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckSaysOfWhichModel) {
+  fit("run");
+  const std::string deck = scratch_.file("run/deck.toml"),
+                    input = scratch_.file("heat.h5") + ":test/parameters";
+  const auto predict = [&](const std::string& checkpoint, const std::string& output) {
+    const Finished finished =
+        lockstep(1, {"predict", checkpoint, "--input", input, "--output", scratch_.file(output)});
+    EXPECT_EQ(finished.exit_code, 0) << finished.output;
+    return floats(scratch_.file(output), "predictions");
+  };
+  const auto expected = predict(scratch_.file("run"), "of_run.h5");
+  std::string newest = lockstep(1, {"checkpoint", "latest", scratch_.file("run")}).output;
+  newest.pop_back();
+  for (const std::string name : {"w.safetensors", "w.h5"}) {
+    ASSERT_EQ(lockstep(1, {"checkpoint", "export", newest, "-o", scratch_.file(name)}).exit_code,
+              0);
+    const Finished imported = lockstep(1, {"checkpoint", "import", scratch_.file(name), "-o",
+                                           scratch_.file("imported.h5"), "--deck", deck});
+    ASSERT_EQ(imported.exit_code, 0) << imported.output;
+    EXPECT_EQ(predict(scratch_.file("imported.h5"), "of_import.h5"), expected) << name;
+  }
+  const Finished refused =
+      lockstep(1, {"checkpoint", "import", scratch_.file("w.h5"), "-o", scratch_.file("no.h5"),
+                   "--deck", source("inputs/synthetic.toml")});
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_TRUE(refused.says("is not of the model in")) << refused.output;
+  EXPECT_TRUE(refused.says("train.init_from")) << refused.output;
+  EXPECT_FALSE(fs::exists(scratch_.file("no.h5")));
+}
+
 TEST_F(Predict, EvaluateFindsWhatTheRunFoundOnTheSameData) {
   fit("run");
   const Json found = summary("run");

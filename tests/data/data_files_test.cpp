@@ -233,6 +233,8 @@ TEST(DataFiles, SamplesInSeveralFilesOfAnyKindAreThoseOfOneHdf5File) {
   write_part("part-2", 3, 4);
   write_part("part-3", 4, 10);
   DataOptions whole = options_of(DataKind::hdf5, {in + "whole.h5"});
+  expect_says(input_error([&] { static_cast<void>(make_datasets(whole)); }),
+              "Data without a test set are read with data.test_set = false");
   whole.test_set = false;
   const auto expected = contents_of(*make_datasets(whole).train);
   for (const bool stream : {false, true}) {

@@ -70,6 +70,18 @@ StoredSamples open_split(const DataFiles& files, const DataOptions& options, Tar
                       split == Split::train ? options.train_limit : options.test_limit);
 }
 
+/// The test set's, of a run that has a training set too.
+StoredSamples open_test_split(const DataOptions& options, const DataOptions& named,
+                              TargetKind kind) {
+  try {
+    return open_split(DataFiles(options, Split::test), named, kind, Split::test);
+  } catch (const InputError& error) {
+    if (options.kind == DataKind::csv || !options.files.test_path.empty()) throw;
+    throw InputError(fmt::format(
+        "{} (Data without a test set are read with data.test_set = false.)", error.what()));
+  }
+}
+
 /// What the options leave open, of the training set.
 DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& train) {
   if (!options.files.indices && (options.mean.empty() || options.std.empty())) {
@@ -233,8 +245,7 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
     const DataOptions named = files.completed(options);
     const StoredSamples train = open_split(files, named, kind, Split::train);
     std::optional<StoredSamples> test;
-    if (options.test_set)
-      test = open_split(DataFiles(options, Split::test), named, kind, Split::test);
+    if (options.test_set) test = open_test_split(options, named, kind);
     if (options.files.indices) expect_as_they_are(options);
     const DataOptions found = measured(named, kind, train);
     sets = {.train = file_set(found, kind, train),
