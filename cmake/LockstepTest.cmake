@@ -15,14 +15,16 @@
 find_package(GTest REQUIRED)
 
 # How tests are compiled, their own libraries included: like the applications, but without
-# UndefinedBehaviorSanitizer, which is for the library that they test and doubles the time to compile them.
+# UndefinedBehaviorSanitizer, which is for the library that they test and doubles the time to compile them,
+# and with -O1, which takes two thirds of -O3's time.
 add_library(lockstep_test_code INTERFACE)
-add_library(lockstep_not_undefined INTERFACE)
+add_library(lockstep_test_options INTERFACE)
 if(LOCKSTEP_SANITIZE MATCHES "undefined")
-  target_compile_options(lockstep_not_undefined INTERFACE -fno-sanitize=undefined)
+  target_compile_options(lockstep_test_options INTERFACE -fno-sanitize=undefined)
 endif()
+target_compile_options(lockstep_test_options INTERFACE $<$<CONFIG:Release>:-O1>)
 target_link_libraries(lockstep_test_code INTERFACE
-  Lockstep::options Lockstep::warnings lockstep_not_undefined)  # last: a later option overrides
+  Lockstep::options Lockstep::warnings lockstep_test_options)  # last: a later option overrides
 function(lockstep_compile_as_test target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE lockstep_test_code)

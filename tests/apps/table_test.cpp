@@ -3,7 +3,7 @@
 
 #include <apps/small_run.hpp>
 #include <cmath>
-#include <fstream>
+#include <filesystem>
 #include <lockstep/data/hdf5_array.hpp>
 #include <nlohmann/json.hpp>
 
@@ -127,6 +127,50 @@ TEST_F(Table, ATransformerLearnsRowsAndSequences) {
   sequences.insert(sequences.end(), {"--set", "model.patch=[1, 0]"});
   const Finished steps = classify(1, sequences);
   ASSERT_EQ(steps.exit_code, 0) << steps.output;
+}
+
+/// A .npy file of zeros, f32 [rows, width], that takes no room.
+std::string hollow_npy(const ScratchFolder& scratch, std::int64_t rows, std::int64_t width) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
+                       std::to_string(rows) + ", " + std::to_string(width) + "), }";
+  header.resize(117, ' ');
+  header += '\n';
+  const std::string file =
+      scratch.write("hollow.npy", std::string("\x93NUMPY\x01\0\x76\0", 10) + header);
+  std::filesystem::resize_file(file, static_cast<std::uintmax_t>(128 + 4 * rows * width));
+  return file;
+}
+
+TEST(LargerThanMemory, InputsArePredictedInPieces) {
+  const ScratchFolder scratch;
+  constexpr std::int64_t width = 1024, rows = std::int64_t{1} << 19U;
+  std::string text, line;
+  for (int i = 0; i < width; ++i) text += "x" + std::to_string(i) + ",";
+  text += "y\n";
+  for (int sample = 0; sample < 8; ++sample) {
+    for (int i = 0; i < width; ++i) text += std::to_string((sample + i) % 3) + ",";
+    text += "0." + std::to_string(sample) + "\n";
+  }
+  const std::string table = scratch.write("t.csv", text);
+  const Finished trained = run(app(
+      1, "apps/regress",
+      {scratch.write("deck.toml", "[data]\nkind = \"csv\"\npath = \"" + table +
+                                      "\"\ntest_set = false\n[model]\nkind = \"mlp\"\nhidden = 2\n"
+                                      "[train]\nepochs = 1\nbatch_size = 8\n"),
+       "--set", "run.dir=\"" + scratch.file("run") + "\""}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const std::string input = hollow_npy(scratch, rows, width);  // 2 GiB
+  const Finished predicted = run({"sh", "-c",
+                                  "ulimit -v 1500000; exec '" + built("apps/lockstep") +
+                                      "' predict '" + scratch.file("run") + "' --input '" + input +
+                                      "' --output '" + scratch.file("y.h5") + "'"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.output;
+  EXPECT_TRUE(predicted.says("524288 samples")) << predicted.output;
+  const Hdf5Array predictions(scratch.file("y.h5"), "predictions");
+  std::vector<float> first(2), last(2);
+  predictions.read(0, 2, std::span(first));
+  predictions.read(rows - 2, rows, std::span(last));
+  EXPECT_EQ(first, last);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST(DTypeGuard, AModelInDoublePrecisionPassesTheGradientCheck) {
 }
 
 TEST(DTypeGuard, RefusesWhatParametersCannotBe) {
-  EXPECT_THROW(DTypeGuard(DType::i64), ShapeError);
+  EXPECT_THROW({ const DTypeGuard guard(DType::i64); }, ShapeError);
 }
 
 }  // namespace
