@@ -58,6 +58,9 @@ train_features = "a"
 train_targets = "b"
 test_features = "c"
 test_targets = "d"
+context = 21
+vocabulary = 22
+tokenizer = "gpt2"
 test_path = "e"
 classes = 21
 indices = true
@@ -97,6 +100,9 @@ cache_mib = 22
   EXPECT_TRUE(o.hdf5.indices);
   EXPECT_TRUE(o.hdf5.stream);
   EXPECT_EQ(o.hdf5.cache_mib, 22);
+  EXPECT_EQ(o.tokens.context, 21);
+  EXPECT_EQ(o.tokens.vocabulary, 22);
+  EXPECT_EQ(o.tokens.tokenizer, "gpt2");
 }
 
 TEST(DataOptions, ValuesOutOfRangeAreRefused) {

@@ -7,11 +7,13 @@ void declare(DeckTable& table, DataOptions& options) {
   table.choice("kind", options.kind,
                {{"fashion_mnist", DataKind::fashion_mnist},
                 {"synthetic", DataKind::synthetic},
-                {"hdf5", DataKind::hdf5}},
+                {"hdf5", DataKind::hdf5},
+                {"tokens", DataKind::tokens}},
                "which data set; synthetic is generated and needs no files");
   table.key(
       "path", options.path,
-      {.doc = "hdf5: the file; else folder with the four IDX files, \"auto\": $LOCKSTEP_DATA, "
+      {.doc = "hdf5: the file; tokens: folder of *.bin whose names say train, test or val, or the "
+              "training file; else folder with the four IDX files, \"auto\": $LOCKSTEP_DATA, "
               "then the system's"});
   table.key(
       "mean", options.mean,
@@ -29,8 +31,10 @@ void declare(DeckTable& table, DataOptions& options) {
                     "own"});
   table.key("target_std", options.target_std,
             {.doc = "see target_mean", .min = 0.0, .above_min = true});
-  table.key("class_names", options.class_names,
-            {.doc = "names of the classes, in their order, kept with the model; empty: none"});
+  table.key(
+      "class_names", options.class_names,
+      {.doc = "names of the classes, in their order, kept with the model; empty: none; tokens: "
+              "the tokenizer's characters"});
   table.key("train_limit", options.train_limit,
             {.doc = "use only the first so many training samples; 0 uses all", .min = 0.0});
   table.key("test_limit", options.test_limit,
@@ -84,7 +88,8 @@ void declare(DeckTable& table, DataOptions& options) {
             {.doc = "hdf5: data set of classes [N] or values [N, ...]"});
   table.key("test_features", hdf5.test_features, {.doc = "hdf5: the same of the test set"});
   table.key("test_targets", hdf5.test_targets, {.doc = "hdf5: the same of the test set"});
-  table.key("test_path", hdf5.test_path, {.doc = "hdf5: file of the test set; empty: data.path"});
+  table.key("test_path", hdf5.test_path,
+            {.doc = "hdf5, tokens: file of the test set; empty: data.path"});
   table.key("classes", hdf5.classes,
             {.doc = "hdf5: number of classes; 0: the largest training label plus 1", .min = 0.0});
   table.key("indices", hdf5.indices,
@@ -97,6 +102,21 @@ void declare(DeckTable& table, DataOptions& options) {
              .unit = "MiB",
              .min = 1.0,
              .max = 1048576.0});
+
+  TokenOptions& tokens = options.tokens;
+  table.key("context", tokens.context,
+            {.doc = "tokens: length of a window, the tokens that a sample has",
+             .unit = "tokens",
+             .min = 1.0,
+             .max = 1048576.0});
+  table.key("vocabulary", tokens.vocabulary,
+            {.doc = "tokens: how many different ones there may be; 0: as the files say",
+             .min = 0.0,
+             .max = 65536.0});
+  table.key("tokenizer", tokens.tokenizer,
+            {.doc = "tokens: what makes text of them; empty: what tokenizer.json beside the files "
+                    "says",
+             .choices = {"", "characters", "bytes", "gpt2"}});
 }
 
 }  // namespace lockstep

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
 #include <lockstep/data/hdf5_dataset.hpp>
 #include <lockstep/data/subset.hpp>
+#include <lockstep/data/token_dataset.hpp>
 
 namespace lockstep {
 namespace {
@@ -152,16 +154,117 @@ std::vector<float> zero_input(const DataFacts& facts) {
 }
 
 void expect_kind(const DataOptions& options, TargetKind kind) {
-  if (kind == TargetKind::classes || options.kind == DataKind::hdf5) return;
+  const bool tokens = options.kind == DataKind::tokens;
+  if (tokens && kind != TargetKind::tokens) {
+    throw InputError(
+        "data.kind = \"tokens\" is for a language model, which the program gpt trains. Use that, "
+        "or "
+        "other data.");
+  }
+  if (!tokens && kind == TargetKind::tokens) {
+    throw InputError(
+        "a language model learns tokens: use data.kind = \"tokens\" and data.path, or another "
+        "program than gpt.");
+  }
+  if (kind != TargetKind::values || options.kind == DataKind::hdf5) return;
   throw InputError(
       "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", or the "
       "program "
       "classify.");
 }
 
+/// The folder of data.path.
+std::filesystem::path token_folder(const DataOptions& options) {
+  if (options.path == "auto") {
+    throw InputError(
+        "data.kind = \"tokens\" needs data.path, a folder of token files or one of them, but it is "
+        "\"auto\". Make them with `gpt tokens TEXT --output FOLDER`, and set it in the deck or "
+        "with "
+        "--set 'data.path=\"FOLDER\"'.");
+  }
+  const std::filesystem::path path = options.path;
+  return std::filesystem::is_directory(path) ? path : path.parent_path();
+}
+
+/// What the deck, or else the folder, says of the tokenizer.
+TokenizerChoice tokenizer_of(const DataOptions& options) {
+  if (options.tokens.tokenizer.empty()) return read_tokenizer_choice(token_folder(options));
+  return {options.tokens.tokenizer, options.class_names};
+}
+
+std::vector<std::filesystem::path> token_files_of(const DataOptions& options, Split split) {
+  constexpr std::array<std::string_view, 1> train{"train"};
+  constexpr std::array<std::string_view, 2> test{"test", "val"};
+  const std::string& test_path = options.hdf5.test_path;
+  const bool is_train = split == Split::train;
+  std::vector<std::filesystem::path> files;
+  if (is_train) {
+    files = token_files(options.path, train);
+  } else if (!test_path.empty() || std::filesystem::is_directory(options.path)) {
+    files = token_files(test_path.empty() ? options.path : test_path, test);
+  }
+  if (!files.empty()) return files;
+  throw InputError(fmt::format(
+      "{} holds no token files of the {} set: their names end in .bin and say {}. {}", options.path,
+      is_train ? "training" : "test", is_train ? "\"train\"" : "\"test\" or \"val\"",
+      is_train ? "Make them with `gpt tokens`, or name one file as data.path."
+               : "Name one with data.test_path, or set data.test_set = false."));
+}
+
+std::int64_t vocabulary_of(const DataOptions& options, const TokenizerChoice& choice,
+                           const std::vector<std::filesystem::path>& files) {
+  if (options.tokens.vocabulary > 0) return options.tokens.vocabulary;
+  std::int64_t largest = 0;
+  for (const auto& file : files) largest = std::max(largest, TokenFile(file).vocabulary());
+  if (largest > 0) return largest;
+  if (choice.kind.empty()) {
+    throw InputError(fmt::format(
+        "neither the token files of {} nor a tokenizer.json beside them say how many different "
+        "tokens there may be. Set data.vocabulary; GPT-2's is 50257.",
+        options.path));
+  }
+  return make_tokenizer(choice, token_folder(options))->vocabulary();
+}
+
+std::shared_ptr<const Dataset> token_set(const DataOptions& options,
+                                         const std::vector<std::filesystem::path>& files,
+                                         std::int64_t limit, std::int64_t vocabulary) {
+  return std::make_shared<const TokenDataset>(files, options.tokens.context, vocabulary, limit);
+}
+
+DataFacts facts_of_tokens(const TokenizerChoice& choice) {
+  return {.input = "tokens",
+          .target = "next token",
+          .class_names = choice.characters,
+          .tokenizer = choice.kind};
+}
+
+Datasets token_sets(const DataOptions& options) {
+  const TokenizerChoice choice = tokenizer_of(options);
+  const auto files = token_files_of(options, Split::train);
+  const std::int64_t vocabulary = vocabulary_of(options, choice, files);
+  Datasets sets{.train = token_set(options, files, options.train_limit, vocabulary),
+                .test = {},
+                .augmentation = {},
+                .facts = facts_of_tokens(choice)};
+  if (options.test_set) {
+    sets.test =
+        token_set(options, token_files_of(options, Split::test), options.test_limit, vocabulary);
+  }
+  return sets;
+}
+
+void hold_back_for_validation(double fraction, Datasets& sets) {
+  if (fraction == 0) return;
+  auto [train, validation] = split_for_validation(sets.train->size(), fraction);
+  sets.validation = std::make_shared<const Subset>(sets.train, std::move(validation));
+  sets.train = std::make_shared<const Subset>(sets.train, std::move(train));
+}
+
 }  // namespace
 
 TargetKind target_kind(const DataOptions& options) {
+  if (options.kind == DataKind::tokens) return TargetKind::tokens;
   if (options.kind != DataKind::hdf5) return TargetKind::classes;
   const Hdf5Array targets(hdf5_file(options), options.hdf5.train_targets);
   return targets.integers() ? TargetKind::classes : TargetKind::values;
@@ -170,6 +273,11 @@ TargetKind target_kind(const DataOptions& options) {
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
   expect_kind(options, kind);
   Datasets sets;
+  if (options.kind == DataKind::tokens) {
+    sets = token_sets(options);
+    hold_back_for_validation(options.validation_fraction, sets);
+    return sets;
+  }
   if (options.kind == DataKind::hdf5) {
     const Hdf5Samples train = open_split(options, kind, Split::train);
     std::optional<Hdf5Samples> test;
@@ -194,17 +302,20 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
   expect_class_names(options, *sets.train);
   sets.augmentation =
       make_augmentation(options.augment, sets.train->sample_shape(), zero_input(sets.facts), seed);
-  if (options.validation_fraction > 0) {
-    auto [train, validation] =
-        split_for_validation(sets.train->size(), options.validation_fraction);
-    sets.validation = std::make_shared<const Subset>(sets.train, std::move(validation));
-    sets.train = std::make_shared<const Subset>(sets.train, std::move(train));
-  }
+  hold_back_for_validation(options.validation_fraction, sets);
   return sets;
 }
 
 Datasets make_test_set(const DataOptions& options, TargetKind kind) {
   expect_kind(options, kind);
+  if (options.kind == DataKind::tokens) {
+    const TokenizerChoice choice = tokenizer_of(options);
+    return {.train = {},
+            .test = token_set(options, token_files_of(options, Split::test), options.test_limit,
+                              options.tokens.vocabulary),
+            .augmentation = {},
+            .facts = facts_of_tokens(choice)};
+  }
   if (options.kind != DataKind::hdf5) {
     const Normalisation normalisation = chosen(options, {});
     return {.train = {},
@@ -219,7 +330,24 @@ Datasets make_test_set(const DataOptions& options, TargetKind kind) {
           .facts = facts_of(options, test)};
 }
 
+std::unique_ptr<Tokenizer> make_tokenizer(const DataOptions& options) {
+  const TokenizerChoice choice = tokenizer_of(options);
+  if (choice.kind.empty()) {
+    throw InputError(fmt::format(
+        "the tokenizer of {} is not known: there is no tokenizer.json. Set data.tokenizer to bytes "
+        "or gpt2, whose vocab.json and merges.txt then stand there.",
+        options.path));
+  }
+  return make_tokenizer(choice, choice.kind == "gpt2" ? token_folder(options) : "");
+}
+
 DataOptions as_found(DataOptions options, const Datasets& sets) {
+  if (options.kind == DataKind::tokens) {
+    options.tokens.vocabulary = sets.train->classes();
+    options.tokens.tokenizer = sets.facts.tokenizer;
+    options.class_names = sets.facts.class_names;
+    return options;
+  }
   options.mean = sets.facts.mean;
   options.std = sets.facts.std;
   if (options.normalise_targets) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,12 +9,13 @@
 #include <lockstep/data/hdf5_samples.hpp>
 #include <lockstep/data/permutation.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
+#include <lockstep/data/tokenizer.hpp>
 
 namespace lockstep {
 
 class DeckTable;
 
-enum class DataKind { fashion_mnist, synthetic, hdf5 };
+enum class DataKind { fashion_mnist, synthetic, hdf5, tokens };
 
 /// Where an HDF5 file holds what, and how it is read.
 struct Hdf5Options {
@@ -26,10 +28,20 @@ struct Hdf5Options {
   std::int64_t cache_mib = 64;  ///< decoded chunks kept of each data set
 };
 
+/// How token files are read.
+struct TokenOptions {
+  std::int64_t context = 256;   ///< tokens of a window
+  std::int64_t vocabulary = 0;  ///< 0: what the files or their tokenizer say
+  /// TokenizerChoice::kind; empty: what tokenizer.json beside the files says. Its characters are
+  /// class_names.
+  std::string tokenizer;
+};
+
 /// The deck's [data] table.
 struct DataOptions {
   DataKind kind = DataKind::fashion_mnist;
-  std::string path = "auto";  ///< HDF5 file; folder of IDX files, or "auto": find_fashion_mnist
+  /// HDF5 file; folder of token files, or one; folder of IDX files, or "auto": find_fashion_mnist
+  std::string path = "auto";
   /// Normalisation; empty: MNIST's, or what measure_normalisation finds in an HDF5 training set.
   std::vector<double> mean, std;
   /// Of targets that are values, where normalise_targets asks for it; empty: the training set's.
@@ -44,13 +56,14 @@ struct DataOptions {
   std::int64_t prefetch = 2;  ///< batches held by the loader
   AugmentOptions augment;
   SyntheticOptions synthetic;  ///< used with kind = synthetic only
-  Hdf5Options hdf5;            ///< used with kind = hdf5 only
+  Hdf5Options hdf5;            ///< used with kind = hdf5 only; test_path also with tokens
+  TokenOptions tokens;         ///< used with kind = tokens only
 };
 
 void declare(DeckTable& table, DataOptions& options);
 
-/// What the targets are: values where they are floating-point numbers of an HDF5 file, else
-/// classes. Throws InputError if that file is missing or unfit.
+/// What the targets are: tokens of token files, values where they are floating-point numbers of an
+/// HDF5 file, else classes. Throws InputError if that file is missing or unfit.
 [[nodiscard]] TargetKind target_kind(const DataOptions& options);
 
 /// Loads, opens or generates what the options name; augmentation draws from `seed`. Throws
@@ -62,6 +75,10 @@ void declare(DeckTable& table, DataOptions& options);
 /// The same without a training set, which is then null: `options` are those of as_found, so nothing
 /// of it is missing. Throws InputError.
 [[nodiscard]] Datasets make_test_set(const DataOptions& options, TargetKind kind);
+
+/// The tokenizer of these token files, which stand where data.path says. Throws InputError if it is
+/// not known or its files are missing.
+[[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const DataOptions& options);
 
 /// `options` with what make_datasets measured or derived in place of what they left to it.
 [[nodiscard]] DataOptions as_found(DataOptions options, const Datasets& sets);

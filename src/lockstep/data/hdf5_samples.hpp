@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// What a model is asked for.
-enum class TargetKind { classes, values };
+enum class TargetKind { classes, values, tokens };
 
 /// The data sets of one half: features [N, ...] and targets [N, ...] of the same samples.
 struct Hdf5Samples {
