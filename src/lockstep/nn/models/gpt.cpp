@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include <lockstep/autograd/functional/activation.hpp>
@@ -9,7 +10,6 @@
 #include <lockstep/autograd/functional/attention.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
-#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
@@ -171,6 +171,9 @@ Gpt::Gpt(const GptOptions& options) : options_(checked(options)) {
       "wte", std::make_shared<Embedding>(normal({options.vocabulary, options.width}, spread)));
   wpe_ = register_module(
       "wpe", std::make_shared<Embedding>(normal({options.context, options.width}, spread)));
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(options.context));
+  std::iota(positions.begin(), positions.end(), std::int64_t{0});
+  positions_ = Tensor::from(positions, {options.context});
   dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
   const auto h = std::make_shared<GptBlocks>();
   for (std::int64_t i = 0; i < options.depth; ++i) {
@@ -189,7 +192,8 @@ Variable Gpt::embedded(const Variable& tokens, std::int64_t first) {
                      std::to_string(options_.context) + ", not " + describe(tokens.data()) +
                      " from position " + std::to_string(first));
   }
-  return (*wte_)(tokens) + narrow(wpe_->weight(), 0, first, shape[1]);
+  const Tensor positions = positions_.slice(first, first + shape[1]).reshape({1, shape[1]});
+  return (*wte_)(tokens) + (*wpe_)(Variable(positions));
 }
 
 Variable Gpt::hidden(const Variable& tokens) {

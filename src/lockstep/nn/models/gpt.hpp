@@ -70,6 +70,7 @@ class Gpt : public Module {
 
   GptOptions options_;
   std::shared_ptr<Embedding> wte_, wpe_;
+  Tensor positions_;  // 0, 1, ... [context]
   std::vector<std::shared_ptr<GptBlock>> blocks_;
   std::shared_ptr<Module> dropout_, h_, ln_f_;
 };
