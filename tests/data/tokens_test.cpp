@@ -149,7 +149,18 @@ TEST_F(TokenWindows, RefuseTokensOutsideTheVocabularyNamingThePlace) {
   EXPECT_THROW(data.load(std::vector<std::int64_t>{2}, batch), Error);
 }
 
-TEST_F(TokenWindows, RefuseAFileThatIsTooShortOrOfMoreTokens) {
+TEST_F(TokenWindows, PassOverAFileThatIsTooShort) {
+  const TokenDataset data({shard("a.bin", 0, 4), shard("b.bin", 10, 9), shard("c.bin", 50, 0),
+                           shard("d.bin", 70, 5), shard("e.bin", 90, 1)},
+                          4, 200);
+  ASSERT_EQ(data.size(), 3);
+  Batch batch(data, 3);
+  data.load(std::vector<std::int64_t>{2, 0, 1}, batch);
+  EXPECT_EQ(batch.inputs().to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{70, 71, 72, 73, 10, 11, 12, 13, 14, 15, 16, 17}));
+}
+
+TEST_F(TokenWindows, RefuseFilesThatAreTooShortOrOfMoreTokens) {
   EXPECT_TRUE(says(input_error([&] { return TokenDataset({shard("a.bin", 0, 4)}, 4, 200); }),
                    "has 4 tokens, but a window of data.context = 4 takes 5"));
   EXPECT_TRUE(says(input_error([&] { return TokenDataset({shard("a.bin", 0, 5)}, 4, 199); }),

@@ -28,14 +28,14 @@ TokenDataset::TokenDataset(const std::vector<fs::path>& files, std::int64_t cont
                       "or take the files that belong together.",
                       path.string(), file.vocabulary(), vocabulary));
     }
-    const std::int64_t windows = (std::ssize(file.tokens()) - 1) / context;
-    if (windows < 1) {
-      throw InputError(fmt::format(
-          "{} has {} tokens, but a window of data.context = {} takes {}. Choose a shorter context.",
-          path.string(), file.tokens().size(), context, context + 1));
-    }
     first_.push_back(size_);
-    size_ += windows;
+    size_ += std::max<std::int64_t>(std::ssize(file.tokens()) - 1, 0) / context;
+  }
+  if (size_ == 0) {
+    throw InputError(fmt::format(
+        "{}{} has {} tokens, but a window of data.context = {} takes {}. Choose a shorter context.",
+        files.front().string(), files.size() > 1 ? ", as the other files," : "",
+        files_.front().tokens().size(), context, context + 1));
   }
   if (limit > 0) size_ = std::min(size_, limit);
 }

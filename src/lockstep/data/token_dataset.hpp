@@ -13,11 +13,11 @@ namespace lockstep {
 /// Windows of token files for a language model: sample i of a file is its tokens [i C, i C + C)
 /// with context C, the target of each the token that follows, so that an epoch predicts every
 /// token once, but for each file's first and an incomplete window at its end. No window goes over
-/// the end of a file.
+/// the end of a file; a file that is too short for one has none.
 class TokenDataset final : public Dataset {
  public:
-  /// The first `limit` windows (0: all). Throws InputError for no files, one that is shorter than a
-  /// window, and files that say another vocabulary than `vocabulary`, which is at least theirs.
+  /// The first `limit` windows (0: all). Throws InputError for no files, none that has
+  /// a window, and files that say another vocabulary than `vocabulary`, which is at least theirs.
   TokenDataset(const std::vector<std::filesystem::path>& files, std::int64_t context,
                std::int64_t vocabulary, std::int64_t limit = 0);
 
