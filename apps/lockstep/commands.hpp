@@ -43,7 +43,7 @@ ExitCode check_deck(const std::string& file, const std::vector<std::string>& ove
 /// Every table and key, in Markdown.
 ExitCode print_deck_reference();
 
-/// A deck of `program`, classify or regress, to begin with: every key with its meaning.
+/// A deck of `program`, classify, regress or gpt, to begin with: every key with its meaning.
 ExitCode print_new_deck(const std::string& program);
 
 /// The deck's model, layer by layer, and the memory of a training step.
