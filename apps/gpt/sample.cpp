@@ -40,6 +40,7 @@ struct Setting {
     nn::GptSampler sampler(trained.model, prompt,
                            {.temperature = options.temperature,
                             .top_k = options.top_k,
+                            .vocabulary = tokenizer->vocabulary(),
                             .seed = options.seed,
                             .number = static_cast<std::uint64_t>(number)});
     std::vector<std::uint16_t> tokens;

@@ -134,13 +134,16 @@ int main(int argc, char** argv) {
       ->required()
       ->expected(1);
   std::string output, format, deck_of_weights;
+  bool hugging_face = false;
   auto* export_command =
       add(checkpoint, "export", "a checkpoint's weights for other programs",
-          [&] { return utility::export_weights(files.front(), output, format); });
+          [&] { return utility::export_weights(files.front(), output, format, hugging_face); });
   export_command->add_option("FILE", files, "a checkpoint")->required()->expected(1);
   export_command->add_option("-o,--output", output, "the new file")->required();
   export_command->add_option("--format", format, "default: as the output's name ends")
       ->check(CLI::IsMember({"h5", "safetensors"}));
+  export_command->add_flag("--hugging-face", hugging_face,
+                           "of a gpt: as Hugging Face's GPT2LMHeadModel has its weights");
   auto* import_command =
       add(checkpoint, "import", "a checkpoint of other programs' weights, without optimizer state",
           [&] { return utility::import_weights(files.front(), output, deck_of_weights); });

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/checkpoint/safetensors.hpp>
 #include <lockstep/data/token_file.hpp>
 
 namespace lockstep::test {
@@ -167,6 +168,43 @@ TEST_F(Gpt, TakesBytesAndBytePairs) {
     more.insert(more.end(), {"--tokenizer", data + "_elsewhere"});
     EXPECT_EQ(good(gpt(1, "sample", more)).substr(0, 5), "After");
   }
+}
+
+// tests/train/gpt2: weights as PyTorch and Hugging Face's transformers wrote them.
+TEST_F(Gpt, BeginsWithHuggingFacesWeightsAndGivesThemBack) {
+  const std::string hub = source("tests/train/gpt2/hub.safetensors"),
+                    saved = source("tests/train/gpt2/model.safetensors");
+  const Arguments size{"model.width=24",
+                       "model.heads=3",
+                       "model.context=16",
+                       "data.context=8",
+                       "train.epochs=1",
+                       "data.train_limit=256",
+                       "data.vocabulary=50",
+                       "optimizer.lr=0.0",
+                       "optimizer.weight_decay=0.0",
+                       "model.residual_dropout=0.0"};
+  text_ = "abcdefghijklmnopqrstuvwxyz ";
+  for (int i = 0; i < 7; ++i) text_ += text_;
+  const std::string data = tokens();
+  auto with_init = size;
+  with_init.push_back("train.init_from=\"" + hub + "\"");
+  const std::string output = good(gpt(2, "train", deck(data, "run", with_init)));
+  EXPECT_NE(output.find("took 28 of 28 tensors\n"), std::string::npos) << output;
+
+  // A rate of 0 leaves them as they are: the way back ends where it began.
+  const std::string exported = scratch_.file("exported.safetensors"),
+                    imported = scratch_.file("imported.h5"),
+                    last = scratch_.file("run") + "/checkpoints/step-00000008.h5";
+  good(lockstep_utility({"checkpoint", "export", last, "--hugging-face", "-o", exported}));
+  expect_same_bits(read_safetensors(saved).tensors, read_safetensors(exported).tensors);
+  good(lockstep_utility({"checkpoint", "import", hub, "-o", imported, "--deck",
+                         scratch_.file("run") + "/deck.toml"}));
+  good(lockstep_utility({"checkpoint", "diff", imported, exported}));
+  const auto text = [&](const std::string& source) {
+    return good(gpt(1, "sample", {source, "--prompt", "abc", "--tokens", "20", "--top-k", "20"}));
+  };
+  EXPECT_EQ(text(imported), text(scratch_.file("run")));
 }
 
 TEST_F(Gpt, CutsTextIntoShardsAndATestSet) {

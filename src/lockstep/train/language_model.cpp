@@ -103,7 +103,10 @@ TrainedGpt load_gpt(const std::filesystem::path& checkpoint) {
       nn::make_model(options.model, {options.data.tokens.context}, table->tensor.size(0));
   trained.model = std::dynamic_pointer_cast<nn::Gpt>(whole);
   try {
-    trained.model->load_state_dict(contents.model);
+    StateDict weights;  // imported ones may be of another precision
+    for (const auto& entry : contents.model)
+      weights.insert(entry.name, entry.tensor.to(DType::f32));
+    trained.model->load_state_dict(weights);
   } catch (const Error& error) {
     refuse_file(fmt::format("is of another model than its deck says: {}", error.what()));
   }

@@ -34,7 +34,13 @@ GptSampler::GptSampler(std::shared_ptr<Gpt> model, std::span<const std::int64_t>
       cache_(*model_),
       text_(text.begin(), text.end()),
       random_(options.seed, text_stream ^ options.number),
-      order_(static_cast<std::size_t>(model_->options().vocabulary)) {
+      order_(static_cast<std::size_t>(options.vocabulary > 0 ? options.vocabulary
+                                                             : model_->options().vocabulary)) {
+  if (options.vocabulary < 0 || options.vocabulary > model_->options().vocabulary) {
+    throw InputError("the tokenizer has " + std::to_string(options.vocabulary) +
+                     " tokens, more than the model's " +
+                     std::to_string(model_->options().vocabulary) + ": it is not this model's");
+  }
   if (text.empty()) throw InputError("a text to go on from needs one token at least");
   const std::int64_t vocabulary = model_->options().vocabulary;
   for (const std::int64_t token : text) {
@@ -58,7 +64,7 @@ std::int64_t GptSampler::next() {
       model_->next_logits(Tensor::from(fresh, {std::ssize(fresh)}), cache_).to(DType::f32);
   seen_ = text_.size();
   const auto* values = static_cast<const float*>(logits.data());
-  text_.push_back(choose({values, static_cast<std::size_t>(logits.numel())}));
+  text_.push_back(choose({values, order_.size()}));
   return text_.back();
 }
 

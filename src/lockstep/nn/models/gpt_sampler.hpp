@@ -12,6 +12,8 @@ namespace lockstep::nn {
 struct SamplingOptions {
   double temperature = 1.0;  ///< the logits are divided by it; 0: always the likeliest token
   std::int64_t top_k = 0;    ///< only the so many likeliest tokens; 0: all
+  /// Only tokens below it, where a model knows more than its tokenizer; 0: all.
+  std::int64_t vocabulary = 0;
   std::uint64_t seed = 0;
   std::uint64_t number = 0;  ///< of the sample among those of one seed: each draws its own numbers
 };
@@ -22,7 +24,8 @@ struct SamplingOptions {
 class GptSampler {
  public:
   /// `model` must live as long. Throws InputError for an empty text, tokens outside the vocabulary,
-  /// a temperature that is negative or not finite, and a negative top_k.
+  /// a temperature that is negative or not finite, a negative top_k, and a vocabulary beyond the
+  /// model's.
   GptSampler(std::shared_ptr<Gpt> model, std::span<const std::int64_t> text,
              const SamplingOptions& options);
 
