@@ -4,6 +4,7 @@
 
 #include <lockstep/checkpoint/compare.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/hugging_face.hpp>
 #include <lockstep/checkpoint/inspect.hpp>
 #include <lockstep/checkpoint/weights.hpp>
 #include <lockstep/io/folder.hpp>
@@ -76,13 +77,14 @@ ExitCode print_latest(const std::string& folder) {
 }
 
 ExitCode export_weights(const std::string& checkpoint, const std::string& output,
-                        const std::string& format) {
+                        const std::string& format, bool hugging_face) {
   const std::string ending = format.empty() ? fs::path(output).extension().string() : "." + format;
   if (ending != ".h5" && ending != ".safetensors") {
     throw InputError("--output " + output +
                      " ends neither in .h5 nor in .safetensors: say --format h5 or safetensors");
   }
-  const auto contents = read_weights(checkpoint);
+  auto contents = read_weights(checkpoint);
+  if (hugging_face) contents.model = to_hugging_face_gpt2(contents.model);
   write_weights(output, contents, ending == ".h5" ? WeightsFormat::h5 : WeightsFormat::safetensors);
   return say_written(output, contents.model);
 }

@@ -43,7 +43,7 @@ ExitCode check_deck(const std::string& file, const std::vector<std::string>& ove
 /// Every table and key, in Markdown.
 ExitCode print_deck_reference();
 
-/// A deck of `program`, classify or regress, to begin with: every key with its meaning.
+/// A deck of `program`, classify, regress or gpt, to begin with: every key with its meaning.
 ExitCode print_new_deck(const std::string& program);
 
 /// The deck's model, layer by layer, and the memory of a training step.
@@ -56,9 +56,10 @@ ExitCode verify_checkpoints(const std::vector<std::string>& files);
 ExitCode compare(const std::string& first, const std::string& second, double tolerance);
 /// The newest checkpoint of a run folder, or of a folder of checkpoints, that verifies; 4 if none.
 ExitCode print_latest(const std::string& folder);
-/// `format` is "h5", "safetensors", or empty: as the output's name ends.
+/// `format` is "h5", "safetensors", or empty: as the output's name ends. With `hugging_face` under
+/// the names and layouts of its GPT2LMHeadModel.
 ExitCode export_weights(const std::string& checkpoint, const std::string& output,
-                        const std::string& format);
+                        const std::string& format, bool hugging_face);
 /// Makes a checkpoint of weights. `deck` may be empty.
 ExitCode import_weights(const std::string& weights, const std::string& output,
                         const std::string& deck);

@@ -7,6 +7,53 @@
 #include "known_deck.hpp"
 
 namespace lockstep::utility {
+namespace {
+
+/// What a deck to begin with sets, by program.
+DeckReference::Settings settings_of(const std::string& program) {
+  if (program == "gpt") {
+    return {{"run.dir", "\"runs/gpt\""},
+            {"data.kind", "\"tokens\""},
+            {"data.path", "\"tokens\""},
+            {"data.context", "256"},
+            {"model.kind", "\"gpt\""},
+            {"model.width", "384"},
+            {"model.depth", "6"},
+            {"model.heads", "6"},
+            {"train.epochs", "1"},
+            {"train.batch_size", "32"},
+            {"eval.batch_size", "32"},
+            {"optimizer.kind", "\"adamw\""},
+            {"optimizer.lr", "0.001"},
+            {"optimizer.betas", "[0.9, 0.95]"},
+            {"optimizer.weight_decay", "0.1"},
+            {"optimizer.clip_norm", "1.0"},
+            {"optimizer.group_pattern", "[\"*.bias\", \"*ln_?.weight\"]"},
+            {"optimizer.group_weight_decay", "[0, 0]"}};
+  }
+  if (program == "regress") {
+    return {{"run.dir", "\"runs/regress\""},
+            {"data.kind", "\"hdf5\""},
+            {"data.path", "\"heat.h5\""},
+            {"data.train_features", "\"train/parameters\""},
+            {"data.train_targets", "\"train/field\""},
+            {"data.test_features", "\"test/parameters\""},
+            {"data.test_targets", "\"test/field\""},
+            {"model.kind", "\"mlp\""},
+            {"model.hidden", "[128, 128]"},
+            {"train.epochs", "60"},
+            {"train.batch_size", "50"},
+            {"optimizer.kind", "\"adam\""},
+            {"optimizer.lr", "0.003"}};
+  }
+  return {{"run.dir", "\"runs/classify\""}, {"data.kind", "\"fashion_mnist\""},
+          {"data.path", "\"auto\""},        {"model.kind", "\"convnet\""},
+          {"train.epochs", "10"},           {"train.batch_size", "128"},
+          {"optimizer.kind", "\"sgd\""},    {"optimizer.lr", "0.01"},
+          {"optimizer.momentum", "0.5"}};
+}
+
+}  // namespace
 
 ExitCode check_deck(const std::string& file, const std::vector<std::string>& overrides) {
   const Deck deck = check_known_deck(file, overrides);
@@ -20,34 +67,11 @@ ExitCode print_deck_reference() {
 }
 
 ExitCode print_new_deck(const std::string& program) {
-  const bool classes = program == "classify";
-  const DeckReference::Settings settings =
-      classes ? DeckReference::Settings{{"run.dir", "\"runs/classify\""},
-                                        {"data.kind", "\"fashion_mnist\""},
-                                        {"data.path", "\"auto\""},
-                                        {"model.kind", "\"convnet\""},
-                                        {"train.epochs", "10"},
-                                        {"train.batch_size", "128"},
-                                        {"optimizer.kind", "\"sgd\""},
-                                        {"optimizer.lr", "0.01"},
-                                        {"optimizer.momentum", "0.5"}}
-              : DeckReference::Settings{{"run.dir", "\"runs/regress\""},
-                                        {"data.kind", "\"hdf5\""},
-                                        {"data.path", "\"heat.h5\""},
-                                        {"data.train_features", "\"train/parameters\""},
-                                        {"data.train_targets", "\"train/field\""},
-                                        {"data.test_features", "\"test/parameters\""},
-                                        {"data.test_targets", "\"test/field\""},
-                                        {"model.kind", "\"mlp\""},
-                                        {"model.hidden", "[128, 128]"},
-                                        {"train.epochs", "60"},
-                                        {"train.batch_size", "50"},
-                                        {"optimizer.kind", "\"adam\""},
-                                        {"optimizer.lr", "0.003"}};
   train::write_stdout(fmt::format(
       "# A deck of {}. Keys behind a # have the value that is shown, unless they are set.\n"
       "#   mpiexec -n 2 {} THIS_FILE\n{}",
-      program, program, train::deck_reference().commented_deck(settings)));
+      program, program == "gpt" ? "gpt train" : program,
+      train::deck_reference().commented_deck(settings_of(program))));
   return ExitCode::done;
 }
 

@@ -4,6 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/train/language_model.hpp>
 #include <lockstep/train/regression.hpp>
 #include <lockstep/train/run_plan.hpp>
 
@@ -13,8 +14,14 @@ namespace {
 std::unique_ptr<train::Task> make_known_task(Deck& deck) {
   const train::TaskOptions options = train::read_task_options(deck);
   check_nothing_unknown(deck);  // before data are looked for
-  if (target_kind(options.data) == TargetKind::values)
-    return std::make_unique<train::Regression>(deck);
+  switch (target_kind(options.data)) {
+    case TargetKind::values:
+      return std::make_unique<train::Regression>(deck);
+    case TargetKind::tokens:
+      return std::make_unique<train::LanguageModel>(deck);
+    case TargetKind::classes:
+      break;
+  }
   return std::make_unique<train::Classification>(deck);
 }
 
@@ -29,10 +36,11 @@ void check_nothing_unknown(const Deck& deck) {
   try {
     deck.check_all_read();
   } catch (const InputError& error) {
-    throw InputError(fmt::format(
-        "{}\nlockstep knows the decks of classify and regress; a program of your own looks at its "
-        "deck itself: PROGRAM DECK --dry-run, --describe or --doctor.",
-        error.what()));
+    throw InputError(
+        fmt::format("{}\nlockstep knows the decks of classify, regress and gpt; a program of your "
+                    "own looks at its "
+                    "deck itself: PROGRAM DECK --dry-run, --describe or --doctor.",
+                    error.what()));
   }
 }
 

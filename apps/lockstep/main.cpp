@@ -68,7 +68,9 @@ int main(int argc, char** argv) {
         ->allow_extra_args(false);
   };
   const auto takes_deck = [&](CLI::App* command) {
-    command->add_option("FILE", files, "a deck of classify or regress")->required()->expected(1);
+    command->add_option("FILE", files, "a deck of classify, regress or gpt")
+        ->required()
+        ->expected(1);
     takes_overrides(command, overrides);
   };
   const auto takes_checkpoints = [&](CLI::App* command) {
@@ -79,7 +81,7 @@ int main(int argc, char** argv) {
   auto* doctor = add(&cli, "doctor", "what the launch gave each rank, and what is wrong with it",
                      [&] { return utility::doctor(argc, argv, examination); });
   doctor->add_option("DECK", examination.deck,
-                     "a deck of classify or regress, to be looked at too");
+                     "a deck of classify, regress or gpt, to be looked at too");
   takes_overrides(doctor, examination.overrides);
   doctor->add_flag("--json", examination.json, "one JSON object instead of text");
 
@@ -105,10 +107,10 @@ int main(int argc, char** argv) {
   add(deck, "reference", "every table and key, in Markdown", utility::print_deck_reference);
   add(deck, "new", "print a commented deck to begin with",
       [&] { return utility::print_new_deck(files.front()); })
-      ->add_option("PROGRAM", files, "classify or regress")
+      ->add_option("PROGRAM", files, "classify, regress or gpt")
       ->required()
       ->expected(1)
-      ->check(CLI::IsMember({"classify", "regress"}));
+      ->check(CLI::IsMember({"classify", "regress", "gpt"}));
 
   auto* model = cli.add_subcommand("model", "networks")->require_subcommand(1);
   takes_deck(add(model, "describe", "a deck's layers: shapes, parameters, FLOPs, memory",
@@ -132,13 +134,16 @@ int main(int argc, char** argv) {
       ->required()
       ->expected(1);
   std::string output, format, deck_of_weights;
+  bool hugging_face = false;
   auto* export_command =
       add(checkpoint, "export", "a checkpoint's weights for other programs",
-          [&] { return utility::export_weights(files.front(), output, format); });
+          [&] { return utility::export_weights(files.front(), output, format, hugging_face); });
   export_command->add_option("FILE", files, "a checkpoint")->required()->expected(1);
   export_command->add_option("-o,--output", output, "the new file")->required();
   export_command->add_option("--format", format, "default: as the output's name ends")
       ->check(CLI::IsMember({"h5", "safetensors"}));
+  export_command->add_flag("--hugging-face", hugging_face,
+                           "of a gpt: as Hugging Face's GPT2LMHeadModel has its weights");
   auto* import_command =
       add(checkpoint, "import", "a checkpoint of other programs' weights, without optimizer state",
           [&] { return utility::import_weights(files.front(), output, deck_of_weights); });

@@ -1,4 +1,4 @@
-// classify, except that one rank does something on purpose at one step:
+// classify, or for tokens gpt train, except that one rank does something on purpose at one step:
 //   MISBEHAVE="throw 1 7"   rank 1 throws an exception in the forward of its 7th step
 //   nan: its loss becomes NaN; kill: SIGKILL; usr1: asks itself to stop; stop: SIGSTOP; exit0:
 //   _exit(0); hang: it never comes back;
@@ -32,6 +32,8 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
+#include <lockstep/train/language_model.hpp>
+#include <lockstep/train/run_plan.hpp>
 #include <memory>
 #include <sstream>
 #include <string_view>
@@ -40,9 +42,10 @@
 
 namespace {
 
-class Misbehaving : public lockstep::train::Classification {
+template <class Task>
+class Misbehaving : public Task {
  public:
-  explicit Misbehaving(lockstep::Deck& deck) : Classification(deck) {
+  explicit Misbehaving(lockstep::Deck& deck) : Task(deck) {
     if (const char* order = std::getenv("MISBEHAVE"))
       std::istringstream(order) >> what_ >> rank_ >> step_;
     if (const char* file = std::getenv("MISBEHAVE_MARK")) over_ = std::filesystem::exists(file);
@@ -54,7 +57,7 @@ class Misbehaving : public lockstep::train::Classification {
   }
 
   std::shared_ptr<lockstep::nn::Module> make_model() const override {
-    return model_ = Classification::make_model();
+    return model_ = Task::make_model();
   }
 
   lockstep::Variable loss(const lockstep::Variable& output,
@@ -79,7 +82,7 @@ class Misbehaving : public lockstep::train::Classification {
     if (in_step_or_later && rank == rank_ && what_ == "slow")
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (now && what_ == "nan") output.data().fill(std::nan(""));
-    return Classification::loss(output, batch);
+    return Task::loss(output, batch);
   }
 
  private:
@@ -142,6 +145,13 @@ class Misbehaving : public lockstep::train::Classification {
   mutable std::shared_ptr<lockstep::nn::Module> model_;  // the newest: what is trained
 };
 
+std::unique_ptr<lockstep::train::Task> misbehaving(lockstep::Deck& deck) {
+  using namespace lockstep::train;
+  if (read_task_options(deck).data.kind == lockstep::DataKind::tokens)
+    return std::make_unique<Misbehaving<LanguageModel>>(deck);
+  return std::make_unique<Misbehaving<Classification>>(deck);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -152,8 +162,7 @@ int main(int argc, char** argv) {
   };
   if (is_mine("late")) sleep(60);
   const int code =
-      lockstep::train::App("misbehave", "classify with a fault on purpose",
-                           [](lockstep::Deck& deck) { return std::make_unique<Misbehaving>(deck); })
+      lockstep::train::App("misbehave", "classify with a fault on purpose", misbehaving)
           .run(argc, argv);
   if (is_mine("linger")) std::raise(SIGSTOP);
   return code;

@@ -58,6 +58,9 @@ train_features = "a"
 train_targets = "b"
 test_features = "c"
 test_targets = "d"
+context = 21
+vocabulary = 22
+tokenizer = "gpt2"
 test_path = "e"
 feature_columns = ["f", "g"]
 target_columns = "h"
@@ -101,6 +104,9 @@ cache_mib = 22
   EXPECT_TRUE(o.files.indices);
   EXPECT_TRUE(o.files.stream);
   EXPECT_EQ(o.files.cache_mib, 22);
+  EXPECT_EQ(o.tokens.context, 21);
+  EXPECT_EQ(o.tokens.vocabulary, 22);
+  EXPECT_EQ(o.tokens.tokenizer, "gpt2");
 }
 
 TEST(DataOptions, ValuesOutOfRangeAreRefused) {

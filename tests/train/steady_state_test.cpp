@@ -2,13 +2,17 @@
 // tensor allocator's system side, loader and dropout included.
 #include <gtest/gtest.h>
 #include <mpi.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <optional>
 
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/data/token_file.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/language_model.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/allocation_counter.hpp>
 
@@ -22,6 +26,22 @@ struct Run {
 };
 
 void PrintTo(const Run& run, std::ostream* out) { *out << run.name; }
+
+/// Of a training of at least 41 steps an epoch.
+void expect_no_allocations(const std::shared_ptr<ProcessGroup>& group, const Task& task,
+                           const RunPlan& plan, bool traced) {
+  Trainer trainer(group, task, plan);
+  std::optional<TraceSession> session;
+  if (traced) session.emplace(1000);  // fewer events than there will be
+  trainer.model().name_layers();
+  trainer.start_epoch(0);
+  ASSERT_GE(trainer.steps_an_epoch(), 41);
+  for (int step = 0; step < 20; ++step) trainer.step();
+  group->barrier();
+  const auto before = test::allocation_count() + memory_stats().system_allocations;
+  for (int step = 20; step < 40; ++step) trainer.step();
+  EXPECT_EQ(test::allocation_count() + memory_stats().system_allocations - before, 0);
+}
 
 class SteadyState : public testing::TestWithParam<Run> {};
 
@@ -42,20 +62,43 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
                           "steady state", GetParam().overrides);
   const Classification task(deck);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
-  {
-    Trainer trainer(group, task, read_run_plan(deck));
-    std::optional<TraceSession> session;
-    if (GetParam().traced) session.emplace(1000);  // fewer events than there will be
-    trainer.model().name_layers();
-    trainer.start_epoch(0);
-    ASSERT_GE(trainer.steps_an_epoch(), 41);
-    for (int step = 0; step < 20; ++step) trainer.step();
-    group->barrier();
-    const auto before = test::allocation_count() + memory_stats().system_allocations;
-    for (int step = 20; step < 40; ++step) trainer.step();
-    EXPECT_EQ(test::allocation_count() + memory_stats().system_allocations - before, 0);
-  }
+  expect_no_allocations(group, task, read_run_plan(deck), GetParam().traced);
   group->close();
+}
+
+TEST(LanguageModel, StepsTwentyToFortyAllocateNothing) {
+  set_math_threads(1);
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("steady_state_" + std::to_string(getpid()));
+  write_token_file(folder / "train.bin", std::vector<std::uint16_t>(50 * 8 * 16 + 1, 7), 50);
+  auto deck = Deck::parse(R"(
+    [data]
+    kind = "tokens"
+    context = 16
+    test_set = false
+    [train]
+    batch_size = 8
+    accumulate = 2
+    [model]
+    kind = "gpt"
+    depth = 2
+    residual_dropout = 0.1
+    [optimizer]
+    kind = "adamw"
+    clip_norm = 1.0
+    group_pattern = ["*.bias", "*ln_?.weight"]
+    group_weight_decay = [0, 0]
+    [schedule]
+    kind = "warmup_cosine"
+    unit = "step"
+    warmup = 10
+  )",
+                          "steady state", {"data.path='" + folder.string() + "'"});
+  const LanguageModel task(deck);
+  expect_no_allocations(group, task, read_run_plan(deck), false);
+  group->close();
+  std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -9,6 +9,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/hdf5_weights.hpp>
+#include <lockstep/checkpoint/hugging_face.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/checkpoint/safetensors.hpp>
 #include <lockstep/checkpoint/writer.hpp>
@@ -58,9 +59,9 @@ CheckpointContents read_whole(const std::filesystem::path& path) {
       break;
     }
     case Kind::checkpoint:
-      contents = load_checkpoint(path);
-      break;
+      return load_checkpoint(path);
   }
+  if (is_hugging_face_gpt2(contents.model)) contents.model = from_hugging_face_gpt2(contents.model);
   return contents;
 }
 

@@ -9,7 +9,8 @@
 namespace lockstep {
 
 /// The weights in a checkpoint, a safetensors file, or any HDF5 file (read_hdf5_weights), told
-/// apart by their first bytes; of a checkpoint also everything else. Local. Throws CheckpointError.
+/// apart by their first bytes; of a checkpoint also everything else. GPT-2's weights of Hugging
+/// Face come under nn::Gpt's names (hugging_face.hpp). Local. Throws CheckpointError.
 [[nodiscard]] CheckpointContents read_whole(const std::filesystem::path& path);
 
 /// The same without an optimizer's slots.

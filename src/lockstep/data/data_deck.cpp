@@ -9,12 +9,14 @@ void declare(DeckTable& table, DataOptions& options) {
                 {"synthetic", DataKind::synthetic},
                 {"hdf5", DataKind::hdf5},
                 {"npy", DataKind::npy},
-                {"csv", DataKind::csv}},
+                {"csv", DataKind::csv},
+                {"tokens", DataKind::tokens}},
                "which data set; synthetic is generated and needs no files");
   table.key(
       "path", options.path,
       {.doc = "hdf5, csv: a file, a list of files, or a pattern such as \"part-*.h5\", whose "
-              "samples are joined; npy: likewise folders; fashion_mnist: folder with the four IDX "
+              "samples are joined; npy: likewise folders; tokens: likewise, or folders of *.bin "
+              "whose names say train, test or val; fashion_mnist: folder with the four IDX "
               "files, \"auto\": $LOCKSTEP_DATA, then the system's"});
   table.key(
       "mean", options.mean,
@@ -32,8 +34,10 @@ void declare(DeckTable& table, DataOptions& options) {
                     "own"});
   table.key("target_std", options.target_std,
             {.doc = "see target_mean", .min = 0.0, .above_min = true});
-  table.key("class_names", options.class_names,
-            {.doc = "names of the classes, in their order, kept with the model; empty: none"});
+  table.key(
+      "class_names", options.class_names,
+      {.doc = "names of the classes, in their order, kept with the model; empty: none; tokens: "
+              "the tokenizer's characters"});
   table.key("train_limit", options.train_limit,
             {.doc = "use only the first so many training samples; 0 uses all", .min = 0.0});
   table.key("test_limit", options.test_limit,
@@ -96,7 +100,7 @@ void declare(DeckTable& table, DataOptions& options) {
   table.key("test_features", files.test_features, {.doc = "hdf5, npy: the same of the test set"});
   table.key("test_targets", files.test_targets, {.doc = "hdf5, npy: the same of the test set"});
   table.key("test_path", files.test_path,
-            {.doc = "hdf5, npy, csv: files of the test set; empty: those of path"});
+            {.doc = "hdf5, npy, csv, tokens: files of the test set; empty: those of path"});
   table.key("feature_columns", files.columns.features,
             {.doc = "csv: names of the columns of inputs; empty: all that are no targets"});
   table.key("target_columns", files.columns.targets,
@@ -118,6 +122,21 @@ void declare(DeckTable& table, DataOptions& options) {
              .unit = "MiB",
              .min = 1.0,
              .max = 1048576.0});
+
+  TokenOptions& tokens = options.tokens;
+  table.key("context", tokens.context,
+            {.doc = "tokens: length of a window, the tokens that a sample has",
+             .unit = "tokens",
+             .min = 1.0,
+             .max = 1048576.0});
+  table.key("vocabulary", tokens.vocabulary,
+            {.doc = "tokens: how many different ones there may be; 0: as the files say",
+             .min = 0.0,
+             .max = 65536.0});
+  table.key("tokenizer", tokens.tokenizer,
+            {.doc = "tokens: what makes text of them; empty: what tokenizer.json beside the files "
+                    "says",
+             .choices = {"", "characters", "bytes", "gpt2"}});
 }
 
 }  // namespace lockstep

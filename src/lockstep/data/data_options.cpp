@@ -3,132 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/data_files.hpp>
-#include <lockstep/data/fashion_mnist.hpp>
-#include <lockstep/data/streamed_dataset.hpp>
+#include <lockstep/data/data_sets.hpp>
 #include <lockstep/data/subset.hpp>
 #include <lockstep/data/weighted_draws.hpp>
 
 namespace lockstep {
 namespace {
-
-std::int64_t limited(std::int64_t samples, std::int64_t limit) {
-  return limit > 0 ? std::min(samples, limit) : samples;
-}
-
-/// What the deck says, and `otherwise` where it is silent.
-Normalisation chosen(const DataOptions& options, Normalisation otherwise) {
-  if (!options.mean.empty()) otherwise.mean = options.mean;
-  if (!options.std.empty()) otherwise.std = options.std;
-  return otherwise;
-}
-
-/// What is known of images that are bytes.
-DataFacts facts_of_images(const DataOptions& options, const Normalisation& normalisation) {
-  return {.divisor = 255,
-          .mean = normalisation.mean,
-          .std = normalisation.std,
-          .class_names = options.class_names};
-}
-
-const std::string& only_folder(const DataOptions& options) {
-  if (options.path.size() == 1) return options.path[0];
-  throw InputError(
-      fmt::format("data.path names {} folders, but Fashion-MNIST is in one.", options.path.size()));
-}
-
-std::shared_ptr<const Dataset> image_set(const DataOptions& options,
-                                         const Normalisation& normalisation, Split split) {
-  if (options.kind == DataKind::fashion_mnist) {
-    return load_fashion_mnist(find_fashion_mnist(only_folder(options)), split, normalisation,
-                              split == Split::train ? options.train_limit : options.test_limit);
-  }
-  SyntheticOptions synthetic = options.synthetic;
-  synthetic.samples = limited(synthetic.samples, options.train_limit);
-  synthetic.test_samples = limited(synthetic.test_samples, options.test_limit);
-  return make_synthetic(synthetic, split, normalisation);
-}
-
-void expect_as_they_are(const DataOptions& options) {
-  const AugmentOptions& augment = options.augment;
-  if (options.mean.empty() && options.std.empty() && augment.crop_padding == 0 && !augment.flip)
-    return;
-  throw InputError(
-      "data.indices = true leaves features as they are, but data.mean, data.std or an "
-      "augmentation would change them. Leave out one or the other.");
-}
-
-/// "parameters" of "train/parameters".
-std::string leaf_of(const std::string& name) { return name.substr(name.find_last_of('/') + 1); }
-
-StoredSamples open_split(const DataFiles& files, const DataOptions& options, TargetKind kind,
-                         Split split) {
-  return pair_samples(files.features(options), files.targets(options), kind,
-                      split == Split::train ? options.train_limit : options.test_limit);
-}
-
-/// The test set's, of a run that has a training set too.
-StoredSamples open_test_split(const DataOptions& options, const DataOptions& named,
-                              TargetKind kind) {
-  try {
-    return open_split(DataFiles(options, Split::test), named, kind, Split::test);
-  } catch (const InputError& error) {
-    if (options.kind == DataKind::csv || !options.files.test_path.empty()) throw;
-    throw InputError(fmt::format(
-        "{} (Data without a test set are read with data.test_set = false.)", error.what()));
-  }
-}
-
-/// What the options leave open, of the training set.
-DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& train) {
-  if (!options.files.indices && (options.mean.empty() || options.std.empty())) {
-    const Normalisation found = chosen(options, measure_normalisation(*train.features, train.size));
-    options.mean = found.mean;
-    options.std = found.std;
-  }
-  if (kind == TargetKind::classes) {
-    if (options.files.classes == 0) options.files.classes = count_classes(train);
-  } else if (options.normalise_targets &&
-             (options.target_mean.empty() || options.target_std.empty())) {
-    const Normalisation found = measure_normalisation(*train.targets, train.size);
-    if (options.target_mean.empty()) options.target_mean = found.mean;
-    if (options.target_std.empty()) options.target_std = found.std;
-  }
-  return options;
-}
-
-/// What the options tell, who may be told of data like `samples`.
-DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
-  const Columns& columns = options.files.columns;
-  const bool one_target = columns.targets.size() == 1;
-  DataFacts facts{.input = leaf_of(options.files.train_features),
-                  .target = one_target ? columns.targets[0] : leaf_of(options.files.train_targets),
-                  .divisor = samples.features->bytes() && !options.files.indices ? 255.0 : 1.0,
-                  .mean = options.mean,
-                  .std = options.std,
-                  .class_names = options.class_names,
-                  .feature_columns = columns.features,
-                  .target_columns = columns.targets};
-  if (options.normalise_targets) {
-    facts.target_mean = options.target_mean;
-    facts.target_std = options.target_std;
-  }
-  return facts;
-}
-
-std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind kind,
-                                        const StoredSamples& samples) {
-  const std::int64_t classes = kind == TargetKind::classes ? options.files.classes : 0;
-  if (classes > 0) expect_classes(samples, classes);
-  std::optional<Normalisation> normalisation;
-  if (!options.files.indices) normalisation = chosen(options, {});
-  if (options.files.stream)
-    return std::make_shared<const StreamedDataset>(samples, classes, normalisation);
-  return load_samples(samples, classes, normalisation);
-}
 
 void expect_class_names(const std::vector<std::string>& class_names, const Dataset& data) {
   const auto names = std::ssize(class_names);
@@ -163,7 +46,18 @@ std::vector<float> zero_input(const DataFacts& facts) {
 }
 
 void expect_kind(const DataOptions& options, TargetKind kind) {
-  if (kind == TargetKind::classes || in_files(options.kind)) return;
+  const bool tokens = options.kind == DataKind::tokens;
+  if (tokens && kind != TargetKind::tokens) {
+    throw InputError(
+        "data.kind = \"tokens\" is for a language model, which the program gpt trains. Use that, "
+        "or other data.");
+  }
+  if (!tokens && kind == TargetKind::tokens) {
+    throw InputError(
+        "a language model learns tokens: use data.kind = \"tokens\" and data.path, or another "
+        "program than gpt.");
+  }
+  if (kind != TargetKind::values || in_files(options.kind)) return;
   throw InputError(
       "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", \"npy\" or "
       "\"csv\", or the program classify.");
@@ -188,19 +82,6 @@ void expect_one_order(const DataOptions& options) {
   }
 }
 
-/// Of all samples of the training set.
-std::vector<double> sample_weights_of(const DataFiles& files, const DataOptions& options,
-                                      std::int64_t samples) {
-  const auto array = files.weights(options);
-  if (array->rows() < samples || array->row_elements() != 1) {
-    throw InputError(fmt::format("{} cannot be the weights of {} samples: give each one number.",
-                                 array->description(), samples));
-  }
-  std::vector<float> weights(static_cast<std::size_t>(samples));
-  array->read(0, samples, std::span(weights));
-  return {weights.begin(), weights.end()};
-}
-
 /// Holds part of the training set back, with its weights.
 void hold_back(Datasets& sets, double fraction) {
   auto [train, validation] = split_for_validation(sets.train->size(), fraction);
@@ -216,9 +97,9 @@ void hold_back(Datasets& sets, double fraction) {
 
 /// Weights that balance the classes of a training set.
 std::vector<double> balancing_weights(const Dataset& train) {
-  if (train.classes() == 0) {
+  if (train.classes() == 0 || train.target_shape().dims() > 0) {
     throw InputError(
-        "data.balance_classes is of classes, but these targets are values. Leave it out.");
+        "data.balance_classes is of one class a sample, which these data have not. Leave it out.");
   }
   return weights_that_balance(train.labels(), train.classes());
 }
@@ -230,6 +111,7 @@ bool in_files(DataKind kind) noexcept {
 }
 
 TargetKind target_kind(const DataOptions& options) {
+  if (options.kind == DataKind::tokens) return TargetKind::tokens;
   if (!in_files(options.kind)) return TargetKind::classes;
   const DataFiles files(options, Split::train);
   const bool classes = files.targets(files.completed(options))->integers();
@@ -239,35 +121,19 @@ TargetKind target_kind(const DataOptions& options) {
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
   expect_kind(options, kind);
   expect_one_order(options);
-  Datasets sets;
-  if (in_files(options.kind)) {
-    const DataFiles files(options, Split::train);
-    const DataOptions named = files.completed(options);
-    const StoredSamples train = open_split(files, named, kind, Split::train);
-    std::optional<StoredSamples> test;
-    if (options.test_set) test = open_test_split(options, named, kind);
-    if (options.files.indices) expect_as_they_are(options);
-    const DataOptions found = measured(named, kind, train);
-    sets = {.train = file_set(found, kind, train),
-            .test = test ? file_set(found, kind, *test) : nullptr,
-            .augmentation = {},
-            .facts = facts_of(found, train)};
-    if (!options.sample_weights.empty())
-      sets.sample_weights = sample_weights_of(files, options, sets.train->size());
-  } else {
-    const Normalisation normalisation = chosen(options, {});
-    sets = {.train = image_set(options, normalisation, Split::train),
-            .test = options.test_set ? image_set(options, normalisation, Split::test) : nullptr,
-            .augmentation = {},
-            .facts = facts_of_images(options, normalisation)};
-  }
+  const bool tokens = options.kind == DataKind::tokens;
+  Datasets sets = tokens                   ? token_sets(options)
+                  : in_files(options.kind) ? file_sets(options, kind)
+                                           : image_sets(options);
   if (sets.test) {
     expect_alike("samples", sets.train->sample_shape(), sets.test->sample_shape(), options.path);
     expect_alike("targets", sets.train->target_shape(), sets.test->target_shape(), options.path);
   }
-  expect_class_names(sets.facts.class_names, *sets.train);
-  sets.augmentation =
-      make_augmentation(options.augment, sets.train->sample_shape(), zero_input(sets.facts), seed);
+  if (!tokens) {
+    expect_class_names(sets.facts.class_names, *sets.train);
+    sets.augmentation = make_augmentation(options.augment, sets.train->sample_shape(),
+                                          zero_input(sets.facts), seed);
+  }
   if (options.validation_fraction > 0) hold_back(sets, options.validation_fraction);
   if (options.balance_classes) sets.sample_weights = balancing_weights(*sets.train);
   return sets;
@@ -275,23 +141,17 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
 
 Datasets make_test_set(const DataOptions& options, TargetKind kind) {
   expect_kind(options, kind);
-  if (!in_files(options.kind)) {
-    const Normalisation normalisation = chosen(options, {});
-    return {.train = {},
-            .test = image_set(options, normalisation, Split::test),
-            .augmentation = {},
-            .facts = facts_of_images(options, normalisation)};
-  }
-  const DataFiles files(options, Split::test);
-  const DataOptions named = files.completed(options);
-  const StoredSamples test = open_split(files, named, kind, Split::test);
-  return {.train = {},
-          .test = file_set(named, kind, test),
-          .augmentation = {},
-          .facts = facts_of(named, test)};
+  if (options.kind == DataKind::tokens) return token_test_set(options);
+  return in_files(options.kind) ? file_test_set(options, kind) : image_test_set(options);
 }
 
 DataOptions as_found(DataOptions options, const Datasets& sets) {
+  if (options.kind == DataKind::tokens) {
+    options.tokens.vocabulary = sets.train->classes();
+    options.tokens.tokenizer = sets.facts.tokenizer;
+    options.class_names = sets.facts.class_names;
+    return options;
+  }
   options.mean = sets.facts.mean;
   options.std = sets.facts.std;
   options.class_names = sets.facts.class_names;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,12 +9,13 @@
 #include <lockstep/data/permutation.hpp>
 #include <lockstep/data/stored_samples.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
+#include <lockstep/data/tokenizer.hpp>
 
 namespace lockstep {
 
 class DeckTable;
 
-enum class DataKind { fashion_mnist, synthetic, hdf5, npy, csv };
+enum class DataKind { fashion_mnist, synthetic, hdf5, npy, csv, tokens };
 
 /// Columns of a table.
 struct Columns {
@@ -34,11 +36,20 @@ struct FileOptions {
   std::int64_t cache_mib = 64;  ///< decoded chunks kept of each data set
 };
 
+/// How token files are read.
+struct TokenOptions {
+  std::int64_t context = 256;   ///< tokens of a window
+  std::int64_t vocabulary = 0;  ///< 0: what the files or their tokenizer say
+  /// TokenizerChoice::kind; empty: what tokenizer.json beside the files says. Its characters are
+  /// class_names.
+  std::string tokenizer;
+};
+
 /// The deck's [data] table.
 struct DataOptions {
   DataKind kind = DataKind::fashion_mnist;
   /// Files, folders or patterns of their names; fashion_mnist: the folder of IDX files, or "auto":
-  /// find_fashion_mnist.
+  /// find_fashion_mnist; tokens: token files, or folders of them.
   std::vector<std::string> path{"auto"};
   /// Normalisation; empty: MNIST's, or what measure_normalisation finds in files.
   std::vector<double> mean, std;
@@ -58,7 +69,8 @@ struct DataOptions {
   std::int64_t prefetch = 2;  ///< batches held by the loader
   AugmentOptions augment;
   SyntheticOptions synthetic;  ///< used with kind = synthetic only
-  FileOptions files;           ///< used with hdf5, npy and csv
+  FileOptions files;           ///< used with hdf5, npy and csv; test_path also with tokens
+  TokenOptions tokens;         ///< used with tokens only
 };
 
 void declare(DeckTable& table, DataOptions& options);
@@ -66,8 +78,8 @@ void declare(DeckTable& table, DataOptions& options);
 /// Whether samples stand in files of numbers: hdf5, npy or csv.
 [[nodiscard]] bool in_files(DataKind kind) noexcept;
 
-/// What the targets are: values where they are floating-point numbers in files, else classes.
-/// Throws InputError if a file is missing or unfit.
+/// What the targets are: tokens of token files, values where they are floating-point numbers in
+/// files, else classes. Throws InputError if a file is missing or unfit.
 [[nodiscard]] TargetKind target_kind(const DataOptions& options);
 
 /// Loads, opens or generates what the options name; augmentation draws from `seed`. Throws
@@ -79,6 +91,10 @@ void declare(DeckTable& table, DataOptions& options);
 /// The same without a training set, which is then null: `options` are those of as_found, so nothing
 /// of it is missing. Throws InputError.
 [[nodiscard]] Datasets make_test_set(const DataOptions& options, TargetKind kind);
+
+/// The tokenizer of these token files, which stand where data.path says. Throws InputError if it is
+/// not known or its files are missing.
+[[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const DataOptions& options);
 
 /// `options` with what make_datasets measured or derived in place of what they left to it.
 [[nodiscard]] DataOptions as_found(DataOptions options, const Datasets& sets);

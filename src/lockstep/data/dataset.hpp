@@ -91,7 +91,8 @@ struct DataFacts {
   double divisor = 1;                             ///< 255 for samples stored as bytes
   /// Of inputs and of targets, one for all or one a channel; empty: they are as they are.
   std::vector<double> mean = {}, std = {}, target_mean = {}, target_std = {};
-  std::vector<std::string> class_names = {};                           ///< one a class, or none
+  std::vector<std::string> class_names = {};  ///< one a class, or none; characters of tokens
+  std::string tokenizer = {};                 ///< TokenizerChoice::kind
   std::vector<std::string> feature_columns = {}, target_columns = {};  ///< of a table
 };
 

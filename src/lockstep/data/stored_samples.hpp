@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// What a model is asked for.
-enum class TargetKind { classes, values };
+enum class TargetKind { classes, values, tokens };
 
 /// What one half is made of: features [N, ...] and targets [N, ...] of the same samples.
 struct StoredSamples {

@@ -50,6 +50,8 @@ class File {
   /// Closes now; network file systems report late write errors only here.
   void close();
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// The system's, for calls that this class does not have; closed with this object.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:
   File(int descriptor, std::filesystem::path path)

@@ -9,8 +9,9 @@ void declare(DeckTable& table, ModelOptions& options) {
                {{"convnet", Kind::convnet},
                 {"mlp", Kind::mlp},
                 {"resnet18", Kind::resnet18},
-                {"transformer", Kind::transformer}},
-               "which network");
+                {"transformer", Kind::transformer},
+                {"gpt", Kind::gpt}},
+               "which network; gpt learns tokens (data.kind), the others images or numbers");
   table.key("dropout", options.dropout,
             {.doc = "probability of each dropout layer (convnet)", .min = 0.0, .max = 0.99});
   table.key("hidden", options.hidden, {.doc = "features of each hidden layer (mlp)", .min = 1});
@@ -30,10 +31,10 @@ void declare(DeckTable& table, ModelOptions& options) {
       "hidden_dropout", options.layers.dropout,
       {.doc = "probability of dropout behind each hidden layer (mlp)", .min = 0.0, .max = 0.99});
   TransformerOptions& t = options.transformer;
-  table.key("width", t.width, {.doc = "features of a token (transformer)", .min = 1});
-  table.key("depth", t.depth, {.doc = "encoder layers (transformer)", .min = 1});
+  table.key("width", t.width, {.doc = "features of a token (transformer, gpt)", .min = 1});
+  table.key("depth", t.depth, {.doc = "encoder layers (transformer) or blocks (gpt)", .min = 1});
   table.key("heads", t.heads,
-            {.doc = "attention heads, a divisor of width (transformer)", .min = 1});
+            {.doc = "attention heads, a divisor of width (transformer, gpt)", .min = 1});
   table.key("feedforward", t.feedforward,
             {.doc = "features inside each feed-forward part; 0: 4 width (transformer)", .min = 0});
   table.key(
@@ -44,6 +45,15 @@ void declare(DeckTable& table, ModelOptions& options) {
        .min = 0});
   table.key("encoder_dropout", t.encoder_dropout,
             {.doc = "probability of each dropout layer of the encoder (transformer)",
+             .min = 0.0,
+             .max = 0.99});
+  table.key("context", options.context,
+            {.doc = "positions, the most tokens that are seen at a time; 0: data.context (gpt)",
+             .unit = "tokens",
+             .min = 0});
+  table.key("residual_dropout", options.residual_dropout,
+            {.doc = "probability of dropout behind the embeddings and the two projections of each "
+                    "block (gpt)",
              .min = 0.0,
              .max = 0.99});
   table.key("freeze", options.freeze,

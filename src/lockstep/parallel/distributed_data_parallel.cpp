@@ -92,11 +92,15 @@ void DistributedDataParallel::buffers_of_this_step() {
 }
 
 Variable DistributedDataParallel::forward(const Variable& x) {
+  return forward([&x](nn::Module& module) { return module.forward(x); });
+}
+
+Variable DistributedDataParallel::forward(const std::function<Variable(nn::Module&)>& run) {
   if (module_->is_training()) {
     buffers_of_this_step();
     if (shards_) shards_->forward_begins();
   }
-  return module_->forward(x);
+  return run(*module_);
 }
 
 void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>& body) {

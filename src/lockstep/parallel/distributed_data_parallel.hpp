@@ -59,6 +59,8 @@ class DistributedDataParallel final : public Joinable {
                           const DdpOptions& options, std::shared_ptr<CommHook> hook);
 
   [[nodiscard]] Variable forward(const Variable& x);
+  /// The same with whatever `run` calls of the module in place of module().forward(x).
+  [[nodiscard]] Variable forward(const std::function<Variable(nn::Module&)>& run);
 
   /// Makes each parameter's gradient the sum over ranks of weight x the gradient of that rank's
   /// loss. With weight = the rank's samples / the global batch's, and losses that are means over

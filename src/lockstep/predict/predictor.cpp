@@ -110,7 +110,9 @@ std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const s
   const nn::Head head = signature.kind == ModelSignature::Output::values
                             ? nn::Head::linear
                             : nn::Head::log_probabilities;
-  return nn::make_model(options, signature.input.shape, signature.output.shape.numel(), head);
+  const Shape& out = signature.output.shape;
+  const bool each_token = options.kind == nn::ModelOptions::Kind::gpt;
+  return nn::make_model(options, signature.input.shape, each_token ? out[-1] : out.numel(), head);
 }
 
 /// `given` with the weights of the file; without one the deck's.

@@ -50,6 +50,9 @@ class WithConfusion final : public Task {
   [[nodiscard]] std::shared_ptr<nn::Module> make_model() const override {
     return task_.make_model();
   }
+  [[nodiscard]] Variable forward(nn::Module& model, const Batch& batch) const override {
+    return task_.forward(model, batch);
+  }
   [[nodiscard]] Variable loss(const Variable& output, const Batch& batch) const override {
     return task_.loss(output, batch);
   }

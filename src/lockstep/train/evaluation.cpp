@@ -41,7 +41,7 @@ Evaluation Evaluator::operator()(nn::Module& model) {
         static_cast<std::size_t>(batches_.batch_of(group_->rank(), loader_.next_step()));
     const auto row = std::span(rows).subspan(number * width, width);
     const Batch& batch = loader_.next();
-    const Variable output = model.forward(Variable(batch.inputs()));
+    const Variable output = task_.forward(model, batch);
     row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
     task_.measure(output.data(), batch, row.subspan(1));
   }

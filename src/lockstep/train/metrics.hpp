@@ -22,7 +22,7 @@ struct MetricsRow {
   NamedFigures metrics;      ///< of "eval" rows: the task's, each a key of its own
   double lr = -1;
   double grad_norm = -1;  ///< of the whole gradient before clipping; negative: not measured
-  double samples_per_s = -1;
+  double samples_per_s = -1, tokens_per_s = -1;
   double seconds = -1;  ///< wall-clock the line stands for
   bool has_times = false;
   TimeSplit times;

@@ -41,7 +41,7 @@ struct Setting {
 
   [[nodiscard]] Variable loss(const Task& task) const {
     const nn::RandomContextGuard random({.seed = seed});  // dropout keeps the same elements
-    return task.loss((*model)(Variable(batch.inputs())), batch);
+    return task.loss(task.forward(*model, batch), batch);
   }
 };
 

@@ -15,6 +15,7 @@
 #include <lockstep/deck/key_text.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/language_model.hpp>
 #include <lockstep/train/prediction_file.hpp>
 #include <lockstep/train/regression.hpp>
 #include <lockstep/train/run_plan.hpp>
@@ -125,6 +126,8 @@ Deck deck_of(const fs::path& checkpoint, const std::string& data,
 
 std::unique_ptr<Task> task_of(Deck& deck, const ModelSignature& signature) {
   static_cast<void>(read_run_plan(deck));
+  if (read_task_options(deck).data.kind == DataKind::tokens)
+    return std::make_unique<LanguageModel>(deck, Sets::test);
   if (signature.kind == ModelSignature::Output::log_probabilities)
     return std::make_unique<Classification>(deck, Sets::test);
   return std::make_unique<Regression>(deck, Sets::test);

@@ -103,12 +103,14 @@ std::string report_table(const std::vector<MetricsRow>& rows) {
   std::string names;
   for (const auto& [name, value] : metrics) names += fmt::format(" {:>9}", name);
   const std::string judged = judging_set(rows) + " loss";
+  const bool tokens = std::ranges::any_of(
+      rows, [](const MetricsRow& row) { return row.kind == "epoch" && row.tokens_per_s >= 0; });
   const std::size_t width = std::max<std::size_t>(10, judged.size());
   std::string table = fmt::format(
       "{:>6} {:>11} {:>{}}{:{}} {:>11} {:>31}\n{:>6} {:>11} {:>{}}{} {:>11} {:>7} {:>7} {:>7} "
       "{:>7}\n",
       "", "", "", width, "", names.size(), "", "time in %", "epoch", "train loss", judged, width,
-      names, "samples/s", "compute", "comm", "data", "other");
+      names, tokens ? "tokens/s" : "samples/s", "compute", "comm", "data", "other");
   for (const auto& row : rows) {
     if (row.kind != "epoch") continue;
     const auto* eval = eval_of_epoch(rows, row.epoch);
@@ -118,7 +120,8 @@ std::string report_table(const std::vector<MetricsRow>& rows) {
                             std::max<std::size_t>(9, metrics[m].first.size()));
     }
     table += fmt::format("{:>6} {:>11} {:>{}}{} {:>11.0f} {}\n", row.epoch, in_figures(row.loss),
-                         eval ? in_figures(eval->loss) : "-", width, values, row.samples_per_s,
+                         eval ? in_figures(eval->loss) : "-", width, values,
+                         tokens ? row.tokens_per_s : row.samples_per_s,
                          row.has_times ? percentages(row.times) : "");
   }
   return table;

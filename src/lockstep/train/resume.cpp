@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 
 /// Keys of [data] that decide which samples an epoch has and in which order. Not the path: data may
 /// move. Not what is done to a sample, nor the test set.
-constexpr std::array<std::string_view, 17> deciding{"kind",
+constexpr std::array<std::string_view, 18> deciding{"kind",
+                                                    "context",
                                                     "train_limit",
                                                     "validation_fraction",
                                                     "shuffle",

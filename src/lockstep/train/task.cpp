@@ -53,13 +53,23 @@ ClassLossOptions with_counted_weights(ClassLossOptions options, const Dataset& t
 
 std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, const Dataset& data,
                                            std::int64_t outputs, nn::Head head) {
-  if (data.input_dtype() != DType::f32) {
+  const bool looks_up = options.kind == nn::ModelOptions::Kind::gpt;
+  if (looks_up && data.input_dtype() == DType::f32) {
+    throw InputError(
+        "model.kind = \"gpt\" learns tokens, but the data are numbers. Use data.kind = \"tokens\" "
+        "with the program gpt, or another model.kind.");
+  }
+  if (!looks_up && data.input_dtype() != DType::f32) {
     throw InputError(
         "data.indices = true gives the model integers, but no model.kind looks them up. Leave it "
         "out to train on them as numbers, or write a task whose model begins with an Embedding "
         "(docs/write_an_app.md).");
   }
   return nn::make_model(options, data.sample_shape(), outputs, head);
+}
+
+Variable Task::forward(nn::Module& model, const Batch& batch) const {
+  return model.forward(Variable(batch.inputs()));
 }
 
 bool greater_is_better(const Task& task, const std::string& figure, const char* key) {

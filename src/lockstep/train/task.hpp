@@ -46,14 +46,19 @@ class Task {
   [[nodiscard]] virtual Loading loading() const { return {}; }
   /// A new model. Called once, after nn::manual_seed(train.seed).
   [[nodiscard]] virtual std::shared_ptr<nn::Module> make_model() const = 0;
-  /// Mean loss, one element, over the samples of `batch` (at least one); `output` is the model's.
+  /// What the model says of `batch`, in training and evaluation, whose mode it is in: what loss()
+  /// and measure() are given as `output`. By default model.forward(inputs).
+  [[nodiscard]] virtual Variable forward(nn::Module& model, const Batch& batch) const;
+  /// Mean loss, one element, over the samples of `batch` (at least one).
   [[nodiscard]] virtual Variable loss(const Variable& output, const Batch& batch) const = 0;
   /// What evaluation on `data`, a set of data(), measures beside the loss; the first is drawn in
   /// curves.svg.
   [[nodiscard]] virtual std::vector<Metric> metrics(const Dataset& data) const = 0;
-  /// The figure of each metric for the model's `output` of `batch` (at least one sample).
+  /// The figure of each metric for the `output` of `batch` (at least one sample).
   virtual void measure(const Tensor& output, const Batch& batch,
                        std::span<double> figures) const = 0;
+  /// Of a sample that is text, so that speeds are told in tokens too; 0: it is none.
+  [[nodiscard]] virtual std::int64_t tokens_a_sample() const { return 0; }
   /// What goes into the model and what comes out, kept in checkpoints for those who use the model
   /// (docs/predict.md). By default not known.
   [[nodiscard]] virtual ModelSignature signature() const { return {}; }
@@ -69,7 +74,8 @@ enum class Sets : std::uint8_t { train_and_test, test };
 [[nodiscard]] ModelSignature signature_of_data(const Datasets& data);
 
 /// The model of the zoo that `options` names, for samples of `data`. Throws InputError as
-/// nn::make_model, and for samples that are indices: no model of the zoo looks them up.
+/// nn::make_model, and for samples that are indices, which no model of the zoo but gpt looks up,
+/// or for gpt are none.
 [[nodiscard]] std::shared_ptr<nn::Module> make_zoo_model(
     const nn::ModelOptions& options, const Dataset& data, std::int64_t outputs,
     nn::Head head = nn::Head::log_probabilities);

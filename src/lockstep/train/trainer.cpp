@@ -49,6 +49,17 @@ std::string in_words(const char* set, const Evaluation& evaluation) {
   return text;
 }
 
+void set_speed(MetricsRow& row, double samples_per_s, const Task& task) {
+  row.samples_per_s = samples_per_s;
+  const auto tokens = static_cast<double>(task.tokens_a_sample());
+  if (tokens > 0) row.tokens_per_s = samples_per_s * tokens;
+}
+
+std::string speed_in_words(const MetricsRow& row) {
+  return row.tokens_per_s >= 0 ? fmt::format("{:.0f} tokens/s", row.tokens_per_s)
+                               : fmt::format("{:.0f} samples/s", row.samples_per_s);
+}
+
 EarlyStopping early_stopping_of(const TrainOptions& options, const Task& task) {
   const bool greater =
       options.early_stop_patience > 0 &&
@@ -257,15 +268,15 @@ void Trainer::report_steps(Reporting& reporting, double step_loss, const Share& 
   row.lr = optimizer_->lr();
   row.grad_norm = grad_norm_;
   row.seconds = wall;
-  row.samples_per_s = static_cast<double>(since.samples) / wall;
+  set_speed(row, static_cast<double>(since.samples) / wall, task_);
   if (group_->rank() != 0) return;
   reporting.metrics.append(row);
   const std::int64_t total = plan_.train.epochs * steps_an_epoch();
   const double left = static_cast<double>(total - state_.step) *
                       static_cast<double>(share.batch_size) / row.samples_per_s;
-  reporting.console.progress(fmt::format(
-      "epoch {}/{}  step {}/{}  loss {}  {:.0f} samples/s  {:.0f} s left", row.epoch,
-      plan_.train.epochs, state_.step, total, in_figures(row.loss), row.samples_per_s, left));
+  reporting.console.progress(fmt::format("epoch {}/{}  step {}/{}  loss {}  {}  {:.0f} s left",
+                                         row.epoch, plan_.train.epochs, state_.step, total,
+                                         in_figures(row.loss), speed_in_words(row), left));
 }
 
 void Trainer::finish_epoch(Reporting& reporting) {
@@ -276,7 +287,7 @@ void Trainer::finish_epoch(Reporting& reporting) {
   row.loss = all_reduce_scalar(*group_, epoch_loss_, ReduceOp::sum) / static_cast<double>(samples);
   row.lr = optimizer_->lr();
   row.seconds = wall;
-  row.samples_per_s = static_cast<double>(epoch.samples) / wall;
+  set_speed(row, static_cast<double>(epoch.samples) / wall, task_);
   ++state_.epoch;
   state_.position = 0;
   epoch_loss_ = 0;
@@ -318,9 +329,9 @@ void Trainer::report_epoch(Reporting& reporting, const MetricsRow& row,
                               .seconds = seconds});
     found = in_words(judging_set(), *evaluation);
   }
-  reporting.console.say(fmt::format("epoch {}/{}  train loss {}  {}{:.0f} samples/s", row.epoch,
+  reporting.console.say(fmt::format("epoch {}/{}  train loss {}  {}{}", row.epoch,
                                     plan_.train.epochs, in_figures(row.loss), found,
-                                    row.samples_per_s));
+                                    speed_in_words(row)));
   if (!early_stopping_.is_over()) return;
   reporting.console.say(
       fmt::format("early stopping: {} {} has not become better than {} for {} epochs "

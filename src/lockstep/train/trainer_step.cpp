@@ -46,7 +46,7 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepT
     Variable loss;
     if (rows.size() > 0 || all_go_forward) {
       const OwnTime own(*ddp_, times.forward, "forward");
-      const Variable output = ddp_->forward(Variable(batch.inputs()));
+      const Variable output = ddp_->forward([&](nn::Module& m) { return task_.forward(m, batch); });
       loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
     }
     if (rows.size() > 0) {

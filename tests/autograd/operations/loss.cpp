@@ -20,10 +20,15 @@ const Tensor& classes() {
 
 Operations loss_operations() {
   return {{"nll_loss", {{128, 10}}, [](const Inputs& v) { return nll_loss(v[0], classes()); }},
-          {"cross_entropy", {{128, 10}}, [](const Inputs& v) {
+          {"cross_entropy",
+           {{128, 10}},
+           [](const Inputs& v) {
              LossOptions options;
              options.label_smoothing = 0.1;
              return cross_entropy(v[0], classes(), options);
+           }},
+          {"linear_cross_entropy", {{128, 16}, {10, 16}}, [](const Inputs& v) {
+             return linear_cross_entropy(v[0], v[1], classes());
            }}};
 }
 

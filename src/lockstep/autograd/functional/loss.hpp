@@ -12,6 +12,12 @@ namespace lockstep {
 [[nodiscard]] Variable cross_entropy(const Variable& x, const Tensor& target,
                                      const LossOptions& options = {});
 
+/// cross_entropy(linear(x, weight), target) for x[..., in], weight[classes, in] and target
+/// i64[...], without ever holding all logits: they are computed a chunk of rows at a time, in
+/// backward once more. Memory beside inputs and gradients: two numbers a row, and one chunk.
+[[nodiscard]] Variable linear_cross_entropy(const Variable& x, const Variable& weight,
+                                            const Tensor& target, const LossOptions& options = {});
+
 /// (x - target)^2, its mean or sum; the target has x's shape and dtype.
 [[nodiscard]] Variable mse_loss(const Variable& x, const Tensor& target,
                                 Reduction reduction = Reduction::mean);

@@ -1,6 +1,7 @@
 #include <lockstep/nn/layers/embedding.hpp>
 
 #include <string>
+#include <utility>
 
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/base/error.hpp>
@@ -32,6 +33,9 @@ Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,
     : weight_(register_parameter(
           "weight", new_table("Embedding", num_embeddings, embedding_dim, padding_idx))),
       padding_idx_(padding_idx) {}
+
+Embedding::Embedding(Tensor table)
+    : weight_(register_parameter("weight", std::move(table))), padding_idx_(-1) {}
 
 Variable Embedding::forward(const Variable& index) {
   return embedding(index.data(), weight_, padding_idx_);

@@ -12,7 +12,11 @@ namespace lockstep::nn {
 class Embedding : public Module {
  public:
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, std::int64_t padding_idx = -1);
+  /// With this table.
+  explicit Embedding(Tensor table);
   Variable forward(const Variable& index) override;
+
+  [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
 
  private:
   Variable weight_;

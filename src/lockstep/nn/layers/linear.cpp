@@ -1,5 +1,7 @@
 #include <lockstep/nn/layers/linear.hpp>
 
+#include <utility>
+
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
@@ -11,6 +13,11 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, bool bias) {
   expect_positive("Linear", "out_features", out_features);
   weight_ = register_parameter("weight", default_weight({out_features, in_features}));
   if (bias) bias_ = register_parameter("bias", default_bias(out_features, in_features));
+}
+
+Linear::Linear(Tensor weight, Tensor bias)
+    : weight_(register_parameter("weight", std::move(weight))) {
+  if (bias.defined()) bias_ = register_parameter("bias", std::move(bias));
 }
 
 Variable Linear::forward(const Variable& x) { return linear(x, weight_, bias_); }

@@ -9,6 +9,8 @@ namespace lockstep::nn {
 class Linear : public Module {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, bool bias = true);
+  /// With these parameters; without a bias where it is undefined.
+  explicit Linear(Tensor weight, Tensor bias = {});
   Variable forward(const Variable& x) override;
 
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }

@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <optional>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/nn/models/gpt_sampler.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/language_model.hpp>
+#include <lockstep/train/launch/launch.hpp>
+#include <lockstep/train/prediction.hpp>
+#include <lockstep/train/ranks.hpp>
+#include <lockstep/train/verbs.hpp>
+
+#include "commands.hpp"
+
+namespace lockstep::gpt {
+namespace {
+
+/// A trained model and the tokens of what it goes on from.
+struct Setting {
+  train::TrainedGpt trained;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::vector<std::int64_t> prompt;
+
+  Setting(const std::filesystem::path& checkpoint, const SampleOptions& options)
+      : trained(train::load_gpt(checkpoint)) {
+    if (!options.tokenizer.empty()) {
+      trained.data.path = options.tokenizer;
+      if (trained.data.tokens.tokenizer != "gpt2") trained.data.tokens.tokenizer.clear();
+    }
+    tokenizer = make_tokenizer(trained.data);
+    for (const std::uint16_t token : tokenizer->encode(options.prompt)) prompt.push_back(token);
+    if (prompt.empty())
+      prompt.push_back(tokenizer->end_of_text().value_or(tokenizer->encode("\n").front()));
+  }
+
+  [[nodiscard]] std::string text(const SampleOptions& options, std::int64_t number) const {
+    nn::GptSampler sampler(trained.model, prompt,
+                           {.temperature = options.temperature,
+                            .top_k = options.top_k,
+                            .vocabulary = tokenizer->vocabulary(),
+                            .seed = options.seed,
+                            .number = static_cast<std::uint64_t>(number)});
+    std::vector<std::uint16_t> tokens;
+    for (std::int64_t i = 0; i < options.tokens; ++i)
+      tokens.push_back(static_cast<std::uint16_t>(sampler.next()));
+    return options.prompt + tokenizer->decode(tokens);
+  }
+};
+
+}  // namespace
+
+ExitCode sample(int argc, char** argv, const SampleOptions& options) {
+  return train::run_ranks_as_processes(
+      "gpt sample", {}, argc, argv,
+      [&](const std::shared_ptr<ProcessGroup>& group, train::Console&, std::filesystem::path&) {
+        set_math_threads(train::inspect_launch(*group, "").cores_owned());
+        const auto checkpoint = train::agree_on_checkpoint(*group, options.source);
+        std::optional<Setting> setting;
+        train::agree(*group, [&] { setting.emplace(checkpoint, options); });
+        std::string all;
+        for (std::int64_t first = 0; first < options.samples; first += group->size()) {
+          std::string mine;
+          train::agree(*group, [&] {
+            if (first + group->rank() < options.samples)
+              mine = setting->text(options, first + group->rank());
+          });
+          for (int rank = 0; rank < group->size() && first + rank < options.samples; ++rank) {
+            if (!all.empty()) all += "\n----\n";
+            all += broadcast_object(*group, mine, rank);
+          }
+        }
+        const ExitCode code = train::print(*group, all + "\n");
+        group->close();
+        return code;
+      });
+}
+
+}  // namespace lockstep::gpt

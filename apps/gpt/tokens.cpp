@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include <lockstep/data/token_file.hpp>
+#include <lockstep/data/tokenizer.hpp>
+#include <lockstep/data/utf8.hpp>
+#include <lockstep/io/file.hpp>
+#include <lockstep/train/standard_output.hpp>
+
+#include "commands.hpp"
+
+namespace lockstep::gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_text(const std::string& path) {
+  const File file = File::open_for_reading(path);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read_at(0, text.data(), std::ssize(text));
+  if (text.empty()) throw InputError(fmt::format("{} is empty", path));
+  return text;
+}
+
+/// Where the test set's part of a text begins: never within a character.
+std::size_t test_begins(const std::string& text, double fraction) {
+  const auto size = static_cast<double>(text.size());
+  auto at = static_cast<std::size_t>(std::llround(size * (1.0 - fraction)));
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) ++at;
+  return at;
+}
+
+/// Tokens on their way into numbered files of a set.
+class Shards {
+ public:
+  Shards(fs::path folder, std::string set, std::int64_t size, std::int64_t vocabulary)
+      : folder_(std::move(folder)),
+        set_(std::move(set)),
+        size_(static_cast<std::size_t>(size)),
+        vocabulary_(vocabulary) {}
+
+  void add(const std::vector<std::uint16_t>& tokens) {
+    pending_.insert(pending_.end(), tokens.begin(), tokens.end());
+    std::size_t begin = 0;
+    for (; pending_.size() - begin >= size_; begin += size_) write(begin, size_);
+    pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(begin));
+  }
+  /// Writes what is left.
+  void finish() {
+    if (!pending_.empty()) write(0, pending_.size());
+    pending_.clear();
+  }
+  [[nodiscard]] std::int64_t tokens() const { return written_; }
+
+ private:
+  void write(std::size_t begin, std::size_t count) {
+    write_token_file(folder_ / fmt::format("{}_{:06}.bin", set_, files_++),
+                     std::span(pending_).subspan(begin, count), vocabulary_);
+    written_ += static_cast<std::int64_t>(count);
+  }
+
+  fs::path folder_;
+  std::string set_;
+  std::size_t size_;
+  std::int64_t vocabulary_;
+  std::vector<std::uint16_t> pending_;
+  std::int64_t files_ = 0, written_ = 0;
+};
+
+/// What was there of an earlier text would be mixed with this one.
+void expect_no_token_files(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".bin") continue;
+    throw InputError(
+        fmt::format("{} holds token files already, such as {}: name another folder, "
+                    "or remove them.",
+                    folder.string(), entry.path().filename().string()));
+  }
+}
+
+TokenizerChoice choice_of(const TokensOptions& options) {
+  TokenizerChoice choice{.kind = options.tokenizer};
+  if (choice.kind == "gpt2" && options.vocabulary.empty()) {
+    throw InputError(
+        "--tokenizer gpt2 needs --vocabulary FOLDER, with vocab.json and merges.txt of GPT-2");
+  }
+  if (choice.kind != "characters") return choice;
+  std::string all;
+  for (const std::string& path : options.texts) {
+    for (const std::string& character : characters_of(read_text(path))) all += character;
+  }
+  choice.characters = characters_of(all);
+  return choice;
+}
+
+}  // namespace
+
+ExitCode make_tokens(const TokensOptions& options) {
+  const fs::path folder = options.output;
+  expect_no_token_files(folder);
+  const TokenizerChoice choice = choice_of(options);
+  const auto tokenizer = make_tokenizer(choice, options.vocabulary);
+  fs::create_directories(folder);
+  const std::int64_t vocabulary = tokenizer->vocabulary();
+  Shards train(folder, "train", options.shard_tokens, vocabulary),
+      test(folder, "test", options.shard_tokens, vocabulary);
+  for (const std::string& path : options.texts) {
+    const std::string text = read_text(path);
+    const std::size_t cut = test_begins(text, options.test_fraction);
+    const auto add = [&](Shards& shards, std::string_view part) {
+      if (part.empty()) return;
+      if (const auto mark = tokenizer->end_of_text()) shards.add({*mark});
+      shards.add(tokenizer->encode(part));
+    };
+    add(train, std::string_view(text).substr(0, cut));
+    add(test, std::string_view(text).substr(cut));
+  }
+  train.finish();
+  test.finish();
+  if (choice.kind == "gpt2") {
+    for (const char* file : {"vocab.json", "merges.txt"}) {
+      const fs::path from = fs::path(options.vocabulary) / file, to = folder / file;
+      if (!fs::exists(to) || !fs::equivalent(from, to))
+        fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+    }
+  }
+  write_tokenizer_choice(folder, choice);
+  train::write_stdout(fmt::format("{}: {} training and {} test tokens of {} different ({})\n",
+                                  folder.string(), train.tokens(), test.tokens(), vocabulary,
+                                  choice.kind));
+  return ExitCode::done;
+}
+
+}  // namespace lockstep::gpt

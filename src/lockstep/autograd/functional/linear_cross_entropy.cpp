@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <utility>
+
+#include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/linear.hpp>
+
+// The logits exist a chunk of rows at a time: forward keeps each row's maximum and log-sum, and
+// backward computes the chunk's logits again and turns them into their gradient where they stand.
+
+namespace lockstep {
+namespace {
+
+/// The rows of x[rows, in] and their targets, chunk by chunk.
+class Chunks {
+ public:
+  Chunks(const Tensor& x, const Tensor& weight, const Tensor& target)
+      : x_(x.reshape({target.numel(), x.size(-1)})),
+        target_(target.reshape({target.numel()})),
+        weight_(weight),
+        height_(height(weight)),
+        logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, x.dtype(),
+                              x.device())) {}
+
+  struct Chunk {
+    Tensor x, target, stats, logits;
+  };
+
+  /// f(begin, end, chunk) for every chunk, whose logits are computed; `stats` [2 rows] belongs to
+  /// the chunks' rows.
+  template <class F>
+  void each(const Tensor& stats, const F& f) const {
+    for (std::int64_t begin = 0; begin < x_.size(0); begin += height_) {
+      const std::int64_t end = std::min(begin + height_, x_.size(0)), rows = end - begin;
+      const Chunk chunk{x_.slice(begin, end), target_.slice(begin, end),
+                        stats.slice(2 * begin, 2 * end).reshape({2, rows}), logits_.slice(0, rows)};
+      linear_forward(chunk.x, weight_, {}, chunk.logits);
+      f(begin, end, chunk);
+    }
+  }
+
+ private:
+  /// 1 MiB of logits stays in cache until they are used; products of fewer rows than 64 are slow.
+  static std::int64_t height(const Tensor& weight) {
+    const auto row = weight.size(0) * static_cast<std::int64_t>(size_of(weight.dtype()));
+    return std::clamp<std::int64_t>((std::int64_t{1} << 20U) / std::max<std::int64_t>(row, 1), 64,
+                                    256);
+  }
+
+  Tensor x_, target_, weight_;
+  std::int64_t height_;
+  Tensor logits_;
+};
+
+class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
+ public:
+  LinearCrossEntropyNode(Tensor target, const LossOptions& options, Tensor divisor, Tensor stats)
+      : target_(std::move(target)),
+        options_(options),
+        divisor_(std::move(divisor)),
+        stats_(std::move(stats)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const Tensor &x = input(0).data(), &weight = input(1).data();
+    const std::int64_t rows = target_.numel();
+    const GradTarget to_weight = grad_target(1), to_x = grad_target(0);
+    const Tensor grad_x = to_x.wanted ? to_x.tensor.reshape({rows, x.size(-1)}) : Tensor();
+    bool adds = to_weight.accumulate;
+    if (to_weight.wanted && rows == 0 && !adds) to_weight.tensor.zero();
+    const bool each_row = options_.reduction == Reduction::none;
+    const Tensor grad_rows = each_row ? grad_output.reshape({rows}) : grad_output;
+    Chunks(x, weight, target_)
+        .each(stats_, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
+          const Tensor grad = each_row ? grad_rows.slice(begin, end) : grad_rows;
+          cross_entropy_backward(grad, divisor_, chunk.logits, chunk.stats, chunk.target, options_,
+                                 false, chunk.logits);
+          if (to_x.wanted) {
+            linear_backward_input(chunk.logits, weight, to_x.accumulate, grad_x.slice(begin, end));
+          }
+          if (to_weight.wanted) {
+            linear_backward_weight(chunk.logits, chunk.x, std::exchange(adds, true),
+                                   to_weight.tensor);
+          }
+        });
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
+
+ private:
+  Tensor target_;
+  LossOptions options_;
+  Tensor divisor_, stats_;
+};
+
+void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
+  const Shape logits = linear_shape(x, weight, {});
+  const Shape rows(std::span(logits.begin(), logits.end() - 1));
+  if (target.shape() == rows && target.dtype() == DType::i64) return;
+  throw ShapeError("linear_cross_entropy of x " + describe(x) + " and weight " + describe(weight) +
+                   " takes a target i64" + to_string(rows) + ", not " + describe(target));
+}
+
+}  // namespace
+
+Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Tensor& target,
+                              const LossOptions& options) {
+  const Tensor &in = x.data(), &matrix = weight.data();
+  expect_fit(in, matrix, target);
+  const std::int64_t rows = target.numel();
+  Tensor losses = Tensor::empty(target.shape(), in.dtype(), in.device());
+  Tensor stats = Tensor::empty({2 * rows}, in.dtype(), in.device());
+  const Tensor flat = losses.reshape({rows});
+  Chunks(in, matrix, target)
+      .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
+        check_loss("linear_cross_entropy", chunk.logits, chunk.target, options);
+        cross_entropy_forward(chunk.logits, chunk.target, options, flat.slice(begin, end),
+                              chunk.stats);
+      });
+  count_flops(2 * rows * matrix.numel());
+  Tensor loss = losses, divisor;
+  if (options.reduction != Reduction::none) {
+    loss = Tensor::empty({}, in.dtype(), in.device());
+    divisor = Tensor::empty({}, in.dtype(), in.device());
+    reduce_loss(flat, target.reshape({rows}), options, loss, divisor);
+  }
+  return record<LinearCrossEntropyNode>(std::move(loss), {&x, &weight}, target, options,
+                                        std::move(divisor), std::move(stats));
+}
+
+}  // namespace lockstep

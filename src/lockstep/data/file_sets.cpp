@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+
+#include <optional>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/data/data_files.hpp>
+#include <lockstep/data/data_sets.hpp>
+#include <lockstep/data/streamed_dataset.hpp>
+
+namespace lockstep {
+namespace {
+
+void expect_as_they_are(const DataOptions& options) {
+  const AugmentOptions& augment = options.augment;
+  if (options.mean.empty() && options.std.empty() && augment.crop_padding == 0 && !augment.flip)
+    return;
+  throw InputError(
+      "data.indices = true leaves features as they are, but data.mean, data.std or an "
+      "augmentation would change them. Leave out one or the other.");
+}
+
+/// "parameters" of "train/parameters".
+std::string leaf_of(const std::string& name) { return name.substr(name.find_last_of('/') + 1); }
+
+StoredSamples open_split(const DataFiles& files, const DataOptions& options, TargetKind kind,
+                         Split split) {
+  return pair_samples(files.features(options), files.targets(options), kind,
+                      split == Split::train ? options.train_limit : options.test_limit);
+}
+
+/// The test set's, of a run that has a training set too.
+StoredSamples open_test_split(const DataOptions& options, const DataOptions& named,
+                              TargetKind kind) {
+  try {
+    return open_split(DataFiles(options, Split::test), named, kind, Split::test);
+  } catch (const InputError& error) {
+    if (options.kind == DataKind::csv || !options.files.test_path.empty()) throw;
+    throw InputError(fmt::format(
+        "{} (Data without a test set are read with data.test_set = false.)", error.what()));
+  }
+}
+
+/// What the options leave open, of the training set.
+DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& train) {
+  if (!options.files.indices && (options.mean.empty() || options.std.empty())) {
+    const Normalisation found =
+        chosen_normalisation(options, measure_normalisation(*train.features, train.size));
+    options.mean = found.mean;
+    options.std = found.std;
+  }
+  if (kind == TargetKind::classes) {
+    if (options.files.classes == 0) options.files.classes = count_classes(train);
+  } else if (options.normalise_targets &&
+             (options.target_mean.empty() || options.target_std.empty())) {
+    const Normalisation found = measure_normalisation(*train.targets, train.size);
+    if (options.target_mean.empty()) options.target_mean = found.mean;
+    if (options.target_std.empty()) options.target_std = found.std;
+  }
+  return options;
+}
+
+/// What the options tell, who may be told of data like `samples`.
+DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
+  const Columns& columns = options.files.columns;
+  const bool one_target = columns.targets.size() == 1;
+  DataFacts facts{.input = leaf_of(options.files.train_features),
+                  .target = one_target ? columns.targets[0] : leaf_of(options.files.train_targets),
+                  .divisor = samples.features->bytes() && !options.files.indices ? 255.0 : 1.0,
+                  .mean = options.mean,
+                  .std = options.std,
+                  .class_names = options.class_names,
+                  .feature_columns = columns.features,
+                  .target_columns = columns.targets};
+  if (options.normalise_targets) {
+    facts.target_mean = options.target_mean;
+    facts.target_std = options.target_std;
+  }
+  return facts;
+}
+
+std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind kind,
+                                        const StoredSamples& samples) {
+  const std::int64_t classes = kind == TargetKind::classes ? options.files.classes : 0;
+  if (classes > 0) expect_classes(samples, classes);
+  std::optional<Normalisation> normalisation;
+  if (!options.files.indices) normalisation = chosen_normalisation(options, {});
+  if (options.files.stream)
+    return std::make_shared<const StreamedDataset>(samples, classes, normalisation);
+  return load_samples(samples, classes, normalisation);
+}
+
+/// Of all samples of the training set.
+std::vector<double> sample_weights_of(const DataFiles& files, const DataOptions& options,
+                                      std::int64_t samples) {
+  const auto array = files.weights(options);
+  if (array->rows() < samples || array->row_elements() != 1) {
+    throw InputError(fmt::format("{} cannot be the weights of {} samples: give each one number.",
+                                 array->description(), samples));
+  }
+  std::vector<float> weights(static_cast<std::size_t>(samples));
+  array->read(0, samples, std::span(weights));
+  return {weights.begin(), weights.end()};
+}
+
+}  // namespace
+
+Datasets file_sets(const DataOptions& options, TargetKind kind) {
+  const DataFiles files(options, Split::train);
+  const DataOptions named = files.completed(options);
+  const StoredSamples train = open_split(files, named, kind, Split::train);
+  std::optional<StoredSamples> test;
+  if (options.test_set) test = open_test_split(options, named, kind);
+  if (options.files.indices) expect_as_they_are(options);
+  const DataOptions found = measured(named, kind, train);
+  Datasets sets{.train = file_set(found, kind, train),
+                .test = test ? file_set(found, kind, *test) : nullptr,
+                .augmentation = {},
+                .facts = facts_of(found, train)};
+  if (!options.sample_weights.empty())
+    sets.sample_weights = sample_weights_of(files, options, sets.train->size());
+  return sets;
+}
+
+Datasets file_test_set(const DataOptions& options, TargetKind kind) {
+  const DataFiles files(options, Split::test);
+  const DataOptions named = files.completed(options);
+  const StoredSamples test = open_split(files, named, kind, Split::test);
+  return {.train = {},
+          .test = file_set(named, kind, test),
+          .augmentation = {},
+          .facts = facts_of(named, test)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+#include <lockstep/data/token_dataset.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/data/looked_for.hpp>
+#include <lockstep/data/tensor_dataset.hpp>
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+TokenDataset::TokenDataset(const std::vector<fs::path>& files, std::int64_t context,
+                           std::int64_t vocabulary, std::int64_t limit)
+    : context_(context), vocabulary_(vocabulary) {
+  if (files.empty() || context < 1 || vocabulary < 1) {
+    throw InputError(fmt::format(
+        "a set of tokens needs files, a context and a vocabulary of 1 at least, not {}, {} and {}",
+        files.size(), context, vocabulary));
+  }
+  for (const fs::path& path : files) {
+    const TokenFile& file = files_.emplace_back(path);
+    if (file.vocabulary() > vocabulary) {
+      throw InputError(
+          fmt::format("{} has {} different tokens, more than data.vocabulary = {}. Leave it out, "
+                      "or take the files that belong together.",
+                      path.string(), file.vocabulary(), vocabulary));
+    }
+    first_.push_back(size_);
+    size_ += std::max<std::int64_t>(std::ssize(file.tokens()) - 1, 0) / context;
+  }
+  if (size_ == 0) {
+    throw InputError(fmt::format(
+        "{}{} has {} tokens, but a window of data.context = {} takes {}. Choose a shorter context.",
+        files.front().string(), files.size() > 1 ? ", as the other files," : "",
+        files_.front().tokens().size(), context, context + 1));
+  }
+  if (limit > 0) size_ = std::min(size_, limit);
+}
+
+void TokenDataset::load(std::span<const std::int64_t> indices, Batch& batch) const {
+  expect_samples(indices, size_);
+  batch.reset(indices);
+  auto* input = static_cast<std::int64_t*>(batch.inputs().data());
+  auto* target = static_cast<std::int64_t*>(batch.targets().data());
+  for (const std::int64_t index : indices) {
+    const auto of = std::ranges::upper_bound(first_, index) - first_.begin() - 1;
+    const TokenFile& file = files_[static_cast<std::size_t>(of)];
+    const std::int64_t begin = (index - first_[static_cast<std::size_t>(of)]) * context_;
+    const std::uint16_t* window = file.tokens().data() + begin;
+    std::int64_t largest = window[context_];
+    for (std::int64_t t = 0; t < context_; ++t) {
+      input[t] = window[t];
+      target[t] = window[t + 1];
+      largest = std::max<std::int64_t>(largest, window[t]);
+    }
+    if (largest >= vocabulary_) {
+      const auto at = std::find(window, window + context_ + 1, largest) - window;
+      throw InputError(
+          fmt::format("{}: token {} of the file is {}, outside the vocabulary of {}. Is this "
+                      "another tokenizer's file, or a damaged one?",
+                      file.path().string(), begin + at, largest, vocabulary_));
+    }
+    input += context_;
+    target += context_;
+  }
+}
+
+std::vector<fs::path> token_files(const fs::path& path, std::span<const std::string_view> words) {
+  if (!fs::is_directory(path)) {
+    if (fs::exists(path)) return {path};
+    throw InputError(fmt::format(
+        "data.path: there is no {}. Make token files with `gpt tokens TEXT --output FOLDER`.",
+        detail::looked_for(path)));
+  }
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    const bool fits = name.ends_with(".bin") && std::ranges::any_of(words, [&](auto word) {
+                        return name.find(word) != std::string::npos;
+                      });
+    if (fits) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,225 @@
+#include <lockstep/nn/models/gpt.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/attention.hpp>
+#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/expect.hpp>
+#include <lockstep/nn/init.hpp>
+#include <lockstep/nn/layers/dropout.hpp>
+#include <lockstep/nn/layers/embedding.hpp>
+#include <lockstep/nn/layers/linear.hpp>
+#include <lockstep/nn/layers/norm.hpp>
+#include <lockstep/tensor/kernels/attention.hpp>
+#include <lockstep/tensor/kernels/linear.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+constexpr double spread = 0.02;  // of all matrices that GPT-2 begins with
+
+std::shared_ptr<Linear> projection(std::int64_t in, std::int64_t out, double deviation) {
+  return std::make_shared<Linear>(normal({out, in}, deviation), Tensor::zeros({out}));
+}
+
+/// Of the matrices whose products are summed over the depth.
+double residual_spread(const GptOptions& options) {
+  return spread / std::sqrt(2.0 * static_cast<double>(options.depth));
+}
+
+const GptOptions& checked(const GptOptions& options) {
+  expect_positive("model gpt", "vocabulary", options.vocabulary);
+  expect_positive("model gpt", "context", options.context);
+  expect_positive("model gpt", "width", options.width);
+  expect_positive("model gpt", "depth", options.depth);
+  expect_positive("model gpt", "heads", options.heads);
+  if (options.width % options.heads != 0) {
+    throw InputError("model gpt: model.heads (" + std::to_string(options.heads) +
+                     ") must divide model.width (" + std::to_string(options.width) + ")");
+  }
+  return options;
+}
+
+}  // namespace
+
+class GptAttention : public Module {
+ public:
+  explicit GptAttention(const GptOptions& options)
+      : heads_(options.heads),
+        c_attn_(register_module("c_attn", projection(options.width, 3 * options.width, spread))),
+        c_proj_(register_module(
+            "c_proj", projection(options.width, options.width, residual_spread(options)))),
+        dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {}
+
+  Variable forward(const Variable& x) override {
+    AttentionOptions causal;
+    causal.causal = true;
+    return (*dropout_)((*c_proj_)(self_attention((*c_attn_)(x), heads_, causal)));
+  }
+
+  /// The same for x[1,n,width] alone, which follow the first `seen` rows of `cache`
+  /// [context, 3 width]: the products c_attn(x) so far.
+  Variable next(const Tensor& x, const Tensor& cache, std::int64_t seen) {
+    const std::int64_t n = x.size(1), width = x.size(2), keys = seen + n;
+    linear_forward(x.reshape({n, width}), c_attn_->weight().data(), c_attn_->bias().data(),
+                   cache.slice(seen, keys));
+    const Tensor rows = cache.slice(0, keys).reshape({1, keys, 3 * width});
+    const auto part = [&](int i) { return heads_in(rows, heads_, i, 3); };
+    Heads queries = part(0);
+    queries.offset += seen * queries.row;
+    AttentionPlan plan{.batch = 1,
+                       .heads = heads_,
+                       .queries = n,
+                       .keys = keys,
+                       .width = width / heads_,
+                       .scale = 1.0 / std::sqrt(static_cast<double>(width / heads_)),
+                       .causal = seen == 0,
+                       .mask = n > 1 && seen > 0 ? seen_by_each(n, keys) : Tensor(),
+                       .key_padding_mask = {}};
+    const Tensor y = Tensor::empty(x.shape(), x.dtype());
+    const Tensor log_sum = Tensor::empty({1, heads_, n}, x.dtype());
+    attention_forward(plan, queries, part(1), part(2), heads_in(y, heads_, 0, 1), log_sum);
+    return (*c_proj_)(Variable(y));
+  }
+
+ private:
+  /// Which of the keys the last n of them see: those up to their own.
+  static Tensor seen_by_each(std::int64_t n, std::int64_t keys) {
+    Tensor mask = Tensor::zeros({n, keys}, DType::boolean);
+    for (std::int64_t i = 0; i < n; ++i)
+      std::fill_n(static_cast<bool*>(mask.data()) + i * keys, keys - n + i + 1, true);
+    return mask;
+  }
+
+  std::int64_t heads_;
+  std::shared_ptr<Linear> c_attn_, c_proj_;
+  std::shared_ptr<Dropout> dropout_;
+};
+
+class GptMlp : public Module {
+ public:
+  explicit GptMlp(const GptOptions& options)
+      : c_fc_(register_module("c_fc", projection(options.width, 4 * options.width, spread))),
+        c_proj_(register_module(
+            "c_proj", projection(4 * options.width, options.width, residual_spread(options)))),
+        dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {}
+
+  Variable forward(const Variable& x) override {
+    return (*dropout_)((*c_proj_)(gelu((*c_fc_)(x), Gelu::tanh)));
+  }
+
+ private:
+  std::shared_ptr<Linear> c_fc_, c_proj_;
+  std::shared_ptr<Dropout> dropout_;
+};
+
+/// h: blocks called 0, 1, ...
+class GptBlocks : public Module {
+ public:
+  void add(std::shared_ptr<Module> block) {
+    register_module(std::to_string(children().size()), std::move(block));
+  }
+  Variable forward(const Variable& x) override {
+    Variable y = x;
+    for (const auto& [name, block] : children()) y = (*block)(y);
+    return y;
+  }
+};
+
+class GptBlock : public Module {
+ public:
+  explicit GptBlock(const GptOptions& options)
+      : ln_1_(register_module("ln_1", std::make_shared<LayerNorm>(options.width))),
+        attn_(register_module("attn", std::make_shared<GptAttention>(options))),
+        ln_2_(register_module("ln_2", std::make_shared<LayerNorm>(options.width))),
+        mlp_(register_module("mlp", std::make_shared<GptMlp>(options))) {}
+
+  Variable forward(const Variable& x) override {
+    const Variable attended = x + (*attn_)((*ln_1_)(x));
+    return attended + (*mlp_)((*ln_2_)(attended));
+  }
+
+  Variable next(const Variable& x, const Tensor& cache, std::int64_t seen) {
+    const Variable attended = x + attn_->next((*ln_1_)(x).data(), cache, seen);
+    return attended + (*mlp_)((*ln_2_)(attended));
+  }
+
+ private:
+  std::shared_ptr<LayerNorm> ln_1_;
+  std::shared_ptr<GptAttention> attn_;
+  std::shared_ptr<LayerNorm> ln_2_;
+  std::shared_ptr<Module> mlp_;
+};
+
+GptCache::GptCache(const Gpt& model) : context_(model.options().context) {
+  const GptOptions& options = model.options();
+  for (std::int64_t i = 0; i < options.depth; ++i) {
+    projected_.push_back(
+        Tensor::empty({context_, 3 * options.width}, model.parameters().front().data().dtype()));
+  }
+}
+
+Gpt::Gpt(const GptOptions& options) : options_(checked(options)) {
+  wte_ = register_module(
+      "wte", std::make_shared<Embedding>(normal({options.vocabulary, options.width}, spread)));
+  wpe_ = register_module(
+      "wpe", std::make_shared<Embedding>(normal({options.context, options.width}, spread)));
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(options.context));
+  std::iota(positions.begin(), positions.end(), std::int64_t{0});
+  positions_ = Tensor::from(positions, {options.context});
+  dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
+  const auto h = std::make_shared<GptBlocks>();
+  for (std::int64_t i = 0; i < options.depth; ++i) {
+    blocks_.push_back(std::make_shared<GptBlock>(options));
+    h->add(blocks_.back());
+  }
+  h_ = register_module("h", h);
+  ln_f_ = register_module("ln_f", std::make_shared<LayerNorm>(options.width));
+}
+
+Variable Gpt::embedded(const Variable& tokens, std::int64_t first) {
+  const Shape& shape = tokens.shape();
+  if (shape.dims() != 2 || tokens.data().dtype() != DType::i64 ||
+      first + shape[1] > options_.context) {
+    throw ShapeError("this gpt takes tokens i64[B, T] at positions below its context of " +
+                     std::to_string(options_.context) + ", not " + describe(tokens.data()) +
+                     " from position " + std::to_string(first));
+  }
+  const Tensor positions = positions_.slice(first, first + shape[1]).reshape({1, shape[1]});
+  return (*wte_)(tokens) + (*wpe_)(Variable(positions));
+}
+
+Variable Gpt::hidden(const Variable& tokens) {
+  return (*ln_f_)((*h_)((*dropout_)(embedded(tokens, 0))));
+}
+
+Variable Gpt::forward(const Variable& tokens) { return linear(hidden(tokens), wte_->weight(), {}); }
+
+Variable Gpt::loss(const Variable& tokens, const Tensor& target, const LossOptions& options) {
+  return linear_cross_entropy(hidden(tokens), wte_->weight(), target, options);
+}
+
+Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {
+  const NoGradGuard no_grad;
+  const bool was_training = is_training();
+  if (was_training) eval();
+  const std::int64_t n = tokens.numel(), seen = cache.length_;
+  if (n == 0) throw ShapeError("next_logits needs one token at least");
+  Variable x = embedded(Variable(tokens.reshape({1, n})), seen);
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    x = blocks_[i]->next(x, cache.projected_[i], seen);
+  cache.length_ += n;
+  const Variable last(x.data().reshape({n, options_.width}).slice(n - 1, n));
+  Tensor logits = linear((*ln_f_)(last), wte_->weight(), {}).data();
+  if (was_training) train();
+  return logits.reshape({options_.vocabulary});
+}
+
+}  // namespace lockstep::nn

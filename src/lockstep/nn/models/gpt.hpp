@@ -1,0 +1,78 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <lockstep/nn/module.hpp>
+#include <lockstep/tensor/kernels/loss.hpp>
+
+namespace lockstep::nn {
+
+class Embedding;
+class Gpt;
+class GptBlock;
+
+struct GptOptions {
+  std::int64_t vocabulary = 50257;  ///< tokens that there are
+  std::int64_t context = 1024;      ///< positions, the most tokens that are seen at a time
+  std::int64_t width = 768;         ///< features of a token
+  std::int64_t depth = 12;          ///< blocks
+  std::int64_t heads = 12;          ///< must divide width
+  double dropout = 0.0;             ///< probability, in every dropout layer
+};
+
+/// What a Gpt keeps of the tokens that it has seen, so that they need not be computed again for the
+/// next ones: query, key and value of each in every block. For one sequence.
+class GptCache {
+ public:
+  explicit GptCache(const Gpt& model);
+
+  [[nodiscard]] std::int64_t length() const noexcept { return length_; }  ///< tokens seen
+  /// The tokens that still fit.
+  [[nodiscard]] std::int64_t room() const noexcept { return context_ - length_; }
+  void clear() noexcept { length_ = 0; }
+
+ private:
+  friend class Gpt;
+  std::vector<Tensor> projected_;  // [context, 3 width] a block
+  std::int64_t context_, length_ = 0;
+};
+
+/// GPT-2 (Radford et al. 2019), with its names: x = wte[token] + wpe[position]; in each block
+/// h.0, h.1, ...
+///   x = x + attn.c_proj(attention(attn.c_attn(ln_1(x))))
+///   x = x + mlp.c_proj(gelu(mlp.c_fc(ln_2(x))))          (gelu by tanh)
+/// and logits = ln_f(x) wte^T. Weights are [out, in] as PyTorch's Linear has them, those of c_attn
+/// query, key and value in this order. Dropout behind the embeddings and behind both c_proj; none
+/// on the attention's probabilities. Begins as GPT-2: normal with standard deviation 0.02, both
+/// c_proj over sqrt(2 depth), biases 0.
+class Gpt : public Module {
+ public:
+  /// Throws InputError for sizes below 1 and heads that do not divide the width.
+  explicit Gpt(const GptOptions& options);
+
+  /// tokens[B,T] (i64, T at most the context) -> logits[B,T,vocabulary].
+  Variable forward(const Variable& tokens) override;
+  /// The cross-entropy of target[B,T] under these logits, which are never whole.
+  [[nodiscard]] Variable loss(const Variable& tokens, const Tensor& target,
+                              const LossOptions& options = {});
+  /// The logits [vocabulary] of what follows `tokens` (i64 [n], at least one and at most
+  /// cache.room()), which follow those in the cache and are added to it. Records no gradient;
+  /// dropout does not act.
+  [[nodiscard]] Tensor next_logits(const Tensor& tokens, GptCache& cache);
+
+  [[nodiscard]] const GptOptions& options() const noexcept { return options_; }
+
+ private:
+  /// x[B,T,width] of tokens at positions [first, first + T).
+  [[nodiscard]] Variable embedded(const Variable& tokens, std::int64_t first);
+  [[nodiscard]] Variable hidden(const Variable& tokens);
+
+  GptOptions options_;
+  std::shared_ptr<Embedding> wte_, wpe_;
+  Tensor positions_;  // 0, 1, ... [context]
+  std::vector<std::shared_ptr<GptBlock>> blocks_;
+  std::shared_ptr<Module> dropout_, h_, ln_f_;
+};
+
+}  // namespace lockstep::nn

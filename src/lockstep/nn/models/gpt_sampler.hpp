@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/base/philox.hpp>
+#include <lockstep/nn/models/gpt.hpp>
+
+namespace lockstep::nn {
+
+struct SamplingOptions {
+  double temperature = 1.0;  ///< the logits are divided by it; 0: always the likeliest token
+  std::int64_t top_k = 0;    ///< only the so many likeliest tokens; 0: all
+  /// Only tokens below it, where a model knows more than its tokenizer; 0: all.
+  std::int64_t vocabulary = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t number = 0;  ///< of the sample among those of one seed: each draws its own numbers
+};
+
+/// Continues a text token by token: what follows is a function of the model, the text and the
+/// options alone. A token costs one token's products and a look at those before it, which are kept
+/// (GptCache); when the model's context is full, its second half is kept and computed anew.
+class GptSampler {
+ public:
+  /// `model` must live as long. Throws InputError for an empty text, tokens outside the vocabulary,
+  /// a temperature that is negative or not finite, a negative top_k, and a vocabulary beyond the
+  /// model's.
+  GptSampler(std::shared_ptr<Gpt> model, std::span<const std::int64_t> text,
+             const SamplingOptions& options);
+
+  /// The next token, which becomes part of the text. Throws Error where the model gives NaN.
+  [[nodiscard]] std::int64_t next();
+
+ private:
+  [[nodiscard]] std::int64_t choose(std::span<const float> logits);
+
+  std::shared_ptr<Gpt> model_;
+  SamplingOptions options_;
+  GptCache cache_;
+  std::vector<std::int64_t> text_;  ///< its end: what the context may hold
+  std::size_t seen_ = 0;            ///< of text_, in the cache
+  PhiloxSequence random_;
+  std::vector<std::int64_t> order_;  ///< tokens, the likeliest first as far as needed
+  std::vector<double> weights_;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,256 @@
+// gpt: text to tokens, training, and text again.
+#include <gtest/gtest.h>
+
+#include <apps/same_results.hpp>
+#include <apps/small_run.hpp>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/checkpoint/safetensors.hpp>
+#include <lockstep/data/token_file.hpp>
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+Finished gpt(int ranks, const std::string& verb, Arguments arguments) {
+  arguments.insert(arguments.begin(), verb);
+  return run(app(ranks, "apps/gpt", arguments));
+}
+
+std::string good(const Finished& finished) {
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  return finished.output;
+}
+
+/// Sentences about numbers: after a few words the rest is certain.
+std::string counting_rhymes(int n) {
+  const char* words[] = {"one", "two", "three", "four", "five", "six", "seven"};
+  std::string text;
+  for (int i = 0; i < n; ++i) {
+    text += std::string("After ") + words[i * i % 7] + " comes " + words[(i * i + 1) % 7] +
+            (i % 3 == 0 ? ", says Grüße.\n" : ".\n");
+  }
+  return text;
+}
+
+/// In nats, of a character drawn by its frequency alone.
+double character_entropy(const std::string& text) {
+  std::map<char, double> counts;
+  for (const char c : text) ++counts[c];
+  double entropy = 0;
+  for (const auto& [c, count] : counts) {
+    const double p = count / static_cast<double>(text.size());
+    entropy -= p * std::log(p);
+  }
+  return entropy;
+}
+
+class Gpt : public testing::Test {
+ protected:
+  /// Token files of the rhymes, and arguments of a training of 24 steps with them.
+  [[nodiscard]] std::string tokens(const std::string& tokenizer = "characters") {
+    const std::string folder = scratch_.file("tokens_" + tokenizer);
+    good(gpt(1, "tokens",
+             {scratch_.write("text.txt", text_), "--output", folder, "--tokenizer", tokenizer,
+              "--vocabulary", source("tests/data/byte_pairs"), "--shard-tokens", "9000"}));
+    return folder;
+  }
+  [[nodiscard]] Arguments deck(const std::string& data, const std::string& dir,
+                               const Arguments& more = {}) {
+    Arguments all{source("inputs/gpt_bible.toml")};
+    Arguments settings{"run.dir=\"" + scratch_.file(dir) + "\"",
+                       "data.path=\"" + data + "\"",
+                       "data.context=32",
+                       "data.train_limit=384",
+                       "data.test_limit=40",
+                       "model.width=32",
+                       "model.heads=2",
+                       "model.depth=2",
+                       "model.residual_dropout=0.1",
+                       "train.epochs=2",
+                       "schedule.warmup=4",
+                       "log.every_steps=4",
+                       "checkpoint.every_steps=5",
+                       "checkpoint.keep=0"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    for (const std::string& setting : settings) {
+      all.emplace_back("--set");
+      all.push_back(setting);
+    }
+    return all;
+  }
+  [[nodiscard]] nlohmann::json summary(const std::string& dir) const {
+    return nlohmann::json::parse(read_file(scratch_.file(dir) + "/summary.json"));
+  }
+
+  ScratchFolder scratch_;
+  std::string text_ = counting_rhymes(1200);
+};
+
+TEST_F(Gpt, LearnsMoreThanTheFrequencyOfCharacters) {
+  const std::string data = tokens(), output = good(gpt(2, "train", deck(data, "run")));
+  EXPECT_NE(output.find(" tokens/s"), std::string::npos) << output;
+  EXPECT_NE(output.find("test perplexity"), std::string::npos) << output;
+  const auto found = summary("run");
+  const double loss = found.at("test_loss"), perplexity = found.at("test_perplexity");
+  EXPECT_LT(loss, character_entropy(text_) - 0.5);
+  EXPECT_NEAR(perplexity, std::exp(loss), 1e-6 * perplexity);
+  const std::string metrics = read_file(scratch_.file("run") + "/metrics.jsonl");
+  EXPECT_NE(metrics.find("\"tokens_per_s\""), std::string::npos);
+}
+
+TEST_F(Gpt, KilledAndResumedHasTheSameBits) {
+  const std::string data = tokens();
+  good(gpt(2, "train", deck(data, "whole")));
+  const Finished killed =
+      run(app(2, "tests/apps/misbehave", deck(data, "killed")), {{"MISBEHAVE", "kill 1 18"}});
+  ASSERT_NE(killed.exit_code, 0);
+  auto again = deck(data, "killed");
+  again.emplace_back("--resume");
+  const std::string output = good(gpt(2, "train", again));
+  EXPECT_NE(output.find("resumed from"), std::string::npos) << output;
+  const std::string last = "/checkpoints/step-00000024.h5";
+  const auto a = load_checkpoint(scratch_.file("whole") + last),
+             b = load_checkpoint(scratch_.file("killed") + last);
+  expect_same_bits(a.model, b.model);
+  expect_same_bits(a.optimizer, b.optimizer);
+  EXPECT_EQ(results(scratch_.file("whole")), results(scratch_.file("killed")));
+}
+
+TEST_F(Gpt, EvaluationIsTheSameOnAnyNumberOfRanks) {
+  const std::string data = tokens();
+  good(gpt(1, "train", deck(data, "run", {"train.epochs=1"})));
+  const auto judge = [&](int ranks) {
+    return good(run(app(ranks, "apps/lockstep", {"evaluate", scratch_.file("run"), "--json"})));
+  };
+  const std::string found = judge(1);
+  EXPECT_EQ(judge(2), found);
+  EXPECT_EQ(nlohmann::json::parse(found).at("loss"), summary("run").at("test_loss"));
+}
+
+TEST_F(Gpt, SamplesTheSameTextForTheSameSeedOnAnyNumberOfRanks) {
+  const std::string data = tokens();
+  good(gpt(2, "train", deck(data, "run")));
+  fs::remove_all(data);  // the run knows its characters
+  const auto text = [&](int ranks, const Arguments& more) {
+    // More tokens than the context has.
+    Arguments all{scratch_.file("run"), "--prompt", "After one", "--tokens", "70"};
+    all.insert(all.end(), more.begin(), more.end());
+    return good(gpt(ranks, "sample", all));
+  };
+  const std::string three = text(1, {"--samples", "3", "--seed", "7"});
+  EXPECT_EQ(three.substr(0, 9), "After one");
+  EXPECT_EQ(text(2, {"--samples", "3", "--seed", "7"}), three);
+  EXPECT_NE(text(1, {"--samples", "3", "--seed", "8"}), three);
+  const std::string first = text(1, {"--seed", "7"});
+  EXPECT_EQ(three.substr(0, first.size() - 1) + "\n", first) << "the first of them";
+  const std::string likeliest = text(1, {"--temperature", "0"});
+  EXPECT_EQ(text(1, {"--top-k", "1", "--seed", "9"}), likeliest);
+  EXPECT_NE(text(1, {}), likeliest);
+}
+
+TEST_F(Gpt, TakesBytesAndBytePairs) {
+  for (const char* tokenizer : {"bytes", "gpt2"}) {
+    const std::string data = tokens(tokenizer), dir = std::string("run_") + tokenizer;
+    good(gpt(2, "train", deck(data, dir, {"train.epochs=1", "data.train_limit=256"})));
+    Arguments more{scratch_.file(dir), "--prompt", "After", "--tokens", "5"};
+    EXPECT_EQ(good(gpt(1, "sample", more)).substr(0, 5), "After");
+    fs::rename(data, data + "_elsewhere");
+    if (std::string(tokenizer) == "bytes") continue;
+    const Finished gone = gpt(1, "sample", more);
+    EXPECT_EQ(gone.exit_code, 2);
+    EXPECT_TRUE(gone.says("needs vocab.json and merges.txt")) << gone.output;
+    more.insert(more.end(), {"--tokenizer", data + "_elsewhere"});
+    EXPECT_EQ(good(gpt(1, "sample", more)).substr(0, 5), "After");
+  }
+}
+
+// tests/train/gpt2: weights as PyTorch and Hugging Face's transformers wrote them.
+TEST_F(Gpt, BeginsWithHuggingFacesWeightsAndGivesThemBack) {
+  const std::string hub = source("tests/train/gpt2/hub.safetensors"),
+                    saved = source("tests/train/gpt2/model.safetensors");
+  const Arguments size{"model.width=24",
+                       "model.heads=3",
+                       "model.context=16",
+                       "data.context=8",
+                       "train.epochs=1",
+                       "data.train_limit=256",
+                       "data.vocabulary=50",
+                       "optimizer.lr=0.0",
+                       "optimizer.weight_decay=0.0",
+                       "model.residual_dropout=0.0"};
+  text_ = "abcdefghijklmnopqrstuvwxyz ";
+  for (int i = 0; i < 7; ++i) text_ += text_;
+  const std::string data = tokens();
+  auto with_init = size;
+  with_init.push_back("train.init_from=\"" + hub + "\"");
+  const std::string output = good(gpt(2, "train", deck(data, "run", with_init)));
+  EXPECT_NE(output.find("took 28 of 28 tensors\n"), std::string::npos) << output;
+
+  // A rate of 0 leaves them as they are: the way back ends where it began.
+  const std::string exported = scratch_.file("exported.safetensors"),
+                    imported = scratch_.file("imported.h5"),
+                    last = scratch_.file("run") + "/checkpoints/step-00000008.h5";
+  good(lockstep_utility({"checkpoint", "export", last, "--hugging-face", "-o", exported}));
+  expect_same_bits(read_safetensors(saved).tensors, read_safetensors(exported).tensors);
+  good(lockstep_utility({"checkpoint", "import", hub, "-o", imported, "--deck",
+                         scratch_.file("run") + "/deck.toml"}));
+  good(lockstep_utility({"checkpoint", "diff", imported, exported}));
+  const auto text = [&](const std::string& source) {
+    return good(gpt(1, "sample", {source, "--prompt", "abc", "--tokens", "20", "--top-k", "20"}));
+  };
+  EXPECT_EQ(text(imported), text(scratch_.file("run")));
+}
+
+TEST_F(Gpt, CutsTextIntoShardsAndATestSet) {
+  const std::string data = tokens();
+  std::int64_t train = 0, test = 0, shards = 0;
+  for (const auto& entry : fs::directory_iterator(data)) {
+    if (entry.path().extension() != ".bin") continue;
+    const TokenFile file(entry.path());
+    ++shards;
+    EXPECT_LE(std::ssize(file.tokens()), 9000);
+    (entry.path().filename().string().starts_with("train") ? train : test) +=
+        std::ssize(file.tokens());
+  }
+  EXPECT_GT(shards, 3);
+  const auto characters = std::ranges::count_if(
+      text_, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+  EXPECT_EQ(train + test, characters);
+  EXPECT_NEAR(static_cast<double>(test), 0.1 * static_cast<double>(characters), 20.0);
+  const Finished twice = gpt(1, "tokens", {scratch_.file("text.txt"), "--output", data});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_TRUE(twice.says("holds token files already")) << twice.output;
+}
+
+TEST_F(Gpt, SaysWhatIsWrong) {
+  const auto expect = [](const Finished& finished, const std::string& text, int code = 2) {
+    EXPECT_EQ(finished.exit_code, code) << finished.output;
+    EXPECT_TRUE(finished.says(text)) << finished.output;
+  };
+  const std::string nowhere = scratch_.file("nowhere");
+  expect(gpt(2, "train", deck(nowhere, "run")), "there is no " + nowhere);
+  expect(gpt(2, "train", {source("inputs/synthetic.toml")}), "is no model of text");
+  expect(classify(2, deck(nowhere, "run")), "which the program gpt trains");
+  expect(gpt(1, "sample", {nowhere}), "No such file", 4);
+  expect(gpt(1, "tokens", {nowhere, "-o", scratch_.file("x")}), "No such file", 1);
+  expect(gpt(1, "tokens", {scratch_.write("t", "x\xff"), "-o", scratch_.file("x")}),
+         "is not UTF-8");
+  expect(
+      gpt(1, "tokens", {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--tokenizer", "gpt2"}),
+      "needs --vocabulary");
+  // A damaged file is found when its tokens are read: on every rank, with the place.
+  const std::string data = scratch_.file("damaged");
+  write_token_file(data + "/train.bin", std::vector<std::uint16_t>(13000, 70), 0);
+  write_token_file(data + "/test.bin", std::vector<std::uint16_t>(2000, 70), 0);
+  expect(gpt(2, "train", deck(data, "run", {"data.vocabulary=63"})),
+         "of the file is 70, outside the vocabulary of 63");
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,119 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/data/byte_pairs.hpp>
+#include <lockstep/data/tokenizer.hpp>
+#include <lockstep/data/utf8.hpp>
+
+#include "idx_files.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Bytes;
+using test::input_error;
+using test::says;
+using test::TemporaryFolder;
+using Tokens = std::vector<std::uint16_t>;
+
+Bytes bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+fs::path byte_pairs() {
+  const char* sources = std::getenv("LOCKSTEP_SOURCE_DIR");
+  return fs::path(sources ? sources : ".") / "tests/data/byte_pairs";
+}
+
+TEST(Utf8, IsTakenApartStrictly) {
+  const std::string text = "a\u00e9\u20ac\U0001f44d";
+  const std::vector<std::pair<std::size_t, char32_t>> expected{
+      {0, U'a'}, {1, 0xe9}, {3, 0x20ac}, {6, 0x1f44d}};
+  for (const auto& [at, code] : expected) {
+    EXPECT_EQ(utf8_character(text, at).code, code);
+    EXPECT_GT(utf8_character(text, at).bytes, 0);
+  }
+  for (const char* bad : {"\x80", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                          "\xf8\x88\x80\x80\x80", "\xe2\x82", "\xc3"})
+    EXPECT_EQ(utf8_character(bad, 0).bytes, 0) << bad;
+}
+
+TEST(Tokenizer, OfCharactersGoesThereAndBack) {
+  const std::string text = "zä€\nä";
+  const auto characters = characters_of(text);
+  EXPECT_EQ(characters, (std::vector<std::string>{"\n", "z", "ä", "€"}));
+  const auto tokenizer = make_tokenizer({.kind = "characters", .characters = characters}, "");
+  EXPECT_EQ(tokenizer->vocabulary(), 4);
+  EXPECT_EQ(tokenizer->encode(text), (Tokens{1, 2, 3, 0, 2}));
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  EXPECT_TRUE(says(input_error([&] { return tokenizer->encode("zq"); }),
+                   "the character 'q' at byte 1 of the text is none of the 4"));
+  EXPECT_TRUE(
+      says(input_error([&] { return characters_of("ab\xff"); }), "byte 2 of the text, 0xff"));
+  EXPECT_TRUE(
+      says(input_error([&] { return tokenizer->decode(Tokens{4}); }), "token 4 is outside"));
+}
+
+TEST(Tokenizer, OfBytesTakesAnything) {
+  const auto tokenizer = make_tokenizer({.kind = "bytes"}, "");
+  const std::string text(
+      "\0\xff"
+      "a",
+      3);
+  EXPECT_EQ(tokenizer->encode(text), (Tokens{0, 255, 97}));
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  EXPECT_THROW(static_cast<void>(tokenizer->decode(Tokens{256})), InputError);
+}
+
+TEST(Tokenizer, ItsChoiceIsKeptInAFolder) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(read_tokenizer_choice(folder.path()).kind, "");
+  write_tokenizer_choice(folder.path(), {.kind = "characters", .characters = {"\n", "\"", "€"}});
+  const TokenizerChoice choice = read_tokenizer_choice(folder.path());
+  EXPECT_EQ(choice.kind, "characters");
+  EXPECT_EQ(choice.characters, (std::vector<std::string>{"\n", "\"", "€"}));
+  static_cast<void>(folder.write("tokenizer.json", bytes("[1]")));
+  EXPECT_TRUE(says(input_error([&] { return read_tokenizer_choice(folder.path()); }),
+                   "does not say of what kind"));
+  EXPECT_TRUE(says(input_error([&] { return make_tokenizer({.kind = "words"}, ""); }), "'words'"));
+}
+
+// Against Hugging Face's tokenizers (byte_pairs/make.py).
+TEST(BytePairs, GiveTheTokensOfTheReference) {
+  const auto tokenizer = make_tokenizer({.kind = "gpt2"}, byte_pairs());
+  EXPECT_EQ(tokenizer->vocabulary(), 400);
+  EXPECT_EQ(tokenizer->end_of_text(), 399);
+  std::ifstream file(byte_pairs() / "cases.json");
+  const auto cases = nlohmann::json::parse(file);
+  ASSERT_GE(cases.size(), 10U);
+  for (const auto& item : cases) {
+    const auto text = item.at("text").get<std::string>();
+    EXPECT_EQ(tokenizer->encode(text), item.at("tokens").get<Tokens>()) << text;
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+  }
+  EXPECT_EQ(tokenizer->decode(Tokens{399}), "<|endoftext|>");
+  const std::string no_text = "a\xff\xfe b";
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(no_text)), no_text);
+}
+
+TEST(BytePairs, SayWhatIsWrongWithTheirFiles) {
+  const TemporaryFolder folder;
+  const auto error = [&] { return input_error([&] { return load_byte_pairs(folder.path()); }); };
+  EXPECT_TRUE(says(error(), "needs vocab.json and merges.txt"));
+  static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0")));
+  EXPECT_TRUE(says(error(), "is no list of 1 to 65536 tokens"));
+  static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0, \"b\": 0}")));
+  EXPECT_TRUE(says(error(), "token 'b' has number 0"));
+  static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0, \"b\": 1, \"ab\": 2}")));
+  static_cast<void>(folder.write("merges.txt", bytes("#version: 0.2\nab\n")));
+  EXPECT_TRUE(says(error(), "'ab' is no pair"));
+  static_cast<void>(folder.write("merges.txt", bytes("a c\n")));
+  EXPECT_TRUE(says(error(), "has no token 'c'"));
+  static_cast<void>(folder.write("merges.txt", bytes("a b\n")));
+  EXPECT_TRUE(says(error(), "no vocabulary of GPT-2's kind")) << "not all bytes are tokens";
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,242 @@
+// Token files, the windows that are drawn from them, and the options that name them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <lockstep/data/batch_source.hpp>
+#include <lockstep/data/data_options.hpp>
+#include <lockstep/data/token_dataset.hpp>
+#include <lockstep/data/token_file.hpp>
+
+#include "idx_files.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Bytes;
+using test::input_error;
+using test::says;
+using test::TemporaryFolder;
+
+using Tokens = std::vector<std::uint16_t>;
+
+/// first, first + 1, ...
+Tokens counting_from(int first, std::size_t n) {
+  Tokens tokens(n);
+  std::iota(tokens.begin(), tokens.end(), static_cast<std::uint16_t>(first));
+  return tokens;
+}
+
+/// A file as llm.c's scripts write it: its header says nothing of a vocabulary.
+Bytes of_llm_c(std::int32_t magic, std::int32_t version, std::int32_t count, const Tokens& tokens) {
+  Bytes bytes(1024 + 2 * tokens.size());
+  std::memcpy(bytes.data(), &magic, 4);
+  std::memcpy(bytes.data() + 4, &version, 4);
+  std::memcpy(bytes.data() + 8, &count, 4);
+  std::memcpy(bytes.data() + 1024, tokens.data(), 2 * tokens.size());
+  return bytes;
+}
+
+TEST(TokenFile, ReadsWhatLlmCWrites) {
+  const TemporaryFolder folder;
+  const Tokens tokens{7, 0, 50256, 65535};
+  const TokenFile file(folder.write("a.bin", of_llm_c(20240520, 1, 4, tokens)));
+  EXPECT_TRUE(std::ranges::equal(file.tokens(), tokens));
+  EXPECT_EQ(file.vocabulary(), 0);
+}
+
+TEST(TokenFile, WrittenIsReadAgainAndIsLlmCs) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a.bin";
+  const Tokens tokens{3, 1, 2};
+  write_token_file(path, tokens, 5);
+  const TokenFile file(path);
+  EXPECT_TRUE(std::ranges::equal(file.tokens(), tokens));
+  EXPECT_EQ(file.vocabulary(), 5);
+  Bytes expected = of_llm_c(20240520, 1, 3, tokens);
+  expected[12] = 5;
+  EXPECT_EQ(test::read_file(path), expected);
+}
+
+TEST(TokenFile, RefusesOtherAndDamagedFiles) {
+  const TemporaryFolder folder;
+  const auto error = [&](const Bytes& bytes) {
+    const fs::path path = folder.write("a.bin", bytes);
+    return input_error([&] { return TokenFile(path); });
+  };
+  const Tokens tokens{1, 2, 3};
+  EXPECT_TRUE(
+      says(error(of_llm_c(20240521, 1, 3, tokens)), "begins with 20240521, not with 20240520"));
+  EXPECT_TRUE(says(error(of_llm_c(20240520, 2, 3, tokens)), "token file of version 2"));
+  EXPECT_TRUE(says(error(of_llm_c(20240520, 1, 4, tokens)),
+                   "says 4 tokens, behind it are 6 bytes, too few"));
+  EXPECT_TRUE(says(error(of_llm_c(20240520, 1, 2, tokens)), "more than they take"));
+  EXPECT_TRUE(says(error(of_llm_c(20240520, 1, -1, tokens)), "-1 tokens"));
+  EXPECT_TRUE(says(error(Bytes(100)), "has 100 bytes, fewer than the header's 1024"));
+  EXPECT_TRUE(says(error({}), "has 0 bytes"));
+  EXPECT_TRUE(says(input_error([&] { return TokenFile(folder.path() / "none.bin"); }),
+                   "No such file or directory"));
+  EXPECT_TRUE(says(input_error([&] { return TokenFile(folder.path()); }), "Is a directory"));
+}
+
+class TokenWindows : public testing::Test {
+ protected:
+  /// Tokens first, first + 1, ... in a file.
+  fs::path shard(const std::string& name, int first, std::size_t n) {
+    const fs::path path = folder_.path() / name;
+    write_token_file(path, counting_from(first, n), 200);
+    return path;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(TokenWindows, PredictEveryTokenOfAShardOnceAndNoneAcrossShards) {
+  // 13 tokens are 3 windows of 4 predictions, 6 are 1.
+  const TokenDataset data({shard("a.bin", 0, 13), shard("b.bin", 100, 6)}, 4, 200);
+  ASSERT_EQ(data.size(), 4);
+  EXPECT_EQ(data.sample_shape(), Shape({4}));
+  EXPECT_EQ(data.target_shape(), Shape({4}));
+  EXPECT_EQ(data.classes(), 200);
+  EXPECT_EQ(data.input_dtype(), DType::i64);
+  Batch batch(data, 4);
+  data.load(std::vector<std::int64_t>{3, 0, 2, 1}, batch);
+  EXPECT_EQ(batch.inputs().to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{100, 101, 102, 103, 0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7}));
+  EXPECT_EQ(batch.targets().to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{101, 102, 103, 104, 1, 2, 3, 4, 9, 10, 11, 12, 5, 6, 7, 8}));
+  EXPECT_EQ(TokenDataset({shard("a.bin", 0, 13)}, 4, 200, 2).size(), 2);
+}
+
+// Whatever the number of ranks, an epoch's batches have each window once.
+TEST_F(TokenWindows, EachIsDrawnOnceAnEpoch) {
+  const TokenDataset data({shard("a.bin", 0, 150)}, 4, 200);
+  for (const int world : {1, 2, 3}) {
+    const BatchPlan plan(data.size(), 5, world);
+    std::vector<std::int64_t> seen;
+    for (int rank = 0; rank < world; ++rank) {
+      TrainBatches batches(plan, rank, 11);
+      batches.start_epoch(3);
+      for (std::int64_t step = 0; step < batches.steps(); ++step) {
+        const auto numbers = batches.indices(step);
+        Batch batch(data, batches.largest_batch());
+        data.load(numbers, batch);
+        for (std::int64_t i = 0; i < batch.size(); ++i)
+          seen.push_back(
+              batch.targets().to_vector<std::int64_t>()[static_cast<std::size_t>(4 * i)]);
+      }
+    }
+    std::ranges::sort(seen);
+    std::vector<std::int64_t> expected;
+    for (std::int64_t w = 0; w < 37; ++w) expected.push_back(4 * w + 1);
+    EXPECT_EQ(seen, expected) << world << " ranks";
+  }
+}
+
+TEST_F(TokenWindows, RefuseTokensOutsideTheVocabularyNamingThePlace) {
+  const fs::path path = folder_.path() / "a.bin";
+  write_token_file(path, Tokens{1, 2, 3, 9, 4, 5, 6, 7, 8}, 0);
+  const TokenDataset data({path}, 4, 9);
+  Batch batch(data, 2);
+  EXPECT_TRUE(says(input_error([&] {
+                     data.load(std::vector<std::int64_t>{1, 0}, batch);
+                     return 0;
+                   }),
+                   "a.bin: token 3 of the file is 9, outside the vocabulary of 9"));
+  data.load(std::vector<std::int64_t>{1}, batch);
+  EXPECT_THROW(data.load(std::vector<std::int64_t>{2}, batch), Error);
+}
+
+TEST_F(TokenWindows, PassOverAFileThatIsTooShort) {
+  const TokenDataset data({shard("a.bin", 0, 4), shard("b.bin", 10, 9), shard("c.bin", 50, 0),
+                           shard("d.bin", 70, 5), shard("e.bin", 90, 1)},
+                          4, 200);
+  ASSERT_EQ(data.size(), 3);
+  Batch batch(data, 3);
+  data.load(std::vector<std::int64_t>{2, 0, 1}, batch);
+  EXPECT_EQ(batch.inputs().to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{70, 71, 72, 73, 10, 11, 12, 13, 14, 15, 16, 17}));
+}
+
+TEST_F(TokenWindows, RefuseFilesThatAreTooShortOrOfMoreTokens) {
+  EXPECT_TRUE(says(input_error([&] { return TokenDataset({shard("a.bin", 0, 4)}, 4, 200); }),
+                   "has 4 tokens, but a window of data.context = 4 takes 5"));
+  EXPECT_TRUE(says(input_error([&] { return TokenDataset({shard("a.bin", 0, 5)}, 4, 199); }),
+                   "has 200 different tokens, more than data.vocabulary = 199"));
+}
+
+class TokenOptionsTest : public TokenWindows {
+ protected:
+  [[nodiscard]] DataOptions options() const {
+    DataOptions options;
+    options.kind = DataKind::tokens;
+    options.path = {folder_.path()};
+    options.tokens.context = 4;
+    return options;
+  }
+  [[nodiscard]] static std::string error(const DataOptions& options) {
+    return input_error([&] { return make_datasets(options, TargetKind::tokens); });
+  }
+};
+
+TEST_F(TokenOptionsTest, TakeTheShardsOfAFolderInTheOrderOfTheirNames) {
+  shard("x_train_000002.bin", 50, 9);
+  shard("x_train_000001.bin", 10, 9);
+  shard("x_val_000000.bin", 100, 13);
+  shard("notes.txt", 0, 3);
+  const Datasets sets = make_datasets(options(), TargetKind::tokens);
+  EXPECT_EQ(sets.train->size(), 4);
+  EXPECT_EQ(sets.test->size(), 3);
+  EXPECT_EQ(sets.train->classes(), 200) << "as the files say";
+  Batch batch(*sets.train, 4);
+  sets.train->load(std::vector<std::int64_t>{0, 2}, batch);
+  EXPECT_EQ(batch.inputs().to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{10, 11, 12, 13, 50, 51, 52, 53}));
+}
+
+TEST_F(TokenOptionsTest, RecordTheTokenizerAndTheVocabulary) {
+  shard("train.bin", 0, 100);
+  write_tokenizer_choice(folder_.path(), {.kind = "characters", .characters = {"\n", "a", "ü"}});
+  DataOptions told = options();
+  told.test_set = false;
+  told.validation_fraction = 0.25;
+  const Datasets sets = make_datasets(told, TargetKind::tokens);
+  EXPECT_EQ(sets.train->size(), 18);
+  EXPECT_EQ(sets.validation->size(), 6);
+  const DataOptions found = as_found(told, sets);
+  EXPECT_EQ(found.tokens.vocabulary, 200);
+  EXPECT_EQ(found.tokens.tokenizer, "characters");
+  EXPECT_EQ(found.class_names, (std::vector<std::string>{"\n", "a", "ü"}));
+  fs::remove(folder_.path() / "tokenizer.json");
+  EXPECT_EQ(make_tokenizer(found)->decode(Tokens{2, 1}), "üa") << "without the folder's help";
+}
+
+TEST_F(TokenOptionsTest, SayWhatIsMissing) {
+  EXPECT_TRUE(says(error(options()), "holds no token files of the training set"));
+  const fs::path train = shard("train.bin", 0, 100);
+  EXPECT_TRUE(says(error(options()), "holds no token files of the test set"));
+  DataOptions one = options();
+  one.path = train;
+  EXPECT_TRUE(says(error(one), "data.test_set = false"));
+  one.files.test_path = {train};
+  EXPECT_EQ(make_datasets(one, TargetKind::tokens).test->size(), 24);
+  DataOptions nowhere = options();
+  nowhere.path = "auto";
+  EXPECT_TRUE(says(error(nowhere), "needs data.path"));
+  nowhere.path = folder_.path() / "nowhere";
+  EXPECT_TRUE(says(error(nowhere), "there is no"));
+  write_token_file(train, counting_from(0, 100), 0);
+  DataOptions silent = options();
+  silent.test_set = false;
+  EXPECT_TRUE(says(error(silent), "Set data.vocabulary"));
+  EXPECT_TRUE(says(input_error([&] { return make_tokenizer(silent); }), "is not known"));
+  EXPECT_TRUE(says(input_error([&] { return make_datasets(silent, TargetKind::classes); }),
+                   "which the program gpt trains"));
+  EXPECT_TRUE(says(input_error([&] { return make_datasets({}, TargetKind::tokens); }),
+                   "a language model learns tokens"));
+}
+
+}  // namespace
+}  // namespace lockstep
