@@ -123,6 +123,29 @@ TEST_F(Validation, AResumedRunEndsInTheEpochOfOneThatWasNotInterrupted) {
   EXPECT_EQ(summary("run").at("epochs"), 6);
 }
 
+TEST_F(Validation, ARateThatWaitsForAPlateauFallsAndGoesOnWhereItStood) {
+  // A loss would have to fall by 90 % to count as better: the first epoch's stays the best.
+  const Arguments keys{"data.validation_fraction=0.2", "optimizer.lr=1e-4",
+                       "schedule.kind=\"plateau\"",    "schedule.patience=1",
+                       "schedule.factor=0.5",          "schedule.threshold=0.9"};
+  const std::vector<double> expected{1e-4, 1e-4, 1e-4, 5e-5, 5e-5, 2.5e-5, 2.5e-5, 1.25e-5};
+  Arguments first = keys, second = keys;
+  first.emplace_back("train.epochs=2");
+  second.emplace_back("train.epochs=8");
+  ASSERT_EQ(train(1, "run", first).exit_code, 0);
+  const Finished resumed = train(2, "run", second, {"--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  std::vector<double> rates;
+  std::istringstream lines(read_file(scratch_.file("run/metrics.jsonl")));
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = Json::parse(line);
+    if (row.at("kind") == "epoch") rates.push_back(row.at("lr"));
+  }
+  EXPECT_EQ(rates, expected);
+  EXPECT_EQ(train(1, "unknown", {"schedule.kind=\"plateau\"", "schedule.metric=\"r2\""}).exit_code,
+            2);
+}
+
 TEST_F(Validation, BestIsTheLeastLossAndTheGreatestAccuracy) {
   for (const std::string metric : {"loss", "accuracy"}) {
     ASSERT_EQ(train(1, metric,

@@ -218,14 +218,14 @@ TEST_F(TokenOptionsTest, SayWhatIsMissing) {
   const fs::path train = shard("train.bin", 0, 100);
   EXPECT_TRUE(says(error(options()), "holds no token files of the test set"));
   DataOptions one = options();
-  one.path = train;
+  one.path = {train};
   EXPECT_TRUE(says(error(one), "data.test_set = false"));
   one.files.test_path = {train};
   EXPECT_EQ(make_datasets(one, TargetKind::tokens).test->size(), 24);
   DataOptions nowhere = options();
-  nowhere.path = "auto";
+  nowhere.path = {"auto"};
   EXPECT_TRUE(says(error(nowhere), "needs data.path"));
-  nowhere.path = folder_.path() / "nowhere";
+  nowhere.path = {folder_.path() + "/nowhere"};
   EXPECT_TRUE(says(error(nowhere), "there is no"));
   write_token_file(train, counting_from(0, 100), 0);
   DataOptions silent = options();

@@ -1,3 +1,4 @@
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -5,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/adam.hpp>
+#include <lockstep/optim/plateau.hpp>
 #include <lockstep/optim/schedule.hpp>
 #include <lockstep/optim/sgd.hpp>
 
@@ -118,6 +120,111 @@ TEST(Schedule, OneCycleWithoutAMomentumToMoveIsRefusedUnlessItMovesNone) {
   cycle.cycle_momentum = false;
   optim::apply_schedule(cycle, 1.0, 0, 0, plain);
   EXPECT_NEAR(plain.lr(), 0.04, 1e-15);
+}
+
+/// CyclicLR(base_lr=0.1, max_lr=0.5, step_size_up=3, step_size_down=4) of PyTorch, steps 0 to 15.
+TEST(Schedule, CyclicRatesAndMomentaAreCyclicLRs) {
+  using Mode = ScheduleOptions::CycleMode;
+  struct Cycles {
+    Mode mode;
+    double gamma;
+    std::vector<double> rates, momenta;
+  };
+  const std::vector<Cycles> tested{
+      {Mode::triangular,
+       1.0,
+       {0.1, 0.233333333333, 0.366666666667, 0.5, 0.4, 0.3, 0.2, 0.1, 0.233333333333,
+        0.366666666667, 0.5, 0.4, 0.3, 0.2, 0.1, 0.233333333333},
+       {0.9, 0.866666666667, 0.833333333333, 0.8, 0.825, 0.85, 0.875, 0.9, 0.866666666667,
+        0.833333333333, 0.8, 0.825, 0.85, 0.875, 0.9, 0.866666666667}},
+      {Mode::triangular2,
+       1.0,
+       {0.1, 0.233333333333, 0.366666666667, 0.5, 0.4, 0.3, 0.2, 0.1, 0.166666666667,
+        0.233333333333, 0.3, 0.25, 0.2, 0.15, 0.1, 0.133333333333},
+       {0.9, 0.866666666667, 0.833333333333, 0.8, 0.825, 0.85, 0.875, 0.9, 0.883333333333,
+        0.866666666667, 0.85, 0.8625, 0.875, 0.8875, 0.9, 0.891666666667}},
+      {Mode::exp_range,
+       0.9,
+       {0.1, 0.22, 0.316, 0.3916, 0.29683, 0.218098, 0.1531441, 0.1, 0.157395628, 0.2033121304,
+        0.23947137604, 0.194143178827, 0.156485907296, 0.125418658283, 0.1, 0.127452150946},
+       {0.9, 0.87, 0.846, 0.8271, 0.8507925, 0.8704755, 0.886713975, 0.9, 0.885651093, 0.8741719674,
+        0.86513215599, 0.876464205293, 0.885878523176, 0.893645335429, 0.9, 0.893136962264}}};
+  for (const auto& [mode, gamma, rates, momenta] : tested) {
+    const auto options = optim::fit_to_run({.kind = Kind::cyclic,
+                                            .unit = Unit::step,
+                                            .gamma = gamma,
+                                            .base_momentum = 0.8,
+                                            .max_momentum = 0.9,
+                                            .max_lr = 0.5,
+                                            .step_size_up = 3,
+                                            .step_size_down = 4,
+                                            .mode = mode},
+                                           1, 16);
+    for (std::size_t k = 0; k < rates.size(); ++k) {
+      const auto at = static_cast<std::int64_t>(k);
+      EXPECT_NEAR(optim::scheduled_lr(options, 0.1, at), rates[k], 1e-12) << k;
+      EXPECT_NEAR(optim::scheduled_momentum(options, at).value(), momenta[k], 1e-12) << k;
+    }
+  }
+}
+
+TEST(Schedule, CyclesFallAsTheyRoseAndNeedAHighestRate) {
+  const ScheduleOptions options{
+      .kind = Kind::cyclic, .unit = Unit::step, .max_lr = 3.0, .step_size_up = 2};
+  EXPECT_EQ(rates(options, 1, 6), (std::vector<double>{1, 2, 3, 2, 1, 2}));
+  EXPECT_THROW(static_cast<void>(optim::fit_to_run({.kind = Kind::cyclic}, 1, 1)), InputError);
+}
+
+std::vector<double> rates_after(optim::ReduceLROnPlateau plateau,
+                                const std::vector<double>& figures) {
+  std::vector<double> result;
+  for (const double figure : figures) {
+    plateau.step(figure);
+    result.push_back(plateau.lr());
+  }
+  return result;
+}
+
+// The rates that PyTorch's ReduceLROnPlateau gives for these figures.
+TEST(Plateau, RateFallsAsReduceLROnPlateaus) {
+  const std::vector<double> figures{5, 4, 4, 4, 4, 3.9999, 3, 3, 3, 3, 3, 3, 3, 3};
+  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(rates_after({{.factor = 0.5, .patience = 1}, 1.0}, figures),
+            (std::vector<double>{1, 1, 1, .5, .5, .25, .25, .25, .125, .125, .0625, .0625, .03125,
+                                 .03125}));
+  EXPECT_EQ(rates_after({{.factor = 0.5, .patience = 1, .cooldown = 2}, 1.0}, figures),
+            (std::vector<double>{1, 1, 1, .5, .5, .5, .5, .5, .25, .25, .25, .25, .125, .125}));
+  EXPECT_EQ(rates_after({{.factor = 0.5, .patience = 1, .threshold = 1.5, .relative = false}, 1.0},
+                        figures),
+            (std::vector<double>{1, 1, .5, .5, .25, .25, .25, .25, .125, .125, .0625, .0625, .03125,
+                                 .03125}));
+  EXPECT_EQ(rates_after(
+                {{.greater_is_better = true, .factor = 0.5, .patience = 1, .threshold = 0.1}, 1.0},
+                {1, 2, 2.1, 2.1, nan, 2.2, 2.2, 2.2, 2.2}),
+            (std::vector<double>{1, 1, 1, .5, .5, .25, .25, .125, .125}));
+  EXPECT_EQ(rates_after({{.factor = 0.5, .patience = 0, .min_lr = 0.1}, 1.0}, figures),
+            (std::vector<double>{1, 1, .5, .25, .125, .1, .1, .1, .1, .1, .1, .1, .1, .1}));
+}
+
+TEST(Plateau, GoesOnWhereItWasRestored) {
+  const std::vector<double> figures{5, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3};
+  const optim::PlateauOptions options{.factor = 0.5, .patience = 1, .cooldown = 1};
+  const auto whole = rates_after({options, 1.0}, figures);
+  for (std::size_t stop = 0; stop < figures.size(); ++stop) {
+    optim::ReduceLROnPlateau before(options, 1.0), after(options, 1.0);
+    for (std::size_t k = 0; k < stop; ++k) before.step(figures[k]);
+    after.restore(before.state());
+    const std::vector<double> rest(figures.begin() + static_cast<std::ptrdiff_t>(stop),
+                                   figures.end());
+    EXPECT_EQ(rates_after(after, rest),
+              std::vector<double>(whole.begin() + static_cast<std::ptrdiff_t>(stop), whole.end()));
+  }
+}
+
+TEST(Plateau, RefusesAFactorThatIsNone) {
+  for (const double factor : {0.0, 1.0, -0.5, 2.0}) {
+    EXPECT_THROW(optim::ReduceLROnPlateau({.factor = factor}, 1.0), InputError) << factor;
+  }
 }
 
 }  // namespace

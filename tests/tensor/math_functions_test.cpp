@@ -112,6 +112,53 @@ TEST(MathFunctions, TanhAndSigmoidKeepSignsZerosAndNaN) {
   EXPECT_TRUE(std::isnan(math::sigmoid(nan)));
 }
 
+TEST(MathFunctions, LogarithmsAreExactToTheUlp) {
+  1.2, 1e-45F, 3e38F infinity, [](float x) {
+    return math::log(x); },
+      [](double x) {
+    return std::log(x); });
+  expect_ulps(
+      2.0, -0.5F, 3e38F, [](float x) { return math::log1p(x); },
+      [](double x) { return std::log1p(x); });
+  EXPECT_EQ(math::log(infinity), infinity);
+  EXPECT_EQ(math::log(0.0F), -infinity);
+  EXPECT_EQ(math::log(-0.0F), -infinity);
+  EXPECT_TRUE(std::isnan(math::log(-1.0F)));
+  EXPECT_TRUE(std::isnan(math::log(-infinity)));
+  EXPECT_TRUE(std::isnan(math::log(nan)));
+  EXPECT_EQ(math::log1p(infinity), infinity);
+  EXPECT_EQ(math::log1p(-1.0F), -infinity);
+  EXPECT_TRUE(std::isnan(math::log1p(nan)));
+}
+
+TEST(MathFunctions, ExpOfSmallNumbersLessOneIsExactToTwoUlps) {
+  expect_ulps(
+      2.0, -200.0F, 88.0F, [](float x) { return math::expm1(x); },
+      [](double x) { return std::expm1(x); });
+  EXPECT_EQ(math::expm1(-infinity), -1.0F);
+  EXPECT_EQ(math::detail::bits_of(math::expm1(-0.0F)), 0x80000000U);
+  EXPECT_TRUE(std::isnan(math::expm1(nan)));
+}
+
+TEST(MathFunctions, SineAndCosineAreExactToRounding) {
+  double worst = 0;
+  for_floats(-math::largest_angle, math::largest_angle, [&](float x) {
+    const auto angle = static_cast<double>(x);
+    worst = test::larger(worst, std::abs(static_cast<double>(math::sin(x)) - std::sin(angle)) /
+                                    (std::abs(std::sin(angle)) + 1e-30));
+    worst = test::larger(worst, std::abs(static_cast<double>(math::cos(x)) - std::cos(angle)) /
+                                    (std::abs(std::cos(angle)) + 1e-30));
+  });
+  EXPECT_LE(worst, 1.5e-7);
+}
+
+TEST(MathFunctions, PowersAreExactToTheUlp) {
+  for (const double p : {0.3, -0.7, 1.7, 2.5, -3.3}) {
+    const math::Power<float> power(p);
+    expect_ulps(0.6, 1e-8F, 1e8F, power, [&](double x) { return std::pow(x, p); });
+  }
+}
+
 TEST(MathFunctions, NormalDistributionAndGeluDerivativeAreExactToRounding) {
   expect_absolute(
       2.5e-7, [](float x) { return math::normal_cdf(x); },
@@ -160,6 +207,13 @@ TEST(MathFunctions, GiveTheSameBitsInAVectorAsAlone) {
   expect_same_bits(xs, [](float x) { return math::tanh(x); });
   expect_same_bits(xs, [](float x) { return math::sigmoid(x); });
   expect_same_bits(xs, [](float x) { return math::sigmoid_and_complement(x).complement; });
+  expect_same_bits(xs, [](float x) { return math::expm1(x); });
+  expect_same_bits(xs, [](float x) { return math::log(x); });
+  expect_same_bits(xs, [](float x) { return math::log1p(x); });
+  expect_same_bits(xs, [](float x) { return math::sin(x); });
+  expect_same_bits(xs, [](float x) { return math::cos(x); });
+  const math::Power<float> power(1.7);
+  expect_same_bits(xs, [&](float x) { return power(x); });
   expect_same_bits(xs, [](float x) { return math::normal_cdf(x); });
   expect_same_bits(xs, [](float x) { return math::gelu_derivative(x); });
 }

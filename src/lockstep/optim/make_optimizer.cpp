@@ -7,9 +7,17 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/optim/adadelta.hpp>
+#include <lockstep/optim/adagrad.hpp>
 #include <lockstep/optim/adam.hpp>
+#include <lockstep/optim/adamax.hpp>
+#include <lockstep/optim/asgd.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/optim/layer_wise.hpp>
+#include <lockstep/optim/lion.hpp>
+#include <lockstep/optim/nadam.hpp>
+#include <lockstep/optim/radam.hpp>
+#include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/optim/sgd.hpp>
 
 namespace lockstep::optim {
@@ -83,6 +91,70 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                 .weight_decay = options.weight_decay,
                                                 .not_adapted = options.not_adapted},
                                     groups);
+    case Kind::rmsprop:
+      return std::make_unique<RMSprop>(std::move(parameters),
+                                       RmspropOptions{.lr = options.lr,
+                                                      .alpha = options.alpha,
+                                                      .eps = options.eps,
+                                                      .weight_decay = options.weight_decay,
+                                                      .momentum = options.momentum,
+                                                      .centered = options.centered},
+                                       groups);
+    case Kind::adagrad:
+      return std::make_unique<Adagrad>(
+          std::move(parameters),
+          AdagradOptions{.lr = options.lr,
+                         .lr_decay = options.lr_decay,
+                         .weight_decay = options.weight_decay,
+                         .initial_accumulator_value = options.initial_accumulator_value,
+                         .eps = options.eps},
+          groups);
+    case Kind::adadelta:
+      return std::make_unique<Adadelta>(std::move(parameters),
+                                        AdadeltaOptions{.lr = options.lr,
+                                                        .rho = options.rho,
+                                                        .eps = options.eps,
+                                                        .weight_decay = options.weight_decay},
+                                        groups);
+    case Kind::adamax:
+      return std::make_unique<Adamax>(std::move(parameters),
+                                      AdamaxOptions{.lr = options.lr,
+                                                    .betas = betas,
+                                                    .eps = options.eps,
+                                                    .weight_decay = options.weight_decay},
+                                      groups);
+    case Kind::nadam:
+      return std::make_unique<NAdam>(
+          std::move(parameters),
+          NAdamOptions{.lr = options.lr,
+                       .betas = betas,
+                       .eps = options.eps,
+                       .weight_decay = options.weight_decay,
+                       .momentum_decay = options.momentum_decay,
+                       .decoupled_weight_decay = options.decoupled_weight_decay},
+          groups);
+    case Kind::radam:
+      return std::make_unique<RAdam>(
+          std::move(parameters),
+          RAdamOptions{.lr = options.lr,
+                       .betas = betas,
+                       .eps = options.eps,
+                       .weight_decay = options.weight_decay,
+                       .decoupled_weight_decay = options.decoupled_weight_decay},
+          groups);
+    case Kind::asgd:
+      return std::make_unique<ASGD>(std::move(parameters),
+                                    AsgdOptions{.lr = options.lr,
+                                                .lambd = options.lambd,
+                                                .alpha = options.alpha,
+                                                .t0 = options.t0,
+                                                .weight_decay = options.weight_decay},
+                                    groups);
+    case Kind::lion:
+      return std::make_unique<Lion>(
+          std::move(parameters),
+          LionOptions{.lr = options.lr, .betas = betas, .weight_decay = options.weight_decay},
+          groups);
   }
   throw Error("make_optimizer: this kind of optimizer is not known");
 }

@@ -38,6 +38,23 @@ double cycle(const ScheduleOptions& o, double first, double middle, double last,
   return half_cosine(middle, last, (at - peak) / (end - peak));
 }
 
+/// How high a cycle stands: 0 at the base rate, 1 at max_lr.
+double cycle_height(const ScheduleOptions& o, std::int64_t k) {
+  const std::int64_t down = o.step_size_down > 0 ? o.step_size_down : o.step_size_up;
+  const std::int64_t cycle = k / (o.step_size_up + down), at = k % (o.step_size_up + down);
+  const double height = at <= o.step_size_up ? number(at) / number(o.step_size_up)
+                                             : number(o.step_size_up + down - at) / number(down);
+  switch (o.mode) {
+    case ScheduleOptions::CycleMode::triangular:
+      break;
+    case ScheduleOptions::CycleMode::triangular2:
+      return height * std::exp2(-number(cycle));
+    case ScheduleOptions::CycleMode::exp_range:
+      return height * std::pow(o.gamma, number(k));
+  }
+  return height;
+}
+
 std::int64_t falls(const ScheduleOptions& o, std::int64_t k) {
   switch (o.kind) {
     case Kind::step:
@@ -61,6 +78,9 @@ void expect_fit(const ScheduleOptions& o) {
   if (o.kind == Kind::one_cycle && o.warmup > 0) {
     refuse(fmt::format(
         "one_cycle has a warm-up of its own, set by pct_start: warmup = {} must be 0.", o.warmup));
+  }
+  if (o.kind == Kind::cyclic && !(o.max_lr > 0.0)) {
+    refuse("kind = \"cyclic\" needs max_lr, the highest rate, above 0.");
   }
   if (!has_total(o.kind)) return;
   if (o.warmup >= o.total) {
@@ -102,7 +122,10 @@ double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t
     return base_lr * (options.start_factor + (1.0 - options.start_factor) * done);
   }
   k -= options.warmup;
-  if (options.kind == Kind::constant) return base_lr;
+  if (options.kind == Kind::constant || options.kind == Kind::plateau) return base_lr;
+  if (options.kind == Kind::cyclic) {
+    return base_lr + (options.max_lr - base_lr) * cycle_height(options, k);
+  }
   if (options.kind == Kind::cosine) {
     return half_cosine(base_lr, options.eta_min, number(k) / number(options.t_max));
   }
@@ -110,7 +133,12 @@ double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t
 }
 
 std::optional<double> scheduled_momentum(const ScheduleOptions& options, std::int64_t k) {
-  if (options.kind != Kind::one_cycle || !options.cycle_momentum) return std::nullopt;
+  if (!options.cycle_momentum) return std::nullopt;
+  if (options.kind == Kind::cyclic) {
+    const double height = k < options.warmup ? 0.0 : cycle_height(options, k - options.warmup);
+    return options.max_momentum - (options.max_momentum - options.base_momentum) * height;
+  }
+  if (options.kind != Kind::one_cycle) return std::nullopt;
   return cycle(options, options.max_momentum, options.base_momentum, options.max_momentum, k);
 }
 
@@ -122,7 +150,7 @@ void apply_schedule(const ScheduleOptions& options, double base_lr, std::int64_t
   if (!momentum) return;
   if (optimizer.momentum() == 0.0) {
     throw InputError(
-        "schedule: one_cycle moves the momentum, but the optimizer has none. Set "
+        "schedule: the cycle moves the momentum, but the optimizer has none. Set "
         "optimizer.momentum above 0, or schedule.cycle_momentum = false.");
   }
   optimizer.set_momentum(*momentum);

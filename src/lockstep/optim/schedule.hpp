@@ -1,7 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include <lockstep/optim/plateau.hpp>
 
 namespace lockstep {
 class DeckTable;
@@ -21,13 +24,16 @@ struct ScheduleOptions {
     cosine,         ///< CosineAnnealingLR
     warmup_cosine,  ///< the usual one of transformers: up by equal steps, then half a cosine
     one_cycle,      ///< OneCycleLR with cosine annealing
+    cyclic,         ///< CyclicLR
+    plateau,        ///< ReduceLROnPlateau: the rate follows an evaluation's figure
   };
+  enum class CycleMode : std::uint8_t { triangular, triangular2, exp_range };
   enum class Unit : std::uint8_t { epoch, step };
 
   Kind kind = Kind::constant;
   Unit unit = Unit::epoch;  ///< what k counts: PyTorch's scripts step their scheduler each epoch
-  std::int64_t step_size = 30;           ///< step: units between two falls
-  double gamma = 0.1;                    ///< step, multistep, exponential: factor of each fall
+  std::int64_t step_size = 30;  ///< step: units between two falls
+  double gamma = 0.1;  ///< step, multistep, exponential: factor of each fall; cyclic: of each unit
   std::vector<std::int64_t> milestones;  ///< multistep: units after which the rate falls
   std::int64_t t_max = 100;              ///< cosine: units from the base rate down to eta_min
   double eta_min = 0.0;                  ///< cosine: the lowest rate
@@ -40,9 +46,15 @@ struct ScheduleOptions {
   double pct_start = 0.3;         ///< one_cycle: share of the total in which the rate rises
   double div_factor = 25.0;       ///< one_cycle: base rate over the first rate
   double final_div_factor = 1e4;  ///< one_cycle: first rate over the last rate
-  bool cycle_momentum = true;     ///< one_cycle: move the momentum against the rate
-  double base_momentum = 0.85;    ///< one_cycle: momentum at the highest rate
-  double max_momentum = 0.95;     ///< one_cycle: momentum at the lowest rate
+  bool cycle_momentum = true;     ///< one_cycle, cyclic: move the momentum against the rate
+  double base_momentum = 0.85;    ///< one_cycle, cyclic: momentum at the highest rate
+  double max_momentum = 0.95;     ///< one_cycle, cyclic: momentum at the lowest rate
+  double max_lr = 0.0;            ///< cyclic: the highest rate; the base rate is the lowest
+  std::int64_t step_size_up = 2000;        ///< cyclic: units in which the rate rises
+  std::int64_t step_size_down = 0;         ///< cyclic: in which it falls; 0: as many
+  CycleMode mode = CycleMode::triangular;  ///< cyclic: what becomes of the cycles' height
+  std::string metric = "loss";             ///< plateau: which figure of the evaluations
+  PlateauOptions plateau;  ///< plateau: whether greater is better is known by the metric
 };
 void declare(DeckTable& table, ScheduleOptions& options);
 
@@ -64,13 +76,19 @@ void declare(DeckTable& table, ScheduleOptions& options);
 ///   2) one_cycle      with c(a, b, x) = b + (a - b) (1 + cos(pi x)) / 2, u = pct_start T - 1:
 ///                  c(B / div_factor, B, k / u) for k <= u, then
 ///                  c(B, B / div_factor / final_div_factor, (k - u) / (T - 1 - u))
-/// The last two stay at their last value beyond T (T - 1). Source: the classes of
+/// These two stay at their last value beyond T (T - 1).
+///   cyclic       B + (max_lr - B) h s, where h rises from 0 to 1 within step_size_up units and
+///                falls back within step_size_down, and s, in cycle c = 0, 1 ..., is 1
+///                (triangular), 2^-c (triangular2) or gamma^k (exp_range)
+///   plateau      B: what ReduceLROnPlateau says Source: the classes of
 /// torch.optim.lr_scheduler that Kind names; Loshchilov, Hutter 2017 (arXiv:1608.03983) for the
-/// cosine; Smith, Topin 2018 (arXiv:1708.07120) for the cycle.
+/// cosine; Smith, Topin 2018 (arXiv:1708.07120) for the one cycle;
+/// Smith 2017 (arXiv:1506.01186) for the cycles.
 [[nodiscard]] double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t k);
 
 /// The momentum after `k` finished units, if the schedule moves it: one_cycle's runs from
-/// max_momentum to base_momentum and back over the same intervals and by the same c.
+/// max_momentum to base_momentum and back over the same intervals and by the same c; cyclic's is
+/// max_momentum - (max_momentum - base_momentum) h s.
 [[nodiscard]] std::optional<double> scheduled_momentum(const ScheduleOptions& options,
                                                        std::int64_t k);
 

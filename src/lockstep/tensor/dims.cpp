@@ -39,4 +39,19 @@ Dims resolve_dims(const Shape& shape, const Dims& dims) {
   return Dims(std::span<const int>(resolved.data(), static_cast<std::size_t>(size)));
 }
 
+Shape with_extent(const Shape& shape, int dim, std::int64_t extent) {
+  std::array<std::int64_t, Shape::max_dims> extents{};
+  std::ranges::copy(shape, extents.begin());
+  extents[static_cast<std::size_t>(dim)] = extent;
+  return Shape(
+      std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.dims())));
+}
+
+Shape with_one_extent(int dims, int dim, std::int64_t extent) {
+  std::array<std::int64_t, Shape::max_dims> ones{};
+  ones.fill(1);
+  const Shape shape(std::span<const std::int64_t>(ones.data(), static_cast<std::size_t>(dims)));
+  return with_extent(shape, dim, extent);
+}
+
 }  // namespace lockstep

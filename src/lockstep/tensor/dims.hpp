@@ -33,4 +33,10 @@ class Dims {
 /// for one that does not exist or comes twice.
 [[nodiscard]] Dims resolve_dims(const Shape& shape, const Dims& dims);
 
+/// `shape` with another extent of dimension `dim`, which is counted from the front.
+[[nodiscard]] Shape with_extent(const Shape& shape, int dim, std::int64_t extent);
+
+/// `dims` dimensions of extent 1, but for dimension `dim`.
+[[nodiscard]] Shape with_one_extent(int dims, int dim, std::int64_t extent);
+
 }  // namespace lockstep

@@ -67,6 +67,14 @@ EarlyStopping early_stopping_of(const TrainOptions& options, const Task& task) {
   return {options.early_stop_patience, options.early_stop_min_delta, greater};
 }
 
+/// Nothing unless schedule.kind = "plateau".
+std::optional<optim::ReduceLROnPlateau> plateau_of(const RunPlan& plan, const Task& task) {
+  if (plan.schedule.kind != optim::ScheduleOptions::Kind::plateau) return std::nullopt;
+  optim::PlateauOptions options = plan.schedule.plateau;
+  options.greater_is_better = greater_is_better(task, plan.schedule.metric, "schedule.metric");
+  return optim::ReduceLROnPlateau(options, plan.optimizer.lr);
+}
+
 /// checkpoint.best has to be there; which of its values are the best, the metric knows.
 void choose_best(CheckpointOptions& options, const Task& task) {
   if (options.best.empty()) return;
@@ -99,6 +107,7 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
                   make_order(task.data(), plan.train.seed, task.loading().shuffle)),
               task.loading().prefetch, task.data().augmentation),
       early_stopping_(early_stopping_of(plan.train, task)),
+      plateau_(plateau_of(plan, task)),
       stop_(*group_) {
   const Datasets& data = task.data();
   if (const auto& judging = judged_by(data))
@@ -134,6 +143,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   static_cast<void>(early_stopping_of(plan.train, task));
+  static_cast<void>(plateau_of(plan, task));
   CheckpointOptions checkpoint = plan.checkpoint;
   choose_best(checkpoint, task);
   const auto optimizer =
@@ -303,6 +313,11 @@ void Trainer::finish_epoch(Reporting& reporting) {
     const auto deciding = std::ranges::find(state_.metrics, plan_.train.early_stop_metric,
                                             &std::pair<std::string, double>::first);
     if (deciding != state_.metrics.end()) early_stopping_.see(deciding->second);
+    if (plateau_) {
+      plateau_->step(std::ranges::find(state_.metrics, plan_.schedule.metric,
+                                       &std::pair<std::string, double>::first)
+                         ->second);
+    }
   }
   if (group_->rank() == 0) report_epoch(reporting, row, found, seconds_since(start));
   if (!found || std::isfinite(found->loss) || plan_.train.on_nan == TrainOptions::OnNan::ignore)

@@ -10,6 +10,7 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/loader.hpp>
+#include <lockstep/optim/plateau.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
 #include <lockstep/parallel/replica_check.hpp>
@@ -139,6 +140,7 @@ class Trainer {
   std::optional<Evaluator> judge_;  ///< on judged_by(data)
   std::optional<Evaluator> test_;   ///< where that is not the test set
   EarlyStopping early_stopping_;
+  std::optional<optim::ReduceLROnPlateau> plateau_;  ///< with schedule.kind = "plateau"
   StepClock clock_;
   StopAgreement stop_;
   const RunFolder* folder_ = nullptr;  ///< of run()

@@ -17,6 +17,11 @@ namespace {
 /// Where EarlyStopping stands.
 constexpr const char *best_name = "early_stop_best", *epochs_without_name = "early_stop_epochs";
 
+/// Where ReduceLROnPlateau stands.
+constexpr const char *plateau_lr_name = "plateau_lr", *plateau_best_name = "plateau_best",
+                     *plateau_bad_name = "plateau_bad_epochs",
+                     *plateau_cooldown_name = "plateau_cooldown";
+
 std::string loss_name(int rank) { return "loss." + std::to_string(rank); }
 
 std::int64_t count_of(const TrainState& state, const std::string& name) {
@@ -63,6 +68,16 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
     if (name == best_name) best = sum;
   }
   early_stopping_.restore(best, std::max<std::int64_t>(0, count_of(saved, epochs_without_name)));
+  if (plateau_) {
+    auto at = plateau_->state();
+    for (const auto& [name, sum] : saved.sums) {
+      if (name == plateau_lr_name) at.lr = sum;
+      if (name == plateau_best_name) at.best = sum;
+    }
+    at.bad_epochs = std::max<std::int64_t>(0, count_of(saved, plateau_bad_name));
+    at.cooldown = std::max<std::int64_t>(0, count_of(saved, plateau_cooldown_name));
+    plateau_->restore(at);
+  }
   const auto ranks_then = std::ranges::count_if(
       saved.sums, [](const auto& sum) { return sum.first.starts_with("loss."); });
   for (const auto& [name, sum] : saved.sums) {
@@ -85,6 +100,13 @@ CheckpointContents Trainer::contents(const std::string& deck) {
   if (plan_.train.early_stop_patience > 0 && early_stopping_.best()) {
     contents.train.sums.emplace_back(best_name, *early_stopping_.best());
     contents.train.counts.emplace_back(epochs_without_name, early_stopping_.epochs_without());
+  }
+  if (plateau_) {
+    const auto& at = plateau_->state();
+    contents.train.sums.emplace_back(plateau_lr_name, at.lr);
+    if (at.best) contents.train.sums.emplace_back(plateau_best_name, *at.best);
+    contents.train.counts.emplace_back(plateau_bad_name, at.bad_epochs);
+    contents.train.counts.emplace_back(plateau_cooldown_name, at.cooldown);
   }
   return contents;
 }

@@ -77,7 +77,8 @@ double Trainer::step() {
   const std::int64_t number = loader_.next_step();
   const Share share = batches_.share(number, group_->rank());
   const Batch& batch = loader_.next();
-  optim::apply_schedule(plan_.schedule, plan_.optimizer.lr, state_.epoch, state_.step, *optimizer_);
+  const double base_lr = plateau_ ? plateau_->lr() : plan_.optimizer.lr;
+  optim::apply_schedule(plan_.schedule, base_lr, state_.epoch, state_.step, *optimizer_);
 
   optimizer_->zero_grad();
   Losses losses;

@@ -5,7 +5,10 @@
 namespace lockstep::test {
 
 Operations reduction_operations() {
-  return {{"sum_all", {{7, 4099}}, [](const Inputs& v) { return sum(v[0]); }},
+  return {{"cumsum", {{16, 51}}, [](const Inputs& v) { return cumsum(v[0], 1); }},
+          {"sort", {{16, 251}}, [](const Inputs& v) { return sort(v[0]).values; }},
+          {"topk", {{16, 51}}, [](const Inputs& v) { return topk(v[0], 3).values; }},
+          {"sum_all", {{7, 4099}}, [](const Inputs& v) { return sum(v[0]); }},
           {"sum_leading", {{640, 51}}, [](const Inputs& v) { return sum(v[0], {0}); }},
           {"mean_last", {{64, 768}}, [](const Inputs& v) { return mean(v[0], {-1}, true); }},
           {"mean_outer_and_inner",

@@ -98,25 +98,19 @@ class AddNumberNode : public PooledNode<AddNumberNode> {
   [[nodiscard]] const char* name() const noexcept override { return "add_number"; }
 };
 
-/// Operations whose gradient is grad_output (op) a tensor kept from the forward, times a number:
-/// mul by a number, exp, log, sqrt.
-class FactorNode : public PooledNode<FactorNode> {
+class MulNumberNode : public PooledNode<MulNumberNode> {
  public:
-  FactorNode(const char* name, Arithmetic op, Tensor factor, double scale = 1)
-      : name_(name), op_(op), factor_(std::move(factor)), scale_(scale) {}
+  explicit MulNumberNode(Tensor factor) : factor_(std::move(factor)) {}
 
   void backward(const Tensor& grad_output) override {
     if (const auto x = grad_target(0); x.wanted) {
-      arithmetic(op_, grad_output, factor_, x.accumulate, x.tensor, scale_);
+      arithmetic(Arithmetic::multiply, grad_output, factor_, x.accumulate, x.tensor);
     }
   }
-  [[nodiscard]] const char* name() const noexcept override { return name_; }
+  [[nodiscard]] const char* name() const noexcept override { return "mul_number"; }
 
  private:
-  const char* name_;
-  Arithmetic op_;
   Tensor factor_;
-  double scale_;
 };
 
 class MaskedFillNode : public PooledNode<MaskedFillNode> {
@@ -180,27 +174,12 @@ Variable mul(const Variable& x, double number) {
   Tensor y = Tensor::empty_like(x.data());
   Tensor factor = scalar_like(x.data(), number);
   arithmetic(Arithmetic::multiply, x.data(), factor, false, y);
-  return record<FactorNode>(std::move(y), {&x}, "mul_number", Arithmetic::multiply,
-                            std::move(factor));
+  return record<MulNumberNode>(std::move(y), {&x}, std::move(factor));
 }
 
-Variable exp(const Variable& x) {
-  const Tensor y = Tensor::empty_like(x.data());
-  exp_forward(x.data(), y);
-  return record<FactorNode>(y, {&x}, "exp", Arithmetic::multiply, y);
-}
+Variable sub(double number, const Variable& x) { return add(mul(x, -1.0), number); }
 
-Variable log(const Variable& x) {
-  Tensor y = Tensor::empty_like(x.data());
-  log_forward(x.data(), y);
-  return record<FactorNode>(std::move(y), {&x}, "log", Arithmetic::divide, x.data());
-}
-
-Variable sqrt(const Variable& x) {
-  const Tensor y = Tensor::empty_like(x.data());
-  sqrt_forward(x.data(), y);
-  return record<FactorNode>(y, {&x}, "sqrt", Arithmetic::divide, y, 0.5);
-}
+Variable div(double number, const Variable& x) { return mul(reciprocal(x), number); }
 
 Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
   if (mask.dtype() != DType::boolean || !broadcasts_to(mask.shape(), x.shape())) {

@@ -111,14 +111,6 @@ class GatherNode : public PooledNode<GatherNode> {
   Tensor index_;
 };
 
-Shape with_extent(const Shape& shape, int dim, std::int64_t extent) {
-  std::array<std::int64_t, Shape::max_dims> extents{};
-  std::ranges::copy(shape, extents.begin());
-  extents[static_cast<std::size_t>(dim)] = extent;
-  return Shape(
-      std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.dims())));
-}
-
 Shape concat_shape(std::span<const Variable> parts, int dim) {
   const Tensor& first = parts[0].data();
   std::int64_t total = 0;

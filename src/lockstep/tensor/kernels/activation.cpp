@@ -1,8 +1,7 @@
 #include <lockstep/tensor/kernels/activation.hpp>
 
-#include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/math_functions.hpp>
+#include <lockstep/tensor/kernels/unary_kernel.hpp>
 
 namespace lockstep {
 namespace {
@@ -100,48 +99,16 @@ struct Tanh {
   }
 };
 
-template <class Activation, class T, class Space>
-void forward_kernel(const Space& space, const Tensor& x, const Tensor& y) {
-  const auto in = flat_view<Space, const T>(x);
-  const auto out = flat_view<Space, T>(y);
-  for_each_element(
-      Activation::forward, space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = Activation::value(in(i)); });
-}
-
-template <class Activation, class T, class Space>
-void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& saved, bool accumulate,
-                     const Tensor& grad_x) {
-  const auto g = flat_view<Space, const T>(grad_y);
-  const auto at = flat_view<Space, const T>(saved);
-  const auto result = flat_view<Space, T>(grad_x);
-  // Two loops: a choice inside keeps GCC 12 from making vectors of the longer ones.
-  if (accumulate) {
-    for_each_element(
-        Activation::backward, space, saved.numel(),
-        KOKKOS_LAMBDA(std::int64_t i) { result(i) += Activation::gradient(g(i), at(i)); });
-  } else {
-    for_each_element(
-        Activation::backward, space, saved.numel(),
-        KOKKOS_LAMBDA(std::int64_t i) { result(i) = Activation::gradient(g(i), at(i)); });
-  }
-}
-
 template <class Activation>
 void forward(const Tensor& x, const Tensor& y) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), Activation::name,
-                      [&]<class T>() { forward_kernel<Activation, T>(space, x, y); });
-  });
+  detail::unary_forward_by(
+      Activation::name, []<class T>() { return Activation(); }, x, y);
 }
 
 template <class Activation>
 void backward(const Tensor& grad_y, const Tensor& saved, bool accumulate, const Tensor& grad_x) {
-  dispatch(current_stream(saved.device()), [&](const auto& space) {
-    dispatch_floating(saved.dtype(), Activation::name, [&]<class T>() {
-      backward_kernel<Activation, T>(space, grad_y, saved, accumulate, grad_x);
-    });
-  });
+  detail::unary_backward_by(
+      Activation::name, []<class T>() { return Activation(); }, grad_y, saved, accumulate, grad_x);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <lockstep/tensor/kernels/arithmetic.hpp>
 
 #include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/math_functions.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
 
 namespace lockstep {
@@ -85,33 +84,6 @@ void masked_fill_kernel(const Space& space, const Tensor& x, const Tensor& mask,
       });
 }
 
-template <class T, class Space>
-void exp_kernel(const Space& space, const Tensor& x, const Tensor& y) {
-  const auto in = flat_view<Space, const T>(x);
-  const auto out = flat_view<Space, T>(y);
-  for_each_element(
-      "lockstep::exp", space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = math::exp(in(i)); });
-}
-
-template <class T, class Space>
-void log_kernel(const Space& space, const Tensor& x, const Tensor& y) {
-  const auto in = flat_view<Space, const T>(x);
-  const auto out = flat_view<Space, T>(y);
-  for_each_element(
-      "lockstep::log", space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = std::log(in(i)); });
-}
-
-template <class T, class Space>
-void sqrt_kernel(const Space& space, const Tensor& x, const Tensor& y) {
-  const auto in = flat_view<Space, const T>(x);
-  const auto out = flat_view<Space, T>(y);
-  for_each_element(
-      "lockstep::sqrt", space, x.numel(),
-      KOKKOS_LAMBDA(std::int64_t i) { out(i) = std::sqrt(in(i)); });
-}
-
 }  // namespace
 
 void arithmetic(Arithmetic op, const Tensor& a, const Tensor& b, bool accumulate, const Tensor& out,
@@ -141,24 +113,6 @@ void masked_fill_copy(const Tensor& x, const Tensor& mask, double value, bool ac
     dispatch_floating(x.dtype(), "masked_fill", [&]<class T>() {
       masked_fill_kernel<T>(space, x, mask, static_cast<T>(value), accumulate, y);
     });
-  });
-}
-
-void exp_forward(const Tensor& x, const Tensor& y) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "exp", [&]<class T>() { exp_kernel<T>(space, x, y); });
-  });
-}
-
-void log_forward(const Tensor& x, const Tensor& y) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "log", [&]<class T>() { log_kernel<T>(space, x, y); });
-  });
-}
-
-void sqrt_forward(const Tensor& x, const Tensor& y) {
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    dispatch_floating(x.dtype(), "sqrt", [&]<class T>() { sqrt_kernel<T>(space, x, y); });
   });
 }
 

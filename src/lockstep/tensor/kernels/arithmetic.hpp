@@ -12,11 +12,6 @@ enum class Arithmetic : std::uint8_t { add, subtract, multiply, divide, equal };
 void arithmetic(Arithmetic op, const Tensor& a, const Tensor& b, bool accumulate, const Tensor& out,
                 double scale = 1.0);
 
-/// y = exp(x), log(x), sqrt(x), elementwise. f32 or f64, same shape.
-void exp_forward(const Tensor& x, const Tensor& y);
-void log_forward(const Tensor& x, const Tensor& y);
-void sqrt_forward(const Tensor& x, const Tensor& y);
-
 /// y (+)= x where mask is false, `value` where it is true; mask (bool) is repeated to x's shape.
 void masked_fill_copy(const Tensor& x, const Tensor& mask, double value, bool accumulate,
                       const Tensor& y);

@@ -1,8 +1,8 @@
 #pragma once
-// exp, tanh and what is made of them, for loops that the compiler turns into vectors: no branch, no
-// table, no call, and the same bits in a vector of any width as alone. Polynomials and quotients
-// are for float; double is the standard library's. NaN, infinities and -0 come out as IEEE 754
-// wants them, and so do subnormal numbers where nothing else is said.
+// exp, log, tanh, sin, cos and what is made of them, for loops that the compiler turns into
+// vectors: no branch, no table, no call, and the same bits in a vector of any width as alone.
+// Polynomials and quotients are for float; double is the standard library's. NaN, infinities and -0
+// come out as IEEE 754 wants them, and so do subnormal numbers where nothing else is said.
 //
 // Coefficients are minimax fits of our own (Remez exchange in 40 digits; quotients by iteratively
 // reweighted least squares). The errors stated are the largest that
@@ -90,6 +90,151 @@ KOKKOS_INLINE_FUNCTION float exp_or_zero(float x) {
   const float y = detail::exp_polynomial(reduced.r) * detail::from_bits(reduced.biased << 23U);
   return x < -87.33F ? 0.0F : y;
 }
+
+KOKKOS_INLINE_FUNCTION double expm1(double x) { return std::expm1(x); }
+/// exp(x) - 1 for x <= 88. Error below 2 ulp.
+KOKKOS_INLINE_FUNCTION float expm1(float x) {
+  const auto reduced = detail::reduce(x < -30.0F ? -30.0F : x);  // below it is -1
+  const float r = reduced.r, power = detail::from_bits(reduced.biased << 23U);
+  const float p =
+      detail::polynomial(r, 0.0013946646F, 0.008366698F, 0.04166628F, 0.16666542F, 0.5F);
+  const float e = detail::multiply_add(power, detail::multiply_add(r * r, p, r), power - 1.0F);
+  return std::copysign(e, x);
+}
+
+KOKKOS_INLINE_FUNCTION double log(double x) { return std::log(x); }
+/// x = m 2^n, sqrt(1/2) <= m < sqrt 2; log(x) = n ln 2 + log(m), with the polynomial of Cephes'
+/// logf (Moshier 1989). -infinity for 0, NaN below it. Error below 1.2 ulp.
+KOKKOS_INLINE_FUNCTION float log(float x) {
+  constexpr std::uint32_t root = 0x3F3504F3U;  // sqrt(1/2)
+  const bool subnormal = x < 1.17549435e-38F;
+  const std::uint32_t shifted = detail::bits_of(subnormal ? x * 8388608.0F : x) - root;
+  const auto exponent = static_cast<std::int32_t>(shifted) >> 23;
+  const float n = static_cast<float>(exponent) - (subnormal ? 23.0F : 0.0F);
+  const float f = detail::from_bits((shifted & 0x7FFFFFU) + root) - 1.0F, z = f * f;
+  const float p = detail::polynomial(f, 7.0376836292e-2F, -1.1514610310e-1F, 1.1676998740e-1F,
+                                     -1.2420140846e-1F, 1.4249322787e-1F, -1.6668057665e-1F,
+                                     2.0000714765e-1F, -2.4999993993e-1F, 3.3333331174e-1F);
+  const float low = detail::multiply_add(n, -2.12194440e-4F, f * z * p);
+  const float y = detail::multiply_add(n, 0.693359375F, f + detail::multiply_add(z, -0.5F, low));
+  const float finite = x == 0.0F ? -HUGE_VALF : y;
+  const float valid = x < 0.0F ? x - x + NAN : finite;
+  return x < HUGE_VALF ? valid : x;  // infinity and NaN are their own
+}
+
+KOKKOS_INLINE_FUNCTION double log1p(double x) { return std::log1p(x); }
+/// log(1 + x): the logarithm of the rounded sum, and what rounding took from it. Error below 2 ulp
+/// for x >= -1/2.
+KOKKOS_INLINE_FUNCTION float log1p(float x) {
+  const float u = 1.0F + x, lost = (x - (u - 1.0F)) / u;
+  return log(u) + (u > 0.0F && u < HUGE_VALF ? lost : 0.0F);
+}
+
+namespace detail {
+
+/// x = q pi / 2 + r, |r| <= pi / 4, for |x| <= 1e6 (Cody and Waite, with fdlibm's pi / 2 in two
+/// parts: q times the first is exact).
+struct Quadrant {
+  float r;
+  std::uint32_t q;  ///< its lowest two bits
+};
+KOKKOS_INLINE_FUNCTION Quadrant quadrant(float x) {
+  const auto wide = static_cast<double>(x);
+  const auto q = static_cast<std::int32_t>(wide * 0.63661977236758134 +
+                                           (x < 0.0F ? -0.5 : 0.5));  // rounds towards zero
+  const auto n = static_cast<double>(q);
+  const double r = (wide - n * 1.57079632673412561417e+00) - n * 6.07710050650619224932e-11;
+  return {static_cast<float>(r), static_cast<std::uint32_t>(q)};
+}
+
+/// sin(r) or, for an odd q, cos(r), and the quadrant's sign. Polynomials of Cephes' sinf.
+KOKKOS_INLINE_FUNCTION float sine_in(const Quadrant& at) {
+  const float z = at.r * at.r;
+  const float s = polynomial(z, -1.9515295891e-4F, 8.3321608736e-3F, -1.6666654611e-1F);
+  const float c =
+      polynomial(z, 2.443315711809948e-5F, -1.388731625493765e-3F, 4.166664568298827e-2F);
+  const float sine = multiply_add(at.r * z, s, at.r);
+  const float cosine = multiply_add(z * z, c, multiply_add(z, -0.5F, 1.0F));
+  const float y = (at.q & 1U) != 0 ? cosine : sine;
+  return (at.q & 2U) != 0 ? -y : y;
+}
+
+}  // namespace detail
+
+/// Beyond this size sin and cos are the standard library's, and no loop of them becomes vectors.
+constexpr float largest_angle = 1e6F;
+
+KOKKOS_INLINE_FUNCTION double sin(double x) { return std::sin(x); }
+/// For |x| <= largest_angle. Error below 1.5 ulp, or 1e-7 of 1 ulp of 1 near its zeros.
+KOKKOS_INLINE_FUNCTION float sin(float x) { return detail::sine_in(detail::quadrant(x)); }
+
+KOKKOS_INLINE_FUNCTION double cos(double x) { return std::cos(x); }
+KOKKOS_INLINE_FUNCTION float cos(float x) {
+  auto at = detail::quadrant(x);
+  ++at.q;
+  return detail::sine_in(at);
+}
+
+/// x^p for a p that is the same for many x.
+template <class T>
+struct Power {
+  explicit Power(double exponent) : p(static_cast<T>(exponent)) {}
+  KOKKOS_FUNCTION T operator()(T x) const { return std::pow(x, p); }
+  T p;
+};
+/// In double, exp(p log|x|): error below 0.6 ulp.
+template <>
+struct Power<float> {
+  explicit Power(double exponent)
+      : p(exponent),
+        is_whole(std::trunc(exponent) == exponent),
+        is_odd(is_whole && std::fmod(exponent, 2.0) != 0.0),
+        of_zero(exponent > 0.0 ? 0.0F : (exponent < 0.0 ? HUGE_VALF : 1.0F)),
+        of_infinity(exponent > 0.0 ? HUGE_VALF : (exponent < 0.0 ? 0.0F : 1.0F)) {}
+
+  KOKKOS_FUNCTION float operator()(float x) const {
+    const float size = std::fabs(x);
+    const bool subnormal = size < 1.17549435e-38F;
+    constexpr std::uint32_t root = 0x3F3504F3U;
+    const std::uint32_t shifted = detail::bits_of(subnormal ? size * 8388608.0F : size) - root;
+    const auto exponent = (static_cast<std::int32_t>(shifted) >> 23) - (subnormal ? 23 : 0);
+    const auto m = static_cast<double>(detail::from_bits((shifted & 0x7FFFFFU) + root));
+    // log m = 2 atanh s, |s| < 0.172: the series to s^13 is exact to 2e-13.
+    const double s = (m - 1.0) / (m + 1.0), z = s * s;
+    const double series =
+        1.0 +
+        z * (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11 + z / 13)))));
+    const double log_size = static_cast<double>(exponent) * 0.69314718055994531 + 2.0 * s * series;
+    const double product = p * log_size;
+    const double below = product < -104.0 ? -104.0 : product;
+    const double bounded = below > 89.0 ? 89.0 : below;
+    const auto n =
+        static_cast<std::int32_t>(bounded * 1.4426950408889634 + (bounded < 0.0 ? -0.5 : 0.5));
+    const double r = bounded - static_cast<double>(n) * 0.69314718055994531;
+    // exp(r), |r| <= 0.35: its series to r^10 is exact to 3e-13.
+    double e = 1.0 / 40320 + r * (1.0 / 362880 + r / 3628800);
+    e = 1.0 / 120 + r * (1.0 / 720 + r * (1.0 / 5040 + r * e));
+    e = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6 + r * (1.0 / 24 + r * e))));
+    // 2^n in two floats, neither of which over- or underflows.
+    const auto half = n >> 1, rest = n - half;
+    const double scaled =
+        e * static_cast<double>(detail::from_bits(static_cast<std::uint32_t>(half + 127) << 23U)) *
+        static_cast<double>(detail::from_bits(static_cast<std::uint32_t>(rest + 127) << 23U));
+    const auto finite = static_cast<float>(scaled);
+    const float inner = size == 0.0F ? of_zero : finite;
+    const float positive = size == HUGE_VALF ? of_infinity : inner;
+    const float negative = is_whole ? (is_odd ? -positive : positive) : NAN;
+    const bool is_negative = (detail::bits_of(x) >> 31U) != 0;
+    // -0 and -infinity to a power that is not whole are as 0 and infinity.
+    const bool signless = !is_whole && (size == 0.0F || size == HUGE_VALF);
+    const float y = is_negative && !signless ? negative : positive;
+    return x == x || p == 0.0 ? y : x;
+  }
+
+  double p;
+  bool is_whole, is_odd;
+  float of_zero, of_infinity;
+};
 
 KOKKOS_INLINE_FUNCTION double tanh(double x) { return std::tanh(x); }
 /// e / (e + 2) with e = exp(2 |x|) - 1, and x's sign. Error below 2.6 ulp.

@@ -1,0 +1,120 @@
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/kernels/broadcast.hpp>
+#include <lockstep/tensor/kernels/gated.hpp>
+#include <lockstep/tensor/kernels/reduction.hpp>
+
+namespace lockstep {
+namespace {
+
+/// weight[C] as [1, C, 1, ...], one for each channel of x; weight[1] as it is.
+Tensor along_channels(const Tensor& weight, const Shape& x) {
+  if (weight.numel() == 1) return weight;
+  return weight.reshape(with_one_extent(x.dims(), 1, weight.numel()));
+}
+
+class PreluNode : public PooledNode<PreluNode> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    const Tensor &x = input(0).data(), &weight = input(1).data();
+    if (const auto to = grad_target(0); to.wanted) {
+      prelu_backward(grad_output, x, along_channels(weight, x.shape()), to.accumulate, to.tensor);
+    }
+    if (const auto to = grad_target(1); to.wanted) {
+      const Tensor parts = Tensor::empty_like(x);
+      prelu_weight_parts(grad_output, x, parts);
+      Tensor sums = along_channels(to.tensor, x.shape());
+      if (weight.numel() == 1) sums = sums.reshape(with_one_extent(x.dims(), 0, 1));
+      reduce_sum(parts, 1, to.accumulate, sums);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "prelu"; }
+};
+
+class GluNode : public PooledNode<GluNode> {
+ public:
+  explicit GluNode(int dim) : dim_(dim) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      glu_backward(grad_output, input(0).data(), dim_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "glu"; }
+
+ private:
+  int dim_;
+};
+
+class WhereNode : public PooledNode<WhereNode> {
+ public:
+  explicit WhereNode(Tensor condition) : condition_(std::move(condition)) {}
+
+  void backward(const Tensor& grad_output) override {
+    for (const int i : {0, 1}) {
+      const auto to = grad_target(i);
+      if (!to.wanted) continue;
+      const Tensor a = i == 0 ? grad_output : Tensor(), b = i == 0 ? Tensor() : grad_output;
+      if (to.tensor.shape() == grad_output.shape()) {
+        where_copy(condition_, a, b, to.accumulate, to.tensor);
+        continue;
+      }
+      const Tensor parts =
+          Tensor::empty(grad_output.shape(), grad_output.dtype(), grad_output.device());
+      where_copy(condition_, a, b, false, parts);
+      reduce_sum(parts, 1, to.accumulate, to.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "where"; }
+
+ private:
+  Tensor condition_;
+};
+
+}  // namespace
+
+Variable prelu(const Variable& x, const Variable& weight) {
+  const Shape& shape = x.shape();
+  const std::int64_t channels = shape.dims() < 2 ? 1 : shape[1], given = weight.shape().numel();
+  if (weight.shape().dims() > 1 || (given != 1 && given != channels)) {
+    throw ShapeError("prelu of " + describe(x.data()) + " with weight " + describe(weight.data()) +
+                     ": the weight has one element, or one for each of the " +
+                     std::to_string(channels) + " channels (dimension 1)");
+  }
+  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  prelu_forward(x.data(), along_channels(weight.data(), shape), y);
+  return record<PreluNode>(std::move(y), {&x, &weight});
+}
+
+Variable glu(const Variable& x, int dim) {
+  const int d = resolve_dim(x.shape(), dim);
+  if (x.shape()[d] % 2 != 0) {
+    throw ShapeError("glu of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
+                     ": its extent must be even, for it is cut into halves");
+  }
+  const Shape half = with_extent(x.shape(), d, x.shape()[d] / 2);
+  Tensor y = Tensor::empty(half, x.data().dtype(), x.data().device());
+  glu_forward(x.data(), d, y);
+  return record<GluNode>(std::move(y), {&x}, d);
+}
+
+Variable where(const Tensor& condition, const Variable& a, const Variable& b) {
+  const Shape both = broadcast_shape("where", a.data(), b.data());
+  Shape shape = both;
+  if (condition.dtype() == DType::boolean && !broadcasts_to(condition.shape(), both)) {
+    // The condition may be the larger one.
+    const Tensor like = Tensor::empty(both, DType::boolean, condition.device());
+    shape = broadcast_shape("where", condition, like);
+  }
+  if (condition.dtype() != DType::boolean) {
+    throw ShapeError("where by condition " + describe(condition) + ": it must be bool");
+  }
+  Tensor y = Tensor::empty(shape, a.data().dtype(), a.data().device());
+  where_copy(condition, a.data(), b.data(), false, y);
+  return record<WhereNode>(std::move(y), {&a, &b}, condition);
+}
+
+}  // namespace lockstep

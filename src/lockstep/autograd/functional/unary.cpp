@@ -1,0 +1,93 @@
+#include <limits>
+
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/unary.hpp>
+
+namespace lockstep {
+namespace {
+
+class UnaryNode : public PooledNode<UnaryNode> {
+ public:
+  /// `y` is undefined for a function that is known by what it read.
+  UnaryNode(const UnaryFunction& f, Tensor y) : f_(f), y_(std::move(y)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      const Tensor& saved = y_.defined() ? y_ : input(0).data();
+      unary_backward(f_, grad_output, saved, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return name_of(f_.kind); }
+
+ private:
+  UnaryFunction f_;
+  Tensor y_;
+};
+
+Variable apply(const UnaryFunction& f, const Variable& x) {
+  const Tensor y = Tensor::empty_like(x.data());
+  unary_forward(f, x.data(), y);
+  return record<UnaryNode>(y, {&x}, f, is_known_by_result(f.kind) ? y : Tensor());
+}
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+Variable exp(const Variable& x) { return apply({Unary::exp}, x); }
+Variable log(const Variable& x) { return apply({Unary::log}, x); }
+Variable sqrt(const Variable& x) { return apply({Unary::sqrt}, x); }
+Variable rsqrt(const Variable& x) { return apply({Unary::rsqrt}, x); }
+Variable reciprocal(const Variable& x) { return apply({Unary::reciprocal}, x); }
+Variable abs(const Variable& x) { return apply({Unary::abs}, x); }
+Variable sin(const Variable& x) { return apply({Unary::sin}, x); }
+Variable cos(const Variable& x) { return apply({Unary::cos}, x); }
+
+Variable pow(const Variable& x, double exponent) { return apply({Unary::pow, exponent}, x); }
+
+Variable clamp(const Variable& x, double min, double max) {
+  return apply({Unary::clamp, min, max}, x);
+}
+Variable clamp_min(const Variable& x, double min) { return clamp(x, min, infinity); }
+Variable clamp_max(const Variable& x, double max) { return clamp(x, -infinity, max); }
+
+Variable leaky_relu(const Variable& x, double negative_slope) {
+  return apply({Unary::leaky_relu, negative_slope}, x);
+}
+
+Variable elu(const Variable& x, double alpha) { return apply({Unary::elu, alpha, 1.0, 1.0}, x); }
+
+Variable celu(const Variable& x, double alpha) {
+  if (alpha == 0.0) throw InputError("celu: alpha must not be 0");
+  return apply({Unary::elu, alpha, 1.0, 1.0 / alpha}, x);
+}
+
+Variable selu(const Variable& x) {
+  return apply({Unary::elu, 1.6732632423543772, 1.0507009873554805, 1.0}, x);
+}
+
+Variable softplus(const Variable& x, double beta, double threshold) {
+  if (beta == 0.0) throw InputError("softplus: beta must not be 0");
+  return apply({Unary::softplus, beta, threshold}, x);
+}
+
+Variable softsign(const Variable& x) { return apply({Unary::softsign}, x); }
+
+Variable hardtanh(const Variable& x, double min_val, double max_val) {
+  if (!(min_val < max_val)) {
+    throw InputError("hardtanh: min_val (" + std::to_string(min_val) + ") must be below max_val (" +
+                     std::to_string(max_val) + ")");
+  }
+  return apply({Unary::hardtanh, min_val, max_val}, x);
+}
+
+Variable relu6(const Variable& x) { return hardtanh(x, 0.0, 6.0); }
+Variable hardsigmoid(const Variable& x) { return apply({Unary::hardsigmoid}, x); }
+Variable hardswish(const Variable& x) { return apply({Unary::hardswish}, x); }
+Variable mish(const Variable& x) { return apply({Unary::mish}, x); }
+Variable logsigmoid(const Variable& x) { return apply({Unary::log_sigmoid}, x); }
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#include <lockstep/optim/adadelta.hpp>
+
+#include <utility>
+
+#include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/tensor/kernels/adadelta.hpp>
+
+namespace lockstep::optim {
+namespace {
+
+const AdadeltaOptions& validated(const AdadeltaOptions& options) {
+  expect_below_one("Adadelta", "rho", options.rho);
+  expect_not_negative("Adadelta", "eps", options.eps);
+  expect_not_negative("Adadelta", "weight_decay", options.weight_decay);
+  return options;
+}
+
+}  // namespace
+
+Adadelta::Adadelta(std::vector<nn::NamedParameter> parameters, const AdadeltaOptions& options,
+                   const std::vector<ParameterGroup>& groups)
+    : Optimizer(std::move(parameters),
+                {.lr = options.lr,
+                 .weight_decay = options.weight_decay,
+                 .slots = {"square_avg", "acc_delta"}},
+                groups),
+      options_(validated(options)) {}
+
+void Adadelta::update(const Run& run) {
+  adadelta_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
+                  {.lr = run.lr,
+                   .rho = options_.rho,
+                   .eps = options_.eps,
+                   .weight_decay = run.weight_decay,
+                   .gradient_factor = run.gradient_factor});
+}
+
+}  // namespace lockstep::optim

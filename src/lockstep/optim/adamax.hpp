@@ -1,0 +1,34 @@
+#pragma once
+#include <array>
+#include <vector>
+
+#include <lockstep/optim/optimizer.hpp>
+
+namespace lockstep::optim {
+
+/// torch.optim.Adamax's hyper-parameters and defaults.
+struct AdamaxOptions {
+  double lr = 2e-3;
+  std::array<double, 2> betas{0.9, 0.999};  ///< shares that mean and norm keep, in [0, 1)
+  double eps = 1e-8;
+  double weight_decay = 0.0;  ///< L2: added to the gradient
+};
+
+/// Adamax, torch.optim.Adamax's formulas (tensor/kernels/adamax.hpp), for f32 and f64 parameters.
+/// State: `<name>/exp_avg` and `<name>/exp_inf`, like the parameter.
+class Adamax : public Optimizer {
+ public:
+  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
+  explicit Adamax(std::vector<nn::NamedParameter> parameters, const AdamaxOptions& options = {},
+                  const std::vector<ParameterGroup>& groups = {});
+
+  [[nodiscard]] double momentum() const noexcept override { return options_.betas[0]; }
+
+ private:
+  void update(const Run& run) override;
+  void keep_momentum(double momentum) override { options_.betas[0] = momentum; }
+
+  AdamaxOptions options_;
+};
+
+}  // namespace lockstep::optim

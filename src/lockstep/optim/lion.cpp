@@ -1,0 +1,36 @@
+#include <lockstep/optim/lion.hpp>
+
+#include <utility>
+
+#include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/tensor/kernels/lion.hpp>
+
+namespace lockstep::optim {
+namespace {
+
+const LionOptions& validated(const LionOptions& options) {
+  expect_below_one("Lion", "first beta", options.betas[0]);
+  expect_below_one("Lion", "second beta", options.betas[1]);
+  expect_not_negative("Lion", "weight_decay", options.weight_decay);
+  return options;
+}
+
+}  // namespace
+
+Lion::Lion(std::vector<nn::NamedParameter> parameters, const LionOptions& options,
+           const std::vector<ParameterGroup>& groups)
+    : Optimizer(std::move(parameters),
+                {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"exp_avg"}},
+                groups),
+      options_(validated(options)) {}
+
+void Lion::update(const Run& run) {
+  lion_update(run.parameter, run.gradient, run.slots[0],
+              {.lr = run.lr,
+               .beta1 = options_.betas[0],
+               .beta2 = options_.betas[1],
+               .weight_decay = run.weight_decay,
+               .gradient_factor = run.gradient_factor});
+}
+
+}  // namespace lockstep::optim

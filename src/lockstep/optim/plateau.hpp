@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+
+namespace lockstep::optim {
+
+/// torch.optim.lr_scheduler.ReduceLROnPlateau's options and defaults.
+struct PlateauOptions {
+  bool greater_is_better = false;  ///< mode="max"
+  double factor = 0.1;             ///< of each fall, above 0 and below 1
+  std::int64_t patience = 10;      ///< epochs without a better figure that are borne
+  double threshold = 1e-4;         ///< how much better counts as better
+  bool relative = true;            ///< threshold is a share of the best, else an amount
+  std::int64_t cooldown = 0;       ///< epochs after a fall that are not counted
+  double min_lr = 0.0;
+};
+
+/// A learning rate that falls when a figure has stopped getting better: unlike the schedules, a
+/// function of what was seen, so that checkpoints keep its state. The same figures give the same
+/// rate on every rank.
+class ReduceLROnPlateau {
+ public:
+  struct State {
+    double lr = 0.0;
+    std::optional<double> best;
+    std::int64_t bad_epochs = 0, cooldown = 0;
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  /// Throws InputError for options out of range.
+  ReduceLROnPlateau(const PlateauOptions& options, double lr);
+
+  /// The figure of one more epoch; NaN is never better.
+  void step(double figure);
+  /// The rate that holds now.
+  [[nodiscard]] double lr() const noexcept { return state_.lr; }
+
+  [[nodiscard]] const State& state() const noexcept { return state_; }
+  void restore(const State& state) { state_ = state; }
+
+ private:
+  [[nodiscard]] bool is_better(double figure) const;
+
+  PlateauOptions options_;
+  State state_;
+};
+
+}  // namespace lockstep::optim

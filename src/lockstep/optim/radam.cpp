@@ -1,0 +1,42 @@
+#include <lockstep/optim/radam.hpp>
+
+#include <utility>
+
+#include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/tensor/kernels/radam.hpp>
+
+namespace lockstep::optim {
+namespace {
+
+const RAdamOptions& validated(const RAdamOptions& options) {
+  expect_below_one("RAdam", "first beta", options.betas[0]);
+  expect_below_one("RAdam", "second beta", options.betas[1]);
+  expect_not_negative("RAdam", "eps", options.eps);
+  expect_not_negative("RAdam", "weight_decay", options.weight_decay);
+  return options;
+}
+
+}  // namespace
+
+RAdam::RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& options,
+             const std::vector<ParameterGroup>& groups)
+    : Optimizer(std::move(parameters),
+                {.lr = options.lr,
+                 .weight_decay = options.weight_decay,
+                 .slots = {"exp_avg", "exp_avg_sq"}},
+                groups),
+      options_(validated(options)) {}
+
+void RAdam::update(const Run& run) {
+  radam_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
+               {.lr = run.lr,
+                .beta1 = options_.betas[0],
+                .beta2 = options_.betas[1],
+                .eps = options_.eps,
+                .weight_decay = run.weight_decay,
+                .decoupled = options_.decoupled_weight_decay,
+                .step = run.step,
+                .gradient_factor = run.gradient_factor});
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,35 @@
+#pragma once
+#include <array>
+#include <vector>
+
+#include <lockstep/optim/optimizer.hpp>
+
+namespace lockstep::optim {
+
+/// torch.optim.RAdam's hyper-parameters and defaults.
+struct RAdamOptions {
+  double lr = 1e-3;
+  std::array<double, 2> betas{0.9, 0.999};  ///< shares that the running means keep, in [0, 1)
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  bool decoupled_weight_decay = false;  ///< the decay shrinks the parameter, as AdamW's
+};
+
+/// RAdam, torch.optim.RAdam's formulas (tensor/kernels/radam.hpp), for f32 and f64 parameters.
+/// State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.
+class RAdam : public Optimizer {
+ public:
+  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
+  explicit RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& options = {},
+                 const std::vector<ParameterGroup>& groups = {});
+
+  [[nodiscard]] double momentum() const noexcept override { return options_.betas[0]; }
+
+ private:
+  void update(const Run& run) override;
+  void keep_momentum(double momentum) override { options_.betas[0] = momentum; }
+
+  RAdamOptions options_;
+};
+
+}  // namespace lockstep::optim

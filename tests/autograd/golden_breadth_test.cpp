@@ -1,0 +1,30 @@
+// Every case of breadth.h5, forward and backward, in f32 and f64. Shapes, attributes and inputs
+// come from the file.
+#include <gtest/gtest.h>
+
+#include <support/golden_cases.hpp>
+
+#include "golden_breadth/checks.hpp"
+
+namespace lockstep::test {
+namespace {
+
+Checks all_breadth_checks() {
+  Checks all;
+  for (const auto& checks : {breadth_element_checks()}) all.insert(checks.begin(), checks.end());
+  return all;
+}
+
+TEST(GoldenBreadth, EveryCaseAgreesAndNothingOfTheFileIsLeftUnread) {
+  const GoldenFile file("breadth.h5");
+  // optim: tests/optim/optimizer_golden_test.cpp.
+  std::set<std::string> others{"optim"};
+  const Checks checks = all_breadth_checks();
+  for (const auto& group : file.groups("")) {
+    if (group != "optim" && !checks.contains(file.text(group, "op"))) others.insert(group);
+  }
+  check_golden_cases<Case>(file, checks, others);
+}
+
+}  // namespace
+}  // namespace lockstep::test
