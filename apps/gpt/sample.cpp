@@ -27,7 +27,7 @@ struct Setting {
   Setting(const std::filesystem::path& checkpoint, const SampleOptions& options)
       : trained(train::load_gpt(checkpoint)) {
     if (!options.tokenizer.empty()) {
-      trained.data.path = options.tokenizer;
+      trained.data.path = {options.tokenizer};
       if (trained.data.tokens.tokenizer != "gpt2") trained.data.tokens.tokenizer.clear();
     }
     tokenizer = make_tokenizer(trained.data);

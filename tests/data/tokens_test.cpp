@@ -225,7 +225,7 @@ TEST_F(TokenOptionsTest, SayWhatIsMissing) {
   DataOptions nowhere = options();
   nowhere.path = {"auto"};
   EXPECT_TRUE(says(error(nowhere), "needs data.path"));
-  nowhere.path = {folder_.path() + "/nowhere"};
+  nowhere.path = {(folder_.path() / "nowhere").string()};
   EXPECT_TRUE(says(error(nowhere), "there is no"));
   write_token_file(train, counting_from(0, 100), 0);
   DataOptions silent = options();

@@ -32,7 +32,8 @@ const std::vector<std::string>& paths_of(const DataOptions& options, Split split
       split == Split::train || files.test_path.empty() ? options.path : files.test_path;
   if (paths.empty() || paths == std::vector<std::string>{"auto"}) {
     throw InputError(
-        "data in files need data.path, the file or files, but it is \"auto\". Set it in the deck "
+        "what is in files needs data.path, the file or files, but it is \"auto\". Set it in the "
+        "deck "
         "or "
         "with --set 'data.path=\"FILE\"'.");
   }
