@@ -182,7 +182,7 @@ Outcome garbage_hdf5(PhiloxSequence& random) {
   return read_garbage(
       mutated_in_front(good, 2048, random), "data.h5", true, [&](const std::string& path) {
         const StoredSamples samples =
-            open_samples(path, "train/features", "train/targets", TargetKind::classes);
+            test::open_samples(path, "train/features", "train/targets", TargetKind::classes);
         const std::int64_t classes = count_classes(samples);
         expect_classes(samples, classes);
         const Normalisation normalisation = measure_normalisation(*samples.features, samples.size);

@@ -376,7 +376,7 @@ void Agent::send_control(OutgoingMessage& message, int to) {
   }
 }
 
-void Agent::answer(const ReplyTo& to, OutgoingMessage& message) noexcept {
+void Agent::answer(const ReplyTo& to, OutgoingMessage& message) {
   try {
     message.head().id = to.id;
     if (to.caller != id_) {
@@ -400,7 +400,7 @@ void Agent::answer(const ReplyTo& to, OutgoingMessage& message) noexcept {
   }
 }
 
-void Agent::refuse(const ReplyTo& to, Status status, const std::string& text) noexcept {
+void Agent::refuse(const ReplyTo& to, Status status, const std::string& text) {
   if (to.kind == Kind::create) {
     const char* name = to.function ? to.function->name : "remote";
     references_->complete(

@@ -95,9 +95,10 @@ class Agent final : private Employer {
             const IntrusivePtr<FutureState>& state, std::chrono::milliseconds timeout);
   /// Sends what is not answered.
   void send_control(OutgoingMessage& message, int to);
-  /// Answers with a result, which has been written.
-  void answer(const ReplyTo& to, OutgoingMessage& message) noexcept;
-  void refuse(const ReplyTo& to, Status status, const std::string& text) noexcept;
+  /// Answers with a result, which has been written. Where that fails the caller is told; only lack
+  /// of memory for that is thrown.
+  void answer(const ReplyTo& to, OutgoingMessage& message);
+  void refuse(const ReplyTo& to, Status status, const std::string& text);
   /// A call that has come is over, its answer sent.
   void count_handled() noexcept { handled_.fetch_add(1); }
 

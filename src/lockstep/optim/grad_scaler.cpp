@@ -1,0 +1,67 @@
+#include <lockstep/optim/grad_scaler.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/finite.hpp>
+
+namespace lockstep::optim {
+namespace {
+
+void expect(bool legal, const char* name, double value, const char* range) {
+  if (legal) return;  // not for NaN
+  throw InputError(fmt::format("GradScaler: {} is {}, but must be {}", name, value, range));
+}
+
+}  // namespace
+
+GradScaler::GradScaler(const GradScalerOptions& options)
+    : options_(options),
+      scale_(Tensor::zeros({}, DType::f32)),
+      growth_tracker_(Tensor::zeros({}, DType::i64)) {
+  const double initial = options.init_scale;
+  expect(initial > 0 && std::isfinite(initial), "init_scale", initial, "positive and finite");
+  expect(options.growth_factor > 1, "growth_factor", options.growth_factor, "above 1");
+  expect(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor",
+         options.backoff_factor, "above 0 and below 1");
+  expect(options.growth_interval > 0, "growth_interval",
+         static_cast<double>(options.growth_interval), "above 0");
+  scale_.fill(static_cast<float>(initial));
+}
+
+double GradScaler::scale() const { return scale_.item(); }
+
+Variable GradScaler::scaled(const Variable& loss) const { return loss * scale(); }
+
+bool GradScaler::step(Optimizer& optimizer, double gradient_factor) {
+  for (const auto& parameter : optimizer.parameters()) {
+    const Tensor gradient = parameter.variable.grad();
+    if (!gradient.defined() || all_finite(gradient)) continue;
+    found_inf_ = true;
+    return false;
+  }
+  optimizer.step(gradient_factor / scale());
+  return true;
+}
+
+void GradScaler::update() {
+  const double good_steps = found_inf_ ? 0 : growth_tracker_.item() + 1;
+  const bool grows = good_steps == static_cast<double>(options_.growth_interval);
+  const double factor = found_inf_ ? options_.backoff_factor : options_.growth_factor;
+  const auto next = static_cast<float>(scale() * factor);
+  if (found_inf_ || (grows && std::isfinite(next))) scale_.fill(next);
+  growth_tracker_.fill(grows ? 0 : good_steps);
+  found_inf_ = false;
+}
+
+StateDict GradScaler::state_dict() const {
+  StateDict state;
+  state.insert("scale", scale_);
+  state.insert("growth_tracker", growth_tracker_);
+  return state;
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/autograd/variable.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/tensor/state_dict.hpp>
+
+namespace lockstep::optim {
+
+/// Defaults are PyTorch's.
+struct GradScalerOptions {
+  double init_scale = 65536.0;
+  double growth_factor = 2.0, backoff_factor = 0.5;
+  std::int64_t growth_interval = 2000;  ///< steps in a row without a number that is not finite
+};
+
+/// Keeps gradients of half-precision numbers from vanishing (PyTorch's GradScaler): the loss is
+/// multiplied by a scale before the backward pass, the gradients are divided by it on their way
+/// into the parameters. A step whose gradients are not all finite is left out, and the scale is
+/// reduced; after many good ones it grows.
+///   scaler.scaled(loss).backward();
+///   scaler.step(optimizer);   // clipped: scaler.step(optimizer, clip_factor(norm, 1.0)) with
+///   scaler.update();          //   norm = grad_norm(parameters) / scaler.scale()
+/// Local: after DistributedDataParallel::backward all ranks have the same bits of the gradients,
+/// and so the same scale.
+class GradScaler {
+ public:
+  /// Throws InputError unless init_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and
+  /// growth_interval > 0.
+  explicit GradScaler(const GradScalerOptions& options = {});
+
+  /// What the next loss is multiplied by; held in single precision, as PyTorch does.
+  [[nodiscard]] double scale() const;
+  [[nodiscard]] Variable scaled(const Variable& loss) const;
+
+  /// optimizer.step(gradient_factor / scale()), unless one of its gradients is not finite. Returns
+  /// whether it was made. The gradients stay as they are: scaled.
+  bool step(Optimizer& optimizer, double gradient_factor = 1.0);
+
+  /// Once after the steps of all optimizers of an iteration: the next iteration's scale.
+  void update();
+
+  /// "scale", f32, and "growth_tracker", i64, the good steps since the last change: the scaler's
+  /// own memory.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Throws Error listing names or shapes that do not fit.
+  void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
+
+ private:
+  GradScalerOptions options_;
+  Tensor scale_, growth_tracker_;
+  bool found_inf_ = false;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/optim/clip.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
+#include <lockstep/optim/sgd.hpp>
+#include <support/golden_file.hpp>
+
+namespace lockstep::optim {
+namespace {
+
+double number_at(const Tensor& t, std::int64_t i) {
+  return t.to(DType::f64).to_vector<double>()[static_cast<std::size_t>(i)];
+}
+
+Tensor row(const Tensor& t, std::int64_t i) { return t.slice(i, i + 1).reshape({t.size(1)}); }
+
+/// Every step of a case: the scale, and the parameters that scaled gradients led to.
+void replay(const test::GoldenFile& file, const std::string& name) {
+  SCOPED_TRACE(name);
+  const std::string path = "scaler/" + name;
+  const Tensor gradients = file.tensor(path + "/grads"), found = file.tensor(path + "/found_inf"),
+               used = file.tensor(path + "/scale_used"), after = file.tensor(path + "/scale_after"),
+               tracker = file.tensor(path + "/growth_tracker_after"),
+               expected = file.tensor(path + "/params_after_f32");
+  const float bad = file.text(path, "nonfinite") == "nan" ? std::numeric_limits<float>::quiet_NaN()
+                                                          : std::numeric_limits<float>::infinity();
+  GradScaler scaler(
+      {.init_scale = file.number(path, "init_scale"),
+       .growth_factor = file.number(path, "growth_factor"),
+       .backoff_factor = file.number(path, "backoff_factor"),
+       .growth_interval = static_cast<std::int64_t>(file.number(path, "growth_interval"))});
+  const Variable p(file.tensor(path + "/init").clone(), true);
+  SGD sgd({{"p", p}}, {.lr = file.number(path, "lr")});
+  const std::int64_t steps = gradients.size(0);
+  ASSERT_GT(steps, 0);
+  for (std::int64_t k = 0; k < steps; ++k) {
+    EXPECT_EQ(scaler.scale(), number_at(used, k)) << "step " << k;
+    const bool skip = number_at(found, k) != 0;
+    sgd.zero_grad();
+    sum(p * Variable(row(gradients, k))).backward();
+    // In double, because a gradient times 2^127 is none in single precision.
+    std::vector<float> scaled = p.grad().to_vector<float>();
+    for (float& g : scaled) g = static_cast<float>(static_cast<double>(g) * scaler.scale());
+    if (skip) scaled[1] = bad;
+    p.grad().copy_from_host(std::span<const float>(scaled));
+    EXPECT_EQ(scaler.step(sgd), !skip) << "step " << k;
+    scaler.update();
+    EXPECT_EQ(scaler.scale(), number_at(after, k)) << "step " << k;
+    EXPECT_EQ(scaler.state_dict().at("growth_tracker").item(), number_at(tracker, k));
+    EXPECT_LT(test::max_difference(p.data(), row(expected, k)), 16 * 2.5e-7) << "step " << k;
+  }
+}
+
+TEST(GradScaler, EveryGoldenCaseToTheBitOfTheScale) {
+  const test::GoldenFile file("amp.h5");
+  const auto cases = file.groups("scaler");
+  EXPECT_GE(cases.size(), 6U);
+  for (const std::string& name : cases) replay(file, name);
+}
+
+TEST(GradScaler, TheGradientOfAScaledLossStepsAsThatOfTheLoss) {
+  const auto train = [](bool scaled) {
+    const Variable w(Tensor::from(std::vector<float>{0.5F, -1.25F, 2.0F}, {3}), true);
+    SGD sgd({{"w", w}}, {.lr = 0.125, .momentum = 0.5});
+    GradScaler scaler;
+    for (int step = 0; step < 5; ++step) {
+      sgd.zero_grad();
+      const Variable loss = sum(w * w * w);
+      (scaled ? scaler.scaled(loss) : loss).backward();
+      const double norm = grad_norm(sgd.parameters()) / (scaled ? scaler.scale() : 1.0);
+      if (scaled) {
+        EXPECT_TRUE(scaler.step(sgd, clip_factor(norm, 1.0)));
+        scaler.update();
+      } else {
+        sgd.step(clip_factor(norm, 1.0));
+      }
+    }
+    return w.data().to_vector<float>();
+  };
+  EXPECT_EQ(train(true), train(false)) << "a power of two leaves the bits";
+}
+
+TEST(GradScaler, GoesOnFromItsState) {
+  GradScaler first({.growth_interval = 3}), second({.init_scale = 8, .growth_interval = 3});
+  first.update();
+  first.update();
+  second.load_state_dict(first.state_dict());
+  EXPECT_EQ(second.scale(), 65536);
+  second.update();
+  EXPECT_EQ(second.scale(), 131072);
+}
+
+TEST(GradScaler, RefusesOptionsThatMakeNoSense) {
+  for (const auto& options : std::vector<GradScalerOptions>{{.init_scale = 0},
+                                                            {.init_scale = std::nan("")},
+                                                            {.growth_factor = 1},
+                                                            {.backoff_factor = 1},
+                                                            {.backoff_factor = 0},
+                                                            {.growth_interval = 0}})
+    EXPECT_THROW({ const GradScaler scaler(options); }, InputError);
+}
+
+}  // namespace
+}  // namespace lockstep::optim
