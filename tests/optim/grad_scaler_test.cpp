@@ -71,8 +71,10 @@ TEST(GradScaler, TheGradientOfAScaledLossStepsAsThatOfTheLoss) {
       sgd.zero_grad();
       const Variable loss = sum(w * w * w);
       (scaled ? scaler.scaled(loss) : loss).backward();
-      const double norm = grad_norm(sgd.parameters()) / (scaled ? scaler.scale() : 1.0);
+      if (scaled) scaler.unscale(sgd);
+      const double norm = grad_norm(sgd.parameters());
       if (scaled) {
+        EXPECT_THROW(scaler.unscale(sgd), Error);
         EXPECT_TRUE(scaler.step(sgd, clip_factor(norm, 1.0)));
         scaler.update();
       } else {

@@ -227,6 +227,7 @@ void Engine::run_producer(std::size_t begin, std::size_t end) {
   }
   if (needed && any_gradient) {
     const TraceScope scope("backward", node->name(), node->layer_);
+    const PrecisionGuard precision(node->precision_);
     if (node->output_count_ == 1) {
       node->run(std::span(&first.grad, 1));
     } else {
@@ -308,7 +309,8 @@ struct Node::FurtherInputs {
   FurtherInputs* next = nullptr;
 };
 
-Node::Node() : layer_(tracing() ? LayerScope::current() : nullptr) {}
+Node::Node()
+    : precision_(product_precision()), layer_(tracing() ? LayerScope::current() : nullptr) {}
 
 Node::~Node() {
   while (further_inputs_) {

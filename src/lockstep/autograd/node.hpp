@@ -7,6 +7,7 @@
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/base/pool.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 // For those who write differentiable operations: derive from PooledNode, or from MultiOutputNode if
 // there are several outputs, and call record() in the forward.
@@ -87,6 +88,7 @@ class Node : public RefCounted<Node> {
   int input_count_ = 0;
   int output_count_ = 0;
   bool discovered_ = false;  ///< during backward: its inputs are counted
+  Precision precision_;      ///< of its thread when it was recorded
   std::uint64_t sequence_ = 0;
   const char* layer_;  // that it was recorded in, for traces; nullptr: not traced
 };

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/finite.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -36,6 +38,16 @@ double GradScaler::scale() const { return scale_.item(); }
 
 Variable GradScaler::scaled(const Variable& loss) const { return loss * scale(); }
 
+void GradScaler::unscale(Optimizer& optimizer) {
+  if (std::ranges::find(unscaled_, &optimizer) != unscaled_.end())
+    throw Error("GradScaler: these gradients are unscaled already: update() comes first");
+  unscaled_.push_back(&optimizer);
+  for (const auto& parameter : optimizer.parameters()) {
+    const Tensor gradient = parameter.variable.grad();
+    if (gradient.defined()) lockstep::scale(gradient, 1.0 / scale());
+  }
+}
+
 bool GradScaler::step(Optimizer& optimizer, double gradient_factor) {
   for (const auto& parameter : optimizer.parameters()) {
     const Tensor gradient = parameter.variable.grad();
@@ -43,7 +55,8 @@ bool GradScaler::step(Optimizer& optimizer, double gradient_factor) {
     found_inf_ = true;
     return false;
   }
-  optimizer.step(gradient_factor / scale());
+  const bool unscaled = std::ranges::find(unscaled_, &optimizer) != unscaled_.end();
+  optimizer.step(unscaled ? gradient_factor : gradient_factor / scale());
   return true;
 }
 
@@ -55,6 +68,7 @@ void GradScaler::update() {
   if (found_inf_ || (grows && std::isfinite(next))) scale_.fill(next);
   growth_tracker_.fill(grows ? 0 : good_steps);
   found_inf_ = false;
+  unscaled_.clear();
 }
 
 StateDict GradScaler::state_dict() const {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/optim/optimizer.hpp>
@@ -19,8 +20,9 @@ struct GradScalerOptions {
 /// into the parameters. A step whose gradients are not all finite is left out, and the scale is
 /// reduced; after many good ones it grows.
 ///   scaler.scaled(loss).backward();
-///   scaler.step(optimizer);   // clipped: scaler.step(optimizer, clip_factor(norm, 1.0)) with
-///   scaler.update();          //   norm = grad_norm(parameters) / scaler.scale()
+///   scaler.unscale(optimizer);  // only where somebody looks at the gradients, to clip them
+///   scaler.step(optimizer);
+///   scaler.update();
 /// Local: after DistributedDataParallel::backward all ranks have the same bits of the gradients,
 /// and so the same scale.
 class GradScaler {
@@ -33,8 +35,13 @@ class GradScaler {
   [[nodiscard]] double scale() const;
   [[nodiscard]] Variable scaled(const Variable& loss) const;
 
-  /// optimizer.step(gradient_factor / scale()), unless one of its gradients is not finite. Returns
-  /// whether it was made. The gradients stay as they are: scaled.
+  /// Divides the optimizer's gradients by the scale, once between two calls of update(): an error
+  /// if they are already. PyTorch's unscale_.
+  void unscale(Optimizer& optimizer);
+
+  /// One update by the gradients of the loss, times `gradient_factor`, unless one of them is not
+  /// finite. Returns whether it was made. Where they were not unscaled before they stay as they
+  /// are: scaled.
   bool step(Optimizer& optimizer, double gradient_factor = 1.0);
 
   /// Once after the steps of all optimizers of an iteration: the next iteration's scale.
@@ -49,6 +56,7 @@ class GradScaler {
  private:
   GradScalerOptions options_;
   Tensor scale_, growth_tracker_;
+  std::vector<const Optimizer*> unscaled_;  ///< since the last update()
   bool found_inf_ = false;
 };
 

@@ -97,11 +97,11 @@ class DistributedDataParallel final : public Joinable {
   /// One shard after the other; but with DdpOptions::shards and a forward that is collective
   /// (SyncBatchNorm) a rank's shards go on together, from one such layer to the next: one at a time
   /// runs, and what it has done the next one sees, but the first is on the calling thread and each
-  /// of the others on a thread of its own. Those have the caller's rank, math threads and random
-  /// numbers, and nothing else that belongs to a thread (NoGradGuard, ForwardHook, FlopCounter).
-  /// Buffers are each shard's own until the end. What a body throws ends the rank's other shards
-  /// where they stand, and is thrown here. Throws Error for a body that does not call backward()
-  /// once outside no_sync(), or shards that do not run the same such layers. Collective.
+  /// of the others on a thread of its own. Those have the caller's rank, math threads, precision
+  /// and random numbers, and nothing else that belongs to a thread (NoGradGuard, ForwardHook,
+  /// FlopCounter). Buffers are each shard's own until the end. What a body throws ends the rank's
+  /// other shards where they stand, and is thrown here. Throws Error for a body that does not call
+  /// backward() once outside no_sync(), or shards that do not run the same such layers. Collective.
   template <class Body>
   void for_each_shard(Body&& body) {
     run_shards(std::ref(body));

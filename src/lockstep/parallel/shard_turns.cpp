@@ -78,6 +78,7 @@ void ShardTurns::be_thread(std::int64_t shard, int rank) {
     {
       const nn::RandomSourceGuard source(random_);
       if (math_threads() != math_threads_) set_math_threads(math_threads_);
+      const PrecisionGuard precision(precision_);
       run_body(shard);
     }
     lock.lock();
@@ -89,6 +90,7 @@ void ShardTurns::run(const std::function<void(std::int64_t)>& body) {
   if (body_) throw Error("for_each_shard() was called from inside for_each_shard()");
   random_ = nn::RandomSource::of_this_thread();
   math_threads_ = math_threads();
+  precision_ = product_precision();
   for (std::int64_t shard = 1; shard < shards_; ++shard) {
     if (shard_[shard].thread.joinable()) continue;
     shard_[shard].thread = std::thread(&ShardTurns::be_thread, this, shard, thread_rank());

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <lockstep/nn/random.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 namespace lockstep {
 
@@ -71,6 +72,7 @@ class ShardTurns {
   const std::function<void(std::int64_t)>* body_ = nullptr;
   nn::RandomSource random_;
   int math_threads_ = 1;
+  Precision precision_ = Precision::f32;  ///< of the products of whoever calls run()
   std::exception_ptr error_;
 };
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 namespace lockstep {
 class DeckTable;
@@ -35,10 +36,11 @@ struct TrainOptions {
   std::int64_t accumulate = 1;    ///< parts in which a rank computes its samples of a step
   /// What the order of sums depends on: fast, on the number of ranks; invariant, on shards alone.
   enum class Reduction : std::uint8_t { fast, invariant } reduction = Reduction::fast;
-  std::int64_t shards = 8;    ///< of a batch, with reduction invariant
-  bool drop_last = false;     ///< leave out the last, smaller batch of an epoch
-  std::string init_from;      ///< weights to begin with: a file, or a run folder; empty: none
-  std::uint64_t seed = 1234;  ///< of initialisation, shuffling and dropout
+  std::int64_t shards = 8;  ///< of a batch, with reduction invariant
+  bool drop_last = false;   ///< leave out the last, smaller batch of an epoch
+  std::string init_from;    ///< weights to begin with: a file, or a run folder; empty: none
+  Precision precision = Precision::f32;  ///< of matrix products (docs/mixed_precision.md)
+  std::uint64_t seed = 1234;             ///< of initialisation, shuffling and dropout
   OnNan on_nan = OnNan::stop;
   bool trace = false;                     ///< write trace/trace.json (docs/trace.md)
   std::int64_t check_replicas_every = 0;  ///< steps; 0: never

@@ -1,3 +1,4 @@
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/train/trainer.hpp>
 
 #include <fmt/format.h>
@@ -116,6 +117,12 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
   choose_best(plan_.checkpoint, task);
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
   plan_.ddp.shards = shards_of(plan_.train, group_->size());
+  if (plan_.train.precision == Precision::fp16) scaler_.emplace();
+  if (!has_units_for(plan_.train.precision) && group_->rank() == 0) {
+    log(LogLevel::warning,
+        "this processor does not compute products of train.precision itself: operands are rounded "
+        "and multiplied in f32, which is slower than train.precision = \"f32\"");
+  }
   nn::manual_seed(plan_.train.seed);
   ddp_ = std::make_unique<DistributedDataParallel>(task_.make_model(), group_, plan_.ddp);
   optimizer_ = optim::make_optimizer(plan_.optimizer, model().trained_parameters());
@@ -138,6 +145,12 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
         "train.check_replicas_every compares replicas that are meant to be equal; with "
         "ddp.comm_hook = \"post_local_sgd\" they are not. Set it to 0.");
   }
+  if (plan.train.precision == Precision::fp16 && ddp.comm_hook == CommHookKind::post_local_sgd) {
+    throw InputError(
+        "train.precision = \"fp16\" leaves out steps whose gradients are not finite, on all ranks "
+        "or "
+        "none; with ddp.comm_hook = \"post_local_sgd\" each has its own. Use bf16 or f32.");
+  }
   const BatchPlan batches(task.data().train->size(), plan.train.batch_size, ranks,
                           plan.train.drop_last, ddp.shards);
   if (const auto& judging = judged_by(task.data()))
@@ -158,6 +171,7 @@ void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
 }
 
 Evaluation Trainer::evaluate(Evaluator& evaluator) {
+  const Autocast autocast(plan_.train.precision);
   if (averager_) averager_->average_now();
   ddp_->broadcast_buffers();
   return evaluator(model());

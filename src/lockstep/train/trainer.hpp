@@ -10,6 +10,7 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/loader.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
 #include <lockstep/optim/plateau.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
@@ -102,6 +103,8 @@ class Trainer {
   /// Gradients of a shard of this rank, in train.accumulate parts; forward and backward are added
   /// to `times`.
   Losses backward(const Share& part, const Batch& samples, StepTimes& times);
+  /// Of the parameters, by the gradients.
+  void update();
   /// With train.check_replicas_every: throws AgreedError if the ranks' states differ.
   void compare_replicas();
   /// Why it ended before its last step; none if it did not.
@@ -140,6 +143,7 @@ class Trainer {
   std::optional<Evaluator> judge_;  ///< on judged_by(data)
   std::optional<Evaluator> test_;   ///< where that is not the test set
   EarlyStopping early_stopping_;
+  std::optional<optim::GradScaler> scaler_;          ///< with train.precision = "fp16"
   std::optional<optim::ReduceLROnPlateau> plateau_;  ///< with schedule.kind = "plateau"
   StepClock clock_;
   StopAgreement stop_;

@@ -17,6 +17,8 @@ namespace {
 /// Where EarlyStopping stands.
 constexpr const char *best_name = "early_stop_best", *epochs_without_name = "early_stop_epochs";
 
+/// GradScaler's state.
+constexpr const char *scale_name = "grad_scale", *growth_tracker_name = "grad_scale_growth";
 /// Where ReduceLROnPlateau stands.
 constexpr const char *plateau_lr_name = "plateau_lr", *plateau_best_name = "plateau_best",
                      *plateau_bad_name = "plateau_bad_epochs",
@@ -78,6 +80,14 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
     at.cooldown = std::max<std::int64_t>(0, count_of(saved, plateau_cooldown_name));
     plateau_->restore(at);
   }
+  if (scaler_) {
+    for (const auto& [name, sum] : saved.sums) {
+      if (name == scale_name) scaler_->state_dict().at("scale").fill(sum);
+    }
+    scaler_->state_dict()
+        .at("growth_tracker")
+        .fill(static_cast<double>(std::max<std::int64_t>(0, count_of(saved, growth_tracker_name))));
+  }
   const auto ranks_then = std::ranges::count_if(
       saved.sums, [](const auto& sum) { return sum.first.starts_with("loss."); });
   for (const auto& [name, sum] : saved.sums) {
@@ -107,6 +117,12 @@ CheckpointContents Trainer::contents(const std::string& deck) {
     if (at.best) contents.train.sums.emplace_back(plateau_best_name, *at.best);
     contents.train.counts.emplace_back(plateau_bad_name, at.bad_epochs);
     contents.train.counts.emplace_back(plateau_cooldown_name, at.cooldown);
+  }
+  if (scaler_) {
+    contents.train.sums.emplace_back(scale_name, scaler_->scale());
+    contents.train.counts.emplace_back(
+        growth_tracker_name,
+        static_cast<std::int64_t>(scaler_->state_dict().at("growth_tracker").item()));
   }
   return contents;
 }

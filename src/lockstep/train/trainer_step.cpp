@@ -5,7 +5,9 @@
 #include <cmath>
 #include <optional>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/train/agreement.hpp>
@@ -57,7 +59,8 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepT
     std::optional<DistributedDataParallel::NoSync> local;
     if (!last) local.emplace(*ddp_);
     const OwnTime own(*ddp_, times.backward, "backward");
-    ddp_->backward(loss, static_cast<double>(rows.size()) / static_cast<double>(part.batch_size));
+    const double weight = static_cast<double>(rows.size()) / static_cast<double>(part.batch_size);
+    ddp_->backward(loss, scaler_ ? weight * scaler_->scale() : weight);
   }
   return losses;
 }
@@ -66,9 +69,23 @@ double Trainer::communication_seconds() const noexcept {
   return ddp_->wait_seconds() + (averager_ ? averager_->seconds() : 0.0);
 }
 
+void Trainer::update() {
+  if (scaler_) scaler_->unscale(*optimizer_);
+  const auto clipping = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
+  grad_norm_ = clipping.norm;
+  if (!scaler_) return optimizer_->step(clipping.factor);
+  const bool finite = scaler_->step(*optimizer_, clipping.factor);
+  scaler_->update();
+  if (finite || group_->rank() != 0) return;
+  log(LogLevel::info, fmt::format("step {} is left out: its gradients are not finite in fp16; the "
+                                  "loss is now scaled by {:g}",
+                                  state_.step + 1, scaler_->scale()));
+}
+
 double Trainer::step() {
   const auto start = Clock::now();
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
+  const Autocast autocast(plan_.train.precision);
   const double data_before = loader_.seconds_waited(),
                communication_before = communication_seconds(), work_before = ddp_->work_seconds(),
                late_before = ddp_->late_seconds();
@@ -82,6 +99,7 @@ double Trainer::step() {
 
   optimizer_->zero_grad();
   Losses losses;
+  const double loss_scale = scaler_ ? scaler_->scale() : 1.0;
   ddp_->for_each_shard([&](std::int64_t shard) {
     const Share part = batches_.shard(number, shard);
     const std::int64_t row = part.first_in_batch - share.first_in_batch;
@@ -92,9 +110,7 @@ double Trainer::step() {
   if (!averager_ || !averager_->is_local()) ask_whether_to_stop(seconds_since(start));
   {
     const StepClock::Phase phase(times.optimizer, "optimizer");
-    const auto clipping = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
-    grad_norm_ = clipping.norm;
-    optimizer_->step(clipping.factor);
+    update();
   }
   if (averager_ && averager_->average_parameters()) ask_whether_to_stop(seconds_since(start));
 
@@ -106,8 +122,9 @@ double Trainer::step() {
   ++state_.step;
   ++state_.position;
   if (plan_.ddp.shards > 0) {
-    losses.sum =
-        group_->rank() == 0 ? ddp_->loss_of_batch() * static_cast<double>(share.batch_size) : 0.0;
+    losses.sum = group_->rank() == 0
+                     ? ddp_->loss_of_batch() / loss_scale * static_cast<double>(share.batch_size)
+                     : 0.0;
   }
   epoch_loss_ += losses.sum;
   times.communication = communication_seconds() - communication_before;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/math/narrow_product.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
 #include <lockstep/tensor/math/plan_cache.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -128,13 +129,8 @@ ProductByTransposed& product_by_transposed(const ProductShape& shape) {
                                });
 }
 
-}  // namespace
-
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
-          const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
-  if (is_trivial(m, n, k, beta, c, c_stride)) return;
-  // With several threads it divides long sums among them, and their number would show in the bits.
-  const OneMathThread one_thread;
+void f32_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
+              const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
   constexpr std::int64_t long_sum = 256;
   const bool rows_adjoin = a.stride == k && b.stride == k && c_stride == n;
   if (!a.transposed && b.transposed && rows_adjoin && k >= long_sum && (beta == 0 || beta == 1)) {
@@ -147,6 +143,20 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a
     throw Error("oneDNN's sgemm of " + std::to_string(m) + " x " + std::to_string(k) + " x " +
                 std::to_string(n) + " failed with status " + std::to_string(status));
   }
+}
+
+}  // namespace
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
+          const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
+  if (is_trivial(m, n, k, beta, c, c_stride)) return;
+  // With several threads it divides long sums among them, and their number would show in the bits.
+  const OneMathThread one_thread;
+  const Precision precision = product_precision();
+  if (precision == Precision::f32) return f32_gemm(m, n, k, a, b, beta, c, c_stride);
+  if (has_units_for(precision)) return bf16_gemm(m, n, k, a, b, beta, c, c_stride);
+  const RoundedOperands rounded = rounded_operands(m, n, k, a, b, precision);
+  f32_gemm(m, n, k, rounded.a, rounded.b, beta, c, c_stride);
 }
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<double>& a,

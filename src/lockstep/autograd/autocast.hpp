@@ -1,0 +1,14 @@
+#pragma once
+#include <lockstep/tensor/precision.hpp>
+
+namespace lockstep {
+
+/// Mixed precision: while one of these lives, what this thread records computes matrix products of
+/// f32 tensors in that precision, and so does the backward pass of it, wherever it runs.
+///   const Autocast autocast(Precision::bf16);
+///   const Variable loss = nll_loss(model.forward(x), target);
+/// Parameters, activations, gradients and everything that is no product stay f32 (the table in
+/// docs/mixed_precision.md); f64 tensors are not touched.
+using Autocast = PrecisionGuard;
+
+}  // namespace lockstep
