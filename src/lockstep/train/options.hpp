@@ -40,6 +40,9 @@ struct TrainOptions {
   bool drop_last = false;   ///< leave out the last, smaller batch of an epoch
   std::string init_from;    ///< weights to begin with: a file, or a run folder; empty: none
   Precision precision = Precision::f32;  ///< of matrix products (docs/mixed_precision.md)
+  /// fp16: see GradScaler.
+  double loss_scale = 65536;
+  std::int64_t loss_scale_growth_steps = 2000;
   std::uint64_t seed = 1234;             ///< of initialisation, shuffling and dropout
   OnNan on_nan = OnNan::stop;
   bool trace = false;                     ///< write trace/trace.json (docs/trace.md)

@@ -58,6 +58,15 @@ void declare(DeckTable& table, TrainOptions& options) {
                {{"f32", Precision::f32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
                "what the operands of matrix products are rounded to; weights, activations and "
                "gradients are f32 in any case; fp16 with a loss scale that finds itself");
+  table.key("loss_scale", options.loss_scale,
+            {.doc = "fp16: what the first loss is multiplied by, so that small gradients do not "
+                    "vanish",
+             .min = 0.0,
+             .above_min = true});
+  table.key("loss_scale_growth_steps", options.loss_scale_growth_steps,
+            {.doc = "fp16: steps with finite gradients after which the scale is doubled; a step "
+                    "whose gradients are not is left out and halves it",
+             .min = 1});
   table.key("seed", seed, {.doc = "seed of initialisation, shuffling and dropout", .min = 0});
   options.seed = static_cast<std::uint64_t>(seed);
   table.choice("on_nan", options.on_nan, {{"stop", OnNan::stop}, {"ignore", OnNan::ignore}},

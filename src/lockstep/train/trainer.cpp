@@ -117,7 +117,11 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
   choose_best(plan_.checkpoint, task);
   plan_.schedule = optim::fit_to_run(plan_.schedule, plan_.train.epochs, batches_.steps());
   plan_.ddp.shards = shards_of(plan_.train, group_->size());
-  if (plan_.train.precision == Precision::fp16) scaler_.emplace();
+  if (plan_.train.precision == Precision::fp16) {
+    scaler_.emplace(
+        optim::GradScalerOptions{.init_scale = plan_.train.loss_scale,
+                                 .growth_interval = plan_.train.loss_scale_growth_steps});
+  }
   if (!has_units_for(plan_.train.precision) && group_->rank() == 0) {
     log(LogLevel::warning,
         "this processor does not compute products of train.precision itself: operands are rounded "
