@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/math/gemv.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
 #include <lockstep/tensor/math/plan_cache.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -133,6 +134,8 @@ ProductByTransposed& product_by_transposed(const ProductShape& shape) {
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
           const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
   if (is_trivial(m, n, k, beta, c, c_stride)) return;
+  if (m == 1 && b.transposed && (!a.transposed || a.stride == 1))
+    return gemv(n, k, b.data, b.stride, a.data, beta, c);
   // With several threads it divides long sums among them, and their number would show in the bits.
   const OneMathThread one_thread;
   constexpr std::int64_t long_sum = 256;
