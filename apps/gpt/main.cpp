@@ -2,6 +2,7 @@
 //   gpt tokens bible.txt --output bible
 //   mpiexec -n 2 gpt train inputs/gpt_bible.toml
 //   gpt sample runs/gpt_bible --prompt "In the beginning"
+// Scripts that start APP DECK need not say train.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -23,16 +24,19 @@ constexpr const char* training = "Trains a language model (GPT-2) from an input 
 
 int main(int argc, char** argv) {
   namespace gpt = lockstep::gpt;
-  if (argc > 1 && std::string_view(argv[1]) == "train") {
+  const std::string_view verb = argc > 1 ? argv[1] : "-";
+  if (verb != "tokens" && verb != "sample" && !verb.starts_with('-')) {
+    const int skipped = verb == "train" ? 1 : 0;
     lockstep::train::App app("gpt train", training, [](lockstep::Deck& deck) {
       return std::make_unique<lockstep::train::LanguageModel>(deck);
     });
-    return app.run(argc - 1, argv + 1);
+    return app.run(argc - skipped, argv + skipped);
   }
   CLI::App cli("Language models: text to tokens, training, and text again.", "gpt");
   cli.set_version_flag("--version", fmt::format("gpt (Lockstep {})", lockstep::version()));
   cli.require_subcommand(1);
-  cli.add_subcommand("train", fmt::format("{} See gpt train --help.", training));
+  cli.add_subcommand("train",
+                     fmt::format("{} See gpt train --help; gpt DECK is the same.", training));
   std::function<lockstep::ExitCode()> action;
 
   gpt::TokensOptions from_text;

@@ -4,6 +4,7 @@
 #include <apps/same_results.hpp>
 #include <apps/small_run.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -120,6 +121,29 @@ TEST_F(Gpt, KilledAndResumedHasTheSameBits) {
   expect_same_bits(a.model, b.model);
   expect_same_bits(a.optimizer, b.optimizer);
   EXPECT_EQ(results(scratch_.file("whole")), results(scratch_.file("killed")));
+}
+
+TEST_F(Gpt, IsStartedWithoutItsVerbAndBySupervision) {
+  const std::string data = tokens();
+  good(run(app(1, "apps/gpt", deck(data, "plain", {"train.epochs=1"}))));
+  std::string launcher = std::getenv("LOCKSTEP_LAUNCHER");  // mpiexec and its flags, up to -n
+  launcher.resize(launcher.rfind(" -n"));
+  Arguments command{built("apps/lockstep"),
+                    "elastic",
+                    "--launcher",
+                    launcher,
+                    "--settle",
+                    "0.2",
+                    "--max",
+                    "2",
+                    "--",
+                    built("apps/gpt"),
+                    "train"};
+  for (const std::string& word : deck(data, "supervised", {"train.epochs=1"}))
+    command.push_back(word);
+  good(run(command));
+  EXPECT_TRUE(summary("plain").at("completed"));
+  EXPECT_TRUE(summary("supervised").at("completed"));
 }
 
 TEST_F(Gpt, EvaluationIsTheSameOnAnyNumberOfRanks) {

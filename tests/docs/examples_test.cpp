@@ -89,7 +89,8 @@ TEST_P(Decks, OfThePageAreRight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pages, Decks,
-                         testing::Values("docs/data.md", "docs/decks.md", "docs/models.md"));
+                         testing::Values("docs/data.md", "docs/decks.md", "docs/gpt.md",
+                                         "docs/models.md"));
 
 TEST(ModelsPage, ShowsWhatModelDescribePrints) {
   const Finished finished =

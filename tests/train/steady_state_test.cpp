@@ -66,7 +66,9 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
   group->close();
 }
 
-TEST(LanguageModel, StepsTwentyToFortyAllocateNothing) {
+class LanguageModelSteadyState : public testing::TestWithParam<bool> {};
+
+TEST_P(LanguageModelSteadyState, StepsTwentyToFortyAllocateNothing) {
   set_math_threads(1);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   const auto folder =
@@ -94,12 +96,16 @@ TEST(LanguageModel, StepsTwentyToFortyAllocateNothing) {
     unit = "step"
     warmup = 10
   )",
-                          "steady state", {"data.path='" + folder.string() + "'"});
+                          "steady state",
+                          {"data.path='" + folder.string() + "'",
+                           std::string("model.recompute=") + (GetParam() ? "true" : "false")});
   const LanguageModel task(deck);
   expect_no_allocations(group, task, read_run_plan(deck), false);
   group->close();
   std::filesystem::remove_all(folder);
 }
+
+INSTANTIATE_TEST_SUITE_P(Recompute, LanguageModelSteadyState, testing::Bool());
 
 INSTANTIATE_TEST_SUITE_P(
     Models, SteadyState,

@@ -40,6 +40,7 @@ std::string find_program(const std::string& name) {
 
 train::CommandLine parse(const std::vector<std::string>& command) {
   std::vector<std::string> words = command;
+  if (words.size() > 1 && words[1] == "train") words.erase(words.begin() + 1);  // gpt train DECK
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -50,6 +50,11 @@ void check_inputs(std::span<const Variable> inputs) {
 
 bool GradSink::takes(const Variable& /*leaf*/) const { return true; }
 
+void backward_within(std::span<const Variable> roots, std::span<const Tensor> gradients,
+                     GradSink& sink) {
+  Engine::run_within({.roots = roots, .gradients = gradients, .sink = &sink});
+}
+
 void backward(std::span<const Variable> roots, std::span<const Tensor> gradients,
               const BackwardOptions& options) {
   Engine::instance().run({.roots = roots,

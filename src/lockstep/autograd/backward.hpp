@@ -51,6 +51,11 @@ struct BackwardOptions {
 void backward(std::span<const Variable> roots, std::span<const Tensor> gradients = {},
               const BackwardOptions& options = {});
 
+/// The same from inside a backward pass, for an operation whose backward consists of recorded
+/// operations; all leaves' gradients go to `sink`.
+void backward_within(std::span<const Variable> roots, std::span<const Tensor> gradients,
+                     GradSink& sink);
+
 struct GradOptions {
   bool retain_graph = false;
   bool allow_unused = false;  ///< an undefined gradient for what the outputs do not depend on

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -77,13 +78,36 @@ class Engine::Running {
     }
     running_engine = &engine;
   }
-  ~Running() { running_engine = nullptr; }
+  /// Within a node's backward: `outer` goes on afterwards.
+  Running(Engine& engine, Engine* outer) : outer_(outer) { running_engine = &engine; }
+  ~Running() { running_engine = outer_; }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
+
+ private:
+  Engine* outer_ = nullptr;
 };
 
 void Engine::run(const BackwardPass& pass) {
   const Running running(*this);
+  run_pass(pass);
+}
+
+void Engine::run_within(const BackwardPass& pass) {
+  // One for each depth, its lists reused.
+  thread_local std::vector<std::unique_ptr<Engine>> engines;
+  thread_local std::size_t depth = 0;
+  if (depth == engines.size()) engines.push_back(std::make_unique<Engine>());
+  Engine& engine = *engines[depth];
+  struct Deeper {
+    Deeper() { ++depth; }
+    ~Deeper() { --depth; }
+  } const deeper;
+  const Running running(engine, running_engine);
+  engine.run_pass(pass);
+}
+
+void Engine::run_pass(const BackwardPass& pass) {
   check(pass);
   struct Finally {
     Engine& engine;

@@ -29,6 +29,9 @@ class Engine {
   /// See Variable::backward and lockstep::backward, which name what is thrown.
   void run(const BackwardPass& pass);
 
+  /// The same within the backward of a node, by an engine of its own.
+  static void run_within(const BackwardPass& pass);
+
   // The parts of run(), for a pass whose roots' gradients come one by one: StagedBackward.
 
   /// What is checked has been; `pass` outlives the pass. A root may be given several times.
@@ -56,6 +59,7 @@ class Engine {
     [[nodiscard]] const Node* producer() const { return variable.record()->producer.get(); }
   };
 
+  void run_pass(const BackwardPass& pass);
   static void check(const BackwardPass& pass);
   /// Collects every variable that the roots depend on, newest first, and counts how often each one
   /// is used. Leaves of the sink are left alone: other threads' graphs may share them.

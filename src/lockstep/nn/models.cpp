@@ -26,7 +26,8 @@ std::shared_ptr<Module> gpt(const ModelOptions& options, const Shape& sample,
                                           .width = options.transformer.width,
                                           .depth = options.transformer.depth,
                                           .heads = options.transformer.heads,
-                                          .dropout = options.residual_dropout});
+                                          .dropout = options.residual_dropout,
+                                          .recompute = options.recompute});
 }
 
 std::shared_ptr<Module> make_whole(const ModelOptions& options, const Shape& sample,

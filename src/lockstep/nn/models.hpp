@@ -25,6 +25,7 @@ struct ModelOptions {
   TransformerOptions transformer;              ///< width, depth and heads also of gpt
   std::int64_t context = 0;                    ///< gpt: positions; 0: as many as a sample has
   double residual_dropout = 0.0;               ///< gpt: GptOptions::dropout
+  bool recompute = false;                      ///< gpt: GptOptions::recompute
   std::vector<std::string> freeze;             ///< patterns of parameters' names (freeze())
 };
 void declare(DeckTable& table, ModelOptions& options);

@@ -56,6 +56,9 @@ void declare(DeckTable& table, ModelOptions& options) {
                     "block (gpt)",
              .min = 0.0,
              .max = 0.99});
+  table.key("recompute", options.recompute,
+            {.doc = "keep only each block's input and compute the block again in backward: less "
+                    "memory, a third more arithmetic, the same bits (gpt)"});
   table.key("freeze", options.freeze,
             {.doc = "patterns of parameters' names, such as [\"layer1.*\"], that are not trained"});
 }

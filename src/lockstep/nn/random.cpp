@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/base/philox.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/base/rank.hpp>
@@ -47,6 +48,7 @@ std::uint64_t varied(std::uint64_t seed, std::uint64_t by) {
 thread_local RandomSequence own_sequence;
 thread_local RandomSequence* others_sequence = nullptr;  // this thread draws from it
 thread_local RandomContextGuard* current_guard = nullptr;
+thread_local RandomTape *recorded_tape = nullptr, *played_tape = nullptr;
 
 RandomSequence& sequence() noexcept { return others_sequence ? *others_sequence : own_sequence; }
 
@@ -99,7 +101,39 @@ RandomStream::RandomStream() noexcept
     : layer_(sequence().next_layer++),
       number_(streams.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
+RandomTape::Recording::Recording(RandomTape& tape) noexcept
+    : before_(std::exchange(recorded_tape, &tape)) {}
+RandomTape::Recording::~Recording() { recorded_tape = before_; }
+
+RandomTape::Replay::Replay(RandomTape& tape) noexcept
+    : recording_before_(std::exchange(recorded_tape, nullptr)),
+      before_(std::exchange(played_tape, &tape)) {
+  tape.played_ = 0;
+}
+RandomTape::Replay::~Replay() {
+  recorded_tape = recording_before_;
+  played_tape = before_;
+}
+
+RandomKey RandomTape::play() {
+  if (played_ == size_)
+    throw Error("what is computed a second time draws more random numbers than the first time");
+  return keys_[played_++];
+}
+
+void RandomTape::record(const RandomKey& key) {
+  if (size_ == keys_.size())
+    throw Error("what is to be computed a second time draws from more than 16 dropout layers");
+  keys_[size_++] = key;
+}
+
 RandomKey RandomStream::next() {
+  const RandomKey key = played_tape ? played_tape->play() : draw();
+  if (recorded_tape) recorded_tape->record(key);
+  return key;
+}
+
+RandomKey RandomStream::draw() {
   if (!current_guard) {
     RandomSequence& state = sequence();
     return {varied(state.seed, rank_identity()), layer_, state.next_draw++, 0};

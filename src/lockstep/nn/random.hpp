@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <lockstep/tensor/kernels/dropout.hpp>
@@ -43,6 +45,44 @@ class RandomContextGuard {
   RandomContextGuard* before_;
 };
 
+/// The keys that were drawn while a Recording lived, to be drawn again, in their order, while a
+/// Replay lives: for what is computed a second time. On one thread; the innermost counts.
+class RandomTape {
+ public:
+  class Recording;
+  class Replay;
+
+ private:
+  friend class RandomStream;
+  [[nodiscard]] RandomKey play();
+  void record(const RandomKey& key);
+
+  std::array<RandomKey, 16> keys_;
+  std::size_t size_ = 0, played_ = 0;
+};
+
+class RandomTape::Recording {
+ public:
+  explicit Recording(RandomTape& tape) noexcept;
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+ private:
+  RandomTape* before_;
+};
+
+class RandomTape::Replay {
+ public:
+  explicit Replay(RandomTape& tape) noexcept;
+  ~Replay();
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+ private:
+  RandomTape *recording_before_, *before_;
+};
+
 /// What a thread draws from: its sequence since manual_seed, and the guard that it is under.
 class RandomSource {
  public:
@@ -78,6 +118,8 @@ class RandomStream {
   [[nodiscard]] RandomKey next();
 
  private:
+  [[nodiscard]] RandomKey draw();
+
   std::uint32_t layer_;
   std::uint64_t number_;  // tells streams apart, on all threads
 };

@@ -41,8 +41,8 @@ struct DataSetName {
 std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const DataSetName& input,
                           const DataSetName& output);
 
-/// Loss and metrics of a checkpoint of classify, regress or gpt on the test set of its deck; with `data`
-/// not empty that of another file or folder, all of it; with `overrides` of that deck.
+/// Loss and metrics of a checkpoint of classify, regress or gpt on the test set of its deck; with
+/// `data` not empty that of another file or folder, all of it; with `overrides` of that deck.
 struct CheckpointEvaluation {
   Evaluation figures;
   std::int64_t samples = 0;

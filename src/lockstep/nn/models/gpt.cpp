@@ -17,6 +17,7 @@
 #include <lockstep/nn/layers/embedding.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/norm.hpp>
+#include <lockstep/nn/recompute.hpp>
 #include <lockstep/tensor/kernels/attention.hpp>
 #include <lockstep/tensor/kernels/linear.hpp>
 
@@ -67,7 +68,7 @@ class GptAttention : public Module {
   /// The same for x[1,n,width] alone, which follow the first `seen` rows of `cache`
   /// [context, 3 width]: the products c_attn(x) so far.
   Variable next(const Tensor& x, const Tensor& cache, std::int64_t seen) {
-    const std::int64_t n = x.size(1), width = x.size(2), keys = seen + n;
+    const std::int64_t n = x.size(1), width = x.size(2), keys = seen + n, head = width / heads_;
     linear_forward(x.reshape({n, width}), c_attn_->weight().data(), c_attn_->bias().data(),
                    cache.slice(seen, keys));
     const Tensor rows = cache.slice(0, keys).reshape({1, keys, 3 * width});
@@ -78,8 +79,8 @@ class GptAttention : public Module {
                        .heads = heads_,
                        .queries = n,
                        .keys = keys,
-                       .width = width / heads_,
-                       .scale = 1.0 / std::sqrt(static_cast<double>(width / heads_)),
+                       .width = head,
+                       .scale = 1.0 / std::sqrt(static_cast<double>(head)),
                        .causal = seen == 0,
                        .mask = n > 1 && seen > 0 ? seen_by_each(n, keys) : Tensor(),
                        .key_padding_mask = {}};
@@ -123,14 +124,28 @@ class GptMlp : public Module {
 /// h: blocks called 0, 1, ...
 class GptBlocks : public Module {
  public:
-  void add(std::shared_ptr<Module> block) {
-    register_module(std::to_string(children().size()), std::move(block));
+  explicit GptBlocks(bool recompute) : recompute_(recompute) {}
+
+  void add(const std::shared_ptr<Module>& block) {
+    register_module(std::to_string(children().size()), block);
   }
   Variable forward(const Variable& x) override {
     Variable y = x;
-    for (const auto& [name, block] : children()) y = (*block)(y);
+    // Made late: by now it is known which parameters are trained.
+    if (recompute_ && recomputed_.empty()) {
+      for (const auto& [name, block] : children()) recomputed_.emplace_back(block);
+    }
+    if (recompute_) {
+      for (Recomputed& block : recomputed_) y = block(y);
+    } else {
+      for (const auto& [name, block] : children()) y = (*block)(y);
+    }
     return y;
   }
+
+ private:
+  bool recompute_;
+  std::vector<Recomputed> recomputed_;
 };
 
 class GptBlock : public Module {
@@ -175,7 +190,7 @@ Gpt::Gpt(const GptOptions& options) : options_(checked(options)) {
   std::iota(positions.begin(), positions.end(), std::int64_t{0});
   positions_ = Tensor::from(positions, {options.context});
   dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
-  const auto h = std::make_shared<GptBlocks>();
+  const auto h = std::make_shared<GptBlocks>(options.recompute);
   for (std::int64_t i = 0; i < options.depth; ++i) {
     blocks_.push_back(std::make_shared<GptBlock>(options));
     h->add(blocks_.back());

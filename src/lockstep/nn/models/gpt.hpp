@@ -19,6 +19,7 @@ struct GptOptions {
   std::int64_t depth = 12;          ///< blocks
   std::int64_t heads = 12;          ///< must divide width
   double dropout = 0.0;             ///< probability, in every dropout layer
+  bool recompute = false;           ///< backward computes each block again: Recomputed
 };
 
 /// What a Gpt keeps of the tokens that it has seen, so that they need not be computed again for the

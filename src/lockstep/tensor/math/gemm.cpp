@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/math/gemv.hpp>
 #include <lockstep/tensor/math/narrow_product.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
 #include <lockstep/tensor/math/plan_cache.hpp>
@@ -131,6 +132,8 @@ ProductByTransposed& product_by_transposed(const ProductShape& shape) {
 
 void f32_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
               const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
+  if (m == 1 && b.transposed && (!a.transposed || a.stride == 1))
+    return gemv(n, k, b.data, b.stride, a.data, beta, c);
   constexpr std::int64_t long_sum = 256;
   const bool rows_adjoin = a.stride == k && b.stride == k && c_stride == n;
   if (!a.transposed && b.transposed && rows_adjoin && k >= long_sum && (beta == 0 || beta == 1)) {

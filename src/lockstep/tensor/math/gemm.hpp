@@ -15,7 +15,8 @@ struct Matrix {
 /// c[m,n] = a[m,k] b[k,n] + beta c, row-major on the host, by one thread; any extent may be 0, and
 /// with beta 0 the old c is not read. float runs in oneDNN (dnnl_sgemm, and matmul for long sums
 /// with b transposed: 1.3 to 2.2 times Debian's OpenBLAS on 64 x 320 x 50 up to 512 cubed,
-/// AVX-512), double in the BLAS. Operands of float are rounded to product_precision() first.
+/// AVX-512) and, a single row by a transposed b, in gemv, which oneDNN takes twice as long for;
+/// double in the BLAS. Operands of float are rounded to product_precision() first.
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
           const Matrix<float>& b, float beta, float* c, std::int64_t c_stride);
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<double>& a,

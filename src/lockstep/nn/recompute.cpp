@@ -1,0 +1,99 @@
+#include <lockstep/nn/recompute.hpp>
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include <lockstep/autograd/backward.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/random.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+/// Puts the gradients of a pass where those of a node belong.
+class Targets final : public GradSink {
+ public:
+  void add(const Variable& leaf, GradTarget target) {
+    if (count_ == entries_.size()) throw Error("a recomputed module has too many parameters");
+    entries_[count_++] = {leaf.record(), std::move(target)};
+  }
+
+  GradTarget target(const Variable& leaf) override {
+    for (Entry& entry : std::span(entries_).first(count_)) {
+      if (entry.leaf != leaf.record()) continue;
+      GradTarget result = entry.target;
+      entry.target.accumulate = true;
+      return result;
+    }
+    throw Error("a recomputed module depends on a leaf, " + describe(leaf.data()) +
+                ", that is none of its parameters");
+  }
+
+  /// Of those that nothing was written to.
+  void finish() const {
+    for (const Entry& entry : std::span(entries_).first(count_)) {
+      if (entry.target.wanted && !entry.target.accumulate) entry.target.tensor.zero();
+    }
+  }
+
+ private:
+  struct Entry {
+    const detail::VariableRecord* leaf;
+    GradTarget target;
+  };
+  std::array<Entry, 64> entries_;
+  std::size_t count_ = 0;
+};
+
+class RecomputeNode : public PooledNode<RecomputeNode> {
+ public:
+  RecomputeNode(Module& module, const RandomTape& tape) : module_(module), tape_(tape) {}
+
+  void backward(const Tensor& grad_output) override {
+    const Variable x(input(0).data(), input(0).requires_grad());
+    std::array<Variable, 1> y;
+    {
+      const GradModeGuard records(true);
+      const RandomTape::Replay again(tape_);
+      y[0] = module_(x);
+    }
+    Targets targets;
+    targets.add(x, grad_target(0));
+    for (int i = 1; i < input_count(); ++i) targets.add(input(i), grad_target(i));
+    backward_within(y, std::span(&grad_output, 1), targets);
+    targets.finish();
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "recompute"; }
+
+ private:
+  Module& module_;
+  RandomTape tape_;
+};
+
+}  // namespace
+
+Recomputed::Recomputed(std::shared_ptr<Module> module) : module_(std::move(module)) {
+  inputs_.emplace_back();
+  for (const NamedParameter& parameter : module_->trained_parameters())
+    inputs_.push_back(parameter.variable);
+}
+
+Variable Recomputed::operator()(const Variable& x) {
+  if (!grad_enabled()) return (*module_)(x);
+  RandomTape tape;
+  Tensor y;
+  {
+    const NoGradGuard keeps_nothing;
+    const RandomTape::Recording recording(tape);
+    y = (*module_)(x).data();
+  }
+  inputs_.front() = x;
+  Variable result =
+      record<RecomputeNode>(std::move(y), std::span<const Variable>(inputs_), *module_, tape);
+  inputs_.front() = {};
+  return result;
+}
+
+}  // namespace lockstep::nn
