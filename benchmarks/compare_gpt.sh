@@ -5,7 +5,8 @@
 #   benchmarks/compare_gpt.sh PYTHON [BUILD]
 # PYTHON  any python with torch
 # BUILD   default build/release
-# ROUNDS (3), STEPS (12), SECONDS_EACH (3), RANKS ("1 2") and CORE (0) may be set in the environment.
+# ROUNDS (3), STEPS (12), SECONDS_EACH (3), RANKS ("1 2"), CORE (0) and PRECISION (f32, or bf16: on both sides, but for
+# sampling) may be set in the environment.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?usage: benchmarks/compare_gpt.sh PYTHON [BUILD]}
@@ -14,6 +15,7 @@ rounds=${ROUNDS:-3} steps=${STEPS:-12} seconds=${SECONDS_EACH:-3} core=${CORE:-0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mpiexec=$(command -v mpiexec.mpich || command -v mpiexec)
+export PRECISION=${PRECISION:-f32}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 awk 'BEGIN {srand(1); for (i = 0; i < 400000; ++i) printf "%c", 33 + int(90 * rand())}' >"$scratch/text"
@@ -25,7 +27,7 @@ train() {
     --set "data.path=\"$scratch/tokens\"" --set data.context=256 --set data.vocabulary=96 --set data.test_set=false \
     --set model.width=384 --set model.depth=6 --set model.heads=6 --set train.epochs=1 \
     --set "train.batch_size=$((4 * $1))" --set "data.train_limit=$((4 * $1 * steps))" --set optimizer.clip_norm=0 \
-    --set schedule.warmup=2 --set log.every_steps=1 --set 'log.level="warn"' --set run.threads=1 >"$scratch/log"
+    --set schedule.warmup=2 --set log.every_steps=1 --set 'log.level="warn"' --set run.threads=1 --set "train.precision=\"$PRECISION\"" >"$scratch/log"
   grep '"kind":"step"' "$scratch/run/metrics.jsonl" | sed 's/.*"tokens_per_s":\([0-9.]*\).*/\1/' | sort -g |
     awk '{v[NR] = $1} END {print "train_tokens_per_s", v[int((NR + 1) / 2)]}'
   rm -rf "$scratch"/run*

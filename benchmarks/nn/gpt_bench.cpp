@@ -2,6 +2,7 @@
 // benchmarks/compare_gpt.sh runs both in turn.
 //   nn.gpt_bench attention [SECONDS]   forward and backward of causal attention, 1024 positions,
 //                                      6 heads of 64: milliseconds, the least
+//                                      with PRECISION=bf16 in the environment products in bf16
 //   nn.gpt_bench sample [SECONDS]      a text of 255 tokens from one, 6 layers of width 384, 96
 //                                      tokens: tokens/s, the most
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <limits>
 #include <string>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional/attention.hpp>
 #include <lockstep/nn/init.hpp>
@@ -45,6 +47,9 @@ void attention(double seconds) {
   const std::array<Tensor, 1> upstream{nn::normal(shape, 1.0)};
   AttentionOptions causal;
   causal.causal = true;
+  const char* const precision = std::getenv("PRECISION");
+  const Autocast autocast(precision && std::string(precision) == "bf16" ? Precision::bf16
+                                                                        : Precision::f32);
   const double best = fastest(seconds, [&] {
     const std::array<Variable, 1> roots{scaled_dot_product_attention(q, k, v, causal)};
     backward(roots, upstream);

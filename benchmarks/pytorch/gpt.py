@@ -1,5 +1,6 @@
 """A small GPT-2 in PyTorch, one core a rank: 6 layers, 6 heads, 384 wide, context 256, 96 tokens (10.8 M parameters).
-The counterpart of `gpt train` and benchmarks/nn/gpt_bench.cpp; benchmarks/compare_gpt.sh runs both.
+The counterpart of `gpt train` and benchmarks/nn/gpt_bench.cpp; benchmarks/compare_gpt.sh runs both. With PRECISION=bf16 in
+the environment training runs under autocast, and attention gets bfloat16.
 
 usage: gpt.py train RANKS STEPS      4 windows a rank and step, AdamW, DistributedDataParallel over gloo: train_tokens_per_s
        gpt.py attention SECONDS      forward and backward of causal attention, 1024 positions, 6 heads of 64: attention_ms
@@ -15,6 +16,7 @@ import torch.multiprocessing as mp
 import torch.nn as nn
 import torch.nn.functional as F
 
+BF16 = os.environ.get("PRECISION") == "bf16"
 LAYERS, HEADS, WIDTH, CONTEXT, TOKENS, WINDOWS = 6, 6, 384, 256, 96, 4
 
 
@@ -66,8 +68,10 @@ def be_rank(rank, ranks, steps, port):
         window = torch.randint(TOKENS, (WINDOWS, CONTEXT + 1))
         begin = time.perf_counter()
         optimizer.zero_grad()
-        logits = model(window[:, :-1])
-        F.cross_entropy(logits.view(-1, TOKENS), window[:, 1:].reshape(-1)).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=BF16):
+            logits = model(window[:, :-1])
+            loss = F.cross_entropy(logits.view(-1, TOKENS).float(), window[:, 1:].reshape(-1))
+        loss.backward()
         optimizer.step()
         times.append(time.perf_counter() - begin)
     times = sorted(times[2:])
@@ -86,8 +90,9 @@ def fastest(seconds, f):
 
 
 def attention(seconds):
-    q, k, v = (torch.randn(1, 6, 1024, 64, requires_grad=True) for _ in range(3))
-    upstream = torch.randn(1, 6, 1024, 64)
+    dtype = torch.bfloat16 if BF16 else torch.float32
+    q, k, v = (torch.randn(1, 6, 1024, 64, dtype=dtype, requires_grad=True) for _ in range(3))
+    upstream = torch.randn(1, 6, 1024, 64, dtype=dtype)
 
     def step():
         F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(upstream)

@@ -90,7 +90,7 @@ TEST_P(Decks, OfThePageAreRight) {
 
 INSTANTIATE_TEST_SUITE_P(Pages, Decks,
                          testing::Values("docs/data.md", "docs/decks.md", "docs/gpt.md",
-                                         "docs/models.md"));
+                                         "docs/mixed_precision.md", "docs/models.md"));
 
 TEST(ModelsPage, ShowsWhatModelDescribePrints) {
   const Finished finished =
