@@ -123,6 +123,20 @@ TEST_F(Gpt, KilledAndResumedHasTheSameBits) {
   EXPECT_EQ(results(scratch_.file("whole")), results(scratch_.file("killed")));
 }
 
+// The second with blocks that are computed again: nothing may depend on that either.
+TEST_F(Gpt, HasTheSameBitsOnAnyNumberOfRanksWhereItIsAsked) {
+  const std::string data = tokens();
+  const Arguments more{"train.reduction=\"invariant\"", "train.shards=4", "train.epochs=1"};
+  good(gpt(1, "train", deck(data, "one", more)));
+  auto recomputing = more;
+  recomputing.emplace_back("model.recompute=true");
+  good(gpt(2, "train", deck(data, "two", recomputing)));
+  const std::string last = "/checkpoints/step-00000012.h5";
+  expect_same_bits(load_checkpoint(scratch_.file("one") + last).model,
+                   load_checkpoint(scratch_.file("two") + last).model);
+  EXPECT_EQ(summary("one").at("test_loss"), summary("two").at("test_loss"));
+}
+
 TEST_F(Gpt, IsStartedWithoutItsVerbAndBySupervision) {
   const std::string data = tokens();
   good(run(app(1, "apps/gpt", deck(data, "plain", {"train.epochs=1"}))));
