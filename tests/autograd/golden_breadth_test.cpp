@@ -11,7 +11,8 @@ namespace {
 
 Checks all_breadth_checks() {
   Checks all;
-  for (const auto& checks : {breadth_element_checks()}) all.insert(checks.begin(), checks.end());
+  for (const auto& checks : {breadth_element_checks(), breadth_loss_checks()})
+    all.insert(checks.begin(), checks.end());
   return all;
 }
 

@@ -49,13 +49,17 @@ struct TrainOptions {
 };
 void declare(DeckTable& table, TrainOptions& options);
 
-/// [loss]: what a classifier is trained and judged by. Both are PyTorch's options of
-/// CrossEntropyLoss; docs/models.md says what they do.
-struct ClassLossOptions {
+/// [loss]: what a model is trained by. Of classes (classify): PyTorch's options of
+/// CrossEntropyLoss; of values (regress): which loss, with PyTorch's numbers. docs/models.md says
+/// what they do.
+struct LossDeckOptions {
   double label_smoothing = 0.0;
   std::vector<double> class_weights;  ///< one a class; empty: 1
+  enum class Kind : std::uint8_t { mse, mae, huber, smooth_l1 };
+  Kind kind = Kind::mse;
+  double delta = 1.0;  ///< huber, smooth_l1 (PyTorch's beta): where the loss begins to be straight
 };
-void declare(DeckTable& table, ClassLossOptions& options);
+void declare(DeckTable& table, LossDeckOptions& options);
 
 /// [eval]: measuring on the validation or test set after each epoch.
 struct EvalOptions {

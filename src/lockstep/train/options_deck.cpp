@@ -77,13 +77,25 @@ void declare(DeckTable& table, TrainOptions& options) {
               "error is the best, the greatest of others"});
 }
 
-void declare(DeckTable& table, ClassLossOptions& options) {
+void declare(DeckTable& table, LossDeckOptions& options) {
   table.key("label_smoothing", options.label_smoothing,
             {.doc = "classify: share of each target that is spread evenly over all classes",
              .min = 0.0,
              .max = 0.99});
   table.key("class_weights", options.class_weights,
             {.doc = "classify: factor of the loss of each class's samples, one a class; empty: 1",
+             .min = 0.0,
+             .above_min = true});
+  using Kind = LossDeckOptions::Kind;
+  table.choice("kind", options.kind,
+               {{"mse", Kind::mse},
+                {"mae", Kind::mae},
+                {"huber", Kind::huber},
+                {"smooth_l1", Kind::smooth_l1}},
+               "regress: of the errors the squares, the sizes, or something between");
+  table.key("delta", options.delta,
+            {.doc = "regress, huber and smooth_l1 (PyTorch's beta): the error from which on the "
+                    "loss is straight",
              .min = 0.0,
              .above_min = true});
 }

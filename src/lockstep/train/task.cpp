@@ -13,7 +13,14 @@
 namespace lockstep::train {
 namespace {
 
-LossOptions loss_options(const ClassLossOptions& read, const Deck& deck, std::int64_t classes) {
+LossOptions loss_options(const LossDeckOptions& read, const Deck& deck, std::int64_t classes) {
+  const LossDeckOptions plain;
+  if (read.kind != plain.kind || read.delta != plain.delta) {
+    throw InputError(fmt::format(
+        "{}: loss.{} is of values, but this program fits classes. Remove it, or use regress.",
+        deck.where("loss", read.kind != plain.kind ? "kind" : "delta"),
+        read.kind != plain.kind ? "kind" : "delta"));
+  }
   LossOptions options{.label_smoothing = read.label_smoothing};
   const auto count = std::ssize(read.class_weights);
   if (count == 0) return options;
