@@ -19,8 +19,8 @@ class GroupNormNode : public PooledNode<GroupNormNode> {
     const Tensor& x = input(0).data();
     const Tensor weight = input(1).defined() ? input(1).data() : Tensor();
     const Shape channels{x.size(0), x.size(1)};
-    const Tensor sums = Tensor::empty(channels, x.dtype(), x.device());
-    const Tensor products = Tensor::empty(channels, x.dtype(), x.device());
+    const Tensor sums = Tensor::zeros(channels, x.dtype(), x.device());
+    const Tensor products = Tensor::zeros(channels, x.dtype(), x.device());
     group_norm_sums(grad_output, x, groups_, mean_, rstd_, sums, products);
     const auto give = [&](int i, const Tensor& parts) {
       const auto to = grad_target(i);
@@ -78,7 +78,6 @@ Variable normalised(const char* operation, const Variable& x, std::int64_t group
   Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
   group_norm_forward(in, groups, weight.defined() ? weight.data() : Tensor(),
                      bias.defined() ? bias.data() : Tensor(), eps, y, mean, rstd);
-  // Without elements, no sums are written either.
   return record<GroupNormNode>(std::move(y), {&x, &weight, &bias}, groups, mean, rstd);
 }
 
