@@ -226,44 +226,76 @@ struct Part {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-/// Calls f(output place, D part, H part, W part) for all outputs of a plane.
+/// Calls f(output row, D part, H part) for the rows of outputs of a plane.
 template <class F>
-void for_each_part(const Extents& e, const F& f) {
-  std::int64_t at = 0;
+void for_each_row_of_parts(const Extents& e, const F& f) {
+  std::int64_t row = 0;
   for (std::int64_t d = 0; d < e.out[0]; ++d) {
-    for (std::int64_t h = 0; h < e.out[1]; ++h) {
-      for (std::int64_t w = 0; w < e.out[2]; ++w) {
-        f(at++, Part(d, e.in[0], e.out[0]), Part(h, e.in[1], e.out[1]), Part(w, e.in[2], e.out[2]));
-      }
+    for (std::int64_t h = 0; h < e.out[1]; ++h, row += e.out[2]) {
+      f(row, Part(d, e.in[0], e.out[0]), Part(h, e.in[1], e.out[1]));
     }
   }
 }
 
-/// Calls f(place) for the elements of a box of a plane, row by row.
+/// Calls f(input row) for the rows of two parts.
 template <class F>
-void for_each_in(const Extents& e, const Part& d, const Part& h, const Part& w, const F& f) {
+void for_each_row_in(const Extents& e, const Part& d, const Part& h, const F& f) {
   for (std::int64_t i = d.begin; i < d.end; ++i) {
-    for (std::int64_t j = h.begin; j < h.end; ++j) {
-      const std::int64_t row = (i * e.in[1] + j) * e.in[2];
-      for (std::int64_t k = w.begin; k < w.end; ++k) f(row + k);
-    }
+    for (std::int64_t j = h.begin; j < h.end; ++j) f((i * e.in[1] + j) * e.in[2]);
   }
 }
 
+/// Memory for a row of a plane, of a thread.
+template <class T>
+T* row_of_this_thread(std::int64_t width) {
+  thread_local std::vector<T> row;
+  row.resize(static_cast<std::size_t>(width));
+  return row.data();
+}
+
+// A row of outputs looks at some rows of inputs: first these become one row, as vectors, then its
+// parts one number each.
 template <class T>
 void adaptive_max(const Tensor& x, const Tensor& y, const Tensor& indices) {
   const Extents e(x, y);
+  const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_max_pool", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
     T* const out = static_cast<T*>(y.data()) + plane * e.out_plane;
     auto* const where = static_cast<std::int32_t*>(indices.data()) + plane * e.out_plane;
-    for_each_part(e, [&](std::int64_t at, const Part& d, const Part& h, const Part& w) {
-      std::int64_t best = -1;
-      for_each_in(e, d, h, w, [&](std::int64_t i) {
-        if (best < 0 || in[i] > in[best] || in[i] != in[i]) best = i;
+    T* const best = row_of_this_thread<T>(width);
+    auto* const place = row_of_this_thread<std::int32_t>(width);
+    for_each_row_of_parts(e, [&](std::int64_t row, const Part& d, const Part& h) {
+      bool first = true;
+      for_each_row_in(e, d, h, [&](std::int64_t at) {
+        const auto start = static_cast<std::int32_t>(at);
+        const T* const line = in + at;
+        if (first) {
+          std::copy_n(line, width, best);
+          std::fill_n(place, width, start);
+          first = false;
+          return;
+        }
+#pragma omp simd
+        for (std::int64_t i = 0; i < width; ++i) {
+          const bool better = line[i] > best[i] || line[i] != line[i];
+          best[i] = better ? line[i] : best[i];
+          place[i] = better ? start : place[i];
+        }
       });
-      out[at] = in[best];
-      where[at] = static_cast<std::int32_t>(best);
+      for (std::int64_t w = 0; w < e.out[2]; ++w) {
+        const Part part(w, width, e.out[2]);
+        std::int64_t chosen = part.begin;
+        for (std::int64_t i = part.begin + 1; i < part.end; ++i) {
+          // Of equals the one in the earlier row comes first in the window.
+          if (best[i] > best[chosen] || best[i] != best[i] ||
+              (best[i] == best[chosen] && place[i] < place[chosen])) {
+            chosen = i;
+          }
+        }
+        out[row + w] = best[chosen];
+        where[row + w] = place[chosen] + static_cast<std::int32_t>(chosen);
+      }
     });
   });
 }
@@ -271,13 +303,23 @@ void adaptive_max(const Tensor& x, const Tensor& y, const Tensor& indices) {
 template <class T>
 void adaptive_avg(const Tensor& x, const Tensor& y) {
   const Extents e(x, y);
+  const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_avg_pool", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
     T* const out = static_cast<T*>(y.data()) + plane * e.out_plane;
-    for_each_part(e, [&](std::int64_t at, const Part& d, const Part& h, const Part& w) {
-      double sum = 0.0;
-      for_each_in(e, d, h, w, [&](std::int64_t i) { sum += static_cast<double>(in[i]); });
-      out[at] = static_cast<T>(sum / static_cast<double>(d.size() * h.size() * w.size()));
+    T* const sums = row_of_this_thread<T>(width);
+    for_each_row_of_parts(e, [&](std::int64_t row, const Part& d, const Part& h) {
+      std::fill_n(sums, width, T{0});
+      for_each_row_in(e, d, h, [&](std::int64_t at) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < width; ++i) sums[i] += in[at + i];
+      });
+      for (std::int64_t w = 0; w < e.out[2]; ++w) {
+        const Part part(w, width, e.out[2]);
+        T sum{0};
+        for (std::int64_t i = part.begin; i < part.end; ++i) sum += sums[i];
+        out[row + w] = sum / static_cast<T>(d.size() * h.size() * part.size());
+      }
     });
   });
 }
@@ -285,12 +327,22 @@ void adaptive_avg(const Tensor& x, const Tensor& y) {
 template <class T>
 void adaptive_avg_back(const Tensor& grad_y, const Tensor& grad_x) {
   const Extents e(grad_x, grad_y);
+  const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_avg_pool_backward", e, [&](std::int64_t plane) {
     const T* const g = static_cast<const T*>(grad_y.data()) + plane * e.out_plane;
     T* const out = static_cast<T*>(grad_x.data()) + plane * e.in_plane;
-    for_each_part(e, [&](std::int64_t at, const Part& d, const Part& h, const Part& w) {
-      const T share = g[at] / static_cast<T>(d.size() * h.size() * w.size());
-      for_each_in(e, d, h, w, [&](std::int64_t i) { out[i] += share; });
+    T* const shares = row_of_this_thread<T>(width);
+    for_each_row_of_parts(e, [&](std::int64_t row, const Part& d, const Part& h) {
+      std::fill_n(shares, width, T{0});
+      for (std::int64_t w = 0; w < e.out[2]; ++w) {
+        const Part part(w, width, e.out[2]);
+        const T share = g[row + w] / static_cast<T>(d.size() * h.size() * part.size());
+        for (std::int64_t i = part.begin; i < part.end; ++i) shares[i] += share;
+      }
+      for_each_row_in(e, d, h, [&](std::int64_t at) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < width; ++i) out[at + i] += shares[i];
+      });
     });
   });
 }
