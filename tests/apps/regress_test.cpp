@@ -67,6 +67,19 @@ TEST_F(Regress, FitsASingleValue) {
   EXPECT_GE(summary().at("test_r2").get<double>(), 0.99);
 }
 
+TEST_F(Regress, FitsByEveryLoss) {
+  for (const std::string kind : {"mae", "huber", "smooth_l1"}) {
+    Arguments keys = scalar_;
+    for (const std::string& key : {"loss.kind=\"" + kind + "\"", std::string("loss.delta=0.5")}) {
+      keys.emplace_back("--set");
+      keys.push_back(key);
+    }
+    const Finished finished = regress(2, keys, kind);
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_GE(summary(kind).at("test_r2").get<double>(), 0.98) << kind;
+  }
+}
+
 TEST_F(Regress, EvaluationGivesTheSameBitsOnAnyNumberOfRanks) {
   std::map<int, std::vector<Json>> results;
   for (const int ranks : {1, 2, 3, 4}) {

@@ -113,13 +113,15 @@ TEST(MathFunctions, TanhAndSigmoidKeepSignsZerosAndNaN) {
 }
 
 TEST(MathFunctions, LogarithmsAreExactToTheUlp) {
-  1.2, 1e-45F, 3e38F infinity, [](float x) {
-    return math::log(x); },
-      [](double x) {
-    return std::log(x); });
+  const auto log = [](double x) { return std::log(x); };
   expect_ulps(
-      2.0, -0.5F, 3e38F, [](float x) { return math::log1p(x); },
-      [](double x) { return std::log1p(x); });
+      1.2, 1e-45F, 3e38F, [](float x) { return math::log(x); }, log);
+  const auto log1p = [](double x) { return std::log1p(x); };
+  expect_ulps(
+      2.0, -0.5F, 3e38F, [](float x) { return math::log1p(x); }, log1p);
+  expect_ulps(
+      2.0, 0.0F, 1.0F, [](float x) { return math::log1p_of_share(x); }, log1p);
+  EXPECT_TRUE(std::isnan(math::log1p_of_share(nan)));
   EXPECT_EQ(math::log(infinity), infinity);
   EXPECT_EQ(math::log(0.0F), -infinity);
   EXPECT_EQ(math::log(-0.0F), -infinity);

@@ -7,9 +7,13 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/attention.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/autograd/functional/conv_nd.hpp>
+#include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/autograd/functional/pool_nd.hpp>
 #include <lockstep/autograd/functional/recurrent.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/resample.hpp>
 #include <lockstep/autograd/functional/shape.hpp>

@@ -43,7 +43,7 @@ struct TrainOptions {
   /// fp16: see GradScaler.
   double loss_scale = 65536;
   std::int64_t loss_scale_growth_steps = 2000;
-  std::uint64_t seed = 1234;             ///< of initialisation, shuffling and dropout
+  std::uint64_t seed = 1234;  ///< of initialisation, shuffling and dropout
   OnNan on_nan = OnNan::stop;
   bool trace = false;                     ///< write trace/trace.json (docs/trace.md)
   std::int64_t check_replicas_every = 0;  ///< steps; 0: never
@@ -54,15 +54,19 @@ struct TrainOptions {
 };
 void declare(DeckTable& table, TrainOptions& options);
 
-/// [loss]: what a classifier is trained and judged by. Both are PyTorch's options of
-/// CrossEntropyLoss; docs/models.md says what they do.
-struct ClassLossOptions {
+/// [loss]: what a model is trained by. Of classes (classify): PyTorch's options of
+/// CrossEntropyLoss; of values (regress): which loss, with PyTorch's numbers. docs/models.md says
+/// what they do.
+struct LossDeckOptions {
   double label_smoothing = 0.0;
   std::vector<double> class_weights;  ///< one a class; empty: 1
   /// class_weights of N / (C n), where n of the N training samples are of that class (one of C).
   bool class_weights_from_counts = false;
+  enum class Kind : std::uint8_t { mse, mae, huber, smooth_l1 };
+  Kind kind = Kind::mse;
+  double delta = 1.0;  ///< huber, smooth_l1 (PyTorch's beta): where the loss begins to be straight
 };
-void declare(DeckTable& table, ClassLossOptions& options);
+void declare(DeckTable& table, LossDeckOptions& options);
 
 /// [eval]: measuring on the validation or test set after each epoch.
 struct EvalOptions {

@@ -90,7 +90,7 @@ void declare(DeckTable& table, TrainOptions& options) {
               "error is the best, the greatest of others"});
 }
 
-void declare(DeckTable& table, ClassLossOptions& options) {
+void declare(DeckTable& table, LossDeckOptions& options) {
   table.key("label_smoothing", options.label_smoothing,
             {.doc = "classify: share of each target that is spread evenly over all classes",
              .min = 0.0,
@@ -102,6 +102,18 @@ void declare(DeckTable& table, ClassLossOptions& options) {
   table.key("class_weights_from_counts", options.class_weights_from_counts,
             {.doc = "classify: class_weights are N / (C n), n of the N training samples being of "
                     "that one of C classes, so that all classes weigh the same"});
+  using Kind = LossDeckOptions::Kind;
+  table.choice("kind", options.kind,
+               {{"mse", Kind::mse},
+                {"mae", Kind::mae},
+                {"huber", Kind::huber},
+                {"smooth_l1", Kind::smooth_l1}},
+               "regress: of the errors the squares, the sizes, or something between");
+  table.key("delta", options.delta,
+            {.doc = "regress, huber and smooth_l1 (PyTorch's beta): the error from which on the "
+                    "loss is straight",
+             .min = 0.0,
+             .above_min = true});
 }
 
 void declare(DeckTable& table, EvalOptions& options) {

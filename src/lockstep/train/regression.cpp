@@ -17,7 +17,7 @@ namespace lockstep::train {
 namespace {
 
 /// [loss] is there, so that all programs know the same decks, and has only what classes need.
-void expect_no_class_loss(const ClassLossOptions& loss, const Deck& deck) {
+void expect_no_class_loss(const LossDeckOptions& loss, const Deck& deck) {
   const char* key = loss.label_smoothing > 0.0       ? "label_smoothing"
                     : !loss.class_weights.empty()    ? "class_weights"
                     : loss.class_weights_from_counts ? "class_weights_from_counts"
@@ -76,6 +76,7 @@ Regression::Regression(Deck& deck, Sets sets) {
   const TaskOptions options = read_task_options(deck);
   expect_no_class_loss(options.loss, deck);
   model_ = options.model;
+  loss_ = options.loss;
   loading_ = {options.data.shuffle, options.data.prefetch};
   data_ = load_sets(options.data, TargetKind::values, sets, deck);
   const DataFacts& facts = data_.facts;
@@ -91,8 +92,19 @@ std::shared_ptr<nn::Module> Regression::make_model() const {
 }
 
 Variable Regression::loss(const Variable& output, const Batch& batch) const {
-  const Tensor targets = targets_like(output.data(), batch);
-  return mse_loss(output, target_scale_ ? scaled(targets, *target_scale_, normalise) : targets);
+  const Tensor in_units = targets_like(output.data(), batch);
+  const Tensor targets = target_scale_ ? scaled(in_units, *target_scale_, normalise) : in_units;
+  switch (loss_.kind) {
+    case LossDeckOptions::Kind::mse:
+      break;
+    case LossDeckOptions::Kind::mae:
+      return l1_loss(output, targets);
+    case LossDeckOptions::Kind::huber:
+      return huber_loss(output, targets, Reduction::mean, loss_.delta);
+    case LossDeckOptions::Kind::smooth_l1:
+      return smooth_l1_loss(output, targets, Reduction::mean, loss_.delta);
+  }
+  return mse_loss(output, targets);
 }
 
 std::vector<Metric> Regression::metrics(const Dataset& data) const {

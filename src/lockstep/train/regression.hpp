@@ -6,14 +6,15 @@
 
 #include <lockstep/nn/models.hpp>
 #include <lockstep/tensor/kernels/gather.hpp>
+#include <lockstep/train/options.hpp>
 #include <lockstep/train/task.hpp>
 
 namespace lockstep::train {
 
 /// Values from samples: data with values for targets from [data], a model of the zoo from [model]
-/// that ends in its last layer's outputs, as many as a target has elements; mean squared error.
-/// With data.normalise_targets the model fits (t - mean) / std, and the loss is of that; all else
-/// is in the targets' units.
+/// that ends in its last layer's outputs, as many as a target has elements; the mean over the
+/// elements of the loss from [loss]. With data.normalise_targets the model fits (t - mean) / std,
+/// and the loss is of that; all else is in the targets' units.
 ///
 /// Reports, over the whole test set and all elements k of its targets t with the outputs y,
 ///   r2 = 1 - sum (y - t)^2 / sum (t - mean of t_k)^2,
@@ -38,6 +39,7 @@ class Regression : public Task {
 
  private:
   nn::ModelOptions model_;
+  LossDeckOptions loss_;
   Loading loading_;
   Datasets data_;
   /// Of all samples of a data set.

@@ -32,7 +32,7 @@ struct RunPlan {
 struct TaskOptions {
   nn::ModelOptions model;
   DataOptions data;
-  ClassLossOptions loss;
+  LossDeckOptions loss;
 };
 
 /// Read their tables from a deck. Throw InputError.

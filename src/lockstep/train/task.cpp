@@ -14,7 +14,14 @@
 namespace lockstep::train {
 namespace {
 
-LossOptions loss_options(const ClassLossOptions& read, const Deck& deck, std::int64_t classes) {
+LossOptions loss_options(const LossDeckOptions& read, const Deck& deck, std::int64_t classes) {
+  const LossDeckOptions plain;
+  if (read.kind != plain.kind || read.delta != plain.delta) {
+    throw InputError(fmt::format(
+        "{}: loss.{} is of values, but this program fits classes. Remove it, or use regress.",
+        deck.where("loss", read.kind != plain.kind ? "kind" : "delta"),
+        read.kind != plain.kind ? "kind" : "delta"));
+  }
   LossOptions options{.label_smoothing = read.label_smoothing};
   const auto count = std::ssize(read.class_weights);
   if (count == 0) return options;
@@ -30,7 +37,7 @@ LossOptions loss_options(const ClassLossOptions& read, const Deck& deck, std::in
 }
 
 /// Weights that the deck leaves to the training set are counted, and recorded in it.
-ClassLossOptions with_counted_weights(ClassLossOptions options, const Dataset& train, Deck& deck) {
+LossDeckOptions with_counted_weights(LossDeckOptions options, const Dataset& train, Deck& deck) {
   if (!options.class_weights_from_counts) return options;
   if (!options.class_weights.empty()) {
     throw InputError(

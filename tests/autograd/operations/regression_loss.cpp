@@ -1,3 +1,5 @@
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 
 #include "operations.hpp"
@@ -17,6 +19,15 @@ const Tensor& target_for(const Variable& x) {
 Operations regression_loss_operations() {
   return {
       {"mse_loss", {{64, 51}}, [](const Inputs& v) { return mse_loss(v[0], target_for(v[0])); }},
+      {"huber_loss",
+       {{64, 51}},
+       [](const Inputs& v) { return huber_loss(v[0], target_for(v[0])); }},
+      {"gaussian_nll_loss",
+       {{64, 51}, {64, 51}},
+       [](const Inputs& v) { return gaussian_nll_loss(v[0], target_for(v[0]), v[1] + 2.0); }},
+      {"triplet_margin_loss",
+       {{64, 51}, {64, 51}, {64, 51}},
+       [](const Inputs& v) { return triplet_margin_loss(v[0], v[1], v[2]); }},
       {"binary_cross_entropy_with_logits", {{64, 51}}, [](const Inputs& v) {
          return binary_cross_entropy_with_logits(v[0], target_for(v[0]), Reduction::none);
        }}};

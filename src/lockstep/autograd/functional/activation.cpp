@@ -1,3 +1,5 @@
+#include <string>
+
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
@@ -136,6 +138,14 @@ Variable scaled(const Variable& x, const Shape& scale_shape, double p, const Ran
   return record<ScaleNode>(std::move(y), {&x}, std::move(scale));
 }
 
+Variable channels_scaled(const char* operation, const char* wanted, int dims, const Variable& x,
+                         double p, const RandomKey& key) {
+  if (x.shape().dims() != dims) {
+    throw ShapeError(std::string(operation) + " takes " + wanted + ", not " + describe(x.data()));
+  }
+  return scaled(x, {x.shape()[0], x.shape()[1]}, p, key);
+}
+
 }  // namespace
 
 Variable relu(const Variable& x) {
@@ -184,11 +194,16 @@ Variable dropout(const Variable& x, double p, const RandomKey& key) {
   return scaled(x, x.shape(), p, key);
 }
 
+Variable dropout1d(const Variable& x, double p, const RandomKey& key) {
+  return channels_scaled("dropout1d", "[N, C, L]", 3, x, p, key);
+}
+
 Variable dropout2d(const Variable& x, double p, const RandomKey& key) {
-  if (x.shape().dims() != 4) {
-    throw ShapeError("dropout2d takes [N, C, H, W], not " + describe(x.data()));
-  }
-  return scaled(x, {x.shape()[0], x.shape()[1]}, p, key);
+  return channels_scaled("dropout2d", "[N, C, H, W]", 4, x, p, key);
+}
+
+Variable dropout3d(const Variable& x, double p, const RandomKey& key) {
+  return channels_scaled("dropout3d", "[N, C, D, H, W]", 5, x, p, key);
 }
 
 }  // namespace lockstep

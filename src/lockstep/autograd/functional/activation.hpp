@@ -67,6 +67,9 @@ namespace lockstep {
 
 /// The same for whole channels of x[N,C,H,W].
 [[nodiscard]] Variable dropout2d(const Variable& x, double p, const RandomKey& key);
+/// The same of x[N,C,L] and of x[N,C,D,H,W].
+[[nodiscard]] Variable dropout1d(const Variable& x, double p, const RandomKey& key);
+[[nodiscard]] Variable dropout3d(const Variable& x, double p, const RandomKey& key);
 
 /// exp(x) / sum(exp(x)) along `dim`; the largest element is subtracted first.
 [[nodiscard]] Variable softmax(const Variable& x, int dim = -1);

@@ -1,60 +1,167 @@
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/gaussian_nll.hpp>
 #include <lockstep/tensor/kernels/reduction.hpp>
 #include <lockstep/tensor/kernels/regression_loss.hpp>
 
 namespace lockstep {
 namespace {
 
-using Backward = void (*)(const Tensor& grad_loss, double divisor, const Tensor& x,
-                          const Tensor& target, bool accumulate, const Tensor& grad_x);
-
 class RegressionLossNode : public PooledNode<RegressionLossNode> {
  public:
-  RegressionLossNode(const char* name, Backward gradient, Tensor target, double divisor)
-      : name_(name), gradient_(gradient), target_(std::move(target)), divisor_(divisor) {}
+  RegressionLossNode(const ElementLossFunction& f, Tensor target, double divisor)
+      : f_(f), target_(std::move(target)), divisor_(divisor) {}
 
   void backward(const Tensor& grad_output) override {
     if (const auto x = grad_target(0); x.wanted) {
-      gradient_(grad_output, divisor_, input(0).data(), target_, x.accumulate, x.tensor);
+      element_loss_backward(f_, grad_output, divisor_, input(0).data(), target_, x.accumulate,
+                            x.tensor);
     }
   }
-  [[nodiscard]] const char* name() const noexcept override { return name_; }
+  [[nodiscard]] const char* name() const noexcept override { return name_of(f_.kind); }
 
  private:
-  const char* name_;
-  Backward gradient_;
+  ElementLossFunction f_;
   Tensor target_;
   double divisor_;
 };
 
-Variable finish(const char* name, Backward gradient, const Variable& x, const Tensor& target,
-                Tensor losses, Reduction reduction) {
-  const double divisor = reduction == Reduction::mean ? static_cast<double>(losses.numel()) : 1.0;
-  if (reduction != Reduction::none) {
-    const Tensor total = Tensor::empty({}, losses.dtype(), losses.device());
-    reduce_sum(losses, divisor, false, total);
-    losses = total;
+class GaussianNllNode : public PooledNode<GaussianNllNode> {
+ public:
+  GaussianNllNode(Tensor target, double eps, double divisor)
+      : target_(std::move(target)), eps_(eps), divisor_(divisor) {}
+
+  void backward(const Tensor& grad_output) override {
+    const Tensor &x = input(0).data(), &var = input(1).data();
+    if (const auto to = grad_target(0); to.wanted) {
+      gaussian_nll_backward_x(grad_output, divisor_, x, target_, var, eps_, to.accumulate,
+                              to.tensor);
+    }
+    if (const auto to = grad_target(1); to.wanted) {
+      gaussian_nll_backward_var(grad_output, divisor_, x, target_, var, eps_, to.accumulate,
+                                to.tensor);
+    }
   }
-  return record<RegressionLossNode>(std::move(losses), {&x}, name, gradient, target, divisor);
+  [[nodiscard]] const char* name() const noexcept override { return "gaussian_nll_loss"; }
+
+ private:
+  Tensor target_;
+  double eps_, divisor_;
+};
+
+/// The losses, or their sum divided by `divisor`.
+Tensor reduced(const Tensor& losses, Reduction reduction, double divisor) {
+  if (reduction == Reduction::none) return losses;
+  const Tensor total = Tensor::empty({}, losses.dtype(), losses.device());
+  reduce_sum(losses, divisor, false, total);
+  return total;
+}
+
+double divisor_of(const Tensor& losses, Reduction reduction) {
+  return reduction == Reduction::mean ? static_cast<double>(losses.numel()) : 1.0;
+}
+
+Variable element_loss(const ElementLossFunction& f, const Variable& x, const Tensor& target,
+                      Reduction reduction, double divisor) {
+  const Tensor losses = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
+  element_loss_forward(f, x.data(), target, losses);
+  return record<RegressionLossNode>(reduced(losses, reduction, divisor), {&x}, f, target, divisor);
+}
+
+Variable element_loss(const ElementLossFunction& f, const Variable& x, const Tensor& target,
+                      Reduction reduction) {
+  check_regression(name_of(f.kind), x.data(), target);
+  return element_loss(f, x, target, reduction, divisor_of(x.data(), reduction));
+}
+
+void expect_at_least_zero(const char* operation, const char* option, double value) {
+  if (value >= 0.0) return;
+  throw InputError(std::string(operation) + ": " + option + " must not be negative, and is " +
+                   std::to_string(value));
 }
 
 }  // namespace
 
 Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) {
-  check_regression("mse_loss", x.data(), target);
-  const Tensor losses = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
-  mse_loss_forward(x.data(), target, losses);
-  return finish("mse_loss", mse_loss_backward, x, target, losses, reduction);
+  return element_loss({ElementLoss::mse}, x, target, reduction);
+}
+
+Variable l1_loss(const Variable& x, const Tensor& target, Reduction reduction) {
+  return element_loss({ElementLoss::l1}, x, target, reduction);
+}
+
+Variable smooth_l1_loss(const Variable& x, const Tensor& target, Reduction reduction, double beta) {
+  expect_at_least_zero("smooth_l1_loss", "beta", beta);
+  return element_loss({ElementLoss::smooth_l1, beta}, x, target, reduction);
+}
+
+Variable huber_loss(const Variable& x, const Tensor& target, Reduction reduction, double delta) {
+  if (!(delta > 0.0)) {
+    throw InputError("huber_loss: delta must be above 0, and is " + std::to_string(delta));
+  }
+  return element_loss({ElementLoss::huber, delta}, x, target, reduction);
 }
 
 Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target,
                                           Reduction reduction) {
-  constexpr const char* name = "binary_cross_entropy_with_logits";
-  check_regression(name, x.data(), target);
+  return element_loss({ElementLoss::bce_with_logits}, x, target, reduction);
+}
+
+Variable kl_div(const Variable& x, const Tensor& target, KlDivReduction reduction,
+                bool log_target) {
+  const ElementLossFunction f{log_target ? ElementLoss::kl_div_log : ElementLoss::kl_div};
+  check_regression("kl_div", x.data(), target);
+  switch (reduction) {
+    case KlDivReduction::none:
+      return element_loss(f, x, target, Reduction::none);
+    case KlDivReduction::sum:
+      return element_loss(f, x, target, Reduction::sum);
+    case KlDivReduction::mean:
+      return element_loss(f, x, target, Reduction::mean);
+    case KlDivReduction::batchmean:
+      break;
+  }
+  const double samples = x.shape().dims() > 0 ? static_cast<double>(x.shape()[0]) : 1.0;
+  return element_loss(f, x, target, Reduction::mean, samples);
+}
+
+Variable poisson_nll_loss(const Variable& x, const Tensor& target, bool log_input, bool full,
+                          double eps, Reduction reduction) {
+  const auto kind = log_input ? ElementLoss::poisson_nll_log : ElementLoss::poisson_nll;
+  return element_loss({kind, full ? 1.0 : 0.0, eps}, x, target, reduction);
+}
+
+Variable sigmoid_focal_loss(const Variable& x, const Tensor& target, double alpha, double gamma,
+                            Reduction reduction) {
+  expect_at_least_zero("sigmoid_focal_loss", "gamma", gamma);
+  return element_loss({ElementLoss::focal, alpha, gamma}, x, target, reduction);
+}
+
+Variable gaussian_nll_loss(const Variable& x, const Tensor& target, const Variable& var, bool full,
+                           double eps, Reduction reduction) {
+  check_regression("gaussian_nll_loss", x.data(), target);
+  if (!(eps > 0.0)) {
+    throw InputError("gaussian_nll_loss: eps must be above 0, and is " + std::to_string(eps));
+  }
+  Variable each = var;
+  if (var.shape() != x.shape()) {
+    // One for a whole last dimension, with or without it.
+    if (var.shape().dims() == x.shape().dims() - 1) {
+      each = add(reshape(var, with_extent(x.shape(), x.shape().dims() - 1, 1)),
+                 Variable(Tensor::zeros(x.shape(), x.data().dtype(), x.data().device())));
+    } else {
+      each = add(var, Variable(Tensor::zeros(x.shape(), x.data().dtype(), x.data().device())));
+    }
+  }
+  check_regression("gaussian_nll_loss", x.data(), each.data());
   const Tensor losses = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
-  binary_cross_entropy_forward(x.data(), target, losses);
-  return finish(name, binary_cross_entropy_backward, x, target, losses, reduction);
+  gaussian_nll_forward(x.data(), target, each.data(), full, eps, losses);
+  const double divisor = divisor_of(losses, reduction);
+  return record<GaussianNllNode>(reduced(losses, reduction, divisor), {&x, &each}, target, eps,
+                                 divisor);
 }
 
 }  // namespace lockstep

@@ -27,4 +27,12 @@ Tensor Dropout2d::channel_scale(std::int64_t samples, std::int64_t channels, DTy
   return scale;
 }
 
+Variable Dropout1d::forward(const Variable& x) {
+  return is_training() && p() > 0.0 ? dropout1d(x, p(), next_key()) : x;
+}
+
+Variable Dropout3d::forward(const Variable& x) {
+  return is_training() && p() > 0.0 ? dropout3d(x, p(), next_key()) : x;
+}
+
 }  // namespace lockstep::nn

@@ -35,4 +35,18 @@ class Dropout2d : public Dropout {
   [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels, DType dtype);
 };
 
+/// Dropout of whole channels of x[N, C, L].
+class Dropout1d : public Dropout {
+ public:
+  using Dropout::Dropout;
+  Variable forward(const Variable& x) override;
+};
+
+/// Dropout of whole channels of x[N, C, D, H, W].
+class Dropout3d : public Dropout {
+ public:
+  using Dropout::Dropout;
+  Variable forward(const Variable& x) override;
+};
+
 }  // namespace lockstep::nn

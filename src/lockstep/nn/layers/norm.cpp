@@ -2,6 +2,7 @@
 
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/expect.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -30,5 +31,43 @@ RMSNorm::RMSNorm(const Shape& normalized_shape, double eps) : eps_(eps) {
 }
 
 Variable RMSNorm::forward(const Variable& x) { return rms_norm(x, weight_, eps_); }
+
+GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, double eps, bool affine)
+    : num_groups_(num_groups), eps_(eps) {
+  expect_positive("GroupNorm", "num_groups", num_groups);
+  expect_positive("GroupNorm", "num_channels", num_channels);
+  if (num_channels % num_groups != 0) {
+    throw InputError("GroupNorm: num_groups (" + std::to_string(num_groups) +
+                     ") must divide num_channels (" + std::to_string(num_channels) + ")");
+  }
+  if (!affine) return;
+  weight_ = register_parameter("weight", Tensor::full({num_channels}, 1.0));
+  bias_ = register_parameter("bias", Tensor::zeros({num_channels}));
+}
+
+Variable GroupNorm::forward(const Variable& x) {
+  return group_norm(x, num_groups_, weight_, bias_, eps_);
+}
+
+InstanceNorm1d::InstanceNorm1d(int dims, std::int64_t num_features, double eps, bool affine)
+    : dims_(dims), num_features_(num_features), eps_(eps) {
+  expect_positive("InstanceNorm", "num_features", num_features);
+  if (!affine) return;
+  weight_ = register_parameter("weight", Tensor::full({num_features}, 1.0));
+  bias_ = register_parameter("bias", Tensor::zeros({num_features}));
+}
+
+Variable InstanceNorm1d::forward(const Variable& x) {
+  if (x.shape().dims() != dims_ || x.shape()[1] != num_features_) {
+    throw ShapeError("InstanceNorm" + std::to_string(dims_ - 2) + "d of " +
+                     std::to_string(num_features_) + " channels takes [N, C, ...] of " +
+                     std::to_string(dims_) + " dimensions, not " + describe(x.data()));
+  }
+  return instance_norm(x, weight_, bias_, eps_);
+}
+
+Variable LocalResponseNorm::forward(const Variable& x) {
+  return local_response_norm(x, size_, alpha_, beta_, k_);
+}
 
 }  // namespace lockstep::nn

@@ -10,6 +10,17 @@ class Flatten : public Module {
   Variable forward(const Variable& x) override;
 };
 
+/// Dimension `dim` of x cut into `sizes`, whose product it is.
+class Unflatten : public Module {
+ public:
+  Unflatten(int dim, const Shape& sizes) : dim_(dim), sizes_(sizes) {}
+  Variable forward(const Variable& x) override;
+
+ private:
+  int dim_;
+  Shape sizes_;
+};
+
 /// x itself.
 class Identity : public Module, public Blocked<Identity> {
  public:

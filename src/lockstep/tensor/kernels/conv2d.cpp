@@ -32,7 +32,7 @@ bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {
   };
   return extents(a) == extents(b) && a.x_blocked == b.x_blocked && a.y_blocked == b.y_blocked &&
          a.options.stride == b.options.stride && a.options.padding == b.options.padding &&
-         a.options.dilation == b.options.dilation;
+         a.options.dilation == b.options.dilation && a.is_3d == b.is_3d && a.depth == b.depth;
 }
 
 }  // namespace detail

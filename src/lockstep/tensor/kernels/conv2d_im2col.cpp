@@ -9,22 +9,23 @@ namespace {
 /// What each group of a problem multiplies.
 struct Group {
   std::int64_t in, out;      ///< channels
-  std::int64_t depth;        ///< rows of the columns: in * kh * kw
-  std::int64_t positions;    ///< oh * ow
-  std::int64_t in_elements;  ///< in * h * w
+  std::int64_t depth;        ///< rows of the columns: in * kd * kh * kw
+  std::int64_t positions;    ///< od * oh * ow
+  std::int64_t in_elements;  ///< in * d * h * w
 
   explicit Group(const Conv2dProblem& p)
       : in(p.c / p.options.groups),
         out(p.o / p.options.groups),
-        depth(in * p.kh * p.kw),
-        positions(p.oh * p.ow),
-        in_elements(in * p.h * p.w) {}
+        depth(in * p.depth.kd * p.kh * p.kw),
+        positions(p.depth.od * p.oh * p.ow),
+        in_elements(in * p.depth.d * p.h * p.w) {}
 };
 
 /// True if the input plane itself is the columns.
 bool is_pointwise(const Conv2dProblem& p) {
   const auto& o = p.options;
-  return p.kh == 1 && p.kw == 1 && o.stride == std::array<std::int64_t, 2>{1, 1} &&
+  return p.depth == Conv2dProblem::Depth{p.depth.d, 1, p.depth.d} && p.kh == 1 && p.kw == 1 &&
+         o.stride == std::array<std::int64_t, 2>{1, 1} &&
          o.padding == std::array<std::int64_t, 2>{0, 0};
 }
 
@@ -40,15 +41,25 @@ Range inside(std::int64_t tap, std::int64_t stride, std::int64_t size, std::int6
   return {first, std::clamp(end, first, outputs)};
 }
 
-/// Calls f(row of the columns, input plane, tap offset vertical, horizontal) for every tap.
+/// Calls f(row of the columns, input plane, output plane of that row, tap offset vertical,
+/// horizontal) for every tap and every output plane along the depth; an input plane of -1 is
+/// padding. Of images there is one plane a channel.
 template <class F>
 void for_each_tap(const Conv2dProblem& p, std::int64_t channels, const F& f) {
+  const auto& depth = p.depth;
   std::int64_t row = 0;
   for (std::int64_t c = 0; c < channels; ++c) {
-    for (std::int64_t i = 0; i < p.kh; ++i) {
-      for (std::int64_t j = 0; j < p.kw; ++j, ++row) {
-        f(row, c, i * p.options.dilation[0] - p.options.padding[0],
-          j * p.options.dilation[1] - p.options.padding[1]);
+    for (std::int64_t k = 0; k < depth.kd; ++k) {
+      for (std::int64_t i = 0; i < p.kh; ++i) {
+        for (std::int64_t j = 0; j < p.kw; ++j, ++row) {
+          for (std::int64_t od = 0; od < depth.od; ++od) {
+            const std::int64_t d = od * depth.stride + k * depth.dilation - depth.padding;
+            const bool inside = d >= 0 && d < depth.d;
+            f(row, inside ? c * depth.d + d : -1, od,
+              i * p.options.dilation[0] - p.options.padding[0],
+              j * p.options.dilation[1] - p.options.padding[1]);
+          }
+        }
       }
     }
   }
@@ -58,10 +69,13 @@ void for_each_tap(const Conv2dProblem& p, std::int64_t channels, const F& f) {
 template <class T>
 void gather_columns(const Conv2dProblem& p, const Group& group, const T* x, T* columns) {
   const std::int64_t stride_h = p.options.stride[0], stride_w = p.options.stride[1];
+  const std::int64_t area = p.oh * p.ow;
   for_each_tap(
-      p, group.in, [&](std::int64_t row, std::int64_t c, std::int64_t dh, std::int64_t dw) {
-        T* out = columns + row * group.positions;
-        const T* plane = x + c * p.h * p.w;
+      p, group.in,
+      [&](std::int64_t row, std::int64_t from, std::int64_t od, std::int64_t dh, std::int64_t dw) {
+        T* out = columns + row * group.positions + od * area;
+        if (from < 0) return static_cast<void>(std::fill_n(out, area, T{0}));
+        const T* plane = x + from * p.h * p.w;
         const Range rows = inside(dh, stride_h, p.h, p.oh), cols = inside(dw, stride_w, p.w, p.ow);
         std::fill(out, out + rows.begin * p.ow, T{0});
         for (std::int64_t oh = rows.begin; oh < rows.end; ++oh) {
@@ -76,7 +90,7 @@ void gather_columns(const Conv2dProblem& p, const Group& group, const T* x, T* c
           }
           std::fill(line + cols.end, line + p.ow, T{0});
         }
-        std::fill(out + rows.end * p.ow, out + group.positions, T{0});
+        std::fill(out + rows.end * p.ow, out + area, T{0});
       });
 }
 
@@ -84,10 +98,13 @@ void gather_columns(const Conv2dProblem& p, const Group& group, const T* x, T* c
 template <class T>
 void scatter_columns(const Conv2dProblem& p, const Group& group, const T* columns, T* x) {
   const std::int64_t stride_h = p.options.stride[0], stride_w = p.options.stride[1];
+  const std::int64_t area = p.oh * p.ow;
   for_each_tap(
-      p, group.in, [&](std::int64_t row, std::int64_t c, std::int64_t dh, std::int64_t dw) {
-        const T* in = columns + row * group.positions;
-        T* plane = x + c * p.h * p.w;
+      p, group.in,
+      [&](std::int64_t row, std::int64_t to, std::int64_t od, std::int64_t dh, std::int64_t dw) {
+        if (to < 0) return;
+        const T* in = columns + row * group.positions + od * area;
+        T* plane = x + to * p.h * p.w;
         const Range rows = inside(dh, stride_h, p.h, p.oh), cols = inside(dw, stride_w, p.w, p.ow);
         for (std::int64_t oh = rows.begin; oh < rows.end; ++oh) {
           const T* line = in + oh * p.ow;

@@ -6,12 +6,19 @@
 
 namespace lockstep::detail {
 
-/// The extents of one convolution: x[n,c,h,w], weight[o,c/groups,kh,kw], y[n,o,oh,ow]; x and y may
-/// be in channel blocks.
+/// The extents of one convolution of images, or of volumes: x[n,c,h,w], weight[o,c/groups,kh,kw],
+/// y[n,o,oh,ow]; x and y may be in channel blocks.
 struct Conv2dProblem {
   std::int64_t n, c, h, w, o, kh, kw, oh, ow;
   Conv2dOptions options;
   bool x_blocked = false, y_blocked = false;
+  /// The outermost of three spatial dimensions: x[n,c,d,h,w], weight[o,c/groups,kd,kh,kw].
+  struct Depth {
+    std::int64_t d = 1, kd = 1, od = 1, stride = 1, padding = 0, dilation = 1;
+    friend bool operator==(const Depth&, const Depth&) = default;
+  };
+  bool is_3d = false;
+  Depth depth;
 
   /// From tensors of these shapes: x or its gradient, the weight or its own, y or its own.
   static Conv2dProblem of(const Tensor& x, const Tensor& weight, const Tensor& y,

@@ -107,10 +107,25 @@ struct Descriptions {
         x_tag(tag_of(p.x_blocked)),
         weight_tag(Tag::oihw),
         y_tag(tag_of(p.y_blocked)) {
+    if (p.is_3d) {
+      const auto insert = [](memory::dims& dims, std::ptrdiff_t place, std::int64_t extent) {
+        dims.insert(dims.begin() + place, extent);
+      };
+      insert(x, 2, p.depth.d);
+      insert(weight, 2, p.depth.kd);
+      insert(y, 2, p.depth.od);
+      insert(stride, 0, p.depth.stride);
+      insert(padding, 0, p.depth.padding);
+      insert(dilation, 0, p.depth.dilation - 1);
+      x_tag = y_tag = Tag::ncdhw;
+      weight_tag = Tag::oidhw;
+    }
     const auto groups = p.options.groups;
     if (groups == 1) return;
-    weight = {groups, p.o / groups, p.c / groups, p.kh, p.kw};
-    weight_tag = Tag::goihw;
+    weight[0] = p.o / groups;
+    weight[1] = p.c / groups;
+    weight.insert(weight.begin(), groups);
+    weight_tag = p.is_3d ? Tag::goidhw : Tag::goihw;
   }
   static Tag tag_of(bool blocked) {
     if (!blocked) return Tag::nchw;
@@ -130,7 +145,7 @@ struct Descriptions {
 bool winograd_is_faster(const Conv2dProblem& p, Pass pass) {
   using Pair = std::array<std::int64_t, 2>;
   constexpr std::int64_t least_channels = 64, least_pixels = 64;
-  return p.kh == 3 && p.kw == 3 && p.options.stride == Pair{1, 1} &&
+  return !p.is_3d && p.kh == 3 && p.kw == 3 && p.options.stride == Pair{1, 1} &&
          p.options.padding == Pair{1, 1} && p.options.dilation == Pair{1, 1} &&
          p.options.groups == 1 && p.c >= least_channels && p.o >= least_channels &&
          (pass == Pass::backward_weight || p.oh * p.ow >= least_pixels);

@@ -65,6 +65,9 @@ class Lanes<Space> {
  public:
   KOKKOS_FUNCTION explicit Lanes(std::int64_t width) : width_(width) {}
 
+  /// The same for a part of the row, or for another.
+  [[nodiscard]] KOKKOS_FUNCTION Lanes of_width(std::int64_t width) const { return Lanes(width); }
+
   /// For a pass that finds its own row in cache: its sum or max asks meanwhile for `row`, the next
   /// one (its address need not exist). Memory would be idle, for the processor looks ahead only in
   /// what is read. Share of a plain loop's speed without and with it, the better of 2 rounds in
@@ -311,6 +314,8 @@ class Lanes<Kokkos::Cuda> {
   using Member = Kokkos::TeamPolicy<Kokkos::Cuda>::member_type;
   KOKKOS_FUNCTION Lanes(const Member& member, std::int64_t width)
       : member_(member), width_(width) {}
+
+  KOKKOS_FUNCTION Lanes of_width(std::int64_t width) const { return Lanes(member_, width); }
 
   template <class T>
   KOKKOS_FUNCTION const Lanes& fetching(const T*) const {

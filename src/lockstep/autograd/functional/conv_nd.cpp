@@ -1,0 +1,201 @@
+#include <lockstep/autograd/functional/conv_nd.hpp>
+
+#include <algorithm>
+#include <string>
+
+#include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+
+namespace lockstep {
+namespace {
+
+/// Images and volumes by the same names.
+struct Images {
+  using Options = Conv2dOptions;
+  static constexpr const char* name = "conv_transpose2d";
+  static Shape shape(const Tensor& x, const Tensor& weight, const Options& o) {
+    return conv2d_shape(x, weight, {}, o);
+  }
+  static constexpr auto forward = conv2d_forward;
+  static constexpr auto backward_input = conv2d_backward_input;
+  static constexpr auto backward_weight = conv2d_backward_weight;
+};
+struct Volumes {
+  using Options = Conv3dOptions;
+  static constexpr const char* name = "conv_transpose3d";
+  static Shape shape(const Tensor& x, const Tensor& weight, const Options& o) {
+    return conv3d_shape(x, weight, {}, o);
+  }
+  static constexpr auto forward = conv3d_forward;
+  static constexpr auto backward_input = conv3d_backward_input;
+  static constexpr auto backward_weight = conv3d_backward_weight;
+};
+
+/// grad_bias (+)= the sum of grad_y[N,C, ...] over samples and positions.
+void bias_gradient(const Tensor& grad_y, const GradTarget& bias) {
+  const std::int64_t rows = grad_y.size(0) * grad_y.size(1);
+  const std::int64_t positions = rows == 0 ? 0 : grad_y.numel() / rows;
+  conv2d_backward_bias(grad_y.reshape({grad_y.size(0), grad_y.size(1), 1, positions}),
+                       bias.accumulate, bias.tensor);
+}
+
+class Conv3dNode : public PooledNode<Conv3dNode> {
+ public:
+  explicit Conv3dNode(const Conv3dOptions& options) : options_(options) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto bias = grad_target(2); bias.wanted) bias_gradient(grad_output, bias);
+    if (const auto weight = grad_target(1); weight.wanted) {
+      conv3d_backward_weight(grad_output, input(0).data(), options_, weight.accumulate,
+                             weight.tensor);
+    }
+    if (const auto x = grad_target(0); x.wanted) {
+      conv3d_backward_input(grad_output, input(1).data(), options_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "conv3d"; }
+
+ private:
+  Conv3dOptions options_;
+};
+
+/// What is the input's gradient in a convolution is the output here, and the other way round.
+template <class Kind>
+class ConvTransposeNode : public PooledNode<ConvTransposeNode<Kind>> {
+ public:
+  explicit ConvTransposeNode(const typename Kind::Options& options) : options_(options) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto bias = this->grad_target(2); bias.wanted) bias_gradient(grad_output, bias);
+    if (const auto weight = this->grad_target(1); weight.wanted) {
+      Kind::backward_weight(this->input(0).data(), grad_output, options_, weight.accumulate,
+                            weight.tensor);
+    }
+    const auto x = this->grad_target(0);
+    if (!x.wanted) return;
+    if (!x.accumulate) {
+      Kind::forward(grad_output, this->input(1).data(), Tensor(), options_, x.tensor);
+      return;
+    }
+    const Tensor part = Tensor::empty_like(x.tensor);
+    Kind::forward(grad_output, this->input(1).data(), Tensor(), options_, part);
+    add_scaled(part, 1.0, x.tensor);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return Kind::name; }
+
+ private:
+  typename Kind::Options options_;
+};
+
+template <class Kind, std::size_t dims>
+Variable conv_transpose(const Variable& x, const Variable& weight, const Variable& bias,
+                        const ConvTransposeOptions<dims>& o) {
+  const auto complain = [&](const std::string& why) {
+    throw ShapeError(std::string(Kind::name) + " of x " + describe(x.data()) + " with weight " +
+                     describe(weight.data()) +
+                     (bias.defined() ? " and bias " + describe(bias.data()) : "") + ", groups " +
+                     std::to_string(o.groups) + ": " + why);
+  };
+  const Tensor &in = x.data(), &kernel = weight.data();
+  constexpr int rank = static_cast<int>(dims) + 2;
+  if (in.dims() != rank || kernel.dims() != rank) {
+    complain("x must be [N, C, ...] and weight [C, O / groups, ...] of " + std::to_string(dims) +
+             " spatial dimensions");
+  }
+  if (o.groups < 1 || kernel.size(0) != in.size(1) || kernel.size(0) % o.groups != 0) {
+    complain("the channels of x and weight do not fit");
+  }
+  const std::int64_t outputs = kernel.size(1) * o.groups;
+  if (bias.defined() && bias.shape() != Shape{outputs}) complain("the bias must be [O]");
+  if (kernel.dtype() != in.dtype() || (bias.defined() && bias.data().dtype() != in.dtype())) {
+    complain("the dtypes differ");
+  }
+  std::array<std::int64_t, rank> extents{in.size(0), outputs};
+  for (std::size_t d = 0; d < dims; ++d) {
+    const int dimension = static_cast<int>(d) + 2;
+    if (o.stride[d] < 1 || o.dilation[d] < 1 || o.padding[d] < 0 || o.output_padding[d] < 0 ||
+        o.output_padding[d] >= std::max(o.stride[d], o.dilation[d])) {
+      complain(
+          "stride and dilation are at least 1, padding at least 0, output_padding below "
+          "stride or dilation");
+    }
+    const std::int64_t extent = (in.size(dimension) - 1) * o.stride[d] - 2 * o.padding[d] +
+                                o.dilation[d] * (kernel.size(dimension) - 1) + o.output_padding[d] +
+                                1;
+    if (kernel.size(dimension) < 1 || in.size(dimension) < 1 || extent < 1) {
+      complain("the output would be empty");
+    }
+    extents[d + 2] = extent;
+  }
+  const typename Kind::Options options{o.stride, o.padding, o.dilation, o.groups};
+  Tensor y = Tensor::empty(Shape(extents), in.dtype(), in.device());
+  // The convolution that this is the transpose of takes y to x.
+  static_cast<void>(Kind::shape(y, kernel, options));
+  Kind::backward_input(in, kernel, options, false, y);
+  if (bias.defined()) add_channel_bias(bias.data(), y);
+  if (in.numel() > 0) count_flops(2 * in.numel() * (kernel.numel() / kernel.size(0)));
+  return record<ConvTransposeNode<Kind>>(std::move(y), {&x, &weight, &bias}, options);
+}
+
+/// [N,C,L] as [N,C,1,L]; anything else as it is, for the message.
+Variable as_image(const Variable& x) {
+  const Shape& s = x.shape();
+  return s.dims() == 3 ? reshape(x, {s[0], s[1], 1, s[2]}) : x;
+}
+
+void expect_sequences(const char* operation, const Variable& x, const Variable& weight) {
+  if (x.shape().dims() == 3 && weight.shape().dims() == 3) return;
+  throw ShapeError(std::string(operation) + " of x " + describe(x.data()) + " with weight " +
+                   describe(weight.data()) + ": they have three dimensions each");
+}
+
+Variable as_sequence(const Variable& y) {
+  const Shape& s = y.shape();
+  return reshape(y, {s[0], s[1], s[3]});
+}
+
+}  // namespace
+
+Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
+                const Conv1dOptions& o) {
+  expect_sequences("conv1d", x, weight);
+  return as_sequence(conv2d(as_image(x), as_image(weight), bias,
+                            {{1, o.stride}, {0, o.padding}, {1, o.dilation}, o.groups}));
+}
+
+Variable conv3d(const Variable& x, const Variable& weight, const Variable& bias,
+                const Conv3dOptions& options) {
+  const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
+  const Shape shape = conv3d_shape(x.data(), weight.data(), bias_data, options);
+  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  conv3d_forward(x.data(), weight.data(), bias_data, options, y);
+  if (y.numel() > 0) count_flops(2 * y.numel() * weight.data().numel() / weight.shape()[0]);
+  return record<Conv3dNode>(std::move(y), {&x, &weight, &bias}, options);
+}
+
+Variable conv_transpose1d(const Variable& x, const Variable& weight, const Variable& bias,
+                          const ConvTransposeOptions<1>& o) {
+  expect_sequences("conv_transpose1d", x, weight);
+  return as_sequence(conv_transpose2d(as_image(x), as_image(weight), bias,
+                                      {{1, o.stride[0]},
+                                       {0, o.padding[0]},
+                                       {0, o.output_padding[0]},
+                                       {1, o.dilation[0]},
+                                       o.groups}));
+}
+
+Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias,
+                          const ConvTransposeOptions<2>& options) {
+  return conv_transpose<Images>(x, weight, bias, options);
+}
+
+Variable conv_transpose3d(const Variable& x, const Variable& weight, const Variable& bias,
+                          const ConvTransposeOptions<3>& options) {
+  return conv_transpose<Volumes>(x, weight, bias, options);
+}
+
+}  // namespace lockstep

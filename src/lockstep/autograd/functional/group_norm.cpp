@@ -1,0 +1,121 @@
+#include <string>
+
+#include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/kernels/group_norm.hpp>
+#include <lockstep/tensor/kernels/reduction.hpp>
+
+namespace lockstep {
+namespace {
+
+class GroupNormNode : public PooledNode<GroupNormNode> {
+ public:
+  GroupNormNode(std::int64_t groups, Tensor mean, Tensor rstd)
+      : groups_(groups), mean_(std::move(mean)), rstd_(std::move(rstd)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const Tensor& x = input(0).data();
+    const Tensor weight = input(1).defined() ? input(1).data() : Tensor();
+    const Shape channels{x.size(0), x.size(1)};
+    const Tensor sums = Tensor::zeros(channels, x.dtype(), x.device());
+    const Tensor products = Tensor::zeros(channels, x.dtype(), x.device());
+    group_norm_sums(grad_output, x, groups_, mean_, rstd_, sums, products);
+    const auto give = [&](int i, const Tensor& parts) {
+      const auto to = grad_target(i);
+      if (to.wanted) reduce_sum(parts, 1, to.accumulate, to.tensor.reshape({1, x.size(1)}));
+    };
+    give(2, sums);
+    give(1, products);
+    if (const auto to = grad_target(0); to.wanted) {
+      group_norm_backward(grad_output, x, groups_, weight, mean_, rstd_, sums, products,
+                          to.accumulate, to.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "group_norm"; }
+
+ private:
+  std::int64_t groups_;
+  Tensor mean_, rstd_;
+};
+
+class LocalResponseNode : public PooledNode<LocalResponseNode> {
+ public:
+  LocalResponseNode(const LocalResponse& options, Tensor scale)
+      : options_(options), scale_(std::move(scale)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      local_response_norm_backward(grad_output, input(0).data(), options_, scale_, x.accumulate,
+                                   x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "local_response_norm"; }
+
+ private:
+  LocalResponse options_;
+  Tensor scale_;
+};
+
+void expect_channels(const char* operation, const Variable& x, const Variable& parameter) {
+  if (!parameter.defined()) return;
+  if (parameter.shape() == Shape{x.shape()[1]} && parameter.data().dtype() == x.data().dtype()) {
+    return;
+  }
+  throw ShapeError(std::string(operation) + " of " + describe(x.data()) + " with weight or bias " +
+                   describe(parameter.data()) + ": they are [C], of x's dtype");
+}
+
+Variable normalised(const char* operation, const Variable& x, std::int64_t groups,
+                    const Variable& weight, const Variable& bias, double eps) {
+  const Tensor& in = x.data();
+  expect_channels(operation, x, weight);
+  expect_channels(operation, x, bias);
+  const Shape rows{in.size(0), groups};
+  const Tensor mean = Tensor::empty(rows, in.dtype(), in.device());
+  const Tensor rstd = Tensor::empty(rows, in.dtype(), in.device());
+  Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
+  group_norm_forward(in, groups, weight.defined() ? weight.data() : Tensor(),
+                     bias.defined() ? bias.data() : Tensor(), eps, y, mean, rstd);
+  return record<GroupNormNode>(std::move(y), {&x, &weight, &bias}, groups, mean, rstd);
+}
+
+}  // namespace
+
+Variable group_norm(const Variable& x, std::int64_t num_groups, const Variable& weight,
+                    const Variable& bias, double eps) {
+  if (x.shape().dims() < 2 || num_groups < 1 || x.shape()[1] % num_groups != 0) {
+    throw ShapeError("group_norm of " + describe(x.data()) + " in " + std::to_string(num_groups) +
+                     " groups: x is [N, C, ...], and the groups divide C");
+  }
+  return normalised("group_norm", x, num_groups, weight, bias, eps);
+}
+
+Variable instance_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                       double eps) {
+  const Shape& shape = x.shape();
+  if (shape.dims() < 3 || (shape.numel() > 0 && shape.numel() == shape[0] * shape[1])) {
+    throw ShapeError("instance_norm of " + describe(x.data()) +
+                     ": x is [N, C, L], [N, C, H, W] or [N, C, D, H, W] with more than one value "
+                     "a channel");
+  }
+  return normalised("instance_norm", x, shape[1], weight, bias, eps);
+}
+
+Variable local_response_norm(const Variable& x, std::int64_t size, double alpha, double beta,
+                             double k) {
+  if (x.shape().dims() < 3 || size < 1) {
+    throw ShapeError("local_response_norm of " + describe(x.data()) + " over " +
+                     std::to_string(size) +
+                     " channels: x is [N, C, ...] of three dimensions at "
+                     "least, and size at least 1");
+  }
+  const LocalResponse options{size, alpha, beta, k};
+  Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
+  const Tensor scale = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
+  local_response_norm_forward(x.data(), options, y, scale);
+  return record<LocalResponseNode>(std::move(y), {&x}, options, scale);
+}
+
+}  // namespace lockstep

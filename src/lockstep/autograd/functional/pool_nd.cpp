@@ -1,0 +1,192 @@
+#include <lockstep/autograd/functional/pool_nd.hpp>
+
+#include <string>
+
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/kernels/pool_nd.hpp>
+
+namespace lockstep {
+namespace {
+
+/// [N,C, ...] as [N C, D, H, W].
+Tensor as_planes(const Tensor& t, std::size_t dims) {
+  Shape shape{t.size(0) * t.size(1), 1, 1, 1};
+  for (std::size_t d = 0; d < dims; ++d) {
+    shape = with_extent(shape, static_cast<int>(4 - dims + d), t.size(static_cast<int>(d) + 2));
+  }
+  return t.reshape(shape);
+}
+
+class MaxPoolNode : public PooledNode<MaxPoolNode> {
+ public:
+  MaxPoolNode(const char* name, std::size_t dims, Tensor indices)
+      : name_(name), dims_(dims), indices_(std::move(indices)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      max_pool_backward(as_planes(grad_output, dims_), indices_, x.accumulate,
+                        as_planes(x.tensor, dims_));
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return name_; }
+
+ private:
+  const char* name_;
+  std::size_t dims_;
+  Tensor indices_;
+};
+
+class AvgPoolNode : public PooledNode<AvgPoolNode> {
+ public:
+  AvgPoolNode(std::size_t dims, const AveragePool& pool) : dims_(dims), pool_(pool) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      avg_pool_backward(as_planes(grad_output, dims_), pool_, x.accumulate,
+                        as_planes(x.tensor, dims_));
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "avg_pool"; }
+
+ private:
+  std::size_t dims_;
+  AveragePool pool_;
+};
+
+class AdaptiveAvgPoolNode : public PooledNode<AdaptiveAvgPoolNode> {
+ public:
+  explicit AdaptiveAvgPoolNode(std::size_t dims) : dims_(dims) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      adaptive_avg_pool_backward(as_planes(grad_output, dims_), x.accumulate,
+                                 as_planes(x.tensor, dims_));
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "adaptive_avg_pool"; }
+
+ private:
+  std::size_t dims_;
+};
+
+/// A pool's window and the shape of what it makes.
+struct Plan {
+  PoolWindow window;
+  Shape shape;
+};
+
+template <std::size_t dims>
+void expect_pooled(const char* operation, const Variable& x) {
+  const Shape& s = x.shape();
+  if (s.dims() == static_cast<int>(dims) + 2 && x.data().device().type == DeviceType::host) return;
+  throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " + describe(x.data()) +
+                   ": it takes [N, C, ...] of " + std::to_string(dims) +
+                   " spatial dimensions, on the host");
+}
+
+template <std::size_t dims>
+Plan plan_of(const char* operation, const Variable& x, const PoolOptions<dims>& o) {
+  expect_pooled<dims>(operation, x);
+  Plan plan{{}, x.shape()};
+  for (std::size_t d = 0; d < dims; ++d) {
+    const int dimension = static_cast<int>(d) + 2;
+    const std::int64_t kernel = o.kernel[d], stride = o.stride[d] == 0 ? kernel : o.stride[d];
+    const std::int64_t padding = o.padding[d], extent = x.shape()[dimension];
+    const auto complain = [&](const std::string& why) {
+      throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " +
+                       describe(x.data()) + " with kernel " + std::to_string(kernel) + ", stride " +
+                       std::to_string(stride) + ", padding " + std::to_string(padding) +
+                       " along dimension " + std::to_string(dimension) + ": " + why);
+    };
+    if (kernel < 1 || stride < 1 || padding < 0) {
+      complain("kernel and stride are at least 1, padding at least 0");
+    }
+    if (2 * padding > kernel) complain("padding is above half the kernel");
+    const std::int64_t room = extent + 2 * padding - kernel;
+    if (room < 0) complain("the window is larger than the padded input");
+    std::int64_t out = (o.ceil_mode ? room + stride - 1 : room) / stride + 1;
+    // A window begins within the input or the padding before it.
+    if (o.ceil_mode && (out - 1) * stride >= extent + padding) --out;
+    const std::size_t at = 3 - dims + d;
+    plan.window.kernel[at] = kernel;
+    plan.window.stride[at] = stride;
+    plan.window.padding[at] = padding;
+    plan.shape = with_extent(plan.shape, dimension, out);
+  }
+  return plan;
+}
+
+template <std::size_t dims>
+Shape adaptive_shape(const char* operation, const Variable& x,
+                     const std::array<std::int64_t, dims>& size) {
+  expect_pooled<dims>(operation, x);
+  Shape shape = x.shape();
+  for (std::size_t d = 0; d < dims; ++d) {
+    const int dimension = static_cast<int>(d) + 2;
+    if (size[d] < 1 || x.shape()[dimension] < 1) {
+      throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " +
+                       describe(x.data()) + " to extent " + std::to_string(size[d]) +
+                       " of dimension " + std::to_string(dimension) + ": neither may be empty");
+    }
+    shape = with_extent(shape, dimension, size[d]);
+  }
+  return shape;
+}
+
+Tensor empty_of(const Shape& shape, const Variable& x) {
+  return Tensor::empty(shape, x.data().dtype(), x.data().device());
+}
+
+}  // namespace
+
+template <std::size_t dims>
+Variable max_pool(const Variable& x, const PoolOptions<dims>& options) {
+  const Plan plan = plan_of("max_pool", x, options);
+  const Tensor y = empty_of(plan.shape, x);
+  const Tensor indices = Tensor::empty(plan.shape, DType::i32, x.data().device());
+  max_pool_forward(as_planes(x.data(), dims), plan.window, as_planes(y, dims), indices);
+  return record<MaxPoolNode>(y, {&x}, "max_pool", dims, indices);
+}
+
+template <std::size_t dims>
+Variable avg_pool(const Variable& x, const PoolOptions<dims>& options, bool count_include_pad,
+                  std::int64_t divisor_override) {
+  const Plan plan = plan_of("avg_pool", x, options);
+  const AveragePool pool{plan.window, count_include_pad, divisor_override};
+  const Tensor y = empty_of(plan.shape, x);
+  avg_pool_forward(as_planes(x.data(), dims), pool, as_planes(y, dims));
+  return record<AvgPoolNode>(y, {&x}, dims, pool);
+}
+
+template <std::size_t dims>
+Variable adaptive_max_pool(const Variable& x, const std::array<std::int64_t, dims>& output_size) {
+  const Shape shape = adaptive_shape("adaptive_max_pool", x, output_size);
+  const Tensor y = empty_of(shape, x);
+  const Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
+  adaptive_max_pool_forward(as_planes(x.data(), dims), as_planes(y, dims), indices);
+  return record<MaxPoolNode>(y, {&x}, "adaptive_max_pool", dims, indices);
+}
+
+template <std::size_t dims>
+Variable adaptive_avg_pool(const Variable& x, const std::array<std::int64_t, dims>& output_size) {
+  const Tensor y = empty_of(adaptive_shape("adaptive_avg_pool", x, output_size), x);
+  lockstep::adaptive_avg_pool_forward(as_planes(x.data(), dims), as_planes(y, dims));
+  return record<AdaptiveAvgPoolNode>(y, {&x}, dims);
+}
+
+template Variable max_pool(const Variable&, const PoolOptions<1>&);
+template Variable max_pool(const Variable&, const PoolOptions<2>&);
+template Variable max_pool(const Variable&, const PoolOptions<3>&);
+template Variable avg_pool(const Variable&, const PoolOptions<1>&, bool, std::int64_t);
+template Variable avg_pool(const Variable&, const PoolOptions<2>&, bool, std::int64_t);
+template Variable avg_pool(const Variable&, const PoolOptions<3>&, bool, std::int64_t);
+template Variable adaptive_max_pool(const Variable&, const std::array<std::int64_t, 1>&);
+template Variable adaptive_max_pool(const Variable&, const std::array<std::int64_t, 2>&);
+template Variable adaptive_max_pool(const Variable&, const std::array<std::int64_t, 3>&);
+template Variable adaptive_avg_pool(const Variable&, const std::array<std::int64_t, 1>&);
+template Variable adaptive_avg_pool(const Variable&, const std::array<std::int64_t, 2>&);
+template Variable adaptive_avg_pool(const Variable&, const std::array<std::int64_t, 3>&);
+
+}  // namespace lockstep

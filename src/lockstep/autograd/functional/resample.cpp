@@ -1,0 +1,220 @@
+#include <lockstep/autograd/functional/resample.hpp>
+
+#include <cmath>
+#include <span>
+#include <string>
+
+#include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/node.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/kernels/interpolate.hpp>
+
+namespace lockstep {
+namespace {
+
+class PadNode : public PooledNode<PadNode> {
+ public:
+  PadNode(const PadAmounts& amounts, PadMode mode) : amounts_(amounts), mode_(mode) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      pad_backward(grad_output, amounts_, mode_, x.accumulate, x.tensor);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "pad"; }
+
+ private:
+  PadAmounts amounts_;
+  PadMode mode_;
+};
+
+/// [N, C, ...] as [N C, D, H, W].
+Shape planes_of(const Shape& shape) {
+  const std::int64_t planes = shape[0] * shape[1];
+  switch (shape.dims()) {
+    case 3:
+      return {planes, 1, 1, shape[2]};
+    case 4:
+      return {planes, 1, shape[2], shape[3]};
+    default:
+      return {planes, shape[2], shape[3], shape[4]};
+  }
+}
+
+class InterpolateNode : public PooledNode<InterpolateNode> {
+ public:
+  InterpolateNode(const Ratios& ratios, Interpolation mode, bool align_corners)
+      : ratios_(ratios), mode_(mode), align_corners_(align_corners) {}
+
+  void backward(const Tensor& grad_output) override {
+    const auto x = grad_target(0);
+    if (!x.wanted) return;
+    const Tensor from = grad_output.reshape(planes_of(grad_output.shape()));
+    const Tensor to = x.tensor.reshape(planes_of(x.tensor.shape()));
+    if (mode_ == Interpolation::nearest) {
+      nearest_backward(from, ratios_, x.accumulate, to);
+    } else {
+      bilinear_backward(from, ratios_, align_corners_, x.accumulate, to);
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "interpolate"; }
+
+ private:
+  Ratios ratios_;
+  Interpolation mode_;
+  bool align_corners_;
+};
+
+void expect_host(const char* operation, const Variable& x) {
+  if (x.data().device().type == DeviceType::host) return;
+  throw ShapeError(std::string(operation) + " runs on the host only, not on " + describe(x.data()));
+}
+
+Variable resampled(const Variable& x, const std::vector<std::int64_t>& size, const Ratios& ratios,
+                   Interpolation mode, bool align_corners) {
+  expect_host("interpolate", x);
+  Shape shape = x.shape();
+  for (std::size_t d = 0; d < size.size(); ++d) {
+    shape = with_extent(shape, static_cast<int>(d) + 2, size[d]);
+  }
+  const Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  const Tensor from = x.data().reshape(planes_of(x.shape())), to = y.reshape(planes_of(shape));
+  if (x.shape().numel() > 0) {
+    if (mode == Interpolation::nearest) {
+      nearest_forward(from, ratios, to);
+    } else {
+      bilinear_forward(from, ratios, align_corners, to);
+    }
+  }
+  return record<InterpolateNode>(y, {&x}, ratios, mode, align_corners);
+}
+
+void check_interpolation(const Variable& x, std::size_t sizes, Interpolation mode,
+                         bool align_corners) {
+  const int dims = x.shape().dims();
+  const bool fits = mode == Interpolation::nearest  ? dims >= 3 && dims <= 5 && !align_corners
+                    : mode == Interpolation::linear ? dims == 3
+                                                    : dims == 4;
+  if (fits && sizes + 2 == static_cast<std::size_t>(dims)) return;
+  throw ShapeError("interpolate of " + describe(x.data()) + " to " + std::to_string(sizes) +
+                   " extents: nearest takes [N, C, L], [N, C, H, W] or [N, C, D, H, W] and no "
+                   "align_corners, linear [N, C, L], bilinear [N, C, H, W]; one extent is given "
+                   "for each behind C");
+}
+
+/// The extents behind N and C, each with `ratio` of its place.
+template <class F>
+Ratios ratios_of(std::size_t count, const F& ratio) {
+  Ratios ratios{1.0, 1.0, 1.0};
+  for (std::size_t d = 0; d < count; ++d) ratios[3 - count + d] = ratio(d);
+  return ratios;
+}
+
+}  // namespace
+
+Variable pad(const Variable& x, const std::vector<std::int64_t>& amounts, PadMode mode,
+             double value) {
+  expect_host("pad", x);
+  const auto complain = [&](const std::string& why) {
+    std::string list;
+    for (const auto amount : amounts) list += (list.empty() ? "" : ", ") + std::to_string(amount);
+    throw ShapeError("pad of " + describe(x.data()) + " by (" + list + "): " + why);
+  };
+  const Shape& from = x.shape();
+  const std::size_t pairs = amounts.size() / 2;
+  if (amounts.size() % 2 != 0 || pairs > static_cast<std::size_t>(from.dims()) || pairs == 0) {
+    complain("give two numbers for each dimension, the last one first");
+  }
+  if (mode != PadMode::constant && pairs > 3) complain("at most three dimensions, but by constant");
+  PadAmounts given;
+  Shape to = from;
+  for (std::size_t k = 0; k < pairs; ++k) {
+    const int d = from.dims() - 1 - static_cast<int>(k);
+    const std::int64_t before = amounts[2 * k], behind = amounts[2 * k + 1], extent = from[d];
+    given.before[k] = before;
+    given.behind[k] = behind;
+    const std::int64_t most = mode == PadMode::reflect ? extent - 1 : extent;
+    if (mode != PadMode::constant && (before < 0 || behind < 0))
+      complain("only constant may take away");
+    if ((mode == PadMode::reflect || mode == PadMode::circular) &&
+        (before > most || behind > most)) {
+      complain("at most " + std::to_string(most) + " elements can be put beside dimension " +
+               std::to_string(d));
+    }
+    if (mode == PadMode::replicate && extent == 0) complain("there is nothing to repeat");
+    if (extent + before + behind < 0) complain("less than nothing would be left");
+    to = with_extent(to, d, extent + before + behind);
+  }
+  Tensor y = Tensor::empty(to, x.data().dtype(), x.data().device());
+  pad_forward(x.data(), given, mode, value, y);
+  return record<PadNode>(std::move(y), {&x}, given, mode);
+}
+
+Variable interpolate(const Variable& x, const std::vector<std::int64_t>& size, Interpolation mode,
+                     bool align_corners) {
+  check_interpolation(x, size.size(), mode, align_corners);
+  for (const auto extent : size) {
+    if (extent < 1)
+      throw ShapeError("interpolate: a size is at least 1, not " + std::to_string(extent));
+  }
+  return resampled(x, size,
+                   ratios_of(size.size(),
+                             [&](std::size_t d) {
+                               return static_cast<double>(x.shape()[static_cast<int>(d) + 2]) /
+                                      static_cast<double>(size[d]);
+                             }),
+                   mode, align_corners);
+}
+
+Variable interpolate_by(const Variable& x, const std::vector<double>& scale_factor,
+                        Interpolation mode, bool align_corners) {
+  const auto spatial = static_cast<std::size_t>(std::max(0, x.shape().dims() - 2));
+  const auto factor = [&](std::size_t d) {
+    return scale_factor.size() == 1 ? scale_factor[0] : scale_factor[d];
+  };
+  check_interpolation(x, scale_factor.size() == 1 ? spatial : scale_factor.size(), mode,
+                      align_corners);
+  std::vector<std::int64_t> size;
+  for (std::size_t d = 0; d < spatial; ++d) {
+    const double extent = static_cast<double>(x.shape()[static_cast<int>(d) + 2]) * factor(d);
+    if (!(extent >= 1.0)) {
+      throw ShapeError("interpolate_by: " + describe(x.data()) + " times " +
+                       std::to_string(factor(d)) + " would have no element");
+    }
+    size.push_back(static_cast<std::int64_t>(extent));
+  }
+  return resampled(x, size, ratios_of(spatial, [&](std::size_t d) { return 1.0 / factor(d); }),
+                   mode, align_corners);
+}
+
+Variable pixel_shuffle(const Variable& x, std::int64_t r) {
+  const Shape& s = x.shape();
+  if (s.dims() < 3 || r < 1 || s[-3] % (r * r) != 0) {
+    throw ShapeError("pixel_shuffle of " + describe(x.data()) + " by " + std::to_string(r) +
+                     ": x is [..., C, H, W], and C a multiple of the factor's square");
+  }
+  std::int64_t outer = 1;
+  for (int d = 0; d + 3 < s.dims(); ++d) outer *= s[d];
+  const std::int64_t channels = s[-3] / (r * r);
+  const Variable parts = reshape(x, {outer, channels, r, r, s[-2], s[-1]});
+  Shape shape = with_extent(s, s.dims() - 3, channels);
+  shape = with_extent(shape, s.dims() - 2, s[-2] * r);
+  return reshape(permute(parts, {0, 1, 4, 2, 5, 3}), with_extent(shape, s.dims() - 1, s[-1] * r));
+}
+
+Variable pixel_unshuffle(const Variable& x, std::int64_t r) {
+  const Shape& s = x.shape();
+  if (s.dims() < 3 || r < 1 || s[-1] % r != 0 || s[-2] % r != 0) {
+    throw ShapeError("pixel_unshuffle of " + describe(x.data()) + " by " + std::to_string(r) +
+                     ": x is [..., C, H, W], and H and W multiples of the factor");
+  }
+  std::int64_t outer = 1;
+  for (int d = 0; d + 3 < s.dims(); ++d) outer *= s[d];
+  const Variable parts = reshape(x, {outer, s[-3], s[-2] / r, r, s[-1] / r, r});
+  Shape shape = with_extent(s, s.dims() - 3, s[-3] * r * r);
+  shape = with_extent(shape, s.dims() - 2, s[-2] / r);
+  return reshape(permute(parts, {0, 1, 3, 5, 2, 4}), with_extent(shape, s.dims() - 1, s[-1] / r));
+}
+
+}  // namespace lockstep

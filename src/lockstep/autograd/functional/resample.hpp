@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include <lockstep/autograd/variable.hpp>
+#include <lockstep/tensor/kernels/pad.hpp>
+
+// Other extents of images and sequences, on the host.
+
+namespace lockstep {
+
+/// x with `amounts` = (before, behind) of the last dimension, then of the one before it ...:
+/// PyTorch's order. constant puts `value`, and may take away (negative amounts); the others are for
+/// at most the last three dimensions, reflect by less than the extent, circular by no more than it.
+/// Throws ShapeError for amounts that do not fit.
+[[nodiscard]] Variable pad(const Variable& x, const std::vector<std::int64_t>& amounts,
+                           PadMode mode = PadMode::constant, double value = 0.0);
+
+enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
+
+/// x[N,C,L], [N,C,H,W] or [N,C,D,H,W] at another size; linear is for [N,C,L], bilinear for
+/// [N,C,H,W]. align_corners keeps the corners' values at the corners, which nearest does not know.
+/// Throws ShapeError for sizes that do not fit.
+[[nodiscard]] Variable interpolate(const Variable& x, const std::vector<std::int64_t>& size,
+                                   Interpolation mode = Interpolation::nearest,
+                                   bool align_corners = false);
+/// The same by a factor for each extent, or one for all; sizes are rounded down.
+[[nodiscard]] Variable interpolate_by(const Variable& x, const std::vector<double>& scale_factor,
+                                      Interpolation mode = Interpolation::nearest,
+                                      bool align_corners = false);
+
+/// x[..., C r^2, H, W] -> [..., C, H r, W r] (Shi et al. 2016, arXiv:1609.05158), and back.
+[[nodiscard]] Variable pixel_shuffle(const Variable& x, std::int64_t upscale_factor);
+[[nodiscard]] Variable pixel_unshuffle(const Variable& x, std::int64_t downscale_factor);
+
+}  // namespace lockstep

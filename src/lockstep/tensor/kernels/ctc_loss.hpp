@@ -1,0 +1,29 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include <lockstep/tensor/tensor.hpp>
+
+// Connectionist temporal classification (Graves et al. 2006, ICML), on the host.
+
+namespace lockstep {
+
+/// What the targets of a batch say, checked: the labels of all samples one after the other.
+struct CtcTargets {
+  std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> first;   ///< [N + 1]: where each sample's labels begin
+  std::vector<std::int64_t> frames;  ///< [N]: how many of the T frames are the sample's
+  std::int64_t blank = 0;
+  [[nodiscard]] std::int64_t longest() const;  ///< labels of a sample
+};
+
+/// losses[N] = -log p(labels | x), x[T,N,C] log-probabilities, f32 or f64; infinite where the
+/// frames are too few. alpha [N, T, 2 longest + 1] keeps the forward variables, their logarithms.
+void ctc_forward(const Tensor& x, const CtcTargets& targets, const Tensor& alpha,
+                 const Tensor& losses);
+
+/// grad_x (+)= the losses' derivatives by x times grad_losses[N]; none for an infinite loss.
+void ctc_backward(const Tensor& grad_losses, const Tensor& x, const CtcTargets& targets,
+                  const Tensor& alpha, const Tensor& losses, bool accumulate, const Tensor& grad_x);
+
+}  // namespace lockstep

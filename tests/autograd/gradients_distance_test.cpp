@@ -1,0 +1,67 @@
+// Backward against central differences in double.
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/distance.hpp>
+#include <lockstep/autograd/functional/loss.hpp>
+
+#include "gradient_check.hpp"
+
+namespace lockstep::test {
+namespace {
+
+const std::vector<Tensor> three_rows{random_tensor({4, 7}, 1), random_tensor({4, 7}, 2),
+                                     random_tensor({4, 7}, 3)};
+
+TEST(DistanceGradient, AgreesWithCentralDifferences) {
+  for (const double p : {1.0, 2.0, 3.0, 2.5}) {
+    expect_gradients(
+        [&](const std::vector<Variable>& v) { return pairwise_distance(v[0], v[1], p); },
+        {three_rows[0], three_rows[1]});
+  }
+  for (const int dim : {0, 1}) {
+    expect_gradients(
+        [&](const std::vector<Variable>& v) { return cosine_similarity(v[0], v[1], dim); },
+        {three_rows[0], three_rows[1]});
+  }
+}
+
+TEST(TripletMarginGradient, AgreesWithCentralDifferences) {
+  for (const bool swap : {false, true}) {
+    for (const auto reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
+      expect_gradients(
+          [&](const std::vector<Variable>& v) {
+            return triplet_margin_loss(v[0], v[1], v[2], {.swap = swap, .reduction = reduction});
+          },
+          three_rows);
+    }
+  }
+}
+
+TEST(CosineEmbeddingGradient, AgreesWithCentralDifferences) {
+  const Tensor target = Tensor::from(std::vector<std::int64_t>{1, -1, 1, -1}, {4});
+  expect_gradients(
+      [&](const std::vector<Variable>& v) {
+        return cosine_embedding_loss(v[0], v[1], target, -0.9, Reduction::none);
+      },
+      {three_rows[0], three_rows[1]});
+}
+
+TEST(CtcGradient, AgreesWithCentralDifferencesForPaddedAndForJoinedTargets) {
+  const Tensor padded = Tensor::from(std::vector<std::int64_t>{1, 1, 2, 3, 0, 0, 0, 0, 0}, {3, 3});
+  const Tensor joined = Tensor::from(std::vector<std::int64_t>{1, 1, 2, 3}, {4});
+  const Tensor lengths = Tensor::from(std::vector<std::int64_t>{3, 1, 0}, {3});
+  const Tensor frames = Tensor::from(std::vector<std::int64_t>{6, 4, 3}, {3});
+  for (const Tensor& targets : {padded, joined}) {
+    for (const auto reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
+      expect_gradients(
+          [&](const std::vector<Variable>& v) {
+            return ctc_loss(log_softmax(v[0], 2), targets, frames, lengths, 0, reduction);
+          },
+          {random_tensor({6, 3, 4}, 5)});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
