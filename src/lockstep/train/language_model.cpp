@@ -34,6 +34,7 @@ LanguageModel::LanguageModel(Deck& deck, Sets sets) {
   const TaskOptions options = read_task_options(deck);
   refuse(deck, "loss", "label_smoothing", options.loss.label_smoothing > 0);
   refuse(deck, "loss", "class_weights", !options.loss.class_weights.empty());
+  refuse(deck, "loss", "class_weights_from_counts", options.loss.class_weights_from_counts);
   refuse(deck, "eval", "top_k", deck.read<EvalOptions>("eval").top_k > 0);
   if (options.model.kind != nn::ModelOptions::Kind::gpt) {
     throw InputError(fmt::format(
