@@ -43,7 +43,7 @@ struct Softplus {
         threshold(static_cast<T>(f.b)) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T z = beta * x, larger = z < T{0} ? T{0} : z;
-    const T y = (larger + math::log1p_of_share(math::exp(-std::fabs(z)))) * inverse;
+    const T y = (larger + math::log1p(math::exp(-std::fabs(z)))) * inverse;
     return z > threshold ? x : y;
   }
   KOKKOS_FUNCTION T gradient(T g, T x) const {
@@ -124,7 +124,7 @@ struct LogSigmoid {
   static constexpr const char *forward = "lockstep::log_sigmoid", *backward = forward;
   explicit LogSigmoid(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const {
-    return (x < T{0} ? x : T{0}) - math::log1p_of_share(math::exp(-std::fabs(x)));
+    return (x < T{0} ? x : T{0}) - math::log1p(math::exp(-std::fabs(x)));
   }
   KOKKOS_FUNCTION T gradient(T g, T y) const { return -g * math::expm1(y); }  // 1 - sigmoid(x)
 };
