@@ -82,9 +82,9 @@ struct Hardsigmoid {
   explicit Hardsigmoid(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T raised = x < T{-3} ? T{0} : x + T{3};
-    return (raised > T{6} ? T{6} : raised) / T{6};
+    return (raised > T{6} ? T{6} : raised) * (T{1} / T{6});
   }
-  KOKKOS_FUNCTION T gradient(T g, T x) const { return x <= T{-3} || x >= T{3} ? T{0} : g / T{6}; }
+  KOKKOS_FUNCTION T gradient(T g, T x) const { return x <= T{-3} || x >= T{3} ? T{0} : g * (T{1} / T{6}); }
 };
 
 template <class T>
@@ -93,10 +93,10 @@ struct Hardswish {
   explicit Hardswish(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T raised = x < T{-3} ? T{0} : x + T{3};
-    return x * (raised > T{6} ? T{6} : raised) / T{6};
+    return x * (raised > T{6} ? T{6} : raised) * (T{1} / T{6});
   }
   KOKKOS_FUNCTION T gradient(T g, T x) const {
-    const T inside = g * (x / T{3} + T{0.5});
+    const T inside = g * (x * (T{1} / T{3}) + T{0.5});
     const T lower = x < T{-3} ? T{0} : inside;
     return x > T{3} ? g : lower;
   }
