@@ -84,7 +84,9 @@ struct Hardsigmoid {
     const T raised = x < T{-3} ? T{0} : x + T{3};
     return (raised > T{6} ? T{6} : raised) * (T{1} / T{6});
   }
-  KOKKOS_FUNCTION T gradient(T g, T x) const { return x <= T{-3} || x >= T{3} ? T{0} : g * (T{1} / T{6}); }
+  KOKKOS_FUNCTION T gradient(T g, T x) const {
+    return x <= T{-3} || x >= T{3} ? T{0} : g * (T{1} / T{6});
+  }
 };
 
 template <class T>
