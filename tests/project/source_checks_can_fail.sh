@@ -71,3 +71,10 @@ expect 1 '0 files' "$here/layering.sh" "$work"
 expect 1 '0 classes' "$here/one_definition.sh" "$work"
 : >"$work/headers"
 expect 1 '0 public headers' "$here/public_headers.sh" "$work/headers"
+
+page=$here/../../docs/coverage.md
+sed 's/`nn::Conv1d`/`nn::Conv1x`/' "$page" >"$work/page.md"
+expect 1 'nn::Conv1x is declared nowhere' "$here/coverage.sh" "$work/page.md"
+expect 1 'the layer Conv1d is not on the page' "$here/coverage.sh" "$work/page.md"
+sed 's/^| functional.fold | no | .*/| functional.fold | no | |/' "$page" >"$work/page.md"
+expect 1 'functional.fold is .no. without a reason' "$here/coverage.sh" "$work/page.md"

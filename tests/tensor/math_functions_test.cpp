@@ -118,19 +118,14 @@ TEST(MathFunctions, LogarithmsAreExactToTheUlp) {
       1.2, 1e-45F, 3e38F, [](float x) { return math::log(x); }, log);
   const auto log1p = [](double x) { return std::log1p(x); };
   expect_ulps(
-      2.0, -0.5F, 3e38F, [](float x) { return math::log1p(x); }, log1p);
-  expect_ulps(
-      2.0, 0.0F, 1.0F, [](float x) { return math::log1p_of_share(x); }, log1p);
-  EXPECT_TRUE(std::isnan(math::log1p_of_share(nan)));
+      2.0, 0.0F, 1.0F, [](float x) { return math::log1p(x); }, log1p);
+  EXPECT_TRUE(std::isnan(math::log1p(nan)));
   EXPECT_EQ(math::log(infinity), infinity);
   EXPECT_EQ(math::log(0.0F), -infinity);
   EXPECT_EQ(math::log(-0.0F), -infinity);
   EXPECT_TRUE(std::isnan(math::log(-1.0F)));
   EXPECT_TRUE(std::isnan(math::log(-infinity)));
   EXPECT_TRUE(std::isnan(math::log(nan)));
-  EXPECT_EQ(math::log1p(infinity), infinity);
-  EXPECT_EQ(math::log1p(-1.0F), -infinity);
-  EXPECT_TRUE(std::isnan(math::log1p(nan)));
 }
 
 TEST(MathFunctions, ExpOfSmallNumbersLessOneIsExactToTwoUlps) {
@@ -211,7 +206,7 @@ TEST(MathFunctions, GiveTheSameBitsInAVectorAsAlone) {
   expect_same_bits(xs, [](float x) { return math::sigmoid_and_complement(x).complement; });
   expect_same_bits(xs, [](float x) { return math::expm1(x); });
   expect_same_bits(xs, [](float x) { return math::log(x); });
-  expect_same_bits(xs, [](float x) { return math::log1p(x); });
+  expect_same_bits(xs, [](float x) { return math::log1p(math::exp(-std::fabs(x))); });
   expect_same_bits(xs, [](float x) { return math::sin(x); });
   expect_same_bits(xs, [](float x) { return math::cos(x); });
   const math::Power<float> power(1.7);

@@ -122,22 +122,14 @@ KOKKOS_INLINE_FUNCTION float log(float x) {
   return x < HUGE_VALF ? valid : x;  // infinity and NaN are their own
 }
 
-KOKKOS_INLINE_FUNCTION double log1p_of_share(double x) { return std::log1p(x); }
+KOKKOS_INLINE_FUNCTION double log1p(double x) { return std::log1p(x); }
 /// log(1 + x) for 0 <= x <= 1, 2 artanh(x / (2 + x)), by its series to the 15th power. Error below
 /// 2 ulp.
-KOKKOS_INLINE_FUNCTION float log1p_of_share(float x) {
+KOKKOS_INLINE_FUNCTION float log1p(float x) {
   const float s = x / (2.0F + x), z = s * s;
   const float p = detail::polynomial(z, 2.0F / 15, 2.0F / 13, 2.0F / 11, 2.0F / 9, 2.0F / 7,
                                      2.0F / 5, 2.0F / 3);
   return detail::multiply_add(s * z, p, s + s);
-}
-
-KOKKOS_INLINE_FUNCTION double log1p(double x) { return std::log1p(x); }
-/// log(1 + x): the logarithm of the rounded sum, and what rounding took from it. Error below 2 ulp
-/// for x >= -1/2.
-KOKKOS_INLINE_FUNCTION float log1p(float x) {
-  const float u = 1.0F + x, lost = (x - (u - 1.0F)) / u;
-  return log(u) + (u > 0.0F && u < HUGE_VALF ? lost : 0.0F);
 }
 
 namespace detail {
@@ -207,6 +199,9 @@ struct Power<float> {
   }
 
   KOKKOS_FUNCTION float operator()(float x) const {
+    // Read whatever x is: a read that depends on it would keep a loop from becoming vectors.
+    const float at_zero = of_zero, at_infinity = of_infinity, at_nan = of_nan;
+    const float negative = of_negative, at_limit = of_signed_limit;
     const float size = std::fabs(x);
     const bool subnormal = size < 1.17549435e-38F;
     constexpr std::uint32_t root = 0x3F3504F3U;
@@ -222,9 +217,10 @@ struct Power<float> {
     const double product = p * log_size;
     const double below = product < -104.0 ? -104.0 : product;
     const double bounded = below > 89.0 ? 89.0 : below;
-    const auto n =
-        static_cast<std::int32_t>(bounded * 1.4426950408889634 + (bounded < 0.0 ? -0.5 : 0.5));
-    const double r = bounded - static_cast<double>(n) * 0.69314718055994531;
+    constexpr double to_integer = 6755399441055744.0;  // 1.5 2^52: the sum has no fraction
+    const double whole = (bounded * 1.4426950408889634 + to_integer) - to_integer;
+    const auto n = static_cast<std::int32_t>(whole);
+    const double r = bounded - whole * 0.69314718055994531;
     // exp(r), |r| <= 0.35: its series to r^10 is exact to 3e-13.
     double e = 1.0 / 40320 + r * (1.0 / 362880 + r / 3628800);
     e = 1.0 / 120 + r * (1.0 / 720 + r * (1.0 / 5040 + r * e));
@@ -236,12 +232,12 @@ struct Power<float> {
         static_cast<double>(detail::from_bits(static_cast<std::uint32_t>(rest + 127) << 23U));
     // Choices without branches, for vectors.
     const auto finite = static_cast<float>(scaled);
-    const float inner = size == 0.0F ? of_zero : finite;
-    const float positive = size == HUGE_VALF ? of_infinity : inner;
-    const float unless_zero = size == 0.0F ? of_signed_limit : of_negative;
-    const float factor = size == HUGE_VALF ? of_signed_limit : unless_zero;
+    const float inner = size == 0.0F ? at_zero : finite;
+    const float positive = size == HUGE_VALF ? at_infinity : inner;
+    const float unless_zero = size == 0.0F ? at_limit : negative;
+    const float factor = size == HUGE_VALF ? at_limit : unless_zero;
     const float y = positive * (std::copysign(1.0F, x) < 0.0F ? factor : 1.0F);
-    return x == x ? y : of_nan;
+    return x == x ? y : at_nan;
   }
 
   double p;

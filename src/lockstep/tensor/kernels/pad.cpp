@@ -155,13 +155,14 @@ void unpad_copies(const Tensor& grad_y, const PadAmounts& amounts, PadMode mode,
   const std::int64_t width = to[-1], extent = from[-1];
   const bool has_rows = to.dims() > 1;
   // Whether a plane of y is one of x's own: in the order of the planes.
-  std::vector<bool> own_planes;
+  thread_local std::vector<char> own_planes;
+  own_planes.clear();
   for_each_padded_plane(
       from, to, amounts, PadMode::constant,
-      [&](std::int64_t, std::int64_t plane) { own_planes.push_back(plane >= 0); });
+      [&](std::int64_t, std::int64_t plane) { own_planes.push_back(plane >= 0 ? 1 : 0); });
   std::size_t p = 0;
   for_each_padded_plane(from, to, amounts, mode, [&](std::int64_t from_plane, std::int64_t plane) {
-    const bool own_plane = own_planes[p++];
+    const bool own_plane = own_planes[p++] != 0;
     const T* line = in + from_plane;
     for (std::size_t r = 0; r < rows.size(); ++r, line += width) {
       T* const target = out + plane + rows[r] * extent;

@@ -54,7 +54,7 @@ template <class T>
 struct BinaryCrossEntropy {
   explicit BinaryCrossEntropy(const ElementLossFunction&) {}
   KOKKOS_FUNCTION static T value(T x, T t) {
-    return (x < T{0} ? T{0} : x) - x * t + math::log1p_of_share(math::exp(-std::fabs(x)));
+    return (x < T{0} ? T{0} : x) - x * t + math::log1p(math::exp(-std::fabs(x)));
   }
   KOKKOS_FUNCTION T loss(T x, T t) const { return value(x, t); }
   KOKKOS_FUNCTION T slope(T x, T t) const { return math::sigmoid(x) - t; }

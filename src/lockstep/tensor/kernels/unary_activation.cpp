@@ -43,7 +43,7 @@ struct Softplus {
         threshold(static_cast<T>(f.b)) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T z = beta * x, larger = z < T{0} ? T{0} : z;
-    const T y = (larger + math::log1p_of_share(math::exp(-std::fabs(z)))) * inverse;
+    const T y = (larger + math::log1p(math::exp(-std::fabs(z)))) * inverse;
     return z > threshold ? x : y;
   }
   KOKKOS_FUNCTION T gradient(T g, T x) const {
@@ -82,9 +82,11 @@ struct Hardsigmoid {
   explicit Hardsigmoid(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T raised = x < T{-3} ? T{0} : x + T{3};
-    return (raised > T{6} ? T{6} : raised) / T{6};
+    return (raised > T{6} ? T{6} : raised) * (T{1} / T{6});
   }
-  KOKKOS_FUNCTION T gradient(T g, T x) const { return x <= T{-3} || x >= T{3} ? T{0} : g / T{6}; }
+  KOKKOS_FUNCTION T gradient(T g, T x) const {
+    return x <= T{-3} || x >= T{3} ? T{0} : g * (T{1} / T{6});
+  }
 };
 
 template <class T>
@@ -93,10 +95,10 @@ struct Hardswish {
   explicit Hardswish(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T raised = x < T{-3} ? T{0} : x + T{3};
-    return x * (raised > T{6} ? T{6} : raised) / T{6};
+    return x * (raised > T{6} ? T{6} : raised) * (T{1} / T{6});
   }
   KOKKOS_FUNCTION T gradient(T g, T x) const {
-    const T inside = g * (x / T{3} + T{0.5});
+    const T inside = g * (x * (T{1} / T{3}) + T{0.5});
     const T lower = x < T{-3} ? T{0} : inside;
     return x > T{3} ? g : lower;
   }
@@ -124,7 +126,7 @@ struct LogSigmoid {
   static constexpr const char *forward = "lockstep::log_sigmoid", *backward = forward;
   explicit LogSigmoid(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const {
-    return (x < T{0} ? x : T{0}) - math::log1p_of_share(math::exp(-std::fabs(x)));
+    return (x < T{0} ? x : T{0}) - math::log1p(math::exp(-std::fabs(x)));
   }
   KOKKOS_FUNCTION T gradient(T g, T y) const { return -g * math::expm1(y); }  // 1 - sigmoid(x)
 };

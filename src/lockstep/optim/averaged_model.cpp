@@ -1,0 +1,54 @@
+#include <lockstep/optim/averaged_model.hpp>
+
+#include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+
+namespace lockstep::optim {
+
+AveragedModel::AveragedModel(const nn::Module& model, std::optional<double> ema_decay)
+    : parameters_(model.named_parameters()),
+      decay_(ema_decay),
+      n_averaged_(Tensor::zeros({}, DType::i64)) {
+  if (decay_) expect_below_one("AveragedModel", "decay", *decay_);
+  for (const auto& parameter : parameters_) averages_.push_back(parameter.variable.data().clone());
+}
+
+std::int64_t AveragedModel::n_averaged() const {
+  return static_cast<std::int64_t>(n_averaged_.item());
+}
+
+void AveragedModel::update_parameters() {
+  const auto before = static_cast<double>(n_averaged());
+  const double mean = before / (before + 1.0);
+  const double keep = before == 0.0 ? 0.0 : decay_.value_or(mean);
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    const Tensor& value = parameters_[i].variable.data();
+    if (keep == 0.0) {
+      averages_[i].copy_from(value);
+    } else {
+      scale(averages_[i], keep);
+      add_scaled(value, 1.0 - keep, averages_[i]);
+    }
+  }
+  n_averaged_.fill(before + 1.0);
+}
+
+StateDict AveragedModel::state_dict() const {
+  StateDict state;
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    state.insert(parameters_[i].name, averages_[i]);
+  }
+  state.insert("n_averaged", n_averaged_);
+  return state;
+}
+
+void AveragedModel::swap() {
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    const Tensor value = parameters_[i].variable.data();
+    const Tensor kept = value.clone();
+    value.copy_from(averages_[i]);
+    averages_[i].copy_from(kept);
+  }
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,82 @@
+#include <lockstep/optim/averaged_model.hpp>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+namespace {
+
+struct TwoNumbers : nn::Module {
+  Variable w = register_parameter("w", Tensor::zeros({2}));
+  Variable forward(const Variable& x) override { return x; }
+
+  void set(double value) const {
+    w.data().copy_from(Tensor::from(std::vector<float>{static_cast<float>(value), 1.0F}, {2}));
+  }
+};
+
+float first(const Tensor& t) { return t.to_vector<float>()[0]; }
+
+float average(const optim::AveragedModel& model) {
+  return first(model.state_dict().find("w")->tensor);
+}
+
+TEST(AveragedModel, IsTheMeanOfAllUpdates) {
+  const TwoNumbers net;
+  optim::AveragedModel mean(net);
+  for (const double value : {4.0, 8.0, 6.0, 2.0}) {
+    net.set(value);
+    mean.update_parameters();
+  }
+  EXPECT_EQ(mean.n_averaged(), 4);
+  EXPECT_FLOAT_EQ(average(mean), 5.0F);
+}
+
+TEST(AveragedModel, WithADecayIsTheExponentialMovingAverage) {
+  const TwoNumbers net;
+  optim::AveragedModel ema(net, 0.75);
+  double expected = 0.0;
+  for (int step = 0; step < 20; ++step) {
+    const double value = std::sin(step);
+    net.set(value);
+    ema.update_parameters();
+    expected = step == 0 ? value : 0.75 * expected + 0.25 * value;
+    EXPECT_NEAR(average(ema), expected, 1e-6) << step;
+  }
+  EXPECT_THROW(optim::AveragedModel(net, 1.0), InputError);
+}
+
+TEST(AveragedModel, GoesOnFromItsStateWithTheSameBits) {
+  const TwoNumbers net;
+  optim::AveragedModel whole(net, 0.9), before(net, 0.9), after(net, 0.9);
+  for (int step = 0; step < 6; ++step) {
+    net.set(std::cos(step));
+    whole.update_parameters();
+    if (step == 3) after.load_state_dict(before.state_dict());
+    (step < 3 ? before : after).update_parameters();
+  }
+  EXPECT_EQ(after.n_averaged(), 6);
+  EXPECT_EQ(average(after), average(whole));
+}
+
+TEST(AveragedModel, ChangesPlacesWithTheModelAndBack) {
+  const TwoNumbers net;
+  optim::AveragedModel mean(net);
+  for (const double value : {1.0, 3.0}) {
+    net.set(value);
+    mean.update_parameters();
+  }
+  mean.swap();
+  EXPECT_EQ(first(net.w.data()), 2.0F);
+  mean.swap();
+  EXPECT_EQ(first(net.w.data()), 3.0F);
+  EXPECT_EQ(average(mean), 2.0F);
+}
+
+}  // namespace
+}  // namespace lockstep

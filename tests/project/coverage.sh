@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# docs/coverage.md says what of PyTorch is here. Each name in its column "here" is declared in a public header, each "no" has a
+# reason; and each layer, differentiable function and optimizer of the headers is on the page.
+#   coverage.sh [PAGE [SOURCES]]
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+page=${1:-$root/docs/coverage.md} sources=${2:-$root/src/lockstep}
+failures=0
+fail() {
+  echo "coverage.md: $*" >&2
+  failures=$((failures + 1))
+}
+
+declared=$(cat "$sources"/autograd/functional/*.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/*.hpp \
+  "$sources"/parallel/sync_batch_norm.hpp)
+is_declared() {
+  local name=${1##*::}
+  grep -qE "(class|struct|using) $name\b|[ &]$name\(|^ +$name,|[ ]$name =" <<<"$declared"
+}
+
+rows=0
+while IFS='|' read -r _ pytorch here note _; do
+  pytorch=${pytorch# } here=${here# } note=${note# }
+  pytorch=${pytorch% }
+  [[ $pytorch == PyTorch || $pytorch == ---* || -z ${pytorch// /} ]] && continue
+  rows=$((rows + 1))
+  if [[ $here == 'no ' ]]; then
+    [[ -n ${note// /} ]] || fail "$pytorch is \"no\" without a reason"
+    continue
+  fi
+  names=$(grep -oE '`[^`]+`' <<<"$here" | tr -d '`') || { fail "$pytorch names nothing that is here, nor \"no\""; continue; }
+  for name in $names; do is_declared "$name" || fail "$pytorch: $name is declared nowhere"; done
+done < <(grep '^|' "$page")
+((rows > 200)) || fail "only $rows rows were read"
+
+# The other way round.
+named() { grep -qE "\`([a-zA-Z]+::)*$1\`" "$page"; }
+for name in $(cat "$sources"/autograd/functional/*.hpp | grep -oE '^\[\[nodiscard\]\]( inline)? Variable [a-z0-9_]+\(' |
+  sed -E 's/.* ([a-z0-9_]+)\(/\1/' | sort -u); do
+  named "$name" || fail "the function $name is not on the page"
+done
+for name in $(cat "$sources"/nn/layers/*.hpp "$sources"/nn/{sequential,module_list}.hpp |
+  sed -nE 's/^class ([A-Za-z0-9]+) : public .*/\1/p; s/^using ([A-Za-z0-9]+) = .*<.*/\1/p' | sort -u); do
+  case $name in
+    BatchNorm | RecurrentLayer | RecurrentCell | ConvTranspose | ConstantPad | PadLayer | MaxPool | AvgPool | AdaptiveMaxPool | \
+      AdaptiveAvgPool) continue ;; # what others are made of
+  esac
+  named "$name" || fail "the layer $name is not on the page"
+done
+for name in $(cat "$sources"/optim/*.hpp | sed -nE 's/^class ([A-Za-z0-9]+) : public (Optimizer|Adam|LayerWise) .*/\1/p' | sort -u); do
+  [[ $name == LayerWise ]] && continue
+  named "$name" || fail "the optimizer $name is not on the page"
+done
+((failures == 0))
