@@ -55,7 +55,7 @@ class GaussianNllNode : public PooledNode<GaussianNllNode> {
 /// The losses, or their sum divided by `divisor`.
 Tensor reduced(const Tensor& losses, Reduction reduction, double divisor) {
   if (reduction == Reduction::none) return losses;
-  const Tensor total = Tensor::empty({}, losses.dtype(), losses.device());
+  Tensor total = Tensor::empty({}, losses.dtype(), losses.device());
   reduce_sum(losses, divisor, false, total);
   return total;
 }

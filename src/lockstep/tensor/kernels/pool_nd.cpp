@@ -34,6 +34,19 @@ struct Inside {
   }
 };
 
+/// f(o, o * stride) for the outputs of a tap; for the usual strides as constants.
+template <std::int64_t stride, class F>
+void for_each_output(const Inside& inside, const F& f) {
+#pragma omp simd
+  for (std::int64_t o = inside.begin; o < inside.end; ++o) f(o, o * stride);
+}
+template <class F>
+void for_each_output(const Inside& inside, std::int64_t stride, const F& f) {
+  if (stride == 1) return for_each_output<1>(inside, f);
+  if (stride == 2) return for_each_output<2>(inside, f);
+  for (std::int64_t o = inside.begin; o < inside.end; ++o) f(o, o * stride);
+}
+
 /// Calls f(output row, input row, first output, end, input place of output 0) for each output row
 /// along W and each tap that meets it, taps in row-major order; begin(output row) before them. Rows
 /// are offsets in a plane.
@@ -88,21 +101,13 @@ void max_rows(const Tensor& x, const PoolWindow& w, const Tensor& y, const Tenso
           const T* const from = in + in_row + tap;
           const auto place = static_cast<std::int32_t>(in_row + tap);
           const auto step = static_cast<std::int32_t>(stride);
-          const auto take = [&](std::int64_t o, T value) {
+          for_each_output(inside, stride, [&](std::int64_t o, std::int64_t i) {
             // The first element counts even if it is -inf.
+            const T value = from[i];
             const bool better = value > best[o] || value != value || at[o] < 0;
             best[o] = better ? value : best[o];
             at[o] = better ? place + static_cast<std::int32_t>(o) * step : at[o];
-          };
-          if (stride == 1) {
-#pragma omp simd
-            for (std::int64_t o = inside.begin; o < inside.end; ++o) take(o, from[o]);
-          } else if (stride == 2) {
-#pragma omp simd
-            for (std::int64_t o = inside.begin; o < inside.end; ++o) take(o, from[2 * o]);
-          } else {
-            for (std::int64_t o = inside.begin; o < inside.end; ++o) take(o, from[o * stride]);
-          }
+          });
         });
   });
 }
@@ -165,15 +170,8 @@ void avg_rows(const Tensor& x, const AveragePool& pool, const Tensor& y) {
         [&](std::int64_t row, std::int64_t in_row, const Inside& inside, std::int64_t tap) {
           T* const sum = out + row;
           const T* const from = in + in_row + tap;
-          if (stride == 1) {
-#pragma omp simd
-            for (std::int64_t o = inside.begin; o < inside.end; ++o) sum[o] += from[o];
-          } else if (stride == 2) {
-#pragma omp simd
-            for (std::int64_t o = inside.begin; o < inside.end; ++o) sum[o] += from[2 * o];
-          } else {
-            for (std::int64_t o = inside.begin; o < inside.end; ++o) sum[o] += from[o * stride];
-          }
+          for_each_output(inside, stride,
+                          [&](std::int64_t o, std::int64_t i) { sum[o] += from[i]; });
         });
     for (std::int64_t d = 0; d < e.out[0]; ++d) {
       for (std::int64_t h = 0; h < e.out[1]; ++h) {
@@ -208,12 +206,8 @@ void avg_rows_back(const Tensor& grad_y, const AveragePool& pool, const Tensor& 
         },
         [&](std::int64_t, std::int64_t in_row, const Inside& inside, std::int64_t tap) {
           T* const to = out + in_row + tap;
-          if (stride == 1) {
-#pragma omp simd
-            for (std::int64_t o = inside.begin; o < inside.end; ++o) to[o] += scaled[o];
-          } else {
-            for (std::int64_t o = inside.begin; o < inside.end; ++o) to[o * stride] += scaled[o];
-          }
+          for_each_output(inside, stride,
+                          [&](std::int64_t o, std::int64_t i) { to[i] += scaled[o]; });
         });
   });
 }
