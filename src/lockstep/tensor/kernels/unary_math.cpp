@@ -115,7 +115,6 @@ struct Clamp {
 
 /// sin and cos of a few sizes that the vectors do not do: what they made is made again.
 constexpr bool is_large(float x) { return x > math::largest_angle || x < -math::largest_angle; }
-constexpr bool is_large(double) { return false; }
 
 template <template <class> class F, class T, class Space, class Each>
 void redo_large(const Space& space, const Tensor& x, const Each& each) {
