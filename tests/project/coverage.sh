@@ -28,6 +28,7 @@ while IFS='|' read -r _ pytorch here note _; do
     [[ -n ${note// /} ]] || fail "$pytorch is \"no\" without a reason"
     continue
   fi
+  # shellcheck disable=SC2016  # the page's own marks
   names=$(grep -oE '`[^`]+`' <<<"$here" | tr -d '`') || { fail "$pytorch names nothing that is here, nor \"no\""; continue; }
   for name in $names; do is_declared "$name" || fail "$pytorch: $name is declared nowhere"; done
 done < <(grep '^|' "$page")
@@ -35,20 +36,20 @@ done < <(grep '^|' "$page")
 
 # The other way round.
 named() { grep -qE "\`([a-zA-Z]+::)*$1\`" "$page"; }
-for name in $(cat "$sources"/autograd/functional/*.hpp | grep -oE '^\[\[nodiscard\]\]( inline)? Variable [a-z0-9_]+\(' |
-  sed -E 's/.* ([a-z0-9_]+)\(/\1/' | sort -u); do
+while read -r name; do
   named "$name" || fail "the function $name is not on the page"
-done
-for name in $(cat "$sources"/nn/layers/*.hpp "$sources"/nn/{sequential,module_list}.hpp |
-  sed -nE 's/^class ([A-Za-z0-9]+) : public .*/\1/p; s/^using ([A-Za-z0-9]+) = .*<.*/\1/p' | sort -u); do
+done < <(cat "$sources"/autograd/functional/*.hpp | grep -oE '^\[\[nodiscard\]\]( inline)? Variable [a-z0-9_]+\(' |
+  sed -E 's/.* ([a-z0-9_]+)\(/\1/' | sort -u)
+while read -r name; do
   case $name in
     BatchNorm | RecurrentLayer | RecurrentCell | ConvTranspose | ConstantPad | PadLayer | MaxPool | AvgPool | AdaptiveMaxPool | \
       AdaptiveAvgPool) continue ;; # what others are made of
   esac
   named "$name" || fail "the layer $name is not on the page"
-done
-for name in $(cat "$sources"/optim/*.hpp | sed -nE 's/^class ([A-Za-z0-9]+) : public (Optimizer|Adam|LayerWise) .*/\1/p' | sort -u); do
+done < <(cat "$sources"/nn/layers/*.hpp "$sources"/nn/{sequential,module_list}.hpp |
+  sed -nE 's/^class ([A-Za-z0-9]+) : public .*/\1/p; s/^using ([A-Za-z0-9]+) = .*<.*/\1/p' | sort -u)
+while read -r name; do
   [[ $name == LayerWise ]] && continue
   named "$name" || fail "the optimizer $name is not on the page"
-done
+done < <(cat "$sources"/optim/*.hpp | sed -nE 's/^class ([A-Za-z0-9]+) : public (Optimizer|Adam|LayerWise) .*/\1/p' | sort -u)
 ((failures == 0))
