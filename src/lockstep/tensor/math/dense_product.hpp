@@ -1,0 +1,41 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include <dnnl.hpp>
+
+namespace lockstep::math {
+
+/// oneDNN's matmul c[m,n] (+)= a[m,k] b[k,n] of dense operands into f32. A transposed operand is
+/// the transpose of what lies in memory, whose rows adjoin; c's rows are c_stride apart.
+class DenseProduct {
+ public:
+  struct Shape {
+    dnnl::memory::data_type operands;
+    std::int64_t m, n, k, c_stride;
+    bool a_transposed = false, b_transposed = false, accumulate = false;
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+
+  explicit DenseProduct(const Shape& shape) : DenseProduct(shape, describe(shape)) {}
+
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  /// Operands of the shape's type.
+  void run(const void* a, const void* b, float* c);
+
+ private:
+  using Description = dnnl::matmul::primitive_desc;
+
+  DenseProduct(const Shape& shape, const Description& description);
+  static Description describe(const Shape& shape);
+
+  Shape shape_;
+  dnnl::matmul primitive_;
+  dnnl::memory a_, b_, c_, scratchpad_;
+  std::size_t scratchpad_bytes_;
+};
+
+/// This thread's product of a shape, made at the first call. Throws Error if oneDNN cannot.
+[[nodiscard]] DenseProduct& dense_product(const DenseProduct::Shape& shape);
+
+}  // namespace lockstep::math
