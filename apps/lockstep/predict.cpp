@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/data/data_files.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/launch/launch.hpp>
@@ -48,7 +49,7 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
     std::unique_ptr<Predictor> predictor;
     train::agree(*group, [&] { predictor = std::make_unique<Predictor>(checkpoint); });
     auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);
-    if (input.file.string().find(".csv") != std::string::npos)
+    if (is_table(input.file))
       train::agree(*group, [&] { input.columns = train::feature_columns_of(checkpoint); });
     const auto output = train::DataSetName::parse(options.output, "predictions");
     const auto start = Clock::now();

@@ -61,12 +61,15 @@ std::vector<fs::path> files_of(const std::vector<std::string>& paths) {
   return files;
 }
 
+bool is_table(const fs::path& file) {
+  const std::string name = file.string();
+  return name.ends_with(".csv") || name.ends_with(".csv.gz");
+}
+
 std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::string& name,
                                               const std::vector<std::string>& columns) {
-  const std::string text = file.string();
-  if (text.ends_with(".npy")) return std::make_shared<const NpyArray>(file);
-  if (text.ends_with(".csv") || text.ends_with(".csv.gz"))
-    return CsvTable({file}).numbers(columns, false);
+  if (file.extension() == ".npy") return std::make_shared<const NpyArray>(file);
+  if (is_table(file)) return CsvTable({file}).numbers(columns, false);
   return std::make_shared<const Hdf5Array>(file, name);
 }
 

@@ -15,7 +15,10 @@ namespace lockstep {
 /// order of their names. Throws InputError for a pattern that fits nothing.
 [[nodiscard]] std::vector<std::filesystem::path> files_of(const std::vector<std::string>& paths);
 
-/// An array in one file, by what the file's name ends with: .npy, or .csv or .csv.gz with these
+/// Whether the file's name says that it is a table: .csv or .csv.gz.
+[[nodiscard]] bool is_table(const std::filesystem::path& file);
+
+/// An array in one file, by what the file's name ends with: .npy, or a table, with these
 /// columns of it; else data set `name` of an HDF5 file. Throws InputError.
 [[nodiscard]] std::shared_ptr<const StoredArray> open_array(
     const std::filesystem::path& file, const std::string& name,
