@@ -1,6 +1,7 @@
 #include <lockstep/io/folder_lock.hpp>
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -234,6 +235,17 @@ TEST_F(FolderLockTest, OfADeadProcessGoesToOneOfManyWhoWantIt) {
   }
   EXPECT_LT(won, rounds * processes) << "nobody met anybody";
   links_are_refused = false;
+}
+
+// mkdir() says ENOENT there, as it does for a moment where a folder is moved aside.
+TEST(FolderLockWithoutAFolder, SaysThatNoneCanBeMade) {
+  try {
+    const FolderLock lock("/proc/lockstep");
+    FAIL() << "a folder in /proc";
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.error_number(), ENOENT);
+    EXPECT_THAT(error.what(), testing::HasSubstr("/proc/lockstep"));
+  }
 }
 
 }  // namespace

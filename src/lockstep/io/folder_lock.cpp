@@ -280,7 +280,8 @@ FolderLock::FolderLock(const fs::path& folder) : file_(folder / file_name) {
         return;
       }
     } catch (const FileError& error) {
-      if (error.error_number() != ENOENT) throw;  // the folder was moved aside by its owner
+      // Its owner moves the folder aside; where none can ever be made, it stays so.
+      if (error.error_number() != ENOENT || attempt + 1 == attempts) throw;
     }
     std::this_thread::sleep_for(pause);
   }
