@@ -210,7 +210,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   Ending ending = judge(evidence, placement, run_, memory_);
   ending.seconds = seconds_since(begun);
   reached_ = ending.step;
-  find_lost_hosts(placement, ending);
+  find_lost_hosts(placement, evidence.blame, ending);
   return ending;
 }
 
@@ -242,12 +242,15 @@ void Supervisor::end_hung(Child& child, Watch& watch) {
   if (!child.wait(Seconds(last_words_s))) static_cast<void>(child.kill_all());
 }
 
-void Supervisor::find_lost_hosts(const Placement& placement, Ending& ending) {
+void Supervisor::find_lost_hosts(const Placement& placement, const Blame& blame, Ending& ending) {
   const bool may_be =
       ending.why == Why::killed || ending.why == Why::no_answer || ending.why == Why::hung;
   if (!may_be || !launcher_.names_hosts() || launcher_.is_srun()) return;
   std::vector<std::string> asked = ending.hosts;
-  if (asked.empty()) {
+  // With a lost host's ranks those of the others are ended, which may be seen before.
+  const bool may_be_another = ending.why == Why::killed && blame.signal == 0;
+  if (may_be_another || asked.empty()) {
+    asked.clear();
     for (const Host& host : placement.hosts) asked.push_back(host.name);
   }
   std::vector<std::future<bool>> answers;

@@ -46,7 +46,7 @@ class Supervisor {
   Ending run_start(int number, const Placement& placement);
   void look_after(Child& child, const Placement& placement, Watch& watch);
   void end_hung(Child& child, Watch& watch);
-  void find_lost_hosts(const Placement& placement, Ending& ending);
+  void find_lost_hosts(const Placement& placement, const Blame& blame, Ending& ending);
 
   [[nodiscard]] std::optional<ExitCode> final_code(const Ending& ending);
   [[nodiscard]] std::optional<ExitCode> answer_failure(const Ending& ending,
