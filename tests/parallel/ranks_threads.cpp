@@ -1,10 +1,11 @@
 #include <lockstep/comm/threads_group.hpp>
+#include <support/rank_counts.hpp>
 
 #include "ranks.hpp"
 
 namespace lockstep::test {
 
-std::vector<int> rank_counts() { return {1, 2, 3, 4}; }
+std::vector<int> rank_counts() { return counts_of_threads(4); }
 
 void on_ranks(int ranks, const RankBody& body) {
   run_ranks_as_threads(ranks,
