@@ -99,6 +99,10 @@ void declare(DeckTable& table, DataOptions& options) {
             {.doc = "hdf5, npy: classes [N] or values [N, ...]"});
   table.key("test_features", files.test_features, {.doc = "hdf5, npy: the same of the test set"});
   table.key("test_targets", files.test_targets, {.doc = "hdf5, npy: the same of the test set"});
+  table.key("other_features", files.other_features,
+            {.doc = "hdf5, npy: further inputs of a sample, for a task of your own: names beside "
+                    "train_features and test_features, [\"mask\"] is train/mask and test/mask; "
+                    "they stay as they are"});
   table.key("test_path", files.test_path,
             {.doc = "hdf5, npy, csv, tokens: files of the test set; empty: those of path"});
   table.key("feature_columns", files.columns.features,

@@ -118,6 +118,22 @@ std::shared_ptr<const StoredArray> DataFiles::targets(const DataOptions& options
   return table_->numbers(columns, true);
 }
 
+std::vector<std::shared_ptr<const StoredArray>> DataFiles::others(
+    const DataOptions& options) const {
+  const FileOptions& o = options.files;
+  if (table_ && !o.other_features.empty()) {
+    throw InputError(
+        "data.other_features names arrays of hdf5 and npy files, but the data are a table. Put "
+        "the columns into data.feature_columns.");
+  }
+  const std::string& first = split_ == Split::train ? o.train_features : o.test_features;
+  const std::string folder = first.substr(0, first.find_last_of('/') + 1);
+  std::vector<std::shared_ptr<const StoredArray>> arrays;
+  for (const std::string& name : o.other_features)
+    arrays.push_back(array(folder + name, o.cache_mib << 20U));
+  return arrays;
+}
+
 std::shared_ptr<const StoredArray> DataFiles::weights(const DataOptions& options) const {
   if (table_) return table_->numbers({options.sample_weights}, true);
   return array(options.sample_weights, options.files.cache_mib << 20U);

@@ -37,6 +37,9 @@ class DataFiles {
   /// Of completed options. Throws InputError if they are not there.
   [[nodiscard]] std::shared_ptr<const StoredArray> features(const DataOptions& options) const;
   [[nodiscard]] std::shared_ptr<const StoredArray> targets(const DataOptions& options) const;
+  /// Each of its other_features.
+  [[nodiscard]] std::vector<std::shared_ptr<const StoredArray>> others(
+      const DataOptions& options) const;
   /// Its sample_weights, [N].
   [[nodiscard]] std::shared_ptr<const StoredArray> weights(const DataOptions& options) const;
 

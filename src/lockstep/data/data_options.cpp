@@ -128,6 +128,10 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
   if (sets.test) {
     expect_alike("samples", sets.train->sample_shape(), sets.test->sample_shape(), options.path);
     expect_alike("targets", sets.train->target_shape(), sets.test->target_shape(), options.path);
+    for (std::size_t k = 0; k < sets.train->others().size(); ++k) {
+      expect_alike("data.other_features", sets.train->others()[k]->sample_shape(),
+                   sets.test->others()[k]->sample_shape(), options.path);
+    }
   }
   if (!tokens) {
     expect_class_names(sets.facts.class_names, *sets.train);

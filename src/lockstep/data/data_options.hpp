@@ -28,6 +28,8 @@ struct FileOptions {
   /// hdf5: data sets; npy: files train/features.npy, ... in the folder.
   std::string train_features = "train/features", train_targets = "train/targets";
   std::string test_features = "test/features", test_targets = "test/targets";
+  /// Further inputs of a sample, beside train_features and test_features: "mask" is train/mask.
+  std::vector<std::string> other_features;
   std::vector<std::string> test_path;  ///< of the test set; empty: the training set's
   Columns columns;                     ///< csv
   std::int64_t classes = 0;            ///< 0: the largest label of the training set plus 1

@@ -23,6 +23,7 @@ Batch::Batch(const Dataset& dataset, std::int64_t capacity, Device device)
       all_targets_(Tensor::zeros(batch_shape(dataset.target_shape(), capacity),
                                  dataset.target_dtype(), device)),
       all_indices_(Tensor::zeros({capacity}, DType::i64, device)) {
+  for (const auto& other : dataset.others()) others_.emplace_back(*other, capacity, device);
   reset({});
 }
 
@@ -40,6 +41,7 @@ void Batch::reset(std::span<const std::int64_t> indices) {
   targets_ = all_targets_.slice(0, n);
   indices_ = all_indices_.slice(0, n);
   indices_.copy_from_host(indices);
+  for (Batch& other : others_) other.reset(indices);
   size_ = n;
 }
 
@@ -48,6 +50,7 @@ Batch Batch::slice(std::int64_t begin, std::int64_t end) const {
   part.inputs_ = part.all_inputs_ = inputs_.slice(begin, end);
   part.targets_ = part.all_targets_ = targets_.slice(begin, end);
   part.indices_ = part.all_indices_ = indices_.slice(begin, end);
+  for (const Batch& other : others_) part.others_.push_back(other.slice(begin, end));
   part.size_ = end - begin;
   return part;
 }
@@ -74,6 +77,7 @@ Batch Batch::to(DType dtype) const {
   copy.inputs_ = copy.all_inputs_ = converted(inputs_);
   copy.targets_ = copy.all_targets_ = converted(targets_);
   copy.indices_ = copy.all_indices_ = indices_.clone();
+  for (Batch& other : copy.others_) other = other.to(dtype);
   return copy;
 }
 

@@ -23,6 +23,11 @@ class Batch {
   [[nodiscard]] std::int64_t capacity() const noexcept;
   /// f32 or i64 (Dataset::input_dtype) [size, ...sample shape].
   [[nodiscard]] const Tensor& inputs() const noexcept { return inputs_; }
+  /// Of samples of several inputs (StackedDataset) number k: 0 is inputs(). Throws
+  /// std::out_of_range.
+  [[nodiscard]] const Tensor& inputs(std::size_t k) const {
+    return k == 0 ? inputs_ : others_.at(k - 1).inputs_;
+  }
   /// i64 [size], the class of each sample, or f32 [size, ...target shape], its values.
   [[nodiscard]] const Tensor& targets() const noexcept { return targets_; }
   /// i64 [size]: which samples of the data set these are.
@@ -34,6 +39,8 @@ class Batch {
 
   /// Samples [begin, end) of this batch, as a view: valid as long as they are.
   [[nodiscard]] Batch slice(std::int64_t begin, std::int64_t end) const;
+  /// For a data set to fill: what Dataset::others()[k] has of these samples.
+  [[nodiscard]] Batch& other(std::size_t k) { return others_.at(k); }
   /// A batch of its own with the same samples, inputs and targets converted to `dtype`, but for
   /// integers, which stay.
   [[nodiscard]] Batch to(DType dtype) const;
@@ -41,6 +48,7 @@ class Batch {
  private:
   Tensor all_inputs_, all_targets_, all_indices_;
   Tensor inputs_, targets_, indices_;
+  std::vector<Batch> others_;
   std::int64_t size_ = 0;
 };
 
@@ -54,6 +62,10 @@ class Dataset {
   [[nodiscard]] virtual Shape sample_shape() const = 0;
   /// f32, or i64 for samples that are integers: indices, which a model looks up (nn::Embedding).
   [[nodiscard]] virtual DType input_dtype() const noexcept { return DType::f32; }
+  /// Data sets of the same size that hold a sample's further inputs, under its number.
+  [[nodiscard]] virtual std::span<const std::shared_ptr<const Dataset>> others() const noexcept {
+    return {};
+  }
   /// Targets are in [0, classes()); 0 if they are values.
   [[nodiscard]] virtual std::int64_t classes() const noexcept = 0;
   /// i64 for classes, f32 for values.

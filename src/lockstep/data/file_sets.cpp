@@ -5,6 +5,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/data_files.hpp>
 #include <lockstep/data/data_sets.hpp>
+#include <lockstep/data/stacked_dataset.hpp>
 #include <lockstep/data/streamed_dataset.hpp>
 
 namespace lockstep {
@@ -22,15 +23,29 @@ void expect_as_they_are(const DataOptions& options) {
 /// "parameters" of "train/parameters".
 std::string leaf_of(const std::string& name) { return name.substr(name.find_last_of('/') + 1); }
 
-StoredSamples open_split(const DataFiles& files, const DataOptions& options, TargetKind kind,
-                         Split split) {
-  return pair_samples(files.features(options), files.targets(options), kind,
-                      split == Split::train ? options.train_limit : options.test_limit);
+/// One half: its samples, and what else goes into the model.
+struct Half {
+  StoredSamples samples;
+  std::vector<std::shared_ptr<const StoredArray>> others;
+};
+
+Half open_split(const DataFiles& files, const DataOptions& options, TargetKind kind, Split split) {
+  Half half{pair_samples(files.features(options), files.targets(options), kind,
+                         split == Split::train ? options.train_limit : options.test_limit),
+            files.others(options)};
+  for (const auto& other : half.others) {
+    if (other->rows() == half.samples.features->rows()) continue;
+    throw InputError(fmt::format(
+        "{} samples in {}, but {} in {} (data.other_features). They do not belong together: name "
+        "data sets with one row a sample.",
+        half.samples.features->rows(), half.samples.description(), other->rows(),
+        other->description()));
+  }
+  return half;
 }
 
 /// The test set's, of a run that has a training set too.
-StoredSamples open_test_split(const DataOptions& options, const DataOptions& named,
-                              TargetKind kind) {
+Half open_test_split(const DataOptions& options, const DataOptions& named, TargetKind kind) {
   try {
     return open_split(DataFiles(options, Split::test), named, kind, Split::test);
   } catch (const InputError& error) {
@@ -78,15 +93,29 @@ DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
   return facts;
 }
 
-std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind kind,
-                                        const StoredSamples& samples) {
-  const std::int64_t classes = kind == TargetKind::classes ? options.files.classes : 0;
-  if (classes > 0) expect_classes(samples, classes);
-  std::optional<Normalisation> normalisation;
-  if (!options.files.indices) normalisation = chosen_normalisation(options, {});
+std::shared_ptr<const Dataset> opened(const DataOptions& options, const StoredSamples& samples,
+                                      std::int64_t classes,
+                                      const std::optional<Normalisation>& normalisation) {
   if (options.files.stream)
     return std::make_shared<const StreamedDataset>(samples, classes, normalisation);
   return load_samples(samples, classes, normalisation);
+}
+
+std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind kind,
+                                        const Half& half) {
+  const std::int64_t classes = kind == TargetKind::classes ? options.files.classes : 0;
+  if (classes > 0) expect_classes(half.samples, classes);
+  std::optional<Normalisation> normalisation;
+  if (!options.files.indices) normalisation = chosen_normalisation(options, {});
+  auto first = opened(options, half.samples, classes, normalisation);
+  if (half.others.empty()) return first;
+  std::vector<std::shared_ptr<const Dataset>> others;
+  for (const auto& array : half.others) {
+    std::optional<Normalisation> as_it_is;
+    if (!array->integers()) as_it_is = Normalisation{{0.0}, {1.0}};
+    others.push_back(opened(options, {array, nullptr, half.samples.size}, 0, as_it_is));
+  }
+  return std::make_shared<const StackedDataset>(std::move(first), std::move(others));
 }
 
 /// Of all samples of the training set.
@@ -107,15 +136,15 @@ std::vector<double> sample_weights_of(const DataFiles& files, const DataOptions&
 Datasets file_sets(const DataOptions& options, TargetKind kind) {
   const DataFiles files(options, Split::train);
   const DataOptions named = files.completed(options);
-  const StoredSamples train = open_split(files, named, kind, Split::train);
-  std::optional<StoredSamples> test;
+  const Half train = open_split(files, named, kind, Split::train);
+  std::optional<Half> test;
   if (options.test_set) test = open_test_split(options, named, kind);
   if (options.files.indices) expect_as_they_are(options);
-  const DataOptions found = measured(named, kind, train);
+  const DataOptions found = measured(named, kind, train.samples);
   Datasets sets{.train = file_set(found, kind, train),
                 .test = test ? file_set(found, kind, *test) : nullptr,
                 .augmentation = {},
-                .facts = facts_of(found, train)};
+                .facts = facts_of(found, train.samples)};
   if (!options.sample_weights.empty())
     sets.sample_weights = sample_weights_of(files, options, sets.train->size());
   return sets;
@@ -124,11 +153,11 @@ Datasets file_sets(const DataOptions& options, TargetKind kind) {
 Datasets file_test_set(const DataOptions& options, TargetKind kind) {
   const DataFiles files(options, Split::test);
   const DataOptions named = files.completed(options);
-  const StoredSamples test = open_split(files, named, kind, Split::test);
+  const Half test = open_split(files, named, kind, Split::test);
   return {.train = {},
           .test = file_set(named, kind, test),
           .augmentation = {},
-          .facts = facts_of(named, test)};
+          .facts = facts_of(named, test.samples)};
 }
 
 }  // namespace lockstep

@@ -98,9 +98,10 @@ void expect_sample_fits(const StoredArray& array) {
 
 void expect_memory(const StoredSamples& samples, double element) {
   const double memory = machine_memory();
-  const double needed = static_cast<double>(samples.size) *
-                        (element * static_cast<double>(samples.features->row_elements()) +
-                         8 * static_cast<double>(samples.targets->row_elements()));
+  const double needed =
+      static_cast<double>(samples.size) *
+      (element * static_cast<double>(samples.features->row_elements()) +
+       (samples.targets ? 8.0 * static_cast<double>(samples.targets->row_elements()) : 0.0));
   if (needed > memory) {
     throw InputError(
         fmt::format("{}: {} samples need {:.1f} GB in memory, but this machine has {:.1f} GB. Read "
@@ -220,8 +221,10 @@ std::shared_ptr<const Dataset> load_samples(const StoredSamples& samples, std::i
   const double element_of_numbers = array.bytes() ? 1 : 4;
   expect_memory(samples, normalisation ? element_of_numbers : 8);
   const Tensor targets =
-      classes > 0 ? read_rows<std::int64_t>(*samples.targets, samples.size).reshape({samples.size})
-                  : read_rows<float>(*samples.targets, samples.size);
+      !samples.targets ? no_targets(samples.size)
+      : classes > 0
+          ? read_rows<std::int64_t>(*samples.targets, samples.size).reshape({samples.size})
+          : read_rows<float>(*samples.targets, samples.size);
   if (!normalisation) {
     return std::make_shared<const TensorDataset>(read_rows<std::int64_t>(array, samples.size),
                                                  targets, classes, samples.description());

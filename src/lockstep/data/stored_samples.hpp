@@ -13,7 +13,8 @@ namespace lockstep {
 /// What a model is asked for.
 enum class TargetKind { classes, values, tokens };
 
-/// What one half is made of: features [N, ...] and targets [N, ...] of the same samples.
+/// What one half is made of: features [N, ...] and targets [N, ...] of the same samples, or, of
+/// further inputs, no targets.
 struct StoredSamples {
   std::shared_ptr<const StoredArray> features, targets;
   std::int64_t size = 0;  ///< samples that are used: the first so many

@@ -67,7 +67,8 @@ StreamedDataset::StreamedDataset(const StoredSamples& samples, std::int64_t clas
   State& s = *state_;
   s.samples = samples;
   s.classes = classes;
-  if (classes == 0) s.target_shape = target_shape_of(samples.targets->shape());
+  if (classes == 0)
+    s.target_shape = samples.targets ? target_shape_of(samples.targets->shape()) : Shape{0};
   const StoredArray& array = *samples.features;
   if (normalisation) {
     s.sample_shape = sample_shape_of(array.shape());
@@ -79,6 +80,7 @@ StreamedDataset::StreamedDataset(const StoredSamples& samples, std::int64_t clas
     s.sample_shape = target_shape_of(array.shape());
     s.codes = slab_buffer<std::int64_t>(array);
   }
+  if (!samples.targets) return;
   if (classes > 0) {
     s.labels = slab_buffer<std::int64_t>(*samples.targets);
   } else {
@@ -107,7 +109,7 @@ void StreamedDataset::load(std::span<const std::int64_t> indices, Batch& batch) 
   batch.reset(indices);
   const std::lock_guard lock(s.mutex);
   s.samples.features->expect_unchanged();
-  s.samples.targets->expect_unchanged();
+  if (s.samples.targets) s.samples.targets->expect_unchanged();
   s.sort(indices, batch);
   if (s.scale) {
     s.read(*s.samples.features, indices, s.features, batch.inputs());
@@ -115,6 +117,7 @@ void StreamedDataset::load(std::span<const std::int64_t> indices, Batch& batch) 
   } else {
     s.read(*s.samples.features, indices, s.codes, batch.inputs());
   }
+  if (!s.samples.targets) return;
   if (s.classes > 0) {
     s.read(*s.samples.targets, indices, s.labels, batch.targets());
   } else {

@@ -18,6 +18,9 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t size() const noexcept override { return std::ssize(samples_); }
   [[nodiscard]] Shape sample_shape() const override { return whole_->sample_shape(); }
   [[nodiscard]] DType input_dtype() const noexcept override { return whole_->input_dtype(); }
+  [[nodiscard]] std::span<const std::shared_ptr<const Dataset>> others() const noexcept override {
+    return whole_->others();
+  }
   [[nodiscard]] std::int64_t classes() const noexcept override { return whole_->classes(); }
   [[nodiscard]] Shape target_shape() const override { return whole_->target_shape(); }
   void load(std::span<const std::int64_t> indices, Batch& batch) const override;

@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+Tensor no_targets(std::int64_t n) { return Tensor::zeros({n, 0}); }
+
 Shape target_shape_of(const Shape& targets) {
   return Shape(std::span(targets.begin(), targets.end()).subspan(1));
 }

@@ -44,6 +44,9 @@ class TensorDataset final : public Dataset {
   ChannelScale scale_;  ///< of numbers
 };
 
+/// f32 [n, 0]: the targets, with classes = 0, of further inputs (StackedDataset), which have none.
+[[nodiscard]] Tensor no_targets(std::int64_t n);
+
 /// Shape of one sample of features [N, ...]: without N, but [1] for [N] and [1, H, W] for [N, H,
 /// W].
 [[nodiscard]] Shape sample_shape_of(const Shape& features);

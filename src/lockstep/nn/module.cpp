@@ -15,6 +15,12 @@ Tensor in_default_dtype(Tensor t) { return t.dtype() == DType::f32 ? t.to(defaul
 
 }  // namespace
 
+Variable Module::forward(const Variable& /*x*/) {
+  throw Error(
+      "this module has no forward() of one tensor: call the forward() it has of others, or the "
+      "modules in it (Sequential calls its modules one after another)");
+}
+
 Variable Module::operator()(const Variable& x) {
   const LayerScope layer(trace_name_);
   ForwardHook* const hook = ForwardHook::current();

@@ -31,7 +31,9 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  [[nodiscard]] virtual Variable forward(const Variable& x) = 0;
+  /// By default throws Error: of a module whose own forward() takes other inputs than one tensor,
+  /// or none.
+  [[nodiscard]] virtual Variable forward(const Variable& x);
   /// forward(x), seen by this thread's ForwardHook: how containers call their parts.
   Variable operator()(const Variable& x);
 

@@ -5,15 +5,6 @@
 #include <lockstep/base/error.hpp>
 
 namespace lockstep::nn {
-namespace {
-
-[[noreturn]] Variable refuse(const char* container) {
-  throw Error(std::string(container) +
-              " has no forward of its own: call the modules in it, or use Sequential");
-}
-
-}  // namespace
-
 Module& ModuleList::operator[](std::size_t i) const {
   if (i >= size()) {
     throw Error("ModuleList has " + std::to_string(size()) + " modules, and none of number " +
@@ -21,8 +12,6 @@ Module& ModuleList::operator[](std::size_t i) const {
   }
   return *children()[i].second;
 }
-
-Variable ModuleList::forward(const Variable& /*x*/) { refuse("ModuleList"); }
 
 bool ModuleDict::contains(const std::string& name) const noexcept {
   return std::ranges::any_of(children(), [&](const auto& child) { return child.first == name; });
@@ -34,7 +23,5 @@ Module& ModuleDict::operator[](const std::string& name) const {
   }
   throw Error("ModuleDict has no module '" + name + "'");
 }
-
-Variable ModuleDict::forward(const Variable& /*x*/) { refuse("ModuleDict"); }
 
 }  // namespace lockstep::nn

@@ -22,8 +22,6 @@ class ModuleList : public Module {
   [[nodiscard]] std::size_t size() const noexcept { return children().size(); }
   /// Throws Error if there is none.
   [[nodiscard]] Module& operator[](std::size_t i) const;
-  /// Throws Error: what holds the list runs its modules.
-  Variable forward(const Variable& x) override;
 };
 
 /// Modules by name, likewise.
@@ -42,7 +40,6 @@ class ModuleDict : public Module {
   [[nodiscard]] bool contains(const std::string& name) const noexcept;
   /// Throws Error if there is none.
   [[nodiscard]] Module& operator[](const std::string& name) const;
-  Variable forward(const Variable& x) override;
 };
 
 }  // namespace lockstep::nn

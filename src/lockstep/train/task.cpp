@@ -60,6 +60,12 @@ LossDeckOptions with_counted_weights(LossDeckOptions options, const Dataset& tra
 
 std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, const Dataset& data,
                                            std::int64_t outputs, nn::Head head) {
+  if (!data.others().empty()) {
+    throw InputError(
+        "data.other_features gives a sample several inputs, but the models of [model] take one. "
+        "Leave it out, or write a task of your own whose forward() takes them "
+        "(docs/write_an_app.md).");
+  }
   const bool looks_up = options.kind == nn::ModelOptions::Kind::gpt;
   if (looks_up && data.input_dtype() == DType::f32) {
     throw InputError(

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/data/dataset.hpp>
+
+namespace lockstep {
+
+/// Samples of several input tensors: those of `first`, whose target is theirs as well, beside the
+/// inputs that each of `others` has under the same number (PyTorch's StackDataset). A batch has
+/// them as inputs(0), inputs(1), ...; augmentation changes the first.
+class StackedDataset final : public Dataset {
+ public:
+  /// Targets of `others` are not looked at: they may be no_targets(). Throws InputError if there is
+  /// no other, the counts differ, or one is stacked itself.
+  StackedDataset(std::shared_ptr<const Dataset> first,
+                 std::vector<std::shared_ptr<const Dataset>> others);
+
+  [[nodiscard]] std::int64_t size() const noexcept override { return first_->size(); }
+  [[nodiscard]] Shape sample_shape() const override { return first_->sample_shape(); }
+  [[nodiscard]] DType input_dtype() const noexcept override { return first_->input_dtype(); }
+  [[nodiscard]] std::span<const std::shared_ptr<const Dataset>> others() const noexcept override {
+    return others_;
+  }
+  [[nodiscard]] std::int64_t classes() const noexcept override { return first_->classes(); }
+  [[nodiscard]] Shape target_shape() const override { return first_->target_shape(); }
+  void load(std::span<const std::int64_t> indices, Batch& batch) const override;
+  [[nodiscard]] std::vector<std::int64_t> labels() const override { return first_->labels(); }
+
+ private:
+  std::shared_ptr<const Dataset> first_;
+  std::vector<std::shared_ptr<const Dataset>> others_;
+};
+
+}  // namespace lockstep
