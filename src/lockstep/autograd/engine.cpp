@@ -23,8 +23,10 @@ std::string root_name(std::size_t i, const Variable& root) {
 void check_root(std::size_t i, const Variable& root, const Tensor& gradient) {
   if (!root.defined()) throw Error("backward(): root " + std::to_string(i) + " is undefined");
   if (!root.requires_grad()) {
-    throw Error("backward(): " + root_name(i, root) +
-                " depends on no parameter: was it computed under NoGradGuard?");
+    throw Error(
+        "backward(): " + root_name(i, root) +
+        " depends on no parameter: was it computed under NoGradGuard, or is it a gradient, of "
+        "something linear or without create_graph?");
   }
   const Tensor& value = root.data();
   if (!gradient.defined()) {
