@@ -76,8 +76,8 @@ Variable loss_of(DistributedDataParallel& net, const Samples& samples) {
   const Variable at_start = evaluate(net, x0, Points::column(samples.start.t));
   const Variable at_ends =
       evaluate(net, Points::column(samples.ends.x), Points::column(samples.ends.t));
-  return mean(pow(residual, 2.0)) + mean(pow(at_start - sin(std::numbers::pi * x0), 2.0)) +
-         mean(pow(at_ends, 2.0));
+  return mean(pow(residual, 2.0)) + 10.0 * mean(pow(at_start - sin(std::numbers::pi * x0), 2.0)) +
+         10.0 * mean(pow(at_ends, 2.0));
 }
 
 /// ||u - exact|| / ||exact|| over a grid.
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   set_math_threads(1);
-  const int steps = argc > 1 ? std::atoi(argv[1]) : 3000,
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 5000,
             points = 256;  // of all ranks, of each kind
   const int first = points * group->rank() / group->size();
   const int last = points * (group->rank() + 1) / group->size();
