@@ -49,7 +49,7 @@ void check_recurrent(RnnMode mode, const Sizes& n, bool reverse, int used) {
         if (used & 4) parts.push_back(flat(y.c_n));
         return concat(parts);
       },
-      inputs, Derivatives::first);
+      inputs);
 }
 
 TEST(RecurrentGradient, AgreesWithCentralDifferencesWhicheverOutputsAreUsed) {
@@ -80,13 +80,13 @@ TEST(RecurrentGradient, AgreesWhereStatesAndWeightsAreUsedTwice) {
           const auto second = recurrent_layer(mode, first.output, first.h_n, v[1], weights);
           return second.output * add(first.output, mul(sigmoid(v[2]), 0.1));
         },
-        inputs, Derivatives::first);
+        inputs);
     if (mode != RnnMode::lstm) continue;
     expect_gradients(
         [&](const std::vector<Variable>& v) {
           return recurrent_layer(mode, v[0], v[1], v[1], {v[2], v[2], {}, {}}).output;
         },
-        {inputs[0], inputs[1], inputs[3]}, Derivatives::first);
+        {inputs[0], inputs[1], inputs[3]});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/resample.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
@@ -66,6 +67,21 @@ class LocalResponseNode : public PooledNode<LocalResponseNode> {
       local_response_norm_backward(grad_output, input(0).data(), options_, scale_, x.accumulate,
                                    x.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const Variable& x = inputs[0];
+      const std::int64_t size = options_.size;
+      std::vector<std::int64_t> around(2 * static_cast<std::size_t>(x.shape().dims() - 2), 0);
+      around.insert(around.end(), {size / 2, (size - 1) / 2});
+      const Variable squares = pad(pow(x, 2.0), around);
+      Variable sums = narrow(squares, 1, 0, x.shape()[1]);
+      for (std::int64_t i = 1; i < size; ++i) {
+        sums = sums + narrow(squares, 1, i, x.shape()[1]);
+      }
+      const double share = options_.alpha / static_cast<double>(size);
+      return x * pow(options_.k + share * sums, -options_.beta);
+    });
   }
   [[nodiscard]] const char* name() const noexcept override { return "local_response_norm"; }
 
