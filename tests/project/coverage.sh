@@ -11,7 +11,7 @@ fail() {
   failures=$((failures + 1))
 }
 
-declared=$(cat "$sources"/autograd/functional/*.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/*.hpp \
+declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/*.hpp \
   "$sources"/parallel/sync_batch_norm.hpp)
 is_declared() {
   local name=${1##*::}

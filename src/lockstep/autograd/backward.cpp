@@ -63,22 +63,43 @@ void backward(std::span<const Variable> roots, std::span<const Tensor> gradients
                           .sink = options.sink});
 }
 
-std::vector<Tensor> grad(std::span<const Variable> outputs, std::span<const Variable> inputs,
-                         std::span<const Tensor> grad_outputs, const GradOptions& options) {
+std::vector<Variable> grad(std::span<const Variable> outputs, std::span<const Variable> inputs,
+                           const GradOptions& options) {
   check_inputs(inputs);
-  Asked asked(inputs);
-  Engine::instance().run({.roots = outputs,
-                          .gradients = grad_outputs,
-                          .retain_graph = options.retain_graph,
-                          .sink = &asked,
-                          .inputs = inputs});
-  std::vector<Tensor> gradients = asked.take();
+  std::vector<Tensor> grad_outputs;
+  for (const Variable& gradient : options.grad_outputs) {
+    grad_outputs.push_back(gradient.defined() ? gradient.data() : Tensor());
+  }
+  BackwardPass pass{.roots = outputs,
+                    .gradients = grad_outputs,
+                    .retain_graph = options.retain_graph,
+                    .inputs = inputs};
+  std::vector<Variable> gradients;
+  if (options.create_graph) {
+    gradients = Engine::instance().run_recorded(pass, options.grad_outputs);
+  } else {
+    Asked asked(inputs);
+    pass.sink = &asked;
+    Engine::instance().run(pass);
+    for (Tensor& gradient : asked.take()) {
+      gradients.push_back(gradient.defined() ? Variable(std::move(gradient)) : Variable());
+    }
+  }
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined() || options.allow_unused) continue;
     throw Error("grad(): the outputs do not depend on input " + std::to_string(i) + ", " +
                 describe(inputs[i].data()) + "; allow_unused gives an undefined gradient instead");
   }
   return gradients;
+}
+
+std::vector<Variable> grad(const Variable& output, std::span<const Variable> inputs,
+                           const GradOptions& options) {
+  return grad(std::span(&output, 1), inputs, options);
+}
+
+Variable grad(const Variable& output, const Variable& input, const GradOptions& options) {
+  return grad(std::span(&output, 1), std::span(&input, 1), options).front();
 }
 
 }  // namespace lockstep

@@ -57,16 +57,26 @@ void backward_within(std::span<const Variable> roots, std::span<const Tensor> gr
                      GradSink& sink);
 
 struct GradOptions {
+  /// One for each output, as backward() takes gradients of roots, or none.
+  std::span<const Variable> grad_outputs = {};
+  /// The gradients can be differentiated themselves, and so on: a penalty on a gradient, the
+  /// residual of a differential equation. Keeps the graph. docs/second_derivatives.md names the
+  /// operations that can.
+  bool create_graph = false;
   bool retain_graph = false;
   bool allow_unused = false;  ///< an undefined gradient for what the outputs do not depend on
 };
 
-/// torch.autograd.grad: the gradients of `inputs`, leaves or results, for the outputs and their
-/// gradients as backward() takes them. Computes and frees nothing that leads elsewhere, and touches
-/// no leaf. Throws as backward(), and Error for an input that the outputs do not depend on.
-[[nodiscard]] std::vector<Tensor> grad(std::span<const Variable> outputs,
-                                       std::span<const Variable> inputs,
-                                       std::span<const Tensor> grad_outputs = {},
-                                       const GradOptions& options = {});
+/// torch.autograd.grad: the gradients of `inputs`, leaves or results. Computes and frees nothing
+/// that leads elsewhere, and touches no leaf. Throws as backward(), and Error for an input that the
+/// outputs do not depend on, and, with create_graph, for an operation without second derivative.
+[[nodiscard]] std::vector<Variable> grad(std::span<const Variable> outputs,
+                                         std::span<const Variable> inputs,
+                                         const GradOptions& options = {});
+/// Of one output.
+[[nodiscard]] std::vector<Variable> grad(const Variable& output, std::span<const Variable> inputs,
+                                         const GradOptions& options = {});
+[[nodiscard]] Variable grad(const Variable& output, const Variable& input,
+                            const GradOptions& options = {});
 
 }  // namespace lockstep

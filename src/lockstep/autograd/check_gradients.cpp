@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include <lockstep/autograd/backward.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/philox.hpp>
 
@@ -135,6 +138,29 @@ std::vector<GradientCheck> check_gradients(
     results.push_back(checker.result());
   }
   return results;
+}
+
+std::vector<GradientCheck> check_second_gradients(
+    const Loss& loss, const std::vector<std::pair<std::string, Variable>>& variables,
+    const GradientCheckOptions& options) {
+  std::vector<Variable> leaves, weights;
+  PhiloxSequence random(options.seed, 1);
+  for (const auto& [name, variable] : variables) {
+    leaves.push_back(variable);
+    std::vector<double> weight(static_cast<std::size_t>(variable.data().numel()));
+    for (double& w : weight) w = 2.0 * random.uniform() - 1.0;
+    weights.emplace_back(Tensor::from(weight, variable.shape()).to(variable.data().dtype()));
+  }
+  const auto weighted_gradients = [&] {
+    const EnableGradGuard records;
+    const auto gradients = grad(loss(), leaves, {.create_graph = true});
+    Variable total = sum(gradients[0] * weights[0]);
+    for (std::size_t i = 1; i < leaves.size(); ++i) total = total + sum(gradients[i] * weights[i]);
+    // On which the gradients of a linear loss do not depend.
+    for (const Variable& leaf : leaves) total = total + 0.0 * sum(leaf);
+    return total;
+  };
+  return check_gradients(weighted_gradients, variables, options);
 }
 
 }  // namespace lockstep

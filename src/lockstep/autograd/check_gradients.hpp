@@ -45,4 +45,11 @@ struct GradientCheck {
     const std::vector<std::pair<std::string, Variable>>& variables,
     const GradientCheckOptions& options = {});
 
+/// The same for second derivatives: of a number that the gradients of `loss`, taken with
+/// create_graph, are summed up to with random weights.
+[[nodiscard]] std::vector<GradientCheck> check_second_gradients(
+    const std::function<Variable()>& loss,
+    const std::vector<std::pair<std::string, Variable>>& variables,
+    const GradientCheckOptions& options = {});
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,8 +23,10 @@ std::string root_name(std::size_t i, const Variable& root) {
 void check_root(std::size_t i, const Variable& root, const Tensor& gradient) {
   if (!root.defined()) throw Error("backward(): root " + std::to_string(i) + " is undefined");
   if (!root.requires_grad()) {
-    throw Error("backward(): " + root_name(i, root) +
-                " depends on no parameter: was it computed under NoGradGuard?");
+    throw Error(
+        "backward(): " + root_name(i, root) +
+        " depends on no parameter: was it computed under NoGradGuard, or is it a gradient, of "
+        "something linear or without create_graph?");
   }
   const Tensor& value = root.data();
   if (!gradient.defined()) {
@@ -93,7 +96,8 @@ void Engine::run(const BackwardPass& pass) {
   run_pass(pass);
 }
 
-void Engine::run_within(const BackwardPass& pass) {
+template <class Run>
+auto Engine::within(const Run& run) {
   // One for each depth, its lists reused.
   thread_local std::vector<std::unique_ptr<Engine>> engines;
   thread_local std::size_t depth = 0;
@@ -104,15 +108,27 @@ void Engine::run_within(const BackwardPass& pass) {
     ~Deeper() { --depth; }
   } const deeper;
   const Running running(engine, running_engine);
-  engine.run_pass(pass);
+  return run(engine);
+}
+
+void Engine::run_within(const BackwardPass& pass) {
+  within([&](Engine& engine) { engine.run_pass(pass); });
+}
+
+std::vector<Variable> Engine::run_recorded_within(const BackwardPass& pass,
+                                                  std::span<const Variable> gradients) {
+  return within([&](Engine& engine) { return engine.run_recorded_pass(pass, gradients); });
+}
+
+std::vector<Variable> Engine::run_recorded(const BackwardPass& pass,
+                                           std::span<const Variable> gradients) {
+  const Running running(*this);
+  return run_recorded_pass(pass, gradients);
 }
 
 void Engine::run_pass(const BackwardPass& pass) {
   check(pass);
-  struct Finally {
-    Engine& engine;
-    ~Finally() { engine.end(); }
-  } const finally{*this};
+  const Ending ending{*this};
   begin(pass);
   if (pass.once_discovered && *pass.once_discovered) (*pass.once_discovered)();
   give_to_roots();
@@ -121,6 +137,11 @@ void Engine::run_pass(const BackwardPass& pass) {
 
 void Engine::begin(const BackwardPass& pass) {
   pass_ = &pass;
+  oldest_ = pass.inputs.empty() ? 0 : std::numeric_limits<std::uint64_t>::max();
+  for (const Variable& input : pass.inputs) {
+    const Node* const producer = input.record()->producer.get();
+    oldest_ = std::min(oldest_, producer ? producer->sequence() : 0);
+  }
   discover();
   if (!pass.inputs.empty()) prune();
 }
@@ -174,6 +195,7 @@ void Engine::visit(const Variable& variable) {
         "Variable(result.data()).");
   }
   if (goes_to_sink(variable)) return;
+  if (record.producer && record.producer->sequence() < oldest_) return;
   if (record.pending_uses++ > 0) return;
   reached_.push_back({record.producer ? record.producer->sequence() : 0, variable});
 }
@@ -183,17 +205,18 @@ bool Engine::is_input(const Variable& variable) const {
          pass_->inputs.end();
 }
 
+bool Engine::leads_to_input(const Variable& variable) const {
+  if (!variable.requires_grad()) return false;
+  return goes_to_sink(variable) ? is_input(variable) : variable.record()->pending_uses > 0;
+}
+
 void Engine::prune() {
-  const auto wanted = [&](const Variable& variable) {
-    if (!variable.requires_grad()) return false;
-    return goes_to_sink(variable) ? is_input(variable) : variable.record()->pending_uses > 0;
-  };
   for (auto place = reached_.rbegin(); place != reached_.rend(); ++place) {  // oldest first
     Reached& reached = *place;
     Node* const node = reached.variable.record()->producer.get();
     reached.needed = false;
     for (int k = 0; node && k < node->input_count_ && !reached.needed; ++k) {
-      reached.needed = wanted(node->input(k));
+      reached.needed = leads_to_input(node->input(k));
     }
     if (reached.needed || is_input(reached.variable)) continue;
     reached.variable.record()->pending_uses = 0;

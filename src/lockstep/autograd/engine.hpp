@@ -32,6 +32,16 @@ class Engine {
   /// The same within the backward of a node, by an engine of its own.
   static void run_within(const BackwardPass& pass);
 
+  /// The gradients of pass.inputs as variables that can be differentiated; those of the roots are
+  /// `gradients` in place of pass.gradients. Calls Node::differentiate in place of
+  /// Node::run, touches no leaf and keeps the graph. Undefined for an input that the roots do not
+  /// depend on.
+  [[nodiscard]] std::vector<Variable> run_recorded(const BackwardPass& pass,
+                                                   std::span<const Variable> gradients);
+  /// The same within Node::differentiate, by an engine of its own.
+  [[nodiscard]] static std::vector<Variable> run_recorded_within(
+      const BackwardPass& pass, std::span<const Variable> gradients);
+
   // The parts of run(), for a pass whose roots' gradients come one by one: StagedBackward.
 
   /// What is checked has been; `pass` outlives the pass. A root may be given several times.
@@ -47,6 +57,7 @@ class Engine {
 
  private:
   friend class Node;
+  friend class Differentiation;
   /// On a thread while it runs a part of a pass.
   class Running;
 
@@ -59,7 +70,16 @@ class Engine {
     [[nodiscard]] const Node* producer() const { return variable.record()->producer.get(); }
   };
 
+  struct Ending {
+    Engine& engine;
+    ~Ending() { engine.end(); }
+  };
+
+  template <class Run>
+  static auto within(const Run& run);
   void run_pass(const BackwardPass& pass);
+  std::vector<Variable> run_recorded_pass(const BackwardPass& pass,
+                                          std::span<const Variable> gradients);
   static void check(const BackwardPass& pass);
   /// Collects every variable that the roots depend on, newest first, and counts how often each one
   /// is used. Leaves of the sink are left alone: other threads' graphs may share them.
@@ -67,6 +87,9 @@ class Engine {
   void visit(const Variable& variable);
   /// Drops what does not lead to the pass's inputs.
   void prune();
+  /// In a pass with inputs: whether the gradient of this input of a node that was reached is
+  /// needed.
+  [[nodiscard]] bool leads_to_input(const Variable& variable) const;
   [[nodiscard]] bool is_input(const Variable& variable) const;
   [[nodiscard]] bool goes_to_sink(const Variable& variable) const {
     return pass_->sink && variable.is_leaf() && pass_->sink->takes(variable);
@@ -81,6 +104,7 @@ class Engine {
   [[nodiscard]] GradTarget target_of(const Variable& variable) const;
   void pass_to(const Variable& variable, const Tensor& gradient) const;
   const BackwardPass* pass_ = nullptr;  ///< the one that runs
+  std::uint64_t oldest_ = 0;            ///< nothing that leads to an input is older
   std::vector<Reached> reached_;
   std::vector<Tensor> grad_outputs_;  ///< of the node that runs, if it has several outputs
 };

@@ -14,6 +14,8 @@
 
 namespace lockstep {
 
+class Differentiation;
+
 /// The inputs of an operation, as record() is given them: `{&x, &weight}`, or a span of variables.
 /// A null or undefined one is absent (an optional bias). Refers to its caller's memory.
 class NodeInputs {
@@ -62,8 +64,14 @@ class Node : public RefCounted<Node> {
   }
   [[nodiscard]] int input_count() const noexcept { return input_count_; }
 
+  /// Turns the outputs' gradients into the inputs' by operations that record, in place of
+  /// backward() in a pass that is to be differentiated again (differentiation.hpp). Throws Error
+  /// for an operation that has not overridden it.
+  virtual void differentiate(Differentiation& d);
+
  private:
   friend class RefCounted<Node>;
+  friend class Differentiation;
   friend class Engine;
   template <class NodeType, class... Args>
   friend void record(std::span<Tensor> outputs, std::span<Variable> results,

@@ -1,7 +1,10 @@
+#include <numbers>
 #include <string>
 
 #include <lockstep/autograd/functional/activation.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/activation.hpp>
 #include <lockstep/tensor/kernels/softmax.hpp>
@@ -9,19 +12,17 @@
 namespace lockstep {
 namespace {
 
-class ReluNode : public PooledNode<ReluNode> {
- public:
-  explicit ReluNode(Tensor y) : y_(std::move(y)) {}
+/// The slope of relu where it has made y.
+struct ReluSlope {
+  Tensor y;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      relu_backward(grad_output, y_, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& to) const {
+    relu_backward(x, y, accumulate, to);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "relu"; }
-
- private:
-  Tensor y_;
+  void transpose(const Tensor& g, bool accumulate, const Tensor& to) const {
+    apply(g, accumulate, to);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "relu"; }
 };
 
 class GeluNode : public PooledNode<GeluNode> {
@@ -32,6 +33,15 @@ class GeluNode : public PooledNode<GeluNode> {
     if (const auto x = grad_target(0); x.wanted) {
       gelu_backward(grad_output, input(0).data(), approximation_, x.accumulate, x.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const Variable& x = inputs[0];
+      if (approximation_ == Gelu::exact)
+        return 0.5 * x * (1.0 + erf(x * (std::numbers::sqrt2 / 2.0)));
+      const double factor = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
+      return 0.5 * x * (1.0 + tanh(factor * (x + 0.044715 * pow(x, 3.0))));
+    });
   }
   [[nodiscard]] const char* name() const noexcept override { return "gelu"; }
 
@@ -46,6 +56,10 @@ class SiluNode : public PooledNode<SiluNode> {
       silu_backward(grad_output, input(0).data(), x.accumulate, x.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    const Variable s = sigmoid(input(0));
+    d.give(0, d.grad_output() * (s + d.output() * (1.0 - s)));
+  }
   [[nodiscard]] const char* name() const noexcept override { return "silu"; }
 };
 
@@ -57,6 +71,9 @@ class SigmoidNode : public PooledNode<SigmoidNode> {
     if (const auto x = grad_target(0); x.wanted) {
       sigmoid_backward(grad_output, y_, x.accumulate, x.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give(0, d.grad_output() * (d.output() * (1.0 - d.output())));
   }
   [[nodiscard]] const char* name() const noexcept override { return "sigmoid"; }
 
@@ -73,6 +90,9 @@ class TanhNode : public PooledNode<TanhNode> {
       tanh_backward(grad_output, y_, x.accumulate, x.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    d.give(0, d.grad_output() * (1.0 - d.output() * d.output()));
+  }
   [[nodiscard]] const char* name() const noexcept override { return "tanh"; }
 
  private:
@@ -87,6 +107,10 @@ class SoftmaxNode : public PooledNode<SoftmaxNode> {
     if (const auto x = grad_target(0); x.wanted) {
       softmax_backward(grad_output, y_, dim_, x.accumulate, x.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    const Variable weighted = d.grad_output() * d.output();
+    d.give(0, weighted - d.output() * sum(weighted, {dim_}, true));
   }
   [[nodiscard]] const char* name() const noexcept override { return "softmax"; }
 
@@ -104,6 +128,9 @@ class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
       log_softmax_backward(grad_output, y_, dim_, x.accumulate, x.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    d.give(0, d.grad_output() - exp(d.output()) * sum(d.grad_output(), {dim_}, true));
+  }
   [[nodiscard]] const char* name() const noexcept override { return "log_softmax"; }
 
  private:
@@ -112,19 +139,16 @@ class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
 };
 
 /// dropout and dropout2d: a scale of 0 or 1 / (1 - p) for each element or channel.
-class ScaleNode : public PooledNode<ScaleNode> {
- public:
-  explicit ScaleNode(Tensor scale) : scale_(std::move(scale)) {}
+struct Scaling {
+  Tensor scale;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      apply_scale(grad_output, scale_, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    apply_scale(x, scale, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "dropout"; }
-
- private:
-  Tensor scale_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    apply(y, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "dropout"; }
 };
 
 /// For what looks at positions, which an image in channel blocks has elsewhere.
@@ -133,9 +157,7 @@ Tensor empty_plain(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(),
 Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
   Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());
   dropout_scale(p, key, scale);
-  Tensor y = empty_plain(x.data());
-  apply_scale(x.data(), scale, false, y);
-  return record<ScaleNode>(std::move(y), {&x}, std::move(scale));
+  return linear_map(Scaling{std::move(scale)}, x, empty_plain(x.data()));
 }
 
 Variable channels_scaled(const char* operation, const char* wanted, int dims, const Variable& x,
@@ -151,7 +173,7 @@ Variable channels_scaled(const char* operation, const char* wanted, int dims, co
 Variable relu(const Variable& x) {
   Tensor y = Tensor::empty_like(x.data());
   relu_forward(x.data(), y);
-  return record<ReluNode>(y, {&x}, y);
+  return record<LinearMapNode<ReluSlope>>(y, {&x}, ReluSlope{y});
 }
 
 Variable gelu(const Variable& x, Gelu approximation) {

@@ -1,4 +1,7 @@
+#include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/arithmetic.hpp>
@@ -42,6 +45,11 @@ class AddNode : public PooledNode<AddNode> {
     if (input(0).shape() == grad_output.shape()) return pass_grad(0, grad_output);
     if (const auto a = grad_target(0); a.wanted) give(a, grad_output, 1);
   }
+  void differentiate(Differentiation& d) override {
+    for (const int i : {0, 1}) {
+      if (d.wants(i)) d.give(i, sum_to_size(d.grad_output(), input(i).shape()));
+    }
+  }
   [[nodiscard]] const char* name() const noexcept override { return "add"; }
 };
 
@@ -51,6 +59,10 @@ class SubNode : public PooledNode<SubNode> {
     if (const auto b = grad_target(1); b.wanted) give(b, grad_output, -1);
     if (input(0).shape() == grad_output.shape()) return pass_grad(0, grad_output);
     if (const auto a = grad_target(0); a.wanted) give(a, grad_output, 1);
+  }
+  void differentiate(Differentiation& d) override {
+    if (d.wants(0)) d.give(0, sum_to_size(d.grad_output(), input(0).shape()));
+    if (d.wants(1)) d.give(1, sum_to_size(-d.grad_output(), input(1).shape()));
   }
   [[nodiscard]] const char* name() const noexcept override { return "sub"; }
 };
@@ -64,6 +76,11 @@ class MulNode : public PooledNode<MulNode> {
     }
     if (const auto b = grad_target(1); b.wanted) {
       give(b, Arithmetic::multiply, grad_output, input(0).data(), full);
+    }
+  }
+  void differentiate(Differentiation& d) override {
+    for (const int i : {0, 1}) {
+      if (d.wants(i)) d.give(i, sum_to_size(d.grad_output() * input(1 - i), input(i).shape()));
     }
   }
   [[nodiscard]] const char* name() const noexcept override { return "mul"; }
@@ -86,6 +103,11 @@ class DivNode : public PooledNode<DivNode> {
       give(b, Arithmetic::divide, product, divisor, full, -1);
     }
   }
+  void differentiate(Differentiation& d) override {
+    const Variable share = d.grad_output() / input(1);
+    if (d.wants(0)) d.give(0, sum_to_size(share, input(0).shape()));
+    if (d.wants(1)) d.give(1, sum_to_size(-(share * d.output()), input(1).shape()));
+  }
   [[nodiscard]] const char* name() const noexcept override { return "div"; }
 
  private:
@@ -95,43 +117,44 @@ class DivNode : public PooledNode<DivNode> {
 class AddNumberNode : public PooledNode<AddNumberNode> {
  public:
   void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
+  void differentiate(Differentiation& d) override { d.give(0, d.grad_output()); }
   [[nodiscard]] const char* name() const noexcept override { return "add_number"; }
 };
 
-class MulNumberNode : public PooledNode<MulNumberNode> {
- public:
-  explicit MulNumberNode(Tensor factor) : factor_(std::move(factor)) {}
+/// x times a number: its own transpose.
+struct TimesNumber {
+  Tensor factor;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      arithmetic(Arithmetic::multiply, grad_output, factor_, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    arithmetic(Arithmetic::multiply, x, factor, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "mul_number"; }
-
- private:
-  Tensor factor_;
+  void transpose(const Tensor& x, bool accumulate, const Tensor& y) const {
+    apply(x, accumulate, y);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "mul_number"; }
 };
 
-class MaskedFillNode : public PooledNode<MaskedFillNode> {
- public:
-  explicit MaskedFillNode(Tensor mask) : mask_(std::move(mask)) {}
+/// x with zeros where the mask is true: what masked_fill's result depends on, and its own
+/// transpose.
+struct Unmasked {
+  Tensor mask;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      masked_fill_copy(grad_output, mask_, 0, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    masked_fill_copy(x, mask, 0, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "masked_fill"; }
-
- private:
-  Tensor mask_;
+  void transpose(const Tensor& x, bool accumulate, const Tensor& y) const {
+    apply(x, accumulate, y);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "masked_fill"; }
 };
 
 class CastNode : public PooledNode<CastNode> {
  public:
   void backward(const Tensor& grad_output) override {
     if (input(0).requires_grad()) pass_grad(0, grad_output.to(input(0).data().dtype()));
+  }
+  void differentiate(Differentiation& d) override {
+    d.give(0, to(d.grad_output(), input(0).data().dtype()));
   }
   [[nodiscard]] const char* name() const noexcept override { return "to"; }
 };
@@ -174,7 +197,7 @@ Variable mul(const Variable& x, double number) {
   Tensor y = Tensor::empty_like(x.data());
   Tensor factor = scalar_like(x.data(), number);
   arithmetic(Arithmetic::multiply, x.data(), factor, false, y);
-  return record<MulNumberNode>(std::move(y), {&x}, std::move(factor));
+  return record<LinearMapNode<TimesNumber>>(std::move(y), {&x}, TimesNumber{std::move(factor)});
 }
 
 Variable sub(double number, const Variable& x) { return add(mul(x, -1.0), number); }
@@ -188,7 +211,7 @@ Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
   }
   Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
   masked_fill_copy(x.data(), mask, value, false, y);
-  return record<MaskedFillNode>(std::move(y), {&x}, mask);
+  return record<LinearMapNode<Unmasked>>(std::move(y), {&x}, Unmasked{mask});
 }
 
 Variable to(const Variable& x, DType dtype) {

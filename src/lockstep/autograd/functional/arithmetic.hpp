@@ -38,6 +38,8 @@ namespace lockstep {
 [[nodiscard]] Variable abs(const Variable& x);
 [[nodiscard]] Variable sin(const Variable& x);
 [[nodiscard]] Variable cos(const Variable& x);
+/// The error function.
+[[nodiscard]] Variable erf(const Variable& x);
 
 /// x to the power `exponent`: NaN for a negative x unless the exponent is whole.
 [[nodiscard]] Variable pow(const Variable& x, double exponent);

@@ -4,8 +4,12 @@
 #include <cmath>
 #include <string>
 
+#include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/attention.hpp>
 
@@ -15,6 +19,45 @@ namespace {
 /// [B,H,T,D], or [B,T,E] with the heads side by side.
 Heads operand(const Tensor& t, const AttentionPlan& plan) {
   return t.dims() == 4 ? heads_of(t) : heads_in(t, plan.heads, 0, 1);
+}
+
+/// 1 where a query may see a key, else 0: [B,1,T,S].
+Tensor visible_keys(const AttentionPlan& plan, DType dtype) {
+  const auto flags = [](const Tensor& t) {
+    return t.defined() ? t.to(DType::u8).to_vector<std::uint8_t>() : std::vector<std::uint8_t>();
+  };
+  const auto mask = flags(plan.mask), hidden = flags(plan.key_padding_mask);
+  std::vector<float> visible;
+  for (std::int64_t b = 0; b < plan.batch; ++b) {
+    for (std::int64_t t = 0; t < plan.queries; ++t) {
+      for (std::int64_t s = 0; s < plan.keys; ++s) {
+        const bool seen = (!plan.causal || s <= t) &&
+                          (mask.empty() || mask[static_cast<std::size_t>(t * plan.keys + s)]) &&
+                          (hidden.empty() || !hidden[static_cast<std::size_t>(b * plan.keys + s)]);
+        visible.push_back(seen ? 1.0F : 0.0F);
+      }
+    }
+  }
+  return Tensor::from(visible, {plan.batch, 1, plan.queries, plan.keys}).to(dtype);
+}
+
+/// What attention_forward does, of q, k and v [B,H,T,D], with all probabilities at hand.
+Variable attend_by_parts(const AttentionPlan& plan, const Variable& q, const Variable& k,
+                         const Variable& v) {
+  const Variable visible(visible_keys(plan, q.data().dtype()));
+  const Variable scores = matmul(q, transpose(k, 2, 3)) * plan.scale;
+  // Far below any score, and finite: a query that sees nothing is left to the last factor.
+  return matmul(softmax(scores * visible + (visible - 1.0) * 1e30) * visible, v);
+}
+
+/// [B,T,E] as [B,H,T,D], and back.
+Variable split_heads(const Variable& x, std::int64_t heads) {
+  const Shape& s = x.shape();
+  return transpose(reshape(x, {s[0], s[1], heads, s[2] / heads}), 1, 2);
+}
+Variable join_heads(const Variable& x) {
+  const Shape& s = x.shape();
+  return reshape(transpose(x, 1, 2), {s[0], s[2], s[1] * s[3]});
 }
 
 class AttentionNode : public PooledNode<AttentionNode> {
@@ -38,6 +81,15 @@ class AttentionNode : public PooledNode<AttentionNode> {
                          grads[0], grads[1], grads[2]);
       grads = {};
     }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const bool apart = inputs[0].shape().dims() == 4;
+      const auto heads = [&](const Variable& x) { return apart ? x : split_heads(x, plan_.heads); };
+      const Variable y =
+          attend_by_parts(plan_, heads(inputs[0]), heads(inputs[1]), heads(inputs[2]));
+      return apart ? y : join_heads(y);
+    });
   }
   [[nodiscard]] const char* name() const noexcept override {
     return "scaled_dot_product_attention";
@@ -63,6 +115,15 @@ class SelfAttentionNode : public PooledNode<SelfAttentionNode> {
     const Tensor& qkv = input(0).data();
     attention_backward(plan_, heads_in(grad_output, plan_.heads, 0, 1), part(qkv, 0), part(qkv, 1),
                        part(qkv, 2), log_sum_, grad(0), grad(1), grad(2));
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const std::int64_t embed = inputs[0].shape()[2] / 3;
+      const auto part = [&](std::int64_t i) {
+        return split_heads(narrow(inputs[0], 2, i * embed, embed), plan_.heads);
+      };
+      return join_heads(attend_by_parts(plan_, part(0), part(1), part(2)));
+    });
   }
   [[nodiscard]] const char* name() const noexcept override { return "self_attention"; }
 

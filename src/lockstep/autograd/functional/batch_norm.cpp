@@ -1,6 +1,10 @@
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/batch_norm.hpp>
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
@@ -14,9 +18,10 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
  public:
   static constexpr bool mixes_layouts = true;
 
-  BatchNormNode(BatchNormInputs inputs, bool training, BatchNormSaved saved, Tensor y)
+  BatchNormNode(BatchNormInputs inputs, bool training, double eps, BatchNormSaved saved, Tensor y)
       : inputs_(std::move(inputs)),
         training_(training),
+        eps_(eps),
         saved_(std::move(saved)),
         y_(std::move(y)) {}
 
@@ -34,11 +39,31 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
     gradients.accumulate_residual = residual.accumulate;
     batch_norm_backward(inputs_, training_, saved_, y_, grad_output, gradients);
   }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const Variable x = from_channel_blocks(inputs[0]), &residual = inputs[3];
+      const std::int64_t channels = x.shape()[1], samples = x.shape()[0];
+      const auto along = [&](const Variable& v) { return reshape(v, {1, channels, 1}); };
+      const Variable planes =
+          reshape(x, {samples, channels, x.shape().numel() / (samples * channels)});
+      const Variable middle =
+          training_ ? mean(planes, {0, 2}, true) : along(Variable(inputs_.running_mean));
+      const Variable centred = planes - middle;
+      const Variable variance =
+          training_ ? mean(pow(centred, 2.0), {0, 2}, true) : along(Variable(inputs_.running_var));
+      Variable y = centred * rsqrt(variance + eps_) * along(inputs[1]) + along(inputs[2]);
+      y = reshape(y, x.shape());
+      if (residual.defined()) y = y + from_channel_blocks(residual);
+      if (inputs_.relu) y = relu(y);
+      return is_channel_blocked(inputs[0].data()) ? to_channel_blocks(y) : y;
+    });
+  }
   [[nodiscard]] const char* name() const noexcept override { return "batch_norm"; }
 
  private:
   BatchNormInputs inputs_;
   bool training_;
+  double eps_;
   BatchNormSaved saved_;
   Tensor y_;
 };
@@ -154,7 +179,7 @@ Variable batch_norm(const Variable& x, const Variable& weight, const Variable& b
                                      statistics.exchange);
   }
   return record<BatchNormNode>(std::move(y), {&x, &weight, &bias, &residual}, std::move(inputs),
-                               training, std::move(saved), std::move(kept));
+                               training, eps, std::move(saved), std::move(kept));
 }
 
 }  // namespace lockstep

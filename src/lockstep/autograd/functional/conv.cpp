@@ -1,7 +1,9 @@
 #include <lockstep/autograd/functional/conv.hpp>
 
 #include <lockstep/autograd/flop_counter.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/conv_form.hpp>
+#include <lockstep/autograd/functional/gather_map.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/avg_pool2d.hpp>
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
 
@@ -26,78 +28,64 @@ class Conv2dNode : public PooledNode<Conv2dNode> {
       conv2d_backward_input(grad_output, input(1).data(), options_, x.accumulate, x.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    detail::differentiate_conv(detail::ConvForm<detail::Images>{options_},
+                               {input(0), input(1), d.grad_output()}, {0, 1}, d);
+  }
   [[nodiscard]] const char* name() const noexcept override { return "conv2d"; }
 
  private:
   Conv2dOptions options_;
 };
 
-class ToChannelBlocksNode : public PooledNode<ToChannelBlocksNode> {
- public:
+struct ToChannelBlocks {
   static constexpr bool mixes_layouts = true;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      from_channel_blocks(grad_output, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    to_channel_blocks(x, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "to_channel_blocks"; }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    from_channel_blocks(y, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "to_channel_blocks"; }
 };
 
-class FromChannelBlocksNode : public PooledNode<FromChannelBlocksNode> {
- public:
-  static constexpr bool mixes_layouts = true;
+struct MaxPool2dMap {
+  Pool2dOptions options;
+  Tensor indices;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      to_channel_blocks(grad_output, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    detail::take_from_planes(x, indices, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "from_channel_blocks"; }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    max_pool2d_backward(y, indices, options, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "max_pool2d"; }
 };
 
-class MaxPool2dNode : public PooledNode<MaxPool2dNode> {
- public:
-  MaxPool2dNode(const Pool2dOptions& options, Tensor indices)
-      : options_(options), indices_(std::move(indices)) {}
+struct AvgPool2dMap {
+  Pool2dOptions options;
+  bool count_include_pad;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      max_pool2d_backward(grad_output, indices_, options_, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate, [&](const Tensor& to) {
+      avg_pool2d_forward(x, options, count_include_pad, to);
+    });
   }
-  [[nodiscard]] const char* name() const noexcept override { return "max_pool2d"; }
-
- private:
-  Pool2dOptions options_;
-  Tensor indices_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    avg_pool2d_backward(y, options, count_include_pad, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "avg_pool2d"; }
 };
 
-class AvgPool2dNode : public PooledNode<AvgPool2dNode> {
- public:
-  AvgPool2dNode(const Pool2dOptions& options, bool count_include_pad)
-      : options_(options), count_include_pad_(count_include_pad) {}
-
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      avg_pool2d_backward(grad_output, options_, count_include_pad_, x.accumulate, x.tensor);
-    }
+struct AdaptiveAvgPool2dMap {
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate, [&](const Tensor& to) { adaptive_avg_pool2d_forward(x, to); });
   }
-  [[nodiscard]] const char* name() const noexcept override { return "avg_pool2d"; }
-
- private:
-  Pool2dOptions options_;
-  bool count_include_pad_;
-};
-
-class AdaptiveAvgPool2dNode : public PooledNode<AdaptiveAvgPool2dNode> {
- public:
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      adaptive_avg_pool2d_backward(grad_output, x.accumulate, x.tensor);
-    }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    adaptive_avg_pool2d_backward(y, accumulate, x);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "adaptive_avg_pool2d"; }
+  [[nodiscard]] static const char* name() noexcept { return "adaptive_avg_pool2d"; }
 };
 
 }  // namespace
@@ -118,16 +106,14 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
 
 Variable to_channel_blocks(const Variable& x) {
   if (is_channel_blocked(x.data())) return x;
-  Tensor y = empty_channel_blocked(x.shape(), x.data().dtype(), x.data().device());
-  to_channel_blocks(x.data(), false, y);
-  return record<ToChannelBlocksNode>(std::move(y), {&x});
+  return linear_map(ToChannelBlocks{}, x,
+                    empty_channel_blocked(x.shape(), x.data().dtype(), x.data().device()));
 }
 
 Variable from_channel_blocks(const Variable& x) {
   if (!is_channel_blocked(x.data())) return x;
-  Tensor y = Tensor::empty(plain_shape(x.data()), x.data().dtype(), x.data().device());
-  from_channel_blocks(x.data(), false, y);
-  return record<FromChannelBlocksNode>(std::move(y), {&x});
+  return linear_map<ToChannelBlocks, true>(
+      {}, x, Tensor::empty(plain_shape(x.data()), x.data().dtype(), x.data().device()));
 }
 
 Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
@@ -135,21 +121,20 @@ Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
   Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
   Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
   max_pool2d_forward(x.data(), options, y, indices);
-  return record<MaxPool2dNode>(std::move(y), {&x}, options, std::move(indices));
+  return record<LinearMapNode<MaxPool2dMap>>(std::move(y), {&x},
+                                             MaxPool2dMap{options, std::move(indices)});
 }
 
 Variable avg_pool2d(const Variable& x, const Pool2dOptions& options, bool count_include_pad) {
-  Tensor y =
-      Tensor::empty(avg_pool2d_shape(x.shape(), options), x.data().dtype(), x.data().device());
-  avg_pool2d_forward(x.data(), options, count_include_pad, y);
-  return record<AvgPool2dNode>(std::move(y), {&x}, options, count_include_pad);
+  return linear_map(
+      AvgPool2dMap{options, count_include_pad}, x,
+      Tensor::empty(avg_pool2d_shape(x.shape(), options), x.data().dtype(), x.data().device()));
 }
 
 Variable adaptive_avg_pool2d(const Variable& x, std::int64_t output_size) {
-  Tensor y = Tensor::empty(adaptive_avg_pool2d_shape(x.shape(), output_size), x.data().dtype(),
-                           x.data().device());
-  adaptive_avg_pool2d_forward(x.data(), y);
-  return record<AdaptiveAvgPool2dNode>(std::move(y), {&x});
+  return linear_map(AdaptiveAvgPool2dMap{}, x,
+                    Tensor::empty(adaptive_avg_pool2d_shape(x.shape(), output_size),
+                                  x.data().dtype(), x.data().device()));
 }
 
 }  // namespace lockstep

@@ -5,35 +5,13 @@
 
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/autograd/functional/conv_form.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep {
 namespace {
-
-/// Images and volumes by the same names.
-struct Images {
-  using Options = Conv2dOptions;
-  static constexpr const char* name = "conv_transpose2d";
-  static Shape shape(const Tensor& x, const Tensor& weight, const Options& o) {
-    return conv2d_shape(x, weight, {}, o);
-  }
-  static constexpr auto forward = conv2d_forward;
-  static constexpr auto backward_input = conv2d_backward_input;
-  static constexpr auto backward_weight = conv2d_backward_weight;
-};
-struct Volumes {
-  using Options = Conv3dOptions;
-  static constexpr const char* name = "conv_transpose3d";
-  static Shape shape(const Tensor& x, const Tensor& weight, const Options& o) {
-    return conv3d_shape(x, weight, {}, o);
-  }
-  static constexpr auto forward = conv3d_forward;
-  static constexpr auto backward_input = conv3d_backward_input;
-  static constexpr auto backward_weight = conv3d_backward_weight;
-};
 
 /// grad_bias (+)= the sum of grad_y[N,C, ...] over samples and positions.
 void bias_gradient(const Tensor& grad_y, const GradTarget& bias) {
@@ -57,6 +35,10 @@ class Conv3dNode : public PooledNode<Conv3dNode> {
       conv3d_backward_input(grad_output, input(1).data(), options_, x.accumulate, x.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    detail::differentiate_conv(detail::ConvForm<detail::Volumes>{options_},
+                               {input(0), input(1), d.grad_output()}, {0, 1}, d);
+  }
   [[nodiscard]] const char* name() const noexcept override { return "conv3d"; }
 
  private:
@@ -77,15 +59,15 @@ class ConvTransposeNode : public PooledNode<ConvTransposeNode<Kind>> {
     }
     const auto x = this->grad_target(0);
     if (!x.wanted) return;
-    if (!x.accumulate) {
-      Kind::forward(grad_output, this->input(1).data(), Tensor(), options_, x.tensor);
-      return;
-    }
-    const Tensor part = Tensor::empty_like(x.tensor);
-    Kind::forward(grad_output, this->input(1).data(), Tensor(), options_, part);
-    add_scaled(part, 1.0, x.tensor);
+    accumulate_into(x.tensor, x.accumulate, [&](const Tensor& to) {
+      Kind::forward(grad_output, this->input(1).data(), Tensor(), options_, to);
+    });
   }
-  [[nodiscard]] const char* name() const noexcept override { return Kind::name; }
+  void differentiate(Differentiation& d) override {
+    detail::differentiate_conv(detail::ConvForm<Kind>{options_},
+                               {d.grad_output(), this->input(1), this->input(0)}, {2, 1}, d);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return Kind::transposed_name; }
 
  private:
   typename Kind::Options options_;
@@ -95,8 +77,8 @@ template <class Kind, std::size_t dims>
 Variable conv_transpose(const Variable& x, const Variable& weight, const Variable& bias,
                         const ConvTransposeOptions<dims>& o) {
   const auto complain = [&](const std::string& why) {
-    throw ShapeError(std::string(Kind::name) + " of x " + describe(x.data()) + " with weight " +
-                     describe(weight.data()) +
+    throw ShapeError(std::string(Kind::transposed_name) + " of x " + describe(x.data()) +
+                     " with weight " + describe(weight.data()) +
                      (bias.defined() ? " and bias " + describe(bias.data()) : "") + ", groups " +
                      std::to_string(o.groups) + ": " + why);
   };
@@ -190,12 +172,12 @@ Variable conv_transpose1d(const Variable& x, const Variable& weight, const Varia
 
 Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias,
                           const ConvTransposeOptions<2>& options) {
-  return conv_transpose<Images>(x, weight, bias, options);
+  return conv_transpose<detail::Images>(x, weight, bias, options);
 }
 
 Variable conv_transpose3d(const Variable& x, const Variable& weight, const Variable& bias,
                           const ConvTransposeOptions<3>& options) {
-  return conv_transpose<Volumes>(x, weight, bias, options);
+  return conv_transpose<detail::Volumes>(x, weight, bias, options);
 }
 
 }  // namespace lockstep

@@ -3,11 +3,35 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/conv2d_max_pool2d.hpp>
 
 namespace lockstep {
 namespace {
+
+/// x[N,C,H,W] times scale[N,C].
+struct ChannelScale {
+  Tensor scale;
+
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    apply_scale(x, scale, accumulate, y);
+  }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    apply(y, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "channel_scale"; }
+};
+
+Variable one_by_one(const Variable& x, const Variable& weight, const Variable& bias,
+                    const Conv2dOptions& conv, const Pool2dOptions& pool,
+                    const Tensor& channel_scale) {
+  Variable y = conv2d(x, weight, bias, conv);
+  if (channel_scale.defined()) {
+    y = linear_map(ChannelScale{channel_scale}, y,
+                   Tensor::empty(y.shape(), y.data().dtype(), y.data().device()));
+  }
+  return relu(max_pool2d(y, pool));
+}
 
 class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
  public:
@@ -25,34 +49,17 @@ class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
     gradients.accumulate_bias = bias.accumulate;
     conv2d_max_pool2d_relu_backward(inputs_, y_, code_, grad_output, gradients);
   }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> v) {
+      return one_by_one(v[0], v[1], v[2], inputs_.conv, inputs_.pool, inputs_.channel_scale);
+    });
+  }
   [[nodiscard]] const char* name() const noexcept override { return "conv2d_max_pool2d_relu"; }
 
  private:
   Conv2dMaxPool2dInputs inputs_;
   Tensor y_, code_;
 };
-
-/// x[N,C,H,W] times scale[N,C].
-class ChannelScaleNode : public PooledNode<ChannelScaleNode> {
- public:
-  explicit ChannelScaleNode(Tensor scale) : scale_(std::move(scale)) {}
-
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      apply_scale(grad_output, scale_, x.accumulate, x.tensor);
-    }
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "channel_scale"; }
-
- private:
-  Tensor scale_;
-};
-
-Variable scale_channels(const Variable& x, const Tensor& scale) {
-  Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
-  apply_scale(x.data(), scale, false, y);
-  return record<ChannelScaleNode>(std::move(y), {&x}, scale);
-}
 
 }  // namespace
 
@@ -61,9 +68,7 @@ Variable conv2d_max_pool2d_relu(const Variable& x, const Variable& weight, const
                                 const Tensor& channel_scale) {
   if (x.data().device().type != DeviceType::host ||
       !conv2d_max_pool2d_supported(x.shape(), weight.shape(), conv, pool, x.data().dtype())) {
-    Variable y = conv2d(x, weight, bias, conv);
-    if (channel_scale.defined()) y = scale_channels(y, channel_scale);
-    return relu(max_pool2d(y, pool));
+    return one_by_one(x, weight, bias, conv, pool, channel_scale);
   }
   Conv2dMaxPool2dInputs inputs{
       x.data(), weight.data(), bias.defined() ? bias.data() : Tensor(), channel_scale, conv, pool};

@@ -1,25 +1,28 @@
+#include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/embedding.hpp>
 
 namespace lockstep {
 namespace {
 
-class EmbeddingNode : public PooledNode<EmbeddingNode> {
- public:
-  EmbeddingNode(Tensor index, std::int64_t padding_idx)
-      : index_(std::move(index)), padding_idx_(padding_idx) {}
+/// weight to its rows; to its transpose, those of `padding_idx` are none.
+struct EmbeddingMap {
+  Tensor index;
+  std::int64_t padding_idx;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto weight = grad_target(0); weight.wanted) {
-      embedding_backward(grad_output, index_, padding_idx_, weight.accumulate, weight.tensor);
-    }
+  void apply(const Tensor& weight, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate, [&](const Tensor& rows) {
+      if (padding_idx < 0) return embedding_forward(index, weight, rows);
+      const Tensor without = weight.clone();
+      without.slice(padding_idx, padding_idx + 1).zero();
+      embedding_forward(index, without, rows);
+    });
   }
-  [[nodiscard]] const char* name() const noexcept override { return "embedding"; }
-
- private:
-  Tensor index_;
-  std::int64_t padding_idx_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& weight) const {
+    embedding_backward(y, index, padding_idx, accumulate, weight);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "embedding"; }
 };
 
 }  // namespace
@@ -29,7 +32,8 @@ Variable embedding(const Tensor& index, const Variable& weight, std::int64_t pad
   Tensor y =
       Tensor::empty(embedding_shape(index, table, padding_idx), table.dtype(), table.device());
   embedding_forward(index, table, y);
-  return record<EmbeddingNode>(std::move(y), {&weight}, index, padding_idx);
+  return record<LinearMapNode<EmbeddingMap>>(std::move(y), {&weight},
+                                             EmbeddingMap{index, padding_idx});
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
+#include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
@@ -31,6 +33,13 @@ class PreluNode : public PooledNode<PreluNode> {
       reduce_sum(parts, 1, to.accumulate, sums);
     }
   }
+  void differentiate(Differentiation& d) override {
+    d.give_as([](std::span<const Variable> inputs) {
+      const Variable &x = inputs[0], &weight = inputs[1];
+      const Shape along = along_channels(weight.data(), x.shape()).shape();
+      return relu(x) + reshape(weight, along) * (x - relu(x));
+    });
+  }
   [[nodiscard]] const char* name() const noexcept override { return "prelu"; }
 };
 
@@ -42,6 +51,12 @@ class GluNode : public PooledNode<GluNode> {
     if (const auto x = grad_target(0); x.wanted) {
       glu_backward(grad_output, input(0).data(), dim_, x.accumulate, x.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const std::int64_t half = inputs[0].shape()[dim_] / 2;
+      return narrow(inputs[0], dim_, 0, half) * sigmoid(narrow(inputs[0], dim_, half, half));
+    });
   }
   [[nodiscard]] const char* name() const noexcept override { return "glu"; }
 
@@ -67,6 +82,12 @@ class WhereNode : public PooledNode<WhereNode> {
       where_copy(condition_, a, b, false, parts);
       reduce_sum(parts, 1, to.accumulate, to.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    const Variable& g = d.grad_output();
+    const Variable zero(Tensor::zeros({}, g.data().dtype(), g.data().device()));
+    if (d.wants(0)) d.give(0, sum_to_size(where(condition_, g, zero), input(0).shape()));
+    if (d.wants(1)) d.give(1, sum_to_size(where(condition_, zero, g), input(1).shape()));
   }
   [[nodiscard]] const char* name() const noexcept override { return "where"; }
 

@@ -1,7 +1,11 @@
 #include <string>
 
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/resample.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/group_norm.hpp>
@@ -12,8 +16,8 @@ namespace {
 
 class GroupNormNode : public PooledNode<GroupNormNode> {
  public:
-  GroupNormNode(std::int64_t groups, Tensor mean, Tensor rstd)
-      : groups_(groups), mean_(std::move(mean)), rstd_(std::move(rstd)) {}
+  GroupNormNode(std::int64_t groups, Tensor mean, Tensor rstd, double eps)
+      : groups_(groups), mean_(std::move(mean)), rstd_(std::move(rstd)), eps_(eps) {}
 
   void backward(const Tensor& grad_output) override {
     const Tensor& x = input(0).data();
@@ -33,11 +37,24 @@ class GroupNormNode : public PooledNode<GroupNormNode> {
                           to.accumulate, to.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const Variable &x = inputs[0], &weight = inputs[1], &bias = inputs[2];
+      const Variable rows =
+          reshape(x, {x.shape()[0], groups_, x.shape().numel() / (x.shape()[0] * groups_)});
+      const Variable centred = rows - mean(rows, {2}, true);
+      Variable y = reshape(centred * rsqrt(mean(pow(centred, 2.0), {2}, true) + eps_), x.shape());
+      const Shape channels = with_one_extent(x.shape().dims(), 1, x.shape()[1]);
+      if (weight.defined()) y = y * reshape(weight, channels);
+      return bias.defined() ? y + reshape(bias, channels) : y;
+    });
+  }
   [[nodiscard]] const char* name() const noexcept override { return "group_norm"; }
 
  private:
   std::int64_t groups_;
   Tensor mean_, rstd_;
+  double eps_;
 };
 
 class LocalResponseNode : public PooledNode<LocalResponseNode> {
@@ -50,6 +67,21 @@ class LocalResponseNode : public PooledNode<LocalResponseNode> {
       local_response_norm_backward(grad_output, input(0).data(), options_, scale_, x.accumulate,
                                    x.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const Variable& x = inputs[0];
+      const std::int64_t size = options_.size;
+      std::vector<std::int64_t> around(2 * static_cast<std::size_t>(x.shape().dims() - 2), 0);
+      around.insert(around.end(), {size / 2, (size - 1) / 2});
+      const Variable squares = pad(pow(x, 2.0), around);
+      Variable sums = narrow(squares, 1, 0, x.shape()[1]);
+      for (std::int64_t i = 1; i < size; ++i) {
+        sums = sums + narrow(squares, 1, i, x.shape()[1]);
+      }
+      const double share = options_.alpha / static_cast<double>(size);
+      return x * pow(options_.k + share * sums, -options_.beta);
+    });
   }
   [[nodiscard]] const char* name() const noexcept override { return "local_response_norm"; }
 
@@ -78,7 +110,7 @@ Variable normalised(const char* operation, const Variable& x, std::int64_t group
   Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
   group_norm_forward(in, groups, weight.defined() ? weight.data() : Tensor(),
                      bias.defined() ? bias.data() : Tensor(), eps, y, mean, rstd);
-  return record<GroupNormNode>(std::move(y), {&x, &weight, &bias}, groups, mean, rstd);
+  return record<GroupNormNode>(std::move(y), {&x, &weight, &bias}, groups, mean, rstd, eps);
 }
 
 }  // namespace

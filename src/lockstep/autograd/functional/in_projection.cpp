@@ -1,6 +1,8 @@
+#include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/attention.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linear.hpp>
 
@@ -41,6 +43,20 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
         linear_backward_input(gradient, third(input(3).data(), i), x.accumulate, x.tensor);
       }
     }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([](std::span<const Variable> inputs) {
+      const Variable &weight = inputs[3], &bias = inputs[4];
+      const std::int64_t rows = weight.shape()[0] / 3;
+      std::array<Variable, 3> outputs;
+      for (std::size_t i = 0; i < 3; ++i) {
+        const auto part = [&](const Variable& v) {
+          return v.defined() ? narrow(v, 0, static_cast<std::int64_t>(i) * rows, rows) : v;
+        };
+        outputs[i] = linear(inputs[i], part(weight), part(bias));
+      }
+      return outputs;
+    });
   }
   [[nodiscard]] const char* name() const noexcept override { return "in_projection"; }
 };

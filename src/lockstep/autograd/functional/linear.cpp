@@ -1,11 +1,28 @@
 #include <lockstep/autograd/functional/linear.hpp>
 
+#include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/tensor/kernels/linear.hpp>
 
 namespace lockstep {
 namespace {
+
+/// <x weight^T, g>, the operands in this order.
+struct LinearForm {
+  static constexpr bool mixes_layouts = false;
+
+  void derive(int by, const std::array<Tensor, 3>& operands, bool accumulate,
+              const Tensor& to) const {
+    const auto& [x, weight, g] = operands;
+    if (by == 0) return linear_backward_input(g, weight, accumulate, to);
+    if (by == 1) return linear_backward_weight(g, x, accumulate, to);
+    accumulate_into(to, accumulate,
+                    [&](const Tensor& y) { linear_forward(operands[0], operands[1], {}, y); });
+  }
+  [[nodiscard]] static const char* name() noexcept { return "linear"; }
+};
 
 class LinearNode : public PooledNode<LinearNode> {
  public:
@@ -19,6 +36,15 @@ class LinearNode : public PooledNode<LinearNode> {
     if (const auto x = grad_target(0); x.wanted) {
       linear_backward_input(grad_output, input(1).data(), x.accumulate, x.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    const std::array<Variable, 3> operands{input(0), input(1), d.grad_output()};
+    for (const int i : {0, 1}) {
+      if (!d.wants(i)) continue;
+      d.give(i,
+             trilinear_derivative(LinearForm{}, i, operands, Tensor::empty_like(input(i).data())));
+    }
+    if (d.wants(2)) d.give(2, sum_to_size(d.grad_output(), input(2).shape()));
   }
   [[nodiscard]] const char* name() const noexcept override { return "linear"; }
 };

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
+#include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linear.hpp>
 
@@ -84,6 +86,15 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
                                    to_weight.tensor);
           }
         });
+  }
+  void differentiate(Differentiation& d) override {
+    const Tensor& x = input(0).data();
+    d.give_as([&](std::span<const Variable> inputs) {
+      const std::int64_t rows = target_.numel();
+      const Variable logits = linear(reshape(inputs[0], {rows, x.size(-1)}), inputs[1], {});
+      const Variable loss = cross_entropy(logits, target_.reshape({rows}), options_);
+      return options_.reduction == Reduction::none ? reshape(loss, target_.shape()) : loss;
+    });
   }
   [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
 

@@ -1,49 +1,13 @@
+#include <lockstep/autograd/accumulate.hpp>
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/linear_map.hpp>
+#include <lockstep/tensor/dims.hpp>
 
 namespace lockstep {
 namespace {
-
-class NllLossNode : public PooledNode<NllLossNode> {
- public:
-  NllLossNode(Tensor target, const LossOptions& options, Tensor divisor)
-      : target_(std::move(target)), options_(options), divisor_(std::move(divisor)) {}
-
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      nll_loss_backward(grad_output, divisor_, target_, options_, x.accumulate, x.tensor);
-    }
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "nll_loss"; }
-
- private:
-  Tensor target_;
-  LossOptions options_;
-  Tensor divisor_;
-};
-
-class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
- public:
-  CrossEntropyNode(Tensor target, const LossOptions& options, Tensor divisor, Tensor row_stats)
-      : target_(std::move(target)),
-        options_(options),
-        divisor_(std::move(divisor)),
-        row_stats_(std::move(row_stats)) {}
-
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      cross_entropy_backward(grad_output, divisor_, input(0).data(), row_stats_, target_, options_,
-                             x.accumulate, x.tensor);
-    }
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "cross_entropy"; }
-
- private:
-  Tensor target_;
-  LossOptions options_;
-  Tensor divisor_;
-  Tensor row_stats_;
-};
 
 /// A loss made of the rows' losses: they themselves, their sum or their mean.
 struct Reduced {
@@ -60,6 +24,75 @@ struct Reduced {
   }
 };
 
+/// nll_loss is linear in the log-probabilities.
+struct NllLossMap {
+  Tensor target;
+  LossOptions options;
+  Tensor divisor;
+
+  void apply(const Tensor& x, bool accumulate, const Tensor& loss) const {
+    accumulate_into(loss, accumulate, [&](const Tensor& to) {
+      const Tensor losses = Tensor::empty(target.shape(), x.dtype(), x.device());
+      nll_loss_forward(x, target, options, losses);
+      to.copy_from(Reduced(losses, target, options).loss);
+    });
+  }
+  void transpose(const Tensor& loss, bool accumulate, const Tensor& x) const {
+    nll_loss_backward(loss, divisor, target, options, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "nll_loss"; }
+};
+
+class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
+ public:
+  CrossEntropyNode(Tensor target, const LossOptions& options, Tensor divisor, Tensor row_stats)
+      : target_(std::move(target)),
+        options_(options),
+        divisor_(std::move(divisor)),
+        row_stats_(std::move(row_stats)) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = grad_target(0); x.wanted) {
+      cross_entropy_backward(grad_output, divisor_, input(0).data(), row_stats_, target_, options_,
+                             x.accumulate, x.tensor);
+    }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const Variable p = log_softmax(inputs[0], 1);
+      const double e = options_.label_smoothing;
+      LossOptions options = options_;
+      options.label_smoothing = 0.0;
+      const Variable loss = nll_loss(p, target_, options);
+      return e == 0.0 ? loss : (1.0 - e) * loss - e * smoothing(p);
+    });
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "cross_entropy"; }
+
+ private:
+  /// sum_c w[c] p[c] / C for the rows that count, reduced as the loss.
+  [[nodiscard]] Variable smoothing(const Variable& p) const {
+    const std::int64_t classes = p.shape()[1];
+    const Tensor counts = Tensor::empty(target_.shape(), p.data().dtype(), p.data().device());
+    const Tensor minus_one = Tensor::empty_like(p.data());
+    minus_one.fill(-1.0);
+    nll_loss_forward(minus_one, target_,
+                     {.class_weight = {}, .ignore_index = options_.ignore_index}, counts);
+    Variable weighted = p;
+    if (const Tensor& weight = options_.class_weight; weight.defined()) {
+      weighted = p * Variable(weight.reshape(with_one_extent(p.shape().dims(), 1, classes)));
+    }
+    const Variable rows =
+        sum(weighted, {1}) * Variable(counts) * (1.0 / static_cast<double>(classes));
+    return options_.reduction == Reduction::none ? rows : sum(rows) / Variable(divisor_);
+  }
+
+  Tensor target_;
+  LossOptions options_;
+  Tensor divisor_;
+  Tensor row_stats_;
+};
+
 }  // namespace
 
 Variable nll_loss(const Variable& x, const Tensor& target, const LossOptions& options) {
@@ -67,8 +100,8 @@ Variable nll_loss(const Variable& x, const Tensor& target, const LossOptions& op
   const Tensor losses = Tensor::empty(target.shape(), x.data().dtype(), x.data().device());
   nll_loss_forward(x.data(), target, options, losses);
   Reduced reduced(losses, target, options);
-  return record<NllLossNode>(std::move(reduced.loss), {&x}, target, options,
-                             std::move(reduced.divisor));
+  return record<LinearMapNode<NllLossMap>>(std::move(reduced.loss), {&x},
+                                           NllLossMap{target, options, std::move(reduced.divisor)});
 }
 
 Variable cross_entropy(const Variable& x, const Tensor& target, const LossOptions& options) {

@@ -1,32 +1,34 @@
+#include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/matmul.hpp>
 
 namespace lockstep {
 namespace {
 
-class MatmulNode : public PooledNode<MatmulNode> {
- public:
-  void backward(const Tensor& grad_output) override {
-    if (const auto a = grad_target(0); a.wanted) {
-      matmul_backward_a(grad_output, input(1).data(), a.accumulate, a.tensor);
-    }
-    if (const auto b = grad_target(1); b.wanted) {
-      matmul_backward_b(grad_output, input(0).data(), b.accumulate, b.tensor);
-    }
+/// <a b, g>, the operands in this order.
+struct MatmulForm {
+  static constexpr bool mixes_layouts = false;
+
+  void derive(int by, const std::array<Tensor, 3>& operands, bool accumulate,
+              const Tensor& to) const {
+    const auto& [a, b, g] = operands;
+    if (by == 0) return matmul_backward_a(g, b, accumulate, to);
+    if (by == 1) return matmul_backward_b(g, a, accumulate, to);
+    accumulate_into(to, accumulate,
+                    [&](const Tensor& y) { matmul_forward(operands[0], operands[1], y); });
   }
-  [[nodiscard]] const char* name() const noexcept override { return "matmul"; }
+  [[nodiscard]] static const char* name() noexcept { return "matmul"; }
 };
 
 }  // namespace
 
 Variable matmul(const Variable& a, const Variable& b) {
   Tensor y = Tensor::empty(matmul_shape(a.data(), b.data()), a.data().dtype(), a.data().device());
-  matmul_forward(a.data(), b.data(), y);
   count_flops(2 * y.numel() * a.shape()[-1]);
-  return record<MatmulNode>(std::move(y), {&a, &b});
+  return trilinear_derivative(MatmulForm{}, 2, {a, b, {}}, std::move(y));
 }
 
 Variable bmm(const Variable& a, const Variable& b) {

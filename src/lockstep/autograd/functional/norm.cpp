@@ -1,14 +1,22 @@
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/tensor/kernels/norm.hpp>
 
 namespace lockstep {
 namespace {
 
+Dims last_dims(int count) {
+  std::array<int, Shape::max_dims> dims{};
+  for (int d = 0; d < count; ++d) dims[static_cast<std::size_t>(d)] = d - count;
+  return Dims(std::span<const int>(dims.data(), static_cast<std::size_t>(count)));
+}
+
 class LayerNormNode : public PooledNode<LayerNormNode> {
  public:
-  LayerNormNode(Tensor mean, Tensor inverse_std)
-      : mean_(std::move(mean)), inverse_std_(std::move(inverse_std)) {}
+  LayerNormNode(Tensor mean, Tensor inverse_std, double eps)
+      : mean_(std::move(mean)), inverse_std_(std::move(inverse_std)), eps_(eps) {}
 
   void backward(const Tensor& grad_output) override {
     auto x = grad_target(0), weight = grad_target(1), bias = grad_target(2);
@@ -17,15 +25,25 @@ class LayerNormNode : public PooledNode<LayerNormNode> {
         {x.wanted ? x.tensor : Tensor(), weight.wanted ? weight.tensor : Tensor(),
          bias.wanted ? bias.tensor : Tensor(), x.accumulate, weight.accumulate, bias.accumulate});
   }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const Variable &x = inputs[0], &weight = inputs[1], &bias = inputs[2];
+      const Dims dims = last_dims(weight.shape().dims());
+      const Variable centred = x - mean(x, dims, true);
+      const Variable y = centred * rsqrt(mean(pow(centred, 2.0), dims, true) + eps_) * weight;
+      return bias.defined() ? y + bias : y;
+    });
+  }
   [[nodiscard]] const char* name() const noexcept override { return "layer_norm"; }
 
  private:
   Tensor mean_, inverse_std_;
+  double eps_;
 };
 
 class RmsNormNode : public PooledNode<RmsNormNode> {
  public:
-  explicit RmsNormNode(Tensor inverse_rms) : inverse_rms_(std::move(inverse_rms)) {}
+  RmsNormNode(Tensor inverse_rms, double eps) : inverse_rms_(std::move(inverse_rms)), eps_(eps) {}
 
   void backward(const Tensor& grad_output) override {
     auto x = grad_target(0), weight = grad_target(1);
@@ -33,10 +51,17 @@ class RmsNormNode : public PooledNode<RmsNormNode> {
                       {x.wanted ? x.tensor : Tensor(), weight.wanted ? weight.tensor : Tensor(),
                        Tensor(), x.accumulate, weight.accumulate});
   }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) {
+      const Variable &x = inputs[0], &weight = inputs[1];
+      return x * rsqrt(mean(pow(x, 2.0), last_dims(weight.shape().dims()), true) + eps_) * weight;
+    });
+  }
   [[nodiscard]] const char* name() const noexcept override { return "rms_norm"; }
 
  private:
   Tensor inverse_rms_;
+  double eps_;
 };
 
 }  // namespace
@@ -51,7 +76,7 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
   Tensor inverse_std = Tensor::empty(rows, in.dtype(), in.device());
   layer_norm_forward(in, w, b, eps, y, mean, inverse_std);
   return record<LayerNormNode>(std::move(y), {&x, &weight, &bias}, std::move(mean),
-                               std::move(inverse_std));
+                               std::move(inverse_std), eps);
 }
 
 Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
@@ -60,7 +85,7 @@ Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
   Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());
   Tensor inverse_rms = Tensor::empty(norm_rows(in, w), in.dtype(), in.device());
   rms_norm_forward(in, w, eps, y, inverse_rms);
-  return record<RmsNormNode>(std::move(y), {&x, &weight}, std::move(inverse_rms));
+  return record<RmsNormNode>(std::move(y), {&x, &weight}, std::move(inverse_rms), eps);
 }
 
 }  // namespace lockstep

@@ -1,53 +1,47 @@
+#include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/cumsum.hpp>
+#include <lockstep/tensor/kernels/index.hpp>
 #include <lockstep/tensor/kernels/sort.hpp>
 
 namespace lockstep {
 namespace {
 
-class CumsumNode : public PooledNode<CumsumNode> {
- public:
-  explicit CumsumNode(int dim) : dim_(dim) {}
+struct CumsumMap {
+  int dim;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      lockstep::cumsum(grad_output, dim_, true, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    lockstep::cumsum(x, dim, false, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "cumsum"; }
-
- private:
-  int dim_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    lockstep::cumsum(y, dim, true, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "cumsum"; }
 };
 
 /// sort and topk: each element of the result is one of x's.
-class OrderNode : public PooledNode<OrderNode> {
- public:
-  OrderNode(const char* name, int dim, Tensor indices)
-      : name_(name), dim_(dim), indices_(std::move(indices)) {}
+struct OrderMap {
+  const char* label;
+  int dim;
+  Tensor indices;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      scatter_along(grad_output, indices_, dim_, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate, [&](const Tensor& to) { gather_forward(x, dim, indices, to); });
   }
-  [[nodiscard]] const char* name() const noexcept override { return name_; }
-
- private:
-  const char* name_;
-  int dim_;
-  Tensor indices_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    scatter_along(y, indices, dim, accumulate, x);
+  }
+  [[nodiscard]] const char* name() const noexcept { return label; }
 };
 
 }  // namespace
 
 Variable cumsum(const Variable& x, int dim) {
   const int along = resolve_dim(x.shape(), dim);
-  Tensor y = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
-  cumsum(x.data(), along, false, false, y);
-  return record<CumsumNode>(std::move(y), {&x}, along);
+  return linear_map(CumsumMap{along}, x,
+                    Tensor::empty(x.shape(), x.data().dtype(), x.data().device()));
 }
 
 OrderResult sort(const Variable& x, int dim, bool descending) {
@@ -55,7 +49,7 @@ OrderResult sort(const Variable& x, int dim, bool descending) {
   const Tensor values = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
   const Tensor indices = Tensor::empty(x.shape(), DType::i64, x.data().device());
   sort_along(x.data(), along, descending, values, indices);
-  return {record<OrderNode>(values, {&x}, "sort", along, indices), indices};
+  return {record<LinearMapNode<OrderMap>>(values, {&x}, OrderMap{"sort", along, indices}), indices};
 }
 
 OrderResult topk(const Variable& x, std::int64_t k, int dim, bool largest) {
@@ -68,7 +62,7 @@ OrderResult topk(const Variable& x, std::int64_t k, int dim, bool largest) {
   const Tensor values = Tensor::empty(shape, x.data().dtype(), x.data().device());
   const Tensor indices = Tensor::empty(shape, DType::i64, x.data().device());
   topk_along(x.data(), along, largest, values, indices);
-  return {record<OrderNode>(values, {&x}, "topk", along, indices), indices};
+  return {record<LinearMapNode<OrderMap>>(values, {&x}, OrderMap{"topk", along, indices}), indices};
 }
 
 }  // namespace lockstep

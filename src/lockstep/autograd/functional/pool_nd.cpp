@@ -2,7 +2,9 @@
 
 #include <string>
 
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/accumulate.hpp>
+#include <lockstep/autograd/functional/gather_map.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/pool_nd.hpp>
@@ -19,56 +21,47 @@ Tensor as_planes(const Tensor& t, std::size_t dims) {
   return t.reshape(shape);
 }
 
-class MaxPoolNode : public PooledNode<MaxPoolNode> {
- public:
-  MaxPoolNode(const char* name, std::size_t dims, Tensor indices)
-      : name_(name), dims_(dims), indices_(std::move(indices)) {}
+struct MaxPoolMap {
+  const char* label;
+  std::size_t dims;
+  Tensor indices;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      max_pool_backward(as_planes(grad_output, dims_), indices_, x.accumulate,
-                        as_planes(x.tensor, dims_));
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    detail::take_from_planes(x, indices, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return name_; }
-
- private:
-  const char* name_;
-  std::size_t dims_;
-  Tensor indices_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    max_pool_backward(as_planes(y, dims), indices, accumulate, as_planes(x, dims));
+  }
+  [[nodiscard]] const char* name() const noexcept { return label; }
 };
 
-class AvgPoolNode : public PooledNode<AvgPoolNode> {
- public:
-  AvgPoolNode(std::size_t dims, const AveragePool& pool) : dims_(dims), pool_(pool) {}
+struct AvgPoolMap {
+  std::size_t dims;
+  AveragePool pool;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      avg_pool_backward(as_planes(grad_output, dims_), pool_, x.accumulate,
-                        as_planes(x.tensor, dims_));
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate, [&](const Tensor& to) {
+      avg_pool_forward(as_planes(x, dims), pool, as_planes(to, dims));
+    });
   }
-  [[nodiscard]] const char* name() const noexcept override { return "avg_pool"; }
-
- private:
-  std::size_t dims_;
-  AveragePool pool_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    avg_pool_backward(as_planes(y, dims), pool, accumulate, as_planes(x, dims));
+  }
+  [[nodiscard]] static const char* name() noexcept { return "avg_pool"; }
 };
 
-class AdaptiveAvgPoolNode : public PooledNode<AdaptiveAvgPoolNode> {
- public:
-  explicit AdaptiveAvgPoolNode(std::size_t dims) : dims_(dims) {}
+struct AdaptiveAvgPoolMap {
+  std::size_t dims;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      adaptive_avg_pool_backward(as_planes(grad_output, dims_), x.accumulate,
-                                 as_planes(x.tensor, dims_));
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate, [&](const Tensor& to) {
+      adaptive_avg_pool_forward(as_planes(x, dims), as_planes(to, dims));
+    });
   }
-  [[nodiscard]] const char* name() const noexcept override { return "adaptive_avg_pool"; }
-
- private:
-  std::size_t dims_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    adaptive_avg_pool_backward(as_planes(y, dims), accumulate, as_planes(x, dims));
+  }
+  [[nodiscard]] static const char* name() noexcept { return "adaptive_avg_pool"; }
 };
 
 /// A pool's window and the shape of what it makes.
@@ -147,7 +140,7 @@ Variable max_pool(const Variable& x, const PoolOptions<dims>& options) {
   const Tensor y = empty_of(plan.shape, x);
   const Tensor indices = Tensor::empty(plan.shape, DType::i32, x.data().device());
   max_pool_forward(as_planes(x.data(), dims), plan.window, as_planes(y, dims), indices);
-  return record<MaxPoolNode>(y, {&x}, "max_pool", dims, indices);
+  return record<LinearMapNode<MaxPoolMap>>(y, {&x}, MaxPoolMap{"max_pool", dims, indices});
 }
 
 template <std::size_t dims>
@@ -155,9 +148,7 @@ Variable avg_pool(const Variable& x, const PoolOptions<dims>& options, bool coun
                   std::int64_t divisor_override) {
   const Plan plan = plan_of("avg_pool", x, options);
   const AveragePool pool{plan.window, count_include_pad, divisor_override};
-  const Tensor y = empty_of(plan.shape, x);
-  avg_pool_forward(as_planes(x.data(), dims), pool, as_planes(y, dims));
-  return record<AvgPoolNode>(y, {&x}, dims, pool);
+  return linear_map(AvgPoolMap{dims, pool}, x, empty_of(plan.shape, x));
 }
 
 template <std::size_t dims>
@@ -166,14 +157,13 @@ Variable adaptive_max_pool(const Variable& x, const std::array<std::int64_t, dim
   const Tensor y = empty_of(shape, x);
   const Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
   adaptive_max_pool_forward(as_planes(x.data(), dims), as_planes(y, dims), indices);
-  return record<MaxPoolNode>(y, {&x}, "adaptive_max_pool", dims, indices);
+  return record<LinearMapNode<MaxPoolMap>>(y, {&x}, MaxPoolMap{"adaptive_max_pool", dims, indices});
 }
 
 template <std::size_t dims>
 Variable adaptive_avg_pool(const Variable& x, const std::array<std::int64_t, dims>& output_size) {
-  const Tensor y = empty_of(adaptive_shape("adaptive_avg_pool", x, output_size), x);
-  lockstep::adaptive_avg_pool_forward(as_planes(x.data(), dims), as_planes(y, dims));
-  return record<AdaptiveAvgPoolNode>(y, {&x}, dims);
+  return linear_map(AdaptiveAvgPoolMap{dims}, x,
+                    empty_of(adaptive_shape("adaptive_avg_pool", x, output_size), x));
 }
 
 template Variable max_pool(const Variable&, const PoolOptions<1>&);

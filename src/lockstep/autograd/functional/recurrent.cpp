@@ -2,8 +2,12 @@
 
 #include <string>
 
+#include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 #include <lockstep/tensor/kernels/linear.hpp>
@@ -39,12 +43,59 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
                             sequence.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    d.give_as([this](std::span<const Variable> inputs) { return step_by_step(inputs); });
+  }
   [[nodiscard]] const char* name() const noexcept override {
     constexpr const char* names[] = {"rnn_tanh", "rnn_relu", "lstm", "gru"};
     return names[static_cast<std::size_t>(plan_.mode)];
   }
 
  private:
+  /// The outputs by other operations.
+  [[nodiscard]] std::vector<Variable> step_by_step(std::span<const Variable> v) const {
+    const std::int64_t hidden = plan_.hidden;
+    const auto initial = [&](Input state) {
+      const Tensor& like = v[x].data();
+      return v[state].defined()
+                 ? v[state]
+                 : Variable(Tensor::zeros({plan_.batch, hidden}, like.dtype(), like.device()));
+    };
+    const Variable parts = linear(v[x], v[weight_ih], v[bias_ih]);
+    Variable h = initial(h0), c = initial(c0);
+    std::vector<Variable> states(static_cast<std::size_t>(plan_.steps));
+    for (std::int64_t step = 0; step < plan_.steps; ++step) {
+      const std::int64_t t = plan_.reverse ? plan_.steps - 1 - step : step;
+      const Variable of_x = reshape(narrow(parts, 0, t, 1), {plan_.batch, parts.shape()[2]});
+      const Variable of_h = linear(h, v[weight_hh], v[bias_hh]);
+      const auto gate = [&](const Variable& a, std::int64_t i) {
+        return narrow(a, 1, i * hidden, hidden);
+      };
+      const Variable a = of_x + of_h;
+      switch (plan_.mode) {
+        case RnnMode::rnn_tanh:
+          h = tanh(a);
+          break;
+        case RnnMode::rnn_relu:
+          h = relu(a);
+          break;
+        case RnnMode::lstm:
+          c = sigmoid(gate(a, 1)) * c + sigmoid(gate(a, 0)) * tanh(gate(a, 2));
+          h = sigmoid(gate(a, 3)) * tanh(c);
+          break;
+        case RnnMode::gru: {
+          const Variable n = tanh(gate(of_x, 2) + sigmoid(gate(a, 0)) * gate(of_h, 2));
+          h = n + sigmoid(gate(a, 1)) * (h - n);
+          break;
+        }
+      }
+      states[static_cast<std::size_t>(t)] = reshape(h, {1, plan_.batch, hidden});
+    }
+    std::vector<Variable> outputs{concat(states), h};
+    if (plan_.mode == RnnMode::lstm) outputs.push_back(c);
+    return outputs;
+  }
+
   /// Copies, for both may be given one tensor.
   void give_bias(Input bias, const Tensor& gradient) {
     const GradTarget target = grad_target(bias);

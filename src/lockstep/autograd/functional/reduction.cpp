@@ -3,9 +3,16 @@
 #include <algorithm>
 #include <string>
 
+#include <lockstep/autograd/accumulate.hpp>
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/gather_map.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/arithmetic.hpp>
+#include <lockstep/tensor/kernels/broadcast.hpp>
 #include <lockstep/tensor/kernels/copy.hpp>
 #include <lockstep/tensor/kernels/index.hpp>
 #include <lockstep/tensor/kernels/logsumexp.hpp>
@@ -38,30 +45,44 @@ Tensor empty_like(const Tensor& x, const Shape& shape, DType dtype) {
 }
 Tensor empty_like(const Tensor& x, const Shape& shape) { return empty_like(x, shape, x.dtype()); }
 
-/// sum, or mean where the divisor is not 1.
-class SumNode : public PooledNode<SumNode> {
- public:
-  SumNode(const char* name, const Shape& kept, double divisor)
-      : name_(name), kept_(kept), divisor_(divisor) {}
+/// sum, or mean where the divisor is not 1; its transpose repeats.
+struct SumMap {
+  const char* label;
+  Shape kept;  ///< the result's, with reduced dimensions of extent 1
+  double divisor;
 
-  void backward(const Tensor& grad_output) override {
-    const auto x = grad_target(0);
-    if (!x.wanted) return;
-    Tensor share = grad_output.reshape(kept_);
-    if (divisor_ != 1.0) {
-      share = empty_like(share, kept_);
-      arithmetic(Arithmetic::divide, grad_output.reshape(kept_),
-                 Tensor::full({}, divisor_, share.dtype(), share.device()), false, share);
-    }
-    expand_copy(share, x.accumulate, x.tensor);
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    reduce_sum(x, divisor, accumulate, y.reshape(kept));
   }
-  [[nodiscard]] const char* name() const noexcept override { return name_; }
-
- private:
-  const char* name_;
-  Shape kept_;
-  double divisor_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    Tensor share = y.reshape(kept);
+    if (divisor != 1.0) {
+      share = empty_like(share, kept);
+      arithmetic(Arithmetic::divide, y.reshape(kept),
+                 Tensor::full({}, divisor, share.dtype(), share.device()), false, share);
+    }
+    expand_copy(share, accumulate, x);
+  }
+  [[nodiscard]] const char* name() const noexcept { return label; }
 };
+
+/// `shape` with as many dimensions as `full`.
+Shape aligned(const Shape& shape, const Shape& full) {
+  std::array<std::int64_t, Shape::max_dims> extents{};
+  const int missing = full.dims() - shape.dims();
+  for (int d = 0; d < full.dims(); ++d) {
+    extents[static_cast<std::size_t>(d)] = d < missing ? 1 : shape[d - missing];
+  }
+  return Shape(
+      std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(full.dims())));
+}
+
+void expect_broadcast(const char* operation, const Variable& x, const Shape& shape,
+                      const Shape& full) {
+  if (broadcasts_to(shape, full)) return;
+  throw ShapeError(std::string(operation) + " of " + describe(x.data()) + ": " + to_string(shape) +
+                   " cannot be broadcast to " + to_string(full));
+}
 
 /// grad_x = [x = y] grad_y / (how many of those summed up are equal).
 class AmaxNode : public PooledNode<AmaxNode> {
@@ -79,27 +100,16 @@ class AmaxNode : public PooledNode<AmaxNode> {
     arithmetic(Arithmetic::divide, grad_output.reshape(kept), count, false, share);
     arithmetic(Arithmetic::multiply, equal, share, x.accumulate, x.tensor);
   }
+  void differentiate(Differentiation& d) override {
+    const Tensor equal = empty_like(input(0).data(), input(0).shape());
+    arithmetic(Arithmetic::equal, input(0).data(), y_, false, equal);
+    const Variable chosen(equal);
+    d.give(0, reshape(d.grad_output(), y_.shape()) * (chosen / sum_to_size(chosen, y_.shape())));
+  }
   [[nodiscard]] const char* name() const noexcept override { return "amax"; }
 
  private:
   Tensor y_;  ///< with reduced dimensions of extent 1
-};
-
-class MaxNode : public PooledNode<MaxNode> {
- public:
-  MaxNode(int dim, Tensor indices) : dim_(dim), indices_(std::move(indices)) {}
-
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      gather_backward(grad_output.reshape(indices_.shape()), dim_, indices_, x.accumulate,
-                      x.tensor);
-    }
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "max"; }
-
- private:
-  int dim_;
-  Tensor indices_;  ///< with extent 1 along dim_
 };
 
 class LogsumexpNode : public PooledNode<LogsumexpNode> {
@@ -111,6 +121,11 @@ class LogsumexpNode : public PooledNode<LogsumexpNode> {
       logsumexp_backward(grad_output, input(0).data(), y_, dim_, x.accumulate, x.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    const Variable& x = input(0);
+    const Shape kept = with_extent(x.shape(), resolve_dim(x.shape(), dim_), 1);
+    d.give(0, reshape(d.grad_output(), kept) * exp(x - reshape(d.output(), kept)));
+  }
   [[nodiscard]] const char* name() const noexcept override { return "logsumexp"; }
 
  private:
@@ -121,7 +136,8 @@ class LogsumexpNode : public PooledNode<LogsumexpNode> {
 Variable sum_over(const char* name, const Variable& x, const ReducedShape& shape, double divisor) {
   const Tensor y = empty_like(x.data(), shape.kept);
   reduce_sum(x.data(), divisor, false, y);
-  return record<SumNode>(y.reshape(shape.result), {&x}, name, shape.kept, divisor);
+  return record<LinearMapNode<SumMap>>(y.reshape(shape.result), {&x},
+                                       SumMap{name, shape.kept, divisor});
 }
 
 void expect_elements(const char* operation, const Tensor& x, const Shape& kept) {
@@ -146,6 +162,20 @@ Variable mean(const Variable& x, const Dims& dims, bool keepdim) {
   return sum_over("mean", x, shape, static_cast<double>(count));
 }
 
+Variable sum_to_size(const Variable& x, const Shape& shape) {
+  if (shape == x.shape()) return x;
+  expect_broadcast("sum_to_size", x, shape, x.shape());
+  return linear_map(SumMap{"sum_to_size", aligned(shape, x.shape()), 1.0}, x,
+                    empty_like(x.data(), shape));
+}
+
+Variable expand(const Variable& x, const Shape& shape) {
+  if (shape == x.shape()) return x;
+  expect_broadcast("expand", x, x.shape(), shape);
+  return linear_map<SumMap, true>(SumMap{"expand", aligned(x.shape(), shape), 1.0}, x,
+                                  empty_like(x.data(), shape));
+}
+
 Variable amax(const Variable& x, const Dims& dims, bool keepdim) {
   const ReducedShape shape(x.shape(), dims, keepdim);
   expect_elements("amax", x.data(), shape.kept);
@@ -162,7 +192,8 @@ MaxResult max(const Variable& x, int dim, bool keepdim) {
   const Tensor indices = empty_like(x.data(), shape.kept, DType::i64);
   reduce_max(x.data(), values);
   find_along(x.data(), along, values, indices);
-  return {record<MaxNode>(values.reshape(shape.result), {&x}, along, indices),
+  return {record<LinearMapNode<detail::GatherMap>>(values.reshape(shape.result), {&x},
+                                                   detail::GatherMap{"max", along, indices}),
           indices.reshape(shape.result)};
 }
 

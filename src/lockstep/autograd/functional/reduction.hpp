@@ -8,6 +8,9 @@ namespace lockstep {
 /// dimension disappears, or stays with extent 1 if `keepdim`.
 [[nodiscard]] Variable sum(const Variable& x, const Dims& dims = {}, bool keepdim = false);
 [[nodiscard]] Variable mean(const Variable& x, const Dims& dims = {}, bool keepdim = false);
+/// x summed over the dimensions in which `shape` is broadcast to x's: the opposite of expand.
+/// Throws ShapeError unless it is.
+[[nodiscard]] Variable sum_to_size(const Variable& x, const Shape& shape);
 /// The largest elements; equal ones share the gradient evenly. Throws ShapeError for an empty
 /// dimension.
 [[nodiscard]] Variable amax(const Variable& x, const Dims& dims = {}, bool keepdim = false);

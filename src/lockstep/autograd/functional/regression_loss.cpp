@@ -1,7 +1,9 @@
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
-#include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/gaussian_nll.hpp>
 #include <lockstep/tensor/kernels/reduction.hpp>
@@ -9,6 +11,36 @@
 
 namespace lockstep {
 namespace {
+
+/// The derivative of the losses by x, by operations; not of focal's.
+Variable derivative(const ElementLossFunction& f, const Variable& x, const Variable& target) {
+  switch (f.kind) {
+    case ElementLoss::mse:
+      return 2.0 * (x - target);
+    case ElementLoss::huber:
+      return clamp(x - target, -f.a, f.a);
+    case ElementLoss::bce_with_logits:
+      return sigmoid(x) - target;
+    case ElementLoss::poisson_nll_log:
+      return exp(x) - target;
+    case ElementLoss::poisson_nll:
+      return 1.0 - target / (x + f.b);
+    case ElementLoss::smooth_l1:
+      if (f.a > 0.0) return clamp((x - target) * (1.0 / f.a), -1.0, 1.0);
+      [[fallthrough]];
+    default: {  // of straight pieces
+      const Tensor one = Tensor::empty_like(x.data()), slope = Tensor::empty_like(x.data());
+      one.fill(1.0);
+      element_loss_backward(f, one, 1.0, x.data(), target.data(), false, slope);
+      return Variable(slope);
+    }
+  }
+}
+
+/// The losses, or their sum divided by `divisor`, as `shape` has it.
+Variable reduced(const Variable& losses, const Shape& shape, double divisor) {
+  return shape == losses.shape() ? losses : sum(losses) * (1.0 / divisor);
+}
 
 class RegressionLossNode : public PooledNode<RegressionLossNode> {
  public:
@@ -21,9 +53,25 @@ class RegressionLossNode : public PooledNode<RegressionLossNode> {
                             x.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    if (f_.kind == ElementLoss::focal) {
+      return d.give_as([&](std::span<const Variable> inputs) {
+        return reduced(focal(inputs[0]), d.output().shape(), divisor_);
+      });
+    }
+    const Variable& x = input(0);
+    d.give(0, d.grad_output() * (1.0 / divisor_) * derivative(f_, x, Variable(target_)));
+  }
   [[nodiscard]] const char* name() const noexcept override { return name_of(f_.kind); }
 
  private:
+  [[nodiscard]] Variable focal(const Variable& x) const {
+    const Variable t(target_), p = sigmoid(x);
+    const Variable losses = binary_cross_entropy_with_logits(x, target_, Reduction::none) *
+                            pow(p + t - 2.0 * (p * t), f_.b);
+    return f_.a < 0.0 ? losses : losses * (f_.a * t + (1.0 - f_.a) * (1.0 - t));
+  }
+
   ElementLossFunction f_;
   Tensor target_;
   double divisor_;
@@ -44,6 +92,16 @@ class GaussianNllNode : public PooledNode<GaussianNllNode> {
       gaussian_nll_backward_var(grad_output, divisor_, x, target_, var, eps_, to.accumulate,
                                 to.tensor);
     }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give_as([&](std::span<const Variable> inputs) {
+      // Raised to eps, but for its gradient.
+      const Variable var(inputs[1].data());
+      const Variable raised = inputs[1] + (clamp_min(var, eps_) - var);
+      const Variable losses =
+          0.5 * (log(raised) + pow(inputs[0] - Variable(target_), 2.0) / raised);
+      return reduced(losses, d.output().shape(), divisor_);
+    });
   }
   [[nodiscard]] const char* name() const noexcept override { return "gaussian_nll_loss"; }
 

@@ -4,8 +4,9 @@
 #include <span>
 #include <string>
 
+#include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/interpolate.hpp>
@@ -13,20 +14,19 @@
 namespace lockstep {
 namespace {
 
-class PadNode : public PooledNode<PadNode> {
- public:
-  PadNode(const PadAmounts& amounts, PadMode mode) : amounts_(amounts), mode_(mode) {}
+/// Padding with zeros in place of another constant, on which no gradient depends.
+struct PadMap {
+  PadAmounts amounts;
+  PadMode mode;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      pad_backward(grad_output, amounts_, mode_, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate,
+                    [&](const Tensor& to) { pad_forward(x, amounts, mode, 0.0, to); });
   }
-  [[nodiscard]] const char* name() const noexcept override { return "pad"; }
-
- private:
-  PadAmounts amounts_;
-  PadMode mode_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    pad_backward(y, amounts, mode, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "pad"; }
 };
 
 /// [N, C, ...] as [N C, D, H, W].
@@ -42,28 +42,32 @@ Shape planes_of(const Shape& shape) {
   }
 }
 
-class InterpolateNode : public PooledNode<InterpolateNode> {
- public:
-  InterpolateNode(const Ratios& ratios, Interpolation mode, bool align_corners)
-      : ratios_(ratios), mode_(mode), align_corners_(align_corners) {}
+struct InterpolateMap {
+  Ratios ratios;
+  Interpolation mode;
+  bool align_corners;
 
-  void backward(const Tensor& grad_output) override {
-    const auto x = grad_target(0);
-    if (!x.wanted) return;
-    const Tensor from = grad_output.reshape(planes_of(grad_output.shape()));
-    const Tensor to = x.tensor.reshape(planes_of(x.tensor.shape()));
-    if (mode_ == Interpolation::nearest) {
-      nearest_backward(from, ratios_, x.accumulate, to);
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    if (x.numel() == 0) return;
+    accumulate_into(y, accumulate, [&](const Tensor& to) {
+      const Tensor from_planes = planes(x), to_planes = planes(to);
+      if (mode == Interpolation::nearest) {
+        nearest_forward(from_planes, ratios, to_planes);
+      } else {
+        bilinear_forward(from_planes, ratios, align_corners, to_planes);
+      }
+    });
+  }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    if (mode == Interpolation::nearest) {
+      nearest_backward(planes(y), ratios, accumulate, planes(x));
     } else {
-      bilinear_backward(from, ratios_, align_corners_, x.accumulate, to);
+      bilinear_backward(planes(y), ratios, align_corners, accumulate, planes(x));
     }
   }
-  [[nodiscard]] const char* name() const noexcept override { return "interpolate"; }
+  [[nodiscard]] static const char* name() noexcept { return "interpolate"; }
 
- private:
-  Ratios ratios_;
-  Interpolation mode_;
-  bool align_corners_;
+  static Tensor planes(const Tensor& t) { return t.reshape(planes_of(t.shape())); }
 };
 
 void expect_host(const char* operation, const Variable& x) {
@@ -78,16 +82,8 @@ Variable resampled(const Variable& x, const std::vector<std::int64_t>& size, con
   for (std::size_t d = 0; d < size.size(); ++d) {
     shape = with_extent(shape, static_cast<int>(d) + 2, size[d]);
   }
-  const Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
-  const Tensor from = x.data().reshape(planes_of(x.shape())), to = y.reshape(planes_of(shape));
-  if (x.shape().numel() > 0) {
-    if (mode == Interpolation::nearest) {
-      nearest_forward(from, ratios, to);
-    } else {
-      bilinear_forward(from, ratios, align_corners, to);
-    }
-  }
-  return record<InterpolateNode>(y, {&x}, ratios, mode, align_corners);
+  return linear_map(InterpolateMap{ratios, mode, align_corners}, x,
+                    Tensor::empty(shape, x.data().dtype(), x.data().device()));
 }
 
 void check_interpolation(const Variable& x, std::size_t sizes, Interpolation mode,
@@ -148,7 +144,7 @@ Variable pad(const Variable& x, const std::vector<std::int64_t>& amounts, PadMod
   }
   Tensor y = Tensor::empty(to, x.data().dtype(), x.data().device());
   pad_forward(x.data(), given, mode, value, y);
-  return record<PadNode>(std::move(y), {&x}, given, mode);
+  return record<LinearMapNode<PadMap>>(std::move(y), {&x}, PadMap{given, mode});
 }
 
 Variable interpolate(const Variable& x, const std::vector<std::int64_t>& size, Interpolation mode,

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/functional/gather_map.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/copy.hpp>
@@ -16,39 +19,36 @@ class ReshapeNode : public PooledNode<ReshapeNode> {
   void backward(const Tensor& grad_output) override {
     pass_grad(0, grad_output.reshape(input(0).shape()));
   }
+  void differentiate(Differentiation& d) override {
+    d.give(0, reshape(d.grad_output(), input(0).shape()));
+  }
   [[nodiscard]] const char* name() const noexcept override { return "reshape"; }
 };
 
-class PermuteNode : public PooledNode<PermuteNode> {
- public:
-  explicit PermuteNode(const Dims& inverse) : inverse_(inverse) {}
+struct PermuteMap {
+  Dims order, inverse;
 
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      permute_copy(grad_output, inverse_, x.accumulate, x.tensor);
-    }
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    permute_copy(x, order, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "permute"; }
-
- private:
-  Dims inverse_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    permute_copy(y, inverse, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "permute"; }
 };
 
-class NarrowNode : public PooledNode<NarrowNode> {
- public:
-  NarrowNode(int dim, std::int64_t start) : dim_(dim), start_(start) {}
+struct NarrowMap {
+  int dim;
+  std::int64_t start;
 
-  void backward(const Tensor& grad_output) override {
-    const auto x = grad_target(0);
-    if (!x.wanted) return;
-    if (!x.accumulate) x.tensor.zero();
-    narrow_assign(grad_output, dim_, start_, x.accumulate, x.tensor);
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    narrow_copy(x, dim, start, accumulate, y);
   }
-  [[nodiscard]] const char* name() const noexcept override { return "narrow"; }
-
- private:
-  int dim_;
-  std::int64_t start_;
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    if (!accumulate) x.zero();
+    narrow_assign(y, dim, start, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "narrow"; }
 };
 
 class ConcatNode : public PooledNode<ConcatNode> {
@@ -62,6 +62,14 @@ class ConcatNode : public PooledNode<ConcatNode> {
         narrow_copy(grad_output, dim_, start, part.accumulate, part.tensor);
       }
       start += input(i).shape()[dim_];
+    }
+  }
+  void differentiate(Differentiation& d) override {
+    std::int64_t start = 0;
+    for (int i = 0; i < input_count(); ++i) {
+      const std::int64_t length = input(i).shape()[dim_];
+      if (d.wants(i)) d.give(i, narrow(d.grad_output(), dim_, start, length));
+      start += length;
     }
   }
   [[nodiscard]] const char* name() const noexcept override { return "concat"; }
@@ -88,27 +96,22 @@ class SplitNode : public MultiOutputNode<SplitNode> {
       start += sizes_[i];
     }
   }
+  void differentiate(Differentiation& d) override {
+    const Tensor& x = input(0).data();
+    std::vector<Variable> parts;
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      const Variable& part = d.grad_output(static_cast<int>(i));
+      const Shape shape = with_extent(x.shape(), dim_, sizes_[i]);
+      parts.push_back(part.defined() ? part
+                                     : Variable(Tensor::zeros(shape, x.dtype(), x.device())));
+    }
+    d.give(0, concat(parts, dim_));
+  }
   [[nodiscard]] const char* name() const noexcept override { return "split"; }
 
  private:
   int dim_;
   std::vector<std::int64_t> sizes_;
-};
-
-class GatherNode : public PooledNode<GatherNode> {
- public:
-  GatherNode(int dim, Tensor index) : dim_(dim), index_(std::move(index)) {}
-
-  void backward(const Tensor& grad_output) override {
-    if (const auto x = grad_target(0); x.wanted) {
-      gather_backward(grad_output, dim_, index_, x.accumulate, x.tensor);
-    }
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "gather"; }
-
- private:
-  int dim_;
-  Tensor index_;
 };
 
 Shape concat_shape(std::span<const Variable> parts, int dim) {
@@ -154,8 +157,8 @@ Variable permute(const Variable& x, const Dims& dims) {
   const auto count = static_cast<std::size_t>(order.size());
   Tensor y = Tensor::empty(Shape(std::span<const std::int64_t>(extents.data(), count)),
                            x.data().dtype(), x.data().device());
-  permute_copy(x.data(), order, false, y);
-  return record<PermuteNode>(std::move(y), {&x}, Dims(std::span<const int>(inverse.data(), count)));
+  return linear_map(PermuteMap{order, Dims(std::span<const int>(inverse.data(), count))}, x,
+                    std::move(y));
 }
 
 Variable transpose(const Variable& x, int dim0, int dim1) {
@@ -188,10 +191,9 @@ Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t len
                      ") of dimension " + std::to_string(dim) + " is not inside " +
                      describe(x.data()));
   }
-  Tensor y =
-      Tensor::empty(with_extent(x.shape(), along, length), x.data().dtype(), x.data().device());
-  narrow_copy(x.data(), along, start, false, y);
-  return record<NarrowNode>(std::move(y), {&x}, along, start);
+  return linear_map(
+      NarrowMap{along, start}, x,
+      Tensor::empty(with_extent(x.shape(), along, length), x.data().dtype(), x.data().device()));
 }
 
 std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> sizes, int dim) {
@@ -221,9 +223,8 @@ std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> siz
 Variable gather(const Variable& x, int dim, const Tensor& index) {
   const int along = resolve_dim(x.shape(), dim);
   check_gather(x.data(), along, index);
-  Tensor y = Tensor::empty(index.shape(), x.data().dtype(), x.data().device());
-  gather_forward(x.data(), along, index, y);
-  return record<GatherNode>(std::move(y), {&x}, along, index);
+  return linear_map(detail::GatherMap{"gather", along, index}, x,
+                    Tensor::empty(index.shape(), x.data().dtype(), x.data().device()));
 }
 
 }  // namespace lockstep

@@ -22,6 +22,9 @@ namespace lockstep {
 /// Two dimensions exchanged.
 [[nodiscard]] Variable transpose(const Variable& x, int dim0, int dim1);
 
+/// x repeated to `shape` by broadcasting. Throws ShapeError where that cannot be.
+[[nodiscard]] Variable expand(const Variable& x, const Shape& shape);
+
 /// Side by side along `dim`; all other extents are equal.
 [[nodiscard]] Variable concat(std::span<const Variable> parts, int dim = 0);
 

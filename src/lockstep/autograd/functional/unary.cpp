@@ -1,13 +1,99 @@
 #include <limits>
+#include <numbers>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
-#include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/unary.hpp>
 
 namespace lockstep {
 namespace {
+
+/// The slope of f at x, which does not depend on x but at the places where pieces meet.
+struct Slope {
+  UnaryFunction f;
+  Tensor x;
+
+  void apply(const Tensor& from, bool accumulate, const Tensor& to) const {
+    unary_backward(f, from, x, accumulate, to);
+  }
+  void transpose(const Tensor& from, bool accumulate, const Tensor& to) const {
+    apply(from, accumulate, to);
+  }
+  [[nodiscard]] const char* name() const noexcept { return name_of(f.kind); }
+};
+
+/// Whether f consists of straight pieces.
+bool is_piecewise_linear(const UnaryFunction& f) {
+  switch (f.kind) {
+    case Unary::abs:
+    case Unary::clamp:
+    case Unary::leaky_relu:
+    case Unary::hardtanh:
+    case Unary::hardsigmoid:
+      return true;
+    case Unary::pow:
+      return f.a == 0.0 || f.a == 1.0;
+    default:
+      return false;
+  }
+}
+
+/// f' of such a function: a constant of x's shape.
+Variable slope(const UnaryFunction& f, const Variable& x) {
+  const Tensor one = Tensor::empty_like(x.data()), result = Tensor::empty_like(x.data());
+  one.fill(1.0);
+  unary_backward(f, one, x.data(), false, result);
+  return Variable(result);
+}
+
+/// 1 where x > 0, else 0.
+Variable step(const Variable& x) { return slope({Unary::leaky_relu, 0.0}, x); }
+
+/// f'(x), by operations, where y = f(x).
+Variable derivative(const UnaryFunction& f, const Variable& x, const Variable& y) {
+  switch (f.kind) {
+    case Unary::exp:
+      return y;
+    case Unary::log:
+      return reciprocal(x);
+    case Unary::sqrt:
+      return 0.5 / y;
+    case Unary::rsqrt:
+      return -0.5 * pow(y, 3.0);
+    case Unary::reciprocal:
+      return -pow(y, 2.0);
+    case Unary::sin:
+      return cos(x);
+    case Unary::cos:
+      return -sin(x);
+    case Unary::erf:
+      return 2.0 * std::numbers::inv_sqrtpi * exp(-pow(x, 2.0));
+    case Unary::pow:
+      return f.a * pow(x, f.a - 1.0);
+    case Unary::elu: {
+      const double below = f.a * f.b * f.c;
+      return below * exp(f.c * clamp_max(x, 0.0)) + (f.b - below) * step(x);
+    }
+    case Unary::softplus: {
+      const Variable beyond = step(f.a * x - f.b);
+      return beyond + (1.0 - beyond) * sigmoid(f.a * x);
+    }
+    case Unary::softsign:
+      return pow(1.0 - abs(y), 2.0);
+    case Unary::hardswish:
+      return step(x - 3.0) + slope({Unary::clamp, -3.0, 3.0}, x) * (x * (1.0 / 3.0) + 0.5);
+    case Unary::mish: {
+      const Variable gate = tanh(softplus(x));
+      return gate + x * (1.0 - pow(gate, 2.0)) * sigmoid(x);
+    }
+    case Unary::log_sigmoid:
+      return sigmoid(-x);
+    default:
+      return slope(f, x);
+  }
+}
 
 class UnaryNode : public PooledNode<UnaryNode> {
  public:
@@ -20,6 +106,9 @@ class UnaryNode : public PooledNode<UnaryNode> {
       unary_backward(f_, grad_output, saved, x.accumulate, x.tensor);
     }
   }
+  void differentiate(Differentiation& d) override {
+    d.give(0, d.grad_output() * derivative(f_, input(0), d.output()));
+  }
   [[nodiscard]] const char* name() const noexcept override { return name_of(f_.kind); }
 
  private:
@@ -30,6 +119,7 @@ class UnaryNode : public PooledNode<UnaryNode> {
 Variable apply(const UnaryFunction& f, const Variable& x) {
   const Tensor y = Tensor::empty_like(x.data());
   unary_forward(f, x.data(), y);
+  if (is_piecewise_linear(f)) return record<LinearMapNode<Slope>>(y, {&x}, Slope{f, x.data()});
   return record<UnaryNode>(y, {&x}, f, is_known_by_result(f.kind) ? y : Tensor());
 }
 
@@ -45,6 +135,7 @@ Variable reciprocal(const Variable& x) { return apply({Unary::reciprocal}, x); }
 Variable abs(const Variable& x) { return apply({Unary::abs}, x); }
 Variable sin(const Variable& x) { return apply({Unary::sin}, x); }
 Variable cos(const Variable& x) { return apply({Unary::cos}, x); }
+Variable erf(const Variable& x) { return apply({Unary::erf}, x); }
 
 Variable pow(const Variable& x, double exponent) { return apply({Unary::pow, exponent}, x); }
 

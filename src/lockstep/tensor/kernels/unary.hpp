@@ -18,6 +18,7 @@ enum class Unary : std::uint8_t {
   reciprocal,
   sin,
   cos,
+  erf,
   pow,    ///< x^a
   clamp,  ///< min(max(x, a), b); the gradient passes at a and at b
   // Activations: kernels/unary_activation.cpp.

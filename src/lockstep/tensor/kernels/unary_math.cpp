@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numbers>
 
 #include <lockstep/tensor/kernels/math_functions.hpp>
 #include <lockstep/tensor/kernels/unary_table.hpp>
@@ -70,6 +71,16 @@ struct Cos {
   explicit Cos(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const { return math::cos(x); }
   KOKKOS_FUNCTION T gradient(T g, T x) const { return -g * math::sin(x); }
+};
+
+template <class T>
+struct Erf {
+  static constexpr const char *forward = "lockstep::erf", *backward = forward;
+  explicit Erf(const UnaryFunction&) {}
+  KOKKOS_FUNCTION T value(T x) const { return std::erf(x); }
+  KOKKOS_FUNCTION T gradient(T g, T x) const {
+    return g * (static_cast<T>(2.0 * std::numbers::inv_sqrtpi) * math::exp(-x * x));
+  }
 };
 
 template <class T>
@@ -218,6 +229,8 @@ detail::UnaryRow detail::math_row(Unary kind) noexcept {
       return {"sin", false, angle_forward<true>, angle_backward<true>};
     case Unary::cos:
       return {"cos", false, angle_forward<false>, angle_backward<false>};
+    case Unary::erf:
+      return row_of<Erf>("erf");
     case Unary::pow:
       return {"pow", false, pow_forward, pow_backward};
     case Unary::clamp:

@@ -1,0 +1,63 @@
+#pragma once
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <lockstep/autograd/node.hpp>
+
+// For those who write operations that can be differentiated more than once: override
+// Node::differentiate() beside backward(). See also linear_map.hpp and trilinear.hpp.
+
+namespace lockstep {
+
+class Engine;
+
+/// A node's part in a backward pass that is recorded (GradOptions::create_graph): the gradients of
+/// its outputs come in as variables, and those of its inputs go out, made by operations.
+class Differentiation {
+ public:
+  /// The gradient of output i; undefined where the roots do not depend on it.
+  [[nodiscard]] const Variable& grad_output(int i = 0) const { return grad_outputs_[index(i)]; }
+  /// Output i itself, so that what a node has kept of it depends on the inputs; undefined as above.
+  [[nodiscard]] const Variable& output(int i = 0) const { return outputs_[index(i)]; }
+
+  /// Whether input i's gradient leads to what is asked for.
+  [[nodiscard]] bool wants(int i) const;
+  /// Input i's gradient, of its shape; at most once an input. Dropped if it is not wanted.
+  void give(int i, const Variable& gradient);
+
+  /// Gives each input the gradient that it has in parts(std::span<const Variable> inputs), which
+  /// computes the output, or a range of all outputs, by other operations: for what is fast by being
+  /// one operation.
+  template <class Parts>
+  void give_as(const Parts& parts) {
+    const std::vector<Variable> inputs = aliases();
+    const auto outputs = parts(std::span(inputs));
+    if constexpr (std::is_same_v<decltype(outputs), const Variable>) {
+      give_gradients(inputs, std::span(&outputs, 1));
+    } else {
+      give_gradients(inputs, outputs);
+    }
+  }
+
+ private:
+  friend class Engine;
+  Differentiation(const Engine& engine, Node& node, std::span<const Variable> outputs,
+                  std::span<const Variable> grad_outputs, std::span<Variable> grad_inputs)
+      : engine_(engine),
+        node_(node),
+        outputs_(outputs),
+        grad_outputs_(grad_outputs),
+        grad_inputs_(grad_inputs) {}
+  /// The inputs, those that are wanted as variables of their own.
+  [[nodiscard]] std::vector<Variable> aliases() const;
+  void give_gradients(std::span<const Variable> inputs, std::span<const Variable> outputs);
+  [[nodiscard]] static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  const Engine& engine_;
+  Node& node_;
+  std::span<const Variable> outputs_, grad_outputs_;
+  std::span<Variable> grad_inputs_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#pragma once
+#include <utility>
+
+#include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/node.hpp>
+
+namespace lockstep {
+
+/// A linear function of one tensor, recorded: its gradient is its transpose, whose own gradient is
+/// the function again, so that one pair of kernels serves derivatives of any order. A Map has
+///   void apply(const Tensor& from, bool accumulate, const Tensor& to) const;       // to (+)= M
+///   from void transpose(const Tensor& from, bool accumulate, const Tensor& to) const;   // to (+)=
+///   M^T from const char* name() const noexcept;  // static
+/// and may have mixes_layouts, as a Node.
+template <class Map, bool transposed = false>
+class LinearMapNode;
+
+/// M x, or M^T x, written to y.
+template <class Map, bool transposed = false>
+[[nodiscard]] Variable linear_map(const Map& map, const Variable& x, Tensor y) {
+  if constexpr (transposed) {
+    map.transpose(x.data(), false, y);
+  } else {
+    map.apply(x.data(), false, y);
+  }
+  return record<LinearMapNode<Map, transposed>>(std::move(y), {&x}, map);
+}
+
+template <class Map, bool transposed>
+class LinearMapNode : public PooledNode<LinearMapNode<Map, transposed>> {
+ public:
+  static constexpr bool mixes_layouts = requires { requires Map::mixes_layouts; };
+
+  explicit LinearMapNode(Map map) : map_(std::move(map)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const auto x = this->grad_target(0);
+    if (!x.wanted) return;
+    if constexpr (transposed) {
+      map_.apply(grad_output, x.accumulate, x.tensor);
+    } else {
+      map_.transpose(grad_output, x.accumulate, x.tensor);
+    }
+  }
+  void differentiate(Differentiation& d) override {
+    d.give(0, linear_map<Map, !transposed>(map_, d.grad_output(),
+                                           Tensor::empty_like(this->input(0).data())));
+  }
+  [[nodiscard]] const char* name() const noexcept override { return map_.name(); }
+
+ private:
+  Map map_;
+};
+
+}  // namespace lockstep
