@@ -62,7 +62,7 @@ struct LossDeckOptions {
   std::vector<double> class_weights;  ///< one a class; empty: 1
   /// class_weights of N / (C n), where n of the N training samples are of that class (one of C).
   bool class_weights_from_counts = false;
-  enum class Kind : std::uint8_t { mse, mae, huber, smooth_l1 };
+  enum class Kind : std::uint8_t { mse, mae, huber, smooth_l1, gaussian_nll };
   Kind kind = Kind::mse;
   double delta = 1.0;  ///< huber, smooth_l1 (PyTorch's beta): where the loss begins to be straight
 };

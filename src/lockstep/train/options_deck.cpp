@@ -107,8 +107,10 @@ void declare(DeckTable& table, LossDeckOptions& options) {
                {{"mse", Kind::mse},
                 {"mae", Kind::mae},
                 {"huber", Kind::huber},
-                {"smooth_l1", Kind::smooth_l1}},
-               "regress: of the errors the squares, the sizes, or something between");
+                {"smooth_l1", Kind::smooth_l1},
+                {"gaussian_nll", Kind::gaussian_nll}},
+               "regress: of the errors the squares, the sizes, or something between; or the model "
+               "tells how sure it is, a mean and a variance, by their likelihood (gaussian_nll)");
   table.key("delta", options.delta,
             {.doc = "regress, huber and smooth_l1 (PyTorch's beta): the error from which on the "
                     "loss is straight",
