@@ -68,6 +68,18 @@ struct LossDeckOptions {
 };
 void declare(DeckTable& table, LossDeckOptions& options);
 
+/// [averaging]: weights averaged over steps, by which a run is judged, and which its checkpoints
+/// give to those who use the model (optim::AveragedModel).
+struct AveragingOptions {
+  enum class Kind : std::uint8_t { none, ema, swa };
+  Kind kind = Kind::none;
+  double decay = 0.999;          ///< ema
+  std::int64_t start_epoch = 0;  ///< epochs before the first update
+  std::int64_t every_steps = 0;  ///< between two updates; 0: one at the end of each epoch
+  bool update_bn = false;        ///< optim::update_bn at the end of each epoch
+};
+void declare(DeckTable& table, AveragingOptions& options);
+
 /// [eval]: measuring on the validation or test set after each epoch.
 struct EvalOptions {
   std::int64_t batch_size = 1000;

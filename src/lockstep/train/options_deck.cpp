@@ -118,6 +118,26 @@ void declare(DeckTable& table, LossDeckOptions& options) {
              .above_min = true});
 }
 
+void declare(DeckTable& table, AveragingOptions& options) {
+  using Kind = AveragingOptions::Kind;
+  table.choice("kind", options.kind, {{"none", Kind::none}, {"ema", Kind::ema}, {"swa", Kind::swa}},
+               "exponential moving average, or the mean of all updates (stochastic weight "
+               "averaging); evaluations, predictions and exports use it");
+  if (options.kind == Kind::ema) options.every_steps = 1;
+  if (options.kind == Kind::swa) options.update_bn = true;
+  table.key("decay", options.decay,
+            {.doc = "ema: how much of the average an update keeps", .min = 0.0, .max = 0.999999});
+  table.key("start_epoch", options.start_epoch,
+            {.doc = "epochs that are trained before the first update", .unit = "epochs", .min = 0});
+  table.key("every_steps", options.every_steps,
+            {.doc = "steps between two updates; 0: one at the end of each epoch; ema: 1 if not "
+                    "given",
+             .min = 0});
+  table.key("update_bn", options.update_bn,
+            {.doc = "after each epoch, make BatchNorm's running statistics anew for the averaged "
+                    "weights: one more pass over the training set; swa: true if not given"});
+}
+
 void declare(DeckTable& table, EvalOptions& options) {
   table.key("batch_size", options.batch_size, {.doc = "samples of one evaluation batch", .min = 1});
   table.key("top_k", options.top_k,
