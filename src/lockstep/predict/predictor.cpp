@@ -114,6 +114,18 @@ ModelSignature known(const ModelSignature& in_file, const ModelSignature& told,
          "Predictor a ModelSignature.");
 }
 
+nn::Head head_of(ModelSignature::Output kind) {
+  switch (kind) {
+    case ModelSignature::Output::values:
+      break;
+    case ModelSignature::Output::log_probabilities:
+      return nn::Head::log_probabilities;
+    case ModelSignature::Output::gaussian:
+      return nn::Head::gaussian;
+  }
+  return nn::Head::linear;
+}
+
 /// The network of the deck's [model] for that signature.
 std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const std::string& name) {
   Deck deck = Deck::parse(contents.deck, "the deck in " + name);
@@ -124,12 +136,10 @@ std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const s
            "Predictor that model (docs/predict.md).");
   }
   const ModelSignature& signature = contents.signature;
-  const nn::Head head = signature.kind == ModelSignature::Output::log_probabilities
-                            ? nn::Head::log_probabilities
-                            : nn::Head::linear;
+  const Shape& output = signature.output.shape;
   const bool each_token = options.kind == nn::ModelOptions::Kind::gpt;
-  const std::int64_t outputs = each_token ? signature.output.shape[-1] : signature.model_outputs();
-  return nn::make_model(options, signature.input.shape, outputs, head);
+  return nn::make_model(options, signature.input.shape, each_token ? Shape{output[-1]} : output,
+                        head_of(signature.kind));
 }
 
 /// `given` with the weights of the file; without one the deck's.

@@ -93,17 +93,12 @@ Regression::Regression(Deck& deck, Sets sets) {
 }
 
 std::shared_ptr<nn::Module> Regression::make_model() const {
-  return make_zoo_model(model_, *data_.train, signature().model_outputs(), nn::Head::linear);
-}
-
-ModelSignature::Output Regression::output_kind() const {
-  return loss_.kind == LossDeckOptions::Kind::gaussian_nll ? ModelSignature::Output::gaussian
-                                                           : ModelSignature::Output::values;
+  return make_zoo_model(model_, *data_.train, data_.train->target_shape(),
+                        is_gaussian() ? nn::Head::gaussian : nn::Head::linear);
 }
 
 Variable Regression::loss(const Variable& said, const Batch& batch) const {
-  const bool gaussian = output_kind() == ModelSignature::Output::gaussian;
-  const Variable output = gaussian ? half_of(said, 0) : said;
+  const Variable output = is_gaussian() ? half_of(said, 0) : said;
   const Tensor in_units = targets_like(output.data(), batch);
   const Tensor targets = target_scale_ ? scaled(in_units, *target_scale_, normalise) : in_units;
   switch (loss_.kind) {
@@ -134,8 +129,7 @@ std::vector<Metric> Regression::metrics(const Dataset& data) const {
 }
 
 void Regression::measure(const Tensor& said, const Batch& batch, std::span<double> figures) const {
-  const bool gaussian = output_kind() == ModelSignature::Output::gaussian;
-  const Tensor output = gaussian ? half_of(Variable(said), 0).data() : said;
+  const Tensor output = is_gaussian() ? half_of(Variable(said), 0).data() : said;
   const Tensor in_units = target_scale_ ? scaled(output, *target_scale_, denormalise) : output;
   const Errors errors = errors_of(in_units, targets_like(in_units, batch));
   figures[0] = errors.squares;
@@ -149,7 +143,8 @@ ModelSignature Regression::signature() const {
   signature.output.shape = data_.train->target_shape();
   signature.output.mean = data_.facts.target_mean;
   signature.output.std = data_.facts.target_std;
-  signature.kind = output_kind();
+  signature.kind =
+      is_gaussian() ? ModelSignature::Output::gaussian : ModelSignature::Output::values;
   return signature;
 }
 

@@ -51,7 +51,9 @@ class Regression : public Task {
     double elements = 0;
   };
   [[nodiscard]] static Targets look_at_targets(const Dataset& data);
-  [[nodiscard]] ModelSignature::Output output_kind() const;
+  [[nodiscard]] bool is_gaussian() const noexcept {
+    return loss_.kind == LossDeckOptions::Kind::gaussian_nll;
+  }
 
   std::optional<ChannelScale> target_scale_;  ///< none: targets are as they are
   mutable std::map<const Dataset*, Targets> targets_;
