@@ -1,14 +1,15 @@
 #include <lockstep/autograd/functional/resample.hpp>
 
+#include <array>
 #include <cmath>
 #include <span>
 #include <string>
 
-#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/interpolate.hpp>
+#include <lockstep/tensor/kernels/pixel_shuffle.hpp>
 
 namespace lockstep {
 namespace {
@@ -66,6 +67,39 @@ class InterpolateNode : public PooledNode<InterpolateNode> {
   bool align_corners_;
 };
 
+/// t as the parts [P, r, r, H, W] of a shuffle whose other side is planes [P, H r, W r].
+Tensor parts_of(const Tensor& t, std::int64_t r) {
+  return t.reshape({t.numel() / (t.size(-1) * t.size(-2) * r * r), r, r, t.size(-2), t.size(-1)});
+}
+
+/// y (+)= x, shuffled or the other way.
+template <bool shuffle>
+void shuffle_copy(const Tensor& x, std::int64_t r, bool accumulate, const Tensor& y) {
+  if (x.numel() == 0) return;
+  if constexpr (shuffle) {
+    pixel_shuffle_copy(parts_of(x, r), accumulate, y);
+  } else {
+    pixel_unshuffle_copy(x, accumulate, parts_of(y, r));
+  }
+}
+
+template <bool shuffle>
+class PixelShuffleNode : public PooledNode<PixelShuffleNode<shuffle>> {
+ public:
+  explicit PixelShuffleNode(std::int64_t r) : r_(r) {}
+
+  void backward(const Tensor& grad_output) override {
+    if (const auto x = this->grad_target(0); x.wanted)
+      shuffle_copy<!shuffle>(grad_output, r_, x.accumulate, x.tensor);
+  }
+  [[nodiscard]] const char* name() const noexcept override {
+    return shuffle ? "pixel_shuffle" : "pixel_unshuffle";
+  }
+
+ private:
+  std::int64_t r_;
+};
+
 void expect_host(const char* operation, const Variable& x) {
   if (x.data().device().type == DeviceType::host) return;
   throw ShapeError(std::string(operation) + " runs on the host only, not on " + describe(x.data()));
@@ -88,6 +122,18 @@ Variable resampled(const Variable& x, const std::vector<std::int64_t>& size, con
     }
   }
   return record<InterpolateNode>(y, {&x}, ratios, mode, align_corners);
+}
+
+/// With the last three extents `last`.
+template <bool shuffle>
+Variable shuffled(const Variable& x, std::int64_t r, const std::array<std::int64_t, 3>& last) {
+  expect_host(shuffle ? "pixel_shuffle" : "pixel_unshuffle", x);
+  Shape shape = x.shape();
+  for (int d = 0; d < 3; ++d)
+    shape = with_extent(shape, shape.dims() - 3 + d, last[static_cast<std::size_t>(d)]);
+  const Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  shuffle_copy<shuffle>(x.data(), r, false, y);
+  return record<PixelShuffleNode<shuffle>>(y, {&x}, r);
 }
 
 void check_interpolation(const Variable& x, std::size_t sizes, Interpolation mode,
@@ -194,13 +240,7 @@ Variable pixel_shuffle(const Variable& x, std::int64_t r) {
     throw ShapeError("pixel_shuffle of " + describe(x.data()) + " by " + std::to_string(r) +
                      ": x is [..., C, H, W], and C a multiple of the factor's square");
   }
-  std::int64_t outer = 1;
-  for (int d = 0; d + 3 < s.dims(); ++d) outer *= s[d];
-  const std::int64_t channels = s[-3] / (r * r);
-  const Variable parts = reshape(x, {outer, channels, r, r, s[-2], s[-1]});
-  Shape shape = with_extent(s, s.dims() - 3, channels);
-  shape = with_extent(shape, s.dims() - 2, s[-2] * r);
-  return reshape(permute(parts, {0, 1, 4, 2, 5, 3}), with_extent(shape, s.dims() - 1, s[-1] * r));
+  return shuffled<true>(x, r, {s[-3] / (r * r), s[-2] * r, s[-1] * r});
 }
 
 Variable pixel_unshuffle(const Variable& x, std::int64_t r) {
@@ -209,12 +249,7 @@ Variable pixel_unshuffle(const Variable& x, std::int64_t r) {
     throw ShapeError("pixel_unshuffle of " + describe(x.data()) + " by " + std::to_string(r) +
                      ": x is [..., C, H, W], and H and W multiples of the factor");
   }
-  std::int64_t outer = 1;
-  for (int d = 0; d + 3 < s.dims(); ++d) outer *= s[d];
-  const Variable parts = reshape(x, {outer, s[-3], s[-2] / r, r, s[-1] / r, r});
-  Shape shape = with_extent(s, s.dims() - 3, s[-3] * r * r);
-  shape = with_extent(shape, s.dims() - 2, s[-2] / r);
-  return reshape(permute(parts, {0, 1, 3, 5, 2, 4}), with_extent(shape, s.dims() - 1, s[-1] / r));
+  return shuffled<false>(x, r, {s[-3] * r * r, s[-2] / r, s[-1] / r});
 }
 
 }  // namespace lockstep
