@@ -105,7 +105,7 @@ void expect_host(const char* operation, const Variable& x) {
   throw ShapeError(std::string(operation) + " runs on the host only, not on " + describe(x.data()));
 }
 
-Variable resampled(const Variable& x, const std::vector<std::int64_t>& size, const Ratios& ratios,
+Variable resampled(const Variable& x, std::span<const std::int64_t> size, const Ratios& ratios,
                    Interpolation mode, bool align_corners) {
   expect_host("interpolate", x);
   Shape shape = x.shape();
@@ -159,8 +159,7 @@ Ratios ratios_of(std::size_t count, const F& ratio) {
 
 }  // namespace
 
-Variable pad(const Variable& x, const std::vector<std::int64_t>& amounts, PadMode mode,
-             double value) {
+Variable pad(const Variable& x, std::span<const std::int64_t> amounts, PadMode mode, double value) {
   expect_host("pad", x);
   const auto complain = [&](const std::string& why) {
     std::string list;
@@ -197,7 +196,7 @@ Variable pad(const Variable& x, const std::vector<std::int64_t>& amounts, PadMod
   return record<PadNode>(std::move(y), {&x}, given, mode);
 }
 
-Variable interpolate(const Variable& x, const std::vector<std::int64_t>& size, Interpolation mode,
+Variable interpolate(const Variable& x, std::span<const std::int64_t> size, Interpolation mode,
                      bool align_corners) {
   check_interpolation(x, size.size(), mode, align_corners);
   for (const auto extent : size) {
@@ -213,25 +212,26 @@ Variable interpolate(const Variable& x, const std::vector<std::int64_t>& size, I
                    mode, align_corners);
 }
 
-Variable interpolate_by(const Variable& x, const std::vector<double>& scale_factor,
-                        Interpolation mode, bool align_corners) {
+Variable interpolate_by(const Variable& x, std::span<const double> scale_factor, Interpolation mode,
+                        bool align_corners) {
   const auto spatial = static_cast<std::size_t>(std::max(0, x.shape().dims() - 2));
   const auto factor = [&](std::size_t d) {
     return scale_factor.size() == 1 ? scale_factor[0] : scale_factor[d];
   };
   check_interpolation(x, scale_factor.size() == 1 ? spatial : scale_factor.size(), mode,
                       align_corners);
-  std::vector<std::int64_t> size;
+  std::array<std::int64_t, 3> size{};  // check_interpolation knows no more
   for (std::size_t d = 0; d < spatial; ++d) {
     const double extent = static_cast<double>(x.shape()[static_cast<int>(d) + 2]) * factor(d);
     if (!(extent >= 1.0)) {
       throw ShapeError("interpolate_by: " + describe(x.data()) + " times " +
                        std::to_string(factor(d)) + " would have no element");
     }
-    size.push_back(static_cast<std::int64_t>(extent));
+    size[d] = static_cast<std::int64_t>(extent);
   }
-  return resampled(x, size, ratios_of(spatial, [&](std::size_t d) { return 1.0 / factor(d); }),
-                   mode, align_corners);
+  return resampled(x, std::span(size).first(spatial),
+                   ratios_of(spatial, [&](std::size_t d) { return 1.0 / factor(d); }), mode,
+                   align_corners);
 }
 
 Variable pixel_shuffle(const Variable& x, std::int64_t r) {
