@@ -80,7 +80,9 @@ std::pair<std::string, std::string> split_last_line(const std::string& output) {
 /// A resolved deck without what a run measures.
 std::string without_measured(const std::string& deck) {
   return std::regex_replace(
-      deck, std::regex("\n(mean|std|target_mean|target_std|vocabulary|tokenizer|class_names) = [^\n]*"), "");
+      deck,
+      std::regex("\n(mean|std|target_mean|target_std|vocabulary|tokenizer|class_names) = [^\n]*"),
+      "");
 }
 
 std::string good(const Finished& finished) {

@@ -137,16 +137,11 @@ LBFGS::Point LBFGS::strong_wolfe(const Closure& closure, const Flat& x, const Fl
   // Two places between which the conditions hold somewhere.
   Point before = start, now = evaluate(closure, x, t, d);
   std::int64_t iteration = 0;
-  std::array<Point, 2> bracket;
   bool found = false, bracketed = false;
   for (; iteration < most_calls; ++iteration) {
-    if (too_high(now) || (iteration > 1 && now.loss >= before.loss)) {
-      bracketed = true;
-    } else if (flat_enough(now)) {
-      found = true;
-    } else if (now.slope >= 0) {
-      bracketed = true;
-    }
+    bracketed = too_high(now) || (iteration > 1 && now.loss >= before.loss);
+    found = !bracketed && flat_enough(now);
+    bracketed = bracketed || (!found && now.slope >= 0);
     if (found || bracketed) break;
     const double next = cubic_minimum(before.t, before.loss, before.slope, now.t, now.loss,
                                       now.slope, now.t + 0.01 * (now.t - before.t), now.t * 10);
@@ -154,7 +149,8 @@ LBFGS::Point LBFGS::strong_wolfe(const Closure& closure, const Flat& x, const Fl
     now = evaluate(closure, x, next, d);
   }
   if (found) return now;
-  bracket = {bracketed ? std::move(before) : start, std::move(now)};
+  if (!bracketed) before = start;
+  std::array<Point, 2> bracket{std::move(before), std::move(now)};
 
   const double length = largest(d);
   bool too_near = false;  // the last place was near an end, which is no progress
