@@ -12,6 +12,7 @@
 #include <lockstep/io/hdf5_image.hpp>
 
 #include "heat_equation.hpp"
+#include "heat_step.hpp"
 
 namespace lockstep::heat {
 namespace {
@@ -59,6 +60,29 @@ void write_group(const Hdf5Handle& file, const char* name, std::uint32_t stream,
   write_data_set(group, "peak", {n}, peaks, options.chunk);
 }
 
+/// Fields one step apart: what a network that goes from field to field learns.
+void write_steps(const Hdf5Handle& file, const char* name, std::uint32_t stream, std::int64_t size,
+                 const FileOptions& options) {
+  const Hdf5Handle group(H5Gcreate2(file.id(), name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                         H5Gclose, std::string("create group ") + name);
+  const StepSolver solver(options.points, options.step_dims);
+  std::vector<float> states, next;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const State state = solver.random_state(options.seed, stream, i);
+    states.insert(states.end(), state.field.begin(), state.field.end());
+    states.insert(states.end(), state.conductivity.begin(), state.conductivity.end());
+    const std::vector<double> later = solver.advance(state, options.time);
+    next.insert(next.end(), later.begin(), later.end());
+  }
+  Extents extents(static_cast<std::size_t>(options.step_dims) + 2,
+                  static_cast<hsize_t>(options.points));
+  extents[0] = static_cast<hsize_t>(size);
+  extents[1] = 2;
+  write_data_set(group, "state", extents, states, options.chunk);
+  extents[1] = 1;
+  write_data_set(group, "next", extents, next, options.chunk);
+}
+
 }  // namespace
 
 void write_file(const FileOptions& options) {
@@ -76,8 +100,9 @@ void write_file(const FileOptions& options) {
     const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "create a property list");
     const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create a property list");
     Hdf5Handle file = image.create(creation, access);
-    write_group(file, "train", 0, options.train, options);
-    write_group(file, "test", 1, options.test, options);
+    const auto write = options.step_dims > 0 ? write_steps : write_group;
+    write(file, "train", 0, options.train, options);
+    write(file, "test", 1, options.test, options);
     file.close("close the file");
   }
   std::vector<char> buffer(std::size_t{1} << 20U);

@@ -15,8 +15,10 @@ int main(int argc, char** argv) {
   CLI::App cli(
       "Writes solutions of the two-dimensional heat equation into an HDF5 file: groups train and "
       "test, each with parameters [N, 4] (x, y, width, diffusivity of a Gaussian source in the "
-      "unit square), field [N, n, n] at the end and its largest value, peak [N]. A file that is "
-      "there already is not replaced.",
+      "unit square), field [N, n, n] at the end and its largest value, peak [N]. With --step "
+      "instead state [N, 2, n, ...], a field of random sources and the conductivity of a material "
+      "that varies, and next [N, 1, n, ...], the field --time later. A file that is there already "
+      "is not replaced.",
       "heat_data");
   cli.set_version_flag("--version", fmt::format("heat_data {}", lockstep::version()));
   cli.add_option("FILE", options.file, "the file to write")->required();
@@ -32,12 +34,15 @@ int main(int argc, char** argv) {
         1e3);
   count("--chunk", options.chunk, "rows of a compressed chunk; 0: not compressed, in one piece",
         std::int64_t{0}, many);
+  cli.add_option("--step", options.step_dims, "fields one step apart, in 2 or 3 dimensions")
+      ->check(CLI::Range(2, 3));
   cli.add_option("--seed", options.seed, "of the random sources")->capture_default_str();
   return lockstep::run_tool(cli, argc, argv, [&] {
     lockstep::heat::write_file(options);
     lockstep::train::write_stdout(fmt::format(
-        "wrote {}: {} training and {} test samples of {} x {} points\n", options.file.string(),
-        options.train, options.test, options.points, options.points));
+        "wrote {}: {} training and {} test samples of {} x {}{} points\n", options.file.string(),
+        options.train, options.test, options.points, options.points,
+        options.step_dims == 3 ? fmt::format(" x {}", options.points) : ""));
     return lockstep::ExitCode::done;
   });
 }

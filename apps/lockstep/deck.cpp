@@ -31,6 +31,23 @@ DeckReference::Settings settings_of(const std::string& program) {
             {"optimizer.group_pattern", "[\"*.bias\", \"*ln_?.weight\"]"},
             {"optimizer.group_weight_decay", "[0, 0]"}};
   }
+  if (program == "fields") {
+    return {{"run.dir", "\"runs/fields\""},
+            {"data.kind", "\"hdf5\""},
+            {"data.path", "\"steps.h5\""},
+            {"data.train_features", "\"train/state\""},
+            {"data.train_targets", "\"train/next\""},
+            {"data.test_features", "\"test/state\""},
+            {"data.test_targets", "\"test/next\""},
+            {"data.normalise_targets", "true"},
+            {"model.kind", "\"unet\""},
+            {"model.channels", "16"},
+            {"model.levels", "2"},
+            {"train.epochs", "20"},
+            {"train.batch_size", "20"},
+            {"optimizer.kind", "\"adam\""},
+            {"optimizer.lr", "0.003"}};
+  }
   if (program == "regress") {
     return {{"run.dir", "\"runs/regress\""},
             {"data.kind", "\"hdf5\""},
@@ -70,7 +87,10 @@ ExitCode print_new_deck(const std::string& program) {
   train::write_stdout(fmt::format(
       "# A deck of {}. Keys behind a # have the value that is shown, unless they are set.\n"
       "#   mpiexec -n 2 {} THIS_FILE\n{}",
-      program, program == "gpt" ? "gpt train" : program,
+      program,
+      program == "gpt"      ? "gpt train"
+      : program == "fields" ? "regress"
+                            : program,
       train::deck_reference().commented_deck(settings_of(program))));
   return ExitCode::done;
 }

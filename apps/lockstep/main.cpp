@@ -107,10 +107,11 @@ int main(int argc, char** argv) {
   add(deck, "reference", "every table and key, in Markdown", utility::print_deck_reference);
   add(deck, "new", "print a commented deck to begin with",
       [&] { return utility::print_new_deck(files.front()); })
-      ->add_option("PROGRAM", files, "classify, regress or gpt")
+      ->add_option("PROGRAM", files,
+                   "classify, regress, fields (regress from field to field) or gpt")
       ->required()
       ->expected(1)
-      ->check(CLI::IsMember({"classify", "regress", "gpt"}));
+      ->check(CLI::IsMember({"classify", "regress", "fields", "gpt"}));
 
   auto* model = cli.add_subcommand("model", "networks")->require_subcommand(1);
   takes_deck(add(model, "describe", "a deck's layers: shapes, parameters, FLOPs, memory",

@@ -186,7 +186,7 @@ TEST(Lockstep, DeckReferenceIsTheOneInTheDocumentation) {
 
 TEST(Lockstep, ANewDeckIsGoodAsItIsAndWithEveryKeySet) {
   const ScratchFolder scratch;
-  for (const char* program : {"classify", "regress", "gpt"}) {
+  for (const char* program : {"classify", "regress", "fields", "gpt"}) {
     const Finished made = lockstep_utility({"deck", "new", program});
     ASSERT_EQ(made.exit_code, 0) << made.output;
     const std::string all =

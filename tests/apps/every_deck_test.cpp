@@ -41,10 +41,14 @@ class EveryDeck : public testing::TestWithParam<std::string> {
     }
     if (!regression()) return;
     settings_.insert(settings_.end(), {"--set", "data.path=\"" + scratch_.file("heat.h5") + "\""});
-    ASSERT_EQ(run({built("apps/heat_data"), scratch_.file("heat.h5")}).exit_code, 0);
+    Arguments command{built("apps/heat_data"), scratch_.file("heat.h5")};
+    if (GetParam() == "heat_step") command.insert(command.end(), {"--step", "2"});
+    if (GetParam() == "heat_step_3d")
+      command.insert(command.end(), {"--step", "3", "--points", "8"});
+    ASSERT_EQ(run(command).exit_code, 0);
   }
 
-  [[nodiscard]] bool regression() const { return GetParam() == "heat"; }
+  [[nodiscard]] bool regression() const { return GetParam().starts_with("heat"); }
   [[nodiscard]] bool text() const { return GetParam().starts_with("gpt"); }
   /// The deck's program.
   [[nodiscard]] Finished start(int ranks, Arguments arguments) const {
@@ -76,7 +80,9 @@ std::pair<std::string, std::string> split_last_line(const std::string& output) {
 /// A resolved deck without what a run measures.
 std::string without_measured(const std::string& deck) {
   return std::regex_replace(
-      deck, std::regex("\n(mean|std|vocabulary|tokenizer|class_names) = [^\n]*"), "");
+      deck,
+      std::regex("\n(mean|std|target_mean|target_std|vocabulary|tokenizer|class_names) = [^\n]*"),
+      "");
 }
 
 std::string good(const Finished& finished) {

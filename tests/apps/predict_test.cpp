@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include <apps/small_run.hpp>
 #include <lockstep/data/hdf5_array.hpp>
@@ -100,6 +101,52 @@ TEST_F(Predict, PredictionsAreThoseThatTheRunWasJudgedBy) {
   const double error = largest_difference(floats(scratch_.file("y.h5"), "predictions"),
                                           floats(scratch_.file("heat.h5"), "test/field"));
   EXPECT_NEAR(error, summary("run").at("test_max_error").get<double>(), 1e-5);
+}
+
+/// y = sin(6 x) + s(x) e, s(x) = 0.05 + 0.4 x, with e from a normal distribution.
+std::string noisy_lines(int lines, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string text = "x,y\n";
+  const auto uniform = [&] { return (static_cast<double>(random()) + 0.5) / 4294967296.0; };
+  for (int i = 0; i < lines; ++i) {
+    const double x = uniform(),
+                 e = std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::acos(-1) * uniform());
+    text += std::to_string(x) + "," + std::to_string(std::sin(6 * x) + (0.05 + 0.4 * x) * e) + "\n";
+  }
+  return text;
+}
+
+TEST_F(Predict, ModelsThatTellHowSureTheyAreFindTheNoiseOfTheData) {
+  scratch_.write("train.csv", noisy_lines(4000, 1));
+  scratch_.write("test.csv", noisy_lines(500, 2));
+  const std::string deck = scratch_.write(
+      "deck.toml", "[data]\nkind = \"csv\"\npath = \"" + scratch_.file("train.csv") +
+                       "\"\ntest_path = \"" + scratch_.file("test.csv") +
+                       "\"\ntarget_columns = \"y\"\nnormalise_targets = true\n"
+                       "[model]\nkind = \"mlp\"\nhidden = [32, 32]\n"
+                       "[loss]\nkind = \"gaussian_nll\"\n[run]\ndir = \"" +
+                       scratch_.file("run") +
+                       "\"\n"
+                       "[optimizer]\nkind = \"adam\"\nlr = 0.005\n[schedule]\nkind = \"cosine\"\n"
+                       "t_max = 40\n[train]\nepochs = 40\nbatch_size = 50\n");
+  const Finished trained = run(app(2, "apps/regress", {deck}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const Json judged = evaluate(2, {scratch_.file("run"), "--data", scratch_.file("test.csv")});
+  EXPECT_NEAR(judged.at("loss").get<double>(), summary("run").at("test_loss").get<double>(), 1e-6);
+  scratch_.write("new.csv", "x\n0.1\n0.3\n0.5\n0.7\n0.9\n");
+  ASSERT_EQ(lockstep(1, {"predict", scratch_.file("run"), "--input", scratch_.file("new.csv"),
+                         "--output", scratch_.file("y.h5")})
+                .exit_code,
+            0);
+  const auto mean = floats(scratch_.file("y.h5"), "predictions"),
+             std = floats(scratch_.file("y.h5"), "predictions_std");
+  ASSERT_EQ(mean.size(), 5U);
+  ASSERT_EQ(std.size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const double x = 0.1 + 0.2 * static_cast<double>(i), noise = 0.05 + 0.4 * x;
+    EXPECT_NEAR(mean[i], std::sin(6 * x), 0.3 * noise) << x;
+    EXPECT_NEAR(std[i], noise, 0.25 * noise) << x;
+  }
 }
 
 TEST_F(Predict, WeightsOfOtherProgramsPredictOnceADeckSaysOfWhichModel) {

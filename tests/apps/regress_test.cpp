@@ -68,7 +68,7 @@ TEST_F(Regress, FitsASingleValue) {
 }
 
 TEST_F(Regress, FitsByEveryLoss) {
-  for (const std::string kind : {"mae", "huber", "smooth_l1"}) {
+  for (const std::string kind : {"mae", "huber", "smooth_l1", "gaussian_nll"}) {
     Arguments keys = scalar_;
     for (const std::string& key : {"loss.kind=\"" + kind + "\"", std::string("loss.delta=0.5")}) {
       keys.emplace_back("--set");

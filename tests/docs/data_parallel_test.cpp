@@ -46,6 +46,19 @@ TEST(DataParallelPage, AccumulatedGradientsTrainAlikeOnAnyNumberOfRanks) {
   }
 }
 
+TEST(DataParallelPage, LbfgsFitsTheCurveAndAllRanksTakeTheSameSteps) {
+  expect_on_data_parallel_page("lbfgs");
+  for (const int ranks : {1, 2, 3}) {
+    const Finished finished = run(app(ranks, "docs/examples/lbfgs", {}));
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    std::smatch last;
+    ASSERT_TRUE(std::regex_search(finished.output, last,
+                                  std::regex("([0-9.e+-]+) on all ranks, the same\n")))
+        << finished.output;
+    EXPECT_LT(std::stod(last[1]), 1e-4) << finished.output;
+  }
+}
+
 TEST(DataParallelPage, UnevenInputsTrainAndNobodyIsLeftWaiting) {
   expect_on_data_parallel_page("uneven_inputs");
   const std::string steps[] = {"steps 32 to 32 a rank  ", "steps 11 to 22 a rank  ",

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <lockstep/autograd/check_gradients.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/models.hpp>
 #include <lockstep/nn/models/convnet.hpp>
@@ -87,6 +89,58 @@ TEST(Zoo, EveryModelTakesABatchWithoutSamplesAndGetsZeroGradients) {
       const auto gradient = parameter.grad().to_vector<float>();
       EXPECT_EQ(gradient, std::vector<float>(gradient.size())) << name;
     }
+  }
+}
+
+TEST(UNet, MapsFieldsToFieldsOfTheSameExtents) {
+  const auto images = unet({2, 8, 16}, 3, {.channels = 4, .levels = 2});
+  std::vector<std::string> names;
+  for (const auto& p : images->named_parameters())
+    if (p.name.ends_with("weight")) names.push_back(p.name + to_string(p.variable.shape()));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "inc.conv1.weight[4, 2, 3, 3]", "inc.conv2.weight[4, 4, 3, 3]",
+                       "down1.conv1.weight[8, 4, 3, 3]", "down1.conv2.weight[8, 8, 3, 3]",
+                       "down2.conv1.weight[16, 8, 3, 3]", "down2.conv2.weight[16, 16, 3, 3]",
+                       "up1.weight[16, 8, 2, 2]", "merge1.conv1.weight[8, 16, 3, 3]",
+                       "merge1.conv2.weight[8, 8, 3, 3]", "up2.weight[8, 4, 2, 2]",
+                       "merge2.conv1.weight[4, 8, 3, 3]", "merge2.conv2.weight[4, 4, 3, 3]",
+                       "outc.weight[3, 4, 1, 1]"}));
+  EXPECT_EQ(images->forward(Variable(uniform({5, 2, 8, 16}, 1.0))).shape(), (Shape{5, 3, 8, 16}));
+  const auto volumes = unet({1, 4, 6, 2}, 2, {.channels = 2, .levels = 1},
+                            {MlpLayers::Norm::batch, MlpLayers::Activation::silu, 0.0});
+  EXPECT_EQ(volumes->forward(Variable(uniform({3, 1, 4, 6, 2}, 1.0))).shape(),
+            (Shape{3, 2, 4, 6, 2}));
+  ModelOptions options;
+  options.kind = ModelOptions::Kind::unet;
+  EXPECT_EQ(make_model(options, {2, 8, 8}, {8, 8}, Head::gaussian)
+                ->forward(Variable(uniform({1, 2, 8, 8}, 1.0)))
+                .shape(),
+            (Shape{1, 2, 8, 8}));
+  for (const Shape& output : {Shape{8, 4}, Shape{1, 4, 8}, Shape{64}, Shape{}})
+    EXPECT_THROW(static_cast<void>(make_model(options, {2, 8, 8}, output, Head::linear)),
+                 InputError);
+  EXPECT_THROW(static_cast<void>(make_model(options, {2, 8, 8}, {8, 8})), InputError);
+  EXPECT_THROW(static_cast<void>(unet({2, 8, 10}, 1, {.levels = 2})), InputError);
+}
+
+TEST(UNet, EveryParameterHasTheGradientOfFiniteDifferences) {
+  const DTypeGuard precise(DType::f64);
+  for (const Shape& sample : {Shape{2, 4, 4}, Shape{1, 2, 4, 2}}) {
+    const auto model = unet(sample, 1, {.channels = 2, .levels = 1},
+                            {MlpLayers::Norm::layer, MlpLayers::Activation::tanh, 0.0});
+    const Tensor x = uniform(sample.with_leading(2 * sample[0]), 1.0).to(DType::f64);
+    std::vector<std::int64_t> extents{2};
+    extents.insert(extents.end(), sample.begin(), sample.end());
+    const Variable input(x.reshape(Shape(std::span<const std::int64_t>(extents))));
+    std::vector<std::pair<std::string, Variable>> variables;
+    for (const auto& [name, variable] : model->named_parameters())
+      variables.emplace_back(name, variable);
+    const auto loss = [&] {
+      const Variable y = model->forward(input);
+      return sum(y * y);
+    };
+    for (const GradientCheck& check : check_gradients(loss, variables, {.elements = 4}))
+      EXPECT_TRUE(check.ok()) << check.name << " " << check.gradient << " " << check.difference;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/sequential.hpp>
 
 namespace lockstep {
 namespace {
@@ -76,6 +77,30 @@ TEST(AveragedModel, ChangesPlacesWithTheModelAndBack) {
   mean.swap();
   EXPECT_EQ(first(net.w.data()), 3.0F);
   EXPECT_EQ(average(mean), 2.0F);
+}
+
+TEST(UpdateBn, GivesTheMeanOfTheBatchesStatistics) {
+  nn::Sequential model{
+      {std::make_shared<nn::BatchNorm1d>(1), std::make_shared<nn::BatchNorm1d>(1)}};
+  model.eval();
+  const std::vector<std::vector<float>> batches{{1, 3}, {10, 20, 30}, {5, 5}};
+  std::size_t next = 0;
+  optim::update_bn(model, [&] {
+    if (next == batches.size()) return false;
+    EXPECT_TRUE(model.is_training());
+    const auto& batch = batches[next++];
+    static_cast<void>(model.forward(Variable(Tensor::from(batch, {std::ssize(batch), 1}))));
+    return true;
+  });
+  EXPECT_FALSE(model.is_training());
+  const StateDict state = model.state_dict();
+  EXPECT_FLOAT_EQ(first(state.at("0.running_mean")), (2.0F + 20.0F + 5.0F) / 3.0F);
+  EXPECT_FLOAT_EQ(first(state.at("0.running_var")), (2.0F + 100.0F + 0.0F) / 3.0F);
+  EXPECT_EQ(state.at("0.num_batches_tracked").item(), 3);
+  // From now on they move as before.
+  model.train();
+  static_cast<void>(model.forward(Variable(Tensor::from(std::vector<float>{-1, 1}, {2, 1}))));
+  EXPECT_FLOAT_EQ(first(state.at("0.running_mean")), 0.9F * 9.0F);
 }
 
 }  // namespace

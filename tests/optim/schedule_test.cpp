@@ -55,6 +55,29 @@ TEST(Schedule, WarmUpStandsBeforeEveryKindThatHasNoneOfItsOwn) {
   EXPECT_EQ(rates(exponential, 1, 5), (std::vector<double>{.25, .625, 1, .5, .25}));
 }
 
+void expect_rates(const ScheduleOptions& options, const std::vector<double>& expected) {
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    EXPECT_NEAR(optim::scheduled_lr(options, 0.4, static_cast<std::int64_t>(k)), expected[k], 1e-14)
+        << k;
+  }
+}
+
+// What PyTorch 2.15's schedulers give for lr = 0.4.
+TEST(Schedule, PolynomialAndRestartedCosinesArePyTorchs) {
+  expect_rates({.kind = Kind::polynomial, .power = 2.0, .total = 5},
+               {0.4, 0.256, 0.144, 0.064, 0.016, 0.0, 0.0, 0.0});
+  expect_rates({.kind = Kind::cosine_restarts, .eta_min = 0.1, .t_0 = 3},
+               {0.4, 0.325, 0.175, 0.4, 0.325, 0.175, 0.4, 0.325});
+  expect_rates({.kind = Kind::cosine_restarts, .t_0 = 2, .t_mult = 3},
+               {0.4, 0.2, 0.4, 0.3732050807568878, 0.3, 0.2, 0.1, 0.0267949192431123, 0.4,
+                0.3969615506024416, 0.3879385241571817, 0.3732050807568878});
+  ScheduleOptions behind_warm_up{.kind = Kind::polynomial, .unit = Unit::step, .warmup = 2};
+  behind_warm_up.start_factor = 0.5;
+  EXPECT_EQ(rates(behind_warm_up, 1, 6), (std::vector<double>{.5, .75, 1, .75, .5, .25}));
+  behind_warm_up.warmup = 6;
+  EXPECT_THROW(static_cast<void>(optim::fit_to_run(behind_warm_up, 1, 6)), InputError);
+}
+
 TEST(Schedule, ATotalOfZeroIsTheWholeRun) {
   ScheduleOptions options{.kind = Kind::warmup_cosine, .unit = Unit::step, .warmup = 3};
   const auto whole = rates(options, 2, 5);

@@ -91,6 +91,28 @@ TEST(Predictor, NormalisesInputsAndGivesOutputsInTheirUnits) {
   }
 }
 
+TEST(Predictor, GivesMeansAndStandardDeviationsInTheTargetsUnits) {
+  for (const auto& [name, options, input] : test::zoo()) {
+    nn::manual_seed(1);
+    const auto model = nn::make_model(options, input, 6, nn::Head::linear);
+    ModelSignature signature = test::signature_of(input, {3}, Kind::gaussian);
+    signature.output.mean = {100, -3, 0};
+    signature.output.std = {10, 2, 0.5};
+    EXPECT_EQ(ModelSignature::parse(signature.to_text(), "test"), signature);
+    const Predictor predictor(model, signature);
+    ASSERT_EQ(predictor.output_elements(), 6);
+    const auto raw = test::raw_inputs(5 * input.numel());
+    const auto got = predict(predictor, raw), said = forward(*model, raw, input);
+    for (std::size_t i = 0; i < said.size(); ++i) {
+      const std::size_t k = i % 3;
+      const double std = signature.output.std[k];
+      const double want = i % 6 < 3 ? said[i] * std + signature.output.mean[k]
+                                    : std * std::sqrt(std::log1p(std::exp(said[i])) + 1e-6);
+      EXPECT_LE(std::abs(got[i] - want), 1e-4 * (1 + std::abs(want))) << name << " " << i;
+    }
+  }
+}
+
 /// A model that looks its inputs up.
 struct Lookup : nn::Module {
   std::shared_ptr<nn::Embedding> table =

@@ -112,6 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Run{"convnet", {"model.kind='convnet'"}},
                     Run{"convnet_traced", {"model.kind='convnet'"}, true},
                     Run{"mlp", {"model.kind='mlp'"}},
+                    Run{"averaged", {"model.kind='mlp'", "averaging.kind='ema'"}},
                     Run{"mlp_with_class_weights",
                         {"model.kind='mlp'", "loss.label_smoothing=0.1",
                          "loss.class_weights=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"}},

@@ -8,9 +8,9 @@ namespace lockstep {
 
 /// A linear function of one tensor, recorded: its gradient is its transpose, whose own gradient is
 /// the function again, so that one pair of kernels serves derivatives of any order. A Map has
-///   void apply(const Tensor& from, bool accumulate, const Tensor& to) const;       // to (+)= M
-///   from void transpose(const Tensor& from, bool accumulate, const Tensor& to) const;   // to (+)=
-///   M^T from const char* name() const noexcept;  // static
+///   void apply(const Tensor& x, bool accumulate, const Tensor& y) const;      // y (+)= M x
+///   void transpose(const Tensor& y, bool accumulate, const Tensor& x) const;  // x (+)= M^T y
+///   static const char* name() noexcept;
 /// and may have mixes_layouts, as a Node.
 template <class Map, bool transposed = false>
 class LinearMapNode;

@@ -56,7 +56,9 @@ void declare(DeckTable& table, Output& output) {
   declare_tensor(table, output.tensor);
   using Kind = ModelSignature::Output;
   table.choice("kind", output.kind,
-               {{"values", Kind::values}, {"log_probabilities", Kind::log_probabilities}},
+               {{"values", Kind::values},
+                {"log_probabilities", Kind::log_probabilities},
+                {"gaussian", Kind::gaussian}},
                "what the model's outputs are");
   table.key("class_names", output.class_names, {.doc = "one a class, or none"});
 }

@@ -29,8 +29,11 @@ struct TensorSignature {
 /// What goes into a model and what comes out: with the deck's [model] and the weights, all that
 /// predictions from raw inputs need. Checkpoints hold it (docs/checkpoint_format.md).
 struct ModelSignature {
-  /// What the model's outputs are: values, or log-probabilities of classes.
-  enum class Output : std::uint8_t { values, log_probabilities };
+  /// What the model's outputs are: values; log-probabilities of classes; or, gaussian, the means of
+  /// all values and then, of each, s: its variance is softplus(s) + least_variance, before scaling
+  /// (Lakshminarayanan et al. 2017, arXiv:1612.01474, section 2.2.1).
+  enum class Output : std::uint8_t { values, log_probabilities, gaussian };
+  static constexpr double least_variance = 1e-6;
 
   TensorSignature input, output;  ///< log-probabilities are [classes]
   Output kind = Output::values;
@@ -40,6 +43,11 @@ struct ModelSignature {
   [[nodiscard]] bool is_known() const noexcept { return !output.name.empty(); }
   [[nodiscard]] std::int64_t classes() const noexcept {
     return kind == Output::log_probabilities ? output.shape.numel() : 0;
+  }
+
+  /// Of what the model says of a sample.
+  [[nodiscard]] std::int64_t model_outputs() const noexcept {
+    return output.shape.numel() * (kind == Output::gaussian ? 2 : 1);
   }
 
   /// TOML: tables [input] and [output].

@@ -23,7 +23,12 @@ std::string class_of(const Module& module) {
       abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), &std::free);
   const std::string name = text ? text.get() : type.name();
   const auto colons = name.rfind("::");
-  return colons == std::string::npos ? name : name.substr(colons + 2);
+  const std::string last = colons == std::string::npos ? name : name.substr(colons + 2);
+  // What PyTorch calls MaxPool3d is a MaxPool<3>.
+  const auto bracket = last.find('<');
+  return last.ends_with("ul>") && bracket != std::string::npos
+             ? last.substr(0, bracket) + last.substr(bracket + 1, 1) + "d"
+             : last;
 }
 
 void name_modules(const std::string& prefix, const Module& module,

@@ -1,5 +1,7 @@
 #include <lockstep/nn/models.hpp>
 
+#include <algorithm>
+#include <span>
 #include <string>
 
 #include <lockstep/base/error.hpp>
@@ -30,8 +32,26 @@ std::shared_ptr<Module> gpt(const ModelOptions& options, const Shape& sample,
                                           .recompute = options.recompute});
 }
 
+/// Of fields `output`, [C, ...] or, of one channel, [...] of the sample's extents.
+std::shared_ptr<Module> field_model(const ModelOptions& options, const Shape& sample,
+                                    const Shape& output, Head head) {
+  const Shape extents(std::span(sample.begin() + (sample.dims() > 0 ? 1 : 0), sample.end()));
+  const std::int64_t channels = output.dims() == sample.dims() ? output[0] : 1;
+  if (!std::ranges::equal(extents, std::span(output.end() - std::min(output.dims(), extents.dims()),
+                                             output.end())) ||
+      output.numel() != channels * extents.numel() || head == Head::log_probabilities) {
+    throw InputError("model unet maps fields to fields of the same extents, not samples " +
+                     to_string(sample) + " to " +
+                     (head == Head::log_probabilities ? "classes" : to_string(output)) +
+                     ". Choose another model.kind or other data.");
+  }
+  return unet(sample, head == Head::gaussian ? 2 * channels : channels, options.unet,
+              options.layers);
+}
+
 std::shared_ptr<Module> make_whole(const ModelOptions& options, const Shape& sample,
-                                   std::int64_t outputs, Head head) {
+                                   const Shape& output, Head head) {
+  const std::int64_t outputs = output.numel() * (head == Head::gaussian ? 2 : 1);
   switch (options.kind) {
     case ModelOptions::Kind::convnet:
       return convnet(sample, outputs, options.dropout, head);
@@ -43,6 +63,8 @@ std::shared_ptr<Module> make_whole(const ModelOptions& options, const Shape& sam
       return transformer(sample, outputs, options.transformer, head);
     case ModelOptions::Kind::gpt:
       return gpt(options, sample, outputs);
+    case ModelOptions::Kind::unet:
+      return field_model(options, sample, output, head);
   }
   throw Error("internal error: unknown model kind");
 }
@@ -50,8 +72,8 @@ std::shared_ptr<Module> make_whole(const ModelOptions& options, const Shape& sam
 }  // namespace
 
 std::shared_ptr<Module> make_model(const ModelOptions& options, const Shape& sample,
-                                   std::int64_t outputs, Head head) {
-  auto model = make_whole(options, sample, outputs, head);
+                                   const Shape& output, Head head) {
+  auto model = make_whole(options, sample, output, head);
   freeze(*model, options.freeze);
   return model;
 }

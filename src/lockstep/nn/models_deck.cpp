@@ -10,26 +10,35 @@ void declare(DeckTable& table, ModelOptions& options) {
                 {"mlp", Kind::mlp},
                 {"resnet18", Kind::resnet18},
                 {"transformer", Kind::transformer},
-                {"gpt", Kind::gpt}},
-               "which network; gpt learns tokens (data.kind), the others images or numbers");
+                {"gpt", Kind::gpt},
+                {"unet", Kind::unet}},
+               "which network; gpt learns tokens (data.kind), unet maps fields to fields, the "
+               "others take images or numbers");
   table.key("dropout", options.dropout,
             {.doc = "probability of each dropout layer (convnet)", .min = 0.0, .max = 0.99});
   table.key("hidden", options.hidden, {.doc = "features of each hidden layer (mlp)", .min = 1});
   using Norm = MlpLayers::Norm;
   using Activation = MlpLayers::Activation;
-  table.choice("norm", options.layers.norm,
-               {{"none", Norm::none}, {"batch", Norm::batch}, {"layer", Norm::layer}},
-               "normalisation behind each hidden layer (mlp)");
+  table.choice(
+      "norm", options.layers.norm,
+      {{"none", Norm::none}, {"batch", Norm::batch}, {"layer", Norm::layer}},
+      "normalisation behind each hidden layer (mlp, unet: layer is GroupNorm of one group)");
   table.choice("activation", options.layers.activation,
                {{"relu", Activation::relu},
                 {"gelu", Activation::gelu},
                 {"silu", Activation::silu},
                 {"tanh", Activation::tanh},
                 {"sigmoid", Activation::sigmoid}},
-               "function behind each hidden layer (mlp)");
+               "function behind each hidden layer (mlp, unet)");
   table.key(
       "hidden_dropout", options.layers.dropout,
       {.doc = "probability of dropout behind each hidden layer (mlp)", .min = 0.0, .max = 0.99});
+  table.key("channels", options.unet.channels,
+            {.doc = "channels at full resolution, twice as many a level (unet)", .min = 1});
+  table.key("levels", options.unet.levels,
+            {.doc = "halvings of height, width and depth; 0: a row of convolutions (unet)",
+             .min = 0,
+             .max = 10});
   TransformerOptions& t = options.transformer;
   table.key("width", t.width, {.doc = "features of a token (transformer, gpt)", .min = 1});
   table.key("depth", t.depth, {.doc = "encoder layers (transformer) or blocks (gpt)", .min = 1});

@@ -1,5 +1,7 @@
 #include <lockstep/optim/averaged_model.hpp>
 
+#include <algorithm>
+
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
@@ -42,6 +44,13 @@ StateDict AveragedModel::state_dict() const {
   return state;
 }
 
+Tensor AveragedModel::average_of(const Tensor& parameter) const {
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    if (parameters_[i].variable.data().data() == parameter.data()) return averages_[i];
+  }
+  return {};
+}
+
 void AveragedModel::swap() {
   for (std::size_t i = 0; i < averages_.size(); ++i) {
     const Tensor value = parameters_[i].variable.data();
@@ -49,6 +58,33 @@ void AveragedModel::swap() {
     value.copy_from(averages_[i]);
     averages_[i].copy_from(kept);
   }
+}
+
+std::vector<nn::BatchNorm*> batch_norms(nn::Module& model) {
+  std::vector<nn::BatchNorm*> found;
+  if (auto* layer = dynamic_cast<nn::BatchNorm*>(&model)) found.push_back(layer);
+  for (const auto& [name, child] : model.children()) {
+    for (nn::BatchNorm* layer : batch_norms(*child)) {
+      if (std::ranges::find(found, layer) == found.end()) found.push_back(layer);
+    }
+  }
+  return found;
+}
+
+void update_bn(nn::Module& model, const std::function<bool()>& forward_next) {
+  const auto layers = batch_norms(model);
+  if (layers.empty()) return;
+  std::vector<std::optional<double>> momenta;
+  for (nn::BatchNorm* layer : layers) {
+    layer->reset_running_stats();
+    momenta.push_back(layer->set_momentum(std::nullopt));
+  }
+  const bool was_training = model.is_training();
+  model.train();
+  const NoGradGuard no_grad;
+  while (forward_next()) continue;
+  model.train(was_training);
+  for (std::size_t i = 0; i < layers.size(); ++i) layers[i]->set_momentum(momenta[i]);
 }
 
 }  // namespace lockstep::optim

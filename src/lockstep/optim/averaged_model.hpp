@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
+#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/state_dict.hpp>
 
@@ -28,6 +30,9 @@ class AveragedModel {
   /// Copies into the averages. Throws Error listing names or shapes that do not fit.
   void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
 
+  /// The average of the parameter that lies where `parameter` does; undefined if there is none.
+  [[nodiscard]] Tensor average_of(const Tensor& parameter) const;
+
   /// Exchanges the model's parameters with the averages: before an evaluation, and after it.
   void swap();
 
@@ -37,5 +42,13 @@ class AveragedModel {
   std::vector<Tensor> averages_;
   Tensor n_averaged_;
 };
+
+/// Makes the running statistics of the model's BatchNorm layers anew, as the mean of those of the
+/// batches that `forward_next` sends through the model, one a call, until it says false: PyTorch's
+/// torch.optim.swa_utils.update_bn, for averaged weights. The model is in training mode meanwhile,
+/// and nothing is recorded for a backward pass. Without such layers `forward_next` is not called.
+void update_bn(nn::Module& model, const std::function<bool()>& forward_next);
+/// The BatchNorm layers in a model.
+[[nodiscard]] std::vector<nn::BatchNorm*> batch_norms(nn::Module& model);
 
 }  // namespace lockstep::optim

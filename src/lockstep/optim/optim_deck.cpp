@@ -191,6 +191,8 @@ void declare(DeckTable& table, ScheduleOptions& options) {
                 {"multistep", Kind::multistep},
                 {"exponential", Kind::exponential},
                 {"cosine", Kind::cosine},
+                {"cosine_restarts", Kind::cosine_restarts},
+                {"polynomial", Kind::polynomial},
                 {"warmup_cosine", Kind::warmup_cosine},
                 {"one_cycle", Kind::one_cycle},
                 {"cyclic", Kind::cyclic},
@@ -218,7 +220,14 @@ void declare(DeckTable& table, ScheduleOptions& options) {
             {.doc = "cosine: units from optimizer.lr down to eta_min",
              .unit = "schedule.unit",
              .min = 1});
-  table.key("eta_min", options.eta_min, {.doc = "cosine: the lowest learning rate", .min = 0.0});
+  table.key("eta_min", options.eta_min,
+            {.doc = "cosine, cosine_restarts: the lowest learning rate", .min = 0.0});
+  table.key(
+      "t_0", options.t_0,
+      {.doc = "cosine_restarts: units up to the first restart", .unit = "schedule.unit", .min = 1});
+  table.key("t_mult", options.t_mult,
+            {.doc = "cosine_restarts: how many times as long as the last each run is", .min = 1});
+  table.key("power", options.power, {.doc = "polynomial: of what is left", .min = 0.0});
   table.key("warmup", options.warmup,
             {.doc = "units of linear warm-up: part of the total of warmup_cosine, before the "
                     "others; not for one_cycle",
@@ -228,10 +237,12 @@ void declare(DeckTable& table, ScheduleOptions& options) {
             {.doc = "warmup of all but warmup_cosine: first rate over optimizer.lr",
              .min = 0.0,
              .max = 1.0});
-  table.key("total", options.total,
-            {.doc = "warmup_cosine, one_cycle: units of the whole schedule; 0: of the whole run",
-             .unit = "schedule.unit",
-             .min = 0});
+  table.key(
+      "total", options.total,
+      {.doc = "warmup_cosine, one_cycle: units of the whole schedule; polynomial: of the fall "
+              "behind the warm-up; 0: of the whole run",
+       .unit = "schedule.unit",
+       .min = 0});
   table.key("min_factor", options.min_factor,
             {.doc = "warmup_cosine: last rate over optimizer.lr", .min = 0.0, .max = 1.0});
   table.key("pct_start", options.pct_start,

@@ -55,6 +55,13 @@ double cycle_height(const ScheduleOptions& o, std::int64_t k) {
   return height;
 }
 
+double restarted_cosine(const ScheduleOptions& o, double base, std::int64_t k) {
+  std::int64_t length = o.t_0;
+  if (o.t_mult == 1) k %= length;
+  for (; k >= length; length *= o.t_mult) k -= length;
+  return half_cosine(base, o.eta_min, number(k) / number(length));
+}
+
 std::int64_t falls(const ScheduleOptions& o, std::int64_t k) {
   switch (o.kind) {
     case Kind::step:
@@ -82,6 +89,11 @@ void expect_fit(const ScheduleOptions& o) {
   if (o.kind == Kind::cyclic && !(o.max_lr > 0.0)) {
     refuse("kind = \"cyclic\" needs max_lr, the highest rate, above 0.");
   }
+  if (o.kind == Kind::polynomial && o.total < 1) {
+    refuse(fmt::format(
+        "warmup = {} leaves nothing of the run for the polynomial. Lower warmup, or train longer.",
+        o.warmup));
+  }
   if (!has_total(o.kind)) return;
   if (o.warmup >= o.total) {
     refuse(fmt::format(
@@ -104,8 +116,11 @@ void expect_fit(const ScheduleOptions& o) {
 
 ScheduleOptions fit_to_run(ScheduleOptions options, std::int64_t epochs,
                            std::int64_t steps_an_epoch) {
-  if (has_total(options.kind) && options.total == 0) {
-    options.total = options.unit == ScheduleOptions::Unit::epoch ? epochs : epochs * steps_an_epoch;
+  if (options.total == 0) {
+    const std::int64_t run =
+        options.unit == ScheduleOptions::Unit::epoch ? epochs : epochs * steps_an_epoch;
+    if (has_total(options.kind)) options.total = run;
+    if (options.kind == Kind::polynomial) options.total = run - options.warmup;
   }
   expect_fit(options);
   return options;
@@ -128,6 +143,11 @@ double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t
   }
   if (options.kind == Kind::cosine) {
     return half_cosine(base_lr, options.eta_min, number(k) / number(options.t_max));
+  }
+  if (options.kind == Kind::cosine_restarts) return restarted_cosine(options, base_lr, k);
+  if (options.kind == Kind::polynomial) {
+    const double done = number(std::min(k, options.total)) / number(options.total);
+    return base_lr * std::pow(1.0 - done, options.power);
   }
   return base_lr * std::pow(options.gamma, number(falls(options, k)));
 }

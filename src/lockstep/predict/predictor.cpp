@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,11 +43,17 @@ std::vector<float> a_number_an_element(const std::vector<double>& values, const 
 /// The arithmetic of a TensorSignature, each operation rounded as in training.
 class Scale {
  public:
-  explicit Scale(const TensorSignature& tensor) : divisor_(static_cast<float>(tensor.divisor)) {
+  /// With `deviations` standard deviations follow the values.
+  explicit Scale(const TensorSignature& tensor, bool deviations = false)
+      : divisor_(static_cast<float>(tensor.divisor)) {
     if (!tensor.is_scaled() && tensor.divisor == 1.0) return;
     const bool told = tensor.is_scaled();
     mean_ = a_number_an_element(told ? tensor.mean : std::vector{0.0}, tensor.shape);
     std_ = a_number_an_element(told ? tensor.std : std::vector{1.0}, tensor.shape);
+    if (!deviations) return;
+    mean_.resize(2 * mean_.size());
+    std_.reserve(mean_.size());
+    std_.insert(std_.end(), std_.begin(), std_.end());
   }
 
   [[nodiscard]] bool is_needed() const noexcept { return !mean_.empty(); }
@@ -83,6 +90,16 @@ void softmax_rows(std::span<float> values, std::int64_t width) {
   }
 }
 
+/// Of rows of ModelSignature::Output::gaussian the second halves: standard deviations.
+void to_deviations(std::span<float> values, std::int64_t width) {
+  for (float* row = values.data(); row < values.data() + values.size(); row += width) {
+    for (std::int64_t i = width / 2; i < width; ++i) {
+      const double s = row[i], softplus = std::max(s, 0.0) + std::log1p(std::exp(-std::abs(s)));
+      row[i] = static_cast<float>(std::sqrt(softplus + ModelSignature::least_variance));
+    }
+  }
+}
+
 [[noreturn]] void refuse(const std::string& name, const std::string& why) {
   throw CheckpointError(name + " " + why);
 }
@@ -97,6 +114,18 @@ ModelSignature known(const ModelSignature& in_file, const ModelSignature& told,
          "Predictor a ModelSignature.");
 }
 
+nn::Head head_of(ModelSignature::Output kind) {
+  switch (kind) {
+    case ModelSignature::Output::values:
+      break;
+    case ModelSignature::Output::log_probabilities:
+      return nn::Head::log_probabilities;
+    case ModelSignature::Output::gaussian:
+      return nn::Head::gaussian;
+  }
+  return nn::Head::linear;
+}
+
 /// The network of the deck's [model] for that signature.
 std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const std::string& name) {
   Deck deck = Deck::parse(contents.deck, "the deck in " + name);
@@ -107,12 +136,10 @@ std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const s
            "Predictor that model (docs/predict.md).");
   }
   const ModelSignature& signature = contents.signature;
-  const nn::Head head = signature.kind == ModelSignature::Output::values
-                            ? nn::Head::linear
-                            : nn::Head::log_probabilities;
-  const Shape& out = signature.output.shape;
+  const Shape& output = signature.output.shape;
   const bool each_token = options.kind == nn::ModelOptions::Kind::gpt;
-  return nn::make_model(options, signature.input.shape, each_token ? out[-1] : out.numel(), head);
+  return nn::make_model(options, signature.input.shape, each_token ? Shape{output[-1]} : output,
+                        head_of(signature.kind));
 }
 
 /// `given` with the weights of the file; without one the deck's.
@@ -151,9 +178,9 @@ struct Predictor::State {
       : model(std::move(given)),
         signature(std::move(said)),
         inputs(signature.input.shape.numel()),
-        outputs(signature.output.shape.numel()),
+        outputs(signature.model_outputs()),
         input_scale(signature.input),
-        output_scale(signature.output) {
+        output_scale(signature.output, signature.kind == ModelSignature::Output::gaussian) {
     model->eval();
     const auto network = fully_connected(*model);
     const bool probabilities = signature.kind == ModelSignature::Output::log_probabilities;
@@ -216,6 +243,12 @@ struct Predictor::State {
     if (signature.kind == ModelSignature::Output::log_probabilities) softmax_rows(output, outputs);
   }
 
+  /// What the model said becomes what users get, but for probabilities.
+  void finish(std::span<float> output) const {
+    if (signature.kind == ModelSignature::Output::gaussian) to_deviations(output, outputs);
+    if (output_scale.is_needed()) output_scale.undo(output);
+  }
+
   /// f(part of the input, part of the output, its samples) for at most so many samples at a time.
   template <class T, class F>
   void in_parts(std::span<const T> input, std::span<float> output, std::int64_t n,
@@ -276,7 +309,7 @@ void Predictor::predict(std::span<const float> input, std::span<float> output) c
       });
     });
   }
-  if (s.output_scale.is_needed()) s.output_scale.undo(output);
+  s.finish(output);
 }
 
 void Predictor::predict(std::span<const std::int64_t> input, std::span<float> output) const {
@@ -285,7 +318,7 @@ void Predictor::predict(std::span<const std::int64_t> input, std::span<float> ou
   s.in_parts(input, output, n, samples_at_a_time, [&](auto in, auto out, std::int64_t now) {
     s.forward<std::int64_t>(now, out, [&](std::int64_t* x) { std::ranges::copy(in, x); });
   });
-  if (s.output_scale.is_needed()) s.output_scale.undo(output);
+  s.finish(output);
 }
 
 }  // namespace lockstep

@@ -11,6 +11,8 @@ namespace lockstep {
 
 /// A trained network for use: raw inputs in, predictions out, in the caller's memory. Normalises
 /// inputs as the training did; gives values in the target's units, or probabilities of classes.
+/// Of a model that knows how sure it is (ModelSignature::Output::gaussian) values are the means,
+/// and then, of each, the standard deviation.
 ///   const Predictor predictor("runs/heat");
 ///   std::vector<float> field(64);
 ///   predictor.predict(parameters, field);
@@ -36,15 +38,17 @@ class Predictor {
 
   /// Names, shapes and dtypes of what goes in and comes out, of one sample.
   [[nodiscard]] const ModelSignature& signature() const noexcept;
-  /// Elements of one sample's input and output.
+  /// Elements of one sample's input and output; the latter are twice those of the signature where
+  /// there are standard deviations.
   [[nodiscard]] std::int64_t input_elements() const noexcept;
   [[nodiscard]] std::int64_t output_elements() const noexcept;
 
   /// Predicts as many samples as `input` holds: input [n, ...input shape], output [n, ...output
   /// shape], row-major on the host; n may be 0. `output` is values, or the probability of each
-  /// class. f32 is for inputs that are numbers, in the units of the training data (a pixel of
-  /// images stored as bytes is 0 to 255); i64 for indices. Throws InputError for another number of
-  /// elements, or inputs of the other kind.
+  /// class; with standard deviations [n, 2, ...output shape], the means first. f32 is for inputs
+  /// that are numbers, in the units of the training data (a pixel of images stored as bytes is 0 to
+  /// 255); i64 for indices. Throws InputError for another number of elements, or inputs of the
+  /// other kind.
   void predict(std::span<const float> input, std::span<float> output) const;
   void predict(std::span<const std::int64_t> input, std::span<float> output) const;
 

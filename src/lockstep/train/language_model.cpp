@@ -47,7 +47,7 @@ LanguageModel::LanguageModel(Deck& deck, Sets sets) {
 }
 
 std::shared_ptr<nn::Module> LanguageModel::make_model() const {
-  return make_zoo_model(model_, *data_.train, data_.train->classes());
+  return make_zoo_model(model_, *data_.train, {data_.train->classes()});
 }
 
 Variable LanguageModel::forward(nn::Module& model, const Batch& batch) const {

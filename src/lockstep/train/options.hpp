@@ -62,11 +62,23 @@ struct LossDeckOptions {
   std::vector<double> class_weights;  ///< one a class; empty: 1
   /// class_weights of N / (C n), where n of the N training samples are of that class (one of C).
   bool class_weights_from_counts = false;
-  enum class Kind : std::uint8_t { mse, mae, huber, smooth_l1 };
+  enum class Kind : std::uint8_t { mse, mae, huber, smooth_l1, gaussian_nll };
   Kind kind = Kind::mse;
   double delta = 1.0;  ///< huber, smooth_l1 (PyTorch's beta): where the loss begins to be straight
 };
 void declare(DeckTable& table, LossDeckOptions& options);
+
+/// [averaging]: weights averaged over steps, by which a run is judged, and which its checkpoints
+/// give to those who use the model (optim::AveragedModel).
+struct AveragingOptions {
+  enum class Kind : std::uint8_t { none, ema, swa };
+  Kind kind = Kind::none;
+  double decay = 0.999;          ///< ema
+  std::int64_t start_epoch = 0;  ///< epochs before the first update
+  std::int64_t every_steps = 0;  ///< between two updates; 0: one at the end of each epoch
+  bool update_bn = false;        ///< optim::update_bn at the end of each epoch
+};
+void declare(DeckTable& table, AveragingOptions& options);
 
 /// [eval]: measuring on the validation or test set after each epoch.
 struct EvalOptions {

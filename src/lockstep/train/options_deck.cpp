@@ -107,13 +107,35 @@ void declare(DeckTable& table, LossDeckOptions& options) {
                {{"mse", Kind::mse},
                 {"mae", Kind::mae},
                 {"huber", Kind::huber},
-                {"smooth_l1", Kind::smooth_l1}},
-               "regress: of the errors the squares, the sizes, or something between");
+                {"smooth_l1", Kind::smooth_l1},
+                {"gaussian_nll", Kind::gaussian_nll}},
+               "regress: of the errors the squares, the sizes, or something between; or the model "
+               "tells how sure it is, a mean and a variance, by their likelihood (gaussian_nll)");
   table.key("delta", options.delta,
             {.doc = "regress, huber and smooth_l1 (PyTorch's beta): the error from which on the "
                     "loss is straight",
              .min = 0.0,
              .above_min = true});
+}
+
+void declare(DeckTable& table, AveragingOptions& options) {
+  using Kind = AveragingOptions::Kind;
+  table.choice("kind", options.kind, {{"none", Kind::none}, {"ema", Kind::ema}, {"swa", Kind::swa}},
+               "exponential moving average, or the mean of all updates (stochastic weight "
+               "averaging); evaluations, predictions and exports use it");
+  if (options.kind == Kind::ema) options.every_steps = 1;
+  if (options.kind == Kind::swa) options.update_bn = true;
+  table.key("decay", options.decay,
+            {.doc = "ema: how much of the average an update keeps", .min = 0.0, .max = 0.999999});
+  table.key("start_epoch", options.start_epoch,
+            {.doc = "epochs that are trained before the first update", .unit = "epochs", .min = 0});
+  table.key("every_steps", options.every_steps,
+            {.doc = "steps between two updates; 0: one at the end of each epoch; ema: 1 if not "
+                    "given",
+             .min = 0});
+  table.key("update_bn", options.update_bn,
+            {.doc = "after each epoch, make BatchNorm's running statistics anew for the averaged "
+                    "weights: one more pass over the training set; swa: true if not given"});
 }
 
 void declare(DeckTable& table, EvalOptions& options) {

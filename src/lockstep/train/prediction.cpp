@@ -60,7 +60,8 @@ void expect_fits(const StoredArray& input, const Predictor& predictor) {
       predictor.input_elements()));
 }
 
-/// What goes into the file: the predictions and, of classes, the most probable.
+/// What goes into the file: the predictions and, of classes, the most probable; of values, where
+/// the model tells them, the standard deviations.
 std::vector<PlannedArray> arrays_of(const Predictor& predictor, const std::string& name,
                                     std::int64_t samples) {
   const ModelSignature& signature = predictor.signature();
@@ -70,7 +71,30 @@ std::vector<PlannedArray> arrays_of(const Predictor& predictor, const std::strin
                                     .class_names = signature.class_names}};
   if (signature.classes() > 0)
     arrays.push_back({.name = name + "_class", .dtype = DType::i64, .shape = {samples}});
+  if (signature.kind == ModelSignature::Output::gaussian) {
+    arrays.push_back({.name = name + "_std",
+                      .dtype = DType::f32,
+                      .shape = with_samples(samples, signature.output.shape)});
+  }
   return arrays;
+}
+
+/// Column `part` of rows [parts, width].
+std::vector<float> part_of_rows(std::span<const float> rows, std::int64_t width, std::int64_t parts,
+                                std::int64_t part) {
+  std::vector<float> found;
+  found.reserve(rows.size() / static_cast<std::size_t>(parts));
+  for (const float* row = rows.data(); row < rows.data() + rows.size(); row += parts * width)
+    found.insert(found.end(), row + part * width, row + (part + 1) * width);
+  return found;
+}
+
+/// Which element of each row is the largest.
+std::vector<std::int64_t> largest_of_rows(std::span<const float> rows, std::int64_t width) {
+  std::vector<std::int64_t> found;
+  for (const float* row = rows.data(); row < rows.data() + rows.size(); row += width)
+    found.push_back(std::max_element(row, row + width) - row);
+  return found;
 }
 
 /// Reads, predicts and writes blocks [first, last).
@@ -79,27 +103,28 @@ void predict_blocks(const Predictor& predictor, const StoredArray& input,
                     const std::vector<PlannedArray>& arrays, const File& out, std::int64_t first,
                     std::int64_t last) {
   const std::int64_t block = block_of(predictor), in = predictor.input_elements(),
-                     width = predictor.output_elements();
+                     outputs = predictor.output_elements(),
+                     width = predictor.signature().output.shape.numel(), parts = outputs / width;
   std::vector<T> raw(static_cast<std::size_t>(block * in));
-  std::vector<float> predictions(static_cast<std::size_t>(block * width));
-  std::vector<std::int64_t> classes(static_cast<std::size_t>(arrays.size() > 1 ? block : 0));
+  std::vector<float> predictions(static_cast<std::size_t>(block * outputs));
   for (std::int64_t begin = first * block; begin < std::min(last * block, input.rows());
        begin += block) {
     const std::int64_t end = std::min(begin + block, input.rows()), n = end - begin;
     const auto samples = std::span(raw).first(static_cast<std::size_t>(n * in));
-    const auto found = std::span(predictions).first(static_cast<std::size_t>(n * width));
+    const auto found = std::span(predictions).first(static_cast<std::size_t>(n * outputs));
+    const auto write = [&](const PlannedArray& array, const auto& values) {
+      const auto bytes = std::ssize(values) * static_cast<std::int64_t>(sizeof(values[0]));
+      out.write_at(array.offset + begin * (bytes / n), values.data(), bytes);
+    };
     input.read(begin, end, samples);
     predictor.predict(samples, found);
-    const auto float_bytes = static_cast<std::int64_t>(sizeof(float));
-    out.write_at(arrays[0].offset + begin * width * float_bytes, found.data(),
-                 n * width * float_bytes);
-    if (classes.empty()) continue;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float* const row = found.data() + i * width;
-      classes[static_cast<std::size_t>(i)] = std::max_element(row, row + width) - row;
+    if (parts == 1) {
+      write(arrays[0], found);
+    } else {
+      for (std::size_t part = 0; part < arrays.size(); ++part)
+        write(arrays[part], part_of_rows(found, width, parts, static_cast<std::int64_t>(part)));
     }
-    const auto index_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
-    out.write_at(arrays[1].offset + begin * index_bytes, classes.data(), n * index_bytes);
+    if (predictor.signature().classes() > 0) write(arrays[1], largest_of_rows(found, width));
   }
 }
 

@@ -33,6 +33,12 @@ Tensor targets_like(const Tensor& output, const Batch& batch) {
   return batch.targets().reshape(output.shape());
 }
 
+/// Half 0 or 1 of what a model of ModelSignature::Output::gaussian says, [N, 2 K, ...].
+Variable half_of(const Variable& output, std::int64_t half) {
+  const std::int64_t width = output.data().size(1) / 2;
+  return narrow(output, 1, half * width, width);
+}
+
 /// A copy of x [N, ...], `change`d by a scale; the kernels take f32.
 Tensor scaled(const Tensor& x, const ChannelScale& scale,
               void (*change)(const Tensor&, const ChannelScale&)) {
@@ -87,11 +93,12 @@ Regression::Regression(Deck& deck, Sets sets) {
 }
 
 std::shared_ptr<nn::Module> Regression::make_model() const {
-  return make_zoo_model(model_, *data_.train, data_.train->target_shape().numel(),
-                        nn::Head::linear);
+  return make_zoo_model(model_, *data_.train, data_.train->target_shape(),
+                        is_gaussian() ? nn::Head::gaussian : nn::Head::linear);
 }
 
-Variable Regression::loss(const Variable& output, const Batch& batch) const {
+Variable Regression::loss(const Variable& said, const Batch& batch) const {
+  const Variable output = is_gaussian() ? half_of(said, 0) : said;
   const Tensor in_units = targets_like(output.data(), batch);
   const Tensor targets = target_scale_ ? scaled(in_units, *target_scale_, normalise) : in_units;
   switch (loss_.kind) {
@@ -103,6 +110,9 @@ Variable Regression::loss(const Variable& output, const Batch& batch) const {
       return huber_loss(output, targets, Reduction::mean, loss_.delta);
     case LossDeckOptions::Kind::smooth_l1:
       return smooth_l1_loss(output, targets, Reduction::mean, loss_.delta);
+    case LossDeckOptions::Kind::gaussian_nll:
+      return gaussian_nll_loss(output, targets,
+                               softplus(half_of(said, 1)) + ModelSignature::least_variance);
   }
   return mse_loss(output, targets);
 }
@@ -118,8 +128,8 @@ std::vector<Metric> Regression::metrics(const Dataset& data) const {
            [t](double squares) { return std::sqrt(squares / t.squares); }, false}};
 }
 
-void Regression::measure(const Tensor& output, const Batch& batch,
-                         std::span<double> figures) const {
+void Regression::measure(const Tensor& said, const Batch& batch, std::span<double> figures) const {
+  const Tensor output = is_gaussian() ? half_of(Variable(said), 0).data() : said;
   const Tensor in_units = target_scale_ ? scaled(output, *target_scale_, denormalise) : output;
   const Errors errors = errors_of(in_units, targets_like(in_units, batch));
   figures[0] = errors.squares;
@@ -133,6 +143,8 @@ ModelSignature Regression::signature() const {
   signature.output.shape = data_.train->target_shape();
   signature.output.mean = data_.facts.target_mean;
   signature.output.std = data_.facts.target_std;
+  signature.kind =
+      is_gaussian() ? ModelSignature::Output::gaussian : ModelSignature::Output::values;
   return signature;
 }
 

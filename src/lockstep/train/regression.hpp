@@ -14,7 +14,9 @@ namespace lockstep::train {
 /// Values from samples: data with values for targets from [data], a model of the zoo from [model]
 /// that ends in its last layer's outputs, as many as a target has elements; the mean over the
 /// elements of the loss from [loss]. With data.normalise_targets the model fits (t - mean) / std,
-/// and the loss is of that; all else is in the targets' units.
+/// and the loss is of that; all else is in the targets' units. With loss.kind = "gaussian_nll" the
+/// model tells twice as many numbers, ModelSignature::Output::gaussian, and the loss is
+/// gaussian_nll_loss; the figures are of the means.
 ///
 /// Reports, over the whole test set and all elements k of its targets t with the outputs y,
 ///   r2 = 1 - sum (y - t)^2 / sum (t - mean of t_k)^2,
@@ -49,6 +51,9 @@ class Regression : public Task {
     double elements = 0;
   };
   [[nodiscard]] static Targets look_at_targets(const Dataset& data);
+  [[nodiscard]] bool is_gaussian() const noexcept {
+    return loss_.kind == LossDeckOptions::Kind::gaussian_nll;
+  }
 
   std::optional<ChannelScale> target_scale_;  ///< none: targets are as they are
   mutable std::map<const Dataset*, Targets> targets_;

@@ -21,6 +21,7 @@ struct RunPlan {
   LogOptions log;
   TrainOptions train;
   EvalOptions eval;
+  AveragingOptions averaging;
   optim::OptimizerOptions optimizer;
   optim::ScheduleOptions schedule;
   DdpOptions ddp;

@@ -59,7 +59,7 @@ LossDeckOptions with_counted_weights(LossDeckOptions options, const Dataset& tra
 }  // namespace
 
 std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, const Dataset& data,
-                                           std::int64_t outputs, nn::Head head) {
+                                           const Shape& output, nn::Head head) {
   if (!data.others().empty()) {
     throw InputError(
         "data.other_features gives a sample several inputs, but the models of [model] take one. "
@@ -78,7 +78,7 @@ std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, cons
         "out to train on them as numbers, or write a task whose model begins with an Embedding "
         "(docs/write_an_app.md).");
   }
-  return nn::make_model(options, data.sample_shape(), outputs, head);
+  return nn::make_model(options, data.sample_shape(), output, head);
 }
 
 Variable Task::forward(nn::Module& model, const Batch& batch) const {
@@ -153,7 +153,7 @@ Classification::Classification(Deck& deck, Sets sets) {
 }
 
 std::shared_ptr<nn::Module> Classification::make_model() const {
-  return make_zoo_model(model_, *data_.train, data_.train->classes());
+  return make_zoo_model(model_, *data_.train, {data_.train->classes()});
 }
 
 Variable Classification::loss(const Variable& output, const Batch& batch) const {

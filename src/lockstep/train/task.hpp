@@ -77,7 +77,7 @@ enum class Sets : std::uint8_t { train_and_test, test };
 /// nn::make_model, and for samples that are indices, which no model of the zoo but gpt looks up,
 /// or for gpt are none.
 [[nodiscard]] std::shared_ptr<nn::Module> make_zoo_model(
-    const nn::ModelOptions& options, const Dataset& data, std::int64_t outputs,
+    const nn::ModelOptions& options, const Dataset& data, const Shape& output,
     nn::Head head = nn::Head::log_probabilities);
 
 /// What each epoch is judged by: the validation set, else the test set, else null.

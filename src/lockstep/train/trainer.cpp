@@ -135,6 +135,8 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
     const LocalSgdOptions& local = plan_.ddp.local_sgd;
     averager_.emplace(ddp_->flat_values(), group_, local.period, local.start_step);
   }
+  if (plan_.averaging.kind != AveragingOptions::Kind::none)
+    averaging_.emplace(plan_.averaging, model());
   if (plan_.train.check_replicas_every > 0)
     replicas_ = make_replica_check(group_, model(), *optimizer_);
   state_.seed = static_cast<std::int64_t>(plan_.train.seed);
@@ -148,6 +150,20 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
     throw InputError(
         "train.check_replicas_every compares replicas that are meant to be equal; with "
         "ddp.comm_hook = \"post_local_sgd\" they are not. Set it to 0.");
+  }
+  const AveragingOptions& averaging = plan.averaging;
+  if (averaging.kind != AveragingOptions::Kind::none) {
+    if (ddp.comm_hook == CommHookKind::post_local_sgd) {
+      throw InputError(
+          "averaging.kind averages weights that all ranks have alike; with ddp.comm_hook = "
+          "\"post_local_sgd\" each has its own. Use one of the two.");
+    }
+    if (averaging.start_epoch >= plan.train.epochs) {
+      throw InputError(fmt::format(
+          "averaging.start_epoch = {} leaves nothing to average of {} epochs (train.epochs). Use "
+          "fewer, or averaging.kind = \"none\".",
+          averaging.start_epoch, plan.train.epochs));
+    }
   }
   if (plan.train.precision == Precision::fp16 && ddp.comm_hook == CommHookKind::post_local_sgd) {
     throw InputError(
@@ -178,12 +194,41 @@ Evaluation Trainer::evaluate(Evaluator& evaluator) {
   const Autocast autocast(plan_.train.precision);
   if (averager_) averager_->average_now();
   ddp_->broadcast_buffers();
+  const WeightAveraging::InUse averages(averaging_);
   return evaluator(model());
 }
 
 Evaluation Trainer::evaluate() {
   if (!judge_) throw InputError("there is neither a validation nor a test set to evaluate on");
   return evaluate(*judge_);
+}
+
+void Trainer::average_after_epoch() {
+  if (!averaging_) return;
+  averaging_->after_epoch(state_.epoch);
+  if (!averaging_->has_begun() || !averaging_->wants_update_bn()) return;
+  const Autocast autocast(plan_.train.precision);
+  // Each rank sends its share of each batch. With reduction = "invariant" all send all, in the same
+  // batches on any number of ranks.
+  const bool whole = plan_.ddp.shards > 0;
+  const int rank = whole ? 0 : group_->rank();
+  const BatchPlan batches(batches_.samples(), batches_.batch_size(), whole ? 1 : group_->size());
+  Loader loader(
+      task_.data().train,
+      std::make_unique<TrainBatches>(
+          batches, rank, make_order(task_.data(), plan_.train.seed, task_.loading().shuffle)),
+      task_.loading().prefetch, task_.data().augmentation);
+  loader.start_epoch(state_.epoch);
+  const bool all_go_forward = model().forward_is_collective();
+  averaging_->update_bn(whole ? nullptr : group_.get(), [&] {
+    if (!loader.has_next()) return false;
+    const Share share = batches.share(loader.next_step(), rank);
+    const nn::RandomContextGuard random(
+        {plan_.train.seed, static_cast<std::uint32_t>(state_.step), share.first_in_batch});
+    const Batch& batch = loader.next();
+    if (share.size() > 0 || all_go_forward) static_cast<void>(task_.forward(model(), batch));
+    return true;
+  });
 }
 
 struct Trainer::Reporting {
@@ -203,7 +248,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                      const std::optional<std::filesystem::path>& resumed_from) {
   RunSaves saves(*group_, plan_.checkpoint, folder.checkpoints(), plan_.group.timeout,
                  folder.expectation());
-  const StateDict model_state = model().state_dict(), slots = optimizer_->state_dict();
+  const StateDict model_state = model().state_dict(), slots = optimizer_state();
   saves.begin(state_.step, resumed_from, model_state, slots);
   RunLocalCopies copies(*group_, plan_.checkpoint, folder.checkpoints(),
                         static_cast<std::int64_t>(model_state.bytes() + slots.bytes()));
@@ -319,6 +364,7 @@ void Trainer::finish_epoch(Reporting& reporting) {
   ++state_.epoch;
   state_.position = 0;
   epoch_loss_ = 0;
+  average_after_epoch();
 
   const auto start = Clock::now();
   std::optional<Evaluation> found;

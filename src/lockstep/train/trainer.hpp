@@ -22,6 +22,7 @@
 #include <lockstep/train/step_clock.hpp>
 #include <lockstep/train/stop_agreement.hpp>
 #include <lockstep/train/task.hpp>
+#include <lockstep/train/weight_averaging.hpp>
 
 namespace lockstep::train {
 
@@ -70,7 +71,8 @@ class Trainer {
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
 
   /// Mean loss and the task's metrics on the set that epochs are judged by (judged_by), the same
-  /// bits for any number of ranks. Throws InputError if there is none.
+  /// bits for any number of ranks; of averaged weights where [averaging] keeps some. Throws
+  /// InputError if there is none.
   [[nodiscard]] Evaluation evaluate();
 
   [[nodiscard]] nn::Module& model() const noexcept { return ddp_->module(); }
@@ -91,6 +93,10 @@ class Trainer {
   /// What saves do about elements that are not finite.
   [[nodiscard]] NotFinite not_finite() const;
   [[nodiscard]] CheckpointContents contents(const std::string& deck);
+  /// What checkpoints hold under /optimizer.
+  [[nodiscard]] StateDict optimizer_state() const;
+  /// After an epoch: the averages' update, and BatchNorm's statistics for them. Collective.
+  void average_after_epoch();
   /// One state on all ranks, of which each will write its part. Collective.
   void make_replicas_equal();
   /// A save that is due now may be left out, the last one of a run may not.
@@ -140,8 +146,9 @@ class Trainer {
   std::unique_ptr<ReplicaCheck> replicas_;         ///< null: not asked for
   double grad_norm_ = -1;  ///< of the last step, before clipping; negative: not measured
   Loader loader_;
-  std::optional<Evaluator> judge_;  ///< on judged_by(data)
-  std::optional<Evaluator> test_;   ///< where that is not the test set
+  std::optional<Evaluator> judge_;            ///< on judged_by(data)
+  std::optional<Evaluator> test_;             ///< where that is not the test set
+  std::optional<WeightAveraging> averaging_;  ///< with averaging.kind
   EarlyStopping early_stopping_;
   std::optional<optim::GradScaler> scaler_;          ///< with train.precision = "fp16"
   std::optional<optim::ReduceLROnPlateau> plateau_;  ///< with schedule.kind = "plateau"

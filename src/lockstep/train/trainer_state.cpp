@@ -17,6 +17,9 @@ namespace {
 /// Where EarlyStopping stands.
 constexpr const char *best_name = "early_stop_best", *epochs_without_name = "early_stop_epochs";
 
+/// Updates of WeightAveraging.
+constexpr const char* averaged_name = "n_averaged";
+
 /// GradScaler's state.
 constexpr const char *scale_name = "grad_scale", *growth_tracker_name = "grad_scale_growth";
 /// Where ReduceLROnPlateau stands.
@@ -54,9 +57,14 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
           samples, batches_.samples()));
     }
   }
+  const auto [trained, slots] = split_trained(checkpoint.optimizer);
   try {
-    model().load_state_dict(checkpoint.model);
-    optimizer_->load_state_dict(checkpoint.optimizer);
+    if (averaging_) {
+      averaging_->restore(checkpoint.model,
+                          std::max<std::int64_t>(0, count_of(saved, averaged_name)));
+    }
+    model().load_state_dict(trained.size() > 0 ? trained : checkpoint.model);
+    optimizer_->load_state_dict(slots);
   } catch (const Error& error) {
     throw CheckpointError(fmt::format(
         "the checkpoint is of another model or optimizer than the deck's: {}", error.what()));
@@ -97,9 +105,19 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   }
 }
 
+StateDict Trainer::optimizer_state() const {
+  StateDict state = optimizer_->state_dict();
+  if (averaging_) insert_trained(model().state_dict(), state);
+  return state;
+}
+
 CheckpointContents Trainer::contents(const std::string& deck) {
-  CheckpointContents contents{model().state_dict(), optimizer_->state_dict(), state_, deck,
-                              library_versions_,    task_.signature()};
+  CheckpointContents contents{averaging_ ? averaging_->state_dict() : model().state_dict(),
+                              optimizer_state(),
+                              state_,
+                              deck,
+                              library_versions_,
+                              task_.signature()};
   const Tensor sums = Tensor::empty({group_->size(), 1}, DType::f64);
   group_->all_gather(Tensor::from(std::vector<double>{epoch_loss_}, {1}), sums).wait();
   contents.train.sums.clear();
@@ -111,6 +129,7 @@ CheckpointContents Trainer::contents(const std::string& deck) {
     contents.train.sums.emplace_back(best_name, *early_stopping_.best());
     contents.train.counts.emplace_back(epochs_without_name, early_stopping_.epochs_without());
   }
+  if (averaging_) contents.train.counts.emplace_back(averaged_name, averaging_->n_averaged());
   if (plateau_) {
     const auto& at = plateau_->state();
     contents.train.sums.emplace_back(plateau_lr_name, at.lr);

@@ -9,8 +9,9 @@ Operations all_operations() {
   for (const auto& operations :
        {activation_operations(), arithmetic_operations(), matmul_operations(),
         attention_operations(), batch_norm_operations(), conv_operations(), embedding_operations(),
-        linear_operations(), loss_operations(), norm_operations(), recurrent_operations(),
-        reduction_operations(), regression_loss_operations(), shape_operations()}) {
+        image_operations(), linear_operations(), loss_operations(), norm_operations(),
+        recurrent_operations(), reduction_operations(), regression_loss_operations(),
+        shape_operations()}) {
     all.insert(all.end(), operations.begin(), operations.end());
   }
   return all;

@@ -22,6 +22,7 @@ using Operations = std::vector<Operation>;
 [[nodiscard]] Operations batch_norm_operations();
 [[nodiscard]] Operations conv_operations();
 [[nodiscard]] Operations embedding_operations();
+[[nodiscard]] Operations image_operations();
 [[nodiscard]] Operations linear_operations();
 [[nodiscard]] Operations loss_operations();
 [[nodiscard]] Operations norm_operations();

@@ -10,11 +10,13 @@
 namespace lockstep {
 namespace {
 
+double* doubles(const Tensor& t) { return static_cast<double*>(t.data()); }
+std::int64_t* whole_numbers(const Tensor& t) { return static_cast<std::int64_t*>(t.data()); }
+
 class CtcLossNode : public PooledNode<CtcLossNode> {
  public:
   /// factors[n] * the result's gradient is that of sample n's loss.
-  CtcLossNode(CtcTargets targets, Tensor alpha, Tensor losses, std::vector<double> factors,
-              bool each)
+  CtcLossNode(CtcTargets targets, Tensor alpha, Tensor losses, Tensor factors, bool each)
       : targets_(std::move(targets)),
         alpha_(std::move(alpha)),
         losses_(std::move(losses)),
@@ -24,28 +26,21 @@ class CtcLossNode : public PooledNode<CtcLossNode> {
   void backward(const Tensor& grad_output) override {
     const auto x = grad_target(0);
     if (!x.wanted) return;
-    auto grads = grad_output.to(DType::f64).to_vector<double>();
-    std::vector<double> of_sample(factors_.size());
-    for (std::size_t n = 0; n < of_sample.size(); ++n) {
-      of_sample[n] = factors_[n] * grads[each_ ? n : 0];
-    }
-    ctc_backward(Tensor::from(of_sample, losses_.shape()).to(losses_.dtype()), input(0).data(),
-                 targets_, alpha_, losses_, x.accumulate, x.tensor);
+    const Tensor grads = grad_output.to(DType::f64), of_sample = factors_.clone();
+    for (std::int64_t n = 0; n < of_sample.numel(); ++n)
+      doubles(of_sample)[n] *= doubles(grads)[each_ ? n : 0];
+    ctc_backward(of_sample.to(losses_.dtype()), input(0).data(), targets_, alpha_, losses_,
+                 x.accumulate, x.tensor);
   }
   [[nodiscard]] const char* name() const noexcept override { return "ctc_loss"; }
 
  private:
   CtcTargets targets_;
-  Tensor alpha_, losses_;
-  std::vector<double> factors_;
+  Tensor alpha_, losses_, factors_;
   bool each_;
 };
 
 [[noreturn]] void refuse(const std::string& message) { throw InputError("ctc_loss: " + message); }
-
-std::vector<std::int64_t> whole_numbers(const Tensor& t) {
-  return t.to(DType::i64).to_vector<std::int64_t>();
-}
 
 CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_lengths,
                    const Tensor& target_lengths, std::int64_t blank) {
@@ -65,31 +60,35 @@ CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_l
   }
   CtcTargets result;
   result.blank = blank;
-  result.frames = whole_numbers(input_lengths);
-  const auto lengths = whole_numbers(target_lengths), labels = whole_numbers(targets);
+  result.frames = Tensor::empty({samples}, DType::i64);
+  result.frames.copy_from(input_lengths.to(DType::i64));
+  result.labels = Tensor::empty({targets.numel()}, DType::i64);
+  result.first = Tensor::zeros({samples + 1}, DType::i64);
+  const Tensor lengths = target_lengths.to(DType::i64), all = targets.to(DType::i64);
+  const std::int64_t* const labels = whole_numbers(all);
+  std::int64_t* const kept = whole_numbers(result.labels);
   const std::int64_t room = padded ? targets.size(1) : targets.size(0);
-  result.first.push_back(0);
+  std::int64_t count = 0;
   for (std::int64_t n = 0; n < samples; ++n) {
-    const auto at = static_cast<std::size_t>(n);
-    if (result.frames[at] < 1 || result.frames[at] > frames) {
-      refuse("input length " + std::to_string(result.frames[at]) + " of sample " +
-             std::to_string(n) + " must be between 1 and " + std::to_string(frames));
+    const std::int64_t own_frames = result.frames_of(n), length = whole_numbers(lengths)[n];
+    if (own_frames < 1 || own_frames > frames) {
+      refuse("input length " + std::to_string(own_frames) + " of sample " + std::to_string(n) +
+             " must be between 1 and " + std::to_string(frames));
     }
-    const std::int64_t begin = padded ? n * room : result.first.back();
+    const std::int64_t begin = padded ? n * room : count;
     const std::int64_t left = padded ? room : room - begin;
-    if (lengths[at] < 0 || lengths[at] > left) {
-      refuse("target length " + std::to_string(lengths[at]) + " of sample " + std::to_string(n) +
+    if (length < 0 || length > left) {
+      refuse("target length " + std::to_string(length) + " of sample " + std::to_string(n) +
              " must be between 0 and the " + std::to_string(left) + " labels there are");
     }
-    for (std::int64_t s = begin; s < begin + lengths[at]; ++s) {
-      const std::int64_t label = labels[static_cast<std::size_t>(s)];
-      if (label < 0 || label >= classes || label == blank) {
-        refuse("label " + std::to_string(label) + " of sample " + std::to_string(n) +
+    for (std::int64_t s = begin; s < begin + length; ++s) {
+      if (labels[s] < 0 || labels[s] >= classes || labels[s] == blank) {
+        refuse("label " + std::to_string(labels[s]) + " of sample " + std::to_string(n) +
                " is no class other than the blank");
       }
-      result.labels.push_back(label);
+      kept[count++] = labels[s];
     }
-    result.first.push_back(result.first.back() + lengths[at]);
+    whole_numbers(result.first)[n + 1] = count;
   }
   return result;
 }
@@ -107,22 +106,21 @@ Variable ctc_loss(const Variable& log_probs, const Tensor& targets, const Tensor
   const Tensor losses = Tensor::empty({samples}, x.dtype(), x.device());
   ctc_forward(x, labels, alpha, losses);
 
-  auto values = losses.to(DType::f64).to_vector<double>();
-  std::vector<double> factors(values.size(), 1.0);
+  const Tensor values = Tensor::empty({samples}, DType::f64),
+               factors = Tensor::empty({samples}, DType::f64);
+  values.copy_from(losses.to(DType::f64));
   double total = 0.0;
-  for (std::size_t n = 0; n < values.size(); ++n) {
-    if (zero_infinity && std::isinf(values[n])) values[n] = 0.0;
-    if (reduction == Reduction::mean) {
-      const auto length = std::max<std::int64_t>(1, labels.first[n + 1] - labels.first[n]);
-      factors[n] = 1.0 / static_cast<double>(length * samples);
-    }
-    total += values[n] * factors[n];
+  for (std::int64_t n = 0; n < samples; ++n) {
+    double &value = doubles(values)[n], &factor = doubles(factors)[n];
+    if (zero_infinity && std::isinf(value)) value = 0.0;
+    const auto length = std::max<std::int64_t>(1, labels.first_of(n + 1) - labels.first_of(n));
+    factor = reduction == Reduction::mean ? 1.0 / static_cast<double>(length * samples) : 1.0;
+    total += value * factor;
   }
   const bool each = reduction == Reduction::none;
-  Tensor result = each ? Tensor::from(values, {samples}).to(x.dtype())
-                       : Tensor::full({}, total, x.dtype(), x.device());
+  Tensor result = each ? values.to(x.dtype()) : Tensor::full({}, total, x.dtype(), x.device());
   return record<CtcLossNode>(std::move(result), {&log_probs}, std::move(labels), alpha, losses,
-                             std::move(factors), each);
+                             factors, each);
 }
 
 }  // namespace lockstep

@@ -1,15 +1,16 @@
 #include <lockstep/autograd/functional/resample.hpp>
 
+#include <array>
 #include <cmath>
 #include <span>
 #include <string>
 
 #include <lockstep/autograd/accumulate.hpp>
-#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/interpolate.hpp>
+#include <lockstep/tensor/kernels/pixel_shuffle.hpp>
 
 namespace lockstep {
 namespace {
@@ -70,12 +71,43 @@ struct InterpolateMap {
   static Tensor planes(const Tensor& t) { return t.reshape(planes_of(t.shape())); }
 };
 
+/// t as the parts [P, r, r, H, W] of a shuffle whose other side is planes [P, H r, W r].
+Tensor parts_of(const Tensor& t, std::int64_t r) {
+  return t.reshape({t.numel() / (t.size(-1) * t.size(-2) * r * r), r, r, t.size(-2), t.size(-1)});
+}
+
+/// y (+)= x, shuffled or the other way.
+template <bool shuffle>
+void shuffle_copy(const Tensor& x, std::int64_t r, bool accumulate, const Tensor& y) {
+  if (x.numel() == 0) return;
+  if constexpr (shuffle) {
+    pixel_shuffle_copy(parts_of(x, r), accumulate, y);
+  } else {
+    pixel_unshuffle_copy(x, accumulate, parts_of(y, r));
+  }
+}
+
+template <bool shuffle>
+struct PixelShuffleMap {
+  std::int64_t r;
+
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    shuffle_copy<shuffle>(x, r, accumulate, y);
+  }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    shuffle_copy<!shuffle>(y, r, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept {
+    return shuffle ? "pixel_shuffle" : "pixel_unshuffle";
+  }
+};
+
 void expect_host(const char* operation, const Variable& x) {
   if (x.data().device().type == DeviceType::host) return;
   throw ShapeError(std::string(operation) + " runs on the host only, not on " + describe(x.data()));
 }
 
-Variable resampled(const Variable& x, const std::vector<std::int64_t>& size, const Ratios& ratios,
+Variable resampled(const Variable& x, std::span<const std::int64_t> size, const Ratios& ratios,
                    Interpolation mode, bool align_corners) {
   expect_host("interpolate", x);
   Shape shape = x.shape();
@@ -83,6 +115,17 @@ Variable resampled(const Variable& x, const std::vector<std::int64_t>& size, con
     shape = with_extent(shape, static_cast<int>(d) + 2, size[d]);
   }
   return linear_map(InterpolateMap{ratios, mode, align_corners}, x,
+                    Tensor::empty(shape, x.data().dtype(), x.data().device()));
+}
+
+/// With the last three extents `last`.
+template <bool shuffle>
+Variable shuffled(const Variable& x, std::int64_t r, const std::array<std::int64_t, 3>& last) {
+  expect_host(shuffle ? "pixel_shuffle" : "pixel_unshuffle", x);
+  Shape shape = x.shape();
+  for (int d = 0; d < 3; ++d)
+    shape = with_extent(shape, shape.dims() - 3 + d, last[static_cast<std::size_t>(d)]);
+  return linear_map(PixelShuffleMap<shuffle>{r}, x,
                     Tensor::empty(shape, x.data().dtype(), x.data().device()));
 }
 
@@ -109,8 +152,7 @@ Ratios ratios_of(std::size_t count, const F& ratio) {
 
 }  // namespace
 
-Variable pad(const Variable& x, const std::vector<std::int64_t>& amounts, PadMode mode,
-             double value) {
+Variable pad(const Variable& x, std::span<const std::int64_t> amounts, PadMode mode, double value) {
   expect_host("pad", x);
   const auto complain = [&](const std::string& why) {
     std::string list;
@@ -147,7 +189,7 @@ Variable pad(const Variable& x, const std::vector<std::int64_t>& amounts, PadMod
   return record<LinearMapNode<PadMap>>(std::move(y), {&x}, PadMap{given, mode});
 }
 
-Variable interpolate(const Variable& x, const std::vector<std::int64_t>& size, Interpolation mode,
+Variable interpolate(const Variable& x, std::span<const std::int64_t> size, Interpolation mode,
                      bool align_corners) {
   check_interpolation(x, size.size(), mode, align_corners);
   for (const auto extent : size) {
@@ -163,25 +205,26 @@ Variable interpolate(const Variable& x, const std::vector<std::int64_t>& size, I
                    mode, align_corners);
 }
 
-Variable interpolate_by(const Variable& x, const std::vector<double>& scale_factor,
-                        Interpolation mode, bool align_corners) {
+Variable interpolate_by(const Variable& x, std::span<const double> scale_factor, Interpolation mode,
+                        bool align_corners) {
   const auto spatial = static_cast<std::size_t>(std::max(0, x.shape().dims() - 2));
   const auto factor = [&](std::size_t d) {
     return scale_factor.size() == 1 ? scale_factor[0] : scale_factor[d];
   };
   check_interpolation(x, scale_factor.size() == 1 ? spatial : scale_factor.size(), mode,
                       align_corners);
-  std::vector<std::int64_t> size;
+  std::array<std::int64_t, 3> size{};  // check_interpolation knows no more
   for (std::size_t d = 0; d < spatial; ++d) {
     const double extent = static_cast<double>(x.shape()[static_cast<int>(d) + 2]) * factor(d);
     if (!(extent >= 1.0)) {
       throw ShapeError("interpolate_by: " + describe(x.data()) + " times " +
                        std::to_string(factor(d)) + " would have no element");
     }
-    size.push_back(static_cast<std::int64_t>(extent));
+    size[d] = static_cast<std::int64_t>(extent);
   }
-  return resampled(x, size, ratios_of(spatial, [&](std::size_t d) { return 1.0 / factor(d); }),
-                   mode, align_corners);
+  return resampled(x, std::span(size).first(spatial),
+                   ratios_of(spatial, [&](std::size_t d) { return 1.0 / factor(d); }), mode,
+                   align_corners);
 }
 
 Variable pixel_shuffle(const Variable& x, std::int64_t r) {
@@ -190,13 +233,7 @@ Variable pixel_shuffle(const Variable& x, std::int64_t r) {
     throw ShapeError("pixel_shuffle of " + describe(x.data()) + " by " + std::to_string(r) +
                      ": x is [..., C, H, W], and C a multiple of the factor's square");
   }
-  std::int64_t outer = 1;
-  for (int d = 0; d + 3 < s.dims(); ++d) outer *= s[d];
-  const std::int64_t channels = s[-3] / (r * r);
-  const Variable parts = reshape(x, {outer, channels, r, r, s[-2], s[-1]});
-  Shape shape = with_extent(s, s.dims() - 3, channels);
-  shape = with_extent(shape, s.dims() - 2, s[-2] * r);
-  return reshape(permute(parts, {0, 1, 4, 2, 5, 3}), with_extent(shape, s.dims() - 1, s[-1] * r));
+  return shuffled<true>(x, r, {s[-3] / (r * r), s[-2] * r, s[-1] * r});
 }
 
 Variable pixel_unshuffle(const Variable& x, std::int64_t r) {
@@ -205,12 +242,7 @@ Variable pixel_unshuffle(const Variable& x, std::int64_t r) {
     throw ShapeError("pixel_unshuffle of " + describe(x.data()) + " by " + std::to_string(r) +
                      ": x is [..., C, H, W], and H and W multiples of the factor");
   }
-  std::int64_t outer = 1;
-  for (int d = 0; d + 3 < s.dims(); ++d) outer *= s[d];
-  const Variable parts = reshape(x, {outer, s[-3], s[-2] / r, r, s[-1] / r, r});
-  Shape shape = with_extent(s, s.dims() - 3, s[-3] * r * r);
-  shape = with_extent(shape, s.dims() - 2, s[-2] / r);
-  return reshape(permute(parts, {0, 1, 3, 5, 2, 4}), with_extent(shape, s.dims() - 1, s[-1] / r));
+  return shuffled<false>(x, r, {s[-3] * r * r, s[-2] / r, s[-1] / r});
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,9 @@ namespace lockstep {
 
 /// Side by side along `dim`; all other extents are equal.
 [[nodiscard]] Variable concat(std::span<const Variable> parts, int dim = 0);
+[[nodiscard]] inline Variable concat(std::initializer_list<Variable> parts, int dim = 0) {
+  return concat(std::span(parts.begin(), parts.size()), dim);
+}
 
 /// Elements [start, start + length) of `dim`.
 [[nodiscard]] Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t length);

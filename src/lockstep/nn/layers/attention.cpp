@@ -35,9 +35,11 @@ Variable MultiheadAttention::forward(const Variable& x) {
 }
 
 Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
-                                     const Variable& value, const Tensor& key_padding_mask) {
+                                     const Variable& value, const Tensor& key_padding_mask,
+                                     bool is_causal) {
   AttentionOptions options = options_;
   options.key_padding_mask = key_padding_mask;
+  options.causal |= is_causal;
   if (query.record() == key.record() && key.record() == value.record()) {
     const Variable projected = linear(query, in_proj_weight_, in_proj_bias_);
     return (*out_proj_)(self_attention(projected, num_heads_, options));

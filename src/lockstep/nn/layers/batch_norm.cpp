@@ -1,5 +1,6 @@
 #include <lockstep/nn/layers/batch_norm.hpp>
 
+#include <algorithm>
 #include <string>
 
 #include <lockstep/base/error.hpp>
@@ -12,15 +13,23 @@ BatchNorm::BatchNorm(const char* layer, int least_dims, int most_dims, std::int6
                      const BatchNormOptions& options)
     : layer_(layer), least_dims_(least_dims), most_dims_(most_dims), options_(options) {
   expect_positive(layer, "features", features);
-  if (!(options.eps > 0.0) || !(options.momentum >= 0.0 && options.momentum <= 1.0)) {
+  if (!(options.eps > 0.0) ||
+      !(options.momentum.value_or(0.0) >= 0.0 && options.momentum.value_or(0.0) <= 1.0)) {
     throw InputError(std::string(layer) + ": eps must be above 0 and momentum in [0, 1], not " +
-                     std::to_string(options.eps) + " and " + std::to_string(options.momentum));
+                     std::to_string(options.eps) + " and " +
+                     std::to_string(options.momentum.value_or(0.0)));
   }
   weight_ = register_parameter("weight", Tensor::full({features}, 1.0));
   bias_ = register_parameter("bias", Tensor::zeros({features}));
   statistics_.running_mean = register_buffer("running_mean", Tensor::zeros({features}));
   statistics_.running_var = register_buffer("running_var", Tensor::full({features}, 1.0));
   batches_tracked_ = register_buffer("num_batches_tracked", Tensor::zeros({}, DType::i64));
+}
+
+void BatchNorm::reset_running_stats() const {
+  statistics_.running_mean.fill(0.0);
+  statistics_.running_var.fill(1.0);
+  batches_tracked_.fill(0.0);
 }
 
 Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool relu) {
@@ -31,8 +40,10 @@ Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool re
                      " dimensions, not " + describe(x.data()));
   }
   if (is_training()) batches_tracked_.fill(batches_tracked_.item() + 1);
-  return batch_norm(x, weight_, bias_, statistics_, is_training(), options_.momentum, options_.eps,
-                    residual, relu);
+  const double momentum =
+      options_.momentum ? *options_.momentum : 1.0 / std::max(1.0, batches_tracked_.item());
+  return batch_norm(x, weight_, bias_, statistics_, is_training(), momentum, options_.eps, residual,
+                    relu);
 }
 
 }  // namespace lockstep::nn

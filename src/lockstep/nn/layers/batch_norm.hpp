@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <lockstep/autograd/functional/norm.hpp>
@@ -11,7 +12,9 @@ namespace lockstep::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;  ///< how much of a batch's statistics enters the running ones
+  /// How much of a batch's statistics enters the running ones; none: they are the mean of all
+  /// batches' (PyTorch's momentum=None).
+  std::optional<double> momentum = 0.1;
 };
 
 /// Normalises each channel: in training by the batch's statistics, which also move the running
@@ -32,6 +35,13 @@ class BatchNorm : public Module {
   [[nodiscard]] bool has_exchange() const noexcept { return statistics_.exchange != nullptr; }
   [[nodiscard]] bool forward_is_collective() const override {
     return has_exchange() && is_training();
+  }
+
+  /// The running statistics of a new layer.
+  void reset_running_stats() const;
+  /// BatchNormOptions::momentum from now on; returns what it was.
+  std::optional<double> set_momentum(std::optional<double> momentum) {
+    return std::exchange(options_.momentum, momentum);
   }
 
  protected:
@@ -62,6 +72,13 @@ class BatchNorm2d : public BatchNorm, public Blocked<BatchNorm2d> {
   explicit BatchNorm2d(std::int64_t features, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm2d", 4, 4, features, options) {}
   Variable forward_blocked(const Variable& x) override { return BatchNorm::forward(x, {}, false); }
+};
+
+/// x[N, C, D, H, W].
+class BatchNorm3d : public BatchNorm {
+ public:
+  explicit BatchNorm3d(std::int64_t features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm3d", 5, 5, features, options) {}
 };
 
 }  // namespace lockstep::nn

@@ -20,7 +20,7 @@ class PadLayer : public Module {
 
  protected:
   [[nodiscard]] Variable padded(const Variable& x, double value) const {
-    return pad(x, std::vector<std::int64_t>(amounts_.begin(), amounts_.end()), mode, value);
+    return pad(x, amounts_, mode, value);
   }
 
  private:

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <lockstep/nn/module.hpp>
+#include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep::nn {
 
@@ -38,6 +40,60 @@ class TransformerEncoder : public Module {
 
  private:
   std::shared_ptr<Module> layers_, norm_;
+};
+
+struct TransformerDecoderOptions {
+  enum class Activation : std::uint8_t { relu, gelu };
+  std::int64_t dim_feedforward = 2048;
+  double dropout = 0.1;  ///< after each part and the activation, not of attention's probabilities
+  Activation activation = Activation::relu;
+  double layer_norm_eps = 1e-5;
+  bool norm_first = false;  ///< normalise before each part instead of behind it
+};
+
+/// What the positions of a decoder may look at.
+struct DecoderMasks {
+  bool tgt_is_causal = false;      ///< position i of the target sees those up to i
+  Tensor tgt_key_padding_mask;     ///< bool [B,T], true: nobody sees this one; or undefined
+  Tensor memory_key_padding_mask;  ///< bool [B,S], likewise of the memory
+};
+
+/// One block of a transformer decoder (Vaswani et al. 2017): attention of the target tgt[B,T,E] to
+/// itself, then to memory[B,S,E], an encoder's output, then linear2(activation(linear1(x)));
+/// x = norm(x + part(x)), with norm_first x = x + part(norm(x)). Names, defaults and masks are
+/// those of PyTorch's nn.TransformerDecoderLayer(d_model, nhead, batch_first=True).
+class TransformerDecoderLayer : public Module {
+ public:
+  TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                          const TransformerDecoderOptions& options = {});
+  /// -> [B,T,E].
+  Variable forward(const Variable& tgt, const Variable& memory, const DecoderMasks& masks = {});
+  /// Throws Error: a decoder needs a memory.
+  Variable forward(const Variable& tgt) override;
+
+ private:
+  [[nodiscard]] Variable feed_forward(const Variable& x);
+
+  TransformerDecoderOptions options_;
+  std::shared_ptr<MultiheadAttention> self_attn_, multihead_attn_;
+  std::shared_ptr<Linear> linear1_, linear2_;
+  std::shared_ptr<LayerNorm> norm1_, norm2_, norm3_;
+  std::shared_ptr<Dropout> dropout_, dropout1_, dropout2_, dropout3_;
+};
+
+/// `num_layers` such blocks, called layers.0, layers.1, ..., each begun anew, and, if `norm`, a
+/// LayerNorm of that name behind them.
+class TransformerDecoder : public Module {
+ public:
+  TransformerDecoder(std::int64_t num_layers, std::int64_t d_model, std::int64_t nhead,
+                     const TransformerDecoderOptions& options = {}, bool norm = false);
+  Variable forward(const Variable& tgt, const Variable& memory, const DecoderMasks& masks = {});
+  /// Throws Error: a decoder needs a memory.
+  Variable forward(const Variable& tgt) override;
+
+ private:
+  std::vector<std::shared_ptr<TransformerDecoderLayer>> layers_;
+  std::shared_ptr<LayerNorm> norm_;
 };
 
 }  // namespace lockstep::nn

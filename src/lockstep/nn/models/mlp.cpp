@@ -14,7 +14,9 @@ void add_norm(Sequential& model, MlpLayers::Norm norm, std::int64_t width, const
   if (norm == Norm::layer) model.push_back("norm" + at, std::make_shared<LayerNorm>(width));
 }
 
-void add_activation(Sequential& model, MlpLayers::Activation activation, const std::string& at) {
+}  // namespace
+
+void push_activation(Sequential& model, MlpLayers::Activation activation, const std::string& at) {
   using Activation = MlpLayers::Activation;
   switch (activation) {
     case Activation::relu:
@@ -31,8 +33,6 @@ void add_activation(Sequential& model, MlpLayers::Activation activation, const s
   throw Error("internal error: unknown activation");
 }
 
-}  // namespace
-
 std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t outputs,
                                 const std::vector<std::int64_t>& hidden, Head head,
                                 const MlpLayers& layers) {
@@ -48,7 +48,7 @@ std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t outputs,
     add_linear(width);
     const std::string at = std::to_string(layer);
     add_norm(*model, layers.norm, width, at);
-    add_activation(*model, layers.activation, at);
+    push_activation(*model, layers.activation, at);
     if (layers.dropout > 0.0)
       model->push_back("dropout" + at, std::make_shared<Dropout>(layers.dropout));
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <lockstep/nn/models/head.hpp>
@@ -8,13 +9,16 @@
 
 namespace lockstep::nn {
 
-/// What follows each hidden Linear of an mlp, in this order.
+/// What follows each hidden Linear of an mlp, or convolution of a unet, in this order.
 struct MlpLayers {
   enum class Norm : std::uint8_t { none, batch, layer } norm = Norm::none;
   enum class Activation : std::uint8_t { relu, gelu, silu, tanh, sigmoid };
   Activation activation = Activation::relu;
   double dropout = 0.0;  ///< probability; 0: no layer
 };
+
+/// Puts the activation at the end of `model`, as "relu1" where `at` is "1".
+void push_activation(Sequential& model, MlpLayers::Activation activation, const std::string& at);
 
 /// Flatten, then for each hidden size Linear and what `layers` says, Linear to `outputs`, and the
 /// head's log-softmax. Parameters fc1, norm1, fc2, ...

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
@@ -38,8 +39,8 @@ struct States {
   }
 
   void take(const CtcTargets& targets, std::int64_t n) {
-    const auto begin = targets.first[static_cast<std::size_t>(n)];
-    count = 2 * (targets.first[static_cast<std::size_t>(n) + 1] - begin) + 1;
+    const auto begin = targets.first_of(n);
+    count = 2 * (targets.first_of(n + 1) - begin) + 1;
     const auto size = static_cast<std::size_t>(count) + 4;
     label.assign(size, targets.blank);
     skip.assign(size, none<T>);
@@ -49,7 +50,7 @@ struct States {
     posterior.resize(size);
     for (std::int64_t s = 1; s < count; s += 2) {
       const auto at = static_cast<std::size_t>(s);
-      label[at] = targets.labels[static_cast<std::size_t>(begin + s / 2)];
+      label[at] = targets.label(begin + s / 2);
       if (s > 1 && label[at] != label[at - 2]) skip[at] = T{0};
     }
   }
@@ -68,7 +69,7 @@ void forward_of_sample(const Tensor& x, const CtcTargets& targets, std::int64_t 
   auto& states = States<T>::of_this_thread();
   states.take(targets, n);
   const std::int64_t samples = x.size(1), classes = x.size(2), count = states.count;
-  const std::int64_t frames = targets.frames[static_cast<std::size_t>(n)], width = alpha.size(2);
+  const std::int64_t frames = targets.frames_of(n), width = alpha.size(2);
   const auto* const rows = static_cast<const T*>(x.data());
   T* kept = static_cast<T*>(alpha.data()) + n * alpha.size(1) * width;
   T *before = states.now.data() + 2, *after = states.next.data() + 2;
@@ -94,7 +95,7 @@ void backward_of_sample(T grad_loss, const Tensor& x, const CtcTargets& targets,
   auto& states = States<T>::of_this_thread();
   states.take(targets, n);
   const std::int64_t samples = x.size(1), classes = x.size(2), count = states.count;
-  const std::int64_t frames = targets.frames[static_cast<std::size_t>(n)], width = alpha.size(2);
+  const std::int64_t frames = targets.frames_of(n), width = alpha.size(2);
   const auto* const rows = static_cast<const T*>(x.data());
   auto* const out = static_cast<T*>(grad_x.data());
   const T* const kept = static_cast<const T*>(alpha.data()) + n * alpha.size(1) * width;
@@ -133,7 +134,8 @@ void backward_of_sample(T grad_loss, const Tensor& x, const CtcTargets& targets,
 
 std::int64_t CtcTargets::longest() const {
   std::int64_t most = 0;
-  for (std::size_t n = 0; n + 1 < first.size(); ++n) most = std::max(most, first[n + 1] - first[n]);
+  for (std::int64_t n = 0; n + 1 < first.numel(); ++n)
+    most = std::max(most, first_of(n + 1) - first_of(n));
   return most;
 }
 

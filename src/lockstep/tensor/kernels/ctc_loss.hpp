@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <vector>
 
 #include <lockstep/tensor/tensor.hpp>
 
@@ -8,13 +7,23 @@
 
 namespace lockstep {
 
-/// What the targets of a batch say, checked: the labels of all samples one after the other.
+/// What the targets of a batch say, checked: the labels of all samples one after the other. i64 on
+/// the host.
 struct CtcTargets {
-  std::vector<std::int64_t> labels;
-  std::vector<std::int64_t> first;   ///< [N + 1]: where each sample's labels begin
-  std::vector<std::int64_t> frames;  ///< [N]: how many of the T frames are the sample's
+  Tensor labels;
+  Tensor first;   ///< [N + 1]: where each sample's labels begin
+  Tensor frames;  ///< [N]: how many of the T frames are the sample's
   std::int64_t blank = 0;
+
+  [[nodiscard]] std::int64_t label(std::int64_t i) const { return number(labels, i); }
+  [[nodiscard]] std::int64_t first_of(std::int64_t n) const { return number(first, n); }
+  [[nodiscard]] std::int64_t frames_of(std::int64_t n) const { return number(frames, n); }
   [[nodiscard]] std::int64_t longest() const;  ///< labels of a sample
+
+ private:
+  [[nodiscard]] static std::int64_t number(const Tensor& t, std::int64_t i) {
+    return static_cast<const std::int64_t*>(t.data())[i];
+  }
 };
 
 /// losses[N] = -log p(labels | x), x[T,N,C] log-probabilities, f32 or f64; infinite where the

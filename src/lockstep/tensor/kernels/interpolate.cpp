@@ -56,16 +56,51 @@ void nearest_rows(const Tensor& x, const Ratios& ratios, const Tensor& y) {
   });
 }
 
+/// Memory for one row.
+template <class T>
+T* row_memory(std::int64_t width) {
+  thread_local std::vector<T> row;
+  row.resize(static_cast<std::size_t>(width));
+  return row.data();
+}
+
+/// out[place[i]] += row[i].
+template <class T>
+void fold_row(const std::vector<std::int32_t>& places, const T* row, T* out) {
+  const auto width = std::ssize(places);
+  bool halves = width % 2 == 0;
+  for (std::int64_t i = 0; i < width && halves; ++i)
+    halves = places[static_cast<std::size_t>(i)] == i / 2;
+  if (halves) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < width / 2; ++i) out[i] += row[2 * i] + row[2 * i + 1];
+    return;
+  }
+  for (const auto place : places) out[place] += *row++;
+}
+
+// Rows that come from one row are neighbours: their sum first, in vectors.
 template <class T>
 void nearest_rows_back(const Tensor& grad_y, const Ratios& ratios, const Tensor& grad_x) {
   const auto& places = nearest_places(2, grad_x.size(3), grad_y.size(3), ratios[2]);
   const auto* const in = static_cast<const T*>(grad_y.data());
   auto* const out = static_cast<T*>(grad_x.data());
+  const std::int64_t width = grad_y.size(3);
+  T* const sum = row_memory<T>(width);
+  std::int64_t open = -1;
   for_each_nearest_row(grad_x.shape(), grad_y.shape(), ratios,
                        [&](std::int64_t from, std::int64_t to) {
-                         const T* source = in + from;
-                         for (const auto place : places) out[to + place] += *source++;
+                         const T* const source = in + from;
+                         if (to == open) {
+#pragma omp simd
+                           for (std::int64_t i = 0; i < width; ++i) sum[i] += source[i];
+                           return;
+                         }
+                         if (open >= 0) fold_row(places, sum, out + open);
+                         std::copy_n(source, width, sum);
+                         open = to;
                        });
+  if (open >= 0) fold_row(places, sum, out + open);
 }
 
 /// An output place of a dimension: between input places `low` and `high`, `share` of the way.
@@ -92,14 +127,6 @@ const std::vector<Between<T>>& places_between(std::size_t dimension, std::int64_
                                            std::clamp(at - static_cast<T>(low), T{0}, T{1})};
   }
   return places;
-}
-
-/// Memory for one row of x.
-template <class T>
-T* row_memory(std::int64_t width) {
-  thread_local std::vector<T> row;
-  row.resize(static_cast<std::size_t>(width));
-  return row.data();
 }
 
 // One output row is two input rows, first mixed in full, then picked from: the mixing is vectors.

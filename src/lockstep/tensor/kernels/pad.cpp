@@ -133,9 +133,11 @@ void unpad_own(const Tensor& grad_y, const PadAmounts& amounts, const Tensor& gr
                           for (const std::int64_t row : rows) {
                             if (row >= 0) {
                               T* const target = out + plane + row * extent + middle.first;
+                              if constexpr (accumulate) {
 #pragma omp simd
-                              for (std::int64_t i = 0; i < count; ++i) {
-                                target[i] = accumulate ? target[i] + line[i] : line[i];
+                                for (std::int64_t i = 0; i < count; ++i) target[i] += line[i];
+                              } else {
+                                std::copy_n(line, count, target);
                               }
                             }
                             line += width;

@@ -139,14 +139,19 @@ template <class T>
 struct Shares {
   const AveragePool& pool;
   const Extents& e;
-  std::vector<T> along_w;
+  std::vector<T>& along_w;  ///< of the calling thread, kept
 
-  Shares(const AveragePool& p, const Extents& extents) : pool(p), e(extents) {
+  Shares(const AveragePool& p, const Extents& extents)
+      : pool(p), e(extents), along_w(memory_of_this_thread()) {
     along_w.resize(static_cast<std::size_t>(e.out[2]));
     for (std::int64_t o = 0; o < e.out[2]; ++o) {
       along_w[static_cast<std::size_t>(o)] =
           static_cast<T>(pool.divisor != 0 ? 1.0 : share_of(pool, 2, e.in[2], o));
     }
+  }
+  static std::vector<T>& memory_of_this_thread() {
+    thread_local std::vector<T> memory;
+    return memory;
   }
   [[nodiscard]] T of_row(std::int64_t d, std::int64_t h) const {
     if (pool.divisor != 0) return static_cast<T>(1.0 / static_cast<double>(pool.divisor));

@@ -1,0 +1,69 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/optim/averaged_model.hpp>
+#include <lockstep/tensor/state_dict.hpp>
+#include <lockstep/train/options.hpp>
+
+namespace lockstep::train {
+
+/// A run's averaged weights ([averaging]), and with update_bn the buffers that belong to them.
+/// Local but for update_bn(): ranks with equal models have equal averages.
+class WeightAveraging {
+ public:
+  WeightAveraging(const AveragingOptions& options, nn::Module& model);
+
+  /// After step `step` of the run, `epoch` epochs being finished. Allocates nothing.
+  void after_step(std::int64_t step, std::int64_t epoch);
+  /// After epoch `epoch`, from 1.
+  void after_epoch(std::int64_t epoch);
+  /// Whether there has been an update; before that the model itself is in use.
+  [[nodiscard]] bool has_begun() const { return average_.n_averaged() > 0; }
+  [[nodiscard]] std::int64_t n_averaged() const { return average_.n_averaged(); }
+
+  /// Whether the averages are to have statistics of their own.
+  [[nodiscard]] bool wants_update_bn() const;
+  /// optim::update_bn of the averages. The statistics become the mean over all batches of the ranks
+  /// of `group`, and the call is collective; null: each rank has seen all.
+  void update_bn(ProcessGroup* group, const std::function<bool()>& forward_next);
+
+  /// While alive, the model is the averaged one, if there is one.
+  class InUse {
+   public:
+    explicit InUse(std::optional<WeightAveraging>& averaging);
+    ~InUse();
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+   private:
+    WeightAveraging* averaging_;
+  };
+
+  /// The model as it is to be used, under all its names: of checkpoints the model.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Goes on from a state_dict() after so many updates; before the first there is none to take.
+  void restore(const StateDict& state, std::int64_t n_averaged);
+
+ private:
+  void swap();
+
+  AveragingOptions options_;
+  nn::Module& model_;
+  optim::AveragedModel average_;
+  std::vector<std::pair<Tensor, Tensor>> buffers_;  ///< the model's and the averages'
+};
+
+/// The weights that are trained lie in checkpoints beside the optimizer's slots, as
+/// "<name>/trained".
+void insert_trained(const StateDict& model, StateDict& optimizer);
+/// The two apart: the trained weights, of checkpoints without averages none, and the slots.
+[[nodiscard]] std::pair<StateDict, StateDict> split_trained(const StateDict& optimizer);
+
+}  // namespace lockstep::train
