@@ -15,7 +15,7 @@ struct Net : nn::Module {
 
   using Module::forward;
   Variable forward(const Variable& numbers, const Variable& materials) {
-    return out->forward(tanh(hidden->forward(concat({numbers, material->forward(materials)}, 1))));
+    return (*out)(tanh((*hidden)(concat({numbers, (*material)(materials)}, 1))));
   }
 };
 

@@ -67,6 +67,10 @@ TEST(SeveralInputs, ReachTheModelOnAnyNumberOfRanks) {
     if (ranks == 1) of_one = found[0];
     EXPECT_EQ(found[0], of_one) << "invariant";
   }
+  const Finished described =
+      run(app(1, "docs/examples/several_inputs", {deck, "--describe"}), {}, 60);
+  EXPECT_EQ(described.exit_code, 0) << described.output;
+  EXPECT_TRUE(described.says("Linear")) << described.output;
   const Finished zoo = run(app(1, "apps/regress", {deck, "--dry-run"}), {}, 60);
   EXPECT_NE(zoo.exit_code, 0);
   EXPECT_TRUE(zoo.says("data.other_features")) << zoo.output;

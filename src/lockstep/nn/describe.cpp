@@ -95,11 +95,18 @@ std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample
   std::copy(sample.begin(), sample.end(), extents.begin() + 1);
   const Shape batch(
       std::span<const std::int64_t>(extents).first(static_cast<std::size_t>(sample.dims()) + 1));
+  return describe_layers(model,
+                         [&] { return model.forward(Variable(Tensor::zeros(batch, dtype))); });
+}
+
+std::vector<LayerDescription> describe_layers(Module& model,
+                                              const std::function<Variable()>& forward) {
   const bool was_training = model.is_training();
   model.eval();
   const NoGradGuard no_grad;
   Recorder recorder(model);
-  static_cast<void>(model(Variable(Tensor::zeros(batch, dtype))));
+  recorder.before(model, {});
+  recorder.after(model, forward());
   model.train(was_training);
   return recorder.listed();
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,9 @@ struct LayerDescription {
 /// model's mode is put back.
 [[nodiscard]] std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample,
                                                             DType dtype = DType::f32);
+/// Of a model whose forward takes other inputs: `forward` runs it on one sample and returns what
+/// came out.
+[[nodiscard]] std::vector<LayerDescription> describe_layers(
+    Module& model, const std::function<Variable()>& forward);
 
 }  // namespace lockstep::nn

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include <lockstep/comm/fake_group.hpp>
@@ -49,6 +50,15 @@ std::string table_of(const std::vector<nn::LayerDescription>& layers) {
                      fmt::format("{:.3f}", static_cast<double>(flops) / 1e6));
 }
 
+std::vector<nn::LayerDescription> layers_of(const Task& task, nn::Module& model) {
+  const Dataset& data = *task.data().train;
+  if (data.others().empty())
+    return nn::describe_layers(model, data.sample_shape(), data.input_dtype());
+  Batch zeros(data, 1);
+  zeros.reset(std::array<std::int64_t, 1>{});
+  return nn::describe_layers(model, [&] { return task.forward(model, zeros); });
+}
+
 }  // namespace
 
 std::string model_report(const Task& task, const RunPlan& plan) {
@@ -59,8 +69,7 @@ std::string model_report(const Task& task, const RunPlan& plan) {
   std::string text = fmt::format(
       "one sample {}; MFLOP: forward, two a multiply-add, matrix products and convolutions only; "
       "a training step takes about three times as many\n\n{}\n",
-      to_string(sample),
-      table_of(nn::describe_layers(trainer.model(), sample, data.input_dtype())));
+      to_string(sample), table_of(layers_of(task, trainer.model())));
 
   const auto line = [&](const char* what, std::int64_t bytes) {
     text += fmt::format("{:<34} {:10.2f} MiB\n", what, static_cast<double>(bytes) / (1 << 20));
