@@ -11,18 +11,29 @@ namespace lockstep {
 ///   void apply(const Tensor& x, bool accumulate, const Tensor& y) const;      // y (+)= M x
 ///   void transpose(const Tensor& y, bool accumulate, const Tensor& x) const;  // x (+)= M^T y
 ///   static const char* name() noexcept;
-/// and may have mixes_layouts, as a Node.
+/// and may have mixes_layouts, as a Node. One that is its own transpose says so in place of it:
+///   static constexpr bool symmetric = true;
 template <class Map, bool transposed = false>
 class LinearMapNode;
+
+namespace detail {
+
+/// to (+)= M from, or M^T from.
+template <bool transposed, class Map>
+void apply_map(const Map& map, const Tensor& from, bool accumulate, const Tensor& to) {
+  if constexpr (transposed && !requires { requires Map::symmetric; }) {
+    map.transpose(from, accumulate, to);
+  } else {
+    map.apply(from, accumulate, to);
+  }
+}
+
+}  // namespace detail
 
 /// M x, or M^T x, written to y.
 template <class Map, bool transposed = false>
 [[nodiscard]] Variable linear_map(const Map& map, const Variable& x, Tensor y) {
-  if constexpr (transposed) {
-    map.transpose(x.data(), false, y);
-  } else {
-    map.apply(x.data(), false, y);
-  }
+  detail::apply_map<transposed>(map, x.data(), false, y);
   return record<LinearMapNode<Map, transposed>>(std::move(y), {&x}, map);
 }
 
@@ -35,12 +46,7 @@ class LinearMapNode : public PooledNode<LinearMapNode<Map, transposed>> {
 
   void backward(const Tensor& grad_output) override {
     const auto x = this->grad_target(0);
-    if (!x.wanted) return;
-    if constexpr (transposed) {
-      map_.apply(grad_output, x.accumulate, x.tensor);
-    } else {
-      map_.transpose(grad_output, x.accumulate, x.tensor);
-    }
+    if (x.wanted) detail::apply_map<!transposed>(map_, grad_output, x.accumulate, x.tensor);
   }
   void differentiate(Differentiation& d) override {
     d.give(0, linear_map<Map, !transposed>(map_, d.grad_output(),

@@ -4,6 +4,7 @@
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/scale_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/activation.hpp>
@@ -14,13 +15,11 @@ namespace {
 
 /// The slope of relu where it has made y.
 struct ReluSlope {
+  static constexpr bool symmetric = true;
   Tensor y;
 
   void apply(const Tensor& x, bool accumulate, const Tensor& to) const {
     relu_backward(x, y, accumulate, to);
-  }
-  void transpose(const Tensor& g, bool accumulate, const Tensor& to) const {
-    apply(g, accumulate, to);
   }
   [[nodiscard]] static const char* name() noexcept { return "relu"; }
 };
@@ -138,26 +137,14 @@ class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
   int dim_;
 };
 
-/// dropout and dropout2d: a scale of 0 or 1 / (1 - p) for each element or channel.
-struct Scaling {
-  Tensor scale;
-
-  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
-    apply_scale(x, scale, accumulate, y);
-  }
-  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
-    apply(y, accumulate, x);
-  }
-  [[nodiscard]] static const char* name() noexcept { return "dropout"; }
-};
-
 /// For what looks at positions, which an image in channel blocks has elsewhere.
 Tensor empty_plain(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
+/// Each element or channel times 0 or 1 / (1 - p).
 Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
   Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());
   dropout_scale(p, key, scale);
-  return linear_map(Scaling{std::move(scale)}, x, empty_plain(x.data()));
+  return linear_map(detail::ScaleMap{"dropout", std::move(scale)}, x, empty_plain(x.data()));
 }
 
 Variable channels_scaled(const char* operation, const char* wanted, int dims, const Variable& x,

@@ -121,29 +121,24 @@ class AddNumberNode : public PooledNode<AddNumberNode> {
   [[nodiscard]] const char* name() const noexcept override { return "add_number"; }
 };
 
-/// x times a number: its own transpose.
+/// x times a number.
 struct TimesNumber {
+  static constexpr bool symmetric = true;
   Tensor factor;
 
   void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
     arithmetic(Arithmetic::multiply, x, factor, accumulate, y);
   }
-  void transpose(const Tensor& x, bool accumulate, const Tensor& y) const {
-    apply(x, accumulate, y);
-  }
   [[nodiscard]] static const char* name() noexcept { return "mul_number"; }
 };
 
-/// x with zeros where the mask is true: what masked_fill's result depends on, and its own
-/// transpose.
+/// x with zeros where the mask is true: what masked_fill's result depends on.
 struct Unmasked {
+  static constexpr bool symmetric = true;
   Tensor mask;
 
   void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
     masked_fill_copy(x, mask, 0, accumulate, y);
-  }
-  void transpose(const Tensor& x, bool accumulate, const Tensor& y) const {
-    apply(x, accumulate, y);
   }
   [[nodiscard]] static const char* name() noexcept { return "masked_fill"; }
 };

@@ -3,31 +3,19 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/autograd/functional/scale_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/conv2d_max_pool2d.hpp>
 
 namespace lockstep {
 namespace {
 
-/// x[N,C,H,W] times scale[N,C].
-struct ChannelScale {
-  Tensor scale;
-
-  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
-    apply_scale(x, scale, accumulate, y);
-  }
-  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
-    apply(y, accumulate, x);
-  }
-  [[nodiscard]] static const char* name() noexcept { return "channel_scale"; }
-};
-
 Variable one_by_one(const Variable& x, const Variable& weight, const Variable& bias,
                     const Conv2dOptions& conv, const Pool2dOptions& pool,
                     const Tensor& channel_scale) {
   Variable y = conv2d(x, weight, bias, conv);
   if (channel_scale.defined()) {
-    y = linear_map(ChannelScale{channel_scale}, y,
+    y = linear_map(detail::ScaleMap{"channel_scale", channel_scale}, y,
                    Tensor::empty(y.shape(), y.data().dtype(), y.data().device()));
   }
   return relu(max_pool2d(y, pool));

@@ -6,6 +6,7 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/thread_row.hpp>
 
 namespace lockstep {
 namespace {
@@ -56,14 +57,6 @@ void nearest_rows(const Tensor& x, const Ratios& ratios, const Tensor& y) {
   });
 }
 
-/// Memory for one row.
-template <class T>
-T* row_memory(std::int64_t width) {
-  thread_local std::vector<T> row;
-  row.resize(static_cast<std::size_t>(width));
-  return row.data();
-}
-
 /// out[place[i]] += row[i].
 template <class T>
 void fold_row(const std::vector<std::int32_t>& places, const T* row, T* out) {
@@ -86,7 +79,7 @@ void nearest_rows_back(const Tensor& grad_y, const Ratios& ratios, const Tensor&
   const auto* const in = static_cast<const T*>(grad_y.data());
   auto* const out = static_cast<T*>(grad_x.data());
   const std::int64_t width = grad_y.size(3);
-  T* const sum = row_memory<T>(width);
+  T* const sum = detail::thread_row<T>(width);
   std::int64_t open = -1;
   for_each_nearest_row(grad_x.shape(), grad_y.shape(), ratios,
                        [&](std::int64_t from, std::int64_t to) {
@@ -137,7 +130,7 @@ void bilinear_rows(const Tensor& x, const Ratios& ratios, bool align_corners, co
   const std::int64_t height = x.size(2), width = x.size(3), out_width = y.size(3);
   const auto* in = static_cast<const T*>(x.data());
   auto* out = static_cast<T*>(y.data());
-  T* const mixed = row_memory<T>(width);
+  T* const mixed = detail::thread_row<T>(width);
   const Between<T>* const column = columns.data();
   for (std::int64_t n = 0; n < x.size(0); ++n, in += height * width) {
     for (const auto& row : rows) {
@@ -163,7 +156,7 @@ void bilinear_rows_back(const Tensor& grad_y, const Ratios& ratios, bool align_c
   const std::int64_t height = grad_x.size(2), width = grad_x.size(3), out_width = grad_y.size(3);
   const auto* in = static_cast<const T*>(grad_y.data());
   auto* out = static_cast<T*>(grad_x.data());
-  T* const gathered = row_memory<T>(width);
+  T* const gathered = detail::thread_row<T>(width);
   for (std::int64_t n = 0; n < grad_x.size(0); ++n, out += height * width) {
     for (const auto& row : rows) {
       std::fill_n(gathered, width, T{0});

@@ -7,6 +7,7 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/thread_row.hpp>
 
 namespace lockstep {
 namespace {
@@ -244,14 +245,6 @@ void for_each_row_in(const Extents& e, const Part& d, const Part& h, const F& f)
   }
 }
 
-/// Memory for a row of a plane, of a thread.
-template <class T>
-T* row_of_this_thread(std::int64_t width) {
-  thread_local std::vector<T> row;
-  row.resize(static_cast<std::size_t>(width));
-  return row.data();
-}
-
 // A row of outputs looks at some rows of inputs: first these become one row, as vectors, then its
 // parts one number each.
 template <class T>
@@ -262,8 +255,8 @@ void adaptive_max(const Tensor& x, const Tensor& y, const Tensor& indices) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
     T* const out = static_cast<T*>(y.data()) + plane * e.out_plane;
     auto* const where = static_cast<std::int32_t*>(indices.data()) + plane * e.out_plane;
-    T* const best = row_of_this_thread<T>(width);
-    auto* const place = row_of_this_thread<std::int32_t>(width);
+    T* const best = detail::thread_row<T>(width);
+    auto* const place = detail::thread_row<std::int32_t>(width);
     for_each_row_of_parts(e, [&](std::int64_t row, const Part& d, const Part& h) {
       bool first = true;
       for_each_row_in(e, d, h, [&](std::int64_t at) {
@@ -306,7 +299,7 @@ void adaptive_avg(const Tensor& x, const Tensor& y) {
   for_each_plane("lockstep::adaptive_avg_pool", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
     T* const out = static_cast<T*>(y.data()) + plane * e.out_plane;
-    T* const sums = row_of_this_thread<T>(width);
+    T* const sums = detail::thread_row<T>(width);
     for_each_row_of_parts(e, [&](std::int64_t row, const Part& d, const Part& h) {
       std::fill_n(sums, width, T{0});
       for_each_row_in(e, d, h, [&](std::int64_t at) {
@@ -330,7 +323,7 @@ void adaptive_avg_back(const Tensor& grad_y, const Tensor& grad_x) {
   for_each_plane("lockstep::adaptive_avg_pool_backward", e, [&](std::int64_t plane) {
     const T* const g = static_cast<const T*>(grad_y.data()) + plane * e.out_plane;
     T* const out = static_cast<T*>(grad_x.data()) + plane * e.in_plane;
-    T* const shares = row_of_this_thread<T>(width);
+    T* const shares = detail::thread_row<T>(width);
     for_each_row_of_parts(e, [&](std::int64_t row, const Part& d, const Part& h) {
       std::fill_n(shares, width, T{0});
       for (std::int64_t w = 0; w < e.out[2]; ++w) {
