@@ -17,7 +17,9 @@ ModelSignature signature() {
 TEST(Signature, TextReadBackGivesTheSameBits) {
   const ModelSignature indices{.input = {"words", DType::i64, {4}},
                                .output = {"score", DType::f32, {}}};
-  for (const auto& one : {signature(), indices})
+  ModelSignature several = signature();
+  several.other_inputs = {{"mask", DType::f32, {8, 8}}, indices.input};
+  for (const auto& one : {signature(), indices, several})
     EXPECT_EQ(ModelSignature::parse(one.to_text(), "text"), one) << one.to_text();
   EXPECT_EQ(signature().classes(), 2);
   EXPECT_EQ(indices.classes(), 0);

@@ -52,6 +52,9 @@ struct Output {
   std::vector<std::string> class_names;
 };
 void declare(DeckTable& table, Input& input) { declare_tensor(table, input.tensor); }
+std::string name_of_input(std::size_t k) {
+  return k == 0 ? "input" : fmt::format("input_{}", k + 1);
+}
 void declare(DeckTable& table, Output& output) {
   declare_tensor(table, output.tensor);
   using Kind = ModelSignature::Output;
@@ -66,7 +69,10 @@ void declare(DeckTable& table, Output& output) {
 
 std::string ModelSignature::to_text() const {
   Deck deck = Deck::parse("", "a signature");
-  static_cast<void>(deck.read("input", signature_tables::Input{input}));
+  for (std::size_t k = 0; k < input_count(); ++k) {
+    static_cast<void>(
+        deck.read(signature_tables::name_of_input(k), signature_tables::Input{input_at(k)}));
+  }
   static_cast<void>(deck.read("output", signature_tables::Output{output, kind, class_names}));
   return deck.resolved();
 }
@@ -76,6 +82,11 @@ ModelSignature ModelSignature::parse(std::string_view text, std::string_view nam
   try {
     Deck deck = Deck::parse(text, name);
     signature.input = deck.read<signature_tables::Input>("input").tensor;
+    for (std::size_t k = 1;; ++k) {
+      auto other = deck.read<signature_tables::Input>(signature_tables::name_of_input(k)).tensor;
+      if (other.name.empty()) break;
+      signature.other_inputs.push_back(std::move(other));
+    }
     auto output = deck.read<signature_tables::Output>("output");
     signature.output = std::move(output.tensor);
     signature.kind = output.kind;

@@ -36,6 +36,8 @@ struct ModelSignature {
   static constexpr double least_variance = 1e-6;
 
   TensorSignature input, output;  ///< log-probabilities are [classes]
+  /// Of samples of several inputs those behind `input`, in the order of Batch::inputs(k).
+  std::vector<TensorSignature> other_inputs = {};
   Output kind = Output::values;
   std::vector<std::string> class_names = {};  ///< one a class, or none
 
@@ -45,12 +47,18 @@ struct ModelSignature {
     return kind == Output::log_probabilities ? output.shape.numel() : 0;
   }
 
+  /// Number k of a sample's inputs; 0 is `input`. Throws std::out_of_range.
+  [[nodiscard]] const TensorSignature& input_at(std::size_t k) const {
+    return k == 0 ? input : other_inputs.at(k - 1);
+  }
+  [[nodiscard]] std::size_t input_count() const noexcept { return 1 + other_inputs.size(); }
+
   /// Of what the model says of a sample.
   [[nodiscard]] std::int64_t model_outputs() const noexcept {
     return output.shape.numel() * (kind == Output::gaussian ? 2 : 1);
   }
 
-  /// TOML: tables [input] and [output].
+  /// TOML: tables [input], of others [input_2] and so on, and [output].
   [[nodiscard]] std::string to_text() const;
   /// Throws CheckpointError for what to_text does not write; `name` stands for the text in
   /// messages.

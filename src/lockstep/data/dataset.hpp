@@ -100,6 +100,7 @@ using BatchTransforms = std::vector<std::shared_ptr<const BatchTransform>>;
 /// What was told or measured of the data, and predictions from raw samples need as well.
 struct DataFacts {
   std::string input = "image", target = "class";  ///< names of a sample's tensors
+  std::vector<std::string> other_inputs = {};     ///< names of Dataset::others(), or none
   double divisor = 1;                             ///< 255 for samples stored as bytes
   /// Of inputs and of targets, one for all or one a channel; empty: they are as they are.
   std::vector<double> mean = {}, std = {}, target_mean = {}, target_std = {};

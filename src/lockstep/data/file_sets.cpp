@@ -86,6 +86,8 @@ DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
                   .class_names = options.class_names,
                   .feature_columns = columns.features,
                   .target_columns = columns.targets};
+  for (const std::string& name : options.files.other_features)
+    facts.other_inputs.push_back(leaf_of(name));
   if (options.normalise_targets) {
     facts.target_mean = options.target_mean;
     facts.target_std = options.target_std;

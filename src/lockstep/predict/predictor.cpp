@@ -80,6 +80,16 @@ class Scale {
   std::vector<float> mean_, std_;
 };
 
+/// One of a model's inputs.
+struct OneInput {
+  explicit OneInput(const TensorSignature& said)
+      : tensor(said), elements(said.shape.numel()), scale(said) {}
+
+  TensorSignature tensor;
+  std::int64_t elements;  ///< of a sample
+  Scale scale;
+};
+
 void softmax_rows(std::span<float> values, std::int64_t width) {
   for (float* row = values.data(); row < values.data() + values.size(); row += width) {
     const float largest = *std::max_element(row, row + width);
@@ -174,56 +184,112 @@ fs::path checkpoint_of(const fs::path& checkpoint_or_run) {
 }
 
 struct Predictor::State {
-  State(std::shared_ptr<nn::Module> given, ModelSignature said)
+  State(std::shared_ptr<nn::Module> given, ModelSignature said, Forward asked)
       : model(std::move(given)),
         signature(std::move(said)),
-        inputs(signature.input.shape.numel()),
+        forward(std::move(asked)),
         outputs(signature.model_outputs()),
-        input_scale(signature.input),
         output_scale(signature.output, signature.kind == ModelSignature::Output::gaussian) {
+    for (std::size_t k = 0; k < signature.input_count(); ++k)
+      inputs.emplace_back(signature.input_at(k));
+    if (inputs.size() > 1 && !forward) {
+      throw Error(
+          fmt::format("a model of {} inputs needs a Predictor::Forward that says how it is asked",
+                      inputs.size()));
+    }
     model->eval();
+    if (!forward) pack();
+  }
+
+  /// Takes the kernel for networks that it knows.
+  void pack() {
     const auto network = fully_connected(*model);
     const bool probabilities = signature.kind == ModelSignature::Output::log_probabilities;
     if (!network || network->log_softmax != probabilities ||
         PackedMlp::packed_bytes(network->layers) > most_packed_bytes)
       return;
     packed.emplace(network->layers);
-    if (packed->inputs() != inputs || packed->outputs() != outputs) refuse_shapes();
+    if (packed->inputs() != inputs[0].elements || packed->outputs() != outputs) refuse_shapes();
   }
 
   [[noreturn]] void refuse_shapes() const {
-    throw InputError(fmt::format("the model does not map {} of shape {} to {} of shape {}",
-                                 signature.input.name, to_string(signature.input.shape),
+    std::string from;
+    for (const OneInput& input : inputs) {
+      from += fmt::format("{}{} of shape {}", from.empty() ? "" : " and ", input.tensor.name,
+                          to_string(input.tensor.shape));
+    }
+    throw InputError(fmt::format("the model does not map {} to {} of shape {}", from,
                                  signature.output.name, to_string(signature.output.shape)));
   }
 
-  /// How many samples `input` holds.
-  [[nodiscard]] std::int64_t samples(std::size_t input, std::size_t output, DType dtype) const {
-    if (dtype != signature.input.dtype) {
-      throw InputError(fmt::format("{} are {}, not {}", signature.input.name,
-                                   name_of(signature.input.dtype), name_of(dtype)));
+  /// How many samples `given` holds.
+  [[nodiscard]] std::int64_t samples(std::span<const Input> given, std::size_t output) const {
+    if (given.size() != inputs.size()) {
+      throw InputError(
+          fmt::format("the model takes {} inputs a sample, not {}", inputs.size(), given.size()));
     }
-    const auto n = static_cast<std::int64_t>(input) / inputs;
-    if (static_cast<std::int64_t>(input) != n * inputs ||
-        static_cast<std::int64_t>(output) != n * outputs) {
-      throw InputError(fmt::format(
-          "{} elements of input and {} of output are not so many samples of {} and {} each", input,
-          output, inputs, outputs));
+    const std::int64_t n = static_cast<std::int64_t>(output) / outputs;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const auto& [tensor, elements, scale] = inputs[k];
+      const DType dtype = given[k].index() == 0 ? DType::f32 : DType::i64;
+      if (dtype != tensor.dtype) {
+        throw InputError(
+            fmt::format("{} are {}, not {}", tensor.name, name_of(tensor.dtype), name_of(dtype)));
+      }
+      const std::size_t count = std::visit([](auto values) { return values.size(); }, given[k]);
+      if (static_cast<std::int64_t>(count) != n * elements ||
+          static_cast<std::int64_t>(output) != n * outputs) {
+        throw InputError(fmt::format(
+            "{} elements of {} and {} of output are not so many samples of {} and {} each", count,
+            tensor.name, output, elements, outputs));
+      }
     }
     return n;
   }
 
-  /// All but the scaling of inputs, of one part: `fill` writes the model's inputs.
-  template <class T, class Fill>
-  void forward(std::int64_t n, std::span<float> output, const Fill& fill) const {
+  /// Samples [begin, begin + n) of an input, as the model takes them.
+  [[nodiscard]] Variable tensor_of(const Input& given, const OneInput& input, std::int64_t begin,
+                                   std::int64_t n) const {
+    const Shape& sample = input.tensor.shape;
     std::array<std::int64_t, Shape::max_dims> extents{n};
-    std::ranges::copy(signature.input.shape, extents.begin() + 1);
-    const Tensor x = Tensor::empty(Shape(std::span<const std::int64_t>(extents).first(
-                                       static_cast<std::size_t>(signature.input.shape.dims()) + 1)),
-                                   dtype_of<T>);
-    fill(static_cast<T*>(x.data()));
+    std::ranges::copy(sample, extents.begin() + 1);
+    Tensor x = Tensor::empty(Shape(std::span<const std::int64_t>(extents).first(
+                                 static_cast<std::size_t>(sample.dims()) + 1)),
+                             input.tensor.dtype);
+    const auto part = [&](auto values) {
+      return values.subspan(static_cast<std::size_t>(begin * input.elements),
+                            static_cast<std::size_t>(n * input.elements));
+    };
+    if (const auto* indices = std::get_if<std::span<const std::int64_t>>(&given)) {
+      std::ranges::copy(part(*indices), static_cast<std::int64_t*>(x.data()));
+    } else if (input.scale.is_needed()) {
+      input.scale.apply(part(std::get<std::span<const float>>(given)),
+                        static_cast<float*>(x.data()));
+    } else {
+      std::ranges::copy(part(std::get<std::span<const float>>(given)),
+                        static_cast<float*>(x.data()));
+    }
+    return Variable(std::move(x));
+  }
+
+  /// What the model says of samples [begin, begin + n).
+  [[nodiscard]] Variable ask(std::span<const Input> given, std::int64_t begin,
+                             std::int64_t n) const {
+    if (!forward) return model->forward(tensor_of(given[0], inputs[0], begin, n));
+    thread_local std::vector<Variable> memory;  // a nested call finds it empty
+    std::vector<Variable> tensors = std::move(memory);
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      tensors.push_back(tensor_of(given[k], inputs[k], begin, n));
+    Variable y = forward(*model, tensors);
+    tensors.clear();
+    memory = std::move(tensors);
+    return y;
+  }
+
+  void predict_part(std::span<const Input> given, std::int64_t begin, std::int64_t n,
+                    std::span<float> output) const {
     const NoGradGuard no_grad;
-    const Variable y = model->forward(Variable(x));
+    const Variable y = ask(given, begin, n);
     if (y.data().numel() != n * outputs || y.data().dtype() != DType::f32) refuse_shapes();
     std::copy_n(static_cast<const float*>(y.data().data()), n * outputs, output.data());
     if (signature.kind == ModelSignature::Output::log_probabilities) {
@@ -231,12 +297,12 @@ struct Predictor::State {
     }
   }
 
-  void forward_packed(std::span<const float> input, std::int64_t n, std::span<float> output) const {
+  void predict_packed(std::span<const float> input, std::int64_t n, std::span<float> output) const {
     const float* scaled = input.data();
-    if (input_scale.is_needed()) {
+    if (inputs[0].scale.is_needed()) {
       thread_local std::vector<float> memory;
       if (memory.size() < input.size()) memory.resize(input.size());
-      input_scale.apply(input, memory.data());
+      inputs[0].scale.apply(input, memory.data());
       scaled = memory.data();
     }
     packed->run(scaled, n, output.data());
@@ -249,76 +315,79 @@ struct Predictor::State {
     if (output_scale.is_needed()) output_scale.undo(output);
   }
 
-  /// f(part of the input, part of the output, its samples) for at most so many samples at a time.
-  template <class T, class F>
-  void in_parts(std::span<const T> input, std::span<float> output, std::int64_t n,
-                std::int64_t at_a_time, const F& f) const {
+  /// f(first, samples, part of the output) for at most so many samples at a time.
+  template <class F>
+  void in_parts(std::span<float> output, std::int64_t n, std::int64_t at_a_time, const F& f) const {
     for (std::int64_t begin = 0; begin < n; begin += at_a_time) {
       const std::int64_t now = std::min(at_a_time, n - begin);
-      f(input.subspan(static_cast<std::size_t>(begin * inputs),
-                      static_cast<std::size_t>(now * inputs)),
+      f(begin, now,
         output.subspan(static_cast<std::size_t>(begin * outputs),
-                       static_cast<std::size_t>(now * outputs)),
-        now);
+                       static_cast<std::size_t>(now * outputs)));
     }
   }
 
   std::shared_ptr<nn::Module> model;
   ModelSignature signature;
-  std::int64_t inputs, outputs;  ///< elements of a sample
-  Scale input_scale, output_scale;
+  Forward forward;
+  std::vector<OneInput> inputs;
+  std::int64_t outputs;  ///< elements of a sample
+  Scale output_scale;
   std::optional<PackedMlp> packed;
 };
 
 Predictor::Predictor(const fs::path& checkpoint_or_run) : Predictor(checkpoint_or_run, nullptr) {}
 
 Predictor::Predictor(const fs::path& checkpoint_or_run, std::shared_ptr<nn::Module> model,
-                     const ModelSignature& signature) {
+                     const ModelSignature& signature, Forward forward) {
   const fs::path path = checkpoint_of(checkpoint_or_run);
   const std::string name = "checkpoint " + path.string();
   CheckpointContents contents = load_checkpoint(path);
   contents.signature = known(contents.signature, signature, name);
   model = with_weights(model, contents, name);
-  state_ = std::make_unique<State>(std::move(model), std::move(contents.signature));
+  state_ =
+      std::make_unique<State>(std::move(model), std::move(contents.signature), std::move(forward));
 }
 
-Predictor::Predictor(std::shared_ptr<nn::Module> model, ModelSignature signature)
-    : state_(std::make_unique<State>(std::move(model), std::move(signature))) {}
+Predictor::Predictor(std::shared_ptr<nn::Module> model, ModelSignature signature, Forward forward)
+    : state_(std::make_unique<State>(std::move(model), std::move(signature), std::move(forward))) {}
 Predictor::Predictor(Predictor&&) noexcept = default;
 Predictor::~Predictor() = default;
 
 const ModelSignature& Predictor::signature() const noexcept { return state_->signature; }
-std::int64_t Predictor::input_elements() const noexcept { return state_->inputs; }
+std::int64_t Predictor::input_elements(std::size_t k) const {
+  return state_->inputs.at(k).elements;
+}
 std::int64_t Predictor::output_elements() const noexcept { return state_->outputs; }
 nn::Module& Predictor::model() const noexcept { return *state_->model; }
 
-void Predictor::predict(std::span<const float> input, std::span<float> output) const {
+void Predictor::predict(std::span<const Input> inputs, std::span<float> output) const {
   const State& s = *state_;
-  const std::int64_t n = s.samples(input.size(), output.size(), DType::f32);
+  const std::int64_t n = s.samples(inputs, output.size());
   if (s.packed) {
-    s.in_parts(input, output, n, s.input_scale.is_needed() ? packed_samples_at_a_time : n,
-               [&](auto in, auto out, std::int64_t now) { s.forward_packed(in, now, out); });
+    const auto input = std::get<std::span<const float>>(inputs[0]);
+    const auto width = static_cast<std::size_t>(input_elements());
+    s.in_parts(output, n, s.inputs[0].scale.is_needed() ? packed_samples_at_a_time : n,
+               [&](std::int64_t begin, std::int64_t now, auto out) {
+                 s.predict_packed(input.subspan(static_cast<std::size_t>(begin) * width,
+                                                static_cast<std::size_t>(now) * width),
+                                  now, out);
+               });
   } else {
-    s.in_parts(input, output, n, samples_at_a_time, [&](auto in, auto out, std::int64_t now) {
-      s.forward<float>(now, out, [&](float* x) {
-        if (s.input_scale.is_needed()) {
-          s.input_scale.apply(in, x);
-        } else {
-          std::ranges::copy(in, x);
-        }
-      });
+    s.in_parts(output, n, samples_at_a_time, [&](std::int64_t begin, std::int64_t now, auto out) {
+      s.predict_part(inputs, begin, now, out);
     });
   }
   s.finish(output);
 }
 
+void Predictor::predict(std::span<const float> input, std::span<float> output) const {
+  const Input one(input);
+  predict({&one, 1}, output);
+}
+
 void Predictor::predict(std::span<const std::int64_t> input, std::span<float> output) const {
-  const State& s = *state_;
-  const std::int64_t n = s.samples(input.size(), output.size(), DType::i64);
-  s.in_parts(input, output, n, samples_at_a_time, [&](auto in, auto out, std::int64_t now) {
-    s.forward<std::int64_t>(now, out, [&](std::int64_t* x) { std::ranges::copy(in, x); });
-  });
-  s.finish(output);
+  const Input one(input);
+  predict({&one, 1}, output);
 }
 
 }  // namespace lockstep

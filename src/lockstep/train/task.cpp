@@ -132,6 +132,14 @@ ModelSignature signature_of_data(const Datasets& data) {
                      .divisor = facts.divisor,
                      .mean = facts.mean,
                      .std = facts.std};
+  const auto others = data.train->others();
+  for (std::size_t k = 0; k < others.size(); ++k) {
+    signature.other_inputs.push_back({.name = k < facts.other_inputs.size()
+                                                  ? facts.other_inputs[k]
+                                                  : fmt::format("input_{}", k + 2),
+                                      .dtype = others[k]->input_dtype(),
+                                      .shape = others[k]->sample_shape()});
+  }
   signature.output.name = facts.target;
   return signature;
 }

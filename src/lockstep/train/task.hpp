@@ -70,7 +70,7 @@ enum class Sets : std::uint8_t { train_and_test, test };
 /// Reads what the options name, and records in the deck what was found out.
 [[nodiscard]] Datasets load_sets(const DataOptions& options, TargetKind kind, Sets sets,
                                  Deck& deck);
-/// The input of a signature, and the name of its output.
+/// The inputs of a signature, and the name of its output.
 [[nodiscard]] ModelSignature signature_of_data(const Datasets& data);
 
 /// The model of the zoo that `options` names, for samples of `data`. Throws InputError as
