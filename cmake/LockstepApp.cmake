@@ -1,7 +1,7 @@
 # lockstep_add_app(NAME source... [LINK target...])
 #
 # An application: build/<preset>/apps/NAME, installed to bin/. It links Lockstep::train and what LINK
-# names, and begins with apps/cpu_check.c: a node that lacks instructions the build uses gets a sentence.
+# names, compiles for size, and begins with apps/cpu_check.c: a node that lacks instructions the build uses gets a sentence.
 
 # What LOCKSTEP_ARCH switches on, as __builtin_cpu_supports names it. Only what a compiler for plain
 # x86-64 would not use anyway is worth a question.
@@ -47,10 +47,18 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(lockstep_cpu_check PRIVATE -march=x86-64)
 endif()
 
+# What a part of an application has in common with the layers: warnings, batches, and, as it only steers, -Os.
+function(lockstep_compile_as_app target)
+  target_link_libraries(${target} PRIVATE Lockstep::options Lockstep::warnings PUBLIC Lockstep::train)
+  set_target_properties(${target} PROPERTIES LOCKSTEP_FOR_SIZE ON)
+  lockstep_unite(${target})
+endfunction()
+
 function(lockstep_add_app name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK")
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS} $<TARGET_OBJECTS:lockstep_cpu_check>)
-  target_link_libraries(${name} PRIVATE Lockstep::options Lockstep::warnings Lockstep::train ${arg_LINK})
+  lockstep_compile_as_app(${name})
+  target_link_libraries(${name} PRIVATE ${arg_LINK})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/apps
     INSTALL_RPATH_USE_LINK_PATH ON)

@@ -39,6 +39,13 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(lockstep_options INTERFACE $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_FOR_SIZE>>,-Os,-O3>)
 endif()
 
+# Compiles the target's sources together, in batches.
+function(lockstep_unite target)
+  if(LOCKSTEP_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endfunction()
+
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
     -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1 -UNDEBUG

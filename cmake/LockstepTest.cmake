@@ -28,9 +28,7 @@ target_link_libraries(lockstep_test_code INTERFACE
 function(lockstep_compile_as_test target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE lockstep_test_code)
-  if(LOCKSTEP_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-  endif()
+  lockstep_unite(${target})
 endfunction()
 
 # GoogleTest's header, compiled once for all tests (an executable, because they are: -fPIE must agree).

@@ -141,15 +141,15 @@ std::vector<int> parse_tasks_per_node(const std::string& text) {
     // COUNT or COUNT(xTIMES)
     const auto bracket = std::min(part.find('('), part.size());
     std::string_view behind = std::string_view(part).substr(bracket);
-    const auto count = number_of(std::string_view(part).substr(0, bracket));
-    std::optional<int> times = 1;
+    const int count = number_of(std::string_view(part).substr(0, bracket)).value_or(0);
+    int times = 1;
     if (behind.starts_with("(x") && behind.ends_with(")"))
-      times = number_of(behind.substr(2, behind.size() - 3));
+      times = number_of(behind.substr(2, behind.size() - 3)).value_or(0);
     else if (!behind.empty())
-      times.reset();
-    if (!count || !times || *count == 0 || *times == 0)
+      times = 0;
+    if (count == 0 || times == 0)
       throw InputError(fmt::format("\"{}\" is no list of Slurm's tasks a node", text));
-    tasks.insert(tasks.end(), static_cast<std::size_t>(*times), *count);
+    tasks.insert(tasks.end(), static_cast<std::size_t>(times), count);
   }
   return tasks;
 }
