@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <support/message_of.hpp>
 #include <support/process.hpp>
 #include <vector>
 
@@ -52,13 +53,14 @@ std::string sentences(const test::ScratchFolder& folder) {
   return file;
 }
 
-Deck deck_for(const std::string& file, bool stream) {
+Deck deck_for(const std::string& file, bool stream,
+              const std::vector<std::string>& overrides = {}) {
   return Deck::parse("data = {kind = \"hdf5\", indices = true, path = \"" + file +
                          "\", stream = " + (stream ? "true" : "false") +
                          "}\n"
                          "train = {batch_size = 20}\n"
                          "optimizer = {lr = 0.5}\n",
-                     "indices");
+                     "indices", overrides);
 }
 
 struct Learnt {
@@ -114,9 +116,48 @@ TEST(Indices, AreRefusedForAModelThatDoesNotLookThemUp) {
     Trainer::check(Classification(deck), plan);
     FAIL() << "nothing was thrown";
   } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("no model.kind looks them up"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("with model.vocabulary = their number"),
+              std::string::npos)
         << error.what();
   }
+}
+
+TEST(Indices, AreWordsOfATransformerByTheDeckAlone) {
+  const test::ScratchFolder folder;
+  const std::string file = sentences(folder);
+  const auto options = [](const std::string& vocabulary) {
+    return std::vector<std::string>{"model.kind=\"transformer\"",
+                                    "model.vocabulary=" + vocabulary,
+                                    "model.width=16",
+                                    "model.depth=1",
+                                    "model.heads=2",
+                                    "optimizer.kind=\"adamw\"",
+                                    "optimizer.lr=0.01"};
+  };
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    set_math_threads(1);
+    Deck deck = deck_for(file, false, options("12"));
+    const RunPlan plan = read_run_plan(deck);
+    const Classification task(deck);
+    Trainer trainer(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), task, plan);
+    for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
+      trainer.start_epoch(epoch);
+      for (std::int64_t step = 0; step < trainer.steps_an_epoch(); ++step) trainer.step();
+    }
+    EXPECT_GE(trainer.evaluate().metrics.at(0).second, 0.95);
+    EXPECT_EQ(trainer.model().state_dict().find("token_embed.weight")->tensor.shape(),
+              Shape({words, 16}));
+  });
+  const auto refused = [&](const std::string& vocabulary, std::vector<std::string> more) {
+    return test::message_of<InputError>([&] {
+      auto all = options(vocabulary);
+      all.insert(all.end(), more.begin(), more.end());
+      Deck deck = deck_for(file, false, all);
+      const RunPlan plan = read_run_plan(deck);
+      Trainer::check(Classification(deck), plan);
+    });
+  };
+  EXPECT_NE(refused("12", {"data.indices=false"}).find("but they are numbers"), std::string::npos);
 }
 
 TEST(Indices, StayIntegersWhereAModelIsCheckedAndDescribed) {

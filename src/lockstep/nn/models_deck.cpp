@@ -41,6 +41,11 @@ void declare(DeckTable& table, ModelOptions& options) {
              .max = 10});
   TransformerOptions& t = options.transformer;
   table.key("width", t.width, {.doc = "features of a token (transformer, gpt)", .min = 1});
+  table.key(
+      "vocabulary", t.vocabulary,
+      {.doc = "samples are indices below this, each looked up (transformer, with data.indices "
+              "= true); 0: they are numbers",
+       .min = 0});
   table.key("depth", t.depth, {.doc = "encoder layers (transformer) or blocks (gpt)", .min = 1});
   table.key("heads", t.heads,
             {.doc = "attention heads, a divisor of width (transformer, gpt)", .min = 1});

@@ -72,10 +72,18 @@ std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, cons
         "model.kind = \"gpt\" learns tokens, but the data are numbers. Use data.kind = \"tokens\" "
         "with the program gpt, or another model.kind.");
   }
-  if (!looks_up && data.input_dtype() != DType::f32) {
+  const bool words =
+      options.kind == nn::ModelOptions::Kind::transformer && options.transformer.vocabulary > 0;
+  if (words && data.input_dtype() == DType::f32) {
     throw InputError(
-        "data.indices = true gives the model integers, but no model.kind looks them up. Leave it "
-        "out to train on them as numbers, or write a task whose model begins with an Embedding "
+        "model.vocabulary says that samples are indices, but they are numbers. Set data.indices = "
+        "true, or leave out model.vocabulary.");
+  }
+  if (!looks_up && !words && data.input_dtype() != DType::f32) {
+    throw InputError(
+        "data.indices = true gives the model integers, which are looked up by model.kind = "
+        "\"transformer\" with model.vocabulary = their number. Set both, leave data.indices out to "
+        "train on them as numbers, or write a task whose model begins with an Embedding "
         "(docs/write_an_app.md).");
   }
   return nn::make_model(options, data.sample_shape(), output, head);

@@ -74,8 +74,7 @@ enum class Sets : std::uint8_t { train_and_test, test };
 [[nodiscard]] ModelSignature signature_of_data(const Datasets& data);
 
 /// The model of the zoo that `options` names, for samples of `data`. Throws InputError as
-/// nn::make_model, and for samples that are indices, which no model of the zoo but gpt looks up,
-/// or for gpt are none.
+/// nn::make_model, and where samples are indices and the model looks none up, or the other way.
 [[nodiscard]] std::shared_ptr<nn::Module> make_zoo_model(
     const nn::ModelOptions& options, const Dataset& data, const Shape& output,
     nn::Head head = nn::Head::log_probabilities);

@@ -11,6 +11,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
+#include <lockstep/nn/layers/embedding.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/transformer.hpp>
 
@@ -87,6 +88,9 @@ class Transformer : public Module {
       tokens = (sample[1] / patch.height) * (sample[2] / patch.width);
       embed_ =
           register_module("patch_embed", std::make_shared<PatchEmbed>(sample[0], width, patch));
+    } else if (options.vocabulary > 0) {
+      embed_ =
+          register_module("token_embed", std::make_shared<Embedding>(options.vocabulary, width));
     } else {
       embed_ = register_module("feature_embed", std::make_shared<FeatureEmbed>(tokens, width));
     }
@@ -125,6 +129,10 @@ std::shared_ptr<Module> transformer(const Shape& sample, std::int64_t outputs,
   if (options.patch.empty() || options.patch.size() > 2)
     throw InputError("model transformer: model.patch is one side for both, or height and width");
   const bool row = sample.dims() == 1, image = sample.dims() == 3;
+  if (options.vocabulary > 0 && !(row && sample.numel() > 0)) {
+    throw InputError("model transformer looks up samples [tokens], not of shape " +
+                     to_string(sample) + ". Leave out model.vocabulary or choose other data.");
+  }
   if (sample.numel() == 0 || !(row || image) ||
       (image && !patch_of(options.patch, sample).divides(sample))) {
     const std::string height = std::to_string(options.patch.front()),

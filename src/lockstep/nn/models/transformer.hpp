@@ -12,6 +12,7 @@ struct TransformerOptions {
   std::int64_t width = 192;      ///< features of a token
   std::int64_t depth = 6;        ///< encoder layers
   std::int64_t heads = 3;        ///< must divide width
+  std::int64_t vocabulary = 0;   ///< samples are indices below this; 0: they are numbers
   std::int64_t feedforward = 0;  ///< features inside each layer's feed-forward part; 0: 4 width
   /// Pixels: height and width, or one for both; 0: the whole image's. Must divide the image.
   std::vector<std::int64_t> patch{4};
@@ -26,7 +27,9 @@ struct TransformerOptions {
 ///              with patches {1, 0}
 ///   [F]        a table's row: feature j is token x[j] feature_embed.weight[j], its bias the
 ///              position's (Gorishniy et al. 2021, arXiv:2106.11959)
-/// Throws InputError if sample, patch, width and heads do not fit.
+///   [T]        with a vocabulary, i64: words of a text, each looked up in token_embed, an
+///   Embedding
+/// Throws InputError if sample, vocabulary, patch, width and heads do not fit.
 [[nodiscard]] std::shared_ptr<Module> transformer(const Shape& sample, std::int64_t outputs,
                                                   const TransformerOptions& options = {},
                                                   Head head = Head::log_probabilities);
