@@ -3,6 +3,10 @@
 
 #include <apps/small_run.hpp>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
 
 namespace lockstep::test {
 namespace {
@@ -13,6 +17,72 @@ TEST(ModelDescribe, PrintsLayersShapesParametersFlopsAndMemory) {
   for (const char* text : {"conv1", "Conv2d", "[10, 24, 24]", "21840", "0.961", "gradients",
                            "optimizer state", "activations of 128 samples"}) {
     EXPECT_TRUE(result.says(text)) << text << " in\n" << result.output;
+  }
+}
+
+/// The last number of the line that begins with `text`.
+double figure(const std::string& output, const std::string& text) {
+  const std::size_t begin = output.find("\n" + text);
+  if (begin == std::string::npos) throw std::runtime_error(text + " is not in\n" + output);
+  std::istringstream words(output.substr(begin, output.find('\n', begin + 1) - begin));
+  double last = 0;
+  for (std::string word; words >> word;) {
+    char* end = nullptr;
+    const double value = std::strtod(word.c_str(), &end);
+    if (*end == '\0') last = value;
+  }
+  return last;
+}
+
+std::vector<std::string> deck_of(const std::string& model, const std::string& dir) {
+  return {source("inputs/synthetic.toml"),
+          "--set",
+          "model.kind=\"" + model + "\"",
+          "--set",
+          "data.synthetic_channels=3",
+          "--set",
+          "data.synthetic_image_size=16",
+          "--set",
+          "data.synthetic_samples=96",
+          "--set",
+          "train.batch_size=48",
+          "--set",
+          "train.epochs=1",
+          "--set",
+          "eval.batch_size=16",
+          "--set",
+          "log.every_steps=1",
+          "--set",
+          "run.dir=\"" + dir + "\""};
+}
+
+TEST(ModelDescribe, FlopsAndPeakOfMemoryAreThoseOfARun) {
+  for (const std::string model : {"resnet18", "transformer"}) {
+    const ScratchFolder scratch;
+    const std::string dir = scratch.file("run");
+    std::vector<std::string> describe = deck_of(model, dir);
+    describe.emplace_back("--describe");
+    const Finished said = classify(1, describe), run = classify(1, deck_of(model, dir));
+    ASSERT_EQ(said.exit_code, 0) << said.output;
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const double expected = figure(said.output, "the process at its peak") +
+                            figure(said.output, "more, once a checkpoint is saved");
+    const auto summary = nlohmann::json::parse(read_file(dir + "/summary.json"));
+    EXPECT_NEAR(summary.at("peak_rss_mib")[0].get<double>() / expected, 1, 0.1) << model;
+
+    std::istringstream lines(read_file(dir + "/metrics.jsonl"));
+    int steps = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (row.at("kind") != "step") continue;
+      ++steps;
+      const double of_a_sample =
+          row.at("flops_per_s").get<double>() / row.at("samples_per_s").get<double>();
+      EXPECT_NEAR(of_a_sample / (3e6 * figure(said.output, "total")), 1, 1e-5) << model;
+      EXPECT_GT(row.at("of_peak").get<double>(), 0.0);
+    }
+    EXPECT_EQ(steps, 2);
+    EXPECT_TRUE(run.says(" % of peak")) << run.output;
   }
 }
 

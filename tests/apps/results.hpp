@@ -14,8 +14,8 @@ inline std::vector<nlohmann::json> results(const std::string& dir) {
   std::istringstream lines(read_file(dir + "/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     auto row = nlohmann::json::parse(line);
-    for (const char* time :
-         {"seconds", "samples_per_s", "tokens_per_s", "slowest", "time_min_mean_max_s"})
+    for (const char* time : {"seconds", "samples_per_s", "tokens_per_s", "flops_per_s", "of_peak",
+                             "slowest", "time_min_mean_max_s"})
       row.erase(time);
     rows.push_back(std::move(row));
   }

@@ -22,6 +22,8 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   row.lr = 0.1;
   row.grad_norm = 2.5;
   row.samples_per_s = 1234.5;
+  row.flops_per_s = 3e9;
+  row.of_peak = 0.25;
   row.has_times = true;
   row.times.communication = {0.25, 0.5, 1.0};
   row.times.communication_work = {0.125, 0.25, 0.5};
@@ -33,6 +35,8 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   const MetricsFile again(file, true, 10);
   ASSERT_EQ(again.rows().size(), 1U);
   EXPECT_EQ(again.rows()[0].samples_per_s, 1234.5);
+  EXPECT_EQ(again.rows()[0].flops_per_s, 3e9);
+  EXPECT_EQ(again.rows()[0].of_peak, 0.25);
   EXPECT_EQ(again.rows()[0].grad_norm, 2.5);
   EXPECT_EQ(again.rows()[0].times.communication.max, 1.0);
   EXPECT_EQ(again.rows()[0].times.communication_work.max, 0.5);

@@ -1,5 +1,6 @@
 #include <lockstep/base/host.hpp>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +16,12 @@ std::string host_name() {
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
+}
+
+std::int64_t peak_resident_bytes() noexcept {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 
 namespace lockstep {
@@ -8,5 +9,8 @@ namespace lockstep {
 
 /// An environment variable; empty where it is not set.
 [[nodiscard]] std::string environment(const char* name);
+
+/// Most bytes of memory that this process, its libraries included, has held at a time so far.
+[[nodiscard]] std::int64_t peak_resident_bytes() noexcept;
 
 }  // namespace lockstep

@@ -39,6 +39,8 @@ Json to_json(const MetricsRow& row) {
     json["grad_norm"] = number(row.grad_norm);
   if (row.samples_per_s >= 0) json["samples_per_s"] = row.samples_per_s;
   if (row.tokens_per_s >= 0) json["tokens_per_s"] = row.tokens_per_s;
+  if (row.flops_per_s >= 0) json["flops_per_s"] = row.flops_per_s;
+  if (row.of_peak >= 0) json["of_peak"] = row.of_peak;
   if (row.seconds >= 0) json["seconds"] = row.seconds;
   if (row.has_times) {
     json["time_min_mean_max_s"] = {{"compute", to_json(row.times.compute)},
@@ -85,6 +87,8 @@ MetricsRow row_from(const Json& json) {
   if (json.contains("grad_norm")) row.grad_norm = number_from(json.at("grad_norm"));
   row.samples_per_s = json.value("samples_per_s", -1.0);
   row.tokens_per_s = json.value("tokens_per_s", -1.0);
+  row.flops_per_s = json.value("flops_per_s", -1.0);
+  row.of_peak = json.value("of_peak", -1.0);
   row.seconds = json.value("seconds", -1.0);
   row.has_times = json.contains("time_min_mean_max_s");
   if (row.has_times) {

@@ -23,7 +23,9 @@ struct MetricsRow {
   double lr = -1;
   double grad_norm = -1;  ///< of the whole gradient before clipping; negative: not measured
   double samples_per_s = -1, tokens_per_s = -1;
-  double seconds = -1;  ///< wall-clock the line stands for
+  double flops_per_s = -1;  ///< of all ranks together, StepTimes::flops
+  double of_peak = -1;      ///< their share of what large matrix products reach on as many cores
+  double seconds = -1;      ///< wall-clock the line stands for
   bool has_times = false;
   TimeSplit times;
   std::optional<Slowest> slowest;  ///< with times, where a rank stands out

@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include <lockstep/base/host.hpp>
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/nn/describe.hpp>
 #include <lockstep/tensor/storage.hpp>
@@ -64,25 +65,31 @@ std::vector<nn::LayerDescription> layers_of(const Task& task, nn::Module& model)
 std::string model_report(const Task& task, const RunPlan& plan) {
   Trainer::check(task, plan);
   Trainer trainer(std::make_shared<FakeGroup>(1, 0), task, plan);
-  const Dataset& data = *task.data().train;
-  const Shape sample = data.sample_shape();
-  std::string text = fmt::format(
-      "one sample {}; MFLOP: forward, two a multiply-add, matrix products and convolutions only; "
-      "a training step takes about three times as many\n\n{}\n",
-      to_string(sample), table_of(layers_of(task, trainer.model())));
-
+  std::string memory;
   const auto line = [&](const char* what, std::int64_t bytes) {
-    text += fmt::format("{:<34} {:10.2f} MiB\n", what, static_cast<double>(bytes) / (1 << 20));
+    memory += fmt::format("{:<34} {:10.2f} MiB\n", what, static_cast<double>(bytes) / (1 << 20));
   };
   const std::int64_t before = memory_stats().in_use;
   trainer.start_epoch(0);
-  static_cast<void>(trainer.step());
-  line("parameters and buffers", bytes_of(trainer.model().state_dict()));
+  for (std::int64_t step = 0; step < std::min<std::int64_t>(2, trainer.steps_an_epoch()); ++step)
+    static_cast<void>(trainer.step());
+  const std::int64_t parameters = bytes_of(trainer.model().state_dict()),
+                     slots = bytes_of(trainer.optimizer().state_dict());
+  line("parameters and buffers", parameters);
   line("gradients", trainer.model().parameter_count() * std::int64_t{4});
-  line("optimizer state", bytes_of(trainer.optimizer().state_dict()));
+  line("optimizer state", slots);
   line(fmt::format("activations of {} samples", plan.train.batch_size).c_str(),
        memory_stats().peak_in_use - before);
-  return text;
+  line("together, at the peak of a step", memory_stats().peak_in_use);
+  line("the process at its peak", peak_resident_bytes());
+  if (plan.checkpoint.async) line("more, once a checkpoint is saved", parameters + slots);
+
+  // Now, for this forward needs memory too.
+  return fmt::format(
+      "one sample {}; MFLOP: forward, two a multiply-add, matrix products and convolutions only; "
+      "a training step takes about three times as many\n\n{}\n{}",
+      to_string(task.data().train->sample_shape()), table_of(layers_of(task, trainer.model())),
+      memory);
 }
 
 }  // namespace lockstep::train

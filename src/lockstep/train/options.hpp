@@ -82,8 +82,8 @@ void declare(DeckTable& table, AveragingOptions& options);
 
 /// [eval]: measuring on the validation or test set after each epoch.
 struct EvalOptions {
-  std::int64_t batch_size = 1000;
-  std::int64_t top_k = 0;  ///< classify: also the share of samples among whose k best; 0: no
+  std::int64_t batch_size = 128;  ///< of a rank; more is no faster, and takes memory
+  std::int64_t top_k = 0;         ///< classify: also the share of samples among whose k best; 0: no
 };
 void declare(DeckTable& table, EvalOptions& options);
 

@@ -139,7 +139,8 @@ void declare(DeckTable& table, AveragingOptions& options) {
 }
 
 void declare(DeckTable& table, EvalOptions& options) {
-  table.key("batch_size", options.batch_size, {.doc = "samples of one evaluation batch", .min = 1});
+  table.key("batch_size", options.batch_size,
+            {.doc = "samples that a rank evaluates at a time", .min = 1});
   table.key("top_k", options.top_k,
             {.doc = "classify: report top<k>_accuracy too, the share of samples whose class is "
                     "among the k that the model finds likeliest; 0: do not",

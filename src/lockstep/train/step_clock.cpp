@@ -8,7 +8,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::array seconds_of_step{
+constexpr std::array parts_of_step{
     &StepTimes::compute,
     &StepTimes::forward,
     &StepTimes::backward,
@@ -18,6 +18,7 @@ constexpr std::array seconds_of_step{
     &StepTimes::communication_late,
     &StepTimes::data,
     &StepTimes::wall,
+    &StepTimes::flops,
 };
 
 struct NamedPhase {
@@ -59,7 +60,7 @@ double StepTimes::communication_transfer() const {
 
 StepTimes operator-(const StepTimes& later, const StepTimes& earlier) {
   StepTimes between;
-  for (const auto part : seconds_of_step) between.*part = later.*part - earlier.*part;
+  for (const auto part : parts_of_step) between.*part = later.*part - earlier.*part;
   between.samples = later.samples - earlier.samples;
   between.steps = later.steps - earlier.steps;
   return between;
@@ -71,7 +72,7 @@ void StepClock::start() {
 }
 
 void StepClock::add_step(double seconds, const StepTimes& parts) {
-  for (const auto part : seconds_of_step) totals_.*part += parts.*part;
+  for (const auto part : parts_of_step) totals_.*part += parts.*part;
   totals_.compute += seconds - parts.communication - parts.data;
   totals_.samples += parts.samples;
   ++totals_.steps;
@@ -84,17 +85,16 @@ StepTimes StepClock::totals() const {
 }
 
 std::vector<StepTimes> times_of_all(ProcessGroup& group, const StepTimes& mine) {
-  constexpr auto parts = static_cast<std::int64_t>(seconds_of_step.size());
+  constexpr auto parts = static_cast<std::int64_t>(parts_of_step.size());
   std::vector<double> row;
-  for (const auto part : seconds_of_step) row.push_back(mine.*part);
+  for (const auto part : parts_of_step) row.push_back(mine.*part);
   const Tensor table = Tensor::empty({group.size(), parts}, DType::f64);
   group.all_gather(Tensor::from(row, {parts}), table).wait();
   const auto values = table.to_vector<double>();
   std::vector<StepTimes> ranks;
-  for (std::size_t at = 0; at < values.size(); at += seconds_of_step.size()) {
+  for (std::size_t at = 0; at < values.size(); at += parts_of_step.size()) {
     StepTimes times{.samples = mine.samples, .steps = mine.steps};
-    for (std::size_t p = 0; p < seconds_of_step.size(); ++p)
-      times.*seconds_of_step[p] = values[at + p];
+    for (std::size_t p = 0; p < parts_of_step.size(); ++p) times.*parts_of_step[p] = values[at + p];
     ranks.push_back(times);
   }
   return ranks;

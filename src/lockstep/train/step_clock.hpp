@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// Where a rank's seconds of a stretch of steps went.
+/// Where a rank's seconds of a stretch of steps went, and for what.
 struct StepTimes {
   /// The rank's own work: forward, backward, optimizer (clipping included) and the little between.
   double compute = 0;
@@ -23,7 +23,10 @@ struct StepTimes {
   double communication_late = 0;  ///< of it: until the last rank had entered (stragglers)
   double data = 0;                ///< waiting for the loader
   double wall = 0;                ///< with logging, checkpoints and everything else
-  std::int64_t samples = 0;       ///< of all ranks
+  /// The model's: three times those of the forward products of the rank's samples (FlopCounter),
+  /// for a product has two in backward. What is computed a second time to save memory is left out.
+  double flops = 0;
+  std::int64_t samples = 0;  ///< of all ranks
   std::int64_t steps = 0;
 
   [[nodiscard]] double other() const;

@@ -1,20 +1,18 @@
 #include <lockstep/train/summary.hpp>
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 
 namespace lockstep::train {
 
 std::vector<std::int64_t> peak_rss_mib(ProcessGroup& group) {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const std::vector<std::int64_t> mine{usage.ru_maxrss / 1024};
+  const std::vector<std::int64_t> mine{peak_resident_bytes() >> 20U};
   const Tensor all = Tensor::empty({group.size(), 1}, DType::i64);
   group.all_gather(Tensor::from(mine, {1}), all).wait();
   return all.to_vector<std::int64_t>();

@@ -11,6 +11,8 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/parallel/shard_tree.hpp>
 #include <lockstep/tensor/finite.hpp>
+#include <lockstep/tensor/math/product_speed.hpp>
+#include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/metrics.hpp>
@@ -56,9 +58,22 @@ void set_speed(MetricsRow& row, double samples_per_s, const Task& task) {
   if (tokens > 0) row.tokens_per_s = samples_per_s * tokens;
 }
 
+/// FLOP/s of `ranks` together, and their share of what as many cores reach.
+void set_flops(MetricsRow& row, std::span<const StepTimes> ranks, double wall, double peak) {
+  double flops = 0;
+  for (const StepTimes& times : ranks) flops += times.flops;
+  if (flops == 0) return;
+  row.flops_per_s = flops / wall;
+  if (peak > 0) row.of_peak = row.flops_per_s / (peak * static_cast<double>(ranks.size()));
+}
+
 std::string speed_in_words(const MetricsRow& row) {
-  return row.tokens_per_s >= 0 ? fmt::format("{:.0f} tokens/s", row.tokens_per_s)
-                               : fmt::format("{:.0f} samples/s", row.samples_per_s);
+  std::string text = row.tokens_per_s >= 0 ? fmt::format("{:.0f} tokens/s", row.tokens_per_s)
+                                           : fmt::format("{:.0f} samples/s", row.samples_per_s);
+  if (row.of_peak >= 0)
+    text +=
+        fmt::format("  {:.3g} GFLOP/s, {:.0f} % of peak", row.flops_per_s / 1e9, row.of_peak * 1e2);
+  return text;
 }
 
 EarlyStopping early_stopping_of(const TrainOptions& options, const Task& task) {
@@ -254,6 +269,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                         static_cast<std::int64_t>(model_state.bytes() + slots.bytes()));
   Reporting reporting{saves, copies, metrics, console, deck, {}, {}, {}, {}};
   folder_ = &folder;
+  if (group_->rank() == 0) peak_flops_ = product_speed(plan_.train.precision) * math_threads();
   const bool checkpoints_wanted = plan_.checkpoint.every_epochs > 0 ||
                                   plan_.checkpoint.every_steps > 0 ||
                                   plan_.checkpoint.every_minutes > 0;
@@ -327,7 +343,9 @@ double Trainer::add_times(MetricsRow& row, const StepTimes& mine) {
   row.times = spread_over_ranks(ranks);
   row.has_times = true;
   row.slowest = slowest_rank(ranks);
-  return spread_of(ranks, &StepTimes::wall).max;
+  const double wall = spread_of(ranks, &StepTimes::wall).max;
+  set_flops(row, ranks, wall, peak_flops_);
+  return wall;
 }
 
 void Trainer::report_steps(Reporting& reporting, double step_loss, const Share& share) {

@@ -144,6 +144,7 @@ class Trainer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<PeriodicModelAverager> averager_;  ///< with ddp.comm_hook = "post_local_sgd"
   std::unique_ptr<ReplicaCheck> replicas_;         ///< null: not asked for
+  double peak_flops_ = 0;  ///< a rank's cores in products (product_speed); told on rank 0 alone
   double grad_norm_ = -1;  ///< of the last step, before clipping; negative: not measured
   Loader loader_;
   std::optional<Evaluator> judge_;            ///< on judged_by(data)

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <lockstep/autograd/autocast.hpp>
+#include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
@@ -48,8 +49,10 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepT
     Variable loss;
     if (rows.size() > 0 || all_go_forward) {
       const OwnTime own(*ddp_, times.forward, "forward");
+      const FlopCounter counter;
       const Variable output = ddp_->forward([&](nn::Module& m) { return task_.forward(m, batch); });
       loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
+      times.flops += 3.0 * static_cast<double>(counter.flops());
     }
     if (rows.size() > 0) {
       const double mean = loss.data().item();
