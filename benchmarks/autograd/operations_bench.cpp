@@ -73,7 +73,7 @@ void measure_optimizer(const char* name, const optim::OptimizerOptions& options,
 
 void run(double s) {
   const Shape plane{64, 4096};
-  const auto element = [&](const char* name, Variable (*f)(const Variable&), double low = -1.0) {
+  const auto element = [&](const char* name, Variable (*f)(const Operand&), double low = -1.0) {
     measure(
         name, {plane}, [f](const Inputs& v) { return f(v[0]); }, s, low);
   };

@@ -16,7 +16,7 @@ TEST_P(RegressionLoss, GradientAgreesWithCentralDifferencesAlsoWhereUsedTwice) {
   auto shares = random_tensor({3, 5}, 1).to_vector<double>();
   for (double& share : shares) share = 0.5 + 0.5 * share;
   const Tensor target = Tensor::from(shares, {3, 5});
-  using Loss = Variable (*)(const Variable&, const Tensor&, Reduction);
+  using Loss = Variable (*)(const Operand&, const Tensor&, Reduction);
   const std::vector<Loss> losses{
       mse_loss,
       binary_cross_entropy_with_logits,

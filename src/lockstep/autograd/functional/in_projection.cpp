@@ -76,9 +76,9 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
 
 }  // namespace
 
-std::array<Variable, 3> in_projection(const Variable& query, const Variable& key,
-                                      const Variable& value, const Variable& weight,
-                                      const Variable& bias) {
+std::array<Variable, 3> in_projection(const Operand& query, const Operand& key,
+                                      const Operand& value, const Operand& weight,
+                                      const Operand& bias) {
   const Tensor& matrix = weight.data();
   const Tensor shift = bias.defined() ? bias.data() : Tensor();
   if (matrix.dims() != 2 || matrix.size(0) != 3 * matrix.size(1)) {

@@ -58,7 +58,8 @@ class LinearNode : public PooledNode<LinearNode> {
 
 }  // namespace
 
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+Variable linear(const Operand& x, const Operand& weight, const Operand& bias) {
+  const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
   Tensor y = Tensor::empty(linear_shape(x.data(), weight.data(), bias_data), x.data().dtype(),
                            x.data().device());

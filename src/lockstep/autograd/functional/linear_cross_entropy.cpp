@@ -119,8 +119,9 @@ void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
 
 }  // namespace
 
-Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Tensor& target,
+Variable linear_cross_entropy(const Operand& x, const Operand& weight, const Tensor& target,
                               const LossOptions& options) {
+  const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor &in = x.data(), &matrix = weight.data();
   expect_fit(in, matrix, target);
   const std::int64_t rows = target.numel();

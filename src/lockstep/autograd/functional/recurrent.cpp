@@ -152,8 +152,12 @@ RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, 
 
 }  // namespace
 
-RecurrentOutput recurrent_layer(RnnMode mode, const Variable& x, const Variable& h0,
-                                const Variable& c0, const RecurrentWeights& weights, bool reverse) {
+RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h0,
+                                const Operand& c0, const RecurrentWeights& given, bool reverse) {
+  const Operand weight_ih_operand = given.weight_ih, weight_hh_operand = given.weight_hh,
+                bias_ih_operand = given.bias_ih, bias_hh_operand = given.bias_hh;
+  const RecurrentWeights weights{weight_ih_operand, weight_hh_operand, bias_ih_operand,
+                                 bias_hh_operand};
   const Tensor& sequence = x.data();
   const RnnPlan plan = plan_of(mode, sequence, weights, reverse);
   const auto initial = [&](const char* what, const Variable& state) {
