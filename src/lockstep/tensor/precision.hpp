@@ -5,9 +5,9 @@ namespace lockstep {
 
 class Tensor;
 
-/// What the operands of matrix products of f32 tensors are rounded to, element by element, to
-/// nearest, ties to even: not at all, or to a 16-bit type, of which the processor may compute two
-/// to sixteen times as many in the same time. Sums and results are f32 in any case.
+/// What the operands of matrix products and convolutions of f32 tensors are rounded to, element by
+/// element, to nearest, ties to even: not at all, or to a 16-bit type, of which the processor may
+/// compute two to sixteen times as many in the same time. Sums and results are f32 in any case.
 enum class Precision : std::uint8_t { f32, bf16, fp16 };
 
 /// This thread's.
