@@ -6,8 +6,8 @@
 #   benchmarks/compare_models.sh PYTHON [PROGRAM]
 # PYTHON   any python with torch (python3 -m venv scratch && scratch/bin/pip install torch numpy)
 # PROGRAM  default build/release/benchmarks/nn/nn.model_step_bench
-# ROUNDS (3), SECONDS_EACH (2), CORE (0) and MODELS ("convnet:128 mlp:128 resnet18:32 transformer:32", with the batch)
-# may be set in the environment.
+# ROUNDS (3), SECONDS_EACH (2), CORE (0), MODELS ("convnet:128 mlp:128 resnet18:32 transformer:32", with the batch) and
+# PRECISION (f32, or bf16: on both sides) may be set in the environment.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?usage: benchmarks/compare_models.sh PYTHON [PROGRAM]}
@@ -16,6 +16,7 @@ rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-2} core=${CORE:-0}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+export PRECISION=${PRECISION:-f32}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 on_core() { taskset -c "$core" "$@"; }
 # median of the number behind a word in all lines of a file

@@ -6,7 +6,7 @@
 //
 // Prints a line: samples/s by the median step, parameters, floating-point operations a sample and
 // step, the memory by which the process grew at its peak. "peak" prints the core's f32 operations
-// a second.
+// a second. With PRECISION=bf16 in the environment products and convolutions are of bf16.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/describe.hpp>
@@ -106,6 +107,9 @@ Result train(nn::Module& model, const Shape& sample, std::int64_t batch, double 
   for (std::int64_t i = 0; i < batch; ++i) classes.push_back(i % 10);
   const Tensor target = Tensor::from(classes, {batch});
 
+  const char* const precision = std::getenv("PRECISION");
+  const Autocast autocast(precision && std::string(precision) == "bf16" ? Precision::bf16
+                                                                        : Precision::f32);
   std::vector<double> times;
   const auto start = std::chrono::steady_clock::now();
   double loss = 0;

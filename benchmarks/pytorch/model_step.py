@@ -2,6 +2,8 @@
 forward, loss, backward and SGD on one fixed batch of random numbers. With RANKS, by DistributedDataParallel over gloo,
 one core a rank, for benchmarks/compare_pytorch.sh; BATCH is then that of all ranks together.
 
+With PRECISION=bf16 in the environment under autocast.
+
 usage: model_step.py MODEL BATCH [SECONDS [RANKS]]     (MODEL convnet, mlp, resnet18 or transformer)
 Prints a line: samples/s by the median step, parameters, the memory by which the process grew at its peak.
 """
@@ -99,7 +101,8 @@ def train(make, sample, batch, seconds, wrap=lambda model: model, ranks=1):
     while goes_on:
         begin = time.perf_counter()
         optimizer.zero_grad()
-        value = F.nll_loss(model(x), target)
+        with torch.autocast("cpu", torch.bfloat16, enabled=os.environ.get("PRECISION") == "bf16"):
+            value = F.nll_loss(model(x), target)
         value.backward()
         optimizer.step()
         times.append(time.perf_counter() - begin)

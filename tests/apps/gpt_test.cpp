@@ -93,6 +93,17 @@ class Gpt : public testing::Test {
   std::string text_ = counting_rhymes(1200);
 };
 
+TEST_F(Gpt, ReachesTheLossOfF32InBf16) {
+  const std::string data = tokens();
+  for (const char* precision : {"f32", "bf16"}) {
+    good(gpt(2, "train",
+             deck(data, precision, {std::string("train.precision=\"") + precision + "\""})));
+  }
+  const double f32 = summary("f32").at("test_loss"), bf16 = summary("bf16").at("test_loss");
+  EXPECT_NEAR(bf16, f32, 0.01 * f32);
+  EXPECT_NE(bf16, f32);
+}
+
 TEST_F(Gpt, LearnsMoreThanTheFrequencyOfCharacters) {
   const std::string data = tokens(), output = good(gpt(2, "train", deck(data, "run")));
   EXPECT_NE(output.find(" tokens/s"), std::string::npos) << output;

@@ -41,6 +41,36 @@ TEST(Precision, Of16BitsReachesTheLossOfF32) {
   EXPECT_NE(test_loss(scratch.file("bf16")), f32);
 }
 
+TEST(Precision, OfBf16ReachesTheLossOfF32WithEveryModelOfImages) {
+  struct Model {
+    const char* kind;
+    Arguments settings;
+  };
+  for (const Model& model :
+       {Model{"convnet", {"data.synthetic_image_size=28", "data.synthetic_channels=1"}},
+        Model{"resnet18", {"data.synthetic_image_size=16", "optimizer.lr=0.02"}},
+        Model{"transformer", {"data.synthetic_image_size=28", "model.depth=1"}}}) {
+    SCOPED_TRACE(model.kind);
+    const ScratchFolder scratch;
+    for (const char* precision : {"f32", "bf16"}) {
+      Arguments settings = model.settings;
+      settings.insert(settings.end(), {std::string("model.kind=\"") + model.kind + "\"",
+                                       std::string("train.precision=\"") + precision + "\""});
+      Arguments arguments;
+      for (const std::string& setting : settings) {
+        arguments.emplace_back("--set");
+        arguments.push_back(setting);
+      }
+      const Finished finished = classify(2, small_run(scratch.file(precision), arguments));
+      ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    }
+    const double f32 = test_loss(scratch.file("f32")), bf16 = test_loss(scratch.file("bf16"));
+    EXPECT_LT(f32, 2.1) << "it learns";
+    EXPECT_NEAR(bf16, f32, 0.05 * f32 + 0.02);
+    EXPECT_NE(bf16, f32);
+  }
+}
+
 TEST(Precision, ScaleThatIsTooLargeIsHalvedUntilStepsCount) {
   const ScratchFolder scratch;
   const Finished finished =

@@ -1,6 +1,8 @@
 // Backward against central differences in double.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 
@@ -16,7 +18,7 @@ TEST_P(RegressionLoss, GradientAgreesWithCentralDifferencesAlsoWhereUsedTwice) {
   auto shares = random_tensor({3, 5}, 1).to_vector<double>();
   for (double& share : shares) share = 0.5 + 0.5 * share;
   const Tensor target = Tensor::from(shares, {3, 5});
-  using Loss = Variable (*)(const Variable&, const Tensor&, Reduction);
+  using Loss = std::function<Variable(const Variable&, const Tensor&, Reduction)>;
   const std::vector<Loss> losses{
       mse_loss,
       binary_cross_entropy_with_logits,
@@ -40,7 +42,7 @@ TEST_P(RegressionLoss, GradientAgreesWithCentralDifferencesAlsoWhereUsedTwice) {
       }};
   for (std::size_t i = 0; i < losses.size(); ++i) {
     SCOPED_TRACE(i);
-    const Loss loss = losses[i];
+    const Loss& loss = losses[i];
     expect_gradients(
         [&](const std::vector<Variable>& v) {
           return loss(v[0], target, GetParam()) + loss(v[0] * v[0], target, GetParam());

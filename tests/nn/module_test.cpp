@@ -2,10 +2,13 @@
 
 #include <cmath>
 
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/nn/sequential.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -65,6 +68,26 @@ TEST(Module, StateOfAnotherModelIsRefusedWithEveryDifferenceAndNothingIsCopied) 
     }
   }
   EXPECT_EQ(model.inner->scale.data().to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
+TEST(Module, HoldsItsParametersIn16BitsAndGivesResultsOfTheirType) {
+  manual_seed(1);
+  const auto net = std::make_shared<Sequential>();
+  net->push_back("fc", std::make_shared<Linear>(6, 4));
+  net->push_back("norm", std::make_shared<LayerNorm>(4));
+  const auto x = normal({3, 6}, 1.0).to(DType::bf16);
+  const auto y32 = (*net)(Variable(x.to(DType::f32))).data();
+  net->to(DType::bf16);
+  for (const auto& entry : net->state_dict()) EXPECT_EQ(entry.tensor.dtype(), DType::bf16);
+  const Variable y = (*net)(Variable(x));
+  EXPECT_EQ(y.data().dtype(), DType::bf16);
+  sum(y * y).backward();
+  for (const auto& p : net->parameters()) EXPECT_EQ(p.grad().dtype(), DType::bf16);
+  const auto found = y.data().to(DType::f32).to_vector<float>(), expected = y32.to_vector<float>();
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 0.05F);
+  net->to(DType::f32);
+  EXPECT_EQ(net->parameters()[0].data().dtype(), DType::f32);
+  EXPECT_THROW(net->to(DType::f64), ShapeError);
 }
 
 TEST(Module, TrainAndEvalReachEveryPart) {

@@ -106,6 +106,23 @@ TEST_P(EveryOptimizer, NamesItsStateByParameterAndSlot) {
   EXPECT_EQ(names, expected);
 }
 
+TEST_P(EveryOptimizer, MovesAnF32CopyOfAParameterOf16BitsAndRoundsIt) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const auto wide = parameter("w", {1.0F, -2.0F, 0.5F});
+    const nn::NamedParameter narrow{"w", Variable(wide.variable.data().to(dtype), true)};
+    const auto of_wide = make({wide}), of_narrow = make({narrow});
+    for (int step = 0; step < 5; ++step) {
+      for (const auto& p : {wide, narrow}) set_grad(p.variable, {0.25, -0.5 * step, 1.5});
+      of_wide->step(0.5);
+      of_narrow->step(0.5);
+      EXPECT_EQ(narrow.variable.data().dtype(), dtype);
+      EXPECT_EQ(narrow.variable.data().to(DType::f32).to_vector<float>(),
+                wide.variable.data().to(dtype).to(DType::f32).to_vector<float>());
+      EXPECT_EQ(of_narrow->state_dict().at("w/master").to_vector<float>(), values(wide));
+    }
+  }
+}
+
 /// Saves after `before` steps, continues in a new optimizer, compares with one that never stopped.
 void expect_exact_resume(const OptimizerOptions& options, int before) {
   SCOPED_TRACE("saved after " + std::to_string(before) + " steps");

@@ -5,6 +5,7 @@
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/conv2d.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/tensor/precision.hpp>
 #include <ostream>
 #include <string>
 #include <thread>
@@ -47,10 +48,11 @@ struct Results {
 };
 
 /// In a thread of its own, which keeps nothing that was made for another number of math threads.
-Results convolve(const Problem& p, bool in_blocks, int threads) {
+Results convolve(const Problem& p, bool in_blocks, Precision precision, int threads) {
   Results results;
   std::thread([&] {
     set_math_threads(threads);
+    const PrecisionGuard guard(precision);
     const Conv2dOptions options{.stride = {p.stride, p.stride},
                                 .padding = {p.padding, p.padding},
                                 .dilation = {p.dilation, p.dilation},
@@ -85,11 +87,14 @@ Results convolve(const Problem& p, bool in_blocks, int threads) {
 class Conv2dThreads : public testing::TestWithParam<Problem> {};
 
 TEST_P(Conv2dThreads, GiveTheSameBitsWhateverTheirNumber) {
-  for (const bool in_blocks : {false, true}) {
-    const Results one = convolve(GetParam(), in_blocks, 1);
+  for (const int way : {0, 1, 2, 3}) {
+    const bool in_blocks = way % 2 == 1;
+    const Precision precision = way < 2 ? Precision::f32 : Precision::bf16;
+    const Results one = convolve(GetParam(), in_blocks, precision, 1);
     for (const int threads : {2, 3, 5}) {
-      SCOPED_TRACE(std::to_string(threads) + " threads" + (in_blocks ? ", in channel blocks" : ""));
-      const Results several = convolve(GetParam(), in_blocks, threads);
+      SCOPED_TRACE(std::to_string(threads) + " threads" + (in_blocks ? ", in channel blocks" : "") +
+                   (precision == Precision::bf16 ? ", bf16" : ""));
+      const Results several = convolve(GetParam(), in_blocks, precision, threads);
       // Not EXPECT_EQ, which would print them.
       EXPECT_TRUE(several.y == one.y);
       EXPECT_TRUE(several.y_with_bias == one.y_with_bias);

@@ -117,7 +117,10 @@ INSTANTIATE_TEST_SUITE_P(
                         {"model.kind='mlp'", "loss.label_smoothing=0.1",
                          "loss.class_weights=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"}},
                     Run{"resnet18", {"model.kind='resnet18'"}},
-                    Run{"transformer", {"model.kind='transformer'"}}),
+                    Run{"resnet18_in_bf16", {"model.kind='resnet18'", "train.precision='bf16'"}},
+                    Run{"transformer", {"model.kind='transformer'"}},
+                    Run{"transformer_in_fp16",
+                        {"model.kind='transformer'", "train.precision='fp16'"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

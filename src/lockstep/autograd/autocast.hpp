@@ -3,8 +3,8 @@
 
 namespace lockstep {
 
-/// Mixed precision: while one of these lives, what this thread records computes matrix products of
-/// f32 tensors in that precision, and so does the backward pass of it, wherever it runs.
+/// Mixed precision: while one of these lives, what this thread records computes matrix products and
+/// convolutions of f32 tensors in that precision, and so does its backward pass, wherever it runs.
 ///   const Autocast autocast(Precision::bf16);
 ///   const Variable loss = nll_loss(model.forward(x), target);
 /// Parameters, activations, gradients and everything that is no product stay f32 (the table in

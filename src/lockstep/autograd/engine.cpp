@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
@@ -407,6 +408,19 @@ void Node::expect_layout(std::span<const Tensor> outputs, const NodeInputs& inpu
   }
 }
 
+/// What results of f32 are rounded to: the type that all floating inputs had, if it has 16 bits.
+DType Node::result_dtype(const NodeInputs& inputs) {
+  DType dtype = DType::f32;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto* record = inputs[i] ? inputs[i]->record() : nullptr;
+    if (!record || !is_floating(record->data.dtype())) continue;
+    const DType wanted = record->rounds_results_to;
+    if (wanted == DType::f32 || (dtype != DType::f32 && dtype != wanted)) return DType::f32;
+    dtype = wanted;
+  }
+  return dtype;
+}
+
 bool Node::any_requires_grad(const NodeInputs& inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] && inputs[i]->requires_grad()) return true;
@@ -434,6 +448,11 @@ void Node::attach(std::span<Tensor> outputs, std::span<Variable> results,
     record.producer = node;
     record.output = static_cast<std::int32_t>(i);
     if (i > 0) results[0].record()->join_outputs(record);
+  }
+  const DType dtype = result_dtype(inputs);
+  if (dtype == DType::f32) return;
+  for (Variable& result : results) {
+    if (result.data().dtype() == DType::f32) result = to(result, dtype);
   }
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 // Differentiable operations, with PyTorch's names and meaning (torch.nn.functional, torch).
-// Floating tensors are f32 or f64, and the operands of one operation have one dtype. All throw
-// ShapeError, printing the shapes, when operands do not fit. "Broadcast" is NumPy's rule: shapes
-// are aligned at their last dimension, and an extent of 1, or a missing one, is repeated.
+// Floating operands of one operation are all f32 or all f64, or of 16 bits, which operations see as
+// f32 (autograd/operand.hpp); floating tensors beside them (targets, statistics) are f32 then. All
+// throw ShapeError, printing the shapes, when operands do not fit. "Broadcast" is NumPy's rule:
+// shapes are aligned at their last dimension, and an extent of 1, or a missing one, is repeated.
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/attention.hpp>

@@ -86,6 +86,7 @@ class Node : public RefCounted<Node> {
 
   static void expect_layout(std::span<const Tensor> outputs, const NodeInputs& inputs);
   static bool any_requires_grad(const NodeInputs& inputs);
+  static DType result_dtype(const NodeInputs& inputs);
   static void attach(std::span<Tensor> outputs, std::span<Variable> results,
                      const IntrusivePtr<Node>& node, const NodeInputs& inputs);
   void add_input(const Variable& variable);

@@ -74,6 +74,17 @@ void Variable::set_requires_grad(bool on) const {
   record_->requires_grad = on;
 }
 
+void Variable::set_dtype(DType dtype) const {
+  if (!is_leaf()) throw Error("only a leaf's dtype can be set; convert a result with to()");
+  if (!is_floating(dtype)) {
+    throw Error("a variable " + describe(data()) + " cannot become " + std::string(name_of(dtype)) +
+                ": only floating tensors have gradients");
+  }
+  record_->data = record_->data.to(dtype);
+  record_->grad = {};
+  zero_grad();
+}
+
 void Variable::set_value_buffer(const Tensor& buffer) const {
   if (!is_leaf()) throw Error("only a leaf's value can be given other memory");
   expect_fit("value", buffer, data());
@@ -82,7 +93,8 @@ void Variable::set_value_buffer(const Tensor& buffer) const {
 }
 
 void Variable::set_grad_buffer(Tensor buffer) const {
-  expect_fit("gradient", buffer, data());
+  const bool wider = size_of(data().dtype()) == 2 && buffer.dtype() == DType::f32;
+  expect_fit("gradient", buffer, wider ? data().to(DType::f32) : data());
   record_->grad = std::move(buffer);
   record_->grad_holds_value = false;
 }

@@ -35,9 +35,10 @@ struct VariableRecord : RefCounted<VariableRecord> {
   bool graph_freed = false;  ///< a backward has been through its producer and let go of it
   bool grad_holds_value =
       false;  ///< false: the next contribution overwrites grad instead of adding
-  std::int32_t pending_uses = 0;  ///< during backward: contributions still to come
-  std::int32_t output = 0;        ///< of the producer: its number
-  IntrusivePtr<Node> producer;    ///< null for leaves
+  DType rounds_results_to = DType::f32;  ///< bf16 or f16: an Operand's f32 copy of such a variable
+  std::int32_t pending_uses = 0;         ///< during backward: contributions still to come
+  std::int32_t output = 0;               ///< of the producer: its number
+  IntrusivePtr<Node> producer;           ///< null for leaves
   /// The living outputs of the producer stand in a ring: what frees it finds those that a backward
   /// did not reach.
   VariableRecord *previous_output = this, *next_output = this;
@@ -67,6 +68,9 @@ class Variable {
   /// Freezes this leaf, whose gradient is dropped and no longer computed, or trains it again.
   /// Throws Error for the result of an operation, and for a gradient of what is not floating.
   void set_requires_grad(bool on) const;
+  /// Converts the value of this leaf and drops its gradient. Throws Error for the result of an
+  /// operation, and for a dtype that is not floating.
+  void set_dtype(DType dtype) const;
   /// Made from a tensor, not by an operation that was recorded.
   [[nodiscard]] bool is_leaf() const { return !value().producer && !record_->graph_freed; }
 
@@ -75,8 +79,9 @@ class Variable {
   /// Forgets the gradient; its memory is kept and overwritten by the next backward.
   void zero_grad() const { value().grad_holds_value = false; }
 
-  /// From now on the gradient lives in `buffer` (shape, dtype and layout of data()): how
-  /// DistributedDataParallel makes gradients views of its buckets. Drops a gradient held so far.
+  /// From now on the gradient lives in `buffer` (shape, dtype and layout of data(), or f32 for one
+  /// of 16 bits): how DistributedDataParallel makes gradients views of its buckets. Drops a
+  /// gradient held so far.
   void set_grad_buffer(Tensor buffer) const;
   /// The memory of the gradient, made if need be; its contents count only if grad() is defined.
   [[nodiscard]] Tensor grad_buffer() const;

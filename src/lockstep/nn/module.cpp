@@ -106,6 +106,14 @@ bool Module::forward_is_collective() const {
                              [](const auto& c) { return c.second->forward_is_collective(); });
 }
 
+void Module::to(DType dtype) const {
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
+    throw ShapeError("a module's parameters become f32, bf16 or f16, not " +
+                     std::string(name_of(dtype)));
+  }
+  for (const Variable& parameter : parameters()) parameter.set_dtype(dtype);
+}
+
 void Module::zero_grad() const {
   for (const auto& p : parameters_) p.variable.zero_grad();
   for (const auto& [name, child] : children_) child->zero_grad();

@@ -69,6 +69,11 @@ class Module {
 
   void zero_grad() const;
 
+  /// Holds all parameters, of this and all sub-modules, in f32, bf16 or f16 from now on, without
+  /// their gradients; buffers stay f32. Before an optimizer or DistributedDataParallel gets them.
+  /// Throws ShapeError for another dtype: f64 models are made under a DTypeGuard.
+  void to(DType dtype) const;
+
   /// Freezes all parameters, of this and all sub-modules, or trains them again.
   void set_requires_grad(bool on) const;
 

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -73,6 +74,10 @@ Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
     settings.lr_factor = groups[g].lr_factor;
     settings.weight_decay = groups[g].weight_decay.value_or(setup_.weight_decay);
   }
+  for (const auto& parameter : parameters_) {
+    const Tensor& data = parameter.variable.data();
+    masters_.push_back(size_of(data.dtype()) == 2 ? data.to(DType::f32) : Tensor());
+  }
   order_ = by_address(parameters_);
   placements_.resize(parameters_.size());
   if (!setup_.slots.empty()) make_state();
@@ -80,9 +85,7 @@ Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
 
 void Optimizer::make_state() {
   const std::size_t count = parameters_.size();
-  const auto parameter = [&](std::size_t k) -> const Tensor& {
-    return parameters_[order_[k]].variable.data();
-  };
+  const auto parameter = [&](std::size_t k) -> const Tensor& { return value(order_[k]); };
   slots_.assign(setup_.slots.size(), std::vector<Tensor>(count));
   std::vector<std::size_t> offsets(count);
   for (std::size_t begin = 0, end = 0; begin < count; begin = end) {
@@ -125,7 +128,14 @@ void Optimizer::step(double gradient_factor) {
       const Seen& seen = seen_[begin];
       if (seen.has_gradient && seen.step) run.step = ++*seen.step;
     }
+    if (!masters_[run.first].defined()) {
+      update(run);
+      continue;
+    }
+    const Variable& parameter = parameters_[run.first].variable;
+    convert(parameter.grad(), run.gradient);
     update(run);
+    convert(run.parameter, parameter.data());
   }
 }
 
@@ -163,16 +173,22 @@ void Optimizer::make_plan() {
     if (!gradient.defined()) continue;
     seen.has_gradient = true;
     seen.gradient = gradient.data();
-    if (plan_.empty() || !extend(plan_.back().run, i, gradient)) {
-      plan_.push_back({run_of(i, gradient), 0});
+    const Tensor wide = masters_[i].defined() ? Tensor::empty(gradient.shape()) : gradient;
+    if (plan_.empty() || !extend(plan_.back().run, i, wide)) {
+      plan_.push_back({run_of(i, wide), 0});
     }
     plan_.back().end = seen_.size();
   }
 }
 
+const Tensor& Optimizer::value(std::size_t parameter) const {
+  const Tensor& master = masters_[parameter];
+  return master.defined() ? master : parameters_[parameter].variable.data();
+}
+
 Optimizer::Run Optimizer::run_of(std::size_t parameter, const Tensor& gradient) const {
   Run run;
-  run.parameter = parameters_[parameter].variable.data();
+  run.parameter = value(parameter);
   run.gradient = gradient;
   for (const auto& slot : slots_) run.slots.push_back(slot[parameter]);
   if (!steps_.empty()) run.step = static_cast<std::int64_t>(steps_[parameter].item());
@@ -181,7 +197,7 @@ Optimizer::Run Optimizer::run_of(std::size_t parameter, const Tensor& gradient) 
 }
 
 bool Optimizer::extend(Run& run, std::size_t parameter, const Tensor& gradient) const {
-  const Tensor& data = parameters_[parameter].variable.data();
+  const Tensor& data = value(parameter);
   if (!setup_.elementwise || settings_[parameter] != settings_[run.first] ||
       (!steps_.empty() && static_cast<std::int64_t>(steps_[parameter].item()) != run.step)) {
     return false;
@@ -230,9 +246,10 @@ void Optimizer::take_placements(const StateDict& model) {
 
 StateDict Optimizer::state_dict() const {
   StateDict state;
-  if (slots_.empty()) return state;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& name = parameters_[i].name;
+    if (masters_[i].defined()) state.insert(name + "/master", masters_[i], placements_[i]);
+    if (slots_.empty()) continue;
     for (std::size_t s = 0; s < slots_.size(); ++s) {
       state.insert(name + "/" + setup_.slots[s], slots_[s][i], placements_[i]);
     }

@@ -12,7 +12,9 @@ namespace lockstep::optim {
 
 /// Moves parameters along their gradients. The parameters are the model's own: copies of a Variable
 /// share value and gradient. A parameter without a gradient since the last zero_grad() is skipped,
-/// as in PyTorch. One thread at a time.
+/// as in PyTorch. Of one in bf16 or f16 the optimizer keeps an f32 copy, from construction on,
+/// which it moves, and from which the parameter is rounded: updates that one rounding would lose
+/// add up. One thread at a time.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -41,7 +43,8 @@ class Optimizer {
   [[nodiscard]] const std::vector<nn::NamedParameter>& parameters() const { return parameters_; }
 
   /// The state by `<parameter name>/<slot>`, such as "conv1.weight/momentum_buffer", and
-  /// `<parameter name>/step`, an i64 scalar on the host: the updates this parameter has had. It is
+  /// `<parameter name>/step`, an i64 scalar on the host: the updates this parameter has had, and
+  /// `<parameter name>/master`, the f32 copy of one of 16 bits. It is
   /// the optimizer's own memory, complete from construction, so that loading into it before or
   /// after the first step continues exactly where the saved optimizer was. Empty for a stateless
   /// one.
@@ -105,12 +108,15 @@ class Optimizer {
   [[nodiscard]] bool plan_holds() const noexcept;
   [[nodiscard]] bool is_as_seen(std::size_t k) const noexcept;
   void make_plan();
+  /// What is updated: the parameter, or its f32 copy.
+  [[nodiscard]] const Tensor& value(std::size_t parameter) const;
   [[nodiscard]] Run run_of(std::size_t parameter, const Tensor& gradient) const;
   [[nodiscard]] bool extend(Run& run, std::size_t parameter, const Tensor& gradient) const;
 
   std::vector<nn::NamedParameter> parameters_;
   Setup setup_;
   double lr_ = 0.0;
+  std::vector<Tensor> masters_;             ///< one a parameter, undefined unless it has 16 bits
   std::vector<Settings> settings_;          ///< one a parameter
   std::vector<std::size_t> order_;          ///< the parameters by address
   std::vector<std::vector<Tensor>> slots_;  ///< [slot][parameter]

@@ -2,6 +2,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <lockstep/tensor/half.hpp>
 #include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/view.hpp>
 
@@ -43,5 +44,24 @@ void dispatch_floating(DType dtype, const char* operation, F&& f) {
                        std::string(name_of(dtype)));
   }
 }
+
+/// The same for the operands of a product, <BFloat16> and <Float16> too.
+template <class F>
+void dispatch_operands(DType dtype, const char* operation, F&& f) {
+  switch (dtype) {
+    case DType::bf16:
+      std::forward<F>(f).template operator()<BFloat16>();
+      return;
+    case DType::f16:
+      std::forward<F>(f).template operator()<Float16>();
+      return;
+    default:
+      dispatch_floating(dtype, operation, std::forward<F>(f));
+  }
+}
+
+/// What products of T are summed and returned in.
+template <class T>
+using SumOf = std::conditional_t<sizeof(T) == 2, float, T>;
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include <lockstep/tensor/tensor.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -27,6 +29,11 @@ PrecisionGuard::PrecisionGuard(Precision precision) noexcept
     : before_(std::exchange(current_precision, precision)) {}
 
 PrecisionGuard::~PrecisionGuard() { current_precision = before_; }
+
+Tensor product_operand(const Tensor& x) {
+  if (current_precision == Precision::f32 || x.dtype() != DType::f32) return x;
+  return x.to(current_precision == Precision::bf16 ? DType::bf16 : DType::f16);
+}
 
 bool has_units_for(Precision precision) {
   static const bool bf16 = multiplies_bf16();

@@ -39,7 +39,7 @@ struct TrainOptions {
   std::int64_t shards = 8;  ///< of a batch, with reduction invariant
   bool drop_last = false;   ///< leave out the last, smaller batch of an epoch
   std::string init_from;    ///< weights to begin with: a file, or a run folder; empty: none
-  Precision precision = Precision::f32;  ///< of matrix products (docs/mixed_precision.md)
+  Precision precision = Precision::f32;  ///< of products and convolutions (docs/mixed_precision.md)
   /// fp16: see GradScaler.
   double loss_scale = 65536;
   std::int64_t loss_scale_growth_steps = 2000;

@@ -54,10 +54,11 @@ void declare(DeckTable& table, TrainOptions& options) {
             {.doc = "begin with the weights of a checkpoint, a run folder's newest, a safetensors "
                     "or any HDF5 file, taken by name where shapes agree; empty: with new ones"});
   auto seed = static_cast<std::int64_t>(options.seed);
-  table.choice("precision", options.precision,
-               {{"f32", Precision::f32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
-               "what the operands of matrix products are rounded to; weights, activations and "
-               "gradients are f32 in any case; fp16 with a loss scale that finds itself");
+  table.choice(
+      "precision", options.precision,
+      {{"f32", Precision::f32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
+      "what the operands of matrix products and convolutions are rounded to; weights, "
+      "activations and gradients are f32 in any case; fp16 with a loss scale that finds itself");
   table.key("loss_scale", options.loss_scale,
             {.doc = "fp16: what the first loss is multiplied by, so that small gradients do not "
                     "vanish",

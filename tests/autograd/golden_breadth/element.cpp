@@ -10,13 +10,13 @@
 namespace lockstep::test {
 namespace {
 
-template <Variable function(const Variable&)>
+template <Variable function(const Operand&)>
 void plain_case(Case& c) {
   c.expect_output_and_gradients(function(c.input("x")));
 }
 
 /// A function with one number, by its attribute.
-template <Variable function(const Variable&, double)>
+template <Variable function(const Operand&, double)>
 void number_case(Case& c, const char* attribute) {
   c.expect_output_and_gradients(function(c.input("x"), c.number(attribute)));
 }

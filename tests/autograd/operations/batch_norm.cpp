@@ -10,10 +10,10 @@ namespace {
 /// One set of running statistics a thread and operation: fixed, since every pass starts anew.
 Variable training(const Variable& x, const Inputs& v, const Variable& residual, bool relu) {
   thread_local BatchNormStatistics statistics;
+  const DType dtype = v[1].data().dtype() == DType::f64 ? DType::f64 : DType::f32;
   if (!statistics.running_mean.defined() || statistics.running_mean.shape() != v[1].shape() ||
-      statistics.running_mean.dtype() != v[1].data().dtype()) {
-    statistics = {Tensor::zeros(v[1].shape(), v[1].data().dtype()),
-                  Tensor::full(v[1].shape(), 1.0, v[1].data().dtype())};
+      statistics.running_mean.dtype() != dtype) {
+    statistics = {Tensor::zeros(v[1].shape(), dtype), Tensor::full(v[1].shape(), 1.0, dtype)};
   }
   return batch_norm(x, v[1], v[2], statistics, true, 0.1, 1e-5, residual, relu);
 }

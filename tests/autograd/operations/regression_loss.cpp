@@ -7,11 +7,11 @@
 namespace lockstep::test {
 namespace {
 
-/// A target of ones in x's dtype, made once for each.
+/// A target of ones in the dtype that x is calculated with, made once for each.
 const Tensor& target_for(const Variable& x) {
   static const Tensor single = Tensor::full({64, 51}, 1, DType::f32);
   static const Tensor dual = Tensor::full({64, 51}, 1, DType::f64);
-  return x.data().dtype() == DType::f32 ? single : dual;
+  return x.data().dtype() == DType::f64 ? dual : single;
 }
 
 }  // namespace

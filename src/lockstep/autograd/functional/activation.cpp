@@ -157,61 +157,61 @@ Variable channels_scaled(const char* operation, const char* wanted, int dims, co
 
 }  // namespace
 
-Variable relu(const Variable& x) {
+Variable relu(const Operand& x) {
   Tensor y = Tensor::empty_like(x.data());
   relu_forward(x.data(), y);
   return record<LinearMapNode<ReluSlope>>(y, {&x}, ReluSlope{y});
 }
 
-Variable gelu(const Variable& x, Gelu approximation) {
+Variable gelu(const Operand& x, Gelu approximation) {
   Tensor y = Tensor::empty_like(x.data());
   gelu_forward(x.data(), approximation, y);
   return record<GeluNode>(std::move(y), {&x}, approximation);
 }
 
-Variable silu(const Variable& x) {
+Variable silu(const Operand& x) {
   Tensor y = Tensor::empty_like(x.data());
   silu_forward(x.data(), y);
   return record<SiluNode>(std::move(y), {&x});
 }
 
-Variable sigmoid(const Variable& x) {
+Variable sigmoid(const Operand& x) {
   Tensor y = Tensor::empty_like(x.data());
   sigmoid_forward(x.data(), y);
   return record<SigmoidNode>(y, {&x}, y);
 }
 
-Variable tanh(const Variable& x) {
+Variable tanh(const Operand& x) {
   Tensor y = Tensor::empty_like(x.data());
   tanh_forward(x.data(), y);
   return record<TanhNode>(y, {&x}, y);
 }
 
-Variable softmax(const Variable& x, int dim) {
+Variable softmax(const Operand& x, int dim) {
   Tensor y = empty_plain(x.data());
   softmax_forward(x.data(), dim, y);
   return record<SoftmaxNode>(y, {&x}, y, dim);
 }
 
-Variable log_softmax(const Variable& x, int dim) {
+Variable log_softmax(const Operand& x, int dim) {
   Tensor y = empty_plain(x.data());
   log_softmax_forward(x.data(), dim, y);
   return record<LogSoftmaxNode>(y, {&x}, y, dim);
 }
 
-Variable dropout(const Variable& x, double p, const RandomKey& key) {
+Variable dropout(const Operand& x, double p, const RandomKey& key) {
   return scaled(x, x.shape(), p, key);
 }
 
-Variable dropout1d(const Variable& x, double p, const RandomKey& key) {
+Variable dropout1d(const Operand& x, double p, const RandomKey& key) {
   return channels_scaled("dropout1d", "[N, C, L]", 3, x, p, key);
 }
 
-Variable dropout2d(const Variable& x, double p, const RandomKey& key) {
+Variable dropout2d(const Operand& x, double p, const RandomKey& key) {
   return channels_scaled("dropout2d", "[N, C, H, W]", 4, x, p, key);
 }
 
-Variable dropout3d(const Variable& x, double p, const RandomKey& key) {
+Variable dropout3d(const Operand& x, double p, const RandomKey& key) {
   return channels_scaled("dropout3d", "[N, C, D, H, W]", 5, x, p, key);
 }
 

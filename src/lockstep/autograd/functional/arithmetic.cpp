@@ -146,7 +146,9 @@ struct Unmasked {
 class CastNode : public PooledNode<CastNode> {
  public:
   void backward(const Tensor& grad_output) override {
-    if (input(0).requires_grad()) pass_grad(0, grad_output.to(input(0).data().dtype()));
+    if (!input(0).requires_grad()) return;
+    const Tensor& buffer = input(0).record()->grad;  // of a leaf; it may be f32
+    pass_grad(0, grad_output.to((buffer.defined() ? buffer : input(0).data()).dtype()));
   }
   void differentiate(Differentiation& d) override {
     d.give(0, to(d.grad_output(), input(0).data().dtype()));
@@ -165,41 +167,41 @@ Tensor combined(const char* operation, Arithmetic op, const Variable& a, const V
 
 }  // namespace
 
-Variable add(const Variable& a, const Variable& b) {
+Variable add(const Operand& a, const Operand& b) {
   return record<AddNode>(combined("add", Arithmetic::add, a, b), {&a, &b});
 }
 
-Variable sub(const Variable& a, const Variable& b) {
+Variable sub(const Operand& a, const Operand& b) {
   return record<SubNode>(combined("sub", Arithmetic::subtract, a, b), {&a, &b});
 }
 
-Variable mul(const Variable& a, const Variable& b) {
+Variable mul(const Operand& a, const Operand& b) {
   return record<MulNode>(combined("mul", Arithmetic::multiply, a, b), {&a, &b});
 }
 
-Variable div(const Variable& a, const Variable& b) {
+Variable div(const Operand& a, const Operand& b) {
   const Tensor y = combined("div", Arithmetic::divide, a, b);
   return record<DivNode>(y, {&a, &b}, y);
 }
 
-Variable add(const Variable& x, double number) {
+Variable add(const Operand& x, double number) {
   Tensor y = Tensor::empty_like(x.data());
   arithmetic(Arithmetic::add, x.data(), scalar_like(x.data(), number), false, y);
   return record<AddNumberNode>(std::move(y), {&x});
 }
 
-Variable mul(const Variable& x, double number) {
+Variable mul(const Operand& x, double number) {
   Tensor y = Tensor::empty_like(x.data());
   Tensor factor = scalar_like(x.data(), number);
   arithmetic(Arithmetic::multiply, x.data(), factor, false, y);
   return record<LinearMapNode<TimesNumber>>(std::move(y), {&x}, TimesNumber{std::move(factor)});
 }
 
-Variable sub(double number, const Variable& x) { return add(mul(x, -1.0), number); }
+Variable sub(double number, const Operand& x) { return add(mul(x, -1.0), number); }
 
-Variable div(double number, const Variable& x) { return mul(reciprocal(x), number); }
+Variable div(double number, const Operand& x) { return mul(reciprocal(x), number); }
 
-Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
+Variable masked_fill(const Operand& x, const Tensor& mask, double value) {
   if (mask.dtype() != DType::boolean || !broadcasts_to(mask.shape(), x.shape())) {
     throw ShapeError("masked_fill of " + describe(x.data()) + " by mask " + describe(mask) +
                      ": the mask is bool and of x's shape, or of extents 1 where it is repeated");

@@ -170,7 +170,7 @@ Variable attend(const Variable& q, const Variable& k, const Variable& v, Attenti
 
 }  // namespace
 
-Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
+Variable scaled_dot_product_attention(const Operand& q, const Operand& k, const Operand& v,
                                       const AttentionOptions& options) {
   const Tensor &query = q.data(), &key = k.data(), &value = v.data();
   const bool fits = query.dims() == 4 && key.dims() == 4 && key.shape() == value.shape() &&
@@ -191,7 +191,7 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
                 options);
 }
 
-Variable multi_head_attention(const Variable& q, const Variable& k, const Variable& v,
+Variable multi_head_attention(const Operand& q, const Operand& k, const Operand& v,
                               std::int64_t heads, const AttentionOptions& options) {
   const Tensor &query = q.data(), &key = k.data(), &value = v.data();
   const bool fits = heads >= 1 && query.dims() == 3 && key.dims() == 3 &&
@@ -213,7 +213,7 @@ Variable multi_head_attention(const Variable& q, const Variable& k, const Variab
                 options);
 }
 
-Variable self_attention(const Variable& qkv, std::int64_t heads, const AttentionOptions& options) {
+Variable self_attention(const Operand& qkv, std::int64_t heads, const AttentionOptions& options) {
   const Tensor& x = qkv.data();
   if (heads < 1 || x.dims() != 3 || x.size(2) % (3 * heads) != 0) {
     throw ShapeError("self_attention of " + describe(x) + " with " + std::to_string(heads) +

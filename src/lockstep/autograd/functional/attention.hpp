@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include <lockstep/autograd/variable.hpp>
+#include <lockstep/autograd/operand.hpp>
 
 namespace lockstep {
 
@@ -16,24 +16,24 @@ struct AttentionOptions {
 
 /// softmax(scale q k^T + mask) v for q[B,H,T,D], k and v[B,H,S,D] (Vaswani et al. 2017,
 /// arXiv:1706.03762) -> [B,H,T,D]. A position that sees nothing gives 0.
-[[nodiscard]] Variable scaled_dot_product_attention(const Variable& q, const Variable& k,
-                                                    const Variable& v,
+[[nodiscard]] Variable scaled_dot_product_attention(const Operand& q, const Operand& k,
+                                                    const Operand& v,
                                                     const AttentionOptions& options = {});
 
 /// The same for q[B,T,E], k and v[B,S,E], each made of `heads` heads of E / heads side by side
 /// -> [B,T,E]. Copies nothing.
-[[nodiscard]] Variable multi_head_attention(const Variable& q, const Variable& k, const Variable& v,
+[[nodiscard]] Variable multi_head_attention(const Operand& q, const Operand& k, const Operand& v,
                                             std::int64_t heads,
                                             const AttentionOptions& options = {});
 
 /// The same where q, k and v are the thirds of the last dimension of qkv[B,T,3E].
-[[nodiscard]] Variable self_attention(const Variable& qkv, std::int64_t heads,
+[[nodiscard]] Variable self_attention(const Operand& qkv, std::int64_t heads,
                                       const AttentionOptions& options = {});
 
 /// query, key and value [..., E] each by its third of weight[3E,E] and bias[3E] (may be undefined)
 /// -> [..., E] each. Copies nothing.
-[[nodiscard]] std::array<Variable, 3> in_projection(const Variable& query, const Variable& key,
-                                                    const Variable& value, const Variable& weight,
-                                                    const Variable& bias);
+[[nodiscard]] std::array<Variable, 3> in_projection(const Operand& query, const Operand& key,
+                                                    const Operand& value, const Operand& weight,
+                                                    const Operand& bias);
 
 }  // namespace lockstep

@@ -149,12 +149,14 @@ double take_statistics_of_all(const StatisticsExchange& exchange, double momentu
 
 }  // namespace
 
-Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
+Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias,
                     const BatchNormStatistics& statistics, bool training, double momentum,
-                    double eps, const Variable& shortcut, bool relu) {
-  const Variable residual = !shortcut.defined()            ? shortcut
-                            : is_channel_blocked(x.data()) ? to_channel_blocks(shortcut)
-                                                           : from_channel_blocks(shortcut);
+                    double eps, const Operand& shortcut, bool relu) {
+  Variable residual = shortcut;
+  if (shortcut.defined() && is_channel_blocked(x.data()) != is_channel_blocked(shortcut.data())) {
+    residual =
+        is_channel_blocked(x.data()) ? to_channel_blocks(shortcut) : from_channel_blocks(shortcut);
+  }
   BatchNormInputs inputs{.x = x.data(),
                          .weight = weight.data(),
                          .bias = bias.data(),

@@ -90,8 +90,9 @@ struct AdaptiveAvgPool2dMap {
 
 }  // namespace
 
-Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+Variable conv2d(const Operand& x, const Operand& weight, const Operand& bias,
                 const Conv2dOptions& options, Layout layout) {
+  const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
   const Shape shape = conv2d_shape(x.data(), weight.data(), bias_data, options);
   const DType dtype = x.data().dtype();
@@ -104,19 +105,19 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
   return record<Conv2dNode>(std::move(y), {&x, &weight, &bias}, options);
 }
 
-Variable to_channel_blocks(const Variable& x) {
-  if (is_channel_blocked(x.data())) return x;
+Variable to_channel_blocks(const Operand& x) {
+  if (is_channel_blocked(x.data())) return x.given();
   return linear_map(ToChannelBlocks{}, x,
                     empty_channel_blocked(x.shape(), x.data().dtype(), x.data().device()));
 }
 
-Variable from_channel_blocks(const Variable& x) {
-  if (!is_channel_blocked(x.data())) return x;
+Variable from_channel_blocks(const Operand& x) {
+  if (!is_channel_blocked(x.data())) return x.given();
   return linear_map<ToChannelBlocks, true>(
       {}, x, Tensor::empty(plain_shape(x.data()), x.data().dtype(), x.data().device()));
 }
 
-Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
+Variable max_pool2d(const Operand& x, const Pool2dOptions& options) {
   const Shape shape = max_pool2d_shape(x.shape(), options);
   Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
   Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
@@ -125,13 +126,13 @@ Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
                                              MaxPool2dMap{options, std::move(indices)});
 }
 
-Variable avg_pool2d(const Variable& x, const Pool2dOptions& options, bool count_include_pad) {
+Variable avg_pool2d(const Operand& x, const Pool2dOptions& options, bool count_include_pad) {
   return linear_map(
       AvgPool2dMap{options, count_include_pad}, x,
       Tensor::empty(avg_pool2d_shape(x.shape(), options), x.data().dtype(), x.data().device()));
 }
 
-Variable adaptive_avg_pool2d(const Variable& x, std::int64_t output_size) {
+Variable adaptive_avg_pool2d(const Operand& x, std::int64_t output_size) {
   return linear_map(AdaptiveAvgPool2dMap{}, x,
                     Tensor::empty(adaptive_avg_pool2d_shape(x.shape(), output_size),
                                   x.data().dtype(), x.data().device()));

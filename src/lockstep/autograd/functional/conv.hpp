@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include <lockstep/autograd/variable.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/conv2d.hpp>
 #include <lockstep/tensor/kernels/pool2d.hpp>
 
@@ -12,34 +12,34 @@ namespace lockstep {
 /// x[N,C,H,W] * weight[O,C/groups,kh,kw] + bias[O] (bias may be undefined) -> [N,O,OH,OW],
 /// OH = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1. Cross-correlation. x may be in
 /// channel blocks; the result is if `layout` says so and it fits_channel_blocks.
-[[nodiscard]] Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+[[nodiscard]] Variable conv2d(const Operand& x, const Operand& weight, const Operand& bias,
                               const Conv2dOptions& options = {}, Layout layout = Layout::plain);
 
 /// An image in channel blocks (tensor/kernels/channel_blocks.hpp), or in plain layout; x itself if
 /// it is so already. conv2d, batch_norm and elementwise operations take images in blocks, all
 /// others throw. to_channel_blocks throws ShapeError unless x fits_channel_blocks.
-[[nodiscard]] Variable to_channel_blocks(const Variable& x);
-[[nodiscard]] Variable from_channel_blocks(const Variable& x);
+[[nodiscard]] Variable to_channel_blocks(const Operand& x);
+[[nodiscard]] Variable from_channel_blocks(const Operand& x);
 
 /// Largest element of each window; padding counts as -inf; among equals the first in row-major
 /// window order takes the whole gradient.
-[[nodiscard]] Variable max_pool2d(const Variable& x, const Pool2dOptions& options);
+[[nodiscard]] Variable max_pool2d(const Operand& x, const Pool2dOptions& options);
 
 /// Mean of each window: over kernel^2 elements, padding counting as zeros, or over the real ones
 /// only if not `count_include_pad`.
-[[nodiscard]] Variable avg_pool2d(const Variable& x, const Pool2dOptions& options,
+[[nodiscard]] Variable avg_pool2d(const Operand& x, const Pool2dOptions& options,
                                   bool count_include_pad = true);
 
 /// x[N,C,H,W] -> [N,C,output_size,output_size]: output i is the mean of rows
 /// [floor(i H / output_size), ceil((i + 1) H / output_size)), columns likewise.
-[[nodiscard]] Variable adaptive_avg_pool2d(const Variable& x, std::int64_t output_size = 1);
+[[nodiscard]] Variable adaptive_avg_pool2d(const Operand& x, std::int64_t output_size = 1);
 
 /// relu(max_pool2d(channel_scale * conv2d(x))) in one pass over each sample, without ever storing
 /// the convolution's output: 3 to 5 times faster than the parts on small images.
 /// channel_scale: undefined, or [N,O] with elements >= 0 (what dropout2d multiplies by).
 /// Falls back to the parts where conv2d_max_pool2d_supported(...) is false.
-[[nodiscard]] Variable conv2d_max_pool2d_relu(const Variable& x, const Variable& weight,
-                                              const Variable& bias, const Conv2dOptions& conv,
+[[nodiscard]] Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight,
+                                              const Operand& bias, const Conv2dOptions& conv,
                                               const Pool2dOptions& pool,
                                               const Tensor& channel_scale);
 

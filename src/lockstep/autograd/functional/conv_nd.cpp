@@ -142,15 +142,16 @@ Variable as_sequence(const Variable& y) {
 
 }  // namespace
 
-Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
+Variable conv1d(const Operand& x, const Operand& weight, const Operand& bias,
                 const Conv1dOptions& o) {
   expect_sequences("conv1d", x, weight);
   return as_sequence(conv2d(as_image(x), as_image(weight), bias,
                             {{1, o.stride}, {0, o.padding}, {1, o.dilation}, o.groups}));
 }
 
-Variable conv3d(const Variable& x, const Variable& weight, const Variable& bias,
+Variable conv3d(const Operand& x, const Operand& weight, const Operand& bias,
                 const Conv3dOptions& options) {
+  const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
   const Shape shape = conv3d_shape(x.data(), weight.data(), bias_data, options);
   Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
@@ -159,7 +160,7 @@ Variable conv3d(const Variable& x, const Variable& weight, const Variable& bias,
   return record<Conv3dNode>(std::move(y), {&x, &weight, &bias}, options);
 }
 
-Variable conv_transpose1d(const Variable& x, const Variable& weight, const Variable& bias,
+Variable conv_transpose1d(const Operand& x, const Operand& weight, const Operand& bias,
                           const ConvTransposeOptions<1>& o) {
   expect_sequences("conv_transpose1d", x, weight);
   return as_sequence(conv_transpose2d(as_image(x), as_image(weight), bias,
@@ -170,12 +171,12 @@ Variable conv_transpose1d(const Variable& x, const Variable& weight, const Varia
                                        o.groups}));
 }
 
-Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias,
+Variable conv_transpose2d(const Operand& x, const Operand& weight, const Operand& bias,
                           const ConvTransposeOptions<2>& options) {
   return conv_transpose<detail::Images>(x, weight, bias, options);
 }
 
-Variable conv_transpose3d(const Variable& x, const Variable& weight, const Variable& bias,
+Variable conv_transpose3d(const Operand& x, const Operand& weight, const Operand& bias,
                           const ConvTransposeOptions<3>& options) {
   return conv_transpose<detail::Volumes>(x, weight, bias, options);
 }

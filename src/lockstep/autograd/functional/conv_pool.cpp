@@ -51,7 +51,7 @@ class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
 
 }  // namespace
 
-Variable conv2d_max_pool2d_relu(const Variable& x, const Variable& weight, const Variable& bias,
+Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight, const Operand& bias,
                                 const Conv2dOptions& conv, const Pool2dOptions& pool,
                                 const Tensor& channel_scale) {
   if (x.data().device().type != DeviceType::host ||

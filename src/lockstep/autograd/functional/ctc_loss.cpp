@@ -95,7 +95,7 @@ CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_l
 
 }  // namespace
 
-Variable ctc_loss(const Variable& log_probs, const Tensor& targets, const Tensor& input_lengths,
+Variable ctc_loss(const Operand& log_probs, const Tensor& targets, const Tensor& input_lengths,
                   const Tensor& target_lengths, std::int64_t blank, Reduction reduction,
                   bool zero_infinity) {
   const Tensor& x = log_probs.data();

@@ -24,7 +24,7 @@ Variable smaller(const Variable& a, const Variable& b) { return a - clamp_min(a 
 
 }  // namespace
 
-Variable pairwise_distance(const Variable& x1, const Variable& x2, double p, double eps,
+Variable pairwise_distance(const Operand& x1, const Operand& x2, double p, double eps,
                            bool keepdim) {
   if (!(p > 0.0)) {
     throw InputError("pairwise_distance: p must be above 0, and is " + std::to_string(p));
@@ -35,15 +35,15 @@ Variable pairwise_distance(const Variable& x1, const Variable& x2, double p, dou
   return pow(sum(pow(abs(d), p), {-1}, keepdim), 1.0 / p);
 }
 
-Variable cosine_similarity(const Variable& x1, const Variable& x2, int dim, double eps) {
+Variable cosine_similarity(const Operand& x1, const Operand& x2, int dim, double eps) {
   const auto length = [&](const Variable& x) {
     return clamp_min(sqrt(sum(pow(x, 2.0), {dim})), eps);
   };
   return sum(x1 * x2, {dim}) / (length(x1) * length(x2));
 }
 
-Variable triplet_margin_loss(const Variable& anchor, const Variable& positive,
-                             const Variable& negative, const TripletMarginOptions& options) {
+Variable triplet_margin_loss(const Operand& anchor, const Operand& positive,
+                             const Operand& negative, const TripletMarginOptions& options) {
   const auto distance = [&](const Variable& a, const Variable& b) {
     return pairwise_distance(a, b, options.p, options.eps);
   };
@@ -53,7 +53,7 @@ Variable triplet_margin_loss(const Variable& anchor, const Variable& positive,
                     options.reduction);
 }
 
-Variable cosine_embedding_loss(const Variable& x1, const Variable& x2, const Tensor& target,
+Variable cosine_embedding_loss(const Operand& x1, const Operand& x2, const Tensor& target,
                                double margin, Reduction reduction) {
   const Shape& shape = x1.shape();
   if (x2.shape() != shape || shape.dims() < 1 || shape.dims() > 2 ||

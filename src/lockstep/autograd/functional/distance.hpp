@@ -1,5 +1,5 @@
 #pragma once
-#include <lockstep/autograd/variable.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/loss.hpp>
 
 // Distances between rows, and the losses that are made of them.
@@ -8,11 +8,11 @@ namespace lockstep {
 
 /// The p-norm of x1 - x2 + eps over the last dimension; x1 and x2 are broadcast. Throws InputError
 /// unless p > 0.
-[[nodiscard]] Variable pairwise_distance(const Variable& x1, const Variable& x2, double p = 2.0,
+[[nodiscard]] Variable pairwise_distance(const Operand& x1, const Operand& x2, double p = 2.0,
                                          double eps = 1e-6, bool keepdim = false);
 
 /// x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`; x1 and x2 are broadcast.
-[[nodiscard]] Variable cosine_similarity(const Variable& x1, const Variable& x2, int dim = 1,
+[[nodiscard]] Variable cosine_similarity(const Operand& x1, const Operand& x2, int dim = 1,
                                          double eps = 1e-8);
 
 /// torch.nn.TripletMarginLoss's options.
@@ -26,13 +26,13 @@ struct TripletMarginOptions {
 
 /// max(d(anchor, positive) - d(anchor, negative) + margin, 0) for each row, d the pairwise_distance
 /// (Balntas et al. 2016, BMVC).
-[[nodiscard]] Variable triplet_margin_loss(const Variable& anchor, const Variable& positive,
-                                           const Variable& negative,
+[[nodiscard]] Variable triplet_margin_loss(const Operand& anchor, const Operand& positive,
+                                           const Operand& negative,
                                            const TripletMarginOptions& options = {});
 
 /// For rows x1, x2 [N, D] (or [D]) with the cosine c between them: 1 - c where the target is 1,
 /// max(c - margin, 0) where it is -1. Throws ShapeError unless there is a target for each row.
-[[nodiscard]] Variable cosine_embedding_loss(const Variable& x1, const Variable& x2,
+[[nodiscard]] Variable cosine_embedding_loss(const Operand& x1, const Operand& x2,
                                              const Tensor& target, double margin = 0.0,
                                              Reduction reduction = Reduction::mean);
 

@@ -41,8 +41,8 @@ Bags bags_of(const Tensor& index, const Tensor& offsets) {
 
 }  // namespace
 
-Variable embedding_bag(const Tensor& index, const Variable& weight, const Tensor& offsets,
-                       BagMode mode, const Variable& per_sample_weights, std::int64_t padding_idx) {
+Variable embedding_bag(const Tensor& index, const Operand& weight, const Tensor& offsets,
+                       BagMode mode, const Operand& per_sample_weights, std::int64_t padding_idx) {
   const Tensor& table = weight.data();
   Bags bags = bags_of(index, offsets);
   bags.mode = mode;

@@ -97,7 +97,7 @@ class WhereNode : public PooledNode<WhereNode> {
 
 }  // namespace
 
-Variable prelu(const Variable& x, const Variable& weight) {
+Variable prelu(const Operand& x, const Operand& weight) {
   const Shape& shape = x.shape();
   const std::int64_t channels = shape.dims() < 2 ? 1 : shape[1], given = weight.shape().numel();
   if (weight.shape().dims() > 1 || (given != 1 && given != channels)) {
@@ -110,7 +110,7 @@ Variable prelu(const Variable& x, const Variable& weight) {
   return record<PreluNode>(std::move(y), {&x, &weight});
 }
 
-Variable glu(const Variable& x, int dim) {
+Variable glu(const Operand& x, int dim) {
   const int d = resolve_dim(x.shape(), dim);
   if (x.shape()[d] % 2 != 0) {
     throw ShapeError("glu of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
@@ -122,7 +122,7 @@ Variable glu(const Variable& x, int dim) {
   return record<GluNode>(std::move(y), {&x}, d);
 }
 
-Variable where(const Tensor& condition, const Variable& a, const Variable& b) {
+Variable where(const Tensor& condition, const Operand& a, const Operand& b) {
   const Shape both = broadcast_shape("where", a.data(), b.data());
   Shape shape = both;
   if (condition.dtype() == DType::boolean && !broadcasts_to(condition.shape(), both)) {

@@ -115,8 +115,8 @@ Variable normalised(const char* operation, const Variable& x, std::int64_t group
 
 }  // namespace
 
-Variable group_norm(const Variable& x, std::int64_t num_groups, const Variable& weight,
-                    const Variable& bias, double eps) {
+Variable group_norm(const Operand& x, std::int64_t num_groups, const Operand& weight,
+                    const Operand& bias, double eps) {
   if (x.shape().dims() < 2 || num_groups < 1 || x.shape()[1] % num_groups != 0) {
     throw ShapeError("group_norm of " + describe(x.data()) + " in " + std::to_string(num_groups) +
                      " groups: x is [N, C, ...], and the groups divide C");
@@ -124,8 +124,7 @@ Variable group_norm(const Variable& x, std::int64_t num_groups, const Variable& 
   return normalised("group_norm", x, num_groups, weight, bias, eps);
 }
 
-Variable instance_norm(const Variable& x, const Variable& weight, const Variable& bias,
-                       double eps) {
+Variable instance_norm(const Operand& x, const Operand& weight, const Operand& bias, double eps) {
   const Shape& shape = x.shape();
   if (shape.dims() < 3 || (shape.numel() > 0 && shape.numel() == shape[0] * shape[1])) {
     throw ShapeError("instance_norm of " + describe(x.data()) +
@@ -135,7 +134,7 @@ Variable instance_norm(const Variable& x, const Variable& weight, const Variable
   return normalised("instance_norm", x, shape[1], weight, bias, eps);
 }
 
-Variable local_response_norm(const Variable& x, std::int64_t size, double alpha, double beta,
+Variable local_response_norm(const Operand& x, std::int64_t size, double alpha, double beta,
                              double k) {
   if (x.shape().dims() < 3 || size < 1) {
     throw ShapeError("local_response_norm of " + describe(x.data()) + " over " +

@@ -17,6 +17,11 @@ Tensor third(const Tensor& t, std::int64_t i) {
 
 class InProjectionNode : public MultiOutputNode<InProjectionNode> {
  public:
+  using Operands = std::array<Tensor, 4>;  ///< query, key, value and weight
+
+  /// As they were multiplied.
+  explicit InProjectionNode(Operands operands) : operands_(std::move(operands)) {}
+
   void backward(std::span<const Tensor> grad_outputs) override {
     const auto each_third = [&](int parameter, const auto& add) {
       const GradTarget target = grad_target(parameter);
@@ -33,14 +38,19 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
     each_third(4, [](int, const Tensor& gradient, bool accumulate, const Tensor& part) {
       linear_backward_bias(gradient, accumulate, part);
     });
-    each_third(3, [&](int i, const Tensor& gradient, bool accumulate, const Tensor& part) {
-      linear_backward_weight(gradient, input(i).data(), accumulate, part);
+    std::array<Tensor, 3> g;
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (grad_outputs[i].defined()) g[i] = product_operand(grad_outputs[i]);
+    }
+    each_third(3, [&](int i, const Tensor&, bool accumulate, const Tensor& part) {
+      const auto place = static_cast<std::size_t>(i);
+      linear_backward_weight(g[place], operands_[place], accumulate, part);
     });
     for (int i = 0; i < 3; ++i) {
-      const Tensor& gradient = grad_outputs[static_cast<std::size_t>(i)];
+      const Tensor& gradient = g[static_cast<std::size_t>(i)];
       if (!gradient.defined()) continue;
       if (const auto x = grad_target(i); x.wanted) {
-        linear_backward_input(gradient, third(input(3).data(), i), x.accumulate, x.tensor);
+        linear_backward_input(gradient, third(operands_[3], i), x.accumulate, x.tensor);
       }
     }
   }
@@ -59,13 +69,16 @@ class InProjectionNode : public MultiOutputNode<InProjectionNode> {
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "in_projection"; }
+
+ private:
+  Operands operands_;
 };
 
 }  // namespace
 
-std::array<Variable, 3> in_projection(const Variable& query, const Variable& key,
-                                      const Variable& value, const Variable& weight,
-                                      const Variable& bias) {
+std::array<Variable, 3> in_projection(const Operand& query, const Operand& key,
+                                      const Operand& value, const Operand& weight,
+                                      const Operand& bias) {
   const Tensor& matrix = weight.data();
   const Tensor shift = bias.defined() ? bias.data() : Tensor();
   if (matrix.dims() != 2 || matrix.size(0) != 3 * matrix.size(1)) {
@@ -73,15 +86,20 @@ std::array<Variable, 3> in_projection(const Variable& query, const Variable& key
   }
   const std::array<const Variable*, 3> operands{&query, &key, &value};
   std::array<Tensor, 3> outputs;
+  InProjectionNode::Operands narrow;
+  narrow[3] = product_operand(matrix);
   for (std::size_t i = 0; i < 3; ++i) {
     const auto part = static_cast<std::int64_t>(i);
     const Tensor& x = operands[i]->data();
     outputs[i] = Tensor::empty(linear_shape(x, third(matrix, part), third(shift, part)), x.dtype(),
                                x.device());
-    linear_forward(x, third(matrix, part), third(shift, part), outputs[i]);
+    const bool again = i > 0 && operands[i]->record() == operands[i - 1]->record();
+    narrow[i] = again ? narrow[i - 1] : product_operand(x);
+    linear_forward(narrow[i], third(narrow[3], part), third(shift, part), outputs[i]);
     count_flops(2 * outputs[i].numel() * matrix.size(1));
   }
-  return record<InProjectionNode>(std::move(outputs), {&query, &key, &value, &weight, &bias});
+  return record<InProjectionNode>(std::move(outputs), {&query, &key, &value, &weight, &bias},
+                                  std::move(narrow));
 }
 
 }  // namespace lockstep

@@ -26,15 +26,19 @@ struct LinearForm {
 
 class LinearNode : public PooledNode<LinearNode> {
  public:
+  /// What it has multiplied.
+  LinearNode(Tensor x, Tensor weight) : x_(std::move(x)), weight_(std::move(weight)) {}
+
   void backward(const Tensor& grad_output) override {
     if (const auto bias = grad_target(2); bias.wanted) {
       linear_backward_bias(grad_output, bias.accumulate, bias.tensor);
     }
+    const Tensor g = product_operand(grad_output);
     if (const auto weight = grad_target(1); weight.wanted) {
-      linear_backward_weight(grad_output, input(0).data(), weight.accumulate, weight.tensor);
+      linear_backward_weight(g, x_, weight.accumulate, weight.tensor);
     }
     if (const auto x = grad_target(0); x.wanted) {
-      linear_backward_input(grad_output, input(1).data(), x.accumulate, x.tensor);
+      linear_backward_input(g, weight_, x.accumulate, x.tensor);
     }
   }
   void differentiate(Differentiation& d) override {
@@ -47,17 +51,23 @@ class LinearNode : public PooledNode<LinearNode> {
     if (d.wants(2)) d.give(2, sum_to_size(d.grad_output(), input(2).shape()));
   }
   [[nodiscard]] const char* name() const noexcept override { return "linear"; }
+
+ private:
+  Tensor x_, weight_;
 };
 
 }  // namespace
 
-Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+Variable linear(const Operand& x, const Operand& weight, const Operand& bias) {
+  const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
   Tensor y = Tensor::empty(linear_shape(x.data(), weight.data(), bias_data), x.data().dtype(),
                            x.data().device());
-  linear_forward(x.data(), weight.data(), bias_data, y);
+  Tensor x_operand = product_operand(x.data()), matrix = product_operand(weight.data());
+  linear_forward(x_operand, matrix, bias_data, y);
   count_flops(2 * y.numel() * weight.shape()[1]);
-  return record<LinearNode>(std::move(y), {&x, &weight, &bias});
+  return record<LinearNode>(std::move(y), {&x, &weight, &bias}, std::move(x_operand),
+                            std::move(matrix));
 }
 
 }  // namespace lockstep

@@ -4,17 +4,17 @@
 #include <span>
 #include <string>
 
-#include <lockstep/autograd/variable.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/embedding_bag.hpp>
 
 namespace lockstep {
 
 /// x[..., in] weight[out, in]^T + bias[out] (bias may be undefined) -> [..., out].
-[[nodiscard]] Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
+[[nodiscard]] Variable linear(const Operand& x, const Operand& weight, const Operand& bias);
 
 /// Matrix product of the last two dimensions; leading ones are broadcast. An operand of one
 /// dimension is a row (a) or a column (b), and that dimension disappears from the result.
-[[nodiscard]] Variable matmul(const Variable& a, const Variable& b);
+[[nodiscard]] Variable matmul(const Operand& a, const Operand& b);
 
 /// Sums of products by Einstein's convention: a letter for each dimension of each operand, of
 /// which those after "->" stay: einsum("bhqd,bhkd->bhqk", {q, k}). Without an arrow those stay that
@@ -28,12 +28,12 @@ namespace lockstep {
 }
 
 /// a[B,n,k] b[B,k,m] -> [B,n,m].
-[[nodiscard]] Variable bmm(const Variable& a, const Variable& b);
+[[nodiscard]] Variable bmm(const Operand& a, const Operand& b);
 
 /// Rows of weight[V,D] by index (i64, any shape) -> [..., D]. The gradient of a row used twice is
 /// the sum; row `padding_idx` (-1: none) gets none. On the host throws InputError for an index
 /// outside [0, V).
-[[nodiscard]] Variable embedding(const Tensor& index, const Variable& weight,
+[[nodiscard]] Variable embedding(const Tensor& index, const Operand& weight,
                                  std::int64_t padding_idx = -1);
 
 /// Bags of rows of weight[V,D], each reduced to one -> [bags, D]: bag b holds index[offsets[b]] up
@@ -42,9 +42,9 @@ namespace lockstep {
 /// index's shape, may be undefined and goes with sums only. An empty bag gives zeros; entries that
 /// are `padding_idx` (-1: none) are passed over and not counted. Throws InputError for an index
 /// outside [0, V) and for offsets that do not begin with 0, fall, or go beyond the index.
-[[nodiscard]] Variable embedding_bag(const Tensor& index, const Variable& weight,
+[[nodiscard]] Variable embedding_bag(const Tensor& index, const Operand& weight,
                                      const Tensor& offsets = {}, BagMode mode = BagMode::mean,
-                                     const Variable& per_sample_weights = {},
+                                     const Operand& per_sample_weights = {},
                                      std::int64_t padding_idx = -1);
 
 }  // namespace lockstep

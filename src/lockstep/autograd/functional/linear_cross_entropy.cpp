@@ -15,15 +15,16 @@
 namespace lockstep {
 namespace {
 
-/// The rows of x[rows, in] and their targets, chunk by chunk.
+/// The rows of x[rows, in] and their targets, chunk by chunk; x and the weight as operands of the
+/// products, the logits of `dtype`.
 class Chunks {
  public:
-  Chunks(const Tensor& x, const Tensor& weight, const Tensor& target)
+  Chunks(const Tensor& x, const Tensor& weight, const Tensor& target, DType dtype)
       : x_(x.reshape({target.numel(), x.size(-1)})),
         target_(target.reshape({target.numel()})),
         weight_(weight),
-        height_(height(weight)),
-        logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, x.dtype(),
+        height_(height(weight.size(0), dtype)),
+        logits_(Tensor::empty({std::min(height_, target.numel()), weight.size(0)}, dtype,
                               x.device())) {}
 
   struct Chunk {
@@ -45,8 +46,8 @@ class Chunks {
 
  private:
   /// 1 MiB of logits stays in cache until they are used; products of fewer rows than 64 are slow.
-  static std::int64_t height(const Tensor& weight) {
-    const auto row = weight.size(0) * static_cast<std::int64_t>(size_of(weight.dtype()));
+  static std::int64_t height(std::int64_t width, DType dtype) {
+    const auto row = width * static_cast<std::int64_t>(size_of(dtype));
     return std::clamp<std::int64_t>((std::int64_t{1} << 20U) / std::max<std::int64_t>(row, 1), 64,
                                     256);
   }
@@ -58,31 +59,35 @@ class Chunks {
 
 class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
  public:
-  LinearCrossEntropyNode(Tensor target, const LossOptions& options, Tensor divisor, Tensor stats)
-      : target_(std::move(target)),
+  /// x and the weight as they were multiplied.
+  LinearCrossEntropyNode(Tensor x, Tensor weight, Tensor target, const LossOptions& options,
+                         Tensor divisor, Tensor stats)
+      : x_(std::move(x)),
+        weight_(std::move(weight)),
+        target_(std::move(target)),
         options_(options),
         divisor_(std::move(divisor)),
         stats_(std::move(stats)) {}
 
   void backward(const Tensor& grad_output) override {
-    const Tensor &x = input(0).data(), &weight = input(1).data();
     const std::int64_t rows = target_.numel();
     const GradTarget to_weight = grad_target(1), to_x = grad_target(0);
-    const Tensor grad_x = to_x.wanted ? to_x.tensor.reshape({rows, x.size(-1)}) : Tensor();
+    const Tensor grad_x = to_x.wanted ? to_x.tensor.reshape({rows, x_.size(-1)}) : Tensor();
     bool adds = to_weight.accumulate;
     if (to_weight.wanted && rows == 0 && !adds) to_weight.tensor.zero();
     const bool each_row = options_.reduction == Reduction::none;
     const Tensor grad_rows = each_row ? grad_output.reshape({rows}) : grad_output;
-    Chunks(x, weight, target_)
+    Chunks(x_, weight_, target_, grad_output.dtype())
         .each(stats_, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
           const Tensor grad = each_row ? grad_rows.slice(begin, end) : grad_rows;
           cross_entropy_backward(grad, divisor_, chunk.logits, chunk.stats, chunk.target, options_,
                                  false, chunk.logits);
+          const Tensor grad_logits = product_operand(chunk.logits);
           if (to_x.wanted) {
-            linear_backward_input(chunk.logits, weight, to_x.accumulate, grad_x.slice(begin, end));
+            linear_backward_input(grad_logits, weight_, to_x.accumulate, grad_x.slice(begin, end));
           }
           if (to_weight.wanted) {
-            linear_backward_weight(chunk.logits, chunk.x, std::exchange(adds, true),
+            linear_backward_weight(grad_logits, chunk.x, std::exchange(adds, true),
                                    to_weight.tensor);
           }
         });
@@ -99,7 +104,7 @@ class LinearCrossEntropyNode : public PooledNode<LinearCrossEntropyNode> {
   [[nodiscard]] const char* name() const noexcept override { return "linear_cross_entropy"; }
 
  private:
-  Tensor target_;
+  Tensor x_, weight_, target_;
   LossOptions options_;
   Tensor divisor_, stats_;
 };
@@ -114,15 +119,17 @@ void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
 
 }  // namespace
 
-Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Tensor& target,
+Variable linear_cross_entropy(const Operand& x, const Operand& weight, const Tensor& target,
                               const LossOptions& options) {
+  const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor &in = x.data(), &matrix = weight.data();
   expect_fit(in, matrix, target);
   const std::int64_t rows = target.numel();
   Tensor losses = Tensor::empty(target.shape(), in.dtype(), in.device());
   Tensor stats = Tensor::empty({2 * rows}, in.dtype(), in.device());
   const Tensor flat = losses.reshape({rows});
-  Chunks(in, matrix, target)
+  Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
+  Chunks(in_operand, matrix_operand, target, in.dtype())
       .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
         check_loss("linear_cross_entropy", chunk.logits, chunk.target, options);
         cross_entropy_forward(chunk.logits, chunk.target, options, flat.slice(begin, end),
@@ -135,7 +142,8 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight, const T
     divisor = Tensor::empty({}, in.dtype(), in.device());
     reduce_loss(flat, target.reshape({rows}), options, loss, divisor);
   }
-  return record<LinearCrossEntropyNode>(std::move(loss), {&x, &weight}, target, options,
+  return record<LinearCrossEntropyNode>(std::move(loss), {&x, &weight}, std::move(in_operand),
+                                        std::move(matrix_operand), target, options,
                                         std::move(divisor), std::move(stats));
 }
 

@@ -95,7 +95,7 @@ class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
 
 }  // namespace
 
-Variable nll_loss(const Variable& x, const Tensor& target, const LossOptions& options) {
+Variable nll_loss(const Operand& x, const Tensor& target, const LossOptions& options) {
   check_loss("nll_loss", x.data(), target, options);
   const Tensor losses = Tensor::empty(target.shape(), x.data().dtype(), x.data().device());
   nll_loss_forward(x.data(), target, options, losses);
@@ -104,7 +104,7 @@ Variable nll_loss(const Variable& x, const Tensor& target, const LossOptions& op
                                            NllLossMap{target, options, std::move(reduced.divisor)});
 }
 
-Variable cross_entropy(const Variable& x, const Tensor& target, const LossOptions& options) {
+Variable cross_entropy(const Operand& x, const Tensor& target, const LossOptions& options) {
   check_loss("cross_entropy", x.data(), target, options);
   const DType dtype = x.data().dtype();
   const Device device = x.data().device();

@@ -25,13 +25,14 @@ struct MatmulForm {
 
 }  // namespace
 
-Variable matmul(const Variable& a, const Variable& b) {
+Variable matmul(const Operand& a, const Operand& b) {
+  const PrecisionGuard precision(precision_of_product(a, b));
   Tensor y = Tensor::empty(matmul_shape(a.data(), b.data()), a.data().dtype(), a.data().device());
   count_flops(2 * y.numel() * a.shape()[-1]);
   return trilinear_derivative(MatmulForm{}, 2, {a, b, {}}, std::move(y));
 }
 
-Variable bmm(const Variable& a, const Variable& b) {
+Variable bmm(const Operand& a, const Operand& b) {
   if (a.shape().dims() != 3 || b.shape().dims() != 3 || a.shape()[0] != b.shape()[0]) {
     throw ShapeError("bmm of a " + describe(a.data()) + " and b " + describe(b.data()) +
                      ": it takes a [B, n, k] and b [B, k, m]");

@@ -66,7 +66,7 @@ class RmsNormNode : public PooledNode<RmsNormNode> {
 
 }  // namespace
 
-Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps) {
+Variable layer_norm(const Operand& x, const Operand& weight, const Operand& bias, double eps) {
   const Tensor &in = x.data(), &w = weight.data();
   const Tensor b = bias.defined() ? bias.data() : Tensor();
   check_norm("layer_norm", in, w, b);
@@ -79,7 +79,7 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
                                std::move(inverse_std), eps);
 }
 
-Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
+Variable rms_norm(const Operand& x, const Operand& weight, double eps) {
   const Tensor &in = x.data(), &w = weight.data();
   check_norm("rms_norm", in, w, Tensor());
   Tensor y = Tensor::empty(in.shape(), in.dtype(), in.device());

@@ -2,36 +2,36 @@
 #include <cstdint>
 #include <memory>
 
-#include <lockstep/autograd/variable.hpp>
+#include <lockstep/autograd/operand.hpp>
 
 namespace lockstep {
 
 /// (x - mean) / sqrt(var + eps) * weight + bias over the last weight.dims() dimensions, var biased
 /// (Ba et al. 2016, arXiv:1607.06450). weight and bias have the shape of those dimensions; bias may
 /// be undefined.
-[[nodiscard]] Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
+[[nodiscard]] Variable layer_norm(const Operand& x, const Operand& weight, const Operand& bias,
                                   double eps = 1e-5);
 
 /// x / sqrt(mean(x^2) + eps) * weight over the last weight.dims() dimensions (Zhang and Sennrich
 /// 2019, arXiv:1910.07467).
-[[nodiscard]] Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
+[[nodiscard]] Variable rms_norm(const Operand& x, const Operand& weight, double eps = 1e-6);
 
 /// The same over each of `num_groups` groups of a sample's channels, x[N,C, ...], with weight[C]
 /// and bias[C], which may be undefined (Wu, He 2018, arXiv:1803.08494). Throws ShapeError unless
 /// the groups divide C.
-[[nodiscard]] Variable group_norm(const Variable& x, std::int64_t num_groups,
-                                  const Variable& weight = {}, const Variable& bias = {},
+[[nodiscard]] Variable group_norm(const Operand& x, std::int64_t num_groups,
+                                  const Operand& weight = {}, const Operand& bias = {},
                                   double eps = 1e-5);
 
 /// The same over each channel of each sample, x[N,C, ...] (Ulyanov et al. 2016, arXiv:1607.08022).
 /// Throws ShapeError where a channel has a single value.
-[[nodiscard]] Variable instance_norm(const Variable& x, const Variable& weight = {},
-                                     const Variable& bias = {}, double eps = 1e-5);
+[[nodiscard]] Variable instance_norm(const Operand& x, const Operand& weight = {},
+                                     const Operand& bias = {}, double eps = 1e-5);
 
 /// x / (k + alpha / size s)^beta, s the sum of squares over `size` neighbouring channels, x[N,C,
 /// ...] (Krizhevsky et al. 2012; the division by size is PyTorch's).
-[[nodiscard]] Variable local_response_norm(const Variable& x, std::int64_t size,
-                                           double alpha = 1e-4, double beta = 0.75, double k = 1.0);
+[[nodiscard]] Variable local_response_norm(const Operand& x, std::int64_t size, double alpha = 1e-4,
+                                           double beta = 0.75, double k = 1.0);
 
 /// Ranks whose samples are one batch to batch_norm; or, in their place, all ranks' shards of it.
 /// Every one makes the same calls in the same order, on tensors of equal shapes.
@@ -65,9 +65,9 @@ struct BatchNormStatistics {
 /// undefined) is added to the result, which then goes through relu if wanted: in the same pass, as
 /// networks with shortcuts do it (He et al. 2016, arXiv:1512.03385). x and the residual may each be
 /// in channel blocks (tensor/kernels/channel_blocks.hpp); the result is as x.
-[[nodiscard]] Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
+[[nodiscard]] Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias,
                                   const BatchNormStatistics& statistics, bool training,
                                   double momentum = 0.1, double eps = 1e-5,
-                                  const Variable& residual = {}, bool relu = false);
+                                  const Operand& residual = {}, bool relu = false);
 
 }  // namespace lockstep

@@ -38,13 +38,13 @@ struct OrderMap {
 
 }  // namespace
 
-Variable cumsum(const Variable& x, int dim) {
+Variable cumsum(const Operand& x, int dim) {
   const int along = resolve_dim(x.shape(), dim);
   return linear_map(CumsumMap{along}, x,
                     Tensor::empty(x.shape(), x.data().dtype(), x.data().device()));
 }
 
-OrderResult sort(const Variable& x, int dim, bool descending) {
+OrderResult sort(const Operand& x, int dim, bool descending) {
   const int along = resolve_dim(x.shape(), dim);
   const Tensor values = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
   const Tensor indices = Tensor::empty(x.shape(), DType::i64, x.data().device());
@@ -52,7 +52,7 @@ OrderResult sort(const Variable& x, int dim, bool descending) {
   return {record<LinearMapNode<OrderMap>>(values, {&x}, OrderMap{"sort", along, indices}), indices};
 }
 
-OrderResult topk(const Variable& x, std::int64_t k, int dim, bool largest) {
+OrderResult topk(const Operand& x, std::int64_t k, int dim, bool largest) {
   const int along = resolve_dim(x.shape(), dim);
   if (k < 0 || k > x.shape()[along]) {
     throw ShapeError("topk of " + describe(x.data()) + " along dimension " + std::to_string(dim) +

@@ -135,7 +135,7 @@ Tensor empty_of(const Shape& shape, const Variable& x) {
 }  // namespace
 
 template <std::size_t dims>
-Variable max_pool(const Variable& x, const PoolOptions<dims>& options) {
+Variable max_pool(const Operand& x, const PoolOptions<dims>& options) {
   const Plan plan = plan_of("max_pool", x, options);
   const Tensor y = empty_of(plan.shape, x);
   const Tensor indices = Tensor::empty(plan.shape, DType::i32, x.data().device());
@@ -144,7 +144,7 @@ Variable max_pool(const Variable& x, const PoolOptions<dims>& options) {
 }
 
 template <std::size_t dims>
-Variable avg_pool(const Variable& x, const PoolOptions<dims>& options, bool count_include_pad,
+Variable avg_pool(const Operand& x, const PoolOptions<dims>& options, bool count_include_pad,
                   std::int64_t divisor_override) {
   const Plan plan = plan_of("avg_pool", x, options);
   const AveragePool pool{plan.window, count_include_pad, divisor_override};
@@ -152,7 +152,7 @@ Variable avg_pool(const Variable& x, const PoolOptions<dims>& options, bool coun
 }
 
 template <std::size_t dims>
-Variable adaptive_max_pool(const Variable& x, const std::array<std::int64_t, dims>& output_size) {
+Variable adaptive_max_pool(const Operand& x, const std::array<std::int64_t, dims>& output_size) {
   const Shape shape = adaptive_shape("adaptive_max_pool", x, output_size);
   const Tensor y = empty_of(shape, x);
   const Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
@@ -161,22 +161,22 @@ Variable adaptive_max_pool(const Variable& x, const std::array<std::int64_t, dim
 }
 
 template <std::size_t dims>
-Variable adaptive_avg_pool(const Variable& x, const std::array<std::int64_t, dims>& output_size) {
+Variable adaptive_avg_pool(const Operand& x, const std::array<std::int64_t, dims>& output_size) {
   return linear_map(AdaptiveAvgPoolMap{dims}, x,
                     empty_of(adaptive_shape("adaptive_avg_pool", x, output_size), x));
 }
 
-template Variable max_pool(const Variable&, const PoolOptions<1>&);
-template Variable max_pool(const Variable&, const PoolOptions<2>&);
-template Variable max_pool(const Variable&, const PoolOptions<3>&);
-template Variable avg_pool(const Variable&, const PoolOptions<1>&, bool, std::int64_t);
-template Variable avg_pool(const Variable&, const PoolOptions<2>&, bool, std::int64_t);
-template Variable avg_pool(const Variable&, const PoolOptions<3>&, bool, std::int64_t);
-template Variable adaptive_max_pool(const Variable&, const std::array<std::int64_t, 1>&);
-template Variable adaptive_max_pool(const Variable&, const std::array<std::int64_t, 2>&);
-template Variable adaptive_max_pool(const Variable&, const std::array<std::int64_t, 3>&);
-template Variable adaptive_avg_pool(const Variable&, const std::array<std::int64_t, 1>&);
-template Variable adaptive_avg_pool(const Variable&, const std::array<std::int64_t, 2>&);
-template Variable adaptive_avg_pool(const Variable&, const std::array<std::int64_t, 3>&);
+template Variable max_pool(const Operand&, const PoolOptions<1>&);
+template Variable max_pool(const Operand&, const PoolOptions<2>&);
+template Variable max_pool(const Operand&, const PoolOptions<3>&);
+template Variable avg_pool(const Operand&, const PoolOptions<1>&, bool, std::int64_t);
+template Variable avg_pool(const Operand&, const PoolOptions<2>&, bool, std::int64_t);
+template Variable avg_pool(const Operand&, const PoolOptions<3>&, bool, std::int64_t);
+template Variable adaptive_max_pool(const Operand&, const std::array<std::int64_t, 1>&);
+template Variable adaptive_max_pool(const Operand&, const std::array<std::int64_t, 2>&);
+template Variable adaptive_max_pool(const Operand&, const std::array<std::int64_t, 3>&);
+template Variable adaptive_avg_pool(const Operand&, const std::array<std::int64_t, 1>&);
+template Variable adaptive_avg_pool(const Operand&, const std::array<std::int64_t, 2>&);
+template Variable adaptive_avg_pool(const Operand&, const std::array<std::int64_t, 3>&);
 
 }  // namespace lockstep

@@ -20,7 +20,12 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
  public:
   enum Input { x, h0, c0, weight_ih, weight_hh, bias_ih, bias_hh };
 
-  RecurrentNode(const RnnPlan& plan, RnnStates states) : plan_(plan), states_(std::move(states)) {}
+  /// x and weight_ih as they were multiplied.
+  RecurrentNode(const RnnPlan& plan, RnnStates states, Tensor of_x, Tensor of_weight_ih)
+      : plan_(plan),
+        states_(std::move(states)),
+        x_(std::move(of_x)),
+        weight_ih_(std::move(of_weight_ih)) {}
 
   void backward(std::span<const Tensor> grad_outputs) override {
     const bool lstm = plan_.mode == RnnMode::lstm;
@@ -31,16 +36,18 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
     if (gates.c0.defined()) pass_grad(c0, gates.c0);
     give_bias(bias_ih, gates.bias_ih);
     give_bias(bias_hh, gates.bias_hh);
+    const Tensor x_part = product_operand(gates.x_part);
+    const bool apart = plan_.mode == RnnMode::gru;
+    const Tensor hidden_part = apart ? product_operand(gates.hidden_part) : x_part;
     if (const auto weight = grad_target(weight_ih); weight.wanted) {
-      linear_backward_weight(gates.x_part, input(x).data(), weight.accumulate, weight.tensor);
+      linear_backward_weight(x_part, x_, weight.accumulate, weight.tensor);
     }
     if (const auto weight = grad_target(weight_hh); weight.wanted) {
-      linear_backward_weight(gates.hidden_part, RnnStates::before(plan_, states_.h),
+      linear_backward_weight(hidden_part, product_operand(RnnStates::before(plan_, states_.h)),
                              weight.accumulate, weight.tensor);
     }
     if (const auto sequence = grad_target(x); sequence.wanted) {
-      linear_backward_input(gates.x_part, input(weight_ih).data(), sequence.accumulate,
-                            sequence.tensor);
+      linear_backward_input(x_part, weight_ih_, sequence.accumulate, sequence.tensor);
     }
   }
   void differentiate(Differentiation& d) override {
@@ -109,6 +116,7 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
 
   RnnPlan plan_;
   RnnStates states_;
+  Tensor x_, weight_ih_;
 };
 
 void expect_shape(const char* what, const Tensor& t, const Shape& shape, DType dtype) {
@@ -144,8 +152,12 @@ RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, 
 
 }  // namespace
 
-RecurrentOutput recurrent_layer(RnnMode mode, const Variable& x, const Variable& h0,
-                                const Variable& c0, const RecurrentWeights& weights, bool reverse) {
+RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h0,
+                                const Operand& c0, const RecurrentWeights& given, bool reverse) {
+  const Operand weight_ih_operand = given.weight_ih, weight_hh_operand = given.weight_hh,
+                bias_ih_operand = given.bias_ih, bias_hh_operand = given.bias_hh;
+  const RecurrentWeights weights{weight_ih_operand, weight_hh_operand, bias_ih_operand,
+                                 bias_hh_operand};
   const Tensor& sequence = x.data();
   const RnnPlan plan = plan_of(mode, sequence, weights, reverse);
   const auto initial = [&](const char* what, const Variable& state) {
@@ -158,7 +170,8 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Variable& x, const Variable&
   const Tensor& weight_ih = weights.weight_ih.data();
   const std::int64_t width = weight_ih.size(0);
   const Tensor x_part = Tensor::empty({plan.steps, plan.batch, width}, sequence.dtype());
-  linear_forward(sequence, weight_ih, {}, x_part);
+  Tensor x_operand = product_operand(sequence), ih_operand = product_operand(weight_ih);
+  linear_forward(x_operand, ih_operand, {}, x_part);
   count_flops(2 * x_part.numel() * (sequence.size(2) + plan.hidden));
 
   const bool lstm = mode == RnnMode::lstm;
@@ -172,7 +185,7 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Variable& x, const Variable&
   record<RecurrentNode>(
       std::span(outputs).first(count), std::span(results).first(count),
       {&x, &h0, &c0, &weights.weight_ih, &weights.weight_hh, &weights.bias_ih, &weights.bias_hh},
-      plan, std::move(states));
+      plan, std::move(states), std::move(x_operand), std::move(ih_operand));
   return {std::move(results[0]), std::move(results[1]), std::move(results[2])};
 }
 

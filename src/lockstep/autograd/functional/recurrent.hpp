@@ -1,5 +1,5 @@
 #pragma once
-#include <lockstep/autograd/variable.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/rnn.hpp>
 
 namespace lockstep {
@@ -17,8 +17,8 @@ struct RecurrentOutput {
 /// One layer in one direction over x[T, N, I] from the state h0[N, H] (and c0, of the LSTM;
 /// tensor/kernels/rnn.hpp has the formulas). Undefined states are zeros. With `reverse` from the
 /// last element to the first.
-[[nodiscard]] RecurrentOutput recurrent_layer(RnnMode mode, const Variable& x, const Variable& h0,
-                                              const Variable& c0, const RecurrentWeights& weights,
+[[nodiscard]] RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h0,
+                                              const Operand& c0, const RecurrentWeights& weights,
                                               bool reverse = false);
 
 }  // namespace lockstep

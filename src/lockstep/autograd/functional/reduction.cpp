@@ -149,11 +149,11 @@ void expect_elements(const char* operation, const Tensor& x, const Shape& kept) 
 
 }  // namespace
 
-Variable sum(const Variable& x, const Dims& dims, bool keepdim) {
+Variable sum(const Operand& x, const Dims& dims, bool keepdim) {
   return sum_over("sum", x, ReducedShape(x.shape(), dims, keepdim), 1);
 }
 
-Variable mean(const Variable& x, const Dims& dims, bool keepdim) {
+Variable mean(const Operand& x, const Dims& dims, bool keepdim) {
   const ReducedShape shape(x.shape(), dims, keepdim);
   std::int64_t count = 1;
   for (int d = 0; d < x.shape().dims(); ++d) {
@@ -162,21 +162,21 @@ Variable mean(const Variable& x, const Dims& dims, bool keepdim) {
   return sum_over("mean", x, shape, static_cast<double>(count));
 }
 
-Variable sum_to_size(const Variable& x, const Shape& shape) {
-  if (shape == x.shape()) return x;
+Variable sum_to_size(const Operand& x, const Shape& shape) {
+  if (shape == x.shape()) return x.given();
   expect_broadcast("sum_to_size", x, shape, x.shape());
   return linear_map(SumMap{"sum_to_size", aligned(shape, x.shape()), 1.0}, x,
                     empty_like(x.data(), shape));
 }
 
-Variable expand(const Variable& x, const Shape& shape) {
-  if (shape == x.shape()) return x;
+Variable expand(const Operand& x, const Shape& shape) {
+  if (shape == x.shape()) return x.given();
   expect_broadcast("expand", x, x.shape(), shape);
   return linear_map<SumMap, true>(SumMap{"expand", aligned(x.shape(), shape), 1.0}, x,
                                   empty_like(x.data(), shape));
 }
 
-Variable amax(const Variable& x, const Dims& dims, bool keepdim) {
+Variable amax(const Operand& x, const Dims& dims, bool keepdim) {
   const ReducedShape shape(x.shape(), dims, keepdim);
   expect_elements("amax", x.data(), shape.kept);
   const Tensor y = empty_like(x.data(), shape.kept);
@@ -184,7 +184,7 @@ Variable amax(const Variable& x, const Dims& dims, bool keepdim) {
   return record<AmaxNode>(y.reshape(shape.result), {&x}, y);
 }
 
-MaxResult max(const Variable& x, int dim, bool keepdim) {
+MaxResult max(const Operand& x, int dim, bool keepdim) {
   const ReducedShape shape(x.shape(), {dim}, keepdim);
   expect_elements("max", x.data(), shape.kept);
   const int along = resolve_dim(x.shape(), dim);
@@ -197,7 +197,7 @@ MaxResult max(const Variable& x, int dim, bool keepdim) {
           indices.reshape(shape.result)};
 }
 
-Variable logsumexp(const Variable& x, int dim, bool keepdim) {
+Variable logsumexp(const Operand& x, int dim, bool keepdim) {
   const ReducedShape shape(x.shape(), {dim}, keepdim);
   const Tensor y = empty_like(x.data(), shape.result);
   logsumexp_forward(x.data(), dim, y);

@@ -1,19 +1,19 @@
 #pragma once
-#include <lockstep/autograd/variable.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/dims.hpp>
 
 namespace lockstep {
 
 /// Over the dimensions `dims` (negative ones count from the end; none: all of them). A reduced
 /// dimension disappears, or stays with extent 1 if `keepdim`.
-[[nodiscard]] Variable sum(const Variable& x, const Dims& dims = {}, bool keepdim = false);
-[[nodiscard]] Variable mean(const Variable& x, const Dims& dims = {}, bool keepdim = false);
+[[nodiscard]] Variable sum(const Operand& x, const Dims& dims = {}, bool keepdim = false);
+[[nodiscard]] Variable mean(const Operand& x, const Dims& dims = {}, bool keepdim = false);
 /// x summed over the dimensions in which `shape` is broadcast to x's: the opposite of expand.
 /// Throws ShapeError unless it is.
-[[nodiscard]] Variable sum_to_size(const Variable& x, const Shape& shape);
+[[nodiscard]] Variable sum_to_size(const Operand& x, const Shape& shape);
 /// The largest elements; equal ones share the gradient evenly. Throws ShapeError for an empty
 /// dimension.
-[[nodiscard]] Variable amax(const Variable& x, const Dims& dims = {}, bool keepdim = false);
+[[nodiscard]] Variable amax(const Operand& x, const Dims& dims = {}, bool keepdim = false);
 
 /// The largest elements along one dimension and where they are (i64); among equals the first, which
 /// takes the whole gradient. Throws ShapeError for an empty dimension.
@@ -21,10 +21,10 @@ struct MaxResult {
   Variable values;
   Tensor indices;
 };
-[[nodiscard]] MaxResult max(const Variable& x, int dim, bool keepdim = false);
+[[nodiscard]] MaxResult max(const Operand& x, int dim, bool keepdim = false);
 
 /// The sum of the elements up to and with each one along `dim`; f32 is summed in double.
-[[nodiscard]] Variable cumsum(const Variable& x, int dim);
+[[nodiscard]] Variable cumsum(const Operand& x, int dim);
 
 /// Elements in order along one dimension, and where they were (i64). NaN is larger than everything;
 /// among equals the first comes first. On the host.
@@ -32,12 +32,11 @@ struct OrderResult {
   Variable values;
   Tensor indices;
 };
-[[nodiscard]] OrderResult sort(const Variable& x, int dim = -1, bool descending = false);
+[[nodiscard]] OrderResult sort(const Operand& x, int dim = -1, bool descending = false);
 /// The k largest (or smallest) in order. Throws ShapeError unless 0 <= k <= the extent of `dim`.
-[[nodiscard]] OrderResult topk(const Variable& x, std::int64_t k, int dim = -1,
-                               bool largest = true);
+[[nodiscard]] OrderResult topk(const Operand& x, std::int64_t k, int dim = -1, bool largest = true);
 
 /// log(sum(exp(x))) along `dim`; the largest element is subtracted first.
-[[nodiscard]] Variable logsumexp(const Variable& x, int dim, bool keepdim = false);
+[[nodiscard]] Variable logsumexp(const Operand& x, int dim, bool keepdim = false);
 
 }  // namespace lockstep

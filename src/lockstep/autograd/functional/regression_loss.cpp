@@ -143,33 +143,32 @@ void expect_at_least_zero(const char* operation, const char* option, double valu
 
 }  // namespace
 
-Variable mse_loss(const Variable& x, const Tensor& target, Reduction reduction) {
+Variable mse_loss(const Operand& x, const Tensor& target, Reduction reduction) {
   return element_loss({ElementLoss::mse}, x, target, reduction);
 }
 
-Variable l1_loss(const Variable& x, const Tensor& target, Reduction reduction) {
+Variable l1_loss(const Operand& x, const Tensor& target, Reduction reduction) {
   return element_loss({ElementLoss::l1}, x, target, reduction);
 }
 
-Variable smooth_l1_loss(const Variable& x, const Tensor& target, Reduction reduction, double beta) {
+Variable smooth_l1_loss(const Operand& x, const Tensor& target, Reduction reduction, double beta) {
   expect_at_least_zero("smooth_l1_loss", "beta", beta);
   return element_loss({ElementLoss::smooth_l1, beta}, x, target, reduction);
 }
 
-Variable huber_loss(const Variable& x, const Tensor& target, Reduction reduction, double delta) {
+Variable huber_loss(const Operand& x, const Tensor& target, Reduction reduction, double delta) {
   if (!(delta > 0.0)) {
     throw InputError("huber_loss: delta must be above 0, and is " + std::to_string(delta));
   }
   return element_loss({ElementLoss::huber, delta}, x, target, reduction);
 }
 
-Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target,
+Variable binary_cross_entropy_with_logits(const Operand& x, const Tensor& target,
                                           Reduction reduction) {
   return element_loss({ElementLoss::bce_with_logits}, x, target, reduction);
 }
 
-Variable kl_div(const Variable& x, const Tensor& target, KlDivReduction reduction,
-                bool log_target) {
+Variable kl_div(const Operand& x, const Tensor& target, KlDivReduction reduction, bool log_target) {
   const ElementLossFunction f{log_target ? ElementLoss::kl_div_log : ElementLoss::kl_div};
   check_regression("kl_div", x.data(), target);
   switch (reduction) {
@@ -186,19 +185,19 @@ Variable kl_div(const Variable& x, const Tensor& target, KlDivReduction reductio
   return element_loss(f, x, target, Reduction::mean, samples);
 }
 
-Variable poisson_nll_loss(const Variable& x, const Tensor& target, bool log_input, bool full,
+Variable poisson_nll_loss(const Operand& x, const Tensor& target, bool log_input, bool full,
                           double eps, Reduction reduction) {
   const auto kind = log_input ? ElementLoss::poisson_nll_log : ElementLoss::poisson_nll;
   return element_loss({kind, full ? 1.0 : 0.0, eps}, x, target, reduction);
 }
 
-Variable sigmoid_focal_loss(const Variable& x, const Tensor& target, double alpha, double gamma,
+Variable sigmoid_focal_loss(const Operand& x, const Tensor& target, double alpha, double gamma,
                             Reduction reduction) {
   expect_at_least_zero("sigmoid_focal_loss", "gamma", gamma);
   return element_loss({ElementLoss::focal, alpha, gamma}, x, target, reduction);
 }
 
-Variable gaussian_nll_loss(const Variable& x, const Tensor& target, const Variable& var, bool full,
+Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var, bool full,
                            double eps, Reduction reduction) {
   check_regression("gaussian_nll_loss", x.data(), target);
   if (!(eps > 0.0)) {

@@ -152,7 +152,7 @@ Ratios ratios_of(std::size_t count, const F& ratio) {
 
 }  // namespace
 
-Variable pad(const Variable& x, std::span<const std::int64_t> amounts, PadMode mode, double value) {
+Variable pad(const Operand& x, std::span<const std::int64_t> amounts, PadMode mode, double value) {
   expect_host("pad", x);
   const auto complain = [&](const std::string& why) {
     std::string list;
@@ -189,7 +189,7 @@ Variable pad(const Variable& x, std::span<const std::int64_t> amounts, PadMode m
   return record<LinearMapNode<PadMap>>(std::move(y), {&x}, PadMap{given, mode});
 }
 
-Variable interpolate(const Variable& x, std::span<const std::int64_t> size, Interpolation mode,
+Variable interpolate(const Operand& x, std::span<const std::int64_t> size, Interpolation mode,
                      bool align_corners) {
   check_interpolation(x, size.size(), mode, align_corners);
   for (const auto extent : size) {
@@ -205,7 +205,7 @@ Variable interpolate(const Variable& x, std::span<const std::int64_t> size, Inte
                    mode, align_corners);
 }
 
-Variable interpolate_by(const Variable& x, std::span<const double> scale_factor, Interpolation mode,
+Variable interpolate_by(const Operand& x, std::span<const double> scale_factor, Interpolation mode,
                         bool align_corners) {
   const auto spatial = static_cast<std::size_t>(std::max(0, x.shape().dims() - 2));
   const auto factor = [&](std::size_t d) {
@@ -227,7 +227,7 @@ Variable interpolate_by(const Variable& x, std::span<const double> scale_factor,
                    align_corners);
 }
 
-Variable pixel_shuffle(const Variable& x, std::int64_t r) {
+Variable pixel_shuffle(const Operand& x, std::int64_t r) {
   const Shape& s = x.shape();
   if (s.dims() < 3 || r < 1 || s[-3] % (r * r) != 0) {
     throw ShapeError("pixel_shuffle of " + describe(x.data()) + " by " + std::to_string(r) +
@@ -236,7 +236,7 @@ Variable pixel_shuffle(const Variable& x, std::int64_t r) {
   return shuffled<true>(x, r, {s[-3] / (r * r), s[-2] * r, s[-1] * r});
 }
 
-Variable pixel_unshuffle(const Variable& x, std::int64_t r) {
+Variable pixel_unshuffle(const Operand& x, std::int64_t r) {
   const Shape& s = x.shape();
   if (s.dims() < 3 || r < 1 || s[-1] % r != 0 || s[-2] % r != 0) {
     throw ShapeError("pixel_unshuffle of " + describe(x.data()) + " by " + std::to_string(r) +

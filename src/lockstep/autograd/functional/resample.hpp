@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <span>
 
-#include <lockstep/autograd/variable.hpp>
+#include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/pad.hpp>
 
 // Other extents of images and sequences, on the host.
@@ -14,9 +14,9 @@ namespace lockstep {
 /// PyTorch's order. constant puts `value`, and may take away (negative amounts); the others are for
 /// at most the last three dimensions, reflect by less than the extent, circular by no more than it.
 /// Throws ShapeError for amounts that do not fit.
-[[nodiscard]] Variable pad(const Variable& x, std::span<const std::int64_t> amounts,
+[[nodiscard]] Variable pad(const Operand& x, std::span<const std::int64_t> amounts,
                            PadMode mode = PadMode::constant, double value = 0.0);
-[[nodiscard]] inline Variable pad(const Variable& x, std::initializer_list<std::int64_t> amounts,
+[[nodiscard]] inline Variable pad(const Operand& x, std::initializer_list<std::int64_t> amounts,
                                   PadMode mode = PadMode::constant, double value = 0.0) {
   return pad(x, std::span(amounts.begin(), amounts.size()), mode, value);
 }
@@ -26,20 +26,20 @@ enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
 /// x[N,C,L], [N,C,H,W] or [N,C,D,H,W] at another size; linear is for [N,C,L], bilinear for
 /// [N,C,H,W]. align_corners keeps the corners' values at the corners, which nearest does not know.
 /// Throws ShapeError for sizes that do not fit.
-[[nodiscard]] Variable interpolate(const Variable& x, std::span<const std::int64_t> size,
+[[nodiscard]] Variable interpolate(const Operand& x, std::span<const std::int64_t> size,
                                    Interpolation mode = Interpolation::nearest,
                                    bool align_corners = false);
-[[nodiscard]] inline Variable interpolate(const Variable& x,
+[[nodiscard]] inline Variable interpolate(const Operand& x,
                                           std::initializer_list<std::int64_t> size,
                                           Interpolation mode = Interpolation::nearest,
                                           bool align_corners = false) {
   return interpolate(x, std::span(size.begin(), size.size()), mode, align_corners);
 }
 /// The same by a factor for each extent, or one for all; sizes are rounded down.
-[[nodiscard]] Variable interpolate_by(const Variable& x, std::span<const double> scale_factor,
+[[nodiscard]] Variable interpolate_by(const Operand& x, std::span<const double> scale_factor,
                                       Interpolation mode = Interpolation::nearest,
                                       bool align_corners = false);
-[[nodiscard]] inline Variable interpolate_by(const Variable& x,
+[[nodiscard]] inline Variable interpolate_by(const Operand& x,
                                              std::initializer_list<double> scale_factor,
                                              Interpolation mode = Interpolation::nearest,
                                              bool align_corners = false) {
@@ -48,7 +48,7 @@ enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
 }
 
 /// x[..., C r^2, H, W] -> [..., C, H r, W r] (Shi et al. 2016, arXiv:1609.05158), and back.
-[[nodiscard]] Variable pixel_shuffle(const Variable& x, std::int64_t upscale_factor);
-[[nodiscard]] Variable pixel_unshuffle(const Variable& x, std::int64_t downscale_factor);
+[[nodiscard]] Variable pixel_shuffle(const Operand& x, std::int64_t upscale_factor);
+[[nodiscard]] Variable pixel_unshuffle(const Operand& x, std::int64_t downscale_factor);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <lockstep/autograd/differentiation.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/gather_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
@@ -131,18 +132,18 @@ Shape concat_shape(std::span<const Variable> parts, int dim) {
 
 }  // namespace
 
-Variable reshape(const Variable& x, const Shape& shape) {
+Variable reshape(const Operand& x, const Shape& shape) {
   return record<ReshapeNode>(x.data().reshape(shape), {&x});
 }
 
-Variable flatten(const Variable& x) {
+Variable flatten(const Operand& x) {
   if (x.shape().dims() < 1) throw ShapeError("flatten needs a leading dimension, not a scalar");
   std::int64_t rest = 1;
   for (int d = 1; d < x.shape().dims(); ++d) rest *= x.shape()[d];
   return reshape(x, {x.shape()[0], rest});
 }
 
-Variable permute(const Variable& x, const Dims& dims) {
+Variable permute(const Operand& x, const Dims& dims) {
   if (dims.size() != x.shape().dims()) {
     throw ShapeError("permute of " + describe(x.data()) + " by " + std::to_string(dims.size()) +
                      " dimensions: every dimension must be named once");
@@ -161,7 +162,7 @@ Variable permute(const Variable& x, const Dims& dims) {
                     std::move(y));
 }
 
-Variable transpose(const Variable& x, int dim0, int dim1) {
+Variable transpose(const Operand& x, int dim0, int dim1) {
   const int a = resolve_dim(x.shape(), dim0), b = resolve_dim(x.shape(), dim1);
   std::array<int, Shape::max_dims> order{};
   std::iota(order.begin(), order.end(), 0);
@@ -175,6 +176,11 @@ Variable concat(std::span<const Variable> parts, int dim) {
   const int along = resolve_dim(parts[0].shape(), dim);
   const Shape shape = concat_shape(parts, along);
   if (parts.size() == 1) return parts[0];
+  if (const DType dtype = parts[0].data().dtype(); size_of(dtype) == 2) {
+    std::vector<Variable> wide;
+    for (const Variable& part : parts) wide.push_back(to(part, DType::f32));
+    return to(concat(wide, dim), dtype);
+  }
   Tensor y = Tensor::empty(shape, parts[0].data().dtype(), parts[0].data().device());
   std::int64_t start = 0;
   for (const Variable& part : parts) {
@@ -184,7 +190,7 @@ Variable concat(std::span<const Variable> parts, int dim) {
   return record<ConcatNode>(std::move(y), parts, along);
 }
 
-Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t length) {
+Variable narrow(const Operand& x, int dim, std::int64_t start, std::int64_t length) {
   const int along = resolve_dim(x.shape(), dim);
   if (start < 0 || length < 0 || start + length > x.shape()[along]) {
     throw ShapeError("narrow to [" + std::to_string(start) + ", " + std::to_string(start + length) +
@@ -196,7 +202,7 @@ Variable narrow(const Variable& x, int dim, std::int64_t start, std::int64_t len
       Tensor::empty(with_extent(x.shape(), along, length), x.data().dtype(), x.data().device()));
 }
 
-std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> sizes, int dim) {
+std::vector<Variable> split(const Operand& x, std::span<const std::int64_t> sizes, int dim) {
   const int along = resolve_dim(x.shape(), dim);
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   if (total != x.shape()[along]) {
@@ -220,7 +226,7 @@ std::vector<Variable> split(const Variable& x, std::span<const std::int64_t> siz
   return parts;
 }
 
-Variable gather(const Variable& x, int dim, const Tensor& index) {
+Variable gather(const Operand& x, int dim, const Tensor& index) {
   const int along = resolve_dim(x.shape(), dim);
   check_gather(x.data(), along, index);
   return linear_map(detail::GatherMap{"gather", along, index}, x,

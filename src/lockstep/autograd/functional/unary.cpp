@@ -127,47 +127,47 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-Variable exp(const Variable& x) { return apply({Unary::exp}, x); }
-Variable log(const Variable& x) { return apply({Unary::log}, x); }
-Variable sqrt(const Variable& x) { return apply({Unary::sqrt}, x); }
-Variable rsqrt(const Variable& x) { return apply({Unary::rsqrt}, x); }
-Variable reciprocal(const Variable& x) { return apply({Unary::reciprocal}, x); }
-Variable abs(const Variable& x) { return apply({Unary::abs}, x); }
-Variable sin(const Variable& x) { return apply({Unary::sin}, x); }
-Variable cos(const Variable& x) { return apply({Unary::cos}, x); }
-Variable erf(const Variable& x) { return apply({Unary::erf}, x); }
+Variable exp(const Operand& x) { return apply({Unary::exp}, x); }
+Variable log(const Operand& x) { return apply({Unary::log}, x); }
+Variable sqrt(const Operand& x) { return apply({Unary::sqrt}, x); }
+Variable rsqrt(const Operand& x) { return apply({Unary::rsqrt}, x); }
+Variable reciprocal(const Operand& x) { return apply({Unary::reciprocal}, x); }
+Variable abs(const Operand& x) { return apply({Unary::abs}, x); }
+Variable sin(const Operand& x) { return apply({Unary::sin}, x); }
+Variable cos(const Operand& x) { return apply({Unary::cos}, x); }
+Variable erf(const Operand& x) { return apply({Unary::erf}, x); }
 
-Variable pow(const Variable& x, double exponent) { return apply({Unary::pow, exponent}, x); }
+Variable pow(const Operand& x, double exponent) { return apply({Unary::pow, exponent}, x); }
 
-Variable clamp(const Variable& x, double min, double max) {
+Variable clamp(const Operand& x, double min, double max) {
   return apply({Unary::clamp, min, max}, x);
 }
-Variable clamp_min(const Variable& x, double min) { return clamp(x, min, infinity); }
-Variable clamp_max(const Variable& x, double max) { return clamp(x, -infinity, max); }
+Variable clamp_min(const Operand& x, double min) { return clamp(x, min, infinity); }
+Variable clamp_max(const Operand& x, double max) { return clamp(x, -infinity, max); }
 
-Variable leaky_relu(const Variable& x, double negative_slope) {
+Variable leaky_relu(const Operand& x, double negative_slope) {
   return apply({Unary::leaky_relu, negative_slope}, x);
 }
 
-Variable elu(const Variable& x, double alpha) { return apply({Unary::elu, alpha, 1.0, 1.0}, x); }
+Variable elu(const Operand& x, double alpha) { return apply({Unary::elu, alpha, 1.0, 1.0}, x); }
 
-Variable celu(const Variable& x, double alpha) {
+Variable celu(const Operand& x, double alpha) {
   if (alpha == 0.0) throw InputError("celu: alpha must not be 0");
   return apply({Unary::elu, alpha, 1.0, 1.0 / alpha}, x);
 }
 
-Variable selu(const Variable& x) {
+Variable selu(const Operand& x) {
   return apply({Unary::elu, 1.6732632423543772, 1.0507009873554805, 1.0}, x);
 }
 
-Variable softplus(const Variable& x, double beta, double threshold) {
+Variable softplus(const Operand& x, double beta, double threshold) {
   if (beta == 0.0) throw InputError("softplus: beta must not be 0");
   return apply({Unary::softplus, beta, threshold}, x);
 }
 
-Variable softsign(const Variable& x) { return apply({Unary::softsign}, x); }
+Variable softsign(const Operand& x) { return apply({Unary::softsign}, x); }
 
-Variable hardtanh(const Variable& x, double min_val, double max_val) {
+Variable hardtanh(const Operand& x, double min_val, double max_val) {
   if (!(min_val < max_val)) {
     throw InputError("hardtanh: min_val (" + std::to_string(min_val) + ") must be below max_val (" +
                      std::to_string(max_val) + ")");
@@ -175,10 +175,10 @@ Variable hardtanh(const Variable& x, double min_val, double max_val) {
   return apply({Unary::hardtanh, min_val, max_val}, x);
 }
 
-Variable relu6(const Variable& x) { return hardtanh(x, 0.0, 6.0); }
-Variable hardsigmoid(const Variable& x) { return apply({Unary::hardsigmoid}, x); }
-Variable hardswish(const Variable& x) { return apply({Unary::hardswish}, x); }
-Variable mish(const Variable& x) { return apply({Unary::mish}, x); }
-Variable logsigmoid(const Variable& x) { return apply({Unary::log_sigmoid}, x); }
+Variable relu6(const Operand& x) { return hardtanh(x, 0.0, 6.0); }
+Variable hardsigmoid(const Operand& x) { return apply({Unary::hardsigmoid}, x); }
+Variable hardswish(const Operand& x) { return apply({Unary::hardswish}, x); }
+Variable mish(const Operand& x) { return apply({Unary::mish}, x); }
+Variable logsigmoid(const Operand& x) { return apply({Unary::log_sigmoid}, x); }
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/math_functions.hpp>
 #include <lockstep/tensor/math/gemm.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 namespace lockstep {
 namespace {
@@ -43,6 +44,30 @@ HeadRows<T> rows_of(const Heads& x, std::int64_t b, std::int64_t h) {
   return {static_cast<T*>(x.tensor.data()) + x.offset + b * x.batch + h * x.head, x.row};
 }
 
+/// Rows as operands of products: those that they are made of, or, where O is of 16 bits, rounded
+/// in memory of their own.
+template <class T, class O>
+class OperandRows {
+ public:
+  OperandRows(std::int64_t rows, std::int64_t width) {
+    if constexpr (!std::is_same_v<T, O>) memory_ = Tensor::empty({rows, width}, dtype_of<O>);
+  }
+  HeadRows<const O> of(const HeadRows<const T>& from, std::int64_t rows, std::int64_t width) const {
+    if constexpr (std::is_same_v<T, O>) {
+      return from;
+    } else {
+      O* const begin = static_cast<O*>(memory_.data());
+      for (std::int64_t t = 0; t < rows; ++t) {
+        for (std::int64_t c = 0; c < width; ++c) begin[t * width + c] = O(from.row(t)[c]);
+      }
+      return {begin, width};
+    }
+  }
+
+ private:
+  Tensor memory_;
+};
+
 /// The blocks of queries that a head is cut into, and their scores.
 template <class T>
 class Blocks {
@@ -59,6 +84,7 @@ class Blocks {
         Tensor::empty({arrays, rows_, stride_}, std::is_same_v<T, float> ? DType::f32 : DType::f64);
   }
 
+  [[nodiscard]] std::int64_t height() const { return rows_; }
   [[nodiscard]] std::int64_t count() const { return (plan_.queries + rows_ - 1) / rows_; }
   [[nodiscard]] std::int64_t begin(std::int64_t block) const { return block * rows_; }
   [[nodiscard]] std::int64_t end(std::int64_t block) const {
@@ -115,16 +141,19 @@ T normalise(T* row, std::int64_t padded) {
   return shift + std::log(sum);
 }
 
-template <class T>
+template <class T, class O>
 void forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
              const Heads& out, const Tensor& log_sum) {
   const Blocks<T> blocks(plan, 1);
   const HeadRows<T> scores = blocks.scores(0);
+  const OperandRows<T, O> of_q(plan.queries, plan.width), of_k(plan.keys, plan.width),
+      of_v(plan.keys, plan.width), of_scores(blocks.height(), plan.keys);
   T* log_sums = static_cast<T*>(log_sum.data());
   for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
     const std::int64_t b = head / plan.heads, h = head % plan.heads;
-    const auto query = rows_of<const T>(q, b, h), key = rows_of<const T>(k, b, h);
-    const auto value = rows_of<const T>(v, b, h);
+    const auto query = of_q.of(rows_of<const T>(q, b, h), plan.queries, plan.width);
+    const auto key = of_k.of(rows_of<const T>(k, b, h), plan.keys, plan.width);
+    const auto value = of_v.of(rows_of<const T>(v, b, h), plan.keys, plan.width);
     const auto result = rows_of<T>(out, b, h);
     for (std::int64_t block = 0; block < blocks.count(); ++block) {
       const std::int64_t begin = blocks.begin(block), end = blocks.end(block);
@@ -135,7 +164,8 @@ void forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const He
         T* row = scores.row(t - begin);
         log_sums[t] = normalise(row, finish_scores(plan, b, t, columns, row));
       }
-      math::gemm(end - begin, plan.width, columns, scores.from(0), value.from(0), T{0},
+      const auto p = of_scores.of({scores.data, scores.stride}, end - begin, columns);
+      math::gemm(end - begin, plan.width, columns, p.from(0), value.from(0), T{0},
                  result.row(begin), result.stride);
     }
   }
@@ -155,8 +185,9 @@ struct GradRows {
   [[nodiscard]] bool wanted() const { return rows.data != nullptr; }
 
   /// rows[begin, begin + m) (+)= a[m,k] b[k,width]
+  template <class O>
   void add(std::int64_t begin, std::int64_t m, std::int64_t width, std::int64_t k,
-           const math::Matrix<T>& a, const math::Matrix<T>& b) const {
+           const math::Matrix<O>& a, const math::Matrix<O>& b) const {
     math::gemm(m, width, k, a, b, keep, rows.row(begin), rows.stride);
   }
 
@@ -167,7 +198,7 @@ struct GradRows {
   }
 };
 
-template <class T>
+template <class T, class O>
 void backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q, const Heads& k,
               const Heads& v, const Tensor& log_sum, const AttentionGrad& grad_q,
               const AttentionGrad& grad_k, const AttentionGrad& grad_v) {
@@ -175,11 +206,16 @@ void backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q, 
   const T scale = static_cast<T>(plan.scale);
   const Blocks<T> blocks(plan, 2);
   const HeadRows<T> p = blocks.scores(0), ds = blocks.scores(1);
+  const OperandRows<T, O> of_q(plan.queries, width), of_k(plan.keys, width), of_v(plan.keys, width),
+      of_upstream(plan.queries, width), of_p(blocks.height(), plan.keys),
+      of_ds(blocks.height(), plan.keys);
   const T* log_sums = static_cast<const T*>(log_sum.data());
   for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
     const std::int64_t b = head / plan.heads, h = head % plan.heads;
-    const auto query = rows_of<const T>(q, b, h), key = rows_of<const T>(k, b, h);
-    const auto value = rows_of<const T>(v, b, h), upstream = rows_of<const T>(grad_out, b, h);
+    const auto query = of_q.of(rows_of<const T>(q, b, h), plan.queries, width);
+    const auto key = of_k.of(rows_of<const T>(k, b, h), plan.keys, width);
+    const auto value = of_v.of(rows_of<const T>(v, b, h), plan.keys, width);
+    const auto upstream = of_upstream.of(rows_of<const T>(grad_out, b, h), plan.queries, width);
     const GradRows<T> dq(grad_q, b, h);
     GradRows<T> dk(grad_k, b, h), dv(grad_v, b, h);
     // The last block goes first: it sees all keys that any block sees, so that the others can add.
@@ -202,12 +238,23 @@ void backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q, 
         const T common = lanes.sum([&](std::int64_t c) { return probability[c] * row[c]; });
         lanes.each([&](std::int64_t c) { row[c] = scale * (probability[c] * (row[c] - common)); });
       }
-      if (dv.wanted()) dv.add(0, columns, width, rows, p.from(0, true), upstream.from(begin));
-      if (dq.wanted()) dq.add(begin, rows, width, columns, ds.from(0), key.from(0));
-      if (dk.wanted()) dk.add(0, columns, width, rows, ds.from(0, true), query.from(begin));
+      const auto p_rows = of_p.of({p.data, p.stride}, rows, columns);
+      const auto ds_rows = of_ds.of({ds.data, ds.stride}, rows, columns);
+      if (dv.wanted()) dv.add(0, columns, width, rows, p_rows.from(0, true), upstream.from(begin));
+      if (dq.wanted()) dq.add(begin, rows, width, columns, ds_rows.from(0), key.from(0));
+      if (dk.wanted()) dk.add(0, columns, width, rows, ds_rows.from(0, true), query.from(begin));
       dk.keep = dv.keep = T{1};
     }
   }
+}
+
+/// f.template operator()<T, O>() for tensors of `dtype` and this thread's precision of products.
+template <class F>
+void dispatch_attention(DType dtype, const F& f) {
+  const Precision precision = dtype == DType::f32 ? product_precision() : Precision::f32;
+  if (precision == Precision::bf16) return f.template operator()<float, BFloat16>();
+  if (precision == Precision::fp16) return f.template operator()<float, Float16>();
+  dispatch_floating(dtype, "attention", [&]<class T>() { f.template operator()<T, T>(); });
 }
 
 void expect_host(const Heads& q) {
@@ -235,16 +282,16 @@ Heads heads_in(const Tensor& x, std::int64_t heads, std::int64_t part, std::int6
 void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
                        const Heads& out, const Tensor& log_sum) {
   expect_host(q);
-  dispatch_floating(q.tensor.dtype(), "attention",
-                    [&]<class T>() { forward<T>(plan, q, k, v, out, log_sum); });
+  dispatch_attention(q.tensor.dtype(),
+                     [&]<class T, class O>() { forward<T, O>(plan, q, k, v, out, log_sum); });
 }
 
 void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,
                         const AttentionGrad& grad_v) {
-  dispatch_floating(q.tensor.dtype(), "attention", [&]<class T>() {
-    backward<T>(plan, grad_out, q, k, v, log_sum, grad_q, grad_k, grad_v);
+  dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
+    backward<T, O>(plan, grad_out, q, k, v, log_sum, grad_q, grad_k, grad_v);
   });
 }
 

@@ -11,9 +11,11 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/conv2d_methods.hpp>
+#include <lockstep/tensor/math/narrow_product.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
 #include <lockstep/tensor/math/plan_cache.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 namespace lockstep::detail::onednn {
 namespace {
@@ -37,11 +39,14 @@ class Pieces {
 };
 
 /// One operand of a convolution: our array on one side, what the primitive wants on the other, and
-/// the reorders between them.
+/// the reorders between them. `rounding` other than f32: what its elements are rounded to first,
+/// staying f32.
 class Operand {
  public:
-  Operand(const memory::desc& ours, const memory::desc& theirs, bool is_result, Pieces& pieces)
+  Operand(const memory::desc& ours, const memory::desc& theirs, bool is_result, Precision rounding,
+          Pieces& pieces)
       : same_(ours == theirs),
+        rounding_(is_result ? Precision::f32 : rounding),
         outside_(ours, cpu(), DNNL_MEMORY_NONE),
         inside_(theirs, cpu(), DNNL_MEMORY_NONE),
         offset_(same_ && !is_result ? 0 : pieces.add(theirs.get_size())) {
@@ -57,6 +62,10 @@ class Operand {
 
   /// The memory to give to the primitive for reading `data`.
   dnnl_memory_t read(const float* data, std::byte* workspace) {
+    if (rounding_ != Precision::f32) {
+      const auto size = static_cast<std::int64_t>(outside_.get_desc().get_size() / sizeof(float));
+      data = math::rounded_elements({data, size}, 1, size, rounding_, rounded_).data;
+    }
     outside_.set_data_handle(const_cast<float*>(data), stream());  // NOLINT: no const memory
     if (same_) return outside_.get();
     inside_.set_data_handle(workspace + offset_, stream());
@@ -83,8 +92,10 @@ class Operand {
   }
 
   bool same_;
+  Precision rounding_;
   memory outside_, inside_;
   std::size_t offset_;
+  std::vector<float> rounded_;
   dnnl::reorder to_inside_, to_outside_, add_to_outside_;
 };
 
@@ -131,8 +142,9 @@ struct Descriptions {
     if (!blocked) return Tag::nchw;
     return channel_block() == 16 ? Tag::nChw16c : Tag::nChw8c;
   }
-  static memory::desc of(const memory::dims& dims, Tag tag) {
-    return {dims, memory::data_type::f32, tag};
+  static memory::desc of(const memory::dims& dims, Tag tag,
+                         memory::data_type type = memory::data_type::f32) {
+    return {dims, type, tag};
   }
 };
 
@@ -142,13 +154,13 @@ struct Descriptions {
 // x 8 9.2 and 4.6, 10.3 and 4.9, 9.8 and 4.6; 512 channels of 4 x 4 9.3 and 9.0, 7.5 and 10.2, 11.1
 // and 6.3. Its relative error (L2, against f64) is 1e-6, the direct one's 2e-7; of the weight
 // gradient 5e-7 and 1e-7 to 1e-6.
-bool winograd_is_faster(const Conv2dProblem& p, Pass pass) {
+bool winograd_is_faster(const Conv2dProblem& p, Pass pass, Precision precision) {
   using Pair = std::array<std::int64_t, 2>;
   constexpr std::int64_t least_channels = 64, least_pixels = 64;
-  return !p.is_3d && p.kh == 3 && p.kw == 3 && p.options.stride == Pair{1, 1} &&
-         p.options.padding == Pair{1, 1} && p.options.dilation == Pair{1, 1} &&
-         p.options.groups == 1 && p.c >= least_channels && p.o >= least_channels &&
-         (pass == Pass::backward_weight || p.oh * p.ow >= least_pixels);
+  return precision == Precision::f32 && !p.is_3d && p.kh == 3 && p.kw == 3 &&
+         p.options.stride == Pair{1, 1} && p.options.padding == Pair{1, 1} &&
+         p.options.dilation == Pair{1, 1} && p.options.groups == 1 && p.c >= least_channels &&
+         p.o >= least_channels && (pass == Pass::backward_weight || p.oh * p.ow >= least_pixels);
 }
 
 /// How many of the output channels one plan computes: all of them, but 128 for Winograd's weight
@@ -156,11 +168,25 @@ bool winograd_is_faster(const Conv2dProblem& p, Pass pass) {
 /// Zen 5 core, 512 channels of 4 x 4, all at once and in parts: 8, 32, 64 and 128 samples in 4.8
 /// and 2.2, 6.4 and 5.2, 10.4 and 9.8, 16.5 and 20.2 ms, with 81 to 98 and 27 to 37 MiB. Larger
 /// images would lose more time (12 to 16 %) and gain less memory.
-std::int64_t outputs_of_a_plan(const Conv2dProblem& p, Pass pass) {
+std::int64_t outputs_of_a_plan(const Conv2dProblem& p, Pass pass, Precision precision) {
   constexpr std::int64_t part = 128, tile = 16;
-  const bool in_parts = pass == Pass::backward_weight && winograd_is_faster(p, pass) &&
+  const bool in_parts = pass == Pass::backward_weight && winograd_is_faster(p, pass, precision) &&
                         channel_block() == 16 && p.oh * p.ow <= tile && p.o % part == 0;
   return in_parts ? part : p.o;
+}
+
+/// False if some tap of the kernel meets padding alone: the weight's gradient there is 0, where
+/// oneDNN 2.6.3's in bf16 is what happens to be in memory.
+bool each_tap_meets_input(const Conv2dProblem& p) {
+  const auto meets = [](std::int64_t in, std::int64_t taps, std::int64_t out, std::int64_t stride,
+                        std::int64_t padding, std::int64_t dilation) {
+    return (out - 1) * stride >= padding && (taps - 1) * dilation - padding < in;
+  };
+  const auto& [stride, padding, dilation, groups] = p.options;
+  const auto& d = p.depth;
+  return meets(p.h, p.kh, p.oh, stride[0], padding[0], dilation[0]) &&
+         meets(p.w, p.kw, p.ow, stride[1], padding[1], dilation[1]) &&
+         (!p.is_3d || meets(d.d, d.kd, d.od, d.stride, d.padding, d.dilation));
 }
 
 /// Whether threads only divide the results among them, each the sum that one thread would form: so
@@ -169,17 +195,21 @@ std::int64_t outputs_of_a_plan(const Conv2dProblem& p, Pass pass) {
 /// matrix products that divide sums.
 bool threads_only_divide(Pass pass, std::string_view implementation) {
   const auto is = [&](std::string_view name) { return implementation.starts_with(name); };
-  return pass != Pass::backward_weight && (is("jit:") || is("jit_1x1:") || is("jit_dw:"));
+  return pass != Pass::backward_weight &&
+         (is("jit:") || is("jit_1x1:") || is("jit_dw:") || is("jit_bf16:") || is("jit_bf16_1x1:"));
 }
 
 /// A convolution in one direction, ready to run: two operands in (and a bias), one out. Of the
 /// output channels it takes outputs_of_a_plan() from `first_output` on.
 class Plan {
  public:
-  Plan(const Conv2dProblem& problem, Pass pass, bool has_bias, std::int64_t first_output,
-       int threads)
+  Plan(const Conv2dProblem& problem, Pass pass, Precision precision, bool has_bias,
+       std::int64_t first_output, int threads)
       : problem_(problem),
         pass_(pass),
+        precision_(precision),
+        narrow_(precision != Precision::f32 && has_units_for(precision) &&
+                (pass != Pass::backward_weight || each_tap_meets_input(problem))),
         has_bias_(has_bias),
         first_output_(first_output),
         threads_(threads) {
@@ -191,10 +221,10 @@ class Plan {
     if (threads > 1 && !one_thread_) make_fastest();
   }
 
-  [[nodiscard]] bool serves(const Conv2dProblem& problem, Pass pass, bool has_bias,
-                            std::int64_t first_output, int threads) const {
-    return pass_ == pass && has_bias_ == has_bias && first_output_ == first_output &&
-           threads_ == threads && problem_ == problem;
+  [[nodiscard]] bool serves(const Conv2dProblem& problem, Pass pass, Precision precision,
+                            bool has_bias, std::int64_t first_output, int threads) const {
+    return pass_ == pass && precision_ == precision && has_bias_ == has_bias &&
+           first_output_ == first_output && threads_ == threads && problem_ == problem;
   }
 
   void run(const float* first, const float* second, const float* bias, bool accumulate,
@@ -231,7 +261,7 @@ class Plan {
 
  private:
   void make_fastest() {
-    if (winograd_is_faster(problem_, pass_)) {
+    if (winograd_is_faster(problem_, pass_, precision_)) {
       try {
         make(dnnl::algorithm::convolution_winograd);
         return;
@@ -244,18 +274,21 @@ class Plan {
 
   void make(dnnl::algorithm algorithm) {
     Descriptions d(problem_);
-    const auto any = [](const memory::dims& dims) { return Descriptions::of(dims, Tag::any); };
+    using Type = memory::data_type;
+    const auto any = [&](const memory::dims& dims, bool is_result = false) {
+      return Descriptions::of(dims, Tag::any, narrow_ && !is_result ? Type::bf16 : Type::f32);
+    };
     const auto x = Descriptions::of(d.x, d.x_tag);
     auto y = Descriptions::of(d.y, d.y_tag), weight = Descriptions::of(d.weight, d.weight_tag);
-    if (const auto part = outputs_of_a_plan(problem_, pass_); part < problem_.o) {
+    if (const auto part = outputs_of_a_plan(problem_, pass_, precision_); part < problem_.o) {
       d.y[1] = d.weight[0] = part;
       y = y.submemory_desc(d.y, {0, first_output_, 0, 0});
       weight = weight.submemory_desc(d.weight, {first_output_, 0, 0, 0});
     }
     const auto bias = has_bias_ ? Descriptions::of(d.bias, Tag::x) : memory::desc();
     const dnnl::convolution_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, algorithm, any(d.x), any(d.weight), bias, any(d.y),
-         d.stride, d.dilation, d.padding, d.padding},
+        {dnnl::prop_kind::forward_training, algorithm, any(d.x), any(d.weight), bias,
+         any(d.y, pass_ == Pass::forward), d.stride, d.dilation, d.padding, d.padding},
         scratchpad_is_ours(), cpu());
     if (pass_ == Pass::forward) {
       adopt(forward, x, forward.src_desc(), weight, forward.weights_desc(), y, forward.dst_desc());
@@ -263,7 +296,7 @@ class Plan {
       if (has_bias_) bias_ = memory(bias, cpu(), DNNL_MEMORY_NONE);
     } else if (pass_ == Pass::backward_input) {
       const dnnl::convolution_backward_data::primitive_desc backward(
-          {algorithm, any(d.x), any(d.weight), any(d.y), d.stride, d.dilation, d.padding,
+          {algorithm, any(d.x, true), any(d.weight), any(d.y), d.stride, d.dilation, d.padding,
            d.padding},
           scratchpad_is_ours(), cpu(), forward);
       adopt(backward, y, backward.diff_dst_desc(), weight, backward.weights_desc(), x,
@@ -271,7 +304,7 @@ class Plan {
       primitive_ = dnnl::convolution_backward_data(backward);
     } else {
       const dnnl::convolution_backward_weights::primitive_desc backward(
-          {algorithm, any(d.x), any(d.weight), any(d.y), d.stride, d.dilation, d.padding,
+          {algorithm, any(d.x), any(d.weight, true), any(d.y), d.stride, d.dilation, d.padding,
            d.padding},
           scratchpad_is_ours(), cpu(), forward);
       adopt(backward, y, backward.diff_dst_desc(), x, backward.src_desc(), weight,
@@ -286,9 +319,10 @@ class Plan {
              const memory::desc& second_theirs, const memory::desc& result,
              const memory::desc& result_theirs) {
     pieces_ = {};
-    first_ = std::make_unique<Operand>(first, first_theirs, false, pieces_);
-    second_ = std::make_unique<Operand>(second, second_theirs, false, pieces_);
-    result_ = std::make_unique<Operand>(result, result_theirs, true, pieces_);
+    const Precision rounding = narrow_ ? Precision::f32 : precision_;
+    first_ = std::make_unique<Operand>(first, first_theirs, false, rounding, pieces_);
+    second_ = std::make_unique<Operand>(second, second_theirs, false, rounding, pieces_);
+    result_ = std::make_unique<Operand>(result, result_theirs, true, rounding, pieces_);
     scratchpad_offset_ = pieces_.add(chosen.scratchpad_desc().get_size());
     scratchpad_ = memory(chosen.scratchpad_desc(), cpu(), DNNL_MEMORY_NONE);
     implementation_ = chosen.impl_info_str();
@@ -296,6 +330,8 @@ class Plan {
 
   Conv2dProblem problem_;
   Pass pass_;
+  Precision precision_;  ///< of the operands
+  bool narrow_;          ///< they are given to oneDNN so, not rounded and f32
   bool has_bias_;
   std::int64_t first_output_;
   int threads_;
@@ -313,11 +349,14 @@ Plan& plan_for(const Conv2dProblem& problem, Pass pass, bool has_bias,
                std::int64_t first_output = 0) {
   thread_local detail::PlanCache<Plan> plans;
   const int threads = math_threads();
+  const Precision precision = product_precision();
   return plans.find_or_make(
-      [&](const Plan& plan) { return plan.serves(problem, pass, has_bias, first_output, threads); },
+      [&](const Plan& plan) {
+        return plan.serves(problem, pass, precision, has_bias, first_output, threads);
+      },
       [&] {
         try {
-          return std::make_unique<Plan>(problem, pass, has_bias, first_output, threads);
+          return std::make_unique<Plan>(problem, pass, precision, has_bias, first_output, threads);
         } catch (const dnnl::error& error) {
           throw Error("conv2d: oneDNN cannot compute this convolution: " +
                       std::string(error.what()));
@@ -339,7 +378,7 @@ void backward_input(const Conv2dProblem& problem, const float* grad_y, const flo
 
 void backward_weight(const Conv2dProblem& problem, const float* grad_y, const float* x,
                      bool accumulate, float* grad_weight) {
-  const std::int64_t step = outputs_of_a_plan(problem, Pass::backward_weight);
+  const std::int64_t step = outputs_of_a_plan(problem, Pass::backward_weight, product_precision());
   for (std::int64_t first = 0; first < problem.o; first += step) {
     plan_for(problem, Pass::backward_weight, false, first)
         .run(grad_y, x, nullptr, accumulate, grad_weight);

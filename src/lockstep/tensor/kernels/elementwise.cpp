@@ -89,6 +89,11 @@ void convert(const Tensor& x, const Tensor& y) {
 
 void add_scaled(const Tensor& x, double alpha, const Tensor& y) {
   expect_same_shape("add_scaled", x, y);
+  if (size_of(x.dtype()) == 2 && x.dtype() == y.dtype()) {  // in f32, rounded once
+    const Tensor sum = y.to(DType::f32);
+    add_scaled(x.to(DType::f32), alpha, sum);
+    return convert(sum, y);
+  }
   dispatch(current_stream(x.device()), [&](const auto& space) {
     dispatch_floating(x.dtype(), "add_scaled",
                       [&]<class T>() { add_scaled_kernel<T>(space, x, static_cast<T>(alpha), y); });

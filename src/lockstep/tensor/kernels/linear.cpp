@@ -26,8 +26,9 @@ math::Matrix<T> matrix(const Tensor& x, bool transposed = false) {
 template <class T>
 void multiply(const math::Matrix<T>& a, const math::Matrix<T>& b, std::int64_t k, bool accumulate,
               const Tensor& c) {
-  math::gemm(c.size(0), c.size(1), k, a, b, accumulate ? T{1} : T{0}, static_cast<T*>(c.data()),
-             std::max<std::int64_t>(c.size(1), 1));
+  using Sum = SumOf<T>;
+  math::gemm(c.size(0), c.size(1), k, a, b, accumulate ? Sum{1} : Sum{0},
+             static_cast<Sum*>(c.data()), std::max<std::int64_t>(c.size(1), 1));
 }
 
 template <class T, class Space>
@@ -41,11 +42,11 @@ void fill_rows_kernel(const Space& space, const Tensor& bias, const Tensor& y) {
       });
 }
 
-// Columns are summed 16 side by side and 64 rows at a time: rows are read as they lie in memory,
+// Columns are summed 256 side by side and 64 rows at a time: rows are read as they lie in memory,
 // and long sums lose no more than short ones.
 template <class T, class Space>
 void sum_rows_kernel(const Space& space, const Tensor& x, bool accumulate, const Tensor& sums) {
-  constexpr std::int64_t columns = 16, block = 64;
+  constexpr std::int64_t columns = 256, block = 64;
   const auto in = view<Space, const T, 2>(x);
   const auto out = view<Space, T, 1>(sums);
   const std::int64_t rows = x.size(0), width = x.size(1);
@@ -59,12 +60,8 @@ void sum_rows_kernel(const Space& space, const Tensor& x, bool accumulate, const
           const std::int64_t end = begin + block < rows ? begin + block : rows;
           T part[columns] = {};
           for (std::int64_t r = begin; r < end; ++r) {
-            if (count == columns) {
 #pragma omp simd
-              for (std::int64_t c = 0; c < columns; ++c) part[c] += in(r, first + c);
-            } else {
-              for (std::int64_t c = 0; c < count; ++c) part[c] += in(r, first + c);
-            }
+            for (std::int64_t c = 0; c < count; ++c) part[c] += in(r, first + c);
           }
           for (std::int64_t c = 0; c < columns; ++c) total[c] += part[c];
         }
@@ -102,20 +99,28 @@ Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
   const Tensor rows = as_matrix(x), out = as_matrix(y);
-  if (bias.defined()) {
+  const bool rounded = size_of(x.dtype()) == 2;
+  if (bias.defined() && !rounded) {
     dispatch(current_stream(x.device()), [&](const auto& space) {
-      dispatch_floating(x.dtype(), "linear",
+      dispatch_floating(y.dtype(), "linear",
                         [&]<class T>() { fill_rows_kernel<T>(space, bias, out); });
     });
   }
-  dispatch_floating(x.dtype(), "linear", [&]<class T>() {
-    multiply<T>(matrix<T>(rows), matrix<T>(weight, true), rows.size(1), bias.defined(), out);
+  dispatch_operands(x.dtype(), "linear", [&]<class T>() {
+    const auto a = matrix<T>(rows), b = matrix<T>(weight, true);
+    if constexpr (sizeof(T) == 2) {
+      math::gemm(out.size(0), out.size(1), rows.size(1), a, b, 0.0F,
+                 static_cast<float*>(out.data()), std::max<std::int64_t>(out.size(1), 1),
+                 static_cast<const float*>(bias.data()));
+    } else {
+      multiply<T>(a, b, rows.size(1), bias.defined(), out);
+    }
   });
 }
 
 void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accumulate,
                            const Tensor& grad_x) {
-  dispatch_floating(grad_y.dtype(), "linear", [&]<class T>() {
+  dispatch_operands(grad_y.dtype(), "linear", [&]<class T>() {
     multiply<T>(matrix<T>(as_matrix(grad_y)), matrix<T>(weight), weight.size(0), accumulate,
                 as_matrix(grad_x));
   });
@@ -124,7 +129,7 @@ void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accu
 void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumulate,
                             const Tensor& grad_weight) {
   const Tensor rows = as_matrix(x);
-  dispatch_floating(x.dtype(), "linear", [&]<class T>() {
+  dispatch_operands(x.dtype(), "linear", [&]<class T>() {
     multiply<T>(matrix<T>(as_matrix(grad_y), true), matrix<T>(rows), rows.size(0), accumulate,
                 grad_weight);
   });

@@ -7,7 +7,10 @@ namespace lockstep {
 /// printing the shapes, if they or the dtypes do not fit.
 [[nodiscard]] Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-/// y[..., out] = x[..., in] weight[out, in]^T + bias[out] (bias may be undefined). f32 or f64.
+// The operands of the products are f32 or f64, as the result is, or both bf16 or both f16: then the
+// bias and the result are f32.
+
+/// y[..., out] = x[..., in] weight[out, in]^T + bias[out] (bias may be undefined).
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 
 /// grad_x (+)= grad_y weight.

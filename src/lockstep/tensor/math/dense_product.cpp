@@ -16,6 +16,7 @@ DenseProduct::DenseProduct(const Shape& shape, const Description& description)
       a_(description.src_desc(), detail::onednn::cpu(), DNNL_MEMORY_NONE),
       b_(description.weights_desc(), detail::onednn::cpu(), DNNL_MEMORY_NONE),
       c_(description.dst_desc(), detail::onednn::cpu(), DNNL_MEMORY_NONE),
+      bias_(description.bias_desc(), detail::onednn::cpu(), DNNL_MEMORY_NONE),
       scratchpad_(description.scratchpad_desc(), detail::onednn::cpu(), DNNL_MEMORY_NONE),
       scratchpad_bytes_(description.scratchpad_desc().get_size()) {}
 
@@ -33,22 +34,28 @@ DenseProduct::Description DenseProduct::describe(const Shape& p) {
   }
   const dnnl::memory::desc c({p.m, p.n}, dnnl::memory::data_type::f32,
                              dnnl::memory::dims{p.c_stride, 1});
-  return {{operand(p.m, p.k, p.a_transposed), operand(p.k, p.n, p.b_transposed), c},
+  const dnnl::memory::desc bias =
+      p.bias
+          ? dnnl::memory::desc({1, p.n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab)
+          : dnnl::memory::desc();
+  return {{operand(p.m, p.k, p.a_transposed), operand(p.k, p.n, p.b_transposed), bias, c},
           attributes,
           detail::onednn::cpu()};
 }
 
-void DenseProduct::run(const void* a, const void* b, float* c) {
+void DenseProduct::run(const void* a, const void* b, float* c, const float* bias) {
   auto& stream = detail::onednn::stream();
   a_.set_data_handle(const_cast<void*>(a), stream);  // NOLINT: no const memory
   b_.set_data_handle(const_cast<void*>(b), stream);  // NOLINT: no const memory
   c_.set_data_handle(c, stream);
   scratchpad_.set_data_handle(detail::onednn::workspace(scratchpad_bytes_), stream);
-  const std::array<dnnl_exec_arg_t, 4> arguments{{{DNNL_ARG_SRC, a_.get()},
+  if (shape_.bias) bias_.set_data_handle(const_cast<float*>(bias), stream);  // NOLINT: as above
+  const std::array<dnnl_exec_arg_t, 5> arguments{{{DNNL_ARG_SRC, a_.get()},
                                                   {DNNL_ARG_WEIGHTS, b_.get()},
                                                   {DNNL_ARG_DST, c_.get()},
-                                                  {DNNL_ARG_SCRATCHPAD, scratchpad_.get()}}};
-  detail::onednn::execute(primitive_, arguments, "a matrix product");
+                                                  {DNNL_ARG_SCRATCHPAD, scratchpad_.get()},
+                                                  {DNNL_ARG_BIAS, bias_.get()}}};
+  detail::onednn::execute(primitive_, arguments.data(), shape_.bias ? 5 : 4, "a matrix product");
 }
 
 DenseProduct& dense_product(const DenseProduct::Shape& shape) {

@@ -6,22 +6,23 @@
 
 namespace lockstep::math {
 
-/// oneDNN's matmul c[m,n] (+)= a[m,k] b[k,n] of dense operands into f32. A transposed operand is
-/// the transpose of what lies in memory, whose rows adjoin; c's rows are c_stride apart.
+/// oneDNN's matmul c[m,n] (+)= a[m,k] b[k,n], and + bias[n] for each row, of dense operands into
+/// f32. A transposed operand is the transpose of what lies in memory, whose rows adjoin; c's rows
+/// are c_stride apart.
 class DenseProduct {
  public:
   struct Shape {
     dnnl::memory::data_type operands;
     std::int64_t m, n, k, c_stride;
-    bool a_transposed = false, b_transposed = false, accumulate = false;
+    bool a_transposed = false, b_transposed = false, accumulate = false, bias = false;
     friend bool operator==(const Shape&, const Shape&) = default;
   };
 
   explicit DenseProduct(const Shape& shape) : DenseProduct(shape, describe(shape)) {}
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
-  /// Operands of the shape's type.
-  void run(const void* a, const void* b, float* c);
+  /// Operands of the shape's type; `bias` counts only if the shape has one.
+  void run(const void* a, const void* b, float* c, const float* bias = nullptr);
 
  private:
   using Description = dnnl::matmul::primitive_desc;
@@ -31,7 +32,7 @@ class DenseProduct {
 
   Shape shape_;
   dnnl::matmul primitive_;
-  dnnl::memory a_, b_, c_, scratchpad_;
+  dnnl::memory a_, b_, c_, bias_, scratchpad_;
   std::size_t scratchpad_bytes_;
 };
 

@@ -3,14 +3,18 @@
 #include <cblas.h>
 #include <dnnl.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/math/dense_product.hpp>
 #include <lockstep/tensor/math/gemv.hpp>
 #include <lockstep/tensor/math/narrow_product.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 namespace lockstep::math {
 namespace {
@@ -71,18 +75,71 @@ void f32_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float
   }
 }
 
+/// Two operands of one product as matrices of To, in this thread's memory: until the next pair.
+template <class To, class From>
+struct Converted {
+  Converted(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<From>& from_a,
+            const Matrix<From>& from_b) {
+    thread_local std::vector<To> of_a, of_b;
+    a = convert_elements(from_a, m, k, of_a);
+    b = convert_elements(from_b, k, n, of_b);
+  }
+  Matrix<To> a, b;
+};
+
+template <class Half>
+void half_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<Half>& a,
+               const Matrix<Half>& b, float beta, float* c, std::int64_t c_stride,
+               const float* bias) {
+  const OneMathThread one_thread;
+  if constexpr (std::is_same_v<Half, BFloat16>) {
+    if (m > 0 && n > 0 && k > 0 && has_units_for(Precision::bf16)) {
+      return bf16_gemm(m, n, k, a, b, beta, c, c_stride, bias);
+    }
+  }
+  if (bias) {
+    for (std::int64_t i = 0; i < m; ++i) std::copy_n(bias, n, c + i * c_stride);
+    beta = 1;
+  }
+  if (is_trivial(m, n, k, beta, c, c_stride)) return;
+  const Converted<float, Half> wide(m, n, k, a, b);
+  f32_gemm(m, n, k, wide.a, wide.b, beta, c, c_stride);
+}
+
+template <class Half>
+void rounded_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
+                  const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
+  const Converted<Half, float> narrow(m, n, k, a, b);
+  gemm(m, n, k, narrow.a, narrow.b, beta, c, c_stride);
+}
+
 }  // namespace
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<BFloat16>& a,
+          const Matrix<BFloat16>& b, float beta, float* c, std::int64_t c_stride,
+          const float* bias) {
+  half_gemm(m, n, k, a, b, beta, c, c_stride, bias);
+}
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<Float16>& a,
+          const Matrix<Float16>& b, float beta, float* c, std::int64_t c_stride,
+          const float* bias) {
+  half_gemm(m, n, k, a, b, beta, c, c_stride, bias);
+}
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
           const Matrix<float>& b, float beta, float* c, std::int64_t c_stride) {
   if (is_trivial(m, n, k, beta, c, c_stride)) return;
   // With several threads it divides long sums among them, and their number would show in the bits.
   const OneMathThread one_thread;
-  const Precision precision = product_precision();
-  if (precision == Precision::f32) return f32_gemm(m, n, k, a, b, beta, c, c_stride);
-  if (has_units_for(precision)) return bf16_gemm(m, n, k, a, b, beta, c, c_stride);
-  const RoundedOperands rounded = rounded_operands(m, n, k, a, b, precision);
-  f32_gemm(m, n, k, rounded.a, rounded.b, beta, c, c_stride);
+  switch (product_precision()) {
+    case Precision::f32:
+      return f32_gemm(m, n, k, a, b, beta, c, c_stride);
+    case Precision::bf16:
+      return rounded_gemm<BFloat16>(m, n, k, a, b, beta, c, c_stride);
+    case Precision::fp16:
+      return rounded_gemm<Float16>(m, n, k, a, b, beta, c, c_stride);
+  }
 }
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<double>& a,

@@ -1,24 +1,37 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <lockstep/tensor/math/gemm.hpp>
 #include <lockstep/tensor/precision.hpp>
 
 namespace lockstep::math {
 
-/// c[m,n] = a[m,k] b[k,n] + beta c, a and b rounded to bf16, sums and c in f32, by one thread, in
-/// oneDNN. Only where has_units_for(bf16). GFLOP/s of a Zen 5 core, rounding included, and of
-/// sgemm: 1024 x 384 x 1536 469 and 200, 1536 x 1024 x 384 transposed 399 and 137, 128 x 784 x 512
-/// 411 and 228, 64 x 64 x 64 266 and 147.
-void bf16_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float>& a,
-               const Matrix<float>& b, float beta, float* c, std::int64_t c_stride);
+/// `matrix`, of rows x columns, element by element as To by way of Step; rows adjoin in `out`,
+/// which grows to the largest that it has held.
+template <class To, class Step = To, class From>
+Matrix<To> convert_elements(const Matrix<From>& matrix, std::int64_t rows, std::int64_t columns,
+                            std::vector<To>& out) {
+  const std::int64_t stored_rows = matrix.transposed ? columns : rows;
+  const std::int64_t width = matrix.transposed ? rows : columns;
+  const auto elements = static_cast<std::size_t>(stored_rows * width);
+  if (out.size() < elements) out.resize(elements);
+  for (std::int64_t row = 0; row < stored_rows; ++row) {
+    const From* const from = matrix.data + row * matrix.stride;
+    To* const to = out.data() + row * width;
+    for (std::int64_t i = 0; i < width; ++i) to[i] = static_cast<To>(static_cast<Step>(from[i]));
+  }
+  return {out.data(), width, matrix.transposed};
+}
 
-/// Two operands of one product, rounded, in this thread's memory: until its next call.
-struct RoundedOperands {
-  Matrix<float> a, b;
-};
-[[nodiscard]] RoundedOperands rounded_operands(std::int64_t m, std::int64_t n, std::int64_t k,
-                                               const Matrix<float>& a, const Matrix<float>& b,
-                                               Precision precision);
+/// The same, rounded to `precision`, f32 still.
+Matrix<float> rounded_elements(const Matrix<float>& matrix, std::int64_t rows, std::int64_t columns,
+                               Precision precision, std::vector<float>& out);
+
+/// gemm() by oneDNN, by one thread. Only where has_units_for(bf16).
+void bf16_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<BFloat16>& a,
+               const Matrix<BFloat16>& b, float beta, float* c, std::int64_t c_stride,
+               const float* bias);
 
 }  // namespace lockstep::math

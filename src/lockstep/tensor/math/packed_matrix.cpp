@@ -2,8 +2,10 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/math/narrow_product.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
 #include <lockstep/tensor/math/plan_cache.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -17,7 +19,7 @@ class PackedProduct {
  public:
   struct Problem {
     std::int64_t m, n, k, b_stride;
-    bool b_transposed, accumulates;
+    bool b_transposed, accumulates, narrow;  ///< operands of bf16
     friend bool operator==(const Problem&, const Problem&) = default;
   };
 
@@ -34,9 +36,9 @@ class PackedProduct {
         {{DNNL_ARG_FROM, b_.get()}, {DNNL_ARG_TO, packed_.get()}}};
     onednn::execute(reorder_, arguments, "an arrangement of a matrix");
   }
-  void run(const float* a, void* packed, float* c) {
+  void run(const void* a, void* packed, float* c) {
     auto& stream = onednn::stream();
-    a_.set_data_handle(const_cast<float*>(a), stream);  // NOLINT: no const memory
+    a_.set_data_handle(const_cast<void*>(a), stream);  // NOLINT: no const memory
     packed_.set_data_handle(packed, stream);
     c_.set_data_handle(c, stream);
     scratchpad_.set_data_handle(onednn::workspace(scratchpad_bytes_), stream);
@@ -74,8 +76,9 @@ class PackedProduct {
       add.append_sum();
       attributes.set_post_ops(add);
     }
-    return {{{{p.m, p.k}, f32, Layout::ab},
-             {{p.k, p.n}, f32, Layout::any},
+    const auto operands = p.narrow ? dnnl::memory::data_type::bf16 : f32;
+    return {{{{p.m, p.k}, operands, Layout::ab},
+             {{p.k, p.n}, operands, Layout::any},
              {{p.m, p.n}, f32, Layout::ab}},
             attributes,
             onednn::cpu()};
@@ -90,7 +93,7 @@ class PackedProduct {
 
 PackedProduct& PackedMatrix<float>::product() const {
   thread_local detail::PlanCache<PackedProduct> products;
-  const PackedProduct::Problem problem{m_, n_, k_, b_.stride, b_.transposed, beta_ != 0};
+  const PackedProduct::Problem problem{m_, n_, k_, b_.stride, b_.transposed, beta_ != 0, narrow()};
   return products.find_or_make([&](const PackedProduct& one) { return one.problem() == problem; },
                                [&] {
                                  try {
@@ -103,20 +106,36 @@ PackedProduct& PackedMatrix<float>::product() const {
                                });
 }
 
+bool PackedMatrix<float>::narrow() const {
+  return precision_ == Precision::bf16 && has_units_for(precision_);
+}
+
 PackedMatrix<float>::PackedMatrix(std::int64_t m, std::int64_t n, std::int64_t k,
                                   const Matrix<float>& b, float beta)
-    : m_(m), n_(n), k_(k), b_(b), beta_(beta) {
+    : m_(m), n_(n), k_(k), b_(b), beta_(beta), precision_(product_precision()) {
   if (m == 0 || n == 0 || k == 0) return;
   const OneMathThread one_thread;
+  Matrix<float> source = b;
+  if (precision_ != Precision::f32 && !narrow()) {
+    thread_local std::vector<float> rounded;
+    source = rounded_elements(b, k, n, precision_, rounded);
+    b_.stride = source.stride;  // for product()
+  }
   PackedProduct& product = this->product();
   packed_ = Tensor::empty({static_cast<std::int64_t>(product.packed_bytes())}, DType::u8);
-  product.pack(b.data, packed_.data());
+  product.pack(source.data, packed_.data());
 }
 
 void PackedMatrix<float>::multiply(const float* a, float* c) const {
   if (!packed_.defined()) return gemm(m_, n_, k_, {a, k_}, b_, beta_, c, n_);
   const OneMathThread one_thread;
-  product().run(a, packed_.data(), c);
+  if (precision_ == Precision::f32) return product().run(a, packed_.data(), c);
+  thread_local std::vector<BFloat16> narrow_a;
+  thread_local std::vector<float> rounded_a;
+  const Matrix<float> rows{a, k_};
+  product().run(narrow() ? static_cast<const void*>(convert_elements(rows, m_, k_, narrow_a).data)
+                         : rounded_elements(rows, m_, k_, precision_, rounded_a).data,
+                packed_.data(), c);
 }
 
 }  // namespace lockstep::math

@@ -1,5 +1,6 @@
 #pragma once
 #include <lockstep/tensor/math/gemm.hpp>
+#include <lockstep/tensor/precision.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep::math {
@@ -10,8 +11,8 @@ class PackedProduct;
 /// beta being 0 or 1, and the rows of a and c adjoining. float runs in oneDNN's matmul with weights
 /// in its own order; one arrangement of 800 x 200 takes as long as a product of 20 rows. GFLOP/s
 /// beside sgemm's, one Xeon core: 20 x 200 x 800 196 and 138 to 154, 20 x 800 x 200 189 and 167.
-/// double keeps b as it is, which must live as long, and runs in the BLAS. On the thread that made
-/// it.
+/// Its operands are rounded to the product_precision() of the thread that makes it. double keeps b
+/// as it is, which must live as long, and runs in the BLAS. On the thread that made it.
 template <class T>
 class PackedMatrix;
 
@@ -24,10 +25,12 @@ class PackedMatrix<float> {
  private:
   /// The order of b may depend on all of it, so that one product both arranges and multiplies.
   PackedProduct& product() const;
+  [[nodiscard]] bool narrow() const;
 
   std::int64_t m_, n_, k_;
   Matrix<float> b_;
   float beta_;
+  Precision precision_;
   Tensor packed_;
 };
 

@@ -1,0 +1,24 @@
+#include <lockstep/autograd/operand.hpp>
+
+#include <lockstep/autograd/functional/arithmetic.hpp>
+
+namespace lockstep {
+
+void Operand::widen() {
+  given_ = *this;
+  static_cast<Variable&>(*this) = to(given_, DType::f32);
+  record()->rounds_results_to = given_.data().dtype();
+}
+
+// Other operations may meet the copy in the graph: there it is a tensor like any other.
+void Operand::end_widening() const noexcept { record()->rounds_results_to = DType::f32; }
+
+Precision precision_of_product(const Operand& a, const Operand& b) noexcept {
+  const auto type = [](const Operand& x) { return x.record()->rounds_results_to; };
+  if (!a.defined() || !b.defined() || type(a) != type(b) || type(a) == DType::f32) {
+    return product_precision();
+  }
+  return type(a) == DType::bf16 ? Precision::bf16 : Precision::fp16;
+}
+
+}  // namespace lockstep
