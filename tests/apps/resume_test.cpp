@@ -65,6 +65,30 @@ TEST_P(Resume, FromTheMiddleOfAnEpochGivesTheSameBitsAndMetrics) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Resume, testing::Values(1, 2, 3));
 
+/// Written by a thread of each rank, as by default; read by another number of ranks.
+TEST(Resume, FromCompressedCheckpointsGivesTheSameBits) {
+  const ScratchFolder scratch;
+  const std::string whole = scratch.file("whole"), resumed = scratch.file("resumed");
+  const std::vector<std::string> invariant{"--set", "train.reduction=\"invariant\"",
+                                           "--set", "train.shards=6",
+                                           "--set", "model.kind=\"mlp\""},
+      compressed{"--set", "checkpoint.compression=\"deflate\""};
+  ASSERT_EQ(classify(2, saving_every_three_steps(whole, invariant)).exit_code, 0);
+  auto more = invariant;
+  more.insert(more.end(), compressed.begin(), compressed.end());
+  ASSERT_EQ(classify(2, saving_every_three_steps(resumed, more)).exit_code, 0);
+  expect_same_end(whole, resumed);
+  const auto size = [](const std::string& run) {
+    return std::filesystem::file_size(run + "/checkpoints/step-00000027.h5");
+  };
+  EXPECT_LT(size(resumed), size(whole));
+  more.push_back("--resume=" + resumed + "/checkpoints/step-00000027.h5");
+  const Finished run = classify(3, saving_every_three_steps(resumed, more));
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_TRUE(run.says("at step 27")) << run.output;
+  expect_same_end(whole, resumed);
+}
+
 /// A run in which rank 1 does something to itself in its 23rd step.
 Finished interrupted(const std::string& what, const std::vector<std::string>& arguments) {
   return run(app(2, "tests/apps/misbehave", arguments), {{"MISBEHAVE", what + " 1 23"}});

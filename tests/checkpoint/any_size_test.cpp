@@ -66,11 +66,15 @@ void expect_whole(const CheckpointContents& got) {
     EXPECT_TRUE(test::same_bits(got.model.at(entry.name), entry.tensor)) << entry.name;
 }
 
-TEST(AnySize, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
+class AnySizeAndCompression : public testing::TestWithParam<Compression> {};
+INSTANTIATE_TEST_SUITE_P(Each, AnySizeAndCompression,
+                         testing::Values(Compression::none, Compression::deflate));
+
+TEST_P(AnySizeAndCompression, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
   for (int writers = 1; writers <= 5; ++writers) {
     const auto path = scratch("any-size") / "a.h5";
     run_ranks_as_threads(writers, [&](ProcessGroup& group) {
-      CheckpointWriter().save(group, path, state_of(group.rank(), group.size()));
+      CheckpointWriter(GetParam()).save(group, path, state_of(group.rank(), group.size()));
     });
     verify_checkpoint(path);
     expect_whole(load_checkpoint(path));

@@ -112,8 +112,8 @@ void check(ProcessGroup& group, const std::string& folder, std::int64_t step, st
 
 void keep(const std::filesystem::path& path) {
   run_ranks_as_threads(2, [&](ProcessGroup& group) {
-    CheckpointWriter().save(group, path,
-                            test::kept_contents(Header::newest_format, group.rank(), group.size()));
+    CheckpointWriter(Compression::deflate)
+        .save(group, path, test::kept_contents(Header::newest_format, group.rank(), group.size()));
   });
 }
 

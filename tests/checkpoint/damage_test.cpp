@@ -27,9 +27,21 @@ class DamagedCheckpoint : public testing::Test {
     good.assign(std::istreambuf_iterator<char>(in), {});
   }
 
+  /// The same, compressed, in its place.
+  void compress() {
+    run_ranks_as_threads(2, [&](ProcessGroup& group) {
+      CheckpointWriter(Compression::deflate)
+          .save(group, path, test::sample(group.rank(), group.size()));
+    });
+    std::ifstream in(path, std::ios::binary);
+    good.assign(std::istreambuf_iterator<char>(in), {});
+  }
+
   void write(const std::string& bytes) const {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
+
+  void expect_flips_found() const;
 
   [[nodiscard]] std::string verdict() const {
     return checkpoint_error_of([&] { verify_checkpoint(path); });
@@ -37,8 +49,13 @@ class DamagedCheckpoint : public testing::Test {
 
   /// The data set whose bytes lie at `offset` of the file; null for structure and header.
   static const DatasetEntry* dataset_at(const Manifest& manifest, std::int64_t offset) {
+    const auto is_in = [offset](std::int64_t begin, std::int64_t bytes) {
+      return begin <= offset && offset < begin + bytes;
+    };
     const auto at = std::ranges::find_if(manifest.datasets, [&](const DatasetEntry& d) {
-      return d.bytes() > 0 && d.offset <= offset && offset < d.offset + d.bytes();
+      if (!d.is_compressed()) return is_in(d.offset, d.bytes());
+      return std::ranges::any_of(
+          d.slabs, [&](const Slab& slab) { return is_in(slab.chunk.at, slab.chunk.bytes); });
     });
     return at == manifest.datasets.end() ? nullptr : &*at;
   }
@@ -49,6 +66,27 @@ class DamagedCheckpoint : public testing::Test {
 
 /// There is no byte without a checksum, padding and HDF5's gaps included: so every flip is found.
 TEST_F(DamagedCheckpoint, AFlippedBitAnywhereIsFoundAndInDataItsDatasetIsNamed) {
+  expect_flips_found();
+}
+
+TEST_F(DamagedCheckpoint, SoItIsWhereDataIsCompressed) {
+  compress();
+  EXPECT_TRUE(CheckpointFile(path).manifest().find("/model/fc.weight")->is_compressed());
+  expect_flips_found();
+}
+
+TEST_F(DamagedCheckpoint, TheSentenceNamesTheElementsOfAChunkThatIsDamaged) {
+  compress();
+  const Manifest manifest = CheckpointFile(path).manifest();
+  const auto& d = *manifest.find("/model/fc.weight");
+  ASSERT_EQ(d.slabs.size(), 2U);
+  good[static_cast<std::size_t>(d.slabs[1].chunk.at)] ^= 1;
+  write(good);
+  EXPECT_TRUE(contains(verdict(), "/model/fc.weight, bytes 2400000 to 4799999, does not match"))
+      << verdict();
+}
+
+void DamagedCheckpoint::expect_flips_found() const {
   const Manifest manifest = CheckpointFile(path).manifest();
   const auto size = static_cast<std::uint32_t>(good.size());
   const auto& deck = *manifest.find("/deck");

@@ -79,6 +79,39 @@ assert state["deck_hash"] == ")" + to_hex(hash64(deck.data(), deck.size())) +
             0);
 }
 
+/// A compressed file is one that HDF5 itself could have written: its filters, its chunks.
+TEST_F(H5py, TheSameLinesReadCompressedFiles) {
+  const auto folder = test::scratch("h5py-compressed");
+  run_ranks_as_threads(3, [&](ProcessGroup& group) {
+    auto contents = test::sample(group.rank(), group.size());
+    // Chunks that do not divide it, along the second dimension; and an element of two bytes.
+    contents.model.insert("long", test::pattern({3, 1500, 1000}, 7));
+    contents.model.insert("half", Tensor::full({300, 300}, 1.5, DType::f16));
+    CheckpointWriter(Compression::deflate).save(group, folder / "a.h5", contents);
+  });
+  EXPECT_EQ(test::run_python(folder, snippet("checkpoint_format.md") + R"(
+import numpy as np
+state = load("a.h5")
+def same(name, shape, first):
+    assert state[name].shape == shape and state[name].dtype == np.float32, name
+    assert (state[name].ravel() == first + np.arange(np.prod(shape), dtype=np.float32)).all(), name
+same("model/fc.weight", (1200, 1000), 2)
+same("model/long", (3, 1500, 1000), 7)
+same("model/conv1.weight", (10, 1, 5, 5), 0)
+assert state["model/half"].dtype == np.float16 and (state["model/half"] == 1.5).all()
+assert state["deck"] == "[train]\nepochs = 2\n"
+file = h5py.File("a.h5")
+for name, chunks in {"fc.weight": (600, 1000), "long": (1, 750, 1000), "half": (300, 300)}.items():
+    data = file["model"][name]
+    assert (data.compression, data.shuffle, data.chunks) == ("gzip", True, chunks), (name, data.chunks)
+assert file["model/conv1.weight"].compression is None and file["model/table"].chunks is None
+assert file.attrs["lockstep_format"] == 4
+import os
+assert os.path.getsize("a.h5") < 0.7 * (1200000 + 4500000) * 4
+)"),
+            0);
+}
+
 /// numpy's own types where it has them; bf16 widens to float32.
 TEST_F(H5py, NarrowTypesComeAsNumpysOrWiden) {
   const auto folder = test::scratch("h5py-types");

@@ -74,14 +74,14 @@ TEST(Header, ReadsBackAndEveryBitOfItsBlockCounts) {
 
 TEST(Header, AnotherFormatIsNamedWithBothNumbers) {
   Header header;
-  header.format = 4;
+  header.format = 5;
   try {
     static_cast<void>(Header::parse(header.to_block()));
-    FAIL() << "read format 4";
+    FAIL() << "read format 5";
   } catch (const Error& e) {
     EXPECT_STREQ(
         e.what(),
-        "was written in format 4 by another version of Lockstep; this one reads formats 1 to 3");
+        "was written in format 5 by another version of Lockstep; this one reads formats 1 to 4");
   }
 }
 

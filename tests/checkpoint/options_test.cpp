@@ -20,7 +20,7 @@ TEST(CheckpointOptions, DeckSetsEachAndRefusesNegativeNumbers) {
   auto deck = Deck::parse(
       "[checkpoint]\nevery_steps = 100\nevery_epochs = 2\nkeep = 0\nasync = false\n"
       "busy = \"skip\"\nevery_minutes = 2.5\nkeep_every = 1000\nbest = \"loss\"\nbest_direction = "
-      "\"min\"\n",
+      "\"min\"\ncompression = \"deflate\"\n",
       "deck");
   const auto options = deck.read<CheckpointOptions>("checkpoint");
   EXPECT_EQ(options.every_steps, 100);
@@ -30,6 +30,7 @@ TEST(CheckpointOptions, DeckSetsEachAndRefusesNegativeNumbers) {
   EXPECT_EQ(options.keep_every, 1000);
   EXPECT_EQ(options.best, "loss");
   EXPECT_EQ(options.best_direction, CheckpointOptions::Direction::min);
+  EXPECT_EQ(options.compression, Compression::deflate);
   EXPECT_FALSE(options.async);
   EXPECT_EQ(options.busy, CheckpointOptions::Busy::skip);
   auto bad = Deck::parse("[checkpoint]\nkeep = -1\n", "deck");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <checkpoint/sample.hpp>
+#include <lockstep/checkpoint/chunks.hpp>
 
 namespace lockstep {
 namespace {
@@ -29,6 +30,34 @@ TEST(CutSlabs, CoverEveryByteOnceAlsoBeyondTwoToThe31) {
   }
   EXPECT_EQ(end, begin + bytes);
   EXPECT_TRUE(cut_slabs(5, 0).empty());
+}
+
+TEST(CutChunks, CoverEveryByteOnceInPlacesWhereHdf5HasChunks) {
+  for (const Shape& shape :
+       {Shape{5}, Shape{3'000'000}, Shape{1200, 1000}, Shape{2, 3, 1000, 700},
+        Shape{1, 1, 4096, 512}, Shape{3, 1, 2'000'000}, Shape{2, 1, 2'097'152, 1},
+        Shape{1'048'576, 7}, Shape{7, 1'048'576}, Shape{9, 2, 1'048'577}}) {
+    DatasetEntry entry;
+    entry.dtype = DType::f32;
+    entry.shape = shape;
+    const Shape chunk = chunk_shape(entry);
+    std::int64_t end = 0;
+    for (const auto& slab : cut_chunks(entry)) {
+      EXPECT_EQ(slab.begin, end) << to_string(shape);
+      EXPECT_EQ(slab.chunk.full, chunk.numel() * 4);
+      EXPECT_LE(slab.chunk.full, slab_bytes);
+      EXPECT_GT(2 * slab.chunk.full, std::min(slab_bytes, entry.bytes())) << "not in slivers";
+      const Shape at = first_element(entry, slab);
+      std::int64_t elements = 1;
+      for (int d = 0; d < shape.dims(); ++d) {
+        EXPECT_EQ(at[d] % chunk[d], 0) << to_string(shape);
+        elements *= std::min(chunk[d], shape[d] - at[d]);
+      }
+      EXPECT_EQ(slab.bytes, elements * 4) << to_string(shape) << " from " << to_string(at);
+      end += slab.bytes;
+    }
+    EXPECT_EQ(end, entry.bytes()) << to_string(shape);
+  }
 }
 
 TEST(DealReplicated, GivesEachRankAConnectedShareEqualToWithinASlab) {

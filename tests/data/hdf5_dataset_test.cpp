@@ -520,6 +520,28 @@ TEST_F(WrongHdf5, ChunksThatTheFileCannotHold) {
   }
 }
 
+TEST_F(WrongHdf5, ExtentsWhoseProductOverflows) {
+  const auto file = folder_.path() / "extents.h5";
+  write_hdf5(file, "train/features", {24, 6}, std::vector<float>(144, 1.0F),
+             Hdf5Layout{.chunk = {5, 6}});
+  write_hdf5(file, "train/targets", {24}, std::vector<float>(24, 1.0F));
+  auto bytes = test::read_file(file);
+  const std::string good{24, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0};
+  int found = 0;
+  for (auto at = bytes.begin();; ++found) {  // of the data set, and the most it may have
+    at = std::search(at, bytes.end(), good.begin(), good.end());
+    if (at == bytes.end()) break;
+    at += static_cast<std::ptrdiff_t>(good.size());
+    at[-1] = 0x10;  // 6 + 2^60
+  }
+  ASSERT_GE(found, 1);
+  folder_.write("extents.h5", bytes);
+  const std::string error = input_error([&] {
+    return test::open_samples(file, "train/features", "train/targets", TargetKind::values);
+  });
+  EXPECT_TRUE(says(error, "it is larger than any file can be")) << error;
+}
+
 TEST_F(WrongHdf5, NothingToRead) {
   write_hdf5(file_, "train/none", {0, 3}, std::vector<float>{});
   write_hdf5(file_, "train/nothing", {0}, std::vector<float>{});

@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/io/file.hpp>
+#include <lockstep/io/hdf5_file.hpp>
 #include <lockstep/io/hdf5_image.hpp>
 
 namespace lockstep {
@@ -70,6 +74,41 @@ TEST(Hdf5Handle, ClosesWithItsOwnerAndNotTwice) {
     EXPECT_EQ(second.id(), id);
   }
   EXPECT_EQ(H5Iis_valid(id), 0);
+}
+
+/// A group's table of names at the address that stands for none: HDF5 1.10 alone crashes over it.
+TEST(OpenHdf5ForReading, ADamagedAddressIsAnErrorAndNotTheEnd) {
+  const Hdf5Lock lock;
+  const auto path = std::filesystem::path(testing::TempDir()) /
+                    ("lockstep-hdf5-address-" + std::to_string(::getpid()) + ".h5");
+  {
+    const Hdf5Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
+                          H5Fclose, "create");
+    const Hdf5Handle group(H5Gcreate2(file.id(), "a", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                           H5Gclose, "create");
+  }
+  const auto has_group = [&] {
+    const Hdf5Handle file = open_hdf5_for_reading(path);
+    const hid_t group = H5Gopen2(file.id(), "a", H5P_DEFAULT);
+    if (group >= 0) H5Gclose(group);
+    return group >= 0;
+  };
+  EXPECT_TRUE(has_group());
+  {
+    // Root's entry in the superblock, and the message of its header, name tree and names.
+    constexpr std::int64_t names_in_entry = 88, names_in_header = 128;
+    const File file = File::open_for_writing(path);
+    std::uint64_t in_entry = 0, in_header = 1;
+    const File same = File::open_for_reading(path);
+    same.read_at(names_in_entry, &in_entry, sizeof in_entry);
+    same.read_at(names_in_header, &in_header, sizeof in_header);
+    ASSERT_EQ(in_entry, in_header);
+    const std::uint64_t none = ~std::uint64_t{0};
+    file.write_at(names_in_header, &none, sizeof none);
+  }
+  EXPECT_FALSE(has_group());
+  std::filesystem::remove(path);
+  EXPECT_THROW(static_cast<void>(open_hdf5_for_reading(path)), FileError);
 }
 
 /// A data set of 1 TiB is laid out in no time and a few pages, and its offset is the file's.

@@ -59,6 +59,56 @@ TEST_P(DdpContract, NamesParametersThatNoRankHasEverUsedOnceInAWarning) {
   });
 }
 
+TEST_P(DdpContract, TellsAllRanksThatOneSaidYesAndChangesNoBitOfTheGradients) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const int size = group->size();
+    std::vector<DdpOptions> all;
+    for (const BucketOptions& buckets : {BucketOptions{}, BucketOptions{1, 1}}) {
+      for (const auto kind : {CommHookKind::all_reduce, CommHookKind::fp16_compress,
+                              CommHookKind::bf16_compress, CommHookKind::power_sgd})
+        all.push_back({.buckets = buckets, .comm_hook = kind});
+      all.back().power_sgd.start_step = 1;
+      for (const std::int64_t shards : {size, 3 * size}) {
+        all.push_back({.buckets = buckets, .shards = shards});
+      }
+    }
+    for (const DdpOptions& options : all) {
+      const auto silent_model = std::make_shared<Mlp>(1.0), model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel silent(silent_model, group, options), ddp(model, group, options);
+      EXPECT_FALSE(ddp.any_said_yes());
+      int speaker = 0, asked = 0;
+      ddp.ask_along([&] { return ++asked, group->rank() == speaker; });
+      // Each rank says yes once, after steps in which nobody does; the last one alone is idle then.
+      for (int step = 0; step < 2 * size + 1; ++step) {
+        speaker = step % 2 == 0 ? -1 : step / 2;
+        for (DistributedDataParallel* one : {&silent, &ddp}) {
+          one->for_each_shard([&](std::int64_t shard) {
+            const bool idle = size > 1 && speaker == size - 1 && group->rank() == speaker;
+            const auto part = make_batch(2, 0.1 * static_cast<double>(shard));
+            if (idle) return one->backward({}, 0.0);
+            {
+              const auto local = one->no_sync();
+              one->backward(mean_loss(*one, part), 0.5);
+            }
+            one->backward(mean_loss(*one, part), 0.25);
+          });
+        }
+        EXPECT_EQ(ddp.any_said_yes(), speaker >= 0) << "step " << step;
+        EXPECT_EQ(asked, step + 1) << "once a sum, not for what is local";
+        EXPECT_FALSE(silent.any_said_yes());
+        const auto parameters = model->parameters(), same = silent_model->parameters();
+        for (std::size_t p = 0; p < parameters.size(); ++p) {
+          ASSERT_EQ(parameters[p].grad().defined(), same[p].grad().defined());
+          if (parameters[p].grad().defined()) {
+            EXPECT_EQ(parameters[p].grad().template to_vector<double>(),
+                      same[p].grad().template to_vector<double>());
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST_P(DdpContract, BuffersAreRankZerosInEachForwardIfAskedFor) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);

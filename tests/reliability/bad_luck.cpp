@@ -5,9 +5,10 @@
 //   BAD_LUCK="0 fail fsync 3 5"     its third fsync fails with errno 5
 //   BAD_LUCK="0 clock after 12345"  its time of day jumps by up to a year, again and again so soon
 // Rank -1 stands for all of them. Calls are those on files in the folder BAD_LUCK_IN: pwrite,
-// fsync, rename, link; and hash, the copying and hashing of a part of the state below 64 KiB. At
-// the moment the file BAD_LUCK_MARK.RANK is written. BAD_LUCK="0 count": how many calls of each
-// there were is written there in the end.
+// fsync, rename, link; and hash, the making of a checksum's state, when the copying and hashing of
+// a part of the training's begins. At the moment the file BAD_LUCK_MARK.RANK is written.
+// BAD_LUCK="0 count": how many calls of each there were is written there in the end.
+#define XXH_STATIC_LINKING_ONLY
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <array>
 #include <atomic>
@@ -155,10 +157,11 @@ int link(const char* from, const char* to) noexcept {
   return static_cast<int>(::syscall(SYS_link, from, to));
 }
 
-int XXH3_64bits_update(void* state, const void* data, size_t bytes) {
-  static auto* const update = next<int(void*, const void*, size_t)>("XXH3_64bits_update");
-  if (bytes < 65536) static_cast<void>(fails("hash"));
-  return update(state, data, bytes);
+void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
+  static auto* const allocate = next<void*(size_t, size_t)>("aligned_alloc");
+  if (alignment == alignof(XXH3_state_t) && bytes == sizeof(XXH3_state_t))
+    static_cast<void>(fails("hash"));
+  return allocate(alignment, bytes);
 }
 
 int clock_gettime(clockid_t clock, timespec* time) noexcept {

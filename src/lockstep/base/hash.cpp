@@ -1,7 +1,10 @@
 #include <lockstep/base/hash.hpp>
 
-#define XXH_STATIC_LINKING_ONLY
 #include <fmt/format.h>
+
+// Compiled here, for the vectors of LOCKSTEP_ARCH: the library of a distribution is for all of its
+// processors. In first-level cache 58 GB/s instead of 15 (Zen 5).
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace lockstep {

@@ -129,6 +129,7 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
     const TraceScope scope("checkpoint", "save in the background");
     try {
       const WaitFor asleep = [&](Work& work) { wait_asleep(work); };
+      compress_save(*group_, job.save, asleep);
       WrittenSave written = write_save(*group_, job.save, asleep);
       const std::int64_t bytes = publish_save(*group_, job.save, written, asleep);
       report_ = {bytes, seconds_since(job.start), job.blocked_seconds, job.save.not_finite};
@@ -170,8 +171,9 @@ class AsyncCheckpointWriter::Thread : public std::enable_shared_from_this<Thread
 };
 
 AsyncCheckpointWriter::AsyncCheckpointWriter(ProcessGroup& group,
-                                             std::chrono::milliseconds time_to_end)
-    : time_to_end_(time_to_end) {
+                                             std::chrono::milliseconds time_to_end,
+                                             Compression compression)
+    : time_to_end_(time_to_end), compression_(compression) {
   if (!threads_may_communicate(group)) {
     throw InputError(
         "asynchronous saving needs an MPI that was initialised with MPI_THREAD_MULTIPLE: "
@@ -204,7 +206,7 @@ std::future<SaveReport> AsyncCheckpointWriter::save(ProcessGroup& group,
   const auto start = Clock::now();
   if (!thread_->has_begun()) begin_together(group, path);
   Job job;
-  SavePlan plan = plan_save(group, path, contents);
+  SavePlan plan = plan_save(group, path, contents, compression_);
   plan.may_write = std::move(may_write);
   job.save = stage_save(group, std::move(plan), not_finite, &thread_->buffer());
   job.published = std::move(published);

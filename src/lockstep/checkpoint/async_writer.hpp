@@ -22,7 +22,8 @@ class AsyncCheckpointWriter {
  public:
   /// Makes the threads' group. Collective. Throws InputError unless threads_may_communicate(group).
   explicit AsyncCheckpointWriter(ProcessGroup& group,
-                                 std::chrono::milliseconds time_to_end = std::chrono::seconds(10));
+                                 std::chrono::milliseconds time_to_end = std::chrono::seconds(10),
+                                 Compression compression = Compression::none);
   /// Waits for the save that is under way, at most `time_to_end`, then gives it up: its file does
   /// not appear. Local.
   ~AsyncCheckpointWriter();
@@ -62,6 +63,7 @@ class AsyncCheckpointWriter {
   void begin_together(ProcessGroup& group, const std::filesystem::path& path);
 
   std::chrono::milliseconds time_to_end_;
+  Compression compression_;
   std::shared_ptr<Thread> thread_;
 };
 

@@ -39,6 +39,10 @@ struct CheckpointContents {
   ModelSignature signature = {};  ///< what goes in and comes out; unknown: not written
 };
 
+/// How tensors lie in a file. Deflated, what is the same on all ranks takes less room there and
+/// more time of a core; what they hold in parts stays as it is.
+enum class Compression : std::uint8_t { none, deflate };
+
 /// When to save and what to keep.
 struct CheckpointOptions {
   std::int64_t every_steps = 0;   ///< after each that many updates; 0: not by steps
@@ -53,6 +57,7 @@ struct CheckpointOptions {
   bool async = true;  ///< write while the training goes on, where MPI allows it
   /// What a step does at which a save is due while the one before is under way.
   enum class Busy : std::uint8_t { wait, skip } busy = Busy::wait;
+  Compression compression = Compression::none;
   std::int64_t local_steps = 0;        ///< a copy in the node's memory after each; 0: none
   std::string local_dir = "/dev/shm";  ///< where; of each node
 };

@@ -35,6 +35,11 @@ void declare(DeckTable& table, CheckpointOptions& options) {
   table.choice("busy", options.busy, {{"wait", Busy::wait}, {"skip", Busy::skip}},
                "at a step where a checkpoint is due while the one before is still being written: "
                "wait for it, or skip the new one");
+  table.choice(
+      "compression", options.compression,
+      {{"none", Compression::none}, {"deflate", Compression::deflate}},
+      "how tensors lie in the files: as they are, or shuffled and deflated, which h5py and "
+      "all of HDF5's tools read as well; smaller by some percent, and slow to write");
   table.key(
       "local_steps", options.local_steps,
       {.doc = "keep a copy of the state in each node's memory after each that many steps, for "

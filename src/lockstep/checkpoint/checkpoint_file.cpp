@@ -9,6 +9,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/checkpoint/deflate.hpp>
 #include <lockstep/io/hdf5.hpp>
 
 namespace lockstep {
@@ -121,15 +122,31 @@ void CheckpointFile::verify(const DatasetEntry& entry) const {
 }
 
 void CheckpointFile::check_slab(const DatasetEntry& entry, const Slab& slab, void* target) const {
+  auto* to = static_cast<std::byte*>(target);
+  bool good = true;
   try {
-    for (const auto& [begin, bytes, at] : runs_of(slab))
-      file_.read_at(entry.offset + begin, static_cast<std::byte*>(target) + at, bytes);
+    if (slab.chunk.full > 0) {
+      good =
+          read_chunk(slab.chunk, static_cast<std::int64_t>(size_of(entry.dtype)), to, slab.bytes);
+    } else {
+      for (const auto& [begin, bytes, at] : runs_of(slab))
+        file_.read_at(entry.offset + begin, to + at, bytes);
+    }
   } catch (const Error& e) {
     fail(fmt::format("cannot be read: {}", e.what()));
   }
-  if (hash64(target, static_cast<std::size_t>(slab.bytes)) != slab.hash)
+  if (!good || hash64(target, static_cast<std::size_t>(slab.bytes)) != slab.hash)
     fail(fmt::format("is damaged: {}, bytes {} to {}, does not match its checksum", entry.path,
                      slab.begin, slab.end() - 1));
+}
+
+bool CheckpointFile::read_chunk(const Chunk& chunk, std::int64_t element, std::byte* to,
+                                std::int64_t bytes) const {
+  std::vector<std::byte> stored(static_cast<std::size_t>(chunk.bytes));
+  file_.read_at(chunk.at, stored.data(), chunk.bytes);
+  if (hash64(stored.data(), stored.size()) != chunk.hash) return false;
+  inflate_and_unshuffle(stored, to, bytes, chunk.full, element);
+  return true;
 }
 
 const DatasetEntry& CheckpointFile::require(const std::string& dataset) const {

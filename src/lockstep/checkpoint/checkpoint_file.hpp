@@ -42,6 +42,9 @@ class CheckpointFile {
   void read_slab(const DatasetEntry& entry, const Slab& slab, const std::vector<Run>& wanted,
                  std::byte* target) const;
   void check_slab(const DatasetEntry& entry, const Slab& slab, void* target) const;
+  /// The first `bytes` of what a chunk makes; false if its bytes do not match their checksum.
+  [[nodiscard]] bool read_chunk(const Chunk& chunk, std::int64_t element, std::byte* to,
+                                std::int64_t bytes) const;
   [[nodiscard]] const DatasetEntry& require(const std::string& dataset) const;
   [[noreturn]] void fail(const std::string& how) const;
 

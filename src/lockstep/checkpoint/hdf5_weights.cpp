@@ -10,7 +10,7 @@
 #include <hdf5.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/io/hdf5.hpp>
+#include <lockstep/io/hdf5_file.hpp>
 
 namespace lockstep {
 namespace {
@@ -79,7 +79,7 @@ StateDict read_hdf5_weights(const std::filesystem::path& path) {
   const Hdf5Lock lock;
   Visit all;
   try {
-    const Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose, "open it");
+    const Hdf5Handle file = open_hdf5_for_reading(path);
     const auto visited =
         H5Ovisit2(file.id(), H5_INDEX_NAME, H5_ITER_NATIVE, &visit, &all, H5O_INFO_BASIC);
     if (all.failure) std::rethrow_exception(all.failure);

@@ -35,7 +35,7 @@ std::string describe_contents(const std::filesystem::path& path) {
 
   fmt::format_to(to, "\n  {:<{}}  {:<5} {:<20} {:>14}\n", "tensor", width, "dtype", "shape",
                  "bytes");
-  std::int64_t tensors = 0, elements = 0, bytes = 0;
+  std::int64_t tensors = 0, elements = 0, bytes = 0, stored = 0;
   for (const auto& d : datasets) {
     if (!is_tensor(d)) continue;
     fmt::format_to(to, "  {:<{}}  {:<5} {:<20} {:>14}\n", d.path, width, name_of(d.dtype),
@@ -43,8 +43,10 @@ std::string describe_contents(const std::filesystem::path& path) {
     ++tensors;
     elements += d.shape.numel();
     bytes += d.bytes();
+    stored += d.stored_bytes();
   }
-  fmt::format_to(to, "  {} tensors, {} elements, {}\n", tensors, elements, format_bytes(bytes));
+  fmt::format_to(to, "  {} tensors, {} elements, {}{}\n", tensors, elements, format_bytes(bytes),
+                 stored < bytes ? ", compressed to " + format_bytes(stored) : "");
   for (const auto* text : {"/signature", "/deck"}) {
     if (file.manifest().find(text)) fmt::format_to(to, "\n{}\n{}\n", text, file.text(text));
   }

@@ -14,7 +14,7 @@ namespace lockstep {
 
 LaidOutFile::LaidOutFile(const File& file, std::vector<DatasetEntry> datasets) {
   manifest_.datasets = std::move(datasets);
-  Hdf5Image image;
+  Hdf5Image image(Hdf5Image::Elements::dropped);
   header_ = lay_out(manifest_, image);
   file.resize(header_.file_bytes);
   Hasher hasher;

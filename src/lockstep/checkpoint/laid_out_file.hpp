@@ -17,6 +17,9 @@ class LaidOutFile {
   LaidOutFile(const File& file, std::vector<DatasetEntry> datasets);
 
   [[nodiscard]] std::int64_t bytes() const noexcept { return header_.file_bytes; }
+  [[nodiscard]] const std::vector<DatasetEntry>& datasets() const noexcept {
+    return manifest_.datasets;
+  }
   /// Of each data set, in the file.
   [[nodiscard]] std::vector<std::int64_t> offsets() const;
   /// Whether the structure would be the same for these.

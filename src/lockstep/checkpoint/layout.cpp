@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <hdf5.h>
 
+#include <algorithm>
 #include <bit>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/checkpoint/chunks.hpp>
 #include <lockstep/io/hdf5.hpp>
 
 namespace lockstep {
@@ -66,10 +68,12 @@ Hdf5Handle type_of(const DatasetEntry& entry) {
   throw Error("a checkpoint cannot hold dtype " + std::string(name_of(entry.dtype)));
 }
 
+std::vector<hsize_t> as_hdf5(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
 Hdf5Handle space_of(const DatasetEntry& entry) {
   if (entry.text || entry.shape.dims() == 0)
     return {H5Screate(H5S_SCALAR), H5Sclose, "create a space"};
-  const std::vector<hsize_t> extents(entry.shape.begin(), entry.shape.end());
+  const auto extents = as_hdf5(entry.shape);
   return {H5Screate_simple(entry.shape.dims(), extents.data(), nullptr), H5Sclose,
           "create a space"};
 }
@@ -78,31 +82,67 @@ Hdf5Handle space_of(const DatasetEntry& entry) {
 /// do: HDF5 1.10 does not let them go without). Missing groups on the way are created.
 class DatasetMaker {
  public:
-  explicit DatasetMaker(const Hdf5Handle& file) : file_(file.id()) {
-    const char* what = "set up the creation of data sets";
-    hdf5_check(H5Pset_layout(creation_.id(), H5D_CONTIGUOUS), what);
-    hdf5_check(H5Pset_alloc_time(creation_.id(), H5D_ALLOC_TIME_EARLY), what);
-    hdf5_check(H5Pset_fill_time(creation_.id(), H5D_FILL_TIME_NEVER), what);
-    hdf5_check(H5Pset_obj_track_times(creation_.id(), false), what);
+  DatasetMaker(const Hdf5Handle& file, const Hdf5Image& image) : file_(file.id()), image_(image) {
     hdf5_check(H5Pset_create_intermediate_group(links_.id(), 1), what);
+    for (const Hdf5Handle* creation : {&contiguous_, &compressed_}) {
+      hdf5_check(H5Pset_fill_time(creation->id(), H5D_FILL_TIME_NEVER), what);
+      hdf5_check(H5Pset_obj_track_times(creation->id(), false), what);
+    }
+    hdf5_check(H5Pset_layout(contiguous_.id(), H5D_CONTIGUOUS), what);
+    hdf5_check(H5Pset_alloc_time(contiguous_.id(), H5D_ALLOC_TIME_EARLY), what);
+    hdf5_check(H5Pset_layout(compressed_.id(), H5D_CHUNKED), what);
+    hdf5_check(H5Pset_shuffle(compressed_.id()), what);
+    hdf5_check(H5Pset_deflate(compressed_.id(), 1), what);  // to inflate it no level is needed
   }
 
-  /// Returns where in the file its bytes lie.
-  std::int64_t make(const DatasetEntry& entry) {
+  /// Sets where in the file its bytes lie, or those of its chunks.
+  void make(DatasetEntry& entry) {
+    const bool compressed = entry.is_compressed();
+    if (compressed) {
+      const auto extents = as_hdf5(chunk_shape(entry));
+      hdf5_check(H5Pset_chunk(compressed_.id(), static_cast<int>(extents.size()), extents.data()),
+                 what);
+    }
     const auto type = type_of(entry);
     const auto space = space_of(entry);
-    const Hdf5Handle dataset(H5Dcreate2(file_, entry.path.c_str(), type.id(), space.id(),
-                                        links_.id(), creation_.id(), H5P_DEFAULT),
-                             H5Dclose, "create data set " + entry.path);
-    if (entry.bytes() == 0) return 0;
+    const Hdf5Handle dataset(
+        H5Dcreate2(file_, entry.path.c_str(), type.id(), space.id(), links_.id(),
+                   (compressed ? compressed_ : contiguous_).id(), H5P_DEFAULT),
+        H5Dclose, "create data set " + entry.path);
+    if (compressed) return place_chunks(dataset, entry);
+    if (entry.bytes() == 0) return;
     const haddr_t offset = H5Dget_offset(dataset.id());
-    if (offset == HADDR_UNDEF) throw Error("HDF5 gave no room to data set " + entry.path);
-    return static_cast<std::int64_t>(offset);
+    if (offset == HADDR_UNDEF) throw_no_room(entry);
+    entry.offset = static_cast<std::int64_t>(offset);
   }
 
  private:
+  static constexpr const char* what = "set up the creation of data sets";
+
+  [[noreturn]] static void throw_no_room(const DatasetEntry& entry) {
+    throw Error("HDF5 gave no room to data set " + entry.path);
+  }
+
+  /// HDF5 is given each chunk's length, and bytes that the image does not keep.
+  void place_chunks(const Hdf5Handle& dataset, DatasetEntry& entry) {
+    for (Slab& slab : entry.slabs) {
+      Chunk& chunk = slab.chunk;
+      nothing_.resize(std::max(nothing_.size(), static_cast<std::size_t>(chunk.bytes)));
+      const auto at = as_hdf5(first_element(entry, slab));
+      hdf5_check(H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, 0, at.data(),
+                                static_cast<std::size_t>(chunk.bytes), nothing_.data()),
+                 "place a chunk of data set " + entry.path);
+      const Hdf5Image::Extent put = image_.last_elements();
+      if (put.bytes != chunk.bytes) throw_no_room(entry);
+      chunk.at = put.offset;
+    }
+  }
+
   Hdf5Id file_;
-  Hdf5Handle creation_{H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "create a property list"};
+  const Hdf5Image& image_;
+  std::vector<char> nothing_;
+  Hdf5Handle contiguous_{H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "create a property list"};
+  Hdf5Handle compressed_{H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "create a property list"};
   Hdf5Handle links_{H5Pcreate(H5P_LINK_CREATE), H5Pclose, "create a property list"};
 };
 
@@ -116,12 +156,11 @@ void make_group(const Hdf5Handle& file, const char* name) {
                          H5Gclose, std::string("create group ") + name);
 }
 
-void set_format_attribute(const Hdf5Handle& file) {
+void set_format_attribute(const Hdf5Handle& file, int format) {
   const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose, "create a space");
   const Hdf5Handle attribute(
       H5Acreate2(file.id(), "lockstep_format", H5T_STD_I32LE, space.id(), H5P_DEFAULT, H5P_DEFAULT),
       H5Aclose, "create an attribute");
-  const int format = Header::newest_format;
   hdf5_check(H5Awrite(attribute.id(), H5T_NATIVE_INT, &format), "write an attribute");
 }
 
@@ -136,16 +175,18 @@ Header lay_out(Manifest& manifest, Hdf5Image& image) {
   hdf5_check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18),
              "choose the file's version");
   Hdf5Handle file = image.create(creation, access);
-  set_format_attribute(file);
+  Header header;
+  header.format = manifest.format();
+  set_format_attribute(file, header.format);
   for (const auto* group : {"/model", "/optimizer", "/train", "/metadata"}) make_group(file, group);
-  DatasetMaker maker(file);
-  for (auto& entry : manifest.datasets) entry.offset = maker.make(entry);
+  DatasetMaker maker(file, image);
+  for (auto& entry : manifest.datasets) maker.make(entry);
   DatasetEntry text;
   text.path = "/manifest";
   text.text = true;
   text.shape = Shape{static_cast<std::int64_t>(manifest.to_text().size())};
-  Header header;
-  header.manifest = {maker.make(text), text.bytes()};
+  maker.make(text);
+  header.manifest = {text.offset, text.bytes()};
   file.close("lay out a file in memory");
   header.file_bytes = image.size();
   return header;

@@ -76,9 +76,10 @@ Shape parse_shape(std::string_view text) {
 /// The next line, if it is a slab's.
 std::optional<Slab> parse_slab(Words& words) {
   // Longer ones no file has; so no sum below overflows.
-  constexpr std::int64_t longest = std::int64_t{1} << 60;
+  constexpr std::int64_t longest = std::int64_t{1} << 60, largest_chunk = std::int64_t{1} << 30;
   const bool several = words.skip("runs ");
-  if (!several && !words.skip("slab ")) return {};
+  const bool chunk = !several && words.skip("chunk ");
+  if (!several && !chunk && !words.skip("slab ")) return {};
   Slab slab;
   slab.begin = Words::number(words.word());
   slab.bytes = Words::number(words.word());
@@ -88,6 +89,15 @@ std::optional<Slab> parse_slab(Words& words) {
     slab.stride = Words::number(words.word());
     if (slab.run == 0 || slab.run > slab.stride || slab.bytes % slab.run != 0 ||
         slab.bytes / slab.run > longest / slab.stride)
+      Words::fail();
+  }
+  if (chunk) {
+    slab.chunk.full = Words::number(words.word());
+    slab.chunk.at = Words::number(words.word());
+    slab.chunk.bytes = Words::number(words.word());
+    slab.chunk.hash = Words::hash(words.word());
+    if (slab.chunk.full < slab.bytes || slab.chunk.full > largest_chunk ||
+        slab.chunk.at > longest || slab.chunk.bytes > longest || slab.chunk.bytes == 0)
       Words::fail();
   }
   slab.hash = Words::hash(words.line());
@@ -112,7 +122,10 @@ std::string Manifest::to_text() const {
     fmt::format_to(to, "dataset {} {} [{}] {}\n", d.offset, d.text ? text_kind : name_of(d.dtype),
                    fmt::join(d.shape.begin(), d.shape.end(), ","), d.path);
     for (const auto& slab : d.slabs) {
-      if (slab.run == 0) {
+      if (slab.chunk.full > 0) {
+        fmt::format_to(to, "chunk {} {} {} {} {} {} {}\n", slab.begin, slab.bytes, slab.chunk.full,
+                       slab.chunk.at, slab.chunk.bytes, to_hex(slab.chunk.hash), to_hex(slab.hash));
+      } else if (slab.run == 0) {
         fmt::format_to(to, "slab {} {} {}\n", slab.begin, slab.bytes, to_hex(slab.hash));
       } else {
         fmt::format_to(to, "runs {} {} {} {} {}\n", slab.begin, slab.bytes, slab.run, slab.stride,
@@ -145,11 +158,25 @@ Manifest Manifest::parse(std::string_view text) {
       if (slab->bytes > d.bytes() - covered || slab->end() > d.bytes()) Words::fail();
       covered += slab->bytes;
       d.slabs.push_back(*slab);
+      if ((slab->chunk.full > 0) != d.is_compressed()) Words::fail();
     }
     if (covered != d.bytes()) Words::fail();
     manifest.datasets.push_back(std::move(d));
   }
   return manifest;
+}
+
+std::int64_t DatasetEntry::stored_bytes() const noexcept {
+  if (!is_compressed()) return bytes();
+  std::int64_t stored = 0;
+  for (const Slab& slab : slabs) stored += slab.chunk.bytes;
+  return stored;
+}
+
+int Manifest::format() const noexcept {
+  constexpr int before_compression = 3;
+  return std::ranges::any_of(datasets, &DatasetEntry::is_compressed) ? Header::newest_format
+                                                                     : before_compression;
 }
 
 const DatasetEntry* Manifest::find(std::string_view path) const noexcept {
@@ -203,7 +230,11 @@ Header Header::parse(const Block& block) {
 std::vector<Extent> structure_extents(const Header& header, const Manifest& manifest) {
   std::vector<Extent> known{{0, Header::bytes}, header.manifest};
   for (const auto& d : manifest.datasets) {
-    if (d.bytes() > 0) known.push_back({d.offset, d.bytes()});
+    if (d.is_compressed()) {
+      for (const Slab& slab : d.slabs) known.push_back({slab.chunk.at, slab.chunk.bytes});
+    } else if (d.bytes() > 0) {
+      known.push_back({d.offset, d.bytes()});
+    }
   }
   std::ranges::sort(known, {}, &Extent::offset);
   std::vector<Extent> gaps;

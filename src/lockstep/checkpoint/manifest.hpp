@@ -10,6 +10,14 @@
 
 namespace lockstep {
 
+/// How a slab of a compressed data set lies in the file: an HDF5 chunk, shuffled and deflated.
+struct Chunk {
+  std::int64_t full = 0;   ///< bytes that it makes: the slab's, then zeros; 0: it is no chunk
+  std::int64_t at = 0;     ///< in the file
+  std::int64_t bytes = 0;  ///< there
+  std::uint64_t hash = 0;  ///< XXH3, 64 bits, of those
+};
+
 /// Bytes of one data set, written by one rank and covered by one checksum: a run of them or, of a
 /// tensor that is not cut along its first dimension, several of equal length at equal distances.
 struct Slab {
@@ -20,6 +28,7 @@ struct Slab {
   std::int64_t run = 0;     ///< bytes of each of several runs; 0: there is one
   std::int64_t stride = 0;  ///< from the beginning of a run to the next one's
   std::int64_t local = 0;   ///< where it begins in the tensor of a rank that holds it; not stored
+  Chunk chunk = {};
   [[nodiscard]] std::int64_t run_bytes() const noexcept { return run == 0 ? bytes : run; }
   /// Behind its last byte, counted as `begin` is.
   [[nodiscard]] std::int64_t end() const noexcept {
@@ -27,18 +36,23 @@ struct Slab {
   }
 };
 
-/// One contiguous data set of the file. Its slabs cover each of its bytes once; those of a
-/// replicated tensor in order.
+/// One data set of the file, contiguous or, if its slabs are chunks, compressed. The slabs cover
+/// each of its bytes once; those of a replicated tensor in order.
 struct DatasetEntry {
   std::string path;  ///< "/model/conv1.weight"
   DType dtype = DType::u8;
   bool text = false;        ///< a string of shape[0] bytes (dtype u8) rather than an array
   Shape shape;              ///< global
-  std::int64_t offset = 0;  ///< in the file; 0 for an empty data set
+  std::int64_t offset = 0;  ///< in the file; 0 for an empty or a compressed data set
   std::vector<Slab> slabs;
   [[nodiscard]] std::int64_t bytes() const noexcept {
     return shape.numel() * static_cast<std::int64_t>(size_of(dtype));
   }
+  [[nodiscard]] bool is_compressed() const noexcept {
+    return !slabs.empty() && slabs.front().chunk.full > 0;
+  }
+  /// In the file.
+  [[nodiscard]] std::int64_t stored_bytes() const noexcept;
 };
 
 /// A run of bytes of the file.
@@ -58,6 +72,8 @@ struct Manifest {
   [[nodiscard]] static Manifest parse(std::string_view text);
 
   [[nodiscard]] const DatasetEntry* find(std::string_view path) const noexcept;
+  /// The oldest format that has all of this.
+  [[nodiscard]] int format() const noexcept;
 };
 
 /// The first bytes of the file, before HDF5's own: HDF5 calls them the user block and skips them.
@@ -65,7 +81,7 @@ struct Manifest {
 /// which may crash on damaged files.
 struct Header {
   static constexpr std::int64_t bytes = 512;
-  static constexpr int newest_format = 3;  ///< docs/checkpoint_format.md
+  static constexpr int newest_format = 4;  ///< docs/checkpoint_format.md
   using Block = std::array<char, static_cast<std::size_t>(bytes)>;
 
   int format = newest_format;

@@ -8,12 +8,16 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/checkpoint/chunks.hpp>
 #include <lockstep/checkpoint/region.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
 namespace {
+
+/// HDF5's index of a data set's chunks takes some KiB.
+constexpr std::int64_t least_to_compress = std::int64_t{64} << 10;
 
 PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& state) {
   check_name(state.name);
@@ -113,7 +117,7 @@ void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks) {
 }
 
 std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
-                                       const StateDict& optimizer) {
+                                       const StateDict& optimizer, Compression compression) {
   const std::string what = "the state cannot be saved";
   std::vector<PlannedDataset> plan;
   std::vector<bool> sharded;
@@ -152,7 +156,9 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
   for (std::size_t i = 0; i < plan.size(); ++i) {
     auto& entry = plan[i].entry;
     if (!sharded[i]) {
-      entry.slabs = cut_slabs(0, entry.bytes());
+      const bool compressed =
+          compression != Compression::none && entry.bytes() >= least_to_compress;
+      entry.slabs = compressed ? cut_chunks(entry) : cut_slabs(0, entry.bytes());
       replicated.push_back(&entry);
       continue;
     }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/manifest.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/tensor/state_dict.hpp>
@@ -35,8 +36,10 @@ struct PlannedDataset {
 /// Plans the tensors of `model` and `optimizer` as data sets under /model and /optimizer.
 /// Collective: names, dtypes and global shapes are compared, and what the ranks hold of a sharded
 /// tensor must tile it. Throws CheckpointError on all ranks otherwise. Same slabs on every rank.
+/// With compression, replicated tensors of 64 KiB and more are cut into chunks.
 [[nodiscard]] std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
-                                                     const StateDict& optimizer);
+                                                     const StateDict& optimizer,
+                                                     Compression compression = Compression::none);
 
 /// Throws CheckpointError on all ranks if `error` is not empty on any: the first such rank's
 /// sentence, with its rank, after `what` ("checkpoint x.h5 was not written"). Collective.

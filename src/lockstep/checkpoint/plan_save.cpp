@@ -67,11 +67,12 @@ std::vector<PlannedDataset> plan_rest(const ProcessGroup& group,
 }  // namespace
 
 SavePlan plan_save(ProcessGroup& group, const std::filesystem::path& path,
-                   const CheckpointContents& contents) {
+                   const CheckpointContents& contents, Compression compression) {
   SavePlan plan{.path = path,
-                .datasets = plan_state(group, contents.model, contents.optimizer),
+                .datasets = plan_state(group, contents.model, contents.optimizer, compression),
                 .of_state = 0,
-                .bytes = 0};
+                .bytes = 0,
+                .compression = compression};
   plan.of_state = plan.datasets.size();
   std::string error;
   try {

@@ -37,6 +37,30 @@ std::string advice_on_room(const fs::path& path, std::int64_t needed_bytes) {
   }
 }
 
+/// The size of the file, then where the state's data sets lie, then its chunks.
+std::vector<std::int64_t> places_of(const LaidOutFile& file, std::size_t of_state) {
+  std::vector<std::int64_t> places{file.bytes()}, chunks;
+  for (std::size_t i = 0; i < of_state; ++i) {
+    const DatasetEntry& entry = file.datasets()[i];
+    places.push_back(entry.offset);
+    if (!entry.is_compressed()) continue;
+    for (const Slab& slab : entry.slabs) chunks.push_back(slab.chunk.at);
+  }
+  places.insert(places.end(), chunks.begin(), chunks.end());
+  return places;
+}
+
+/// Takes the places of this rank's chunks from behind those of the data sets.
+void place_chunks(StagedSave& save, int rank, const std::vector<std::int64_t>& places) {
+  std::size_t mine = 0, place = save.plan.of_state;
+  for (std::size_t i = 0; i < save.plan.of_state; ++i) {
+    for (const Slab& slab : save.plan.datasets[i].entry.slabs) {
+      const std::int64_t at = slab.chunk.full > 0 ? places[place++] : 0;
+      if (slab.owner == rank) save.mine.slabs[mine++].slab.chunk.at = at;
+    }
+  }
+}
+
 }  // namespace
 
 std::string not_written(const SavePlan& plan) {
@@ -66,6 +90,10 @@ std::vector<DatasetEntry> entries_of(const SavePlan& plan) {
 void write_slabs(const File& file, const StagedSave& save,
                  const std::vector<std::int64_t>& offsets) {
   for (const auto& [dataset, slab, data] : save.mine.slabs) {
+    if (slab.chunk.full > 0) {
+      file.write_at(slab.chunk.at, data, slab.chunk.bytes);
+      continue;
+    }
     for (const auto& [begin, bytes, at] : runs_of(slab))
       file.write_at(offsets[dataset] + begin, data + at, bytes);
   }
@@ -119,20 +147,17 @@ StagedSave stage_save(ProcessGroup& group, SavePlan plan, NotFinite not_finite,
   return save;
 }
 
-WrittenSave write_save(ProcessGroup& group, const StagedSave& save, const WaitFor& wait) {
+WrittenSave write_save(ProcessGroup& group, StagedSave& save, const WaitFor& wait) {
   const SavePlan& plan = save.plan;
   const std::string what = not_written(plan);
   WrittenSave written;
-  // Offsets of the state's data sets, then the size of the file.
-  std::vector<std::int64_t> layout(plan.of_state + 1);
+  std::vector<std::int64_t> layout;
   std::string error;
   if (group.rank() == 0) {
     error = failure_of(plan.path, plan.bytes, [&] {
       if (plan.may_write) plan.may_write();
       written.target_ = std::make_unique<WrittenSave::FileOnRankZero>(plan);
-      layout = written.target_->layout().offsets();
-      layout.resize(plan.of_state + 1);
-      layout.back() = written.target_->layout().bytes();
+      layout = places_of(written.target_->layout(), plan.of_state);
     });
   }
   std::string laid_out;
@@ -140,8 +165,11 @@ WrittenSave write_save(ProcessGroup& group, const StagedSave& save, const WaitFo
     laid_out.assign(reinterpret_cast<const char*>(layout.data()), layout.size() * sizeof layout[0]);
   }
   const std::string of_rank_zero = agree(group, what, error, laid_out, wait).front();
+  layout.resize(of_rank_zero.size() / sizeof layout[0]);
   std::memcpy(layout.data(), of_rank_zero.data(), of_rank_zero.size());
-  written.file_bytes_ = layout.back();
+  written.file_bytes_ = layout.front();
+  layout.erase(layout.begin());
+  place_chunks(save, group.rank(), layout);
 
   error = failure_of(plan.path, written.file_bytes_, [&] {
     const TraceScope scope("checkpoint", "write");

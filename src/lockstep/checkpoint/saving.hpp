@@ -12,8 +12,8 @@
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/io/file.hpp>
 
-// The parts of a save, in their order: plan, stage, write, publish. Planning and staging look at
-// the state; writing and publishing need nothing but what was staged, and may come later, on
+// The parts of a save, in their order: plan, stage, compress, write, publish. Planning and staging
+// look at the state; what follows needs nothing but what was staged, and may come later, on
 // another thread and another group of the same ranks. All are collective, and where one fails it
 // throws CheckpointError on all ranks, with the sentence of the first that failed; then no file of
 // that save is left.
@@ -27,10 +27,12 @@ struct SavePlan {
   std::vector<PlannedDataset> datasets;
   std::size_t of_state = 0;
   std::int64_t bytes = 0;  ///< of all ranks' data sets
+  Compression compression = Compression::none;
   MayWrite may_write = {};
 };
 [[nodiscard]] SavePlan plan_save(ProcessGroup& group, const std::filesystem::path& path,
-                                 const CheckpointContents& contents);
+                                 const CheckpointContents& contents,
+                                 Compression compression = Compression::none);
 
 /// Bytes at rest, and their checksums.
 struct StagedSave {
@@ -38,6 +40,7 @@ struct StagedSave {
   StagedSlabs mine;
   std::vector<std::string> hashes;  ///< of each rank's slabs, in their order, as bytes
   std::string not_finite;           ///< as in SaveReport, the same on every rank
+  std::vector<std::vector<std::byte>> compressed;  ///< what of `mine` then lies here
 };
 /// With a buffer, the state may change from now on. Throws NotFiniteError as
 /// CheckpointWriter::save does.
@@ -59,6 +62,10 @@ void write_slabs(const File& file, const StagedSave& save,
 /// How the ranks wait for each other before they agree on something.
 using WaitFor = std::function<void(Work&)>;
 
+/// Of the data sets that are planned so: this rank's slabs are now compressed, and how long each of
+/// them is all ranks know. Where there are none it does nothing.
+void compress_save(ProcessGroup& group, StagedSave& save, const WaitFor& wait);
+
 /// Bytes in a file that has not yet got its name, and loses the one it has unless published.
 class WrittenSave {
  public:
@@ -68,14 +75,13 @@ class WrittenSave {
 
  private:
   class FileOnRankZero;
-  friend WrittenSave write_save(ProcessGroup&, const StagedSave&, const WaitFor&);
+  friend WrittenSave write_save(ProcessGroup&, StagedSave&, const WaitFor&);
   friend std::int64_t publish_save(ProcessGroup&, const StagedSave&, WrittenSave&, const WaitFor&);
 
   std::unique_ptr<FileOnRankZero> target_;  // null elsewhere
   std::int64_t file_bytes_ = 0;
 };
-[[nodiscard]] WrittenSave write_save(ProcessGroup& group, const StagedSave& save,
-                                     const WaitFor& wait);
+[[nodiscard]] WrittenSave write_save(ProcessGroup& group, StagedSave& save, const WaitFor& wait);
 /// Returns the size of the file, which now has its name.
 std::int64_t publish_save(ProcessGroup& group, const StagedSave& save, WrittenSave& written,
                           const WaitFor& wait);

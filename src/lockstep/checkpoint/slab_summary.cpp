@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Fits into the first-level cache of every processor, beside what else is there.
+// Twice that fits into the first-level cache of every processor.
 constexpr std::int64_t block_bytes = std::int64_t{16} << 10;
 
 /// Calls `visit(offset, bytes)` with each block once it has been looked at.
@@ -34,17 +34,20 @@ SlabSummary summarise_blocks(const std::byte* from, std::int64_t bytes, DType dt
   return {hasher.digest(), finite};
 }
 
-/// Copies past the caches, which do not need the copy, from a block that is in them. Of
-/// 512 MiB on each of two cores an asynchronous save held the step up for 138 and 160 ms without
-/// this, for 98 and 119 with it; a memcpy takes 56 to 92 (Zen 5, checkpoint.save_bench).
+/// Copies past the caches, which do not need the copy, from a block that is in them, and meanwhile
+/// fetches the next one: so memory is read while it is written, and hashing finds the block there.
+/// 256 MiB take 13 ms, 19 without the fetching; a memcpy 15 to 17 (Zen 5, one core).
 void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t bytes) {
 #if defined(__SSE2__)
-  constexpr std::int64_t vector = sizeof(__m128i);
-  std::int64_t whole = bytes / vector * vector;
+  constexpr std::int64_t vector = sizeof(__m128i), line = 64;
+  std::int64_t whole = bytes / line * line;
   if (reinterpret_cast<std::uintptr_t>(to) % vector != 0) whole = 0;
-  for (std::int64_t at = 0; at < whole; at += vector) {
-    const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at));
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), value);
+  for (std::int64_t at = 0; at < whole; at += line) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + at + block_bytes), _MM_HINT_T0);
+    for (std::int64_t in_line = at; in_line < at + line; in_line += vector) {
+      const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + in_line));
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + in_line), value);
+    }
   }
 #else
   constexpr std::int64_t whole = 0;

@@ -12,9 +12,10 @@ SaveReport CheckpointWriter::save(ProcessGroup& group, const std::filesystem::pa
                                   MayWrite may_write) {
   const auto start = Clock::now();
   const WaitFor until_deadline = [](Work& work) { work.wait(); };
-  SavePlan plan = plan_save(group, path, contents);
+  SavePlan plan = plan_save(group, path, contents, compression_);
   plan.may_write = std::move(may_write);
-  const StagedSave save = stage_save(group, std::move(plan), not_finite, nullptr);
+  StagedSave save = stage_save(group, std::move(plan), not_finite, nullptr);
+  compress_save(group, save, until_deadline);
   WrittenSave written = write_save(group, save, until_deadline);
   const std::int64_t bytes = publish_save(group, save, written, until_deadline);
   const double seconds = seconds_since(start);

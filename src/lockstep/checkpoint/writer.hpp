@@ -37,6 +37,9 @@ using MayWrite = std::function<void()>;
 /// appears under its name whole and checksummed, or not at all (docs/checkpoints.md).
 class CheckpointWriter {
  public:
+  explicit CheckpointWriter(Compression compression = Compression::none)
+      : compression_(compression) {}
+
   /// Collective; `path` (on a file system all ranks see) and the names, dtypes and global shapes of
   /// the state must be the same on every rank. Contents are not changed. Throws CheckpointError on
   /// all ranks, with the sentence of the first rank that failed, and then no file of that save is
@@ -46,6 +49,9 @@ class CheckpointWriter {
   SaveReport save(ProcessGroup& group, const std::filesystem::path& path,
                   const CheckpointContents& contents, NotFinite not_finite = NotFinite::refuse,
                   MayWrite may_write = {});
+
+ private:
+  Compression compression_;
 };
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include <lockstep/data/data_file.hpp>
 #include <lockstep/data/hdf5_listing.hpp>
 #include <lockstep/data/raw_numbers.hpp>
-#include <lockstep/io/hdf5.hpp>
+#include <lockstep/io/hdf5_file.hpp>
 
 namespace lockstep {
 namespace {
@@ -58,7 +58,7 @@ struct Hdf5Array::State {
                       path.string()));
     }
     try {
-      file.emplace(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose, "open it");
+      file.emplace(open_hdf5_for_reading(path));
       const Hdf5Handle access = examine(path, name, cache_bytes);
       dataset.emplace(H5Dopen2(file->id(), name.c_str(), access.id()), H5Dclose, "open " + name);
       space.emplace(H5Dget_space(dataset->id()), H5Sclose, "examine " + name);
@@ -79,7 +79,8 @@ struct Hdf5Array::State {
     const H5T_class_t type_class = H5Tget_class(type.id());
     const int dims = H5Sget_simple_extent_ndims(extent.id());
     const bool boolean = is_boolean(type.id());
-    if (type_class != H5T_INTEGER && type_class != H5T_FLOAT && !boolean) {
+    const bool numbers = type_class == H5T_INTEGER || type_class == H5T_FLOAT || boolean;
+    if (!numbers || H5Tget_size(type.id()) == 0) {
       throw InputError(
           fmt::format("data set {} of {} does not hold numbers. Name one of integers or "
                       "floating-point numbers.",
@@ -92,6 +93,8 @@ struct Hdf5Array::State {
     }
     Extents extents{};
     H5Sget_simple_extent_dims(extent.id(), extents.data(), nullptr);
+    expect_possible_extents(std::span(extents).first(static_cast<std::size_t>(dims)),
+                            H5Tget_size(type.id()));
     std::array<std::int64_t, Shape::max_dims> signed_extents{};
     std::copy(extents.begin(), extents.end(), signed_extents.begin());
     shape = Shape(std::span(signed_extents).first(static_cast<std::size_t>(dims)));
@@ -126,6 +129,16 @@ struct Hdf5Array::State {
     }
   }
 
+  /// So that no product of some of them overflows, also with the elements' size.
+  static void expect_possible_extents(std::span<const hsize_t> extents, std::size_t element_bytes) {
+    constexpr hsize_t most = hsize_t{1} << 60U;
+    hsize_t bytes = std::max<hsize_t>(element_bytes, sizeof(double));
+    for (const hsize_t extent : extents) {
+      if (extent >= most / bytes) throw Error("it is larger than any file can be");
+      bytes *= std::max<hsize_t>(extent, 1);
+    }
+  }
+
   /// HDF5 1.10 believes the size of a chunk, and reads behind the end of one that is smaller.
   void expect_possible_chunks(hid_t found, hid_t extent, hid_t layout) const {
     Extents chunk{}, largest{};
@@ -134,9 +147,9 @@ struct Hdf5Array::State {
     constexpr hsize_t most_bytes = hsize_t{1} << 32U;  // HDF5's own limit
     auto bytes = static_cast<hsize_t>(element_bytes);
     for (std::size_t d = 0; d < static_cast<std::size_t>(shape.dims()); ++d) {
-      bytes *= chunk[d];
-      if (chunk[d] < 1 || chunk[d] > largest[d] || bytes >= most_bytes)
+      if (chunk[d] < 1 || chunk[d] > largest[d] || chunk[d] >= most_bytes / bytes)
         throw Error("its chunks are larger than the data set");
+      bytes *= chunk[d];
     }
     if (H5Pget_nfilters(layout) == 0 && H5Dget_storage_size(found) % bytes != 0)
       throw Error("what is stored is no whole number of chunks");

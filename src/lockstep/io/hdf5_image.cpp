@@ -7,15 +7,11 @@
 #include <cstring>
 #include <exception>
 #include <new>
-#if H5_VERSION_GE(1, 13, 2)
-#include <H5FDdevelop.h>
-#endif
+
+#include <lockstep/io/hdf5_driver.hpp>
 
 namespace lockstep {
 namespace {
-
-// A virtual file driver: https://docs.hdfgroup.org/hdf5/v1_14/_v_f_l.html, the least set of
-// callbacks. HDF5 calls them under the Hdf5Lock of whoever uses the file.
 
 /// What HDF5 holds of an open file; the base comes first, as HDF5 requires.
 struct OpenImage {
@@ -63,10 +59,11 @@ herr_t read_image(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t b
   return 0;
 }
 
-herr_t write_image(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t bytes,
+herr_t write_image(H5FD_t* file, H5FD_mem_t kind, hid_t, haddr_t offset, std::size_t bytes,
                    const void* source) {
+  const auto write = kind == H5FD_MEM_DRAW ? &Hdf5Image::write_elements_at : &Hdf5Image::write_at;
   try {
-    image_of(file).write_at(static_cast<std::int64_t>(offset), source,
+    (image_of(file).*write)(static_cast<std::int64_t>(offset), source,
                             static_cast<std::int64_t>(bytes));
     return 0;
   } catch (const std::exception&) {
@@ -75,14 +72,7 @@ herr_t write_image(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t 
 }
 
 H5FD_class_t make_driver() {
-  H5FD_class_t driver{};
-#if H5_VERSION_GE(1, 13, 2)
-  driver.version = H5FD_CLASS_VERSION;
-  driver.value = static_cast<H5FD_class_value_t>(600);  // of the range for private drivers
-#endif
-  driver.name = "lockstep-image";
-  driver.maxaddr = static_cast<haddr_t>(INT64_MAX);
-  driver.fc_degree = H5F_CLOSE_STRONG;
+  H5FD_class_t driver = private_hdf5_driver("lockstep-image", 0, H5F_CLOSE_STRONG);
   driver.fapl_size = sizeof(Hdf5Image*);  // NOLINT(bugprone-sizeof-expression): as above
   driver.open = open_image;
   driver.close = close_image;
@@ -92,7 +82,6 @@ H5FD_class_t make_driver() {
   driver.get_eof = get_size;
   driver.read = read_image;
   driver.write = write_image;
-  std::ranges::fill(driver.fl_map, H5FD_MEM_DEFAULT);
   return driver;
 }
 
@@ -137,6 +126,11 @@ void Hdf5Image::write_at(std::int64_t offset, const void* source, std::int64_t b
     offset += static_cast<std::int64_t>(count);
     bytes -= static_cast<std::int64_t>(count);
   }
+}
+
+void Hdf5Image::write_elements_at(std::int64_t offset, const void* source, std::int64_t bytes) {
+  last_elements_ = {offset, bytes};
+  if (elements_ == Elements::kept) write_at(offset, source, bytes);
 }
 
 }  // namespace lockstep

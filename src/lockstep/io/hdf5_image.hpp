@@ -13,7 +13,11 @@ namespace lockstep {
 /// any size can be laid out before its data is there. HDF5's core driver is not sparse.
 class Hdf5Image {
  public:
-  Hdf5Image() = default;
+  /// What becomes of the elements of data sets: who writes them to the file in another way only has
+  /// to know where they belong.
+  enum class Elements : std::uint8_t { kept, dropped };
+
+  explicit Hdf5Image(Elements elements = Elements::kept) : elements_(elements) {}
   Hdf5Image(const Hdf5Image&) = delete;
   Hdf5Image& operator=(const Hdf5Image&) = delete;
 
@@ -28,11 +32,20 @@ class Hdf5Image {
   void write_at(std::int64_t offset, const void* source, std::int64_t bytes);
   void resize(std::int64_t bytes) noexcept { size_ = bytes; }
 
+  struct Extent {
+    std::int64_t offset = 0, bytes = 0;
+  };
+  /// Where HDF5 has put elements last.
+  [[nodiscard]] Extent last_elements() const noexcept { return last_elements_; }
+  void write_elements_at(std::int64_t offset, const void* source, std::int64_t bytes);
+
  private:
   static constexpr std::int64_t page_bytes = 4096;
   using Page = std::array<char, static_cast<std::size_t>(page_bytes)>;
   std::map<std::int64_t, Page> pages_;  // by number
   std::int64_t size_ = 0;
+  Elements elements_;
+  Extent last_elements_;
 };
 
 }  // namespace lockstep

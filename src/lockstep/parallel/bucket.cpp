@@ -15,7 +15,7 @@ std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
   for (const BucketPlan& plan : plan_buckets(data, options)) {
     Bucket& bucket = buckets.emplace_back();
     const auto elements = static_cast<std::int64_t>(plan.bytes / size_of(plan.dtype));
-    const auto count = static_cast<std::int64_t>(plan.slices.size());
+    const auto count = static_cast<std::int64_t>(plan.slices.size()) + 1;
     const Shape flat{elements + count};
     const Device device = data[plan.slices.front().parameter].device();
     bucket.values = Tensor::zeros(flat, plan.dtype, device);
@@ -23,7 +23,7 @@ std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
     for (const Tensor* memory : {&bucket.values, &bucket.gradients}) {
       memory->storage()->mark_padded();
     }
-    bucket.uses = bucket.gradients.slice(elements, elements + count);
+    bucket.notes = bucket.gradients.slice(elements, elements + count);
     for (const BucketPlan::Slice& slice : plan.slices) {
       const Variable& variable = parameters[slice.parameter];
       const auto place_in = [&](const Tensor& memory) {

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -13,10 +15,17 @@ namespace lockstep {
 /// gradients as one tensor, and an optimizer updates it by one kernel.
 struct Bucket {
   Tensor values, gradients;  ///< flat
-  /// Behind the gradients and part of them, an element a parameter: 1 if this rank has a gradient
-  /// of it, so that the ranks' sum is 0 for one that nobody has used.
-  Tensor uses;
+  /// Behind the gradients and part of them, what the ranks tell each other: an element a parameter,
+  /// 1 if this rank has a gradient of it, so that the ranks' sum is 0 for one that nobody has used;
+  /// and at the end one that is 1 on ranks which say yes (DistributedDataParallel::ask_along).
+  Tensor notes;
   std::vector<Variable> parameters;
+
+  /// The element of notes about a parameter, by its place in parameters; behind the last: the yes.
+  [[nodiscard]] Tensor note(std::size_t parameter) const {
+    const auto at = static_cast<std::int64_t>(parameter);
+    return notes.slice(at, at + 1);
+  }
 };
 
 /// Zeros that collectives of `group` will take: on the host a shared buffer. Collective over it.

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// How the gradients of a bucket become their sum over the ranks of a group: PyTorch's
-/// communication hook. One hook serves one DistributedDataParallel. Bucket::uses are part of the
+/// communication hook. One hook serves one DistributedDataParallel. Bucket::notes are part of the
 /// gradients, and what becomes of them must tell which are 0 on all ranks.
 class CommHook {
  public:

@@ -126,6 +126,16 @@ class DistributedDataParallel final : public Joinable {
   void shadow() override;
   void after_join(int last) override;
 
+  /// From now on each backward() that sums over ranks asks all of them `question`, and tells them
+  /// whether any said yes: for what every rank has to know at the same step and none needs at once,
+  /// such as that one of them has to stop. It costs no message: the answers travel beside the
+  /// gradients, in the bucket that sets out last. With every communication hook, with shards, and
+  /// in shadow(); not in what is local. `question` allocates nothing and does not communicate.
+  void ask_along(std::function<bool()> question) { reducer_->ask_along(std::move(question)); }
+  /// At the last sum; the same on all ranks that it was over (of ddp.comm_hook "post_local_sgd"
+  /// only a subgroup, after its first steps). False where no parameter is trained.
+  [[nodiscard]] bool any_said_yes() const noexcept { return reducer_->any_said_yes(); }
+
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const { reducer_->zero_grad(); }
 

@@ -69,7 +69,7 @@ PowerSgdHook::Parts PowerSgdHook::lay_out(ProcessGroup& group, const Bucket& buc
   Parts parts;
   const DType dtype = bucket.gradients.dtype();
   if (dtype != DType::f32 && dtype != DType::f64) return parts;
-  std::int64_t first = bucket.uses.numel(), second = 0;
+  std::int64_t first = bucket.notes.numel(), second = 0;
   for (const Variable& parameter : bucket.parameters) {
     const Shape matrix = as_matrix(parameter.shape());
     const std::int64_t rank = rank_for(parameter);
@@ -101,8 +101,8 @@ PowerSgdHook::Parts PowerSgdHook::lay_out(ProcessGroup& group, const Bucket& buc
          .q = of_second.cut({rank, matrix[1]}),
          .stream = stream++});
   }
-  parts.uses = of_first.cut(bucket.uses.shape());
-  parts.rest.emplace_back(bucket.uses, parts.uses);
+  parts.notes = of_first.cut(bucket.notes.shape());
+  parts.rest.emplace_back(bucket.notes, parts.notes);
   return parts;
 }
 
@@ -155,8 +155,8 @@ void PowerSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
   for (const auto& [gradient, travelling] : parts.rest) gradient.copy_from(travelling);
   for (const Matrix& m : parts.matrices) {
     const auto at = static_cast<std::int64_t>(m.parameter);
-    if (parts.uses.slice(at, at + 1).item() == 0.0) continue;  // the error waits for a gradient
-    matmul_backward_b(m.q, m.p, false, m.gradient);            // P Q^T
+    if (parts.notes.slice(at, at + 1).item() == 0.0) continue;  // the error waits for a gradient
+    matmul_backward_b(m.q, m.p, false, m.gradient);             // P Q^T
     if (m.error.defined()) add_scaled(m.gradient, -1.0 / world_size_, m.error);
   }
 }

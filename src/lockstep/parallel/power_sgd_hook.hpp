@@ -78,9 +78,9 @@ class PowerSgdHook final : public CommHook {
   struct Parts {
     Tensor first, second;  ///< what travels: P's and gradients as they are, then Q's; flat
     std::vector<Matrix> matrices;
-    /// Gradients as they are, then uses: places in the bucket and in `first`.
+    /// Gradients as they are, then notes: places in the bucket and in `first`.
     std::vector<std::pair<Tensor, Tensor>> rest;
-    Tensor uses;  ///< the last of these, in `first`
+    Tensor notes;  ///< the last of these, in `first`
   };
 
   [[nodiscard]] bool compresses() const noexcept { return step_ >= options_.start_step; }

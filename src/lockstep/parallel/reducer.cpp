@@ -69,29 +69,30 @@ void Reducer::start_ready_buckets() {
     const std::size_t index = order_[started_];
     const Bucket& bucket = buckets_[index];
     fill_what_is_missing(bucket);
+    const bool last = started_ + 1 == buckets_.size();
+    if (!last || !question_ || !question_()) bucket.note(bucket.parameters.size()).zero();
     const CallLabel label("bucket", static_cast<int>(index));
     works_[index] = hook_->start(*group_, bucket, index);
   }
 }
 
 void Reducer::fill_what_is_missing(const Bucket& bucket) {
-  bucket.uses.fill(1.0);
+  bucket.notes.fill(1.0);
   for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
     const Variable& parameter = bucket.parameters[p];
     if (parameter.grad().defined()) continue;
-    const auto at = static_cast<std::int64_t>(p);
-    bucket.uses.slice(at, at + 1).zero();
+    bucket.note(p).zero();
     parameter.grad_buffer().zero();
     parameter.mark_grad_present();
   }
 }
 
-void Reducer::forget_what_nobody_used(std::size_t index) {
+void Reducer::read_notes(std::size_t index) {
   const Bucket& bucket = buckets_[index];
-  Tensor uses = Tensor::empty(bucket.uses.shape(), bucket.uses.dtype());
-  uses.copy_from(bucket.uses);
-  uses = uses.to(DType::f64);
-  const auto* count = static_cast<const double*>(uses.data());
+  Tensor notes = Tensor::empty(bucket.notes.shape(), bucket.notes.dtype());
+  notes.copy_from(bucket.notes);
+  notes = notes.to(DType::f64);
+  const auto* count = static_cast<const double*>(notes.data());
   for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
     if (count[p] == 0.0) {
       bucket.parameters[p].zero_grad();
@@ -99,6 +100,7 @@ void Reducer::forget_what_nobody_used(std::size_t index) {
       used_[index][p] = 1;
     }
   }
+  any_said_yes_ = any_said_yes_ || count[bucket.parameters.size()] != 0.0;
 }
 
 std::vector<Variable> Reducer::never_used() const {
@@ -150,7 +152,8 @@ void Reducer::finish() {
   wait_seconds_ += seconds_since(start);
   work_seconds_ += group_->work_seconds() - work_before;
   late_seconds_ += group_->late_seconds() - late_before;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) forget_what_nobody_used(b);
+  any_said_yes_ = false;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) read_notes(b);
   if (std::exchange(is_first_sum_, false)) agree_on_order();
   set_step(step_ + 1);
 }

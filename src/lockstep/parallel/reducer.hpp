@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/comm_hook.hpp>
@@ -32,6 +34,13 @@ class Reducer {
   /// It failed: nothing more is sent for it.
   void give_up() noexcept { listening_ = false; }
 
+  /// From now on `question` is asked when the last bucket of a sum sets out, and the ranks' answers
+  /// travel in that bucket. Allocates nothing then; must not communicate.
+  void ask_along(std::function<bool()> question) { question_ = std::move(question); }
+  /// Whether it was yes, at the last finish(), on any rank of those that the gradients were summed
+  /// over.
+  [[nodiscard]] bool any_said_yes() const noexcept { return any_said_yes_; }
+
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const;
 
@@ -58,7 +67,7 @@ class Reducer {
   void agree_on_order();
   /// What this rank has no gradient of counts as zero, and as not used.
   static void fill_what_is_missing(const Bucket& bucket);
-  void forget_what_nobody_used(std::size_t index);
+  void read_notes(std::size_t index);
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Bucket> buckets_;
@@ -69,6 +78,8 @@ class Reducer {
   std::vector<std::size_t> order_;       ///< in which buckets set out
   std::vector<std::size_t> readiness_;   ///< in which they became ready; of the first sum
   bool is_first_sum_ = true;
+  std::function<bool()> question_;  ///< empty: none
+  bool any_said_yes_ = false;
   std::int64_t step_ = 0;    ///< sums that are over
   std::size_t started_ = 0;  ///< buckets that have set out: always the first ones of the order
   std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over

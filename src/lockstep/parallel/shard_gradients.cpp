@@ -20,13 +20,15 @@ ShardGradients::ShardGradients(std::span<const Bucket> buckets, std::vector<Tens
     : memory_(std::move(memory)) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const Bucket& bucket = buckets[b];
+    const auto in_memory = [&](const Tensor& part) {
+      return same_place(part, bucket.gradients, memory_[b]);
+    };
+    yes_.push_back(in_memory(bucket.note(bucket.parameters.size())));
     for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
       const Variable& variable = bucket.parameters[p];
-      const auto at = static_cast<std::int64_t>(p);
-      places_.push_back(
-          {.variable = variable,
-           .gradient = same_place(variable.grad_buffer(), bucket.gradients, memory_[b]),
-           .use = same_place(bucket.uses.slice(at, at + 1), bucket.gradients, memory_[b])});
+      places_.push_back({.variable = variable,
+                         .gradient = in_memory(variable.grad_buffer()),
+                         .use = in_memory(bucket.note(p))});
     }
   }
   std::ranges::sort(places_, std::less<>(),
@@ -54,6 +56,7 @@ const std::vector<Tensor>& ShardGradients::complete() {
     place.use.fill(place.present ? 1.0 : 0.0);
     if (!place.present) place.gradient.zero();
   }
+  for (const Tensor& yes : yes_) yes.zero();
   return memory_;
 }
 

@@ -17,7 +17,8 @@ class ShardGradients final : public GradSink {
   [[nodiscard]] GradTarget target(const Variable& leaf) override;
 
   void forget() noexcept;
-  /// Of each bucket. What there is no gradient of counts in them as zero, and as not used.
+  /// Of each bucket. What there is no gradient of counts in them as zero, and as not used; nothing
+  /// is said yes to.
   [[nodiscard]] const std::vector<Tensor>& complete();
   /// To the variables, where the memory is the buckets'.
   void give_to_variables() const;
@@ -31,6 +32,7 @@ class ShardGradients final : public GradSink {
   [[nodiscard]] const Place* find(const Variable& leaf) const;
 
   std::vector<Place> places_;  ///< by address of the variable's record
+  std::vector<Tensor> yes_;    ///< of each bucket: said with the rank's last shard only
   std::vector<Tensor> memory_;
 };
 

@@ -137,10 +137,12 @@ class Run {
     }
     agree(*group_, [&] {
       if (group_->rank() != 0) return;
-      folder_->write("deck.toml", fmt::format("# hash {}\n{}", deck_hash_, deck_));
-      console_.open_log(folder_->file("log.txt"));
-      metrics_ =
-          MetricsFile(folder_->file("metrics.jsonl"), from.has_value(), trainer.state().step);
+      folder_->write_in([&] {
+        folder_->write("deck.toml", fmt::format("# hash {}\n{}", deck_hash_, deck_));
+        console_.open_log(folder_->file("log.txt"));
+        metrics_ =
+            MetricsFile(folder_->file("metrics.jsonl"), from.has_value(), trainer.state().step);
+      });
     });
     write_summary(false);
     announce(trainer, from);
@@ -204,8 +206,9 @@ class Run {
                        .completed = completed};
     agree(*group_, [&] {
       folder_->expect_there();
-      if (group_->rank() == 0)
-        folder_->write("summary.json", summary_json(*group_, launch_, outcome_, facts));
+      if (group_->rank() != 0) return;
+      folder_->write_in(
+          [&] { folder_->write("summary.json", summary_json(*group_, launch_, outcome_, facts)); });
     });
   }
 

@@ -118,6 +118,15 @@ StopReason RunFolder::stop_reason(double step_s) const noexcept {
 
 void RunFolder::expect_there() const { expectation()(); }
 
+void RunFolder::write_in(const std::function<void()>& part) const {
+  try {
+    part();
+  } catch (const std::exception&) {
+    expect_there();
+    throw;
+  }
+}
+
 std::function<void()> RunFolder::expectation() const {
   if (watch_) return watch_->expectation();
   return [] {};

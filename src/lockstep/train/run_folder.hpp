@@ -38,6 +38,9 @@ class RunFolder {
   [[nodiscard]] StopReason stop_reason(double step_s) const noexcept;
   /// Throws CheckpointError, on rank 0, if the folder was removed, moved or given to another run.
   void expect_there() const;
+  /// Runs `part`, which writes into the folder; where that fails because the folder was lost,
+  /// throws as expect_there() does. Local.
+  void write_in(const std::function<void()>& part) const;
   /// expect_there(), for who may outlive this.
   [[nodiscard]] std::function<void()> expectation() const;
   /// A run that has stopped because of it removes the file `stop`, so that the next one goes on.

@@ -24,7 +24,8 @@ RunSaves::RunSaves(ProcessGroup& group, const CheckpointOptions& options, fs::pa
       time_is_up_(Tensor::zeros({1}, DType::f64)) {
   if (!options_.async) return;
   if (threads_may_communicate(group_)) {
-    async_ = std::make_unique<AsyncCheckpointWriter>(group_);
+    async_ = std::make_unique<AsyncCheckpointWriter>(group_, std::chrono::seconds(10),
+                                                     options_.compression);
   } else if (group_.rank() == 0) {
     log(LogLevel::info,
         "each step that saves waits until its checkpoint is written: checkpoint.async needs "
@@ -95,7 +96,7 @@ void RunSaves::start(const CheckpointContents& contents, NotFinite not_finite) {
       return;
     }
     const SaveReport report =
-        CheckpointWriter().save(group_, path, contents, not_finite, may_write_);
+        CheckpointWriter(options_.compression).save(group_, path, contents, not_finite, may_write_);
     published(report);
     std::promise<SaveReport> done;
     done.set_value(report);

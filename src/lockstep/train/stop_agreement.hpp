@@ -5,12 +5,13 @@
 
 namespace lockstep::train {
 
-/// Lets all ranks stop at the same step, though a reason reaches them at different moments or only
-/// one of them. A rank asks where it has just waited for all others, as for the sums of gradients,
-/// and hears the answer at the step's end: in between the question travels, and nobody waits for
-/// it.
+/// Lets all ranks stop at the same step, for the same reason, though it reaches them at different
+/// moments or only one of them. That there is one they hear beside the gradients, so that a step
+/// without one sends nothing for it; then they ask which, and hear the answer at the step's end.
+///   ddp.ask_along([] { return requested_stop() != StopReason::none; });
+///   ...
 ///   ddp.backward(...);
-///   stop.ask(requested_stop());
+///   if (ddp.any_said_yes()) stop.ask(requested_stop());  // on all ranks
 ///   optimizer.step();
 ///   if (stop.answer() != StopReason::none) ...  // on all ranks
 class StopAgreement {

@@ -270,6 +270,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   Reporting reporting{saves, copies, metrics, console, deck, {}, {}, {}, {}};
   folder_ = &folder;
   if (group_->rank() == 0) peak_flops_ = product_speed(plan_.train.precision) * math_threads();
+  ddp_->ask_along([this] { return own_reason_to_stop() != StopReason::none; });
   const bool checkpoints_wanted = plan_.checkpoint.every_epochs > 0 ||
                                   plan_.checkpoint.every_steps > 0 ||
                                   plan_.checkpoint.every_minutes > 0;
@@ -312,13 +313,19 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   return outcome;
 }
 
-void Trainer::ask_whether_to_stop(double step_s) {
-  if (folder_) stop_.ask(std::max(requested_stop(), folder_->stop_reason(step_s)));
+StopReason Trainer::own_reason_to_stop() const {
+  if (!folder_) return StopReason::none;
+  return std::max(requested_stop(), folder_->stop_reason(seconds_since(step_start_)));
+}
+
+void Trainer::ask_whether_to_stop() {
+  if (folder_) stop_.ask(own_reason_to_stop());
 }
 
 StopReason Trainer::train_epoch(Reporting& reporting) {
   start_epoch(state_.epoch, state_.position);
-  ask_whether_to_stop(0);
+  step_start_ = Clock::now();
+  ask_whether_to_stop();
   while (stop_.answer() == StopReason::none && loader_.has_next()) {
     const Share share = batches_.share(loader_.next_step(), group_->rank());
     state_.metrics.clear();

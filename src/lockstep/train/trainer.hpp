@@ -115,9 +115,10 @@ class Trainer {
   void compare_replicas();
   /// Why it ended before its last step; none if it did not.
   StopReason train_epoch(Reporting& reporting);
-  /// In run(): all ranks are at the same place of a step, of which so much is over; the answer is
-  /// stop_.answer(). Collective.
-  void ask_whether_to_stop(double step_s);
+  /// In run(): of this rank, at this moment of a step. Local.
+  [[nodiscard]] StopReason own_reason_to_stop() const;
+  /// In run(): all ranks are at the same place; the answer is stop_.answer(). Collective.
+  void ask_whether_to_stop();
   /// Where the time went, on all ranks; the longest wall time of any. Collective.
   double add_times(MetricsRow& row, const StepTimes& mine);
   void report_steps(Reporting& reporting, double step_loss, const Share& share);
@@ -155,6 +156,7 @@ class Trainer {
   std::optional<optim::ReduceLROnPlateau> plateau_;  ///< with schedule.kind = "plateau"
   StepClock clock_;
   StopAgreement stop_;
+  Clock::time_point step_start_;
   const RunFolder* folder_ = nullptr;  ///< of run()
   TrainState state_;
   double epoch_loss_ = 0;            ///< this rank's summed loss of the unfinished epoch

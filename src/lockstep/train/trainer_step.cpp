@@ -87,6 +87,7 @@ void Trainer::update() {
 
 double Trainer::step() {
   const auto start = Clock::now();
+  step_start_ = start;
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
   const Autocast autocast(plan_.train.precision);
   const double data_before = loader_.seconds_waited(),
@@ -110,12 +111,13 @@ double Trainer::step() {
     losses.sum += of_part.sum;
     if (of_part.not_finite) losses.not_finite = of_part.not_finite;
   });
-  if (!averager_ || !averager_->is_local()) ask_whether_to_stop(seconds_since(start));
+  const bool has_asked = !averager_ || !averager_->is_local();
+  if (has_asked && ddp_->any_said_yes()) ask_whether_to_stop();
   {
     const StepClock::Phase phase(times.optimizer, "optimizer");
     update();
   }
-  if (averager_ && averager_->average_parameters()) ask_whether_to_stop(seconds_since(start));
+  if (averager_ && averager_->average_parameters()) ask_whether_to_stop();
 
   if (losses.not_finite && plan_.train.on_nan == TrainOptions::OnNan::stop) {
     throw NonFiniteLoss(
