@@ -30,6 +30,22 @@ TEST(ClipGradNorm, ReturnsTheNormOfAllGradientsTogetherAndScalesThemToTheLimit) 
   EXPECT_FLOAT_EQ(gradient(b)[0], 4.0F / 5.000001F);
 }
 
+TEST(ClipGradNorm, TakesGradientsOf16Bits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const auto a = parameter("a", {0.0F}), b = parameter("b", {0.0F});
+    for (const auto* p : {&a, &b}) p->variable.set_dtype(dtype);
+    set_grad(a.variable, 3.0);
+    set_grad(b.variable, 4.0);
+    EXPECT_EQ(optim::clip_grad_norm({a, b}, 2.5), 5.0);
+    EXPECT_EQ(a.variable.grad().dtype(), dtype);
+    EXPECT_EQ(a.variable.grad().to(DType::f32).to_vector<float>()[0], 1.5F);
+    EXPECT_EQ(b.variable.grad().to(DType::f32).to_vector<float>()[0], 2.0F);
+    optim::clip_grad_value({a, b}, 1.75);
+    EXPECT_EQ(a.variable.grad().to(DType::f32).to_vector<float>()[0], 1.5F);
+    EXPECT_EQ(b.variable.grad().to(DType::f32).to_vector<float>()[0], 1.75F);
+  }
+}
+
 TEST(ClipGradNorm, LeavesSmallGradientsAndMissingOnesAsTheyAre) {
   const auto a = parameter("a", {0.0F}), none = parameter("none", {0.0F});
   set_grad(a.variable, 3.0);

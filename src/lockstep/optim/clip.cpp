@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/optim/for_each_gradient.hpp>
 #include <lockstep/tensor/kernels/clip.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -20,10 +20,7 @@ void expect_positive(const char* what, double value) {
 
 double grad_norm(const std::vector<nn::NamedParameter>& parameters) {
   double squares = 0.0;
-  for (const auto& parameter : parameters) {
-    const Tensor gradient = parameter.variable.grad();
-    if (gradient.defined()) squares += sum_of_squares(gradient);
-  }
+  for_each_gradient(parameters, [&](const Tensor& g) { squares += sum_of_squares(g); });
   return std::sqrt(squares);
 }
 
@@ -36,19 +33,13 @@ double clip_factor(double norm, double max_norm) {
 double clip_grad_norm(const std::vector<nn::NamedParameter>& parameters, double max_norm) {
   const double norm = grad_norm(parameters), factor = clip_factor(norm, max_norm);
   if (factor == 1.0) return norm;
-  for (const auto& parameter : parameters) {
-    const Tensor gradient = parameter.variable.grad();
-    if (gradient.defined()) scale(gradient, factor);
-  }
+  for_each_gradient(parameters, [&](const Tensor& g) { scale(g, factor); });
   return norm;
 }
 
 void clip_grad_value(const std::vector<nn::NamedParameter>& parameters, double limit) {
   expect_positive("the largest value of a gradient", limit);
-  for (const auto& parameter : parameters) {
-    const Tensor gradient = parameter.variable.grad();
-    if (gradient.defined()) clamp(gradient, limit);
-  }
+  for_each_gradient(parameters, [&](const Tensor& g) { clamp(g, limit); });
 }
 
 }  // namespace lockstep::optim

@@ -7,8 +7,8 @@
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/optim/for_each_gradient.hpp>
 #include <lockstep/tensor/finite.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -42,10 +42,8 @@ void GradScaler::unscale(Optimizer& optimizer) {
   if (std::ranges::find(unscaled_, &optimizer) != unscaled_.end())
     throw Error("GradScaler: these gradients are unscaled already: update() comes first");
   unscaled_.push_back(&optimizer);
-  for (const auto& parameter : optimizer.parameters()) {
-    const Tensor gradient = parameter.variable.grad();
-    if (gradient.defined()) lockstep::scale(gradient, 1.0 / scale());
-  }
+  for_each_gradient(optimizer.parameters(),
+                    [&](const Tensor& g) { lockstep::scale(g, 1.0 / scale()); });
 }
 
 bool GradScaler::step(Optimizer& optimizer, double gradient_factor) {
