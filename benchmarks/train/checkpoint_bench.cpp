@@ -6,8 +6,7 @@
 // processor     the same of processor time, all threads, which other programs do not lengthen
 // blocked, save of a save, medians: what the step waits for, and until the file has its name
 // alone         processor time of a save and a rank while nobody trains, all of which a step on a
-// core of its own
-//               loses at worst
+//               core of its own loses at worst
 // LOCKSTEP_BENCH_BATCH (64) is the global batch, LOCKSTEP_BENCH_ROUNDS (9) how often.
 #include <mpi.h>
 #include <sys/resource.h>

@@ -46,6 +46,20 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   EXPECT_EQ(again.rows()[0].slowest->text(), row.slowest->text());
 }
 
+TEST(MetricsFile, KnowsWhatWasLost) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  {
+    MetricsFile all(file, false, 0);
+    for (const std::int64_t step : {10, 20, 30}) all.append(step_row(step));
+    EXPECT_EQ(all.steps_again(), 0);
+  }
+  const MetricsFile resumed(file, true, 12);
+  EXPECT_EQ(resumed.rows().size(), 1U);
+  EXPECT_EQ(resumed.steps_again(), 18);
+  EXPECT_EQ(MetricsFile(file, true, 12).steps_again(), 0);
+}
+
 TEST(MetricsFile, AResumeThatCannotWriteLeavesTheRowsOfThePast) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");

@@ -180,8 +180,11 @@ class Run {
                              trainer.steps_an_epoch()));
     if (taken_)
       console_.say(fmt::format("weights of {}: {}", plan_.train.init_from, taken_->in_words()));
-    if (from)
-      console_.say(fmt::format("resumed from {} at step {}", from->string(), trainer.state().step));
+    if (!from) return;
+    const std::int64_t again = metrics_.steps_again();
+    console_.say(fmt::format(
+        "resumed from {} at step {}{}", from->string(), trainer.state().step,
+        again > 0 ? fmt::format("; {} step{} or more again", again, again == 1 ? "" : "s") : ""));
   }
 
   /// A run that had nothing left to do reports what its earlier part found.

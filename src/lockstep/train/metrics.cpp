@@ -124,7 +124,10 @@ MetricsFile::MetricsFile(const std::filesystem::path& file, bool resume, std::in
       const Json json = Json::parse(line, nullptr, false);
       if (json.is_discarded()) continue;  // the last line of a killed run may be half a line
       MetricsRow row = row_from(json);
-      if (row.step > resume_step) continue;
+      if (row.step > resume_step) {
+        steps_again_ = std::max(steps_again_, row.step - resume_step);
+        continue;
+      }
       rows_.push_back(std::move(row));
       kept.push_back(line);
     }

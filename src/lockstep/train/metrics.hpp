@@ -41,11 +41,15 @@ class MetricsFile {
 
   void append(const MetricsRow& row);
   [[nodiscard]] const std::vector<MetricsRow>& rows() const noexcept { return rows_; }
+  /// Steps behind `resume_step` that the dropped rows tell of: lost work. A row comes every
+  /// log.every_steps, so there may have been some more.
+  [[nodiscard]] std::int64_t steps_again() const noexcept { return steps_again_; }
 
  private:
   std::ofstream out_;
   std::filesystem::path path_;
   std::vector<MetricsRow> rows_;
+  std::int64_t steps_again_ = 0;
 };
 
 }  // namespace lockstep::train
