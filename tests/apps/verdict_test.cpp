@@ -73,7 +73,7 @@ TEST_F(Verdict, NamesAStoppedRankItsProcessAndTheBucketOthersWaitIn) {
   const Fault stopped = fault("stop 2 7", with_timeout);
   EXPECT_GE(stopped.seconds, timeout_s);
   expect_verdict(stopped, {"rank 2 has not entered all_reduce(sum) #",
-                           "of f32[6920] (bucket 0, 27.0 KiB); ", "ranks 0-1, 3 wait there since ",
+                           "of f32[6921] (bucket 0, 27.0 KiB); ", "ranks 0-1, 3 wait there since ",
                            "rank 2's last operation was ", "completed ", "is stopped (state T)"});
   const Finished shown = lockstep_utility({"flight", run_dir});
   EXPECT_EQ(shown.exit_code, 0) << shown.output;

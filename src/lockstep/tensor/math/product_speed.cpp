@@ -1,7 +1,6 @@
 #include <lockstep/tensor/math/product_speed.hpp>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include <lockstep/base/clock.hpp>

@@ -4,7 +4,7 @@
 namespace lockstep {
 
 /// FLOP/s of one core in a product of two 512 x 512 matrices of f32 whose operands are rounded to
-/// `precision`: what a training step can hope for. The best of four, measured at a process' first
+/// `precision`: what a training step can hope for. The best of five, measured at a process' first
 /// call, for some 10 ms.
 [[nodiscard]] double product_speed(Precision precision);
 
