@@ -68,7 +68,7 @@ TEST(ModelDescribe, FlopsAndPeakOfMemoryAreThoseOfARun) {
     const double expected = figure(said.output, "the process at its peak") +
                             figure(said.output, "more, once a checkpoint is saved");
     const auto summary = nlohmann::json::parse(read_file(dir + "/summary.json"));
-    EXPECT_NEAR(summary.at("peak_rss_mib")[0].get<double>() / expected, 1, 0.1) << model;
+    EXPECT_NEAR(summary.at("peak_rss_mib")[0].get<double>() / expected, 1, 0.2) << model;
 
     std::istringstream lines(read_file(dir + "/metrics.jsonl"));
     int steps = 0;
