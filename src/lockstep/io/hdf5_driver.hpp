@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include <lockstep/io/hdf5.hpp>
+
 namespace lockstep {
 
 /// A virtual file driver of ours, without callbacks yet:
@@ -24,6 +26,14 @@ inline H5FD_class_t private_hdf5_driver(const char* name, [[maybe_unused]] int n
   driver.fc_degree = degree;
   std::ranges::fill(driver.fl_map, H5FD_MEM_DEFAULT);
   return driver;
+}
+
+/// Files opened with `access` go through the driver, which gets `info`.
+inline void use_driver(const Hdf5Handle& access, const H5FD_class_t& driver, const void* info) {
+  // Registered anew each time: HDF5 forgets its drivers in MPI_Finalize, and an identifier kept
+  // here would outlive them. The access list and the file keep it registered while they need it.
+  const Hdf5Handle registered(H5FDregister(&driver), H5FDunregister, "register a file driver");
+  hdf5_check(H5Pset_driver(access.id(), registered.id(), info), "set a file driver");
 }
 
 }  // namespace lockstep

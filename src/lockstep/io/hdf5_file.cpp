@@ -89,10 +89,8 @@ H5FD_class_t make_reader() {
 Hdf5Handle open_hdf5_for_reading(const std::filesystem::path& path) {
   static_cast<void>(File::open_for_reading(path));  // or a sentence that says why not
   static const H5FD_class_t driver = make_reader();
-  // Registered anew each time, as Hdf5Image's.
-  const Hdf5Handle registered(H5FDregister(&driver), H5FDunregister, "register a file driver");
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create a property list");
-  hdf5_check(H5Pset_driver(access.id(), registered.id(), nullptr), "set a file driver");
+  use_driver(access, driver, nullptr);
   return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose, "open it"};
 }
 

@@ -89,11 +89,8 @@ H5FD_class_t make_driver() {
 
 Hdf5Handle Hdf5Image::create(const Hdf5Handle& creation, const Hdf5Handle& access) {
   static const H5FD_class_t driver = make_driver();
-  // Registered anew each time: HDF5 forgets its drivers in MPI_Finalize, and an identifier kept
-  // here would outlive them. The access list and the file keep it registered while they need it.
-  const Hdf5Handle registered(H5FDregister(&driver), H5FDunregister, "register a file driver");
   Hdf5Image* const self = this;
-  hdf5_check(H5Pset_driver(access.id(), registered.id(), &self), "set a file driver");
+  use_driver(access, driver, &self);
   return {H5Fcreate("image", H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,
           "lay out a file in memory"};
 }

@@ -20,7 +20,10 @@ void expect_positive(const char* what, double value) {
 
 double grad_norm(const std::vector<nn::NamedParameter>& parameters) {
   double squares = 0.0;
-  for_each_gradient(parameters, [&](const Tensor& g) { squares += sum_of_squares(g); });
+  for (const auto& parameter : parameters) {
+    const Tensor gradient = parameter.variable.grad();
+    if (gradient.defined()) squares += sum_of_squares(widened(gradient));
+  }
   return std::sqrt(squares);
 }
 

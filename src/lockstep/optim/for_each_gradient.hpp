@@ -6,20 +6,21 @@
 
 namespace lockstep::optim {
 
-/// f(gradient) of each parameter that has one. What f sees of a gradient of 16 bits is an f32 copy,
-/// which is rounded back afterwards.
+/// A gradient as kernels take it: itself, or of one of 16 bits an f32 copy.
+inline Tensor widened(const Tensor& gradient) {
+  return size_of(gradient.dtype()) == 2 ? gradient.to(DType::f32) : gradient;
+}
+
+/// f(gradient) of each parameter that has one, to change it. What f sees of a gradient of 16 bits
+/// is an f32 copy, which is rounded back afterwards.
 template <class F>
 void for_each_gradient(const std::vector<nn::NamedParameter>& parameters, const F& f) {
   for (const auto& parameter : parameters) {
     const Tensor gradient = parameter.variable.grad();
     if (!gradient.defined()) continue;
-    if (size_of(gradient.dtype()) > 2) {
-      f(gradient);
-      continue;
-    }
-    const Tensor wide = gradient.to(DType::f32);
+    const Tensor wide = widened(gradient);
     f(wide);
-    convert(wide, gradient);
+    if (wide.dtype() != gradient.dtype()) convert(wide, gradient);
   }
 }
 

@@ -66,20 +66,18 @@ std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, cons
         "Leave it out, or write a task of your own whose forward() takes them "
         "(docs/write_an_app.md).");
   }
-  const bool looks_up = options.kind == nn::ModelOptions::Kind::gpt;
-  if (looks_up && data.input_dtype() == DType::f32) {
+  const bool gpt = options.kind == nn::ModelOptions::Kind::gpt;
+  const bool looks_up = gpt || (options.kind == nn::ModelOptions::Kind::transformer &&
+                                options.transformer.vocabulary > 0);
+  const bool numbers = data.input_dtype() == DType::f32;
+  if (looks_up && numbers) {
     throw InputError(
-        "model.kind = \"gpt\" learns tokens, but the data are numbers. Use data.kind = \"tokens\" "
-        "with the program gpt, or another model.kind.");
+        gpt ? "model.kind = \"gpt\" learns tokens, but the data are numbers. Use data.kind = "
+              "\"tokens\" with the program gpt, or another model.kind."
+            : "model.vocabulary says that samples are indices, but they are numbers. Set "
+              "data.indices = true, or leave out model.vocabulary.");
   }
-  const bool words =
-      options.kind == nn::ModelOptions::Kind::transformer && options.transformer.vocabulary > 0;
-  if (words && data.input_dtype() == DType::f32) {
-    throw InputError(
-        "model.vocabulary says that samples are indices, but they are numbers. Set data.indices = "
-        "true, or leave out model.vocabulary.");
-  }
-  if (!looks_up && !words && data.input_dtype() != DType::f32) {
+  if (!looks_up && !numbers) {
     throw InputError(
         "data.indices = true gives the model integers, which are looked up by model.kind = "
         "\"transformer\" with model.vocabulary = their number. Set both, leave data.indices out to "
