@@ -12,7 +12,7 @@ class Operand : public Variable {
  public:
   Operand() = default;
   Operand(const Variable& x) : Variable(x) {  // NOLINT(google-explicit-constructor): what it is for
-    if (x.defined() && is_floating(x.data().dtype()) && size_of(x.data().dtype()) == 2) widen();
+    if (x.defined() && is_half(x.data().dtype())) widen();
   }
   ~Operand() {
     if (given_.defined()) end_widening();

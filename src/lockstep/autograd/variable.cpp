@@ -93,7 +93,7 @@ void Variable::set_value_buffer(const Tensor& buffer) const {
 }
 
 void Variable::set_grad_buffer(Tensor buffer) const {
-  const bool wider = size_of(data().dtype()) == 2 && buffer.dtype() == DType::f32;
+  const bool wider = is_half(data().dtype()) && buffer.dtype() == DType::f32;
   expect_fit("gradient", buffer, wider ? data().to(DType::f32) : data());
   record_->grad = std::move(buffer);
   record_->grad_holds_value = false;

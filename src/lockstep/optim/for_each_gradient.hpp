@@ -8,7 +8,7 @@ namespace lockstep::optim {
 
 /// A gradient as kernels take it: itself, or of one of 16 bits an f32 copy.
 inline Tensor widened(const Tensor& gradient) {
-  return size_of(gradient.dtype()) == 2 ? gradient.to(DType::f32) : gradient;
+  return is_half(gradient.dtype()) ? gradient.to(DType::f32) : gradient;
 }
 
 /// f(gradient) of each parameter that has one, to change it. What f sees of a gradient of 16 bits

@@ -76,7 +76,7 @@ Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
   }
   for (const auto& parameter : parameters_) {
     const Tensor& data = parameter.variable.data();
-    masters_.push_back(size_of(data.dtype()) == 2 ? data.to(DType::f32) : Tensor());
+    masters_.push_back(is_half(data.dtype()) ? data.to(DType::f32) : Tensor());
   }
   order_ = by_address(parameters_);
   placements_.resize(parameters_.size());

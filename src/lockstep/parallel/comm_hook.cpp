@@ -25,7 +25,7 @@ Work AllReduceHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t
 }
 
 CompressHook::CompressHook(DType wire) : wire_(wire) {
-  if (wire == DType::f16 || wire == DType::bf16) return;
+  if (is_half(wire)) return;
   throw InputError("gradients are compressed to f16 or bf16, not to " + std::string(name_of(wire)));
 }
 

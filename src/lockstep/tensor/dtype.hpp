@@ -31,6 +31,11 @@ enum class DType : std::uint8_t { f32, f64, bf16, f16, i32, i64, u8, boolean };
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
+/// The floating types of 16 bits: what is computed on them is computed in f32 and rounded once.
+[[nodiscard]] constexpr bool is_half(DType dtype) noexcept {
+  return dtype == DType::bf16 || dtype == DType::f16;
+}
+
 /// "f32", "i64", ...
 [[nodiscard]] std::string_view name_of(DType dtype) noexcept;
 

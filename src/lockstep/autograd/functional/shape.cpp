@@ -176,7 +176,7 @@ Variable concat(std::span<const Variable> parts, int dim) {
   const int along = resolve_dim(parts[0].shape(), dim);
   const Shape shape = concat_shape(parts, along);
   if (parts.size() == 1) return parts[0];
-  if (const DType dtype = parts[0].data().dtype(); size_of(dtype) == 2) {
+  if (const DType dtype = parts[0].data().dtype(); is_half(dtype)) {
     std::vector<Variable> wide;
     for (const Variable& part : parts) wide.push_back(to(part, DType::f32));
     return to(concat(wide, dim), dtype);

@@ -9,9 +9,7 @@ namespace {
 
 using Kind = Operation::Kind;
 
-bool is_half(const Tensor& t) {
-  return t.defined() && (t.dtype() == DType::f16 || t.dtype() == DType::bf16);
-}
+bool is_half(const Tensor& t) { return t.defined() && is_half(t.dtype()); }
 
 bool on_device(const Tensor& t) { return t.defined() && t.device().type != DeviceType::host; }
 

@@ -89,7 +89,7 @@ void convert(const Tensor& x, const Tensor& y) {
 
 void add_scaled(const Tensor& x, double alpha, const Tensor& y) {
   expect_same_shape("add_scaled", x, y);
-  if (size_of(x.dtype()) == 2 && x.dtype() == y.dtype()) {  // in f32, rounded once
+  if (is_half(x.dtype()) && x.dtype() == y.dtype()) {  // in f32, rounded once
     const Tensor sum = y.to(DType::f32);
     add_scaled(x.to(DType::f32), alpha, sum);
     return convert(sum, y);

@@ -99,7 +99,7 @@ Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
   const Tensor rows = as_matrix(x), out = as_matrix(y);
-  const bool rounded = size_of(x.dtype()) == 2;
+  const bool rounded = is_half(x.dtype());
   if (bias.defined() && !rounded) {
     dispatch(current_stream(x.device()), [&](const auto& space) {
       dispatch_floating(y.dtype(), "linear",
