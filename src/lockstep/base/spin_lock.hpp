@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 namespace lockstep {
@@ -10,7 +11,13 @@ namespace lockstep {
 class SpinLock {
  public:
   void lock() noexcept {
-    while (!try_lock()) std::this_thread::yield();
+    for (int tries = 0; !try_lock(); ++tries) {
+      if (tries < 1000) {
+        std::this_thread::yield();
+      } else {  // see make_room()
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
   }
   [[nodiscard]] bool try_lock() noexcept {
     return !taken_.load(std::memory_order_relaxed) &&

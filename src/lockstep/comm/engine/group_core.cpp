@@ -8,6 +8,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/make_room.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/call_record.hpp>
 
@@ -161,7 +162,7 @@ void GroupCore::wait_until(InFlight& work, Until until) {
       const auto locked = lock();
       if (work.in_flight()) time_out(work, seconds_since(start));
     }
-    sched_yield();
+    make_room(now - start);
   }
   if (!all_are_here) clock_.add_late(Clock::now() - start);
 }

@@ -1,10 +1,10 @@
 #include <lockstep/comm/mpi/wait.hpp>
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/make_room.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
 #include <lockstep/comm/mpi/status.hpp>
 
@@ -28,7 +28,7 @@ void MpiWait::until(const std::function<bool()>& over) const {
           speaker_, doing_, seconds_since(start)));
     }
     ProgressEngine::instance().progress_others(nullptr);
-    sched_yield();
+    make_room(Clock::now() - start);
   }
 }
 

@@ -1,7 +1,6 @@
 #include <lockstep/comm/nccl/communicator.hpp>
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <system_error>
@@ -10,6 +9,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/base/make_room.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
 #include <lockstep/comm/objects.hpp>
@@ -111,7 +111,7 @@ void NcclCommunicator::settle(const char* call) {
           speaker_, call, seconds_since(start)));
     }
     ProgressEngine::instance().progress_others(nullptr);
-    sched_yield();
+    make_room(Clock::now() - start);
   }
 }
 

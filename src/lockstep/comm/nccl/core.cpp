@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <mutex>
@@ -10,6 +9,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/base/make_room.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/engine/graveyard.hpp>
@@ -105,7 +105,7 @@ void NcclCore::await_stream(const Operation& operation) {
       }
     }
     ProgressEngine::instance().progress_others(nullptr);
-    sched_yield();
+    make_room(Clock::now() - start);
   }
 }
 

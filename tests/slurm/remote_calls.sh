@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Remote calls over nodes: all claims of tests/rpc with one and with two ranks a node, and the parameter server learns.
+# shellcheck source=tests/slurm/job.sh
+. "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
+
+# on_nodes NAME TASKS COMMAND...: with that many tasks a node.
+on_nodes() {
+  local log=$1.log tasks=$2
+  shift 2
+  srun --nodes=2 --ntasks-per-node="$tasks" --cpus-per-task=1 --mpi=pmi2 --kill-on-bad-exit=1 "$@" >"$log" 2>&1 ||
+    fail "$* ended with $?"
+}
+
+for tasks in 1 2; do
+  on_nodes claims "$tasks" build/release/tests/rpc/rpc.calls_test
+  tail -n 3 claims.log
+  expect claims.log '\[  PASSED  \] [0-9]+ tests'
+done
