@@ -30,7 +30,7 @@ class RecordingGroup : public ProcessGroup {
       return false;
     }
     void wait() override { std::this_thread::sleep_for(group.delay); }
-    bool wait_for(std::chrono::microseconds) override {
+    bool wait_for(std::chrono::microseconds, std::chrono::microseconds) override {
       wait();
       return true;
     }

@@ -1,8 +1,12 @@
 // How calls and workers end: shutdown at once, idleness, long mixtures.
+#include <sched.h>
+
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <thread>
 
+#include <lockstep/base/cores.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <rpc/workers.hpp>
 
@@ -89,9 +93,9 @@ double processor_seconds(clockid_t clock = CLOCK_PROCESS_CPUTIME_ID) {
 }
 
 #ifdef __SANITIZE_THREAD__
-constexpr double little = 0.2;
+constexpr double little = 0.2, asleep = 0.8;
 #else
-constexpr double little = 0.02;
+constexpr double little = 0.02, asleep = 0.25;
 #endif
 
 // Of a core, for each rank.
@@ -110,6 +114,65 @@ TEST(Idle, WorkersCostNextToNothing) {
         if (all_reduce_scalar(*group, least, ReduceOp::max) < little) break;
       }
       EXPECT_LT(least, little);
+      rpc::shutdown();
+    });
+  }
+}
+
+int answers_in_a_millisecond() {
+  std::this_thread::sleep_for(milliseconds(1));
+  return 1;
+}
+LOCKSTEP_RPC(answers_in_a_millisecond);
+
+/// While it lives, the calling thread, and those that it starts, may run on one core only.
+class OnOneCore {
+ public:
+  OnOneCore() {
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(allowed_cores().front(), &one);
+    sched_setaffinity(0, sizeof(one), &one);
+  }
+  ~OnOneCore() { sched_setaffinity(0, sizeof(before_), &before_); }
+  OnOneCore(const OnOneCore&) = delete;
+  OnOneCore& operator=(const OnOneCore&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+double processor_seconds_there() { return processor_seconds(); }
+LOCKSTEP_RPC(processor_seconds_there);
+
+/// Of a core, by ranks 0 and 1 together, while 0 calls 1 again and again.
+double share_of_a_core_while_calling() {
+  constexpr int calls = 200;
+  const bool one_process = test::rank_counts().size() > 1;
+  const auto used = [&] {
+    const double there = rpc::rpc_sync(1, processor_seconds_there);
+    return one_process ? there : there + processor_seconds();
+  };
+  const double before = used();
+  for (int call = 0; call < calls; ++call) rpc::rpc_sync(1, answers_in_a_millisecond);
+  return (used() - before) / (1e-3 * calls);
+}
+
+// Who waits there for an answer, or for the next call, would take the core from who computes it.
+TEST(Idle, WhereWorkersAreMoreThanCoresWhoWaitsSleeps) {
+  for (const int ranks : test::rank_counts()) {
+    if (ranks == 1) continue;
+    test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
+      const OnOneCore one_core;
+      rpc::init(test::name_of_worker(group->rank()), *group);
+      if (group->rank() == 0) {
+        double least = 1e9;
+        for (int i = 0; i < 10 && least > asleep; ++i) {
+          least = std::min(least, share_of_a_core_while_calling());
+        }
+        EXPECT_LT(least, asleep);  // 0.4 and more where both stay awake for 0.2 ms
+      }
       rpc::shutdown();
     });
   }

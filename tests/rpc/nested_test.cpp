@@ -118,6 +118,38 @@ TEST(Nested, ShortCallsOvertakeLongOnes) {
   });
 }
 
+// That they are long is known from the first one: others are received at once from then on.
+TEST(Nested, CallsThatAreKnownToBeLongAreExecutedSideBySide) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        if (group.rank() == 0) {
+          const int to = test::after(group);
+          rpc::rpc_sync(to, sleeps, 300);
+          const auto start = Clock::now();
+          std::vector<rpc::Future<int>> three;
+          for (int i = 0; i < 3; ++i) three.push_back(rpc::rpc_async(to, sleeps, 1000));
+          EXPECT_EQ(rpc::rpc_sync(to, quick), 1);
+          EXPECT_LT(seconds_since(start), 0.9);
+          for (const auto& one : three) EXPECT_EQ(one.wait(), 1000);
+          EXPECT_LT(seconds_since(start), 1.9);
+        }
+        group.barrier();
+      },
+      {.workers = 4});
+}
+
+TEST(Nested, LongCallsAreExecutedByTheOnlyWorkerToo) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        const int to = test::after(group);
+        std::vector<rpc::Future<int>> all;
+        for (int i = 0; i < 5; ++i) all.push_back(rpc::rpc_async(to, sleeps, 10));
+        for (const auto& one : all) EXPECT_EQ(one.wait(), 10);
+        EXPECT_EQ(rpc::rpc_sync(to, quick), 1);
+      },
+      {.workers = 1});
+}
+
 TEST(Nested, ShutdownWaitsForCallsThatComeFromCalls) {
   test::on_workers([](ProcessGroup& group) {
     // Nobody waits for it; its leaves are still to be called.

@@ -64,14 +64,14 @@ TEST(RpcTensors, TravelInContainersBothWays) {
     std::vector<Tensor> all;
     double expected = 0;
     for (int i = 0; i < 20; ++i) {
-      const std::int64_t n = i % 3 == 0 ? 5000 : i;
+      const std::int64_t n = i % 3 == 0 ? 20000 : i;
       all.push_back(Tensor::full({n}, i));
       expected += static_cast<double>(n) * i;
     }
     EXPECT_EQ(rpc::rpc_sync(test::after(group), sum_of, all).item(), expected);
-    const auto both = rpc::rpc_sync(test::after(group), two_of, Tensor::full({9000}, 2.5));
-    EXPECT_EQ(both.at("a").to_vector<float>(), std::vector<float>(9000, 2.5F));
-    EXPECT_EQ(both.at("b").to_vector<float>(), std::vector<float>(9000, 2.5F));
+    const auto both = rpc::rpc_sync(test::after(group), two_of, Tensor::full({20000}, 2.5));
+    EXPECT_EQ(both.at("a").to_vector<float>(), std::vector<float>(20000, 2.5F));
+    EXPECT_EQ(both.at("b").to_vector<float>(), std::vector<float>(20000, 2.5F));
   });
 }
 

@@ -24,12 +24,12 @@ class Batch final : public WorkRecord {
   void wait() override {
     for (Work& work : works_) work.wait();
   }
-  bool wait_for(std::chrono::microseconds at_most) override {
+  bool wait_for(std::chrono::microseconds at_most, std::chrono::microseconds awake) override {
     const auto end = Clock::now() + at_most;
     const auto rest = [&] {
       return std::chrono::duration_cast<std::chrono::microseconds>(end - Clock::now());
     };
-    return std::ranges::all_of(works_, [&](Work& work) { return work.wait_for(rest()); });
+    return std::ranges::all_of(works_, [&](Work& work) { return work.wait_for(rest(), awake); });
   }
   void cancel() override {
     for (Work& work : works_) work.cancel();

@@ -16,9 +16,9 @@ class WorkRecord : public RefCounted<WorkRecord> {
   /// Blocks until over or until the group's deadline, which throws TimeoutError and poisons the
   /// group.
   virtual void wait() = 0;
-  /// Blocks until over, but not for longer than `at_most`; true once it is over. Throws what
-  /// failed.
-  virtual bool wait_for(std::chrono::microseconds at_most) = 0;
+  /// Blocks until over, but not for longer than `at_most`; true once it is over. See Work. Throws
+  /// what failed.
+  virtual bool wait_for(std::chrono::microseconds at_most, std::chrono::microseconds awake) = 0;
   /// Blocks the host until over, on any device; wait() may only make a stream wait.
   virtual void synchronize() { wait(); }
   /// The sender of a message that has been received; -1 for everything else.
@@ -55,12 +55,14 @@ class Work {
     if (record_) record_->wait();
   }
   /// Waits, but not for longer than `at_most`: true once the operation is over. For those who may
-  /// wait for ever, such as servers: no deadline ends the group here, and after 200 us the caller
+  /// wait for ever, such as servers: no deadline ends the group here, and after `awake` the caller
   /// sleeps, until a rank of its machine sends it a message on this group; otherwise it looks, here
   /// and for other groups, when another eighth of the time has passed, or 2 ms (5 ms where all of
-  /// the group's ranks share the machine).
-  [[nodiscard]] bool wait_for(std::chrono::microseconds at_most) {
-    return !record_ || record_->wait_for(at_most);
+  /// the group's ranks share the machine). Whoever is not to take a core from others gives 0 for
+  /// `awake`, and looks half a millisecond later at the earliest, unless woken.
+  [[nodiscard]] bool wait_for(std::chrono::microseconds at_most,
+                              std::chrono::microseconds awake = std::chrono::microseconds{200}) {
+    return !record_ || record_->wait_for(at_most, awake);
   }
   /// Blocks the host until the operation is over, on any device.
   void synchronize() {

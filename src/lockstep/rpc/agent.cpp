@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <utility>
 
+#include <lockstep/base/cores.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
@@ -191,15 +193,17 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
   const std::string twice = registered_twice();
   std::ostringstream mine;
   const auto recorder = FlightRecorder::current();
-  mine << ::getpid() << ' ' << (recorder ? recorder->rank() : -1) << ' ' << host_name() << '\n'
-       << twice << '\n'
-       << name;
+  mine << ::getpid() << ' ' << (recorder ? recorder->rank() : -1) << ' ' << host_name();
+  for (const int core : allowed_cores()) mine << ' ' << core;
+  mine << '\n' << twice << '\n' << name;
   for (const std::string& theirs : all_gather_object(group, mine.str())) {
     std::istringstream in(theirs);
     Station station;
-    std::string clash, its_name;
+    std::string clash, its_name, its_cores;
     in >> station.pid >> station.world_rank >> station.host;
-    in.get();
+    std::getline(in, its_cores);
+    std::istringstream cores(its_cores);
+    std::copy(std::istream_iterator<int>(cores), {}, std::back_inserter(station.cores));
     std::getline(in, clash);
     std::getline(in, its_name, '\0');
     if (!clash.empty()) throw InputError("rpc::init: " + clash);
@@ -207,6 +211,7 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
     stations_.push_back(std::move(station));
   }
   expect_names(workers_);
+  if (is_crowded()) awake_ = std::chrono::microseconds{0};
   static_cast<void>(to_here_function());
   requests_ = group.split(0, group.rank());
   answers_ = group.split(0, group.rank());
@@ -214,6 +219,21 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
   const CallLabel label(serving_label);
   request_work_ = requests_->irecv_message(any_source);
   answer_work_ = answers_->irecv_message(any_source);
+}
+
+// Who stays awake for an answer takes the core that is to compute it, until the system has had
+// enough of that: for milliseconds, as sched_yield() makes no room for processes of other sessions,
+// and launchers give each rank one of its own (autogroups, sched(7)).
+bool Agent::is_crowded() const {
+  const std::string& here = stations_[static_cast<std::size_t>(id_)].host;
+  std::size_t workers = 0;
+  std::set<int> cores;
+  for (const Station& station : stations_) {
+    if (station.host != here) continue;
+    ++workers;
+    cores.insert(station.cores.begin(), station.cores.end());
+  }
+  return workers > cores.size();
 }
 
 int Agent::resolve(const To& to) const {
@@ -258,7 +278,7 @@ void Agent::post(ProcessGroup& group, OutgoingMessage& message, int to, const ch
   for (const Tensor& t : message.long_tensors()) {
     keep_until_sent(group.isend(t, to, OutgoingMessage::tag_of(tag++)));
   }
-  if (unsent_count_.load(std::memory_order_relaxed) > 0) make_room();
+  if (stays_awake() && unsent_count_.load(std::memory_order_relaxed) > 0) make_room();
 }
 
 // A message that finds no room waits here until somebody looks: its sender for a while, then
@@ -267,7 +287,7 @@ void Agent::post(ProcessGroup& group, OutgoingMessage& message, int to, const ch
 void Agent::keep_until_sent(Work work) {
   if (!must_push_) return;  // the receiver fetches it
   if (unsent_count_.load(std::memory_order_relaxed) == 0 &&
-      work.wait_for(std::chrono::microseconds{0})) {
+      (stays_awake() ? work.wait_for(std::chrono::microseconds{0}) : work.test())) {
     return;
   }
   const std::lock_guard lock(unsent_lock_);
@@ -418,14 +438,15 @@ void Agent::refuse(const ReplyTo& to, Status status, const std::string& text) {
 
 // ---- requests
 
-Request* Agent::receive(std::chrono::microseconds at_most) {
+Request* Agent::receive(std::chrono::microseconds at_most, bool soon) {
+  const auto awake = soon ? awake_ : std::chrono::microseconds{0};
   if (unsent_count_.load(std::memory_order_relaxed) == 0) {
-    return request_work_.wait_for(at_most) ? take_request() : nullptr;
+    return request_work_.wait_for(at_most, awake) ? take_request() : nullptr;
   }
   const auto until = Clock::now() + at_most;
   do {
     const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(until - Clock::now());
-    if (request_work_.wait_for(push_unsent(std::max(rest, std::chrono::microseconds{0})))) {
+    if (request_work_.wait_for(push_unsent(std::max(rest, std::chrono::microseconds{0})), awake)) {
       return take_request();
     }
   } while (Clock::now() < until);
@@ -470,7 +491,7 @@ Request* Agent::admit(Tensor bytes, int from) {
 }
 
 bool Agent::is_long(const Request& request) noexcept {
-  constexpr std::int64_t long_ns = 200'000;  // waking another thread takes 50'000 to 100'000
+  constexpr std::int64_t long_ns = 200'000;  // waking the next receiver takes 30'000 to 100'000
   const Function* const function = find_function(request.message.head().function);
   return function && function->usual_ns.load(std::memory_order_relaxed) > long_ns;
 }
@@ -486,7 +507,7 @@ void Agent::receive_tensors(IncomingMessage& message) {
   }
   const auto until = Clock::now() + options_.timeout;
   for (Work& work : works) {
-    while (!work.wait_for(std::chrono::seconds(1))) {
+    while (!work.wait_for(std::chrono::seconds(1), awake_)) {
       if (Clock::now() > until || !open_.load()) {
         throw TimeoutError("the tensors of a call have not come");
       }

@@ -122,7 +122,7 @@ class Agent final : private Employer {
   static void leave_all() noexcept;
 
   // ---- Employer
-  Request* receive(std::chrono::microseconds at_most) override;
+  Request* receive(std::chrono::microseconds at_most, bool soon) override;
   bool is_long(const Request& request) noexcept override;
   void execute(Request* request) noexcept override;
   void nudge() noexcept override;
@@ -133,6 +133,7 @@ class Agent final : private Employer {
   void post(ProcessGroup& group, OutgoingMessage& message, int to, const char* name);
   void keep_until_sent(Work work);
   void make_room();
+  [[nodiscard]] bool stays_awake() const noexcept { return awake_.count() > 0; }
   /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
   [[nodiscard]] std::chrono::microseconds push_unsent(std::chrono::microseconds at_most);
   /// The message as its receiver would get it.
@@ -191,13 +192,17 @@ class Agent final : private Employer {
   struct Station {  // where a worker lives
     std::string host;
     int pid = 0, world_rank = -1;
+    std::vector<int> cores;  ///< that it may run on
   };
+  /// Whether the workers of this machine are more than the cores that they may run on.
+  [[nodiscard]] bool is_crowded() const;
 
   Options options_;
   Limits limits_;
   int id_ = 0;
   bool has_threads_ = true;
-  bool must_push_ = true;  // a message needs its sender until it has been received
+  bool must_push_ = true;                 // a message needs its sender until it has been received
+  std::chrono::microseconds awake_{200};  // how long who waits looks before it sleeps
   int thread_rank_ = 0;
   int math_threads_ = 1;
   std::vector<WorkerInfo> workers_;

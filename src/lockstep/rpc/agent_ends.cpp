@@ -129,7 +129,7 @@ void Agent::receive_nudges() {
   const auto begin = Clock::now();
   try {
     while (nudges_.load() > 0 && Clock::now() - begin < for_calls_in_progress) {
-      if (Request* late = receive(std::chrono::milliseconds(1))) execute(late);
+      if (Request* late = receive(std::chrono::milliseconds(1), false)) execute(late);
     }
   } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): the group has failed before
   }

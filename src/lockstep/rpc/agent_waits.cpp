@@ -19,9 +19,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Looks before the first yield, and how long who waits stays awake: as in GroupCore.
+// Looks before the first yield: as in GroupCore.
 constexpr int looks_awake = 100;
-constexpr microseconds awake{200};
 
 /// At most until `until`, and never negative.
 microseconds left(Clock::time_point until, microseconds at_most) {
@@ -210,7 +209,9 @@ void Agent::receive_answers(FutureState& state, Clock::time_point until) {
   try {
     while (!state.done() && !state.is_coming()) {
       if (arriving_.empty()) {
-        if (!answer_work_.wait_for(push_unsent(left(until, slice))) && Clock::now() >= until) break;
+        if (!answer_work_.wait_for(push_unsent(left(until, slice)), awake_) &&
+            Clock::now() >= until)
+          break;
       }
       std::optional<Come> come = look_for_answer();
       if (!come) {
@@ -372,11 +373,11 @@ void Agent::await_without_threads(const FutureState* state, Clock::time_point un
     }
     const auto now = Clock::now();
     if (now >= until) return;
-    if (now - last < awake) {
+    if (now - last < awake_) {
       sched_yield();
     } else {  // a nap; messages of both groups end it, those of one at once
-      static_cast<void>(
-          (looks % 2 == 0 ? answer_work_ : request_work_).wait_for(left(until, microseconds{500})));
+      static_cast<void>((looks % 2 == 0 ? answer_work_ : request_work_)
+                            .wait_for(left(until, microseconds{500}), awake_));
     }
   }
 }

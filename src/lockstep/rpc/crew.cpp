@@ -1,5 +1,7 @@
 #include <lockstep/rpc/crew.hpp>
 
+#include <utility>
+
 #include <lockstep/base/trace.hpp>
 
 namespace lockstep::rpc {
@@ -103,12 +105,13 @@ void Crew::run(std::uint64_t number) {
 void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
   // Somebody else watches from now on.
   if (idle_ > 0 && !somebody_watches_) changed_.notify_one();
+  bool soon = !std::exchange(given_up_, false);
   lock.unlock();
   std::uint64_t mine = role_of(number);
   while (!stopping_.load(std::memory_order_relaxed)) {
     Request* request = nullptr;
     try {
-      request = employer_.receive(long_time);
+      request = employer_.receive(long_time, soon);
     } catch (const std::exception& error) {
       employer_.lost(error);
       lock.lock();
@@ -123,13 +126,13 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
       if (!request) continue;
     } else if (employer_.is_long(*request)) {
       lock.lock();
-      if (queued_ < idle_ || running_ - blocked_ < workers_) {
-        append(request);
-        static_cast<void>(call_somebody());
-        lock.unlock();
-        continue;
+      const bool given = give_role_up();
+      lock.unlock();
+      if (given) {
+        employer_.execute(request);
+        lock.lock();
+        return;
       }
-      lock.unlock();  // everybody is at work
     }
     mine = (mine + one_execution) | executing;
     if ((mine >> member_shift) != number) mine = role_of(number) | executing;  // the count is full
@@ -141,9 +144,18 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
       return;
     }
     mine = free_again;
+    soon = true;
   }
   role_.store(0);
   lock.lock();
+}
+
+/// False if everybody else is at work.
+bool Crew::give_role_up() {
+  if (queued_ >= idle_ && running_ - blocked_ >= workers_) return false;
+  role_.store(0);
+  given_up_ = true;
+  return call_somebody();
 }
 
 void Crew::append(Request* request) {

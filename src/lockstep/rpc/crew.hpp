@@ -22,10 +22,10 @@ struct Request {
 /// What the crew works for.
 class Employer {
  public:
-  /// Blocks until a request has come, at most `at_most`; nullptr if none has. By one thread at a
-  /// time. Throws where none can come any more.
-  [[nodiscard]] virtual Request* receive(std::chrono::microseconds at_most) = 0;
-  /// Whether it is better executed by another thread than the one that received it.
+  /// Blocks until a request has come, at most `at_most`; nullptr if none has. `soon`: the next is
+  /// likely to follow at once. By one thread at a time. Throws where none can come any more.
+  [[nodiscard]] virtual Request* receive(std::chrono::microseconds at_most, bool soon) = 0;
+  /// Whether others should receive while it is executed.
   [[nodiscard]] virtual bool is_long(const Request& request) noexcept = 0;
   /// Executes and frees it.
   virtual void execute(Request* request) noexcept = 0;
@@ -42,10 +42,11 @@ class Employer {
 
 /// The threads that receive and execute a rank's calls.
 ///
-/// One of them has the role of the receiver. What is short it executes at once, so that a short
-/// call costs no waking of a thread; what is long it hands to another one. A function that turns
-/// out to be long, or that blocks, cannot hold up the agent: the role is taken from a thread that
-/// has been executing for some milliseconds, and given up by one that waits for an answer.
+/// One of them has the role of the receiver, and executes at once what it has received: no call
+/// waits until a thread is awake. Before what is long it gives the role to another one, who sleeps
+/// until the next call. A function that turns out to be long, or that blocks, cannot hold up the
+/// agent: the role is taken from a thread that has been executing for some milliseconds, and given
+/// up by one that waits for an answer.
 ///
 /// Who waits for an answer does not count: as many others as Options::workers go on, spare ones
 /// being started for that. A waiting thread executes no other call: that call could want a lock
@@ -82,6 +83,7 @@ class Crew {
   void run(std::uint64_t number);
   void hire();
   void lead(std::unique_lock<std::mutex>& lock, std::uint64_t number);
+  [[nodiscard]] bool give_role_up();
   [[nodiscard]] Request* pop();
   void append(Request* request);
   /// Somebody is to look whether there is something to do; false if all are at work.
@@ -105,6 +107,7 @@ class Crew {
   int blocked_ = 0;
   int idle_ = 0;
   bool somebody_watches_ = false;
+  bool given_up_ = false;  // the role, by who has a long call
   std::uint64_t hired_ = 0;
   std::vector<std::thread> threads_;
 };

@@ -197,6 +197,12 @@ Tensor OutgoingMessage::seal(std::uint32_t next_tag) {
   const auto is_inline = [&](const Tensor& t) {
     return static_cast<std::int64_t>(t.bytes()) <= limits_.inline_bytes;
   };
+  std::size_t total = size_ + 8 + parts_->tensors.size() * sizeof(TensorEntry) +
+                      parts_->references.size() * sizeof(ReferenceEntry) + parts_->context.size();
+  for (const Tensor& t : parts_->tensors) {
+    if (is_inline(t)) total += alignment + t.bytes();
+  }
+  reserve(total);
   align(8);
   for (const Tensor& t : parts_->tensors) {
     TensorEntry entry{};

@@ -25,7 +25,7 @@ struct Options {
   int workers = 4;
   /// Tensors of at most so many bytes travel within the message; longer ones on their own, without
   /// a copy.
-  std::int64_t inline_bytes = 8 << 10;
+  std::int64_t inline_bytes = 64 << 10;
   /// Larger messages are neither sent nor accepted; tensors that travel on their own do not count.
   std::int64_t max_message_bytes = std::int64_t{1} << 30;
   /// All tensors of a message that travel on their own.

@@ -1,13 +1,15 @@
 #include <lockstep/train/memory_limit.hpp>
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
+#include <lockstep/base/cores.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/io/folder.hpp>
 
@@ -19,18 +21,13 @@ namespace {
 constexpr std::int64_t mib = 1 << 20, of_process = 512 * mib, of_rank = 192 * mib,
                        of_math_thread = 72 * mib;
 
-std::int64_t cores() {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  return sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
-}
-
 }  // namespace
 
 void expect_address_space(int ranks) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  const std::int64_t needed = of_process + ranks * of_rank + (cores() - 1) * of_math_thread;
+  const auto cores = std::max<std::int64_t>(1, std::ssize(allowed_cores()));
+  const std::int64_t needed = of_process + ranks * of_rank + (cores - 1) * of_math_thread;
   const auto bytes = static_cast<std::size_t>(needed);
   void* const memory =
       mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -19,11 +19,12 @@ namespace {
 // for a system call, while ranks that outnumber the cores soon make room for each other.
 constexpr int spins = 100;
 
-// Who waits without a deadline stays awake for so long; then it sleeps, every time for an eighth of
-// what it has waited, but never longer than this where all senders can wake it, or only some. A nap
-// costs some 20 us of processor time on a virtual machine.
+// Who waits without a deadline stays awake for a while; then it sleeps, every time for an eighth of
+// what it has waited, but never longer than this where all senders can wake it, or only some; and
+// not for less than `shortest` if it was not to stay awake. A nap costs some 20 us of processor
+// time on a virtual machine.
 using std::chrono::microseconds;
-constexpr microseconds awake{200}, longest_if_rung{5000}, longest_if_not{2000};
+constexpr microseconds shortest{500}, longest_if_rung{5000}, longest_if_not{2000};
 
 /// What an unmatched message waits for.
 std::string absent_peer(const Operation& message) {
@@ -38,8 +39,8 @@ InFlight::InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation)
 InFlight::~InFlight() = default;
 bool InFlight::poll() { return core_->poll(*this); }
 void InFlight::wait() { core_->wait(*this); }
-bool InFlight::wait_for(std::chrono::microseconds at_most) {
-  return core_->wait_for(*this, at_most);
+bool InFlight::wait_for(std::chrono::microseconds at_most, std::chrono::microseconds awake) {
+  return core_->wait_for(*this, at_most, awake);
 }
 void InFlight::cancel() { core_->cancel(*this); }
 void InFlight::synchronize() { core_->synchronize(*this); }
@@ -172,12 +173,13 @@ bool GroupCore::has_been_entered_by_all(const InFlight& work) const {
   return work.phase_ > InFlight::Phase::agreeing;
 }
 
-bool GroupCore::wait_for(InFlight& work, std::chrono::microseconds at_most) {
+bool GroupCore::wait_for(InFlight& work, microseconds at_most, microseconds awake) {
   for (int spin = 0; spin < spins; ++spin) {
     if (poll_own(work, Until::over)) return true;
   }
   Doorbell& bell = doorbell();
   const auto longest_nap = is_rung_by_all() ? longest_if_rung : longest_if_not;
+  const auto shortest_nap = awake > microseconds{0} ? microseconds{0} : shortest;
   const auto start = Clock::now();
   auto woken = start;
   for (auto now = start;; now = Clock::now()) {
@@ -191,8 +193,10 @@ bool GroupCore::wait_for(InFlight& work, std::chrono::microseconds at_most) {
       sched_yield();
       continue;
     }
-    const auto nap = std::min<Clock::duration>({(now - woken) / 8, longest_nap, rest});
-    if (bell.sleep(heard, std::chrono::ceil<std::chrono::microseconds>(nap))) woken = Clock::now();
+    const auto nap = std::clamp<Clock::duration>((now - woken) / 8, shortest_nap, longest_nap);
+    if (bell.sleep(heard, std::chrono::ceil<microseconds>(std::min<Clock::duration>(nap, rest)))) {
+      woken = Clock::now();
+    }
   }
 }
 

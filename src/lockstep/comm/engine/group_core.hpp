@@ -28,7 +28,8 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// Numbers the operation, records it and sets it on its way, as far as it goes without waiting.
   [[nodiscard]] Work start(Operation&& operation);
   [[nodiscard]] bool poll(InFlight& work);
-  [[nodiscard]] bool wait_for(InFlight& work, std::chrono::microseconds at_most);
+  [[nodiscard]] bool wait_for(InFlight& work, std::chrono::microseconds at_most,
+                              std::chrono::microseconds awake);
   void cancel(InFlight& work);
   /// Until the operation is over, or until the current stream is behind it.
   void wait(InFlight& work) { wait_until(work, Until::ordered); }

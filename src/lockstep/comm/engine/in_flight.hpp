@@ -21,7 +21,7 @@ class InFlight : public WorkRecord {
  public:
   bool poll() final;
   void wait() final;
-  bool wait_for(std::chrono::microseconds at_most) final;
+  bool wait_for(std::chrono::microseconds at_most, std::chrono::microseconds awake) final;
   void cancel() final;
   void synchronize() final;
   [[nodiscard]] std::string awaited() const final;

@@ -1,13 +1,13 @@
 #include <lockstep/train/launch/seat.hpp>
 
 #include <mpi.h>
-#include <sched.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/base/cores.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
@@ -16,17 +16,6 @@
 
 namespace lockstep::train {
 namespace {
-
-std::vector<int> affinity_mask() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {};
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
-}
 
 /// XXH3 of the program's file: equal on all ranks unless a stale copy lies on some node.
 std::string program_hash() {
@@ -56,7 +45,7 @@ std::string thread_level() {
 Seat take_seat(const std::string& deck_hash) {
   Seat seat{.host = host_name(),
             .pid = static_cast<int>(getpid()),
-            .cores = affinity_mask(),
+            .cores = allowed_cores(),
             .gpu = current_gpu(),
             .thread_level = thread_level(),
             .version = version(),
