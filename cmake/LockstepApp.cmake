@@ -50,6 +50,7 @@ endif()
 # What a part of an application has in common with the layers: warnings, batches, and, as it only steers, -Os.
 function(lockstep_compile_as_app target)
   target_link_libraries(${target} PRIVATE Lockstep::options Lockstep::warnings PUBLIC Lockstep::train)
+  target_compile_options(${target} PRIVATE ${LOCKSTEP_SHORT_CHECKS})
   set_target_properties(${target} PROPERTIES LOCKSTEP_FOR_SIZE ON)
   lockstep_unite(${target})
 endfunction()

@@ -6,10 +6,22 @@
 #   FOR_SIZE it only says what others compute: -Os, with which it is half as large and compiles in two thirds of the time
 #   PUBLIC   what the headers name      PRIVATE  what only the .cpp files name
 # A layer without sources yet is not legal: every layer holds code.
+# With LOCKSTEP_COMPILED_IN the layers that are linked with no MPI, and so cannot include it, are not compiled.
+set(LOCKSTEP_COMPILED_IN "" CACHE PATH "A build tree for another MPI or NCCL that has compiled what knows neither")
+set(lockstep_layers_without_mpi base deck tensor autograd nn optim)
+
 function(lockstep_add_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_SIZE" "" "HEADERS;SOURCES;KERNELS;PUBLIC;PRIVATE")
   set(target lockstep_${name})
-  add_library(${target} STATIC ${arg_SOURCES} ${arg_KERNELS})
+  if(LOCKSTEP_COMPILED_IN AND name IN_LIST lockstep_layers_without_mpi)
+    set(folder ${LOCKSTEP_COMPILED_IN}/src/lockstep/${name}/CMakeFiles/${target}.dir)
+    file(GLOB_RECURSE objects CONFIGURE_DEPENDS ${folder}/*.o)
+    add_library(${target} STATIC ${objects})
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+    set(arg_KERNELS)
+  else()
+    add_library(${target} STATIC ${arg_SOURCES} ${arg_KERNELS})
+  endif()
   lockstep_kernel_sources(${arg_KERNELS})
   add_library(Lockstep::${name} ALIAS ${target})
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${arg_HEADERS})
@@ -20,6 +32,7 @@ function(lockstep_add_layer name)
   set_target_properties(${target} PROPERTIES LOCKSTEP_FOR_SIZE "${arg_FOR_SIZE}")
   if(NOT arg_KERNELS)
     lockstep_unite(${target})
+    target_compile_options(${target} PRIVATE ${LOCKSTEP_SHORT_CHECKS})
   elseif(LOCKSTEP_UNITY AND NOT LOCKSTEP_ENABLE_CUDA)
     target_precompile_headers(${target} PRIVATE <Kokkos_Core.hpp>)
   endif()

@@ -9,20 +9,26 @@
 # and LABELS are set on every entry; a test that needs the launcher
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
 # Targets quick_tests and threads_tests build the tests of that label, and nothing else. Label threads is given
-# here, to the quick tests of layers where a thread is started and of threads elsewhere: ThreadSanitizer runs those;
-# where there is one thread it finds nothing, and as it sees one process, it runs 2 or 3 ranks of each. Label
-# quick is taken from more than 3 ranks where fewer are run too.
+# here, to the quick tests of layers where a thread is started and of threads elsewhere, but to those with label
+# one_thread: ThreadSanitizer runs those; where there is one thread it finds nothing, and as it sees one process,
+# it runs 2 or 3 ranks of each. Label quick is taken from more than 3 ranks where fewer are run too, and from 2
+# where 3 are.
 find_package(GTest REQUIRED)
 
 # How tests are compiled, their own libraries included: like the applications, but without
 # UndefinedBehaviorSanitizer, which is for the library that they test and doubles the time to compile them,
-# and with -O1, which takes two thirds of -O3's time.
+# and with -O1, which takes two thirds of -O3's time; under sanitizers -O0, two thirds of that, but where kernels
+# are tried on every number.
 add_library(lockstep_test_code INTERFACE)
 add_library(lockstep_test_options INTERFACE)
 if(LOCKSTEP_SANITIZE MATCHES "undefined")
   target_compile_options(lockstep_test_options INTERFACE -fno-sanitize=undefined)
 endif()
 target_compile_options(lockstep_test_options INTERFACE $<$<CONFIG:Release>:-O1>)
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_test_options INTERFACE
+    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_KERNELS>>>:-O0;${LOCKSTEP_SHORT_CHECKS}>")
+endif()
 target_link_libraries(lockstep_test_code INTERFACE
   Lockstep::options Lockstep::warnings lockstep_test_options)  # last: a later option overrides
 function(lockstep_compile_as_test target)
@@ -56,10 +62,15 @@ function(lockstep_add_test)
   lockstep_kernel_sources(${arg_KERNELS})
   lockstep_compile_as_test(${target})
   target_link_libraries(${target} PRIVATE GTest::gtest ${arg_LINK})
-  target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
+  if(LOCKSTEP_SANITIZE AND arg_KERNELS)
+    set_target_properties(${target} PROPERTIES LOCKSTEP_KERNELS ON)
+    target_compile_options(${target} PRIVATE "SHELL:-include gtest/gtest.h")
+  else()
+    target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
+  endif()
   if("quick" IN_LIST arg_LABELS)
     add_dependencies(quick_tests ${target})
-    if(arg_NAME MATCHES "^(base|tensor|comm|data|parallel|checkpoint|train)\\.|threads")
+    if(arg_NAME MATCHES "^(base|tensor|comm|data|parallel|checkpoint|train)\\.|threads" AND NOT "one_thread" IN_LIST arg_LABELS)
       add_dependencies(threads_tests ${target})
       set(threads threads)
     endif()
@@ -77,7 +88,8 @@ function(lockstep_add_test)
       set(labels ${arg_LABELS})
       if(np STREQUAL np_of_threads)
         list(APPEND labels ${threads})
-      elseif(np GREATER 3 AND NOT np_of_threads STREQUAL "none")
+      endif()
+      if((np GREATER 3 AND NOT np_of_threads STREQUAL "none") OR (np EQUAL 2 AND 3 IN_LIST arg_NP))
         list(REMOVE_ITEM labels quick)
       endif()
       add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS}
