@@ -278,7 +278,7 @@ void Agent::post(ProcessGroup& group, OutgoingMessage& message, int to, const ch
   for (const Tensor& t : message.long_tensors()) {
     keep_until_sent(group.isend(t, to, OutgoingMessage::tag_of(tag++)));
   }
-  if (stays_awake() && unsent_count_.load(std::memory_order_relaxed) > 0) make_room();
+  if (stays_awake() && unsent_count_.load(std::memory_order_relaxed) > 0) push_awake();
 }
 
 // A message that finds no room waits here until somebody looks: its sender for a while, then
@@ -296,7 +296,7 @@ void Agent::keep_until_sent(Work work) {
   unsent_count_.fetch_add(1);
 }
 
-void Agent::make_room() {
+void Agent::push_awake() {
   constexpr std::chrono::microseconds patience{50};
   const auto until = Clock::now() + patience;
   while (unsent_count_.load(std::memory_order_relaxed) > 0 && Clock::now() < until) {

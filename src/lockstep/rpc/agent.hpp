@@ -132,7 +132,8 @@ class Agent final : private Employer {
   // ---- sending
   void post(ProcessGroup& group, OutgoingMessage& message, int to, const char* name);
   void keep_until_sent(Work work);
-  void make_room();
+  /// What found no room, until it has or 50 us have passed.
+  void push_awake();
   [[nodiscard]] bool stays_awake() const noexcept { return awake_.count() > 0; }
   /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
   [[nodiscard]] std::chrono::microseconds push_unsent(std::chrono::microseconds at_most);
