@@ -108,7 +108,7 @@ void tensor_there_and_back(benchmark::State& state) {
   const std::int64_t bytes = state.range(0);
   const auto t = Tensor::zeros({bytes}, DType::u8);
   // So many that they outlast what the system does with threads that have just begun: 500 calls of
-  // 1 KiB take 2 ms, and on one core of two, where it may have put both sides, four times as long.
+  // 1 KiB would take 2 ms.
   const int calls = bytes > (1 << 22) ? 10 : bytes > (1 << 17) ? 500 : 5000;
   const int rank = bench::world().rank(), n = static_cast<int>(bytes);
   for (auto _ : state) {

@@ -3,17 +3,11 @@
 # shellcheck source=tests/slurm/job.sh
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 
-# on_nodes NAME TASKS COMMAND...: with that many tasks a node.
-on_nodes() {
-  local log=$1.log tasks=$2
-  shift 2
-  srun --nodes=2 --ntasks-per-node="$tasks" --cpus-per-task=1 --mpi=pmi2 --kill-on-bad-exit=1 "$@" >"$log" 2>&1 ||
-    fail "$* ended with $?"
-}
-
 for tasks in 1 2; do
   # But for what is said of workers that share a core.
-  on_nodes claims "$tasks" build/release/tests/rpc/rpc.calls_test --gtest_filter='-Idle.WhereWorkersAreMoreThanCores*'
+  srun --nodes=2 --ntasks-per-node="$tasks" --cpus-per-task=1 --mpi=pmi2 --kill-on-bad-exit=1 \
+    build/release/tests/rpc/rpc.calls_test --gtest_filter='-Idle.WhereWorkersAreMoreThanCores*' >claims.log 2>&1 ||
+    fail "with $tasks ranks a node the claims ended with $?"
   tail -n 3 claims.log
   expect claims.log '\[  PASSED  \] [0-9]+ tests'
 done
