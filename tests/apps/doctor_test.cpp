@@ -204,7 +204,7 @@ TEST_F(Privately, SlowLinkBetweenMachinesIsNamed) {
   for (int attempt = 0; attempt < 5; ++attempt) {
     finished = run({"unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child", "sh",
                     "-euc", machines + quoted(job)},
-                   {}, 60);
+                   {}, 20);
     if (finished.exit_code != killed_at_deadline) break;
   }
   ASSERT_EQ(finished.exit_code, 0) << finished.output;

@@ -146,7 +146,8 @@ TEST(Stop, WhileARunEndsIsACompletedRunOrExitCode75) {
   }
 }
 
-// MPICH's mpiexec passes the signal on, and may return 0 for itself.
+// MPICH's mpiexec passes the signal on, and may return 0 for itself, or fail with one that comes
+// when its ranks have just ended.
 TEST(Stop, OfTheLauncherReachesTheRanksWhichSave) {
   for (int round = 0; round < 4; ++round) {
     const ScratchFolder scratch;
@@ -154,7 +155,9 @@ TEST(Stop, OfTheLauncherReachesTheRanksWhichSave) {
     const Finished run = signalled(small_run(dir, {"--set", "train.epochs=4000"}),
                                    {round % 2 == 0 ? SIGTERM : SIGUSR1,
                                     milliseconds(200 + 100 * round), 1 + round, To::launcher});
-    EXPECT_TRUE(run.exit_code == 0 || run.exit_code == 75) << run.exit_code << run.output;
+    EXPECT_TRUE(run.exit_code == 0 || run.exit_code == 75 ||
+                run.says("unable to send signal downstream"))
+        << run.exit_code << run.output;
     EXPECT_TRUE(run.says("stopped on request")) << run.output;
     EXPECT_NE(read_file(dir + "/summary.json").find("\"completed\": false"), std::string::npos);
   }
