@@ -79,12 +79,12 @@ in6_addr mapped(const in_addr& ipv4) {
 
 bool has(const BellCard& card, const in6_addr& address) {
   const auto* const end = card.addresses.begin() + card.count;
-  return std::any_of(card.addresses.begin(), end, [&](const in6_addr& own) {
-    return IN6_ARE_ADDR_EQUAL(&own, &address) != 0;
-  });
+  return std::any_of(card.addresses.begin(), end,
+                     [&](const in6_addr& own) { return IN6_ARE_ADDR_EQUAL(&own, &address) != 0; });
 }
 
-/// The addresses by which other machines reach this one, as far as it can tell; those of IPv4 first.
+/// The addresses by which other machines reach this one, as far as it can tell; those of IPv4
+/// first.
 void add_addresses(BellCard& card) {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return;
@@ -188,8 +188,7 @@ void RemoteBell::ring(int rank) noexcept {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (peer.addresses.empty()) return;
   const auto now = Clock::now().time_since_epoch();
-  const Clock::duration before(
-      peer.last_message.exchange(now.count(), std::memory_order_relaxed));
+  const Clock::duration before(peer.last_message.exchange(now.count(), std::memory_order_relaxed));
   if (now - before < peer.awake) return;
   for (const in6_addr& address : peer.addresses) send(peer.token, address, peer.port);
 }

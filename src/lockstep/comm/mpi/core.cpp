@@ -134,11 +134,12 @@ void MpiCore::wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams
   const int reached = bell ? bell->meet(cards) : 0;
   if (log_enabled(LogLevel::debug)) {
     log(LogLevel::debug,
-        bell ? fmt::format("{}: is woken by datagrams to port {}, and wakes {} of {} ranks of other "
-                           "nodes so",
-                           speaker(), bell->card().port, reached, size() - (*node_)->size())
-             : fmt::format("{}: is not woken by datagrams ({}): it looks every 2 ms", speaker(),
-                           why));
+        bell
+            ? fmt::format("{}: is woken by datagrams to port {}, and wakes {} of {} ranks of other "
+                          "nodes so",
+                          speaker(), bell->card().port, reached, size() - (*node_)->size())
+            : fmt::format("{}: is not woken by datagrams ({}): it looks every 2 ms", speaker(),
+                          why));
   }
   const auto locked = lock();
   remote_bell_ = std::move(bell);
