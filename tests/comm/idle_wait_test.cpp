@@ -84,10 +84,13 @@ constexpr double little = 0.2, prompt = 700e-6;
 constexpr double little = 0.02, prompt = 200e-6;
 #endif
 
-void expect_cheap_and_prompt(ProcessGroup& group) {
+/// A datagram arrives, a thread rings: two are woken, one after the other.
+constexpr double prompt_over_nodes = 2 * prompt;
+
+void expect_cheap_and_prompt(ProcessGroup& group, double soon = prompt) {
   EXPECT_TRUE(once_below(group, little, [&] { return share_of_a_core(group, milliseconds(200)); }));
   // Unless it is woken, it looks every 2.5 ms by then.
-  EXPECT_TRUE(once_below(group, prompt, [&] { return seconds_to_wake(group); }));
+  EXPECT_TRUE(once_below(group, soon, [&] { return seconds_to_wake(group); }));
 }
 
 TEST(IdleWait, CostsLittleAndIsWokenByAMessage) {
@@ -96,10 +99,33 @@ TEST(IdleWait, CostsLittleAndIsWokenByAMessage) {
   group->close();
 }
 
+std::shared_ptr<ProcessGroup> group_over_nodes(bool by_datagrams) {
+  auto group = make_mpi_group(MPI_COMM_WORLD, {.pretended_nodes = {1, 1}});
+  group->wake_over_nodes(milliseconds(1), by_datagrams);
+  return group;
+}
+
+TEST(IdleWait, CostsLittleAndIsWokenByAMessageOfAnotherNode) {
+  const auto group = group_over_nodes(true);
+  expect_cheap_and_prompt(*group, prompt_over_nodes);
+  group->close();
+}
+
+TEST(IdleWait, WithoutDatagramsCostsLittleAndFindsAMessageOfAnotherNodeAtTheNextLook) {
+  const auto group = group_over_nodes(false);
+  EXPECT_TRUE(
+      once_below(*group, little, [&] { return share_of_a_core(*group, milliseconds(200)); }));
+  const double seconds = all_reduce_scalar(*group, seconds_to_wake(*group), ReduceOp::max);
+  EXPECT_GT(seconds, 250e-6);
+  EXPECT_LT(seconds, 1.0);
+  group->close();
+}
+
 TEST(IdleWait, CostsLittleAndIsWokenByAMessageBetweenThreads) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank == 0) run_ranks_as_threads(2, expect_cheap_and_prompt);
+  if (rank == 0)
+    run_ranks_as_threads(2, [](ProcessGroup& threads) { expect_cheap_and_prompt(threads); });
   MPI_Barrier(MPI_COMM_WORLD);
 }
 

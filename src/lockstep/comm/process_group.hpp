@@ -156,6 +156,13 @@ class ProcessGroup {
   /// colour gets nullptr. Collective.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int colour, int key) = 0;
 
+  /// From now on a message wakes a rank that sleeps (Work::wait_for) also if it comes from another
+  /// machine, where it would have found the message when it looks next, after 2 ms at most: by a
+  /// datagram, where there is a way for one. Each rank tells how long it stays `awake` after a
+  /// message, and whether others may wake it: without `by_datagrams` it opens no socket, and so
+  /// wakes nobody either. Before the first message. Collective.
+  virtual void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams);
+
   /// A tensor whose collectives are handled in place within a node, several times faster than
   /// through MPI: its memory can be read by the other ranks of this machine. Elements are zero. An
   /// ordinary tensor on every rank, with one warning, where shared memory is short. Collective,

@@ -213,8 +213,10 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
   expect_names(workers_);
   if (is_crowded()) awake_ = std::chrono::microseconds{0};
   static_cast<void>(to_here_function());
-  requests_ = group.split(0, group.rank());
-  answers_ = group.split(0, group.rank());
+  for (auto* const calls : {&requests_, &answers_}) {
+    *calls = group.split(0, group.rank());
+    (*calls)->wake_over_nodes(awake_, options_.wake_by_datagrams && has_threads_);
+  }
   references_ = std::make_unique<References>(*this);
   const CallLabel label(serving_label);
   request_work_ = requests_->irecv_message(any_source);

@@ -9,6 +9,7 @@
 #include <lockstep/base/rank.hpp>
 #include <lockstep/comm/engine/graveyard.hpp>
 #include <lockstep/comm/mpi/flight_log.hpp>
+#include <lockstep/comm/mpi/given_by_all.hpp>
 #include <lockstep/comm/mpi/in_flight.hpp>
 #include <lockstep/comm/mpi/lifetime.hpp>
 #include <lockstep/comm/mpi/status.hpp>
@@ -115,9 +116,44 @@ IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
   return storage;
 }
 
+void MpiCore::wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) {
+  if ((*node_)->is_whole_group()) return;  // all of its ranks ring in shared memory
+  std::string why = "it was not asked for";
+  std::unique_ptr<RemoteBell> bell;
+  if (by_datagrams) {
+    try {
+      bell = std::make_unique<RemoteBell>(doorbell(), awake);
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
+  }
+  auto cards = given_by_all(bell ? bell->card() : BellCard{}, ranks_, set_up("waking over nodes"));
+  for (int r = 0; r < (*node_)->size(); ++r) {
+    cards[static_cast<std::size_t>((*node_)->group_rank(r))] = {};
+  }
+  const int reached = bell ? bell->meet(cards) : 0;
+  if (log_enabled(LogLevel::debug)) {
+    log(LogLevel::debug,
+        bell
+            ? fmt::format("{}: is woken by datagrams to port {}, and wakes {} of {} ranks of other "
+                          "nodes so",
+                          speaker(), bell->card().port, reached, size() - (*node_)->size())
+            : fmt::format("{}: is not woken by datagrams ({}): it looks every 2 ms", speaker(),
+                          why));
+  }
+  const auto locked = lock();
+  remote_bell_ = std::move(bell);
+}
+
+void MpiCore::ring(int rank) noexcept {
+  (*node_)->ring(rank);
+  if (remote_bell_) remote_bell_->ring(rank);
+}
+
 void MpiCore::close() {
   // With a barrier: MPI_Comm_free may wait for the others without a deadline.
   if (!drain_and_close()) return;
+  remote_bell_.reset();
   const int status = ranks_.leave();
   const IntrusivePtr<MpiCore> alive(this);
   disown(this);
@@ -126,7 +162,9 @@ void MpiCore::close() {
 
 void MpiCore::at_finalize() noexcept {
   // A communicator with operations that can never end is left to MPI: freeing it may wait for them.
-  if (finalize("MPI has been finalised.")) static_cast<void>(ranks_.leave());
+  const bool was_idle = finalize("MPI has been finalised.");
+  remote_bell_.reset();
+  if (was_idle) static_cast<void>(ranks_.leave());
 }
 
 void MpiCore::expect_right_thread() const {

@@ -6,6 +6,7 @@
 
 #include <mpi.h>
 #include <lockstep/comm/engine/group_core.hpp>
+#include <lockstep/comm/engine/remote_bell.hpp>
 #include <lockstep/comm/mpi/calls.hpp>
 #include <lockstep/comm/mpi/node.hpp>
 
@@ -23,6 +24,8 @@ class MpiCore final : public GroupCore {
   /// The group of `members`, ranks of this one: on each of them, in this order. Collective over
   /// them, who are all known to be on their way here.
   [[nodiscard]] IntrusivePtr<MpiCore> subgroup(const std::vector<int>& members);
+  /// See ProcessGroup. Collective.
+  void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams);
   /// Once somebody owns it.
   void join_engine();
   /// Drains what is in flight, waits for every rank to do so, and leaves MPI what nobody else
@@ -36,6 +39,8 @@ class MpiCore final : public GroupCore {
   [[nodiscard]] const MpiRanks& ranks() const noexcept { return ranks_; }
   [[nodiscard]] MpiPlace place() const noexcept;
   [[nodiscard]] PendingReceives& pending_receives() noexcept { return pending_receives_; }
+  /// A message has been sent to the rank: wakes it if it sleeps, and there is a way.
+  void ring(int rank) noexcept;
   /// How set-up waits for the other ranks, who are doing the same.
   [[nodiscard]] MpiWait set_up(const std::string& doing) const;
 
@@ -60,6 +65,7 @@ class MpiCore final : public GroupCore {
 
   MpiRanks ranks_;
   std::unique_ptr<MpiNode> node_;
+  std::unique_ptr<RemoteBell> remote_bell_;  // of ranks on other nodes
   PendingReceives pending_receives_;
   int pretended_node_ = 0;  ///< number of the one that this rank is on
   bool probes_ = true;      ///< must_probe()

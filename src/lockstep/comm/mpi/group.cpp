@@ -32,6 +32,9 @@ class MpiGroup final : public ProcessGroup {
   [[nodiscard]] double late_seconds() const noexcept override {
     return core_->clock().late_seconds();
   }
+  void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) override {
+    core_->wake_over_nodes(awake, by_datagrams);
+  }
   void close() override { core_->close(); }
 
   /// A group whose core is kept until it is closed or MPI ends.

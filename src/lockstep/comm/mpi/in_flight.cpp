@@ -81,7 +81,7 @@ void MpiInFlight::call_mpi() {
   // MPI would give a receive that is posted what an older one looks for.
   if (operation().is_message() && !core_.pending_receives().empty()) place.probes = true;
   expect_success(way_.emplace<ByMpi>().start(operation(), place, core_.pending_receives()));
-  if (operation().kind == Operation::Kind::send) core_.node()->ring(operation().root);
+  if (operation().kind == Operation::Kind::send) core_.ring(operation().root);
 }
 
 void MpiInFlight::give_up() noexcept {
