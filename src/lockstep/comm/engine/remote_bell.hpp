@@ -19,7 +19,7 @@ struct BellCard {
   static constexpr std::size_t most_addresses = 4;
 
   std::uint64_t token = 0;    ///< a secret of the group's; 0: the rank cannot be rung
-  std::uint64_t network = 0;  ///< equal where 127.0.0.1 is the same machine; 0: not known
+  std::uint64_t network = 0;  ///< equal where loopbacks are the same; 0: not known
   std::int32_t awake_us = 0;  ///< how long the rank stays awake after a message
   std::uint16_t port = 0;
   std::uint16_t count = 0;                           ///< of addresses
