@@ -1,6 +1,7 @@
 #include "gradients.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/nn/layers.hpp>
@@ -172,14 +173,16 @@ int main(int argc, char** argv) {
   const auto world = make_mpi_group(MPI_COMM_WORLD);
   const int rank = world->rank();
   set_math_threads(1);
-  if (world->size() != 4) {
-    if (rank == 0) std::puts("start 4 ranks: two trainers, a master and a server");
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 200;
+  if (world->size() != 4 || steps < 1) {
+    if (rank == 0)
+      std::puts("start 4 ranks: two trainers, a master and a server; [STEPS, from 1 on]");
     world->close();
     return 2;
   }
   same_work = world->split(rank < trainers ? 0 : 1, rank);
   rpc::init("worker" + std::to_string(rank), *world);
-  if (rank == master) compare(argc > 1 ? std::stoi(argv[1]) : 200);
+  if (rank == master) compare(steps);
   rpc::shutdown();
   same_work->close();
   world->close();

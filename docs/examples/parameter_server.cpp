@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <cstdlib>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/clock.hpp>
 #include <lockstep/comm/mpi_group.hpp>
@@ -173,11 +174,16 @@ LOCKSTEP_RPC(train);
 int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
-  const int trainers = group->size() - 1, steps = argc > 1 ? std::stoi(argv[1]) : 300;
+  const int trainers = group->size() - 1, steps = argc > 1 ? std::atoi(argv[1]) : 300;
+  if (trainers < 1 || steps < 1) {
+    if (group->rank() == 0) std::puts("mpiexec -n 2 (or more) parameter_server [STEPS, from 1 on]");
+    group->close();
+    return 2;
+  }
   set_math_threads(1);
   nn::manual_seed(1);
   rpc::init(group->rank() == 0 ? "server" : "trainer" + std::to_string(group->rank()), *group);
-  if (group->rank() == 0 && trainers > 0) {
+  if (group->rank() == 0) {
     for (const std::string mode : {"forward", "async", "batch"}) {
       const rpc::RRef<Server> server(std::make_unique<Server>(trainers));
       const auto loss_after = [&](int steps_of_each) {

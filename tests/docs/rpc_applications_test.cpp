@@ -178,10 +178,22 @@ TEST(RpcApplicationsPage, OneRankAloneIsToldToBringOthers) {
   for (const auto& [program, words] :
        {std::pair("cart_pole", "start at least 2 ranks"),
         std::pair("batched_parameter_server", "start at least 2"),
+        std::pair("ddp_and_rpc", "start 4 ranks"), std::pair("parameter_server", "mpiexec -n 2"),
         std::pair("rnn_model_parallel", "start 3 ranks"), std::pair("pipeline", "start 3 ranks")}) {
     const Finished finished = run(app(1, std::string("docs/examples/") + program, {}));
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
     EXPECT_TRUE(finished.says(words)) << finished.output;
+  }
+}
+
+TEST(RpcApplicationsPage, StepsThatAreNoneAreExitCodeTwo) {
+  for (const auto& [program, ranks] :
+       {std::pair("parameter_server", 2), std::pair("ddp_and_rpc", 4)}) {
+    for (const char* steps : {"x", "0", "-1"}) {
+      const Finished finished = run(app(ranks, std::string("docs/examples/") + program, {steps}));
+      EXPECT_EQ(finished.exit_code, 2) << program << " " << steps << ": " << finished.output;
+      EXPECT_TRUE(finished.says("STEPS, from 1 on")) << finished.output;
+    }
   }
 }
 
