@@ -5,12 +5,19 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 
 namespace lockstep {
 
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+}
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
 }
 
 std::string environment(const char* name) {

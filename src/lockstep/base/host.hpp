@@ -7,6 +7,9 @@ namespace lockstep {
 /// This machine's name, for messages; "unknown host" if it has none.
 [[nodiscard]] std::string host_name();
 
+/// What tells this start of this machine's system from any other; empty where /proc does not say.
+[[nodiscard]] std::string boot_id();
+
 /// An environment variable; empty where it is not set.
 [[nodiscard]] std::string environment(const char* name);
 

@@ -51,8 +51,7 @@ std::string first_line(const fs::path& file) {
 
 std::string this_machine() {
   std::error_code ignored;
-  return first_line("/proc/sys/kernel/random/boot_id") + " " +
-         fs::read_symlink("/proc/self/ns/pid", ignored).string();
+  return boot_id() + " " + fs::read_symlink("/proc/self/ns/pid", ignored).string();
 }
 
 LockOwner myself() {

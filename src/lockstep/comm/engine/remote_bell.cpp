@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
 #include <system_error>
 
 #include <lockstep/base/hash.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/base/trace.hpp>
 
 namespace lockstep {
@@ -106,9 +106,8 @@ void add_addresses(BellCard& card) {
 /// What processes have in common that reach each other by the loopback: a start of their system
 /// and a network namespace. 0 if it cannot be told.
 std::uint64_t this_network() {
-  std::string boot;
+  std::string boot = boot_id();
   struct stat network {};
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0) return 0;
   boot += "/" + std::to_string(network.st_dev) + "/" + std::to_string(network.st_ino);
   return hash64(boot.data(), boot.size());

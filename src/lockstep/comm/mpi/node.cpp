@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/host.hpp>
@@ -16,9 +15,8 @@ namespace {
 /// What ranks that can share memory have in common, a host name, a start of its system and a
 /// /dev/shm; or a number of this rank's own.
 std::uint64_t this_node(bool shared_memory, int pretended, int rank) {
-  std::string text = host_name() + "/node " + std::to_string(pretended), boot;
+  std::string text = host_name() + "/node " + std::to_string(pretended), boot = boot_id();
   if (!shared_memory) text += "/rank " + std::to_string(rank);
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat shm {};
   if (stat(SharedSegment::folder, &shm) == 0) boot += '/' + std::to_string(shm.st_dev);
   text += '/' + boot;
