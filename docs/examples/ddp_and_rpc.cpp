@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace lockstep;
@@ -170,6 +172,9 @@ void compare(int steps) {
 
 int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
+  set_log_sink([](LogLevel, std::string_view text) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  });
   const auto world = make_mpi_group(MPI_COMM_WORLD);
   const int rank = world->rank();
   set_math_threads(1);

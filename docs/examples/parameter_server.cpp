@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
 #include <lockstep/data/partitioner.hpp>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace lockstep;
@@ -173,6 +175,9 @@ LOCKSTEP_RPC(train);
 
 int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
+  set_log_sink([](LogLevel, std::string_view text) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  });
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   const int trainers = group->size() - 1, steps = argc > 1 ? std::atoi(argv[1]) : 300;
   if (trainers < 1 || steps < 1) {

@@ -1,9 +1,12 @@
 // What `lockstep elastic` decides, without starting anything: placement, budget, whom it blames.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <elastic/budget.hpp>
 #include <elastic/death_watch.hpp>
 #include <elastic/judge.hpp>
@@ -13,6 +16,7 @@
 #include <elastic/placement.hpp>
 #include <elastic/run_view.hpp>
 #include <filesystem>
+#include <fstream>
 #include <lockstep/base/error.hpp>
 #include <support/message_of.hpp>
 #include <support/process.hpp>
@@ -23,32 +27,55 @@ namespace {
 using std::chrono::seconds;
 using test::ScratchFolder;
 
-/// A process that does nothing, until it is killed.
-int idle_process() {
+/// A process that does nothing but hold a ring, until it is killed.
+RankProcess idle_rank(int rank, const ScratchFolder& folder) {
+  const std::string ring = folder.file("rank" + std::to_string(rank) + ".ring");
+  std::ofstream(ring) << "a ring";
+  std::array<int, 2> ready{};
+  EXPECT_EQ(pipe(ready.data()), 0);
   const int pid = fork();
   if (pid == 0) {
+    const int file = open(ring.c_str(), O_RDWR);
+    mmap(nullptr, 6, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    close(ready[1]);
     while (true) pause();
   }
-  return pid;
+  close(ready[1]);
+  char nothing = 0;
+  EXPECT_EQ(read(ready[0], &nothing, 1), 0);  // it has the ring
+  close(ready[0]);
+  return {rank, pid, ring};
 }
 
-void end(int pid) {
-  kill(pid, SIGKILL);
-  waitpid(pid, nullptr, 0);
+void end(const RankProcess& process) {
+  kill(process.pid, SIGKILL);
+  waitpid(process.pid, nullptr, 0);
 }
 
-TEST(DeathWatch, WhoEndedFirstIsFoundAlsoWhereItWasGoneBeforeTheWatchBegan) {
-  for (const bool before : {true, false}) {
-    const int first = idle_process(), second = idle_process();
-    if (before) end(first);
-    DeathWatch watch({{0, second}, {1, first}});
-    if (!before) {
-      end(first);
-      usleep(100'000);  // the watch's thread has seen it
-    }
-    end(second);
-    EXPECT_EQ(watch.first(), 1) << before;
-  }
+TEST(DeathWatch, FindsWhoEndedFirstHoweverLateItLooks) {
+  const ScratchFolder folder;
+  const RankProcess second = idle_rank(0, folder), first = idle_rank(1, folder);
+  DeathWatch watch;
+  watch.add({second});
+  watch.add({second, first});
+  end(first);
+  end(second);
+  EXPECT_EQ(watch.first(), 1);
+}
+
+TEST(DeathWatch, TakesWhoWasGoneBeforeItCouldLookForTheFirstUnlessThereAreSeveral) {
+  const ScratchFolder folder;
+  const RankProcess second = idle_rank(0, folder), first = idle_rank(1, folder);
+  DeathWatch one, both, none;
+  none.add({second});
+  EXPECT_EQ(none.first(), std::nullopt);
+  end(first);
+  one.add({second, first});
+  end(second);
+  both.add({second, first});
+  EXPECT_EQ(one.first(), 1);
+  EXPECT_EQ(both.first(), std::nullopt);
 }
 
 TEST(MembersFile, HasAHostALineWithItsSlotsAndComments) {

@@ -1,9 +1,11 @@
 // A callee that is stopped or killed while it serves.
+#include <atomic>
 #include <csignal>
 
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
@@ -45,6 +47,34 @@ TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
     }
     group.barrier();
   });
+}
+
+TEST(Faults, AStoppedWorkerIsNamedByThoseWhoWaitForItInShutdown) {
+  for (const int ranks : test::rank_counts()) {
+    if (ranks < 2) continue;
+    test::on_ranks(ranks, [&](const std::shared_ptr<ProcessGroup>& group) {
+      const int last = ranks - 1;
+      rpc::init(test::name_of_worker(group->rank()), *group,
+                {.shutdown_timeout = std::chrono::seconds(30)});
+      std::atomic<int> named{0};
+      if (group->rank() == 0) {
+        const int pid = rpc::rpc_sync(last, process_id);
+        set_log_sink([&named, pid, last](LogLevel, std::string_view text) {
+          const std::string stopped =
+              "rpc::shutdown waits for worker " + test::name_of_worker(last) + " (rank " +
+              std::to_string(last) + "): its process " + std::to_string(pid) + " on node ";
+          if (text.find(stopped) == std::string_view::npos) return;
+          EXPECT_NE(text.find("is stopped"), std::string_view::npos) << text;
+          ++named;
+          ::kill(pid, SIGCONT);
+        });
+        ::kill(pid, SIGSTOP);
+      }
+      rpc::shutdown();
+      set_log_sink({});
+      EXPECT_EQ(named, group->rank() == 0 ? 1 : 0);
+    });
+  }
 }
 
 TEST(Faults, CallsAreInTheFlightRecorder) {

@@ -1,54 +1,37 @@
 #include "death_watch.hpp"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdint>
+#include <array>
+#include <cstring>
+
+#include <lockstep/base/process_state.hpp>
 
 namespace lockstep::elastic {
 
-DeathWatch::DeathWatch(const std::vector<RankProcess>& ranks)
-    : ranks_(ranks), wake_(eventfd(0, EFD_CLOEXEC)) {
-  // No function of the C library before glibc 2.36. The descriptor closes itself in new programs.
-  for (const RankProcess& process : ranks_)
-    processes_.push_back(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
-  thread_ = std::thread([this] { watch(); });
-}
+DeathWatch::DeathWatch() : events_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {}
 
-DeathWatch::~DeathWatch() {
-  static_cast<void>(first());
-  for (const int process : processes_) {
-    if (process >= 0) close(process);
-  }
-  if (wake_ >= 0) close(wake_);
-}
-
-void DeathWatch::watch() {
-  // Who was gone before anybody could look was gone first.
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (processes_[i] < 0) ended_.push_back(ranks_[i].rank);
-  }
-  if (!ended_.empty()) return;
-  std::vector<pollfd> events;
-  for (const int process : processes_) events.push_back({process, POLLIN, 0});
-  events.push_back({wake_, POLLIN, 0});
-  while (poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
-  }
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (events[i].revents != 0) ended_.push_back(ranks_[i].rank);
+void DeathWatch::add(const std::vector<RankProcess>& ranks) {
+  for (const RankProcess& process : ranks) {
+    const int watch = inotify_add_watch(events_.get(), process.ring.c_str(), IN_CLOSE_WRITE);
+    if (watch < 0 || !ranks_.try_emplace(watch, process.rank).second) continue;
+    if (const auto state = process_state(process.pid);
+        state == ProcessState::gone || state == ProcessState::died)
+      gone_.push_back(process.rank);
   }
 }
 
 std::optional<int> DeathWatch::first() {
-  if (thread_.joinable()) {
-    const std::uint64_t one = 1;
-    static_cast<void>(!write(wake_, &one, sizeof(one)));
-    thread_.join();
-  }
-  return ended_.size() == 1 ? std::optional(ended_.front()) : std::nullopt;
+  if (!gone_.empty()) return gone_.size() == 1 ? std::optional(gone_.front()) : std::nullopt;
+  alignas(inotify_event) std::array<char, 4096> buffer{};
+  if (read(events_.get(), buffer.data(), buffer.size()) <
+      static_cast<ssize_t>(sizeof(inotify_event)))
+    return std::nullopt;
+  inotify_event event{};
+  std::memcpy(&event, buffer.data(), sizeof(event));
+  const auto found = ranks_.find(event.wd);
+  return found == ranks_.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace lockstep::elastic

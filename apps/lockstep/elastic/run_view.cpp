@@ -78,6 +78,7 @@ void RunView::begin() {
   if (const auto where = train::read_where(dir_ / "flight")) earlier_job_ = where->job;
   job_ = 0;
   ranks_.clear();
+  knows_all_ranks_ = false;
   calls_.clear();
   earlier_summary_ = stamp(dir_ / "summary.json");
   earlier_deck_ = stamp(dir_ / "deck.toml");
@@ -99,12 +100,16 @@ void RunView::find_ranks() {
     job_ = where->job;
     rings_ = where->folder;
   }
-  if (!ranks_.empty()) return;
+  if (knows_all_ranks_) return;
+  const bool up = is_up();  // before the look: a rank makes its ring earlier
   try {
     const std::string here = host_name();
+    std::vector<RankProcess> found;
     for (const FlightRing& ring : read_flight_rings(rings_, job_)) {
-      if (ring.host == here) ranks_.push_back({ring.rank, ring.pid});
+      if (ring.host == here) found.push_back({ring.rank, ring.pid, ring.file});
     }
+    ranks_ = std::move(found);
+    knows_all_ranks_ = up;
   } catch (const Error&) {  // it is being made, or its folder is another machine's
   }
 }
@@ -112,7 +117,7 @@ void RunView::find_ranks() {
 bool RunView::ranks_moved() {
   bool moved = false;
   for (const RankProcess& process : ranks_) {
-    const std::uint64_t now = position(fs::path(rings_) / ring_file_name(job_, process.rank));
+    const std::uint64_t now = position(process.ring);
     if (now != 0 && std::exchange(calls_[process.rank], now) != now) moved = true;
   }
   return moved;

@@ -13,6 +13,7 @@ namespace lockstep::elastic {
 /// A rank that runs on this machine.
 struct RankProcess {
   int rank = -1, pid = 0;
+  std::filesystem::path ring{};
 };
 
 /// Looks at one run folder, start after start.
@@ -44,6 +45,7 @@ class RunView {
   [[nodiscard]] std::filesystem::path checkpoint() const;
   [[nodiscard]] std::int64_t checkpoint_step() const;
 
+  /// As many as are known yet; all of them a look after is_up().
   [[nodiscard]] const std::vector<RankProcess>& ranks() const noexcept { return ranks_; }
   /// The rings of all ranks whose rings can be read here, by rank. Those that lie in the node's
   /// memory are moved into the run folder if their processes are gone.
@@ -68,6 +70,7 @@ class RunView {
   std::uint64_t job_ = 0, earlier_job_ = 0;
   std::string rings_;
   std::vector<RankProcess> ranks_;
+  bool knows_all_ranks_ = false;
   std::map<int, std::uint64_t> calls_;  ///< by rank: how far its ring has come
   std::map<std::string, Stamp> seen_;
   Stamp earlier_summary_, earlier_deck_, earlier_lock_;

@@ -200,7 +200,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   run_.release();
 
   evidence.blame = words.blame();
-  if (watch.deaths) evidence.first_dead = watch.deaths->first().value_or(-1);
+  evidence.first_dead = watch.deaths.first().value_or(-1);
   evidence.hung = watch.hung;
   evidence.change_was_asked = watch.change_was_asked;
   evidence.stop_was_asked = stops > 0;
@@ -218,8 +218,7 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
   if (run_.shows_life()) watch.life = Clock::now();
   if (run_.is_up()) history_.folder_is_there();
   memory_.look(run_.ranks());
-  if (!watch.deaths && !run_.ranks().empty())
-    watch.deaths = std::make_unique<DeathWatch>(run_.ranks());
+  watch.deaths.add(run_.ranks());
   if (stops > 1) {
     static_cast<void>(child.kill_all());
   } else if (stops == 1 && !std::exchange(watch.stop_was_asked, true)) {

@@ -1,7 +1,6 @@
 #pragma once
 #include <future>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -38,7 +37,7 @@ class Supervisor {
     bool change_was_asked = false, stop_was_asked = false, hung = false;
     Clock::time_point life = Clock::now(), asked{};
     double silent_s = 0;
-    std::unique_ptr<DeathWatch> deaths;  ///< once the ranks are known
+    DeathWatch deaths;
     std::vector<FlightRing> rings_when_hung;
   };
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/base/descriptor.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/looked_for.hpp>
 
@@ -23,20 +24,6 @@ namespace {
 constexpr std::int64_t chunk_bytes = std::int64_t{256} << 10U;
 constexpr std::int64_t deflate_ratio = 1032;
 constexpr int gzip_window_bits = 15 + 16;  // 16: expect a gzip header and trailer (zlib.h)
-
-class FileHandle {
- public:
-  explicit FileHandle(int fd) : fd_(fd) {}
-  ~FileHandle() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileHandle(const FileHandle&) = delete;
-  FileHandle& operator=(const FileHandle&) = delete;
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
 
 class Inflater {
  public:
@@ -134,7 +121,7 @@ struct ByteSource::State {
   }
 
   std::filesystem::path name;
-  FileHandle handle;
+  Descriptor handle;
   std::vector<std::byte> buffer;
   std::span<const std::byte> pending;  // of the buffer, not yet consumed
   std::unique_ptr<Inflater> inflater;  // null: a plain file

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -186,6 +187,8 @@ class Agent final : private Employer {
   [[nodiscard]] ShutdownReport shut_down(bool graceful);
   void come_to_rest();
   [[nodiscard]] bool is_overdue(Clock::time_point begin) const noexcept;  ///< of a shutdown
+  /// Says which workers' processes are stopped, unless it is known.
+  void name_stopped(std::set<int>& known) const;
   void receive_nudges();
   [[nodiscard]] bool all_at_rest(std::vector<std::int64_t>& before);
   void fail_all(const std::exception_ptr& why) noexcept;

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <set>
 #include <thread>
 #include <utility>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/process_state.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/references.hpp>
@@ -17,12 +19,35 @@ constexpr std::chrono::seconds for_calls_in_progress{5};
 // How long who waits for the others stays awake, and how long it sleeps at a time after that: some
 // wait there for as long as they serve.
 constexpr std::chrono::milliseconds awake_at_an_end{1}, asleep_at_an_end{1};
+constexpr std::chrono::seconds stopped_are_named_each{3};
 
 }  // namespace
 
 bool Agent::is_overdue(Clock::time_point begin) const noexcept {
   const auto limit = options_.shutdown_timeout;
   return limit.count() > 0 && Clock::now() - begin > limit;
+}
+
+// Of this machine; one worker speaks, the first that is not stopped itself.
+void Agent::name_stopped(std::set<int>& known) const {
+  int first = -1;
+  std::set<int> stopped;
+  for (const WorkerInfo& worker : workers_) {
+    const Station& station = stations_[static_cast<std::size_t>(worker.id)];
+    if (station.host != stations_[static_cast<std::size_t>(id_)].host) continue;
+    const ProcessState state = process_state(station.pid);
+    if (can_run(state)) {
+      if (first < 0) first = worker.id;
+      if (first != id_) return;
+      continue;
+    }
+    stopped.insert(worker.id);
+    if (known.contains(worker.id)) continue;
+    log(LogLevel::warning,
+        fmt::format("{}: rpc::shutdown waits for worker {} (rank {}): its process {} on node {} {}",
+                    speaker(), worker.name, worker.id, station.pid, station.host, words(state)));
+  }
+  known = std::move(stopped);
 }
 
 // Calls that come from calls: the sums of what was sent and of what is over must be equal, and the
@@ -37,6 +62,8 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
   const CallLabel label("rpc shutdown");
   Work sum = answers_->all_reduce(mine, ReduceOp::sum);
   const auto begin = Clock::now();
+  std::set<int> stopped;
+  auto looked = begin;
   for (;;) {  // once at least: a lone rank's sum is there at once
     if (!has_threads_) {
       static_cast<void>(step());
@@ -46,6 +73,10 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
     expire_overdue();
     if (sum.test()) break;
     if (is_overdue(begin)) sum.wait();  // says who has not come
+    if (Clock::now() - looked > stopped_are_named_each) {
+      looked = Clock::now();
+      name_stopped(stopped);
+    }
     if (has_threads_ && Clock::now() - begin > awake_at_an_end) {
       std::this_thread::sleep_for(asleep_at_an_end);
     } else {

@@ -121,10 +121,6 @@ std::uint64_t random_token() {
 
 }  // namespace
 
-OwnDescriptor::~OwnDescriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 RemoteBell::RemoteBell(Doorbell& bell, std::chrono::microseconds awake)
     : bell_(bell),
       socket_(datagram_socket(family_)),
@@ -132,20 +128,20 @@ RemoteBell::RemoteBell(Doorbell& bell, std::chrono::microseconds awake)
   card_.token = random_token();
   card_.network = this_network();
   card_.awake_us = static_cast<std::int32_t>(awake.count());
-  card_.port = bind_to_any_port(*socket_, family_);
+  card_.port = bind_to_any_port(socket_.get(), family_);
   add_addresses(card_);
   thread_ = std::thread([this] { listen(); });
 }
 
 RemoteBell::~RemoteBell() {
-  static_cast<void>(::eventfd_write(*stop_, 1));
+  static_cast<void>(::eventfd_write(stop_.get(), 1));
   thread_.join();
 }
 
 void RemoteBell::listen() noexcept {
   name_thread("bell");
   for (;;) {
-    std::array<pollfd, 2> ready{{{*socket_, POLLIN, 0}, {*stop_, POLLIN, 0}}};
+    std::array<pollfd, 2> ready{{{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
     if (::poll(ready.data(), ready.size(), -1) < 0) {
       if (errno == EINTR) continue;
       return;
@@ -153,7 +149,7 @@ void RemoteBell::listen() noexcept {
     if (ready[1].revents != 0 || (ready[0].revents & POLLNVAL) != 0) return;
     // A failure is what became of some datagram sent earlier.
     std::array<std::uint64_t, 2> text{};
-    const auto bytes = ::recv(*socket_, text.data(), sizeof text, 0);
+    const auto bytes = ::recv(socket_.get(), text.data(), sizeof text, 0);
     if (bytes == sizeof card_.token && text[0] == card_.token) bell_.ring();
   }
 }
@@ -196,7 +192,8 @@ void RemoteBell::ring(int rank) noexcept {
 void RemoteBell::send(std::uint64_t token, const in6_addr& address,
                       std::uint16_t port) const noexcept {
   SocketAddress to(family_, address, port);
-  static_cast<void>(::sendto(*socket_, &token, sizeof token, MSG_NOSIGNAL, to.get(), to.length));
+  static_cast<void>(
+      ::sendto(socket_.get(), &token, sizeof token, MSG_NOSIGNAL, to.get(), to.length));
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/descriptor.hpp>
 #include <lockstep/comm/engine/doorbell.hpp>
 
 namespace lockstep {
@@ -24,19 +25,6 @@ struct BellCard {
   std::uint16_t port = 0;
   std::uint16_t count = 0;                           ///< of addresses
   std::array<in6_addr, most_addresses> addresses{};  ///< IPv4 ones mapped into IPv6 (RFC 4291)
-};
-
-/// A file descriptor that is closed with this.
-class OwnDescriptor {
- public:
-  explicit OwnDescriptor(int number) noexcept : number_(number) {}
-  ~OwnDescriptor();
-  OwnDescriptor(const OwnDescriptor&) = delete;
-  OwnDescriptor& operator=(const OwnDescriptor&) = delete;
-  [[nodiscard]] int operator*() const noexcept { return number_; }
-
- private:
-  int number_;
 };
 
 /// Rings a Doorbell of this process when a rank on another machine asks for it, by a datagram (UDP)
@@ -74,7 +62,7 @@ class RemoteBell {
   Doorbell& bell_;
   BellCard card_;
   int family_ = AF_INET6;  // IPv4 too
-  OwnDescriptor socket_, stop_;
+  Descriptor socket_, stop_;
   std::vector<Peer> peers_;
   std::thread thread_;
 };

@@ -108,14 +108,20 @@ void remove_old_rings(const fs::path& folder) noexcept {
 
 /// The mapped file; else why not.
 struct Mapping {
+  Descriptor file;
   std::byte* memory = nullptr;
   std::string why;
 };
 Mapping map_new_file(const fs::path& path) {
   const auto error = [] { return std::generic_category().message(errno); };
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) return {nullptr, error()};
   Mapping mapping;
+  mapping.file =
+      Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!mapping.file) {
+    mapping.why = error();
+    return mapping;
+  }
+  const int file = mapping.file.get();
   errno = posix_fallocate(file, 0, flight::file_bytes);  // a full disk is an error now, no SIGBUS
   if (errno == 0) {
     void* memory = mmap(nullptr, flight::file_bytes, PROT_READ | PROT_WRITE,
@@ -126,7 +132,6 @@ Mapping map_new_file(const fs::path& path) {
     mapping.why = error();
     unlink(path.c_str());
   }
-  ::close(file);
   return mapping;
 }
 
@@ -162,10 +167,11 @@ std::shared_ptr<FlightRecorder> FlightRecorder::make(const FlightIdentity& ident
   for (const fs::path& folder : candidates(dir)) {
     const fs::path path = folder / ring_file_name(identity.job, identity.rank);
     const bool network = on_network(folder);
-    const Mapping mapping =
-        network ? Mapping{nullptr, "it is on a network file system"} : map_new_file(path);
+    Mapping mapping =
+        network ? Mapping{.why = "it is on a network file system"} : map_new_file(path);
     if (mapping.memory) {
-      std::shared_ptr<FlightRecorder> recorder(new FlightRecorder(path, mapping.memory));
+      std::shared_ptr<FlightRecorder> recorder(
+          new FlightRecorder(path, std::move(mapping.file), mapping.memory));
       recorder->introduce(identity);
       remove_old_rings(folder);
       return recorder;
@@ -182,8 +188,9 @@ std::shared_ptr<FlightRecorder> FlightRecorder::make(const FlightIdentity& ident
   return nullptr;
 }
 
-FlightRecorder::FlightRecorder(fs::path path, std::byte* memory) noexcept
+FlightRecorder::FlightRecorder(fs::path path, Descriptor file, std::byte* memory) noexcept
     : path_(std::move(path)),
+      file_(std::move(file)),
       memory_(memory),
       header_(reinterpret_cast<flight::Header*>(memory)),
       groups_(reinterpret_cast<flight::Group*>(memory + sizeof(flight::Header))),

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include <lockstep/base/descriptor.hpp>
 #include <lockstep/comm/flight/format.hpp>
 
 namespace lockstep {
@@ -55,13 +56,14 @@ class FlightRecorder {
   void say_last_words(const std::string& message) noexcept;
 
  private:
-  FlightRecorder(std::filesystem::path path, std::byte* memory) noexcept;
+  FlightRecorder(std::filesystem::path path, Descriptor file, std::byte* memory) noexcept;
   static std::shared_ptr<FlightRecorder> make(const FlightIdentity& identity,
                                               const std::string& dir);
   void introduce(const FlightIdentity& identity);
   [[nodiscard]] flight::Record* find(std::uint64_t ticket) noexcept;
 
   std::filesystem::path path_;
+  Descriptor file_;  ///< so that a dying process is seen to let go of it before its connections
   std::byte* memory_;
   flight::Header* header_;
   flight::Group* groups_;

@@ -13,25 +13,12 @@
 #include <cstring>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/descriptor.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/mpi/given_by_all.hpp>
 
 namespace lockstep {
 namespace {
-
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  [[nodiscard]] int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 using Name = std::array<char, 64>;
 
@@ -77,7 +64,7 @@ std::shared_ptr<Segment> SharedSegment::create(const MpiRanks& node, std::size_t
   }
   name = given_by_all(name, node, wait)[0];
   if (rank != 0) open_file(O_RDWR);
-  const File file(descriptor);
+  const Descriptor file(descriptor);
   if (error == 0) {  // which makes the file as long as that part of it needs
     error = posix_fallocate(file.get(), static_cast<off_t>(part) * rank, static_cast<off_t>(part));
   }

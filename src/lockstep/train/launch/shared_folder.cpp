@@ -11,6 +11,7 @@
 #include <thread>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/descriptor.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep::train {
@@ -29,9 +30,8 @@ class Probe {
       : name_(fmt::format(".lockstep-probe-{}-{}", getpid(),
                           Clock::now().time_since_epoch().count())),
         path_(folder / name_) {
-    const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file < 0 || ::write(file, "x", 1) != 1) error_ = errno;
-    if (file >= 0) ::close(file);
+    const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!file || ::write(file.get(), "x", 1) != 1) error_ = errno;
   }
   ~Probe() { ::unlink(path_.c_str()); }
   Probe(const Probe&) = delete;
