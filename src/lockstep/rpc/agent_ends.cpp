@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <map>
 #include <set>
 #include <thread>
 #include <utility>
@@ -30,24 +31,29 @@ bool Agent::is_overdue(Clock::time_point begin) const noexcept {
 
 // Of this machine; one worker speaks, the first that is not stopped itself.
 void Agent::name_stopped(std::set<int>& known) const {
-  int first = -1;
-  std::set<int> stopped;
+  int speaks = -1;
+  std::map<int, ProcessState> stopped;
   for (const WorkerInfo& worker : workers_) {
     const Station& station = stations_[static_cast<std::size_t>(worker.id)];
     if (station.host != stations_[static_cast<std::size_t>(id_)].host) continue;
     const ProcessState state = process_state(station.pid);
-    if (can_run(state)) {
-      if (first < 0) first = worker.id;
-      if (first != id_) return;
-      continue;
+    if (!can_run(state)) {
+      stopped[worker.id] = state;
+    } else if (speaks < 0) {
+      speaks = worker.id;
+      if (speaks != id_) return;
     }
-    stopped.insert(worker.id);
-    if (known.contains(worker.id)) continue;
+  }
+  for (const auto& [id, state] : stopped) {
+    if (known.contains(id)) continue;
+    const Station& station = stations_[static_cast<std::size_t>(id)];
     log(LogLevel::warning,
         fmt::format("{}: rpc::shutdown waits for worker {} (rank {}): its process {} on node {} {}",
-                    speaker(), worker.name, worker.id, station.pid, station.host, words(state)));
+                    speaker(), workers_[static_cast<std::size_t>(id)].name, id, station.pid,
+                    station.host, words(state)));
   }
-  known = std::move(stopped);
+  known.clear();
+  for (const auto& [id, state] : stopped) known.insert(id);
 }
 
 // Calls that come from calls: the sums of what was sent and of what is over must be equal, and the
