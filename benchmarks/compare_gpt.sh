@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A small GPT-2 (10.8 M parameters) beside PyTorch, one core a rank, in turn, so that a shared machine's moods hit both:
 # training steps, causal attention over 1024 positions, and sampling with keys and values kept. Prints the best of each
-# side's rounds and their ratio.
+# side's rounds and their ratio. Last, both sides ours: training with model.recompute, and without.
 #   benchmarks/compare_gpt.sh PYTHON [BUILD]
 # PYTHON  any python with torch
 # BUILD   default build/release
@@ -21,13 +21,15 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 awk 'BEGIN {srand(1); for (i = 0; i < 400000; ++i) printf "%c", 33 + int(90 * rand())}' >"$scratch/text"
 "$build/apps/gpt" tokens "$scratch/text" --output "$scratch/tokens" >"$scratch/log"
 
-# RANKS: tokens/s, the median step's
+# RANKS [ARGUMENT...]: tokens/s, the median step's
 train() {
-  "$mpiexec" -n "$1" -bind-to core "$build/apps/gpt" train inputs/gpt_bible.toml --set "run.dir=\"$scratch/run\"" \
+  local ranks=$1
+  shift
+  "$mpiexec" -n "$ranks" -bind-to core "$build/apps/gpt" train inputs/gpt_bible.toml --set "run.dir=\"$scratch/run\"" \
     --set "data.path=\"$scratch/tokens\"" --set data.context=256 --set data.vocabulary=96 --set data.test_set=false \
     --set model.width=384 --set model.depth=6 --set model.heads=6 --set train.epochs=1 \
-    --set "train.batch_size=$((4 * $1))" --set "data.train_limit=$((4 * $1 * steps))" --set optimizer.clip_norm=0 \
-    --set schedule.warmup=2 --set log.every_steps=1 --set 'log.level="warn"' --set run.threads=1 --set "train.precision=\"$PRECISION\"" >"$scratch/log"
+    --set "train.batch_size=$((4 * ranks))" --set "data.train_limit=$((4 * ranks * steps))" --set optimizer.clip_norm=0 \
+    --set schedule.warmup=2 --set log.every_steps=1 --set 'log.level="warn"' --set run.threads=1 --set "train.precision=\"$PRECISION\"" "$@" >"$scratch/log"
   grep '"kind":"step"' "$scratch/run/metrics.jsonl" | sed 's/.*"tokens_per_s":\([0-9.]*\).*/\1/' | sort -g |
     awk '{v[NR] = $1} END {print "train_tokens_per_s", v[int((NR + 1) / 2)]}'
   rm -rf "$scratch"/run*
@@ -35,11 +37,13 @@ train() {
 ours() {
   case $1 in
     train) train "$2" ;;
+    recompute) train "$2" --set model.recompute=true | sed 's/^train/recompute/' ;;
     *) taskset -c "$core" "$build/benchmarks/nn/nn.gpt_bench" "$1" "$seconds" ;;
   esac
 }
 theirs() {
   case $1 in
+    recompute) train "$2" ;;
     train) "$python" benchmarks/pytorch/gpt.py train "$2" "$steps" ;;
     *) taskset -c "$core" "$python" benchmarks/pytorch/gpt.py "$1" "$seconds" ;;
   esac
@@ -48,7 +52,7 @@ theirs() {
 best() { sed 's/.* //' "$1" | if [[ $2 == attention ]]; then sort -g; else sort -gr; fi | head -n 1; }
 
 printf '%-22s %12s %12s %7s\n' '' Lockstep PyTorch ratio
-for what in $(for n in ${RANKS:-1 2}; do echo "train:$n"; done) attention:1 sample:1; do
+for what in $(for n in ${RANKS:-1 2}; do echo "train:$n"; done) attention:1 sample:1 recompute:1; do
   part=${what%:*} ranks=${what#*:}
   for ((round = 0; round < rounds; ++round)); do
     ours "$part" "$ranks" >>"$scratch/$what.ours"

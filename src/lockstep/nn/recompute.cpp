@@ -49,15 +49,16 @@ class Targets final : public GradSink {
 
 class RecomputeNode : public PooledNode<RecomputeNode> {
  public:
-  RecomputeNode(Module& module, const RandomTape& tape) : module_(module), tape_(tape) {}
+  RecomputeNode(Module& module, Recomputed::Again again, const RandomTape& tape)
+      : module_(module), again_(again), tape_(tape) {}
 
   void backward(const Tensor& grad_output) override {
     const Variable x(input(0).data(), input(0).requires_grad());
     std::array<Variable, 1> y;
     {
       const GradModeGuard records(true);
-      const RandomTape::Replay again(tape_);
-      y[0] = module_(x);
+      const RandomTape::Replay replay(tape_);
+      y[0] = again_(module_, x);
     }
     Targets targets;
     targets.add(x, grad_target(0));
@@ -69,12 +70,14 @@ class RecomputeNode : public PooledNode<RecomputeNode> {
 
  private:
   Module& module_;
+  Recomputed::Again again_;
   RandomTape tape_;
 };
 
 }  // namespace
 
-Recomputed::Recomputed(std::shared_ptr<Module> module) : module_(std::move(module)) {
+Recomputed::Recomputed(std::shared_ptr<Module> module, Again again)
+    : module_(std::move(module)), again_(again) {
   inputs_.emplace_back();
   for (const NamedParameter& parameter : module_->trained_parameters())
     inputs_.push_back(parameter.variable);
@@ -90,8 +93,8 @@ Variable Recomputed::operator()(const Variable& x) {
     y = (*module_)(x).data();
   }
   inputs_.front() = x;
-  Variable result =
-      record<RecomputeNode>(std::move(y), std::span<const Variable>(inputs_), *module_, tape);
+  Variable result = record<RecomputeNode>(std::move(y), std::span<const Variable>(inputs_),
+                                          *module_, again_, tape);
   inputs_.front() = {};
   return result;
 }

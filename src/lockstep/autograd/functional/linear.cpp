@@ -56,18 +56,33 @@ class LinearNode : public PooledNode<LinearNode> {
   Tensor x_, weight_;
 };
 
-}  // namespace
-
-Variable linear(const Operand& x, const Operand& weight, const Operand& bias) {
+/// `evaluate(x, weight, bias, y)` sets the values.
+template <class F>
+Variable record_linear(const Operand& x, const Operand& weight, const Operand& bias,
+                       const F& evaluate) {
   const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor bias_data = bias.defined() ? bias.data() : Tensor();
   Tensor y = Tensor::empty(linear_shape(x.data(), weight.data(), bias_data), x.data().dtype(),
                            x.data().device());
   Tensor x_operand = product_operand(x.data()), matrix = product_operand(weight.data());
-  linear_forward(x_operand, matrix, bias_data, y);
-  count_flops(2 * y.numel() * weight.shape()[1]);
+  evaluate(x_operand, matrix, bias_data, y);
   return record<LinearNode>(std::move(y), {&x, &weight, &bias}, std::move(x_operand),
                             std::move(matrix));
+}
+
+}  // namespace
+
+Variable linear(const Operand& x, const Operand& weight, const Operand& bias) {
+  return record_linear(x, weight, bias,
+                       [](const Tensor& rows, const Tensor& matrix, const Tensor& b, Tensor& y) {
+                         linear_forward(rows, matrix, b, y);
+                         count_flops(2 * y.numel() * matrix.shape()[1]);
+                       });
+}
+
+Variable linear_without_values(const Operand& x, const Operand& weight, const Operand& bias) {
+  return record_linear(x, weight, bias,
+                       [](const Tensor&, const Tensor&, const Tensor&, Tensor& y) { y.zero(); });
 }
 
 }  // namespace lockstep

@@ -11,6 +11,10 @@ namespace lockstep {
 
 /// x[..., in] weight[out, in]^T + bias[out] (bias may be undefined) -> [..., out].
 [[nodiscard]] Variable linear(const Operand& x, const Operand& weight, const Operand& bias);
+/// The same for backward alone: all values are 0, and nothing is multiplied. For a second forward
+/// whose last values nobody asks for (nn::Recomputed).
+[[nodiscard]] Variable linear_without_values(const Operand& x, const Operand& weight,
+                                             const Operand& bias);
 
 /// Matrix product of the last two dimensions; leading ones are broadcast. An operand of one
 /// dimension is a row (a) or a column (b), and that dimension disappears from the result.

@@ -112,40 +112,17 @@ class GptMlp : public Module {
             "c_proj", projection(4 * options.width, options.width, residual_spread(options)))),
         dropout_(register_module("dropout", std::make_shared<Dropout>(options.dropout))) {}
 
-  Variable forward(const Variable& x) override {
-    return (*dropout_)((*c_proj_)(gelu((*c_fc_)(x), Gelu::tanh)));
+  Variable forward(const Variable& x) override { return (*dropout_)((*c_proj_)(hidden(x))); }
+  /// For backward alone: nobody asks for the result's values.
+  Variable forward_again(const Variable& x) {
+    return (*dropout_)(linear_without_values(hidden(x), c_proj_->weight(), c_proj_->bias()));
   }
 
  private:
+  [[nodiscard]] Variable hidden(const Variable& x) { return gelu((*c_fc_)(x), Gelu::tanh); }
+
   std::shared_ptr<Linear> c_fc_, c_proj_;
   std::shared_ptr<Dropout> dropout_;
-};
-
-/// h: blocks called 0, 1, ...
-class GptBlocks : public Module {
- public:
-  explicit GptBlocks(bool recompute) : recompute_(recompute) {}
-
-  void add(const std::shared_ptr<Module>& block) {
-    register_module(std::to_string(children().size()), block);
-  }
-  Variable forward(const Variable& x) override {
-    Variable y = x;
-    // Made late: by now it is known which parameters are trained.
-    if (recompute_ && recomputed_.empty()) {
-      for (const auto& [name, block] : children()) recomputed_.emplace_back(block);
-    }
-    if (recompute_) {
-      for (Recomputed& block : recomputed_) y = block(y);
-    } else {
-      for (const auto& [name, block] : children()) y = (*block)(y);
-    }
-    return y;
-  }
-
- private:
-  bool recompute_;
-  std::vector<Recomputed> recomputed_;
 };
 
 class GptBlock : public Module {
@@ -161,6 +138,13 @@ class GptBlock : public Module {
     return attended + (*mlp_)((*ln_2_)(attended));
   }
 
+  /// GptMlp's second product is a third of all: only its sum with `attended` comes after it.
+  static Variable forward_again(Module& module, const Variable& x) {
+    auto& block = static_cast<GptBlock&>(module);
+    const Variable attended = x + (*block.attn_)((*block.ln_1_)(x));
+    return attended + block.mlp_->forward_again((*block.ln_2_)(attended));
+  }
+
   Variable next(const Variable& x, const Tensor& cache, std::int64_t seen) {
     const Variable attended = x + attn_->next((*ln_1_)(x).data(), cache, seen);
     return attended + (*mlp_)((*ln_2_)(attended));
@@ -170,7 +154,35 @@ class GptBlock : public Module {
   std::shared_ptr<LayerNorm> ln_1_;
   std::shared_ptr<GptAttention> attn_;
   std::shared_ptr<LayerNorm> ln_2_;
-  std::shared_ptr<Module> mlp_;
+  std::shared_ptr<GptMlp> mlp_;
+};
+
+/// h: blocks called 0, 1, ...
+class GptBlocks : public Module {
+ public:
+  explicit GptBlocks(bool recompute) : recompute_(recompute) {}
+
+  void add(const std::shared_ptr<GptBlock>& block) {
+    register_module(std::to_string(children().size()), block);
+  }
+  Variable forward(const Variable& x) override {
+    Variable y = x;
+    // Made late: by now it is known which parameters are trained.
+    if (recompute_ && recomputed_.empty()) {
+      for (const auto& [name, block] : children())
+        recomputed_.emplace_back(block, GptBlock::forward_again);
+    }
+    if (recompute_) {
+      for (Recomputed& block : recomputed_) y = block(y);
+    } else {
+      for (const auto& [name, block] : children()) y = (*block)(y);
+    }
+    return y;
+  }
+
+ private:
+  bool recompute_;
+  std::vector<Recomputed> recomputed_;
 };
 
 GptCache::GptCache(const Gpt& model) : context_(model.options().context) {
