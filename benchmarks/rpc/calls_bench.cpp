@@ -1,13 +1,19 @@
-// What remote calls cost between ranks 0 and 1: an echo while the callee is awake, one from idle,
-// calls a second that nobody waits for one by one, and tensors there and back beside MPI's own
-// ping-pong of as many bytes.
+// What remote calls cost between ranks 0 and 1: an echo while the callee is awake, one from idle
+// beside the waking alone, calls a second that nobody waits for one by one, and tensors there and
+// back beside MPI's own ping-pong of as many bytes.
 //   mpiexec -n 2 build/release/benchmarks/rpc/rpc.calls_bench
+#include <linux/futex.h>
 #include <mpi.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <lockstep/base/clock.hpp>
 #include <lockstep/rpc/rpc.hpp>
+#include <new>
 #include <string>
 #include <support/mpi_bench.hpp>
 #include <support/sides.hpp>
@@ -67,16 +73,65 @@ void echo_awake(benchmark::State& state) {
   }
 }
 
+template <class Call>
+Quantiles each_from_idle(const Call& call) {
+  return each(100, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return timed_us(call);
+  });
+}
+
 void echo_from_idle(benchmark::State& state) {
   for (auto _ : state) {
     Quantiles q;
-    as_workers([&] {
-      q = each(100, [] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        return timed_us([] { rpc::rpc_sync(1, echo_number, 1.0F); });
-      });
-    });
+    as_workers([&] { q = each_from_idle([] { rpc::rpc_sync(1, echo_number, 1.0F); }); });
     report(state, q);
+  }
+}
+
+/// What of that is the system's: rank 1 sleeps, is woken (futex), and answers by a word in shared
+/// memory, for which rank 0 waits awake.
+void wake_from_idle(benchmark::State& state) {
+  using Word = std::atomic<std::uint32_t>;
+  struct Words {
+    alignas(64) Word call, answer;
+  };
+  const int rank = bench::world().rank();
+  constexpr std::uint32_t over = ~0U;
+  for (auto _ : state) {
+    Words* words = nullptr;
+    MPI_Win window = MPI_WIN_NULL;
+    MPI_Win_allocate_shared(rank == 0 ? sizeof(Words) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &words,
+                            &window);
+    MPI_Aint size = 0;
+    int unit = 0;
+    MPI_Win_shared_query(window, 0, &size, &unit, &words);
+    if (rank == 0) new (words) Words{};
+    bench::world().barrier();
+    const auto futex = [&](int operation, std::uint32_t value) {
+      syscall(SYS_futex, &words->call, operation, value, nullptr, nullptr, 0);
+    };
+    Quantiles q;
+    if (rank == 0) {
+      std::uint32_t calls = 0;
+      const auto ring = [&](std::uint32_t number) {
+        words->call = number;
+        futex(FUTEX_WAKE, 1);
+      };
+      q = each_from_idle([&] {
+        ring(++calls);
+        while (words->answer != calls) {
+        }
+      });
+      ring(over);
+    } else if (rank == 1) {
+      for (std::uint32_t seen = 0; seen != over; seen = words->call) {
+        words->answer = seen;
+        while (words->call == seen) futex(FUTEX_WAIT, seen);
+      }
+    }
+    report(state, q);
+    MPI_Win_free(&window);
   }
 }
 
@@ -153,6 +208,7 @@ void reference_made_and_dropped(benchmark::State& state) {
 BENCHMARK(reference_made_and_dropped)->UseManualTime()->Iterations(1)->Unit(benchmark::kNanosecond);
 BENCHMARK(echo_awake)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
 BENCHMARK(echo_from_idle)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
+BENCHMARK(wake_from_idle)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
 BENCHMARK(calls_a_second)->Arg(1000)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(tensor_there_and_back)
     ->Arg(1 << 10)
