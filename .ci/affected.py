@@ -18,9 +18,9 @@ import re
 import subprocess
 import sys
 
-# Text, what benchmarks and the release tree's own tests run, and CI's own commands.
+# Text, scripts, and what only they and the tests that they are run.
 READ_BY_NO_COMPILED_TEST = re.compile(
-    r"(docs|benchmarks|scripts/slurm|tests/(docs|project|reliability|slurm)|\.ci)/|.*\.md$|LICENSE$")
+    r"(docs|benchmarks|scripts|tests/(docs|project|reliability|slurm)|\.ci)/|.*\.md$|LICENSE$")
 
 
 def lines(*command, cwd=None):

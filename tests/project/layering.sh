@@ -38,36 +38,39 @@ closure() {
   for below in ${may_use[$layer]}; do closure "$below"; done
 }
 
-files=0 includes=0 failures=0
-while IFS= read -r file; do
-  files=$((files + 1))
-  layer=${file%%/*}
-  if [[ ! -v may_use[$layer] ]]; then
-    echo "src/lockstep/$file: no such layer; the layers are ${!may_use[*]}"
-    failures=$((failures + 1))
-    continue
-  fi
-  allowed=" $(closure "$layer" | sort -u | tr '\n' ' ') "
-  part=$(sed -nE 's#^comm/([a-z_]+)/.*#\1#p' <<<"$file")
-  parts=" $part ${part:+${part_may_use[$part]-}} "
-  while IFS=: read -r line text; do
-    includes=$((includes + 1))
-    if [[ $text =~ ^[[:space:]]*#[[:space:]]*include[[:space:]]*\<lockstep/([a-z_]+)/ ]]; then
-      target=${BASH_REMATCH[1]}
-      if [[ $allowed != *" $target "* ]]; then
-        echo "src/lockstep/$file:$line: layer $layer must not use $target (it may use:$allowed)"
-        failures=$((failures + 1))
-      fi
-      if [[ $layer == comm && $text =~ \<lockstep/comm/([a-z_]+)/ && $parts != *" ${BASH_REMATCH[1]} "* ]]; then
-        echo "src/lockstep/$file:$line: ${part:-the interface} of comm must not use ${BASH_REMATCH[1]}"
-        failures=$((failures + 1))
-      fi
-    elif [[ $text == *\"* ]]; then
-      echo "src/lockstep/$file:$line: $text (write <lockstep/LAYER/file.hpp>)"
-      failures=$((failures + 1))
-    fi
-  done < <(grep -nE '^[[:space:]]*#[[:space:]]*include' "$file" || true)
-done < <(find . -type f \( -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.in' \) | sed 's|^\./||' | grep / | sort)
+declare -A allowed
+for layer in "${!may_use[@]}"; do
+  allowed[$layer]=" $(closure "$layer" | sort -u | tr '\n' ' ') "
+done
 
-echo "$files files, $includes includes, $failures violations"
-[ "$files" -gt 0 ] && [ "$includes" -gt 0 ] && [ "$failures" -eq 0 ]
+mapfile -t files < <(find . -type f \( -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.in' \) | sed 's|^\./||' | grep / | sort)
+includes=0 failures=0
+fail() {
+  echo "src/lockstep/$1"
+  failures=$((failures + 1))
+}
+for file in "${files[@]}"; do
+  [[ -v may_use[${file%%/*}] ]] || fail "$file: no such layer; the layers are ${!may_use[*]}"
+done
+while IFS=: read -r file line text; do
+  layer=${file%%/*}
+  [[ -v may_use[$layer] ]] || continue
+  includes=$((includes + 1))
+  part=
+  if [[ $file =~ ^comm/([a-z_]+)/ ]]; then part=${BASH_REMATCH[1]}; fi
+  parts=" $part ${part:+${part_may_use[$part]-}} "
+  if [[ $text =~ ^[[:space:]]*#[[:space:]]*include[[:space:]]*\<lockstep/([a-z_]+)/ ]]; then
+    target=${BASH_REMATCH[1]}
+    if [[ ${allowed[$layer]} != *" $target "* ]]; then
+      fail "$file:$line: layer $layer must not use $target (it may use:${allowed[$layer]})"
+    fi
+    if [[ $layer == comm && $text =~ \<lockstep/comm/([a-z_]+)/ && $parts != *" ${BASH_REMATCH[1]} "* ]]; then
+      fail "$file:$line: ${part:-the interface} of comm must not use ${BASH_REMATCH[1]}"
+    fi
+  elif [[ $text == *\"* ]]; then
+    fail "$file:$line: $text (write <lockstep/LAYER/file.hpp>)"
+  fi
+done < <(grep -nHE '^[[:space:]]*#[[:space:]]*include' "${files[@]}" /dev/null || true)
+
+echo "${#files[@]} files, $includes includes, $failures violations"
+[ ${#files[@]} -gt 0 ] && [ "$includes" -gt 0 ] && [ "$failures" -eq 0 ]
