@@ -23,6 +23,7 @@ void write_data_set(const Hdf5Handle& group, const std::string& name, const Exte
                     const std::vector<float>& values, std::int64_t chunk) {
   const std::string what = "write data set " + name;
   const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what);
+  hdf5_check(H5Pset_obj_track_times(creation.id(), false), what);  // the same bytes at any time
   if (chunk > 0) {
     Extents piece = extents;
     piece[0] = std::min(piece[0], static_cast<hsize_t>(chunk));
