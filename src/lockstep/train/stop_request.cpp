@@ -60,22 +60,9 @@ const char* words(StopReason reason) noexcept {
 }
 
 void listen_for_stop_requests() noexcept {
-  // Handlers run on a stack of their own: where oneDNN 2.6 multiplies matrices with AVX2, a handler
-  // on the thread's stack broke the heap (apps.stop, one job in some ten).
-  alignas(16) static char stack[64 * 1024];
-  stack_t own{};
-  own.ss_sp = stack;
-  own.ss_size = sizeof stack;
-  ::sigaltstack(&own, nullptr);
-  struct sigaction action {};
-  action.sa_flags = SA_ONSTACK | SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  action.sa_handler = [](int) { request(StopReason::sigterm); };
-  ::sigaction(SIGTERM, &action, nullptr);
-  action.sa_handler = [](int) { request(StopReason::sigusr1); };
-  ::sigaction(SIGUSR1, &action, nullptr);
-  action.sa_handler = [](int number) { interrupt(number); };
-  ::sigaction(SIGINT, &action, nullptr);
+  ::signal(SIGTERM, [](int) { request(StopReason::sigterm); });
+  ::signal(SIGUSR1, [](int) { request(StopReason::sigusr1); });
+  ::signal(SIGINT, [](int number) { interrupt(number); });
 }
 
 StopReason requested_stop() noexcept { return requested; }
