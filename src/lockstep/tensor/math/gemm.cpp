@@ -13,6 +13,7 @@
 #include <lockstep/tensor/math/dense_product.hpp>
 #include <lockstep/tensor/math/gemv.hpp>
 #include <lockstep/tensor/math/narrow_product.hpp>
+#include <lockstep/tensor/math/onednn.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/tensor/precision.hpp>
 
@@ -67,6 +68,7 @@ void f32_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<float
         .run(a.data, b.data, c);
     return;
   }
+  const detail::onednn::SignalsHeld held;
   const auto status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0F,
                                  a.data, a.stride, b.data, b.stride, beta, c, c_stride);
   if (status != dnnl_success) {

@@ -70,11 +70,29 @@ void tell_thread_sanitizer([[maybe_unused]] const dnnl_exec_arg_t& argument) {
 #endif
 }
 
+bool must_hold_signals() noexcept {
+  static const bool must = __builtin_cpu_supports("avx512f") == 0;
+  return must;
+}
+
 }  // namespace
+
+SignalsHeld::SignalsHeld() noexcept {
+  if (!must_hold_signals()) return;
+  sigset_t held;
+  sigfillset(&held);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP}) sigdelset(&held, fault);
+  pthread_sigmask(SIG_SETMASK, &held, &before_);
+}
+
+SignalsHeld::~SignalsHeld() {
+  if (must_hold_signals()) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
 
 void execute(const dnnl::primitive& primitive, const dnnl_exec_arg_t* arguments, int count,
              const char* operation) {
   for (int i = 0; i < count; ++i) tell_thread_sanitizer(arguments[i]);
+  const SignalsHeld held;
   const auto status = dnnl_primitive_execute(primitive.get(), stream().get(), count, arguments);
   if (status != dnnl_success) {
     throw Error(std::string(operation) + ": oneDNN failed to run a primitive (status " +

@@ -1,4 +1,6 @@
 #pragma once
+#include <csignal>
+
 #include <array>
 #include <cstddef>
 
@@ -19,6 +21,20 @@ namespace lockstep::detail::onednn {
 /// This thread's memory for what a primitive needs while it runs, shared by all of them: it grows
 /// to what the largest one takes. Contents do not last from call to call. Aligned to 64 bytes.
 [[nodiscard]] std::byte* workspace(std::size_t bytes);
+
+/// While it lives, and where there is no AVX-512, no signal is delivered to this thread but those
+/// of faults: oneDNN 2.6's products for AVX and AVX2 let the stack pointer point into their own
+/// memory, and a handler's frame would overwrite the heap.
+class SignalsHeld {
+ public:
+  SignalsHeld() noexcept;
+  ~SignalsHeld();
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 /// Runs a primitive through the C interface: the C++ one builds a hash map for its arguments.
 /// Throws Error naming `operation`.
