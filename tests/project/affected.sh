@@ -19,15 +19,14 @@ enable_testing()
 add_subdirectory(src/upper)
 add_executable(low_test tests/lower/low_test.cpp)
 target_link_libraries(low_test lower)
-add_test(NAME low COMMAND env low_test)
-add_test(NAME low.again COMMAND env $<TARGET_FILE:low_test> again)
+add_test(NAME low COMMAND env $<TARGET_FILE:low_test>)
 add_executable(started src/third/started.cpp)
 add_executable(high_test tests/upper/high_test.cpp)
 target_link_libraries(high_test upper)
 add_dependencies(high_test started)
 add_test(NAME high COMMAND high_test)
 add_test(NAME slow COMMAND high_test slow)
-set_tests_properties(low.again high PROPERTIES LABELS quick)
+set_tests_properties(low high PROPERTIES LABELS quick)
 END
 echo 'add_library(upper STATIC upper.cpp)
 target_link_libraries(upper PUBLIC lower)' >src/upper/CMakeLists.txt
@@ -65,13 +64,13 @@ everything='high_test.cpp low_test.cpp started.cpp unity_0_cxx.cxx upper.cpp'
 
 expect "" "" "nothing"
 change tests/lower/low_test.cpp
-expect "low.again" "low_test.cpp" "a test"
+expect "low" "low_test.cpp" "a test"
 change src/upper/upper.hpp
 expect "high" "upper.cpp" "a header of the upper library"
 change src/lower/lower.hpp
-expect "high low.again" "unity_0_cxx.cxx upper.cpp" "a header of the lower library"
+expect "high low" "unity_0_cxx.cxx upper.cpp" "a header of the lower library"
 change src/lower/one.cpp
-expect "high low.again" "unity_0_cxx.cxx" "a source that is compiled in a batch"
+expect "high low" "unity_0_cxx.cxx" "a source that is compiled in a batch"
 change src/third/started.cpp
 expect "high" "started.cpp" "a program that a test starts"
 change src/upper/CMakeLists.txt
@@ -82,14 +81,14 @@ git reset --quiet --hard
 change src/upper/new.cpp
 expect "high" "upper.cpp" "a new source"
 change CMakeLists.txt
-expect "high low.again" "$everything" "how everything is built"
+expect "high low" "$everything" "how everything is built"
 change tests/golden/numbers
-expect "high low.again" "$everything" "numbers that tests read"
+expect "high low" "$everything" "numbers that tests read"
 change docs/example.cpp
 change README.md
 expect "" "" "documents"
 commit=none
-expect "high low.again" "$everything" "a commit that nobody knows"
+expect "high low" "$everything" "a commit that nobody knows"
 
 unset commit
 change tests/upper/high_test.cpp

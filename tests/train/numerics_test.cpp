@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
               4,
               {"model.kind=\"transformer\"", "model.depth=2", "train.batch_size=16"}},
         Model{"resnet18",
-              2,
+              4,
               {"model.kind=\"resnet18\"", "data.synthetic_image_size=16",
                "data.synthetic_channels=3", "data.synthetic_samples=64", "train.batch_size=8"}},
         Model{"resnet18_batch_64",
