@@ -92,8 +92,10 @@ double processor_seconds(clockid_t clock = CLOCK_PROCESS_CPUTIME_ID) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__)
 constexpr double little = 0.2, asleep = 0.8;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr double little = 0.02, asleep = 0.5;  // the calls by themselves: 0.4 on a slow processor
 #else
 constexpr double little = 0.02, asleep = 0.25;
 #endif
@@ -171,7 +173,7 @@ TEST(Idle, WhereWorkersAreMoreThanCoresWhoWaitsSleeps) {
         for (int i = 0; i < 10 && least > asleep; ++i) {
           least = std::min(least, share_of_a_core_while_calling());
         }
-        EXPECT_LT(least, asleep);  // 0.4 and more where both stay awake for 0.2 ms
+        EXPECT_LT(least, asleep);  // 0.2 more where both stay awake for 0.2 ms
       }
       rpc::shutdown();
     });
