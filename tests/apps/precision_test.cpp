@@ -48,7 +48,7 @@ TEST(Precision, OfBf16ReachesTheLossOfF32WithEveryModelOfImages) {
   };
   for (const Model& model :
        {Model{"convnet", {"data.synthetic_image_size=28", "data.synthetic_channels=1"}},
-        Model{"resnet18", {"data.synthetic_image_size=16", "optimizer.lr=0.02"}},
+        Model{"resnet18", {"data.synthetic_image_size=12", "optimizer.lr=0.02", "train.epochs=2"}},
         Model{"transformer", {"data.synthetic_image_size=28", "model.depth=1"}}}) {
     SCOPED_TRACE(model.kind);
     const ScratchFolder scratch;

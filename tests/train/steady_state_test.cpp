@@ -109,18 +109,18 @@ INSTANTIATE_TEST_SUITE_P(Recompute, LanguageModelSteadyState, testing::Bool());
 
 INSTANTIATE_TEST_SUITE_P(
     Models, SteadyState,
-    testing::Values(Run{"convnet", {"model.kind='convnet'"}},
-                    Run{"convnet_traced", {"model.kind='convnet'"}, true},
-                    Run{"mlp", {"model.kind='mlp'"}},
-                    Run{"averaged", {"model.kind='mlp'", "averaging.kind='ema'"}},
-                    Run{"mlp_with_class_weights",
-                        {"model.kind='mlp'", "loss.label_smoothing=0.1",
-                         "loss.class_weights=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"}},
-                    Run{"resnet18", {"model.kind='resnet18'"}},
-                    Run{"resnet18_in_bf16", {"model.kind='resnet18'", "train.precision='bf16'"}},
-                    Run{"transformer", {"model.kind='transformer'"}},
-                    Run{"transformer_in_fp16",
-                        {"model.kind='transformer'", "train.precision='fp16'"}}),
+    testing::Values(
+        Run{"convnet", {"model.kind='convnet'"}},
+        Run{"convnet_traced", {"model.kind='convnet'"}, true}, Run{"mlp", {"model.kind='mlp'"}},
+        Run{"averaged", {"model.kind='mlp'", "averaging.kind='ema'"}},
+        Run{"mlp_with_class_weights",
+            {"model.kind='mlp'", "loss.label_smoothing=0.1",
+             "loss.class_weights=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"}},
+        Run{"resnet18", {"model.kind='resnet18'", "data.synthetic_image_size=12"}},
+        Run{"resnet18_in_bf16",
+            {"model.kind='resnet18'", "data.synthetic_image_size=12", "train.precision='bf16'"}},
+        Run{"transformer", {"model.kind='transformer'"}},
+        Run{"transformer_in_fp16", {"model.kind='transformer'", "train.precision='fp16'"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
