@@ -1,16 +1,14 @@
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
 
-#include <dnnl.h>
-
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/math/onednn.hpp>
 
 namespace lockstep {
 
 std::int64_t channel_block() {
   static const std::int64_t block = [] {
-    const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-    const auto has = [&](dnnl_cpu_isa_t wanted) { return (isa & wanted) == wanted; };
-    return has(dnnl_cpu_isa_avx512_core) ? 16 : has(dnnl_cpu_isa_avx2) ? 8 : 0;
+    using detail::onednn::computes_with;
+    return computes_with(dnnl_cpu_isa_avx512_core) ? 16 : computes_with(dnnl_cpu_isa_avx2) ? 8 : 0;
   }();
   return block;
 }

@@ -71,11 +71,15 @@ void tell_thread_sanitizer([[maybe_unused]] const dnnl_exec_arg_t& argument) {
 }
 
 bool must_hold_signals() noexcept {
-  static const bool must = __builtin_cpu_supports("avx512f") == 0;
+  static const bool must = !computes_with(dnnl_cpu_isa_avx512_core);
   return must;
 }
 
 }  // namespace
+
+bool computes_with(dnnl_cpu_isa_t instructions) noexcept {
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & instructions) == instructions;
+}
 
 SignalsHeld::SignalsHeld() noexcept {
   if (!must_hold_signals()) return;

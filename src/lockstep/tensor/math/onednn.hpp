@@ -22,9 +22,13 @@ namespace lockstep::detail::onednn {
 /// to what the largest one takes. Contents do not last from call to call. Aligned to 64 bytes.
 [[nodiscard]] std::byte* workspace(std::size_t bytes);
 
-/// While it lives, and where there is no AVX-512, no signal is delivered to this thread but those
-/// of faults: oneDNN 2.6's products for AVX and AVX2 let the stack pointer point into their own
-/// memory, and a handler's frame would overwrite the heap.
+/// Whether oneDNN computes with these instructions: the processor has them and the environment
+/// (ONEDNN_MAX_CPU_ISA) allows them.
+[[nodiscard]] bool computes_with(dnnl_cpu_isa_t instructions) noexcept;
+
+/// While it lives, and where oneDNN does without AVX-512, no signal is delivered to this thread but
+/// those of faults: oneDNN 2.6's products for AVX and AVX2 let the stack pointer point into their
+/// own memory, and a handler's frame would overwrite the heap.
 class SignalsHeld {
  public:
   SignalsHeld() noexcept;
