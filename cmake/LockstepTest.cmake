@@ -1,18 +1,19 @@
-# lockstep_add_test(NAME layer.subject SOURCES file... [KERNELS file...] [NP n...] [LINK target...]
+# lockstep_add_test(NAME layer.subject SOURCES file... [KERNELS file...] [PROGRAM name] [NP n...] [LINK target...]
 #                   [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...])
 #
-# One GoogleTest executable. Without NP: one CTest entry NAME, run directly (GoogleTest's own main).
+# One GoogleTest executable, NAME_test. Without NP: one CTest entry NAME, run directly (tests/support/main.cpp).
 # With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each under mpiexec with our MPI main
 # (tests/support/mpi_main.cpp: the failures of every rank are printed by rank 0, in rank order).
+# Entries without NP that name the same PROGRAM are one executable, PROGRAM_test, and each runs the tests of its own
+# sources: what many small ones include and instantiate is compiled once for twelve of them, and linked once.
 # KERNELS are sources that include Kokkos, as in lockstep_add_layer.
 # PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about speed, on however busy a machine)
 # and LABELS are set on every entry; a test that needs the launcher
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
-# Targets quick_tests and threads_tests build the tests of that label, and nothing else. Label threads is given
-# here, to the quick tests of layers where a thread is started and of threads elsewhere, but to those with label
-# one_thread: ThreadSanitizer runs those; where there is one thread it finds nothing, and as it sees one process,
-# it runs 2 or 3 ranks of each. Label quick is taken from more than 3 ranks where fewer are run too, and from 2
-# where 3 are.
+# Label threads is given here, to the quick tests of layers where a thread is started and of threads elsewhere, but
+# to those with label one_thread: ThreadSanitizer runs those; where there is one thread it finds nothing, and as it
+# sees one process, it runs 2 or 3 ranks of each. Label quick is taken from more than 3 ranks where fewer are run
+# too, and from 2 where 3 are.
 find_package(GTest REQUIRED)
 
 # How tests are compiled, their own libraries included: like the applications, but without
@@ -42,11 +43,9 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tests/precompiled.cpp CONTENT "int m
 add_executable(lockstep_test_precompiled ${PROJECT_BINARY_DIR}/tests/precompiled.cpp)
 target_link_libraries(lockstep_test_precompiled PRIVATE lockstep_test_code GTest::gtest)
 target_precompile_headers(lockstep_test_precompiled PRIVATE <gtest/gtest.h>)
-add_custom_target(quick_tests)
-add_custom_target(threads_tests)
 
 function(lockstep_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;PROGRAM;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
   if(NOT arg_NAME OR NOT arg_SOURCES)
     message(FATAL_ERROR "lockstep_add_test: NAME and SOURCES are required")
   endif()
@@ -54,24 +53,33 @@ function(lockstep_add_test)
     set(arg_TIMEOUT 300)
   endif()
   set(target ${arg_NAME}_test)
+  if(arg_PROGRAM)
+    set(target ${arg_PROGRAM}_test)
+    string(JOIN "," files ${arg_SOURCES})
+    list(APPEND arg_ARGS --files=${files})
+  endif()
   # Compiled together with what calls it, its operator new would be seen through.
   set(allocation_counter ${arg_SOURCES})
   list(FILTER allocation_counter INCLUDE REGEX "allocation_counter\\.cpp$")
   set_source_files_properties(${allocation_counter} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  add_executable(${target} ${arg_SOURCES} ${arg_KERNELS})
-  lockstep_kernel_sources(${arg_KERNELS})
-  lockstep_compile_as_test(${target})
-  target_link_libraries(${target} PRIVATE GTest::gtest ${arg_LINK})
-  if(LOCKSTEP_SANITIZE AND arg_KERNELS)
-    set_target_properties(${target} PROPERTIES LOCKSTEP_KERNELS ON)
-    target_compile_options(${target} PRIVATE "SHELL:-include gtest/gtest.h")
+  if(TARGET ${target})
+    get_target_property(sources ${target} SOURCES)  # helpers of several entries are there once
+    list(REMOVE_ITEM arg_SOURCES ${sources})
+    target_sources(${target} PRIVATE ${arg_SOURCES})
   else()
-    target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
+    add_executable(${target} ${arg_SOURCES} ${arg_KERNELS})
+    lockstep_kernel_sources(${arg_KERNELS})
+    lockstep_compile_as_test(${target})
+    if(LOCKSTEP_SANITIZE AND arg_KERNELS)
+      set_target_properties(${target} PROPERTIES LOCKSTEP_KERNELS ON)
+      target_compile_options(${target} PRIVATE "SHELL:-include gtest/gtest.h")
+    else()
+      target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
+    endif()
   endif()
+  target_link_libraries(${target} PRIVATE GTest::gtest ${arg_LINK})
   if("quick" IN_LIST arg_LABELS)
-    add_dependencies(quick_tests ${target})
     if(arg_NAME MATCHES "^(base|tensor|comm|data|parallel|checkpoint|train)\\.|threads" AND NOT "one_thread" IN_LIST arg_LABELS)
-      add_dependencies(threads_tests ${target})
       set(threads threads)
     endif()
   endif()
@@ -99,7 +107,7 @@ function(lockstep_add_test)
         FIXTURES_REQUIRED mpi)
     endforeach()
   else()
-    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+    target_link_libraries(${target} PRIVATE lockstep_test_main)
     add_test(NAME ${arg_NAME} COMMAND ${target} ${arg_ARGS})
     set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS};${threads}"
       ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}")

@@ -25,16 +25,6 @@ Command privately(const std::string& script) {
   return {"unshare", "--mount", "--uts", "sh", "-euc", script};
 }
 
-std::string quoted(const Command& command) {
-  std::string line;
-  for (const std::string& word : command) {
-    std::string escaped;
-    for (const char c : word) escaped += c == '\'' ? "'\\''" : std::string(1, c);
-    line += "'" + escaped + "' ";
-  }
-  return line;
-}
-
 /// The command of a job of two ranks, the second of which a wrapper starts: its `script` ends with
 /// exec "$@".
 Command second_rank_privately(const Command& program, const std::string& script) {

@@ -22,12 +22,6 @@ std::string launcher() {
   return words.substr(0, words.rfind(" -n"));
 }
 
-std::string quoted(const Words& command) {
-  std::string line;
-  for (const auto& word : command) line += "'" + word + "' ";
-  return line;
-}
-
 /// lockstep elastic OPTIONS -- tests/apps/misbehave DECK ..., in a scratch folder.
 class Elastic : public ::testing::Test {
  protected:

@@ -85,11 +85,6 @@ std::string without_measured(const std::string& deck) {
       "");
 }
 
-std::string good(const Finished& finished) {
-  EXPECT_EQ(finished.exit_code, 0) << finished.output;
-  return finished.output;
-}
-
 Finished utility(Arguments verb, const Arguments& arguments) {
   verb.insert(verb.end(), arguments.begin(), arguments.end());
   return lockstep_utility(verb);

@@ -4,26 +4,17 @@
 #include <algorithm>
 
 #include <apps/fault.hpp>
+#include <apps/results.hpp>
 #include <apps/small_run.hpp>
 #include <filesystem>
 #include <lockstep/io/atomic_file.hpp>
-#include <nlohmann/json.hpp>
 
 namespace lockstep::test {
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr double timeout_s = 4;  // of the job's start too
-const std::vector<std::string> with_timeout{"--set", "comm.timeout=4"};
-
 void expect_soon(const Fault& fault) {
   EXPECT_GT(fault.seconds, 0.0) << "the fault never came\n" << fault.finished.output;
   EXPECT_LT(fault.seconds, soon_s) << fault.finished.output;
-}
-
-bool completed(const std::string& run_dir) {
-  return Json::parse(read_file(run_dir + "/summary.json")).at("completed").get<bool>();
 }
 
 // Under 165 MiB the system's loader speaks, with 127, or OpenBLAS's initialiser, with a SIGINT;
@@ -122,12 +113,6 @@ TEST(LoneFailure, OfARankThatDiesEndsTheOthersAndTheRunIsNotCompleted) {
 // two.
 Finished run_on_small_disk(const std::string& script) {
   return run({"unshare", "-Urm", "sh", "-c", script}, {}, 60);
-}
-
-std::string quoted(const std::vector<std::string>& command) {
-  std::string line;
-  for (const auto& word : command) line += "'" + word + "' ";
-  return line;
 }
 
 TEST(DiskFull, DuringARunFailsTheSaveInOneSentenceAndTheRunGoesOn) {

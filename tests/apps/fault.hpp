@@ -17,6 +17,10 @@ struct Fault {
 /// machine takes to end a job.
 inline constexpr double soon_s = 30;
 
+/// For runs whose faults end by this deadline of theirs, the job's start included.
+inline constexpr double timeout_s = 4;
+inline const std::vector<std::string> with_timeout{"--set", "comm.timeout=4"};
+
 /// A command that runs the program misbehave, with an `order` as misbehave.cpp describes it.
 inline Fault misbehave(const std::vector<std::string>& command, const std::string& order) {
   const ScratchFolder scratch;

@@ -23,11 +23,6 @@ Finished gpt(int ranks, const std::string& verb, Arguments arguments) {
   return run(app(ranks, "apps/gpt", arguments));
 }
 
-std::string good(const Finished& finished) {
-  EXPECT_EQ(finished.exit_code, 0) << finished.output;
-  return finished.output;
-}
-
 /// Sentences about numbers: after a few words the rest is certain.
 std::string counting_rhymes(int n) {
   const char* words[] = {"one", "two", "three", "four", "five", "six", "seven"};

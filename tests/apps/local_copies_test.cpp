@@ -34,7 +34,7 @@ auto files_in(const fs::path& folder) {
   return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
 }
 
-void expect_same_end(const std::string& a, const std::string& b) {
+void expect_same_last_save(const std::string& a, const std::string& b) {
   const auto x = load_checkpoint(a + "/checkpoints/step-00000040.h5"),
              y = load_checkpoint(b + "/checkpoints/step-00000040.h5");
   expect_same_bits(x.model, y.model);
@@ -57,7 +57,7 @@ TEST_F(LocalCopiesOfARun, AKilledRunGoesOnFromTheNewestToTheSameBits) {
   const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
   ASSERT_EQ(rest.exit_code, 0) << rest.output;
   EXPECT_TRUE(rest.says("step-00000020.h5 at step 20")) << rest.output;
-  expect_same_end(whole, dir);
+  expect_same_last_save(whole, dir);
   EXPECT_EQ(results(whole), results(dir));
   EXPECT_EQ(files_in(memory), 0);
   EXPECT_FALSE(fs::exists(dir + "/checkpoints/local"));
@@ -74,7 +74,7 @@ TEST_F(LocalCopiesOfARun, InvariantOnAnotherNumberOfRanksToTheSameBits) {
   const Finished rest = classify(3, resumed);
   ASSERT_EQ(rest.exit_code, 0) << rest.output;
   EXPECT_TRUE(rest.says("at step 20")) << rest.output;
-  expect_same_end(whole, dir);
+  expect_same_last_save(whole, dir);
 }
 
 TEST_F(LocalCopiesOfARun, TheFileSystemsNewerCheckpointWins) {

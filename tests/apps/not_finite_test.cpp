@@ -1,8 +1,8 @@
 // Weights and losses that are not finite numbers: what is saved, kept and said.
 #include <gtest/gtest.h>
 
+#include <apps/results.hpp>
 #include <apps/small_run.hpp>
-#include <nlohmann/json.hpp>
 
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
@@ -11,7 +11,6 @@ namespace lockstep::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 /// Every epoch is one step.
 std::vector<std::string> one_step(const std::string& dir, const std::vector<std::string>& sets,
@@ -20,10 +19,6 @@ std::vector<std::string> one_step(const std::string& dir, const std::vector<std:
   for (const auto& set : sets) arguments.insert(arguments.end(), {"--set", set});
   if (resume) arguments.push_back("--resume");
   return arguments;
-}
-
-bool completed(const std::string& dir) {
-  return Json::parse(read_file(dir + "/summary.json")).at("completed").get<bool>();
 }
 
 TEST(NotFinite, TestLossEndsTheRunWithExitCodeOneAndTheEarlierCheckpointsStay) {

@@ -8,6 +8,11 @@
 
 namespace lockstep::test {
 
+/// Whether summary.json says that the run came to its end.
+inline bool completed(const std::string& dir) {
+  return nlohmann::json::parse(read_file(dir + "/summary.json")).at("completed").get<bool>();
+}
+
 /// What metrics.jsonl says, but for times.
 inline std::vector<nlohmann::json> results(const std::string& dir) {
   std::vector<nlohmann::json> rows;

@@ -1,4 +1,6 @@
 #pragma once
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
@@ -30,6 +32,12 @@ inline std::vector<std::string> small_run(const std::string& dir,
 
 inline Finished classify(int ranks, const std::vector<std::string>& arguments) {
   return run(app(ranks, "apps/classify", arguments));
+}
+
+/// What a command printed that ended well; a failure of the test, if it did not.
+inline std::string good(const Finished& finished) {
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  return finished.output;
 }
 
 inline Finished lockstep_utility(const std::vector<std::string>& arguments) {

@@ -17,9 +17,6 @@ using Json = nlohmann::json;
 
 /// The deck's deadline, which holds for the job's start too; where nobody may wait for it, the
 /// default stays.
-constexpr double timeout_s = 4;
-const std::vector<std::string> with_timeout{"--set", "comm.timeout=4"};
-
 class Verdict : public testing::Test {
  protected:
   [[nodiscard]] Fault fault(const std::string& order,

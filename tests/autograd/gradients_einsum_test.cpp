@@ -13,7 +13,7 @@
 namespace lockstep::test {
 namespace {
 
-const std::map<char, std::int64_t> extents{{'a', 2}, {'b', 3}, {'c', 4}, {'d', 5}, {'e', 1}};
+const std::map<char, std::int64_t> extent_of{{'a', 2}, {'b', 3}, {'c', 4}, {'d', 5}, {'e', 1}};
 
 struct Case {
   std::vector<std::string> operands;
@@ -28,13 +28,13 @@ struct Case {
 
 Shape shape_of(const std::string& labels) {
   std::vector<std::int64_t> of;
-  for (const char c : labels) of.push_back(extents.at(c));
+  for (const char c : labels) of.push_back(extent_of.at(c));
   return Shape(std::span<const std::int64_t>(of));
 }
 
 std::int64_t place(const std::string& labels, const std::map<char, std::int64_t>& index) {
   std::int64_t at = 0;
-  for (const char c : labels) at = at * extents.at(c) + index.at(c);
+  for (const char c : labels) at = at * extent_of.at(c) + index.at(c);
   return at;
 }
 
@@ -54,8 +54,8 @@ std::vector<double> by_loops(const Case& c, const std::vector<Tensor>& operands)
     std::map<char, std::int64_t> index;
     std::int64_t rest = n;
     for (const char l : letters) {
-      index[l] = rest % extents.at(l);
-      rest /= extents.at(l);
+      index[l] = rest % extent_of.at(l);
+      rest /= extent_of.at(l);
     }
     double product = 1;
     for (std::size_t i = 0; i < values.size(); ++i)

@@ -106,6 +106,16 @@ std::vector<std::string> app(int ranks, const std::string& name,
   return command;
 }
 
+std::string quoted(const std::vector<std::string>& command) {
+  std::string line;
+  for (const std::string& word : command) {
+    std::string escaped;
+    for (const char c : word) escaped += c == '\'' ? "'\\''" : std::string(1, c);
+    line += "'" + escaped + "' ";
+  }
+  return line;
+}
+
 std::string source(const std::string& path) {
   return environment_value("LOCKSTEP_SOURCE_DIR") + "/" + path;
 }

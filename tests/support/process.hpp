@@ -41,6 +41,9 @@ struct Finished {
 [[nodiscard]] std::vector<std::string> app(int ranks, const std::string& name,
                                            const std::vector<std::string>& arguments);
 
+/// `command` as a shell reads it: each word in quotes.
+[[nodiscard]] std::string quoted(const std::vector<std::string>& command);
+
 /// A file of the sources: source("inputs/synthetic.toml").
 [[nodiscard]] std::string source(const std::string& path);
 
