@@ -37,5 +37,13 @@ TEST(Clock, KnowsWhenTheSystemStartedThisProcessToATick) {
   close(ends[1]);
 }
 
+TEST(Clock, TellsAMomentInUtcWhereverTheMachineStands) {
+  const std::chrono::system_clock::time_point moment{std::chrono::seconds(1'709'210'096)};
+  EXPECT_EQ(utc_text("%Y-%m-%dT%H:%M:%SZ", moment), "2024-02-29T12:34:56Z");
+  EXPECT_EQ(utc_text("%Y", moment + std::chrono::hours(24 * 366 * 100)), "2124");
+  const auto before = std::chrono::system_clock::now();
+  EXPECT_GE(utc_text("%Y-%m-%d %H:%M:%S"), utc_text("%Y-%m-%d %H:%M:%S", before));
+}
+
 }  // namespace
 }  // namespace lockstep

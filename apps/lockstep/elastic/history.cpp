@@ -1,12 +1,13 @@
 #include "history.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+
+#include <lockstep/base/clock.hpp>
 
 namespace lockstep::elastic {
 namespace {
@@ -17,8 +18,7 @@ std::string now_text() {
   const auto now = std::chrono::system_clock::now();
   const auto ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(now)), ms);
+  return fmt::format("{}.{:03}Z", utc_text("%Y-%m-%dT%H:%M:%S", now), ms);
 }
 
 Json hosts_of(const Placement& placement) {

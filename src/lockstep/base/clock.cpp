@@ -3,6 +3,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
+
 #include <lockstep/base/process_state.hpp>
 
 namespace lockstep {
@@ -23,6 +25,14 @@ double seconds_since_process_start() {
   static const auto start =
       Clock::now() - std::chrono::duration_cast<Clock::duration>(Seconds(age_of_process()));
   return seconds_since(start);
+}
+
+std::string utc_text(const char* format, std::chrono::system_clock::time_point moment) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(moment);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 64> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
 }
 
 }  // namespace lockstep

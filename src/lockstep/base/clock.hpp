@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <string>
 
 namespace lockstep {
 
@@ -15,5 +16,11 @@ using Seconds = std::chrono::duration<double>;
 /// counts in ticks of 10 ms, rounded down, so that this is up to 10 ms too much and never too
 /// little. Where there is no such file, seconds since the first call.
 [[nodiscard]] double seconds_since_process_start();
+
+/// A moment in UTC, in the words of std::strftime: utc_text("%Y-%m-%dT%H:%M:%SZ") is
+/// "2026-11-24T09:05:00Z" (ISO 8601). At most 63 characters, or it is empty.
+[[nodiscard]] std::string utc_text(
+    const char* format,
+    std::chrono::system_clock::time_point moment = std::chrono::system_clock::now());
 
 }  // namespace lockstep

@@ -1,13 +1,12 @@
 #include <lockstep/checkpoint/metadata.hpp>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <fstream>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
 
@@ -65,7 +64,7 @@ Metadata describe_writer(const ProcessGroup& group) {
           {"host", host_name()},
           {"backend", group.backend()},
           {"ranks", std::to_string(group.size())},
-          {"written", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}};
+          {"written", utc_text("%Y-%m-%dT%H:%M:%SZ")}};
 }
 
 std::string environment_changes(const Metadata& written, const Metadata& now) {

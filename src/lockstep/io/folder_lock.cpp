@@ -1,7 +1,6 @@
 #include <lockstep/io/folder_lock.hpp>
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -9,7 +8,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <optional>
 #include <random>
@@ -17,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
@@ -66,7 +65,7 @@ LockOwner myself() {
   me.job = me.slurm_job.empty() ? fmt::format("started by process {}, {}", parent,
                                               first_line(fmt::format("/proc/{}/comm", parent)))
                                 : "Slurm job " + me.slurm_job;
-  me.since = fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr)));
+  me.since = utc_text("%Y-%m-%d %H:%M:%S UTC");
   std::random_device random;
   me.token = fmt::format("{:08x}{:08x}", random(), random());
   return me;
