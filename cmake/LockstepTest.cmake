@@ -4,8 +4,8 @@
 # One GoogleTest executable, NAME_test. Without NP: one CTest entry NAME, run directly (tests/support/main.cpp).
 # With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each under mpiexec with our MPI main
 # (tests/support/mpi_main.cpp: the failures of every rank are printed by rank 0, in rank order).
-# Entries without NP that name the same PROGRAM are one executable, PROGRAM_test, and each runs the tests of its own
-# sources: what many small ones include and instantiate is compiled once for twelve of them, and linked once.
+# Entries without NP and KERNELS that name the same PROGRAM are one executable, PROGRAM_test, and each runs the tests of
+# its own sources: what many small ones include and instantiate is compiled once for twelve of them, and linked once.
 # KERNELS are sources that include Kokkos, as in lockstep_add_layer.
 # PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about speed, on however busy a machine)
 # and LABELS are set on every entry; a test that needs the launcher
@@ -54,9 +54,11 @@ function(lockstep_add_test)
   endif()
   set(target ${arg_NAME}_test)
   if(arg_PROGRAM)
+    if(arg_NP OR arg_KERNELS)
+      message(FATAL_ERROR "lockstep_add_test: ${arg_NAME}: PROGRAM goes with neither NP nor KERNELS")
+    endif()
     set(target ${arg_PROGRAM}_test)
-    string(JOIN "," files ${arg_SOURCES})
-    list(APPEND arg_ARGS --files=${files})
+    list(APPEND arg_ARGS ${arg_SOURCES})
   endif()
   # Compiled together with what calls it, its operator new would be seen through.
   set(allocation_counter ${arg_SOURCES})
@@ -78,10 +80,9 @@ function(lockstep_add_test)
     endif()
   endif()
   target_link_libraries(${target} PRIVATE GTest::gtest ${arg_LINK})
-  if("quick" IN_LIST arg_LABELS)
-    if(arg_NAME MATCHES "^(base|tensor|comm|data|parallel|checkpoint|train)\\.|threads" AND NOT "one_thread" IN_LIST arg_LABELS)
-      set(threads threads)
-    endif()
+  if("quick" IN_LIST arg_LABELS AND NOT "one_thread" IN_LIST arg_LABELS
+      AND arg_NAME MATCHES "^(base|tensor|comm|data|parallel|checkpoint|train)\\.|threads")
+    set(threads threads)
   endif()
   target_compile_options(${target} PRIVATE  # CMake precompiles no headers for nvcc
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-include gtest/gtest.h>")

@@ -1,6 +1,7 @@
 // `lockstep elastic` with real faults: ranks killed and stopped, nodes that go and come, no memory.
 #include <gtest/gtest.h>
 
+#include <apps/results.hpp>
 #include <apps/small_run.hpp>
 #include <chrono>
 #include <filesystem>
@@ -80,9 +81,6 @@ class Elastic : public ::testing::Test {
     for (const Json& event : history(kind)) values.push_back(event.at(field));
     return values;
   }
-  [[nodiscard]] bool completed() const {
-    return Json::parse(read_file(dir() + "/summary.json")).at("completed").get<bool>();
-  }
 
   ScratchFolder scratch_;
   std::string launcher_ = launcher();
@@ -106,7 +104,7 @@ TEST_F(Elastic, AKilledRankCostsItsSlotForAWhileAndTheFinalBitsAreTheUndisturbed
   EXPECT_EQ(history("start")[2].at("lost_steps"), 0);
   EXPECT_GE(history("start")[1].at("step").get<int>(), 10) << finished.output;
   EXPECT_LT(history("start")[1].at("down_s").get<double>(), 2.0);
-  EXPECT_TRUE(completed());
+  EXPECT_TRUE(completed(dir()));
 
   // The deck in a checkpoint names the run folder.
   const std::string last = "/checkpoints/step-00000120.h5", disturbed = scratch_.file("disturbed");

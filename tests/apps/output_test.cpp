@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <apps/results.hpp>
 #include <apps/small_run.hpp>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 namespace lockstep::test {
 namespace {
@@ -108,8 +108,7 @@ TEST(Output, ThatCannotBeWrittenEndsNoTrainingAndIsToldOnceInItsLog) {
     EXPECT_EQ(log.find(sentence), log.rfind(sentence)) << log;
     for (const char* text : {"step 40/40", "test accuracy", "run folder"})
       EXPECT_NE(log.find(text), std::string::npos) << text << " in\n" << log;
-    EXPECT_EQ(nlohmann::json::parse(read_file(scratch.file("run/summary.json")))["completed"],
-              true);
+    EXPECT_TRUE(completed(scratch.file("run")));
   }
 }
 
@@ -153,8 +152,7 @@ TEST(Output, OfTwoRanksThatCannotBeWrittenIsToldOnceAndEndsNoTraining) {
     const Finished finished = two_ranks(script, small_run(scratch.file("run")));
     EXPECT_EQ(finished.exit_code, 0) << finished.output;
     EXPECT_EQ(std::ranges::count(finished.output, '\n'), 1) << finished.output;
-    EXPECT_EQ(nlohmann::json::parse(read_file(scratch.file("run/summary.json")))["completed"],
-              true);
+    EXPECT_TRUE(completed(scratch.file("run")));
   }
 }
 

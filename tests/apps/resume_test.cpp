@@ -1,13 +1,11 @@
 // A run that was stopped, killed or cut short and resumed has the bits of one that was not.
 #include <gtest/gtest.h>
 
+#include <apps/same_results.hpp>
 #include <apps/small_run.hpp>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-
-#include <lockstep/checkpoint/reader.hpp>
 
 namespace lockstep::test {
 namespace {
@@ -15,24 +13,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-std::vector<std::uint8_t> bytes_of(const Tensor& t) {
-  std::vector<std::uint8_t> bytes(t.bytes());
-  std::memcpy(bytes.data(), t.data(), bytes.size());
-  return bytes;
-}
-
-void expect_same_bits(const StateDict& a, const StateDict& b) {
-  ASSERT_GT(a.size(), 0U);
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& entry : a)
-    EXPECT_EQ(bytes_of(entry.tensor), bytes_of(b.at(entry.name))) << entry.name;
-}
-
 void expect_same_end(const std::string& a, const std::string& b) {
   const auto x = load_checkpoint(a + "/checkpoints/step-00000040.h5"),
              y = load_checkpoint(b + "/checkpoints/step-00000040.h5");
-  expect_same_bits(x.model, y.model);
-  expect_same_bits(x.optimizer, y.optimizer);
+  expect_same_state(x, y);
   EXPECT_EQ(x.train.step, y.train.step);
   const Json s = Json::parse(read_file(a + "/summary.json")),
              t = Json::parse(read_file(b + "/summary.json"));
@@ -189,7 +173,7 @@ TEST(Stop, BySignalSavesAndIsExitCode75AndResumesToTheSameBits) {
   ASSERT_EQ(classify(2, small_run(whole)).exit_code, 0);
   const Finished cut = interrupted("usr1", small_run(stopped));
   ASSERT_EQ(cut.exit_code, 75) << cut.output;
-  EXPECT_FALSE(Json::parse(read_file(stopped + "/summary.json")).at("completed").get<bool>());
+  EXPECT_FALSE(completed(stopped));
   ASSERT_EQ(classify(2, small_run(stopped, {"--resume"})).exit_code, 0);
   expect_same_end(whole, stopped);
 }

@@ -18,4 +18,10 @@ inline void expect_same_bits(const StateDict& a, const StateDict& b) {
   }
 }
 
+/// Of model and optimizer.
+inline void expect_same_state(const CheckpointContents& a, const CheckpointContents& b) {
+  expect_same_bits(a.model, b.model);
+  expect_same_bits(a.optimizer, b.optimizer);
+}
+
 }  // namespace lockstep::test

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <apps/fault.hpp>
+#include <apps/results.hpp>
 #include <apps/small_run.hpp>
 #include <chrono>
 #include <filesystem>
@@ -142,7 +143,7 @@ TEST_F(Verdict, OfAKilledRankIsReadFromTheRingsAfterwards) {
 
 TEST_F(Verdict, OfARankThatLeftWithCodeZeroIsReadFromTheRingsAfterwards) {
   const Fault left = fault("exit0 3 7", with_timeout);
-  EXPECT_FALSE(Json::parse(read_file(run_dir + "/summary.json")).at("completed").get<bool>());
+  EXPECT_FALSE(completed(run_dir));
   const Finished shown = lockstep_utility({"flight", run_dir});
   EXPECT_TRUE(shown.says("verdict: rank 3 has not entered all_reduce(sum) #")) << shown.output;
   expect_no_orphans();

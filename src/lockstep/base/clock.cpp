@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <ctime>
 
 #include <lockstep/base/process_state.hpp>
 
