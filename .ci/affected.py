@@ -2,7 +2,7 @@
 """What the files that changed since a commit can have changed.
 
     .ci/affected.py COMMIT BUILD_TREE tests LABEL    a line a test: its name, then the targets that it runs
-    .ci/affected.py COMMIT BUILD_TREE sources        a line a source that clang-tidy has to read again
+    .ci/affected.py COMMIT BUILD_TREE sources        a line a source that is to be read again; X.hpp.cxx only includes X.hpp
 
 COMMIT is one of which everything passed (.ci/checked names it); "none", or a commit that this clone does not
 have, stands for: everything changed. BUILD_TREE is built: what depends on what is asked of ninja, which knows
@@ -12,6 +12,7 @@ A changed file that no compiler reads (a CMakeLists.txt, a file of numbers, a de
 files below its folder, and where there are none, for all there are. Not so what no compiled test reads.
 """
 
+import functools
 import json
 import pathlib
 import re
@@ -36,16 +37,47 @@ def changed_files(root, commit):
                lines("git", "ls-files", "--others", "--exclude-standard", cwd=root))
 
 
+def compilations(tree):
+    """What ninja compiles: source, object as ninja calls it."""
+    return [(entry["file"], re.search(r" -o (\S+)", entry["command"]).group(1))
+            for entry in json.loads((tree / "compile_commands.json").read_text())]
+
+
 def sources_of_objects(root, tree):
     """Object, as ninja calls it -> the files of this project that were read to make it."""
+    @functools.cache
+    def name_in_project(line):
+        path = (tree / line.strip()).resolve()
+        return str(path.relative_to(root)) if path.is_relative_to(root) and not path.is_relative_to(tree) else None
+
     result, files = {}, None
     for line in lines("ninja", "-t", "deps", cwd=tree):
         if line and not line.startswith(" "):
             files = result.setdefault(line.split(": #deps")[0], set())
         elif line:
-            path = (tree / line.strip()).resolve()
-            if path.is_relative_to(root) and not path.is_relative_to(tree):
-                files.add(str(path.relative_to(root)))
+            files.add(name_in_project(line))
+    return result
+
+
+def sources_of_lone_headers(root, tree):
+    """The same of those objects that try a public header on its own, which are not part of all: from what it includes."""
+    @functools.cache
+    def included_by(name):
+        path = root / "src" / name
+        text = path.read_text() if path.is_file() else ""
+        return re.findall(r'^#include [<"]([^>"]+)', text, re.MULTILINE)
+
+    result = {}
+    for source, made in compilations(tree):
+        header = re.search(r"_verify_interface_header_sets/(.*)\.cxx$", source)
+        if header:
+            read, left = set(), [header.group(1)]
+            while left:
+                name = left.pop()
+                if name not in read:
+                    read.add(name)
+                    left += included_by(name)
+            result[made] = {f"src/{name}" for name in read}
     return result
 
 
@@ -54,8 +86,8 @@ def changed_objects(root, tree, commit):
     changed = changed_files(root, commit)
     if changed is None:
         return None
-    objects = sources_of_objects(root, tree)
-    known = set().union(*objects.values())
+    objects = sources_of_objects(root, tree) | sources_of_lone_headers(root, tree)
+    known = set().union(*objects.values()) - {None}
     reached = set()
     for path in changed:
         if path in known:
@@ -83,10 +115,9 @@ def print_tests(tree, objects, label):
 
 
 def print_sources(tree, objects):
-    for entry in json.loads((tree / "compile_commands.json").read_text()):
-        made = re.search(r" -o (\S+)", entry["command"]).group(1)
+    for source, made in compilations(tree):
         if objects is None or made in objects:
-            print(entry["file"])
+            print(source)
 
 
 def main(commit, tree, question, *label):

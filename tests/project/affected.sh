@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What .ci/affected.py says of a change, in a project of two libraries that is built here: upper.hpp includes lower.hpp,
-# test "low" runs a program of lower's, test "high" one of upper's that starts a program of a third library's.
+# and each is compiled alone, too, by what is not built here. Test "low" runs a program of lower's, test "high" one of
+# upper's that starts a program of a third library's.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -12,9 +13,11 @@ cat >CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.24)
 project(Small LANGUAGES CXX)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
 include_directories(src)
 add_library(lower STATIC src/lower/one.cpp src/lower/two.cpp)
 set_target_properties(lower PROPERTIES UNITY_BUILD ON)
+target_sources(lower PUBLIC FILE_SET HEADERS BASE_DIRS src FILES src/lower/lower.hpp)
 enable_testing()
 add_subdirectory(src/upper)
 add_executable(low_test tests/lower/low_test.cpp)
@@ -29,6 +32,7 @@ add_test(NAME slow COMMAND high_test slow)
 set_tests_properties(low high PROPERTIES LABELS quick)
 END
 echo 'add_library(upper STATIC upper.cpp)
+target_sources(upper PUBLIC FILE_SET HEADERS BASE_DIRS .. FILES upper.hpp)
 target_link_libraries(upper PUBLIC lower)' >src/upper/CMakeLists.txt
 echo 'int lower();' >src/lower/lower.hpp
 echo '#include <lower/lower.hpp>' >src/upper/upper.hpp
@@ -60,26 +64,26 @@ expect() {
   git checkout --quiet . && git clean --quiet --force -d
 }
 change() { echo '// changed' >>"$1"; }
-everything='high_test.cpp low_test.cpp started.cpp unity_0_cxx.cxx upper.cpp'
+everything='high_test.cpp low_test.cpp lower.hpp.cxx started.cpp unity_0_cxx.cxx upper.cpp upper.hpp.cxx'
 
 expect "" "" "nothing"
 change tests/lower/low_test.cpp
 expect "low" "low_test.cpp" "a test"
 change src/upper/upper.hpp
-expect "high" "upper.cpp" "a header of the upper library"
+expect "high" "upper.cpp upper.hpp.cxx" "a header of the upper library"
 change src/lower/lower.hpp
-expect "high low" "unity_0_cxx.cxx upper.cpp" "a header of the lower library"
+expect "high low" "lower.hpp.cxx unity_0_cxx.cxx upper.cpp upper.hpp.cxx" "a header of the lower library"
 change src/lower/one.cpp
 expect "high low" "unity_0_cxx.cxx" "a source that is compiled in a batch"
 change src/third/started.cpp
 expect "high" "started.cpp" "a program that a test starts"
 change src/upper/CMakeLists.txt
-expect "high" "upper.cpp" "how a library is built"
+expect "high" "upper.cpp upper.hpp.cxx" "how a library is built"
 git rm --quiet src/upper/upper.hpp
-expect "high" "upper.cpp" "a header that is gone"
+expect "high" "upper.cpp upper.hpp.cxx" "a header that is gone"
 git reset --quiet --hard
 change src/upper/new.cpp
-expect "high" "upper.cpp" "a new source"
+expect "high" "upper.cpp upper.hpp.cxx" "a new source"
 change CMakeLists.txt
 expect "high low" "$everything" "how everything is built"
 change tests/golden/numbers
