@@ -46,6 +46,35 @@ function(lockstep_unite target)
   endif()
 endfunction()
 
+# The standard library's headers come compiled, once for all targets that are compiled alike: 2 of the 10 seconds that
+# a batch takes.
+function(lockstep_precompile_std target)
+  if(NOT LOCKSTEP_UNITY)
+    return()
+  endif()
+  get_target_property(type ${target} TYPE)
+  get_target_property(for_size ${target} LOCKSTEP_FOR_SIZE)
+  string(TOLOWER lockstep_precompiled_${type} alike)
+  if(for_size)
+    string(APPEND alike _for_size)
+  endif()
+  if(NOT TARGET ${alike})
+    set(source ${PROJECT_BINARY_DIR}/generated/precompiled.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "int main() { return 0; }\n")
+    if(type STREQUAL "EXECUTABLE")  # -fPIE must agree
+      add_executable(${alike} ${source})
+    else()
+      add_library(${alike} STATIC ${source})
+    endif()
+    set_target_properties(${alike} PROPERTIES LOCKSTEP_FOR_SIZE "${for_size}")
+    target_link_libraries(${alike} PRIVATE Lockstep::options Lockstep::warnings)
+    target_precompile_headers(${alike} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable>
+      <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream>
+      <string> <thread> <unordered_map> <vector>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${alike})
+endfunction()
+
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
     -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1 -UNDEBUG

@@ -18,18 +18,15 @@ find_package(GTest REQUIRED)
 
 # How tests are compiled, their own libraries included: like the applications, but without
 # UndefinedBehaviorSanitizer, which is for the library that they test and doubles the time to compile them,
-# and with -O1, which takes two thirds of -O3's time; under sanitizers -O0, two thirds of that, but where kernels
-# are tried on every number.
+# and with -O0, two thirds of the time of -O1; with that, and never sanitized by calls, where kernels are tried on
+# every number.
 add_library(lockstep_test_code INTERFACE)
 add_library(lockstep_test_options INTERFACE)
 if(LOCKSTEP_SANITIZE MATCHES "undefined")
   target_compile_options(lockstep_test_options INTERFACE -fno-sanitize=undefined)
 endif()
-target_compile_options(lockstep_test_options INTERFACE $<$<CONFIG:Release>:-O1>)
-if(LOCKSTEP_SANITIZE)
-  target_compile_options(lockstep_test_options INTERFACE
-    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_KERNELS>>>:-O0;${LOCKSTEP_SHORT_CHECKS}>")
-endif()
+target_compile_options(lockstep_test_options INTERFACE
+  "$<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_KERNELS>>,-O1,-O0;${LOCKSTEP_SHORT_CHECKS}>")
 target_link_libraries(lockstep_test_code INTERFACE
   Lockstep::options Lockstep::warnings lockstep_test_options)  # last: a later option overrides
 function(lockstep_compile_as_test target)
@@ -72,7 +69,7 @@ function(lockstep_add_test)
     add_executable(${target} ${arg_SOURCES} ${arg_KERNELS})
     lockstep_kernel_sources(${arg_KERNELS})
     lockstep_compile_as_test(${target})
-    if(LOCKSTEP_SANITIZE AND arg_KERNELS)
+    if(arg_KERNELS)
       set_target_properties(${target} PROPERTIES LOCKSTEP_KERNELS ON)
       target_compile_options(${target} PRIVATE "SHELL:-include gtest/gtest.h")
     else()

@@ -48,8 +48,12 @@ TEST(Precision, OfBf16ReachesTheLossOfF32WithEveryModelOfImages) {
   };
   for (const Model& model :
        {Model{"convnet", {"data.synthetic_image_size=28", "data.synthetic_channels=1"}},
-        Model{"resnet18", {"data.synthetic_image_size=12", "optimizer.lr=0.02", "train.epochs=2"}},
-        Model{"transformer", {"data.synthetic_image_size=28", "model.depth=1"}}}) {
+        Model{"resnet18",
+              {"data.synthetic_image_size=12", "optimizer.lr=0.02", "train.epochs=2",
+               "train.batch_size=20", "data.synthetic_samples=220"}},
+        Model{"transformer",
+              {"data.synthetic_image_size=28", "model.depth=1", "train.batch_size=30",
+               "data.synthetic_samples=330"}}}) {
     SCOPED_TRACE(model.kind);
     const ScratchFolder scratch;
     for (const char* precision : {"f32", "bf16"}) {

@@ -51,7 +51,7 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
     [data]
     kind = "synthetic"
     [train]
-    batch_size = 8
+    batch_size = 4
     [model]
     depth = 2
     encoder_dropout = 0.1
