@@ -5,6 +5,7 @@
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/comm/fake_group.hpp>
+#include <support/rank_counts.hpp>
 
 namespace lockstep {
 namespace {
@@ -71,14 +72,14 @@ INSTANTIATE_TEST_SUITE_P(Each, AnySizeAndCompression,
                          testing::Values(Compression::none, Compression::deflate));
 
 TEST_P(AnySizeAndCompression, OneToFiveRanksReadTheirPartsOfWhatOneToFiveWroteInAnyCut) {
-  for (int writers = 1; writers <= 5; ++writers) {
+  for (const int writers : test::counts_of_threads(5)) {
     const auto path = scratch("any-size") / "a.h5";
     run_ranks_as_threads(writers, [&](ProcessGroup& group) {
       CheckpointWriter(GetParam()).save(group, path, state_of(group.rank(), group.size()));
     });
     verify_checkpoint(path);
     expect_whole(load_checkpoint(path));
-    for (int readers = 1; readers <= 5; ++readers) {
+    for (const int readers : test::counts_of_threads(5)) {
       run_ranks_as_threads(readers, [&](ProcessGroup& group) {
         for (const bool other : {false, true}) {
           const auto mine = state_of(group.rank(), group.size(), other);

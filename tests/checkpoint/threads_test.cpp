@@ -7,6 +7,7 @@
 #include <checkpoint/sample.hpp>
 #include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/io/file.hpp>
+#include <support/rank_counts.hpp>
 
 namespace lockstep {
 namespace {
@@ -19,10 +20,10 @@ using test::save_on_threads;
 using test::scratch;
 
 TEST(CheckpointOnThreads, AnyNumberOfRanksReadsTheBitsThatAnyOtherWrote) {
-  for (int writers = 1; writers <= 4; ++writers) {
+  for (const int writers : test::counts_of_threads(4)) {
     const auto path = scratch("across") / "a.h5";
     save_on_threads(path, writers);
-    for (int readers = 1; readers <= 4; ++readers) {
+    for (const int readers : test::counts_of_threads(4)) {
       run_ranks_as_threads(
           readers, [&](ProcessGroup& group) { expect_sample(load_checkpoint(group, path)); });
     }
