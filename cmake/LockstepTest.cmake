@@ -18,8 +18,8 @@ find_package(GTest REQUIRED)
 
 # How tests are compiled, their own libraries included: like the applications, but without
 # UndefinedBehaviorSanitizer, which is for the library that they test and doubles the time to compile them,
-# and with -O0, two thirds of the time of -O1; with that, and never sanitized by calls, where kernels are tried on
-# every number.
+# and with -O0, two thirds of the time of -O1. Where kernels are tried on every number it is -O1, with
+# AddressSanitizer's checks in place.
 add_library(lockstep_test_code INTERFACE)
 add_library(lockstep_test_options INTERFACE)
 if(LOCKSTEP_SANITIZE MATCHES "undefined")
@@ -69,7 +69,7 @@ function(lockstep_add_test)
     add_executable(${target} ${arg_SOURCES} ${arg_KERNELS})
     lockstep_kernel_sources(${arg_KERNELS})
     lockstep_compile_as_test(${target})
-    if(arg_KERNELS)
+    if(arg_KERNELS)  # other options than the precompiled header's, and perhaps nvcc
       set_target_properties(${target} PROPERTIES LOCKSTEP_KERNELS ON)
       target_compile_options(${target} PRIVATE "SHELL:-include gtest/gtest.h")
     else()
@@ -81,8 +81,6 @@ function(lockstep_add_test)
       AND arg_NAME MATCHES "^(base|tensor|comm|data|parallel|checkpoint|train)\\.|threads")
     set(threads threads)
   endif()
-  target_compile_options(${target} PRIVATE  # CMake precompiles no headers for nvcc
-    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-include gtest/gtest.h>")
   if(arg_NP)
     target_link_libraries(${target} PRIVATE lockstep_test_mpi_main)
     set(few_ranks ${arg_NP})

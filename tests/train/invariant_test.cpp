@@ -2,6 +2,8 @@
 // shards, and with any number of math threads. Linked with ranks_mpi.cpp or ranks_threads.cpp.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -28,6 +30,7 @@ class Bits {
   }
   [[nodiscard]] std::string hash() const {
     EXPECT_GT(count_, 1000U);
+    EXPECT_FALSE(nan_) << "which has the same bits everywhere";
     return to_hex(hasher_.digest());
   }
 
@@ -35,9 +38,11 @@ class Bits {
   void add(const std::vector<double>& numbers) {
     hasher_.update(numbers.data(), numbers.size() * sizeof(double));
     count_ += numbers.size();
+    nan_ |= std::ranges::any_of(numbers, [](double number) { return std::isnan(number); });
   }
   Hasher hasher_;
   std::size_t count_ = 0;
+  bool nan_ = false;
 };
 
 struct Model {
