@@ -49,7 +49,7 @@ TEST(Precision, OfBf16ReachesTheLossOfF32WithEveryModelOfImages) {
   for (const Model& model :
        {Model{"convnet", {"data.synthetic_image_size=28", "data.synthetic_channels=1"}},
         Model{"resnet18",
-              {"data.synthetic_image_size=12", "optimizer.lr=0.02", "train.epochs=2",
+              {"data.synthetic_image_size=12", "optimizer.lr=0.005", "train.epochs=3",
                "train.batch_size=20", "data.synthetic_samples=220"}},
         Model{"transformer",
               {"data.synthetic_image_size=28", "model.depth=1", "train.batch_size=30",

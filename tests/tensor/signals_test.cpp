@@ -7,8 +7,10 @@
 #include <csignal>
 #include <cstdint>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
+#include <lockstep/tensor/half.hpp>
 #include <lockstep/tensor/math/gemm.hpp>
 
 namespace lockstep {
@@ -23,9 +25,19 @@ void handle(int) {
   if (here < stack_begin || here >= stack_end) ++handled_elsewhere;
 }
 
+/// What is added up of operands of T.
+template <class T>
+using ProductSum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class T>
+class Signals : public testing::Test {};
+using Operands = testing::Types<float, double, BFloat16>;
+TYPED_TEST_SUITE(Signals, Operands);
+
 // A handler's frame lies where the stack pointer points: outside of the stack it overwrites the
 // heap.
-TEST(Signals, DuringAProductAreHandledOnTheStack) {
+TYPED_TEST(Signals, DuringAProductAreHandledOnTheStack) {
+  using T = TypeParam;
   pthread_attr_t attributes;
   ASSERT_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
   void* begin = nullptr;
@@ -48,11 +60,13 @@ TEST(Signals, DuringAProductAreHandledOnTheStack) {
     }
   });
   constexpr std::int64_t n = 256;
-  const std::vector<float> a(n * n, 0.5F), b(n * n, 2.0F);
-  std::vector<float> c(n * n);
+  const std::vector<T> a(n * n, T(0.5F)), b(n * n, T(2.0F));
+  std::vector<ProductSum<T>> c(n * n);
+  handled = 0;
   for (int round = 0; round < 1000 && (round < 50 || handled < 50); ++round) {
-    math::gemm(n, n, n, {a.data(), n}, {b.data(), n, round % 2 == 0}, 0.0F, c.data(), n);
-    EXPECT_EQ(c, std::vector<float>(n * n, 256.0F));
+    math::gemm(n, n, n, {a.data(), n}, {b.data(), n, round % 2 == 0}, ProductSum<T>{0}, c.data(),
+               n);
+    EXPECT_EQ(c, std::vector<ProductSum<T>>(n * n, ProductSum<T>{256}));
   }
   over = true;
   sender.join();

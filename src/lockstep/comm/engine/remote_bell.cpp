@@ -164,6 +164,8 @@ int RemoteBell::meet(std::span<const BellCard> cards) {
     known.token = card.token;
     known.port = card.port;
     known.awake = std::chrono::microseconds(card.awake_us);
+    // Not awake yet: since the clock's zero may be less, where it began with the machine.
+    known.last_message = (Clock::now().time_since_epoch() - known.awake).count();
     if (card.network != 0 && card.network == card_.network) {
       known.addresses = {loopback};
       continue;

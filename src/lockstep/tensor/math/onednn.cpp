@@ -70,11 +70,6 @@ void tell_thread_sanitizer([[maybe_unused]] const dnnl_exec_arg_t& argument) {
 #endif
 }
 
-bool must_hold_signals() noexcept {
-  static const bool must = !computes_with(dnnl_cpu_isa_avx512_core);
-  return must;
-}
-
 }  // namespace
 
 bool computes_with(dnnl_cpu_isa_t instructions) noexcept {
@@ -82,16 +77,13 @@ bool computes_with(dnnl_cpu_isa_t instructions) noexcept {
 }
 
 SignalsHeld::SignalsHeld() noexcept {
-  if (!must_hold_signals()) return;
   sigset_t held;
   sigfillset(&held);
   for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP}) sigdelset(&held, fault);
   pthread_sigmask(SIG_SETMASK, &held, &before_);
 }
 
-SignalsHeld::~SignalsHeld() {
-  if (must_hold_signals()) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-}
+SignalsHeld::~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 void execute(const dnnl::primitive& primitive, const dnnl_exec_arg_t* arguments, int count,
              const char* operation) {

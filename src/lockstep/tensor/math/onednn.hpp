@@ -26,9 +26,9 @@ namespace lockstep::detail::onednn {
 /// (ONEDNN_MAX_CPU_ISA) allows them.
 [[nodiscard]] bool computes_with(dnnl_cpu_isa_t instructions) noexcept;
 
-/// While it lives, and where oneDNN does without AVX-512, no signal is delivered to this thread but
-/// those of faults: oneDNN 2.6's products for AVX and AVX2 let the stack pointer point into their
-/// own memory, and a handler's frame would overwrite the heap.
+/// While it lives no signal is delivered to this thread but those of faults: oneDNN 2.6's products,
+/// for AVX2 and for AVX-512, let the stack pointer point into their own memory, and a handler's
+/// frame would overwrite the heap.
 class SignalsHeld {
  public:
   SignalsHeld() noexcept;
