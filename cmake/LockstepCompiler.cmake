@@ -77,12 +77,18 @@ endfunction()
 
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
-    -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1 -UNDEBUG
+    -fno-omit-frame-pointer -fno-sanitize-recover=all -Og -g1 -UNDEBUG
     # AddressSanitizer finds null and object-size. Of the time to compile: these two a fifth, the others 39 %,
     # a quarter alignment alone (src/ with g++ 12).
     -fno-sanitize=null,object-size,alignment,pointer-overflow,vptr
     -Wno-maybe-uninitialized)  # false with sanitizers; the release build has it
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+  # A program here is 30 to 70 MB, which GNU's linker takes three times as long to write.
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=lld LOCKSTEP_HAS_LLD)
+  if(LOCKSTEP_HAS_LLD)
+    target_link_options(lockstep_options INTERFACE -fuse-ld=lld)
+  endif()
   # For all but kernels: AddressSanitizer looks at an access by a call, a quarter less to compile, and slower to run.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(LOCKSTEP_SHORT_CHECKS --param=asan-instrumentation-with-call-threshold=0)
