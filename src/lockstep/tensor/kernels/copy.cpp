@@ -100,10 +100,10 @@ bool bring_source_rows_inside(StridedLoop<2>& loop) {
 }
 
 /// x seen as (outer, width of `dim` times inner): narrowing keeps a part of each row.
-struct Rows {
+struct NarrowedRows {
   std::int64_t rows = 1, width = 1, inner = 1;
 
-  Rows(const Shape& shape, int dim) {
+  NarrowedRows(const Shape& shape, int dim) {
     for (int d = 0; d < shape.dims(); ++d) {
       (d < dim ? rows : width) *= shape[d];
       if (d > dim) inner *= shape[d];
@@ -142,7 +142,7 @@ void expand_copy(const Tensor& x, bool accumulate, const Tensor& y) {
 }
 
 void narrow_copy(const Tensor& x, int dim, std::int64_t start, bool accumulate, const Tensor& y) {
-  const Rows from(x.shape(), dim), to(y.shape(), dim);
+  const NarrowedRows from(x.shape(), dim), to(y.shape(), dim);
   const StridedLoop<2> loop({to.rows, to.width}, {Strides{from.width, 1}, Strides{to.width, 1}});
   dispatch(current_stream(x.device()), [&](const auto& space) {
     dispatch_floating(x.dtype(), "narrow", [&]<class T>() {
@@ -152,7 +152,7 @@ void narrow_copy(const Tensor& x, int dim, std::int64_t start, bool accumulate, 
 }
 
 void narrow_assign(const Tensor& x, int dim, std::int64_t start, bool accumulate, const Tensor& y) {
-  const Rows from(x.shape(), dim), to(y.shape(), dim);
+  const NarrowedRows from(x.shape(), dim), to(y.shape(), dim);
   const StridedLoop<2> loop({from.rows, from.width},
                             {Strides{from.width, 1}, Strides{to.width, 1}});
   dispatch(current_stream(x.device()), [&](const auto& space) {
