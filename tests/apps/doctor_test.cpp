@@ -188,17 +188,17 @@ TEST_F(Privately, SlowLinkBetweenMachinesIsNamed) {
     job.emplace_back(":");
     job.insert(job.end(), std::find(rank.begin(), rank.end(), "-n"), rank.end());
   }
-  // Over TCP MPICH's own MPI_Finalize hangs now and then (README, "Honest limits"): then once more.
+  // Over TCP MPICH's own MPI_Finalize hangs now and then, on a busy machine mostly (README, "Honest
+  // limits"), when the doctor has said all.
+  const Finished finished = run({"unshare", "--mount", "--uts", "--net", "--pid", "--fork",
+                                 "--kill-child", "sh", "-euc", machines + quoted(job)},
+                                {}, 20);
   constexpr int killed_at_deadline = 124;
-  Finished finished;
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    finished = run({"unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child", "sh",
-                    "-euc", machines + quoted(job)},
-                   {}, 20);
-    if (finished.exit_code != killed_at_deadline) break;
+  if (finished.exit_code != killed_at_deadline) {
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
   }
-  ASSERT_EQ(finished.exit_code, 0) << finished.output;
-  const auto json = nlohmann::json::parse(finished.output);
+  const auto json = nlohmann::json::parse(finished.output, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << finished.output;
   std::string slow;
   for (const auto& finding : json["findings"]) {
     if (finding["about"] == "links") slow += finding["sentence"].get<std::string>() + "\n";
