@@ -1,4 +1,6 @@
 // What can be done with the future of a call; errors and deadlines.
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -19,6 +21,30 @@ int slow(int ms) {
   std::this_thread::sleep_for(milliseconds(ms));
   return ms;
 }
+/// One a caller: calls of hold() end when it is opened.
+std::array<std::atomic<bool>, 16> held;
+std::atomic<bool>& held_by(int caller) { return held.at(static_cast<std::size_t>(caller)); }
+void hold(int caller) {
+  while (!held_by(caller).exchange(false)) std::this_thread::sleep_for(milliseconds(1));
+}
+void let_go(int caller) { held_by(caller) = true; }
+/// Takes a while to read.
+struct SlowToRead {
+  int value = 0;
+  template <class Archive>
+  void save(Archive& archive) const {
+    archive(value);
+  }
+  template <class Archive>
+  void load(Archive& archive) {
+    std::this_thread::sleep_for(milliseconds(400));
+    archive(value);
+  }
+};
+SlowToRead seven() { return {.value = 7}; }
+LOCKSTEP_RPC(hold);
+LOCKSTEP_RPC(let_go);
+LOCKSTEP_RPC(seven);
 LOCKSTEP_RPC(add_one);
 LOCKSTEP_RPC(throws_it);
 LOCKSTEP_RPC(throws_something_else);
@@ -113,27 +139,48 @@ TEST(Deadlines, EndACallAndLeaveTheCallerUsable) {
     const int to = test::after(group);
     const auto start = Clock::now();
     const std::string said = test::thrown_by<TimeoutError>(
-        [&] { rpc::rpc_sync(rpc::To(to).within(milliseconds(100)), slow, 400); });
+        [&] { rpc::rpc_sync(rpc::To(to).within(milliseconds(100)), hold, group.rank()); });
     EXPECT_GE(seconds_since(start), 0.1);
-    EXPECT_NE(said.find("slow on worker " + test::name_of_worker(to)), std::string::npos) << said;
+    EXPECT_NE(said.find("hold on worker " + test::name_of_worker(to)), std::string::npos) << said;
     EXPECT_NE(said.find("has not been answered after 0."), std::string::npos) << said;
     EXPECT_EQ(rpc::rpc_sync(to, add_one, 1), 2);
     // The late answer comes, and is nobody's.
-    std::this_thread::sleep_for(milliseconds(400));
+    rpc::rpc_sync(to, let_go, group.rank());
     for (int i = 0; i < 20; ++i) EXPECT_EQ(rpc::rpc_sync(to, add_one, i), i + 1);
   });
 }
 
 TEST(Deadlines, AreKeptByThoseThatNobodyWaitsFor) {
   test::on_workers([](ProcessGroup& group) {
+    const int to = test::after(group);
     std::atomic<bool> timed_out = false;
-    rpc::rpc_async(rpc::To(test::after(group)).within(milliseconds(50)), slow, 300)
-        .then([&](const Future<int>& f) {
+    rpc::rpc_async(rpc::To(to).within(milliseconds(50)), hold, group.rank())
+        .then([&](const Future<void>& f) {
           timed_out = !test::thrown_by<TimeoutError>([&] { f.wait(); }).empty();
         });
     const auto start = Clock::now();
     while (!timed_out && seconds_since(start) < 30) std::this_thread::sleep_for(milliseconds(1));
     EXPECT_TRUE(timed_out);
+    rpc::rpc_sync(to, let_go, group.rank());
+  });
+}
+
+TEST(Deadlines, ThatPassWhileTheAnswerIsReadLeaveItsValue) {
+  test::on_workers([](ProcessGroup& group) {
+    const int to = test::after(group);
+    // Receives all answers of this rank, and reads them.
+    auto long_call = rpc::rpc_async(to, hold, group.rank());
+    std::thread reader([&, agent = &rpc::Agent::current()] {
+      const rpc::WorksFor worker(*agent);
+      long_call.wait();
+    });
+    std::this_thread::sleep_for(milliseconds(50));
+    try {
+      EXPECT_EQ(rpc::rpc_sync(rpc::To(to).within(milliseconds(200)), seven).value, 7);
+    } catch (const TimeoutError&) {  // on a busy machine
+    }
+    rpc::rpc_sync(to, let_go, group.rank());
+    reader.join();
   });
 }
 

@@ -129,15 +129,17 @@ void Agent::expire(const CallTable::Entry& entry) noexcept {
   }
 }
 
+// When it returns, `state` is complete.
 void Agent::expire(FutureState& state) noexcept {
-  CallTable::Entry entry = calls_.take(state.id());
-  if (!entry.state) {  // its answer is being received
-    if (!state.claim()) return;
+  const CallTable::Entry entry = calls_.take(state.id());
+  if (entry.state) {
+    expire(entry);
+  } else if (!state.is_coming() && state.claim()) {
     state.fail(std::make_exception_ptr(
         TimeoutError(speaker() + ": the tensors of an answer have not come by the deadline")));
-    return;
   }
-  expire(entry);
+  // Somebody else reads its answer, or has found it overdue just before.
+  await_passively(state, Clock::time_point::max());
 }
 
 void Agent::expire_overdue() noexcept {

@@ -46,11 +46,14 @@ class CallTable {
     return take_slot(at);
   }
 
-  /// Any call that is overdue at `now`; an entry without state if there is none.
+  /// Any call that is overdue at `now`, which the caller is to complete; an entry without state if
+  /// there is none.
   [[nodiscard]] Entry take_overdue(Clock::time_point now) {
     const std::lock_guard lock(lock_);
     for (std::uint32_t at = 0; at < slots_.size(); ++at) {
-      if (slots_[at].used && slots_[at].entry.deadline <= now) return take_slot(at);
+      if (!slots_[at].used || slots_[at].entry.deadline > now) continue;
+      slots_[at].entry.state->set_coming();
+      return take_slot(at);
     }
     return {};
   }

@@ -1,11 +1,11 @@
-// An all-reduce of 25 MiB between two hosts is hidden behind 50 ms of computing by a thread that
-// moves it on, or by calls in between; without either it is in part. Arguments: the interface of
-// the slow link, and its Gbit/s. Started by slow_link.sh.
+// An all-reduce of 25 MiB between two hosts is hidden behind computing that takes twice as long, by
+// a thread that moves it on, or by calls in between; without either it is in part. Arguments: the
+// interface of the slow link, and its Gbit/s. Started by slow_link.sh.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
-#include <limits>
 #include <sstream>
 #include <vector>
 
@@ -20,29 +20,23 @@ using test::expect;
 namespace {
 
 constexpr std::int64_t bytes = 25 << 20;
-constexpr double compute_s = 0.050;
 constexpr int slices = 100;  // of the computing, between which "calls" has its calls
 
-/// Fixed work in registers, of `rounds`.
-void compute(long rounds) {
+/// Computes in registers for so many seconds of this thread's processor time: where others have
+/// the core meanwhile, or the core is slower than it was, the work takes longer and stays the same.
+void compute(double seconds) {
+  const auto processor_s = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
   std::array<float, 64> x{};
-  for (long round = 0; round < rounds; ++round) {
-    for (float& value : x) value = value * 0.999F + 0.5F;
+  for (const double end = processor_s() + seconds; processor_s() < end;) {
+    for (int round = 0; round < 1000; ++round) {
+      for (float& value : x) value = value * 0.999F + 0.5F;
+    }
   }
   if (x[0] < 0.0F) std::puts("never");  // so that the compiler must compute it
-}
-
-/// How many of them take compute_s on the slower rank.
-long rounds_of_compute() {
-  constexpr long sample = 200'000;
-  double fastest = std::numeric_limits<double>::infinity();
-  for (int repeat = 0; repeat < 50; ++repeat) {
-    const auto start = Clock::now();
-    compute(sample);
-    fastest = std::min(fastest, seconds_since(start));
-  }
-  MPI_Allreduce(MPI_IN_PLACE, &fastest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return static_cast<long>(compute_s / fastest * sample);
 }
 
 /// Bytes that came in and went out, whichever is less.
@@ -94,6 +88,7 @@ void measure(ProcessGroup& group, Timing& timing, const Start& start, const Comp
 }
 
 struct Figures {
+  double compute_s;
   Timing compute, all_reduce, neither, calls, thread;
 
   /// Little is left after the computing, and both together are faster than one after the other: not
@@ -138,23 +133,23 @@ int main(int argc, char** argv) {
   const std::vector<float> twos(bytes / 4, 2.0F);
   expect(t.to_vector<float>() == twos, "the sum is wrong");
   t.fill(0.0);  // whatever the number of sums
-  const long rounds = rounds_of_compute();
+  const double compute_s = 2.0 * link_s;
   const auto all_reduce = [&](ProcessGroup& group) {
     return [&] { return group.all_reduce(t, ReduceOp::sum); };
   };
   const auto nothing = [] { return Work(); };
   const auto idle = [](const Work&) {};
-  const auto in_one = [&](const Work&) { compute(rounds); };
+  const auto in_one = [&](const Work&) { compute(compute_s); };
   const auto with_calls = [&](Work& work) {
     for (int slice = 0; slice < slices; ++slice) {
-      compute(rounds / slices);
+      compute(compute_s / slices);
       static_cast<void>(work.test());
     }
   };
 
   // On a busy machine few rounds prove nothing.
   constexpr int fewest = 8, most = 40;
-  Figures figures;
+  Figures figures{.compute_s = compute_s};
   const double before = carried(interface);
   int round = 0;
   while (round < fewest || (round < most && !figures.as_claimed())) {
