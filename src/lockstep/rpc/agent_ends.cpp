@@ -1,6 +1,5 @@
 // How the agents of all ranks come to rest together, or one leaves.
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <map>
 #include <set>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/make_room.hpp>
 #include <lockstep/base/process_state.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/rpc/agent.hpp>
@@ -69,12 +69,12 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
   Work sum = answers_->all_reduce(mine, ReduceOp::sum);
   const auto begin = Clock::now();
   std::set<int> stopped;
-  auto looked = begin;
+  auto looked = begin, served = begin;
   for (;;) {  // once at least: a lone rank's sum is there at once
-    if (!has_threads_) {
-      static_cast<void>(step());
-    } else {
+    if (has_threads_) {
       receive_answers_once();
+    } else if (step()) {
+      served = Clock::now();
     }
     expire_overdue();
     if (sum.test()) break;
@@ -86,7 +86,7 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
     if (has_threads_ && Clock::now() - begin > awake_at_an_end) {
       std::this_thread::sleep_for(asleep_at_an_end);
     } else {
-      sched_yield();
+      make_room(Clock::now() - served);
     }
   }
   const auto total = mine.to_vector<std::int64_t>();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/make_room.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/rpc/agent.hpp>
@@ -208,6 +209,7 @@ void Agent::await_passively(FutureState& state, Clock::time_point until) {
 // What an answer leads to may run continuations, which may call: so the lock is left before that.
 void Agent::receive_answers(FutureState& state, Clock::time_point until) {
   constexpr milliseconds slice{500};
+  auto last = Clock::now();  // something came
   try {
     while (!state.done() && !state.is_coming()) {
       if (arriving_.empty()) {
@@ -218,9 +220,10 @@ void Agent::receive_answers(FutureState& state, Clock::time_point until) {
       std::optional<Come> come = look_for_answer();
       if (!come) {
         if (Clock::now() >= until) break;
-        if (!arriving_.empty()) sched_yield();
+        if (!arriving_.empty()) make_room(Clock::now() - last);
         continue;
       }
+      last = Clock::now();
       answers_lock_.unlock();
       complete(*come);
       if (state.done()) return promote_follower();
