@@ -100,6 +100,10 @@ TEST(MembersFile, ThatCannotBeReadForAMomentChangesNothing) {
   EXPECT_EQ(members(false), (Hosts{{"node1", 2}}));
   scratch.write("members", "node2 3\n");
   EXPECT_EQ(members(false), (Hosts{{"node2", 3}}));
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);  // opened like a file, and every read fails
+  EXPECT_EQ(members(false), (Hosts{{"node2", 3}}));
+  EXPECT_THROW(static_cast<void>(members_of_file(path)), InputError);
   EXPECT_THROW(static_cast<void>(members_of_file(scratch.file("none"))), InputError);
 }
 

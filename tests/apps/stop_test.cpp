@@ -37,9 +37,7 @@ std::vector<Listener> listeners(const std::string& mark) {
     Listener process{};
     if (std::from_chars(name.data(), name.data() + name.size(), process.pid).ec != std::errc())
       continue;
-    std::ifstream environment(entry.path() / "environ");
-    const std::string variables{std::istreambuf_iterator<char>(environment), {}};
-    if (variables.find(mark) == std::string::npos) continue;
+    if (read_of_process(entry.path() / "environ").find(mark) == std::string::npos) continue;
     std::error_code gone;
     process.program = fs::read_symlink(entry.path() / "exe", gone).filename();
     std::uint64_t caught = 0;

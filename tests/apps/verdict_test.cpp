@@ -33,8 +33,7 @@ class Verdict : public testing::Test {
   [[nodiscard]] int orphans() const {
     int count = 0;
     for (const auto& entry : fs::directory_iterator("/proc")) {
-      std::ifstream file(entry.path() / "cmdline");
-      const std::string line{std::istreambuf_iterator<char>(file), {}};
+      const std::string line = read_of_process(entry.path() / "cmdline");
       if (line.find(scratch.path()) != std::string::npos) ++count;
     }
     return count;
@@ -180,6 +179,10 @@ TEST_F(Verdict, OnADamagedFolderIsASentenceAndExitCodeTwo) {
     EXPECT_EQ(shown.exit_code, 2) << shown.output;
     EXPECT_TRUE(shown.says("is not a ring of a flight recorder")) << shown.output;
   }
+  fs::create_directories(scratch.file("no_file/rank-0.ring"));
+  const Finished shown = lockstep_utility({"flight", scratch.file("no_file")});
+  EXPECT_EQ(shown.exit_code, 2) << shown.output;
+  EXPECT_TRUE(shown.says("rank-0.ring cannot be read: Is a directory")) << shown.output;
 }
 
 TEST_F(Verdict, OfARankThatDoesNotComeToMpiInitIsASentence) {

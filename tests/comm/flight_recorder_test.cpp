@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <support/message_of.hpp>
 #include <support/process.hpp>
 
 #include <lockstep/base/error.hpp>
@@ -119,6 +120,26 @@ TEST(FlightRecorder, IsReadAfterItsProcessWasKilled) {
   ASSERT_EQ(rings.size(), 1U);
   EXPECT_EQ(rings[0].observed, ProcessState::gone);
   EXPECT_EQ(rings[0].groups[0].entered, 41U);
+}
+
+TEST(FlightRecorder, IsFoundInAFolderWhereOthersHaveFiles) {
+  const test::ScratchFolder scratch;
+  const auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
+  std::filesystem::create_directory(scratch.file("folder.ring"));
+  std::filesystem::create_directory(scratch.file("rank-3.ring"));
+  for (const char* name :
+       {"another's.ring", "rank-2.ring", "lockstep-flight-0000000000000001-rank1.ring"})
+    scratch.write(name, "nothing of ours");
+  const auto rings = read_flight_rings(scratch.path(), rank_1_of_4.job);
+  ASSERT_EQ(rings.size(), 1U);
+  EXPECT_EQ(rings[0].file, recorder->path());
+  // A damaged one of the job's own is said.
+  const std::string damaged = recorder->path().filename().string() + ".ring";
+  scratch.write(damaged, "nothing of ours");
+  EXPECT_NE(test::message_of<InputError>([&] {
+              static_cast<void>(read_flight_rings(scratch.path(), rank_1_of_4.job));
+            }).find(damaged),
+            std::string::npos);
 }
 
 TEST(FlightRecorder, RemovesWhatDeadProcessesLeftOnceItIsOld) {

@@ -150,6 +150,13 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+std::string read_of_process(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
 double seconds_since_written(const std::string& path) {
   const auto ago =
       std::filesystem::file_time_type::clock::now() - std::filesystem::last_write_time(path);

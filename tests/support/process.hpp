@@ -67,6 +67,8 @@ class ScratchFolder {
 };
 
 [[nodiscard]] std::string read_file(const std::string& path);
+/// The same of a file in /proc: "" if its process has ended, or ends meanwhile.
+[[nodiscard]] std::string read_of_process(const std::string& path);
 
 /// Seconds since a program wrote `path` to mark a moment. Throws if it never did.
 [[nodiscard]] double seconds_since_written(const std::string& path);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -16,6 +15,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/read_file.hpp>
 
 #include "child.hpp"
 
@@ -24,12 +24,6 @@ namespace {
 
 constexpr int most_slots = 1 << 20;
 constexpr double slurm_answers_s = 10;
-
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw InputError(fmt::format("the members file {} cannot be read", path));
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// Digits alone, up to most_slots.
 std::optional<int> number_of(std::string_view text) {
@@ -160,10 +154,10 @@ Members members_of_file(const std::string& path) {
     std::string complaint;
   };
   auto state = std::make_shared<State>();
-  state->hosts = parse_members(read_text(path), path);
+  state->hosts = parse_members(read_file(path), path);
   return [path, state](bool) {
     try {
-      state->hosts = parse_members(read_text(path), path);
+      state->hosts = parse_members(read_file(path), path);
       state->complaint.clear();
     } catch (const InputError& error) {
       if (state->complaint != error.what()) log(LogLevel::warning, error.what());

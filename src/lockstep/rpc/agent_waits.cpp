@@ -209,21 +209,26 @@ void Agent::await_passively(FutureState& state, Clock::time_point until) {
 // What an answer leads to may run continuations, which may call: so the lock is left before that.
 void Agent::receive_answers(FutureState& state, Clock::time_point until) {
   constexpr milliseconds slice{500};
-  auto last = Clock::now();  // something came
+  std::optional<Clock::time_point> in_vain_since;  // it looks for tensors
   try {
     while (!state.done() && !state.is_coming()) {
       if (arriving_.empty()) {
+        in_vain_since.reset();
         if (!answer_work_.wait_for(push_unsent(left(until, slice)), awake_) &&
             Clock::now() >= until)
           break;
       }
       std::optional<Come> come = look_for_answer();
       if (!come) {
-        if (Clock::now() >= until) break;
-        if (!arriving_.empty()) make_room(Clock::now() - last);
+        const auto now = Clock::now();
+        if (now >= until) break;
+        if (!arriving_.empty()) {
+          if (!in_vain_since) in_vain_since = now;
+          make_room(now - *in_vain_since);
+        }
         continue;
       }
-      last = Clock::now();
+      in_vain_since.reset();
       answers_lock_.unlock();
       complete(*come);
       if (state.done()) return promote_follower();

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/process_state.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/flight/format.hpp>
@@ -28,15 +28,6 @@ constexpr double ns = 1e-9;
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::vector<char> bytes_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) {
-    throw InputError(fmt::format("{} cannot be read: {}", file.string(),
-                                 std::generic_category().message(errno)));
-  }
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 template <std::size_t N>
@@ -115,7 +106,7 @@ struct Parts {
 };
 
 Parts parts_of(const fs::path& file) {
-  const std::vector<char> bytes = bytes_of(file);
+  const std::string bytes = read_file(file);
   Parts parts{};
   const auto name = file.string();
   if (bytes.size() < sizeof(flight::Header) ||
@@ -213,14 +204,16 @@ std::vector<FlightRing> read_flight_rings(const fs::path& folder, std::uint64_t 
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (entry.path().extension() != ".ring") continue;
-    // In a folder that many jobs use, only this one's files are opened.
-    const bool named = name.starts_with("lockstep-flight-");
-    if (job != 0 && named && name.find(fmt::format("{:016x}", job)) == std::string::npos) continue;
+    // In a folder that everybody uses, only what may be this job's is opened.
+    const bool is_the_jobs = name.starts_with("lockstep-flight-") &&
+                             name.find(fmt::format("{:016x}", job)) != std::string::npos;
+    if (job != 0 && !is_the_jobs && !name.starts_with("rank-")) continue;
     try {
       FlightRing ring = read_flight_ring(entry.path());
       if (job == 0 || ring.job == job) rings.push_back(std::move(ring));
     } catch (const InputError&) {
-      if (fs::exists(entry.path())) throw;  // else its process has just ended and taken it along
+      // Not where its process has just ended and taken it along.
+      if ((job == 0 || is_the_jobs) && fs::exists(entry.path())) throw;
     }
   }
   std::ranges::sort(rings, {}, &FlightRing::rank);
@@ -228,7 +221,7 @@ std::vector<FlightRing> read_flight_rings(const fs::path& folder, std::uint64_t 
 }
 
 void copy_flight_ring(const FlightRing& ring, const fs::path& to) {
-  std::vector<char> bytes = bytes_of(ring.file);
+  std::string bytes = read_file(ring.file);
   flight::Header header;
   if (bytes.size() < sizeof(header)) throw Error(ring.file.string() + " has gone");
   std::memcpy(&header, bytes.data(), sizeof(header));

@@ -50,7 +50,9 @@ struct FlightRing {
 /// a newer version.
 [[nodiscard]] FlightRing read_flight_ring(const std::filesystem::path& file);
 
-/// All rings (*.ring) in a folder; of one job, unless `job` is 0. Throws as read_flight_ring.
+/// All rings (*.ring) in a folder. Throws as read_flight_ring. With a `job` other than 0 its own,
+/// by the names of recorders (ring_file_name) and of copies (rank-N.ring), in a folder where
+/// anybody may have files of whatever content.
 [[nodiscard]] std::vector<FlightRing> read_flight_rings(const std::filesystem::path& folder,
                                                         std::uint64_t job = 0);
 
