@@ -48,6 +48,23 @@ Future<int> by_way_of(int third, int a) {
     return f.wait() + 100;
   });
 }
+Future<int> forgets() { return Promise<int>().future(); }
+struct Picky {
+  int value = 0;
+  Picky() = default;
+  Picky(const char*) { throw std::runtime_error("not a number"); }  // NOLINT: converted to
+  template <class Archive>
+  void serialize(Archive& archive) {
+    archive(value);
+  }
+};
+Future<Picky> converts() {
+  const Promise<Picky> promise;
+  EXPECT_THROW(promise.set_value("x"), std::runtime_error);
+  return promise.future();
+}
+LOCKSTEP_RPC(forgets);
+LOCKSTEP_RPC(converts);
 LOCKSTEP_RPC(batched);
 LOCKSTEP_RPC(later_error);
 LOCKSTEP_RPC_AS("async one_more", one_more);
@@ -86,6 +103,21 @@ TEST(AsyncExecution, MayDependOnAThirdWorker) {
         }
       },
       {.workers = 1});
+}
+
+TEST(AsyncExecution, OfAPromiseThatNobodyKeepsIsAnErrorAndShutdownEnds) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const auto start = Clock::now();
+    EXPECT_NE(test::thrown_by<rpc::RemoteError>([&] {
+                rpc::rpc_sync(test::after(group), forgets);
+              }).find("the promise of this value was dropped without one"),
+              std::string::npos);
+    EXPECT_NE(test::thrown_by<rpc::RemoteError>([&] {
+                rpc::rpc_sync(test::after(group), converts);
+              }).find("not a number"),
+              std::string::npos);
+    EXPECT_LT(seconds_since(start), 30);
+  });
 }
 
 }  // namespace

@@ -75,6 +75,55 @@ TEST(Shutdown, WaitsForWorkThatTakesLongerThanCallsMay) {
       {.timeout = milliseconds(200)});
 }
 
+/// Takes a while to read.
+struct LongToRead {
+  int value = 0;
+  template <class Archive>
+  void save(Archive& archive) const {
+    archive(value);
+  }
+  template <class Archive>
+  void load(Archive& archive) {
+    std::this_thread::sleep_for(milliseconds(300));
+    archive(value);
+  }
+};
+LongToRead long_to_read() { return {.value = 1}; }
+LOCKSTEP_RPC(long_to_read);
+
+TEST(Shutdown, WaitsForWhatFollowsAnswersThatAreBeingRead) {
+  test::on_workers([](ProcessGroup& group) {
+    const int to = test::after(group);
+    std::atomic<int> found = 0;
+    rpc::rpc_async(to, long_to_read).then([&](const rpc::Future<LongToRead>& f) {
+      found = rpc::rpc_sync(to, plus_one, f.wait().value);
+    });
+    std::this_thread::sleep_for(milliseconds(100));  // somebody is reading
+    rpc::shutdown();
+    EXPECT_EQ(found, 2);
+    rpc::init(test::name_of_worker(group.rank()), group);
+  });
+}
+
+TEST(Shutdown, ThatHasALimitNamesWhoHasNotComeWithinIt) {
+  for (const int ranks : test::rank_counts()) {
+    if (ranks < 2) continue;
+    test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
+      rpc::init(test::name_of_worker(group->rank()), *group,
+                {.shutdown_timeout = milliseconds(200)});
+      if (group->rank() == 0) {
+        const auto start = Clock::now();
+        const std::string said = test::thrown_by<TimeoutError>([] { rpc::shutdown(); });
+        EXPECT_LT(seconds_since(start), 10);
+        EXPECT_NE(said.find("rpc::shutdown: after 1."), std::string::npos) << said;
+        EXPECT_NE(said.find("has not entered it"), std::string::npos) << said;
+      }
+      group->barrier();
+      rpc::shutdown(false);
+    });
+  }
+}
+
 void shut_down_from_within() { rpc::shutdown(); }
 LOCKSTEP_RPC(shut_down_from_within);
 

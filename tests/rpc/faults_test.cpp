@@ -20,10 +20,12 @@ int process_id() { return ::getpid(); }
 void stop_yourself() { ::raise(SIGSTOP); }
 int still_here(int a) { return a; }
 Tensor much(std::int64_t n) { return Tensor::full({n}, 1.0); }
+Tensor same(const Tensor& t) { return t; }
 LOCKSTEP_RPC(process_id);
 LOCKSTEP_RPC(stop_yourself);
 LOCKSTEP_RPC(still_here);
 LOCKSTEP_RPC(much);
+LOCKSTEP_RPC(same);
 
 TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
   test::on_workers([](ProcessGroup& group) {
@@ -46,6 +48,29 @@ TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
       ::kill(pid, SIGCONT);
       EXPECT_EQ(rpc::rpc_sync(callee, still_here, 4), 4);
       EXPECT_EQ(rpc::rpc_sync(callee, much, 100000).numel(), 100000);
+    }
+    group.barrier();
+  });
+}
+
+TEST(Faults, WhatAStoppedCalleeDoesNotTakeKeepsNoMessagesToOthers) {
+  test::on_workers([](ProcessGroup& group) {
+    const int callee = group.size() - 1;
+    if (group.rank() == 0 && callee > 1) {
+      const int pid = rpc::rpc_sync(callee, process_id);
+      ::kill(pid, SIGSTOP);
+      const auto stuck = rpc::rpc_async(callee, same, Tensor::full({1 << 20}, 1.0));
+      constexpr std::int64_t piece = 1 << 16, piece_bytes = 4 * piece;
+      const auto exchange = [&](int many) {
+        for (int i = 0; i < many; ++i) {
+          EXPECT_EQ(rpc::rpc_sync(1, same, Tensor::full({piece}, 2.0)).numel(), piece);
+        }
+        return memory_stats().in_use;
+      };
+      const auto before = exchange(10);
+      EXPECT_LE(exchange(100), before + 8 * piece_bytes);
+      ::kill(pid, SIGCONT);
+      EXPECT_EQ(stuck.wait().numel(), 1 << 20);
     }
     group.barrier();
   });

@@ -184,6 +184,50 @@ TEST(Deadlines, ThatPassWhileTheAnswerIsReadLeaveItsValue) {
   });
 }
 
+TEST(Deadlines, OfACallAreForWhatFollowsItToHandle) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int to = test::after(group);
+    const bool threads = rpc::Agent::current().has_threads();
+    // Without threads a held call would hold its callee.
+    auto late = rpc::rpc_async(rpc::To(to).within(milliseconds(50)), slow, threads ? 400 : 100);
+    const int handled = late.then([](const Future<int>& f) {
+                              const bool timed_out =
+                                  !test::thrown_by<TimeoutError>([&] { f.wait(); }).empty();
+                              return timed_out ? -1 : f.wait();
+                            })
+                            .wait();
+    EXPECT_TRUE(handled == -1 || handled == (threads ? 400 : 100)) << handled;
+    if (!threads) return;  // who sleeps serves nobody
+    EXPECT_EQ(rpc::rpc_async(rpc::To(to).within(milliseconds(1000)), add_one, 1)
+                  .then([](const Future<int>& f) {
+                    std::this_thread::sleep_for(milliseconds(1200));
+                    return f.wait() + 1;
+                  })
+                  .wait(),
+              3);
+  });
+}
+
+TEST(Deadlines, AreKeptWhileARankWithoutThreadsServes) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        if (group.size() > 1) {
+          bool timed_out = false;
+          if (group.rank() == 0) {
+            rpc::rpc_async(rpc::To(1).within(milliseconds(50)), add_one, 1)
+                .then([&](const Future<int>& f) {
+                  timed_out = !test::thrown_by<TimeoutError>([&] { f.wait(); }).empty();
+                });
+            const auto start = Clock::now();
+            rpc::serve_until([&] { return timed_out || seconds_since(start) > 10; });
+            EXPECT_TRUE(timed_out) << "rank 1 serves nobody, and the call was not ended";
+          }
+          group.barrier();
+        }
+      },
+      {.workers = 0});
+}
+
 TEST(Deadlines, MayBeLongerThanAWait) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const auto start = Clock::now();

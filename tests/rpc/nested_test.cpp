@@ -1,4 +1,6 @@
 // Functions that call on; what blocks, and for whom.
+#include <array>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -155,6 +157,27 @@ TEST(Nested, ShutdownWaitsForCallsThatComeFromCalls) {
     // Nobody waits for it; its leaves are still to be called.
     static_cast<void>(rpc::rpc_async(test::after(group), fan_out, 4));
   });
+}
+
+std::array<std::atomic<bool>, 16> starting;  // calls, a rank
+bool starts_calls() { return starting.at(static_cast<std::size_t>(rpc::this_worker().id)); }
+LOCKSTEP_RPC(starts_calls);
+
+// A caller may hold a lock that the function wants.
+TEST(Nested, WithoutThreadsCallsAreExecutedByWhoWaitsAndNotByWhoCalls) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        std::atomic<bool>& mine = starting.at(static_cast<std::size_t>(group.rank()));
+        std::vector<rpc::Future<bool>> futures;
+        group.barrier();
+        mine = true;
+        for (int i = 0; i < 300; ++i) {
+          futures.push_back(rpc::rpc_async(test::after(group), starts_calls));
+        }
+        mine = false;
+        for (const auto& future : futures) EXPECT_FALSE(future.wait());
+      },
+      {.workers = 0});
 }
 
 }  // namespace

@@ -89,5 +89,26 @@ TEST(RpcTensors, OfManyCallsAtOnceFindTheirWay) {
   });
 }
 
+Tensor large() { return Tensor::full({500'000}, 1.0); }
+LOCKSTEP_RPC_AS("large tensor", large);
+
+TEST(RpcTensors, LargerThanAllowedAreRefusedByWhoWouldSendThem) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        const int to = test::after(group);
+        const auto start = Clock::now();
+        const auto refusal = [](const std::string& said) {
+          return said.find("take 2000000 bytes, more than Options::max_tensor_bytes, 1000000") !=
+                 std::string::npos;
+        };
+        EXPECT_TRUE(
+            refusal(test::thrown_by<InputError>([&] { rpc::rpc_sync(to, echo, large()); })));
+        EXPECT_TRUE(refusal(test::thrown_by<rpc::RemoteError>([&] { rpc::rpc_sync(to, large); })));
+        EXPECT_EQ(rpc::rpc_sync(to, echo, Tensor::full({200'000}, 1.0)).numel(), 200'000);
+        EXPECT_LT(seconds_since(start), 30);
+      },
+      {.max_tensor_bytes = 1'000'000});
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -276,35 +276,35 @@ void Agent::post(ProcessGroup& group, OutgoingMessage& message, int to, const ch
   if (many > 0) tag = next_tag_.fetch_add(many);
   const Tensor bytes = message.seal(tag);
   const CallLabel label(name, static_cast<int>(message.head().id & 0xffffff));
-  keep_until_sent(group.isend(bytes, to));
+  Work last = group.isend(bytes, to);
+  bool sent = keep_until_sent(last);
   for (const Tensor& t : message.long_tensors()) {
-    keep_until_sent(group.isend(t, to, OutgoingMessage::tag_of(tag++)));
+    last = group.isend(t, to, OutgoingMessage::tag_of(tag++));
+    sent = keep_until_sent(last);
   }
-  if (stays_awake() && unsent_count_.load(std::memory_order_relaxed) > 0) push_awake();
+  if (!sent && stays_awake()) push_awake(last);
 }
 
 // A message that finds no room waits here until somebody looks: its sender for a while, then
 // whoever waits or receives on this rank. (Its receiver was woken when it was started, and may
 // sleep again.)
-void Agent::keep_until_sent(Work work) {
-  if (!must_push_) return;  // the receiver fetches it
-  if (unsent_count_.load(std::memory_order_relaxed) == 0 &&
-      (stays_awake() ? work.wait_for(std::chrono::microseconds{0}) : work.test())) {
-    return;
-  }
+bool Agent::keep_until_sent(const Work& started) {
+  if (!must_push_) return true;  // the receiver fetches it
+  Work work = started;
+  const bool looks_longer = stays_awake() && unsent_count_.load(std::memory_order_relaxed) == 0;
+  if (looks_longer ? work.wait_for(std::chrono::microseconds{0}) : work.test()) return true;
   const std::lock_guard lock(unsent_lock_);
   unsent_.push_back(std::move(work));
   unsent_changed_ = Clock::now();
   unsent_count_.fetch_add(1);
+  return false;
 }
 
-void Agent::push_awake() {
+void Agent::push_awake(Work& work) {
   constexpr std::chrono::microseconds patience{50};
   const auto until = Clock::now() + patience;
-  while (unsent_count_.load(std::memory_order_relaxed) > 0 && Clock::now() < until) {
-    static_cast<void>(push_unsent(patience));
-    sched_yield();
-  }
+  while (!work.test() && Clock::now() < until) sched_yield();
+  static_cast<void>(push_unsent(patience));
 }
 
 std::chrono::microseconds Agent::push_unsent(std::chrono::microseconds at_most) {
@@ -313,9 +313,9 @@ std::chrono::microseconds Agent::push_unsent(std::chrono::microseconds at_most) 
   if (unsent_count_.load(std::memory_order_relaxed) == 0) return at_most;
   const std::unique_lock lock(unsent_lock_, std::try_to_lock);
   if (!lock) return std::min(at_most, shortest);
-  while (!unsent_.empty() && unsent_.front().test()) {
-    unsent_.pop_front();
-    unsent_count_.fetch_sub(1);
+  // All of them: one whose receiver was stopped, or has left, holds nobody else's up.
+  if (const auto sent = std::erase_if(unsent_, [](Work& work) { return work.test(); }); sent > 0) {
+    unsent_count_.fetch_sub(static_cast<int>(sent));
     unsent_changed_ = Clock::now();
   }
   if (unsent_.empty()) return at_most;
@@ -338,7 +338,9 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
                  const IntrusivePtr<FutureState>& state, std::chrono::milliseconds timeout) {
   expect_open();
   const auto now = Clock::now();
-  const auto limit = timeout.count() > 0 ? timeout : options_.timeout;
+  constexpr std::chrono::hours longest{24 * 365};  // max() would be in the past
+  const auto limit = std::min<std::chrono::milliseconds>(
+      timeout.count() > 0 ? timeout : options_.timeout, longest);
   Head& head = message.head();
   head.function = function.name_hash;
   head.signature = function.signature;
@@ -374,13 +376,13 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
       }
     }
   } catch (...) {
-    static_cast<void>(calls_.take(head.id));
+    if (state && calls_.take(head.id).state) calls_.over();
     for (const ReferenceEntry& entry : message.references()) references_->take_back(entry);
     throw;
   }
   // Answers to calls that nobody waits for yet must not pile up.
   constexpr std::size_t many = 64;
-  if (calls_.size() >= many) receive_answers_once();
+  if (calls_.open() >= many) receive_answers_once();
 }
 
 void Agent::send_control(OutgoingMessage& message, int to) {

@@ -132,9 +132,10 @@ class Agent final : private Employer {
 
   // ---- sending
   void post(ProcessGroup& group, OutgoingMessage& message, int to, const char* name);
-  void keep_until_sent(Work work);
-  /// What found no room, until it has or 50 us have passed.
-  void push_awake();
+  /// False if it could not be sent at once.
+  bool keep_until_sent(const Work& started);
+  /// Until it is sent or 50 us have passed.
+  void push_awake(Work& work);
   [[nodiscard]] bool stays_awake() const noexcept { return awake_.count() > 0; }
   /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
   [[nodiscard]] std::chrono::microseconds push_unsent(std::chrono::microseconds at_most);
@@ -154,15 +155,17 @@ class Agent final : private Employer {
     CallTable::Entry entry;
     IncomingMessage message;
   };
-  /// One whose tensors are on their way.
+  /// One whose tensors are on their way. What it answers stays in the table until they are here.
   struct Arriving {
-    Come come;
+    IncomingMessage message;
     std::vector<Work> works;
     [[nodiscard]] bool is_over();
   };
   // With the role of the receiver of answers:
   [[nodiscard]] std::optional<Come> look_for_answer();
   [[nodiscard]] std::optional<Come> take_answer(Tensor bytes, int from);
+  /// With what it answers, out of the table.
+  [[nodiscard]] Come taken(IncomingMessage&& message);
   [[nodiscard]] std::optional<Come> take_arrived();
   /// The same; gives the role up.
   void receive_answers(FutureState& state, Clock::time_point until);
@@ -177,6 +180,7 @@ class Agent final : private Employer {
   void await_without_threads(const FutureState* state, Clock::time_point until,
                              const std::function<bool()>& over);
   [[nodiscard]] bool step();
+  void fail(const CallTable::Entry& entry, std::exception_ptr why) noexcept;
   void expire(const CallTable::Entry& entry) noexcept;
   void expire(FutureState& state) noexcept;
   void expire_overdue() noexcept;
@@ -190,7 +194,8 @@ class Agent final : private Employer {
   /// Says which workers' processes are stopped, unless it is known.
   void name_stopped(std::set<int>& known) const;
   void receive_nudges();
-  [[nodiscard]] bool all_at_rest(std::vector<std::int64_t>& before);
+  [[nodiscard]] bool all_at_rest(std::vector<std::int64_t>& before,
+                                 Clock::time_point shutdown_began);
   void fail_all(const std::exception_ptr& why) noexcept;
 
   struct Station {  // where a worker lives

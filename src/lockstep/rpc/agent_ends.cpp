@@ -21,6 +21,8 @@ constexpr std::chrono::seconds for_calls_in_progress{5};
 // wait there for as long as they serve.
 constexpr std::chrono::milliseconds awake_at_an_end{1}, asleep_at_an_end{1};
 constexpr std::chrono::seconds stopped_are_named_each{3};
+// Ranks that have come answer each other within this.
+constexpr std::chrono::seconds for_a_round{1};
 
 }  // namespace
 
@@ -58,11 +60,11 @@ void Agent::name_stopped(std::set<int>& known) const {
 
 // Calls that come from calls: the sums of what was sent and of what is over must be equal, and the
 // same as the last time, since the ranks do not count at one moment.
-bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
+bool Agent::all_at_rest(std::vector<std::int64_t>& before, Clock::time_point shutdown_began) {
   const ReferenceCounts references = references_->counts();
   const auto mine = Tensor::from(
       std::vector<std::int64_t>{sent_.load(), handled_.load(),
-                                static_cast<std::int64_t>(calls_.size()), references.delayed},
+                                static_cast<std::int64_t>(calls_.open()), references.delayed},
       {4});
   // The work is on its way while calls go on.
   const CallLabel label("rpc shutdown");
@@ -78,7 +80,12 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
     }
     expire_overdue();
     if (sum.test()) break;
-    if (is_overdue(begin)) sum.wait();  // says who has not come
+    if (is_overdue(shutdown_began) && Clock::now() - begin > for_a_round) {
+      const std::string who = sum.awaited();
+      throw TimeoutError(fmt::format("{}: rpc::shutdown: after {:.1f} s {}", speaker(),
+                                     seconds_since(shutdown_began),
+                                     who.empty() ? "not every rank has called it" : who));
+    }
     if (Clock::now() - looked > stopped_are_named_each) {
       looked = Clock::now();
       name_stopped(stopped);
@@ -98,9 +105,10 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before) {
 void Agent::come_to_rest() {
   std::vector<std::int64_t> before;
   const auto begin = Clock::now();
-  while (!all_at_rest(before)) {
+  while (!all_at_rest(before, begin)) {
     expect_open();
-    if (is_overdue(begin)) {
+    const bool some = before[0] != before[1] || before[2] != 0 || before[3] != 0;
+    if (some && is_overdue(begin)) {
       throw TimeoutError(fmt::format(
           "{}: rpc::shutdown: after {:.1f} s calls are still being executed somewhere ({} sent, "
           "{} over, {} not answered)",
@@ -132,7 +140,7 @@ ShutdownReport Agent::shut_down(bool graceful) {
       log(LogLevel::warning, text);
     }
   } else {
-    report.unanswered = static_cast<std::int64_t>(calls_.size());
+    report.unanswered = static_cast<std::int64_t>(calls_.open());
   }
   {
     const std::lock_guard lock(reason_mutex_);

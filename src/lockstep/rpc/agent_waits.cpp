@@ -23,6 +23,18 @@ using std::chrono::milliseconds;
 // Looks before the first yield: as in GroupCore.
 constexpr int looks_awake = 100;
 
+/// While it lives a call that was taken out of the table is not over.
+class Over {
+ public:
+  explicit Over(CallTable& calls) : calls_(calls) {}
+  ~Over() { calls_.over(); }
+  Over(const Over&) = delete;
+  Over& operator=(const Over&) = delete;
+
+ private:
+  CallTable& calls_;
+};
+
 /// At most until `until`, and never negative.
 microseconds left(Clock::time_point until, microseconds at_most) {
   const auto now = Clock::now();
@@ -60,20 +72,25 @@ std::optional<Agent::Come> Agent::take_answer(Tensor bytes, int from) {
     IncomingMessage& message = come.message;
     if (message.head().kind == Kind::nudge) return std::nullopt;
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
-    come.entry = calls_.take(message.head().id);
-    if (message.awaited().empty()) {
-      if (come.entry.state) come.entry.state->set_coming();
-      return come;
-    }
+    if (message.awaited().empty()) return taken(std::move(come.message));
     // Received though they may be too late: they would lie about.
-    message.allocate_awaited();
+    try {
+      message.allocate_awaited();
+    } catch (...) {
+      if (const CallTable::Entry entry = calls_.take(message.head().id); entry.state) {
+        fail(entry, std::current_exception());
+      }
+      throw;
+    }
     Arriving& arriving = arriving_.emplace_back();
     for (const auto& awaited : message.awaited()) {
       arriving.works.push_back(
           answers_->irecv(message.tensors()[awaited.tensor], from, awaited.tag));
     }
-    arriving.come = std::move(come);
-  } catch (const MalformedMessage& error) {
+    arriving.message = std::move(message);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& error) {
     refused_.fetch_add(1);
     log(LogLevel::warning,
         fmt::format("{}: an answer of rank {} was dropped: {}", speaker(), from, error.what()));
@@ -84,8 +101,13 @@ std::optional<Agent::Come> Agent::take_answer(Tensor bytes, int from) {
 std::optional<Agent::Come> Agent::take_arrived() {
   const auto found = std::ranges::find_if(arriving_, [](Arriving& one) { return one.is_over(); });
   if (found == arriving_.end()) return std::nullopt;
-  Come come = std::move(found->come);
+  Come come = taken(std::move(found->message));
   arriving_.erase(found);
+  return come;
+}
+
+Agent::Come Agent::taken(IncomingMessage&& message) {
+  Come come{.entry = calls_.take(message.head().id), .message = std::move(message)};
   if (come.entry.state) come.entry.state->set_coming();
   return come;
 }
@@ -101,7 +123,8 @@ void Agent::complete(Come& come) noexcept {
 
 void Agent::complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept {
   FutureState& state = *entry.state;
-  if (!state.claim()) return;  // its deadline has passed
+  const Over over(calls_);
+  if (!state.claim()) return;
   try {
     const Status status = message.head().status;
     if (status != Status::fine) {
@@ -120,26 +143,22 @@ void Agent::complete(const CallTable::Entry& entry, IncomingMessage& message) no
   state.finish();
 }
 
-void Agent::expire(const CallTable::Entry& entry) noexcept {
-  if (!entry.state->claim()) return;
-  try {
-    throw TimeoutError(unanswered(entry) +
-                       ". A late answer will be dropped; if it is only slow, raise the timeout.");
-  } catch (...) {
-    entry.state->fail(std::current_exception());
-  }
+void Agent::fail(const CallTable::Entry& entry, std::exception_ptr why) noexcept {
+  const Over over(calls_);
+  if (entry.state->claim()) entry.state->fail(std::move(why));
 }
 
-// When it returns, `state` is complete.
+void Agent::expire(const CallTable::Entry& entry) noexcept {
+  fail(entry, std::make_exception_ptr(TimeoutError(
+                  unanswered(entry) +
+                  ". A late answer will be dropped; if it is only slow, raise the timeout.")));
+}
+
+// When it returns, `state` is complete: by who reads its answer, or has found it overdue just
+// before, if it is in the table no more.
 void Agent::expire(FutureState& state) noexcept {
   const CallTable::Entry entry = calls_.take(state.id());
-  if (entry.state) {
-    expire(entry);
-  } else if (!state.is_coming() && state.claim()) {
-    state.fail(std::make_exception_ptr(
-        TimeoutError(speaker() + ": the tensors of an answer have not come by the deadline")));
-  }
-  // Somebody else reads its answer, or has found it overdue just before.
+  if (entry.state) expire(entry);
   await_passively(state, Clock::time_point::max());
 }
 
@@ -156,7 +175,7 @@ void Agent::fail_all(const std::exception_ptr& why) noexcept {
   for (;;) {
     const CallTable::Entry entry = calls_.take_overdue(Clock::time_point::max());
     if (!entry.state) return;
-    if (entry.state->claim()) entry.state->fail(why);
+    fail(entry, why);
   }
 }
 
@@ -235,21 +254,21 @@ void Agent::receive_answers(FutureState& state, Clock::time_point until) {
       if (!answers_lock_.try_lock()) return;
     }
     answers_lock_.unlock();
-  } catch (const CommError& error) {
+  } catch (const std::exception& error) {
     answers_lock_.unlock();
     lost(error);
   }
   promote_follower();
 }
 
+// Without threads too: but no requests, which are executed where somebody waits.
 bool Agent::receive_answers_once() {
-  if (!has_threads_) return step();
   bool some = false;
   while (answers_lock_.try_lock()) {
     std::optional<Come> come;
     try {
       come = look_for_answer();
-    } catch (const CommError& error) {
+    } catch (const std::exception& error) {
       answers_lock_.unlock();
       lost(error);
       return some;
@@ -322,7 +341,7 @@ void Agent::run_answerer() {
       bool came = false;
       try {
         came = !arriving_.empty() || answer_work_.wait_for(slice);
-      } catch (const CommError& error) {
+      } catch (const std::exception& error) {
         answers_lock_.unlock();
         lost(error);
         lock.lock();
@@ -370,9 +389,10 @@ bool Agent::step() {
 
 void Agent::await_without_threads(const FutureState* state, Clock::time_point until,
                                   const std::function<bool()>& over) {
+  constexpr milliseconds between_deadlines{1};
   const bool once = until == Clock::time_point::min();
   if (state && state->agent()) until = std::min(until, state->deadline());
-  auto last = Clock::now();
+  auto last = Clock::now(), expired = last;
   for (int looks = 0;; ++looks) {
     const bool some = step();
     if (once || (state && state->done()) || (over && over())) return;
@@ -383,6 +403,10 @@ void Agent::await_without_threads(const FutureState* state, Clock::time_point un
     }
     const auto now = Clock::now();
     if (now >= until) return;
+    if (now - expired >= between_deadlines) {
+      expired = now;
+      expire_overdue();
+    }
     if (now - last < awake_) {
       sched_yield();
     } else {  // a nap; messages of both groups end it, those of one at once

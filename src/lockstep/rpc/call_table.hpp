@@ -12,7 +12,8 @@
 namespace lockstep::rpc {
 
 /// The calls of a rank that have not been answered, by number: a late answer's number is nobody's.
-/// Slots are used again, so that memory stays flat. Thread-safe.
+/// Slots are used again, so that memory stays flat. Who takes an entry that has a state completes
+/// it, and then calls over(). Thread-safe.
 class CallTable {
  public:
   struct Entry {
@@ -34,7 +35,7 @@ class CallTable {
     Slot& slot = slots_[at];
     slot.used = true;
     slot.entry = std::move(entry);
-    count_.fetch_add(1, std::memory_order_relaxed);
+    open_.fetch_add(1);
     return std::uint64_t{slot.generation} << 32U | at;
   }
 
@@ -58,7 +59,10 @@ class CallTable {
     return {};
   }
 
-  [[nodiscard]] std::size_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
+  /// A call that was taken is complete, its continuations have run.
+  void over() noexcept { open_.fetch_sub(1); }
+  /// Calls that are in the table, or not over.
+  [[nodiscard]] std::size_t open() const noexcept { return open_.load(); }
 
  private:
   static constexpr std::uint32_t none = 0xffffffff;
@@ -74,14 +78,13 @@ class CallTable {
     slot.used = false;
     ++slot.generation;
     slot.next_free = std::exchange(first_free_, at);
-    count_.fetch_sub(1, std::memory_order_relaxed);
     return std::exchange(slot.entry, Entry{});
   }
 
   SpinLock lock_;
   std::vector<Slot> slots_;
   std::uint32_t first_free_ = none;
-  std::atomic<std::size_t> count_ = 0;
+  std::atomic<std::size_t> open_ = 0;
 };
 
 }  // namespace lockstep::rpc

@@ -119,14 +119,16 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
       return;
     }
     if (!request) {
-      // Woken because there is something to do that nobody else could take.
+      // Woken because there is something to do that nobody else could take; or what has come needed
+      // no execution, and ran a destructor that waited for a call, which gave the role up.
       lock.lock();
+      if (role_.load() != mine) return;
       request = pop();
       lock.unlock();
       if (!request) continue;
     } else if (employer_.is_long(*request)) {
       lock.lock();
-      const bool given = give_role_up();
+      const bool given = role_.load() == mine && give_role_up();
       lock.unlock();
       if (given) {
         employer_.execute(request);
@@ -134,19 +136,19 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
         return;
       }
     }
-    mine = (mine + one_execution) | executing;
-    if ((mine >> member_shift) != number) mine = role_of(number) | executing;  // the count is full
-    role_.store(mine, std::memory_order_release);
+    std::uint64_t busy = (mine + one_execution) | executing;
+    if ((busy >> member_shift) != number) busy = role_of(number) | executing;  // the count is full
+    bool leads = role_.compare_exchange_strong(mine, busy, std::memory_order_acq_rel);
     employer_.execute(request);
-    const std::uint64_t free_again = mine & ~executing;
-    if (!role_.compare_exchange_strong(mine, free_again, std::memory_order_acq_rel)) {
+    mine = busy & ~executing;
+    leads = leads && role_.compare_exchange_strong(busy, mine, std::memory_order_acq_rel);
+    if (!leads) {
       lock.lock();
       return;
     }
-    mine = free_again;
     soon = true;
   }
-  role_.store(0);
+  role_.compare_exchange_strong(mine, 0);
   lock.lock();
 }
 

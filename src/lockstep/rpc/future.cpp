@@ -22,6 +22,17 @@ Place& place_of(const FutureState* state) {
 
 }  // namespace
 
+FutureState::~FutureState() {
+  while (first_) {
+    const std::unique_ptr<Continuation> one(first_);  // nobody will complete it
+    first_ = one->next_;
+  }
+}
+
+std::exception_ptr dropped_promise() noexcept {
+  return std::make_exception_ptr(Error("the promise of this value was dropped without one"));
+}
+
 void FutureState::park(Clock::time_point until) {
   Place& place = place_of(this);
   parked_.fetch_add(1);
@@ -111,7 +122,7 @@ bool FutureState::wait_until(Clock::time_point until) {
 void FutureState::wait() {
   if (!done()) {
     Clock::time_point until = deadline_;
-    if (until == Clock::time_point::max()) until = Agent::default_deadline();
+    if (until == Clock::time_point::max() && !ends_) until = Agent::default_deadline();
     if (!wait_until(until) && !agent_) {
       throw TimeoutError(
           "a future that no call completes has no value at its deadline: whoever holds its promise "

@@ -65,6 +65,12 @@ class FutureState : public RefCounted<FutureState> {
   /// Until when a waiter waits; without one the agent's Options::timeout from the wait on.
   void set_deadline(Clock::time_point deadline) noexcept { deadline_ = deadline; }
   [[nodiscard]] Clock::time_point deadline() const noexcept { return deadline_; }
+  /// Completed by what follows `before`: if that is a call, or follows one, it ends in any case,
+  /// and who waits here waits for as long as it takes.
+  void set_follows(const FutureState& before) noexcept {
+    ends_ = before.ends_ || before.agent_;
+    if (!ends_) deadline_ = before.deadline_;
+  }
 
   /// Of calls, which an answer completes.
   void set_call(Agent* agent, std::uint64_t id) noexcept {
@@ -84,7 +90,7 @@ class FutureState : public RefCounted<FutureState> {
 
  protected:
   FutureState() = default;
-  virtual ~FutureState() = default;
+  virtual ~FutureState();
   friend class RefCounted<FutureState>;
   virtual void release() noexcept = 0;
 
@@ -103,9 +109,13 @@ class FutureState : public RefCounted<FutureState> {
   std::shared_ptr<void> kept_;
   std::exception_ptr failure_;
   Clock::time_point deadline_ = Clock::time_point::max();
+  bool ends_ = false;  // set_follows()
   Agent* agent_ = nullptr;
   std::uint64_t id_ = 0;
 };
+
+/// What a future fails with whose promise nobody can complete any more.
+[[nodiscard]] std::exception_ptr dropped_promise() noexcept;
 
 namespace detail {
 struct Unit {};
@@ -142,7 +152,8 @@ class Future {
 
   /// Blocks until the value is there, and meanwhile drives the calls of this rank. Throws
   /// RemoteError if the function did; TimeoutError at the call's deadline, after which a late
-  /// answer is dropped; CommError if the group failed; Error after shutdown().
+  /// answer is dropped; CommError if the group failed; Error after shutdown(). What then() gave has
+  /// no deadline of its own: it throws what its function throws, or passes on.
   auto wait() const& -> std::conditional_t<std::is_void_v<T>, void, const detail::Held<T>&> {
     state_->wait();
     if constexpr (!std::is_void_v<T>) return *state_->value;
@@ -173,35 +184,51 @@ class Future {
   IntrusivePtr<ValueState<T>> state_;
 };
 
-/// Who completes a future: for functions that answer later than they return.
+/// Who completes a future: for functions that answer later than they return. Copies are one
+/// promise; when the last one goes without having been completed, the future fails with Error.
 template <class T>
 class Promise {
  public:
-  Promise() : state_(ValueState<T>::make()) {}
-  [[nodiscard]] Future<T> future() const { return Future<T>(state_); }
+  Promise() : owner_(std::make_shared<Owner>()) {}
+  [[nodiscard]] Future<T> future() const { return Future<T>(owner_->state); }
 
-  /// Throws Error if it has been completed before.
+  /// Throws Error if it has been completed before; what making a T of `value` throws, which is then
+  /// in the future, too.
   template <class V>
   requires(!std::is_void_v<T> && std::is_convertible_v<V, T>) void set_value(V&& value) const {
-    expect_first();
-    state_->value.emplace(std::forward<V>(value));
-    state_->finish();
+    ValueState<T>& state = first();
+    try {
+      state.value.emplace(std::forward<V>(value));
+    } catch (...) {
+      state.fail(std::current_exception());
+      throw;
+    }
+    state.finish();
   }
   void set_value() const requires std::is_void_v<T> {
-    expect_first();
-    state_->value.emplace();
-    state_->finish();
+    ValueState<T>& state = first();
+    state.value.emplace();
+    state.finish();
   }
-  void set_exception(std::exception_ptr failure) const {
-    expect_first();
-    state_->fail(std::move(failure));
-  }
+  void set_exception(std::exception_ptr failure) const { first().fail(std::move(failure)); }
 
  private:
-  void expect_first() const {
-    if (!state_->claim()) throw Error("a promise can be completed once, and has been before");
+  struct Owner {
+    IntrusivePtr<ValueState<T>> state = ValueState<T>::make();
+    Owner() = default;
+    Owner(const Owner&) = delete;
+    Owner& operator=(const Owner&) = delete;
+    ~Owner() {
+      if (state->claim()) state->fail(dropped_promise());
+    }
+  };
+  [[nodiscard]] ValueState<T>& first() const {
+    if (!owner_->state->claim()) {
+      throw Error("a promise can be completed once, and has been before");
+    }
+    return *owner_->state;
   }
-  IntrusivePtr<ValueState<T>> state_;
+  std::shared_ptr<Owner> owner_;
 };
 
 namespace detail {
@@ -239,7 +266,7 @@ template <class F>
 auto Future<T>::then(F f) const -> Future<std::invoke_result_t<F, const Future&>> {
   using U = std::invoke_result_t<F, const Future&>;
   auto result = ValueState<U>::make();
-  result->set_deadline(state_->deadline());
+  result->set_follows(*state_);
   state_->then(std::make_unique<detail::Then<T, U, F>>(std::move(f), result));
   return Future<U>(std::move(result));
 }

@@ -199,8 +199,19 @@ Tensor OutgoingMessage::seal(std::uint32_t next_tag) {
   };
   std::size_t total = size_ + 8 + parts_->tensors.size() * sizeof(TensorEntry) +
                       parts_->references.size() * sizeof(ReferenceEntry) + parts_->context.size();
+  std::int64_t on_their_own = 0;
   for (const Tensor& t : parts_->tensors) {
-    if (is_inline(t)) total += alignment + t.bytes();
+    if (is_inline(t)) {
+      total += alignment + t.bytes();
+    } else {
+      on_their_own += static_cast<std::int64_t>(t.bytes());
+    }
+  }
+  if (on_their_own > limits_.tensor_bytes) {  // its receiver would refuse it
+    throw InputError(
+        fmt::format("the tensors of a call or its result take {} bytes, more than "
+                    "Options::max_tensor_bytes, {}",
+                    on_their_own, limits_.tensor_bytes));
   }
   reserve(total);
   align(8);

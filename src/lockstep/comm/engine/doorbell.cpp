@@ -17,8 +17,7 @@ bool Doorbell::sleep(std::uint32_t heard, std::chrono::microseconds at_most) noe
   time.tv_sec = static_cast<time_t>(at_most.count() / 1'000'000);
   time.tv_nsec = static_cast<long>(at_most.count() % 1'000'000 * 1000);
   // Not the private kind: the one who rings may be another process.
-  syscall(SYS_futex, &rings_, FUTEX_WAIT, heard, &time, nullptr, 0);
-  listening_.store(0, std::memory_order_relaxed);
+  syscall(SYS_futex, &rings_, FUTEX_WAIT, heard, &time, nullptr, 0);  // others may still listen
   return rings_.load(std::memory_order_acquire) != heard;
 }
 
