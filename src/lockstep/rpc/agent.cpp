@@ -355,10 +355,11 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
   try {
     if (to == id_) {
       if (state) state->set_coming();
-      auto* request = ObjectPool<Request>::instance().make();
-      request->message = brought_home(message);
-      references_->take_over(request->message);
+      IncomingMessage home = brought_home(message);
+      references_->take_over(home);
       if (head.kind == Kind::create) references_->begin(head.reference, head.fork, id_);
+      auto* const request = ObjectPool<Request>::instance().make();
+      request->message = std::move(home);
       sent_.fetch_add(1);
       if (has_threads_) {
         crew_.push(request);
