@@ -129,6 +129,28 @@ TEST(Stop, AtAnyMomentFromMpiInitOnSavesAndIsExitCode75AndResumes) {
   EXPECT_GT(last, 0) << "no run came to its first step";
 }
 
+TEST(Stop, OfAProcessThatNoLauncherStartedSaves) {
+  const ScratchFolder scratch;
+  for (const int number : {SIGUSR1, SIGTERM}) {
+    const std::string dir = scratch.file("run" + std::to_string(number));
+    std::thread sender([&] {
+      std::error_code none;
+      const auto steps = [&] {  // the file is there before the first one
+        const auto bytes = fs::file_size(dir + "/metrics.jsonl", none);
+        return !none && bytes > 0;
+      };
+      for (int i = 0; i < 6000 && !steps(); ++i) std::this_thread::sleep_for(milliseconds(5));
+      for (const Listener& process : listeners("STOP_TEST=alone")) kill(process.pid, number);
+    });
+    std::vector<std::string> command = small_run(dir, {"--set", "train.epochs=4000"});
+    command.insert(command.begin(), built("apps/classify"));
+    const Finished run = lockstep::test::run(command, {{"STOP_TEST", "alone"}});
+    sender.join();
+    EXPECT_EQ(run.exit_code, 75) << run.output;
+    EXPECT_TRUE(newest_good_checkpoint(dir + "/checkpoints")) << run.output;
+  }
+}
+
 TEST(Stop, WhileARunEndsIsACompletedRunOrExitCode75) {
   const ScratchFolder scratch;
   for (int round = 0; round < 4; ++round) {

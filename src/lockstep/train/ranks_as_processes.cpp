@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <optional>
+
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/mpi/launcher.hpp>
 #include <lockstep/comm/mpi_group.hpp>
@@ -9,6 +11,7 @@
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/flight_report.hpp>
 #include <lockstep/train/ranks.hpp>
+#include <lockstep/train/stop_request.hpp>
 
 namespace lockstep::train {
 
@@ -17,7 +20,11 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
   int rank = 0, ranks = 1;
   Failure failure;
   {
-    const MpiSession mpi(argc, argv, options.timeout);
+    std::optional<MpiSession> mpi;
+    {
+      const StopRequestsHeld held;
+      mpi.emplace(argc, argv, options.timeout);
+    }
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     Console console(rank);

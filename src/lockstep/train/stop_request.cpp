@@ -65,6 +65,19 @@ void listen_for_stop_requests() noexcept {
   ::signal(SIGINT, [](int number) { interrupt(number); });
 }
 
+StopRequestsHeld::StopRequestsHeld() noexcept {
+  sigset_t usr1;
+  sigemptyset(&usr1);
+  sigaddset(&usr1, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &usr1, &mask_);
+  sigaction(SIGUSR1, nullptr, &handler_);
+}
+
+StopRequestsHeld::~StopRequestsHeld() {
+  sigaction(SIGUSR1, &handler_, nullptr);
+  pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+}
+
 StopReason requested_stop() noexcept { return requested; }
 
 }  // namespace lockstep::train

@@ -1,4 +1,6 @@
 #pragma once
+#include <signal.h>
+
 #include <cstdint>
 
 namespace lockstep::train {
@@ -26,6 +28,21 @@ enum class StopReason : std::uint8_t {
 /// App does it. Nothing puts the old handlers back: a signal after the last save must not lose the
 /// exit code.
 void listen_for_stop_requests() noexcept;
+
+/// Around MPI_Init: SIGUSR1 comes when that is over, and to us again. MPICH puts a handler of its
+/// own before ours, and asks the launcher for dead processes at the next call once one has come: a
+/// process that was started without a launcher starts one for that, and waits for it for ever.
+class StopRequestsHeld {
+ public:
+  StopRequestsHeld() noexcept;
+  ~StopRequestsHeld();
+  StopRequestsHeld(const StopRequestsHeld&) = delete;
+  StopRequestsHeld& operator=(const StopRequestsHeld&) = delete;
+
+ private:
+  struct sigaction handler_ {};
+  sigset_t mask_{};
+};
 
 /// Of the signals that have come to this process.
 [[nodiscard]] StopReason requested_stop() noexcept;
