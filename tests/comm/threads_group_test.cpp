@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <array>
 #include <string>
 #include <vector>
@@ -109,6 +111,24 @@ TEST(ThreadsGroup, CallsThatDifferAreNamedSideBySide) {
         ", another shape: all ranks must make the same calls in the same order"}) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   }
+}
+
+long sleeps_of_this_thread() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+// A long reduction returns after every MiB, so that other operations get their turn: 192 times
+// here.
+TEST(ThreadsGroup, AWaitThatHasWorkOfItsOwnDoesNotSleep) {
+  run_ranks_as_threads(1, [](ProcessGroup& group) {
+    const auto input = Tensor::zeros({24 << 20}, DType::f64);
+    const auto output = Tensor::empty({24 << 20}, DType::f64);
+    const long before = sleeps_of_this_thread();
+    group.all_reduce(input, output, ReduceOp::sum).wait();
+    EXPECT_LT(sleeps_of_this_thread() - before, 20);
+  });
 }
 
 TEST(ThreadsGroup, NeedsAtLeastOneRank) {

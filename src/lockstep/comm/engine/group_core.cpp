@@ -89,31 +89,35 @@ Work GroupCore::start(Operation&& operation) {
   return Work(IntrusivePtr<WorkRecord>(work.get()));
 }
 
-void GroupCore::progress() {
+bool GroupCore::progress() {
   count_pass();
+  bool moved = false;
   for (InFlight* work = first_; work;) {
     InFlight* const next = work->next_;
-    if (advance(*work)) {
+    const Motion motion = advance(*work);
+    moved = moved || motion != Motion::none;
+    if (motion == Motion::over) {
       work->phase_ = InFlight::Phase::done;
       delist(*work);
     }
     work = next;
   }
+  return moved;
 }
 
 // Agreements are sought in the order of the calls, on every rank: another rank may post the older
 // of two collectives, and then the younger, after this one has looked for the older and before it
 // looks for the younger.
-bool GroupCore::advance(InFlight& work) {
+Motion GroupCore::advance(InFlight& work) {
   using Phase = InFlight::Phase;
   if (work.phase_ == Phase::posting) {
-    if (!work.post()) return false;
+    if (!work.post()) return Motion::none;
     work.phase_ = Phase::agreeing;
   }
   if (work.phase_ == Phase::agreeing) {
-    if (work.operation_.sequence != begun_ + 1) return false;
+    if (work.operation_.sequence != begun_ + 1) return Motion::none;
     const Agreement found = work.agree();
-    if (found == Agreement::pending) return false;
+    if (found == Agreement::pending) return Motion::none;
     if (found == Agreement::refused) {
       fail(work.operation_,
            work.dispute() + ": all ranks must make the same calls in the same order");
@@ -123,23 +127,26 @@ bool GroupCore::advance(InFlight& work) {
     work.phase_ = Phase::moving;
     work.begin();
     begun_ = work.operation_.sequence;
+    return work.move() == Motion::over ? Motion::over : Motion::some;
   }
   return work.move();
 }
 
-bool GroupCore::poll_own(InFlight& work, Until until) {
+Motion GroupCore::poll_own(InFlight& work, Until until) {
   const auto locked = lock();
+  bool moved = false;
   if (work.in_flight()) {
     expect_callable();
-    progress();
+    moved = progress();
   }
   if (work.phase_ == InFlight::Phase::failed) expect_callable();  // throws why
-  if (work.phase_ == InFlight::Phase::done) return true;
-  return until == Until::ordered && work.order_stream();
+  const bool over =
+      work.phase_ == InFlight::Phase::done || (until == Until::ordered && work.order_stream());
+  return over ? Motion::over : moved ? Motion::some : Motion::none;
 }
 
 bool GroupCore::poll(InFlight& work) {
-  const bool over = poll_own(work, Until::over);
+  const bool over = poll_own(work, Until::over) == Motion::over;
   ProgressEngine::instance().progress_others(this);
   return over;
 }
@@ -148,13 +155,17 @@ void GroupCore::wait_until(InFlight& work, Until until) {
   const TraceScope scope("wait", "wait", name_of(work.operation_.kind));
   const WorkClock::Waiting waiting(clock_);
   for (int spin = 0; spin < spins; ++spin) {
-    if (poll_own(work, until)) return;
+    if (poll_own(work, until) == Motion::over) return;
   }
   const auto start = Clock::now();
+  auto idle_since = start;  // nothing has moved here
   bool all_are_here = has_been_entered_by_all(work);
-  while (!poll_own(work, until)) {
-    ProgressEngine::instance().progress_others(this);
+  for (;;) {
+    const Motion motion = poll_own(work, until);
+    if (motion == Motion::over) break;
+    const bool others_moved = ProgressEngine::instance().progress_others(this);
     const auto now = Clock::now();
+    if (others_moved || motion == Motion::some) idle_since = now;
     if (!all_are_here && has_been_entered_by_all(work)) {
       all_are_here = true;
       clock_.add_late(now - start);
@@ -163,7 +174,7 @@ void GroupCore::wait_until(InFlight& work, Until until) {
       const auto locked = lock();
       if (work.in_flight()) time_out(work, seconds_since(start));
     }
-    make_room(now - start);
+    make_room(now - idle_since);
   }
   if (!all_are_here) clock_.add_late(Clock::now() - start);
 }
@@ -175,7 +186,7 @@ bool GroupCore::has_been_entered_by_all(const InFlight& work) const {
 
 bool GroupCore::wait_for(InFlight& work, microseconds at_most, microseconds awake) {
   for (int spin = 0; spin < spins; ++spin) {
-    if (poll_own(work, Until::over)) return true;
+    if (poll_own(work, Until::over) == Motion::over) return true;
   }
   Doorbell& bell = doorbell();
   const auto longest_nap = is_rung_by_all() ? longest_if_rung : longest_if_not;
@@ -186,7 +197,7 @@ bool GroupCore::wait_for(InFlight& work, microseconds at_most, microseconds awak
     const bool sleepy = now - woken >= awake;
     const auto heard = sleepy ? bell.listen() : 0;
     // MPI_Improbe may only see, when it is called again, what the first call has brought.
-    if (poll(work) || (sleepy && poll_own(work, Until::over))) return true;
+    if (poll(work) || (sleepy && poll_own(work, Until::over) == Motion::over)) return true;
     const auto rest = at_most - (now - start);
     if (rest.count() <= 0) return false;
     if (!sleepy) {
@@ -232,16 +243,17 @@ bool GroupCore::finalize(const std::string& reason) noexcept {
   return was_idle;
 }
 
-void GroupCore::progress_if_free() noexcept {
+bool GroupCore::progress_if_free() noexcept {
   std::unique_lock<SpinLock> locked;
   if (shared_by_threads_) {
     locked = std::unique_lock(lock_, std::try_to_lock);
-    if (!locked) return;
+    if (!locked) return false;
   }
-  if (state_ != State::open || failure_elsewhere()) return;
+  if (state_ != State::open || failure_elsewhere()) return false;
   try {
-    progress();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the group is poisoned
+    return progress();
+  } catch (const std::exception&) {
+    return true;  // the group is poisoned
   }
 }
 

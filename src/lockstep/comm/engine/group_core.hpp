@@ -43,7 +43,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// closed. False if it was closed before. Collective.
   [[nodiscard]] bool drain_and_close();
 
-  void progress_if_free() noexcept override;
+  bool progress_if_free() noexcept override;
   [[nodiscard]] std::string oldest_in_flight() override;
 
   /// For operations, while they move:
@@ -95,15 +95,15 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   enum class Until : std::uint8_t { ordered, over };
 
   [[nodiscard]] IntrusivePtr<InFlight> oldest() const;
-  /// Whether that holds already.
-  [[nodiscard]] bool poll_own(InFlight& work, Until until);
+  /// Moves this group on; over if that holds already.
+  [[nodiscard]] Motion poll_own(InFlight& work, Until until);
   void wait_until(InFlight& work, Until until);
   [[nodiscard]] bool has_been_entered_by_all(const InFlight& work) const;
   [[nodiscard]] std::string absent(const InFlight& work) const;
   /// Moves everything in flight on, oldest first: collectives set out in the same order everywhere.
-  void progress();
-  /// True once it is over.
-  [[nodiscard]] bool advance(InFlight& work);
+  /// True if any of it came further.
+  bool progress();
+  [[nodiscard]] Motion advance(InFlight& work);
   void enlist(InFlight& work) noexcept;
   void delist(InFlight& work) noexcept;
   void bury_all() noexcept;

@@ -14,6 +14,9 @@ class GroupCore;
 /// What a rank finds when it looks for the other ranks' calls.
 enum class Agreement : std::uint8_t { pending, reached, refused };
 
+/// What moving an operation on came to: it only waits for others, it has come further, it is over.
+enum class Motion : std::uint8_t { none, some, over };
+
 /// One operation in flight: what the engine asks a backend to do for it, in this order. A message
 /// begins at once; a collective when every rank has posted the same call. The core's list owns the
 /// record until the operation is over.
@@ -41,8 +44,9 @@ class InFlight : public WorkRecord {
   [[nodiscard]] virtual std::string dispute() = 0;
   /// Chooses a way and sets out.
   virtual void begin() = 0;
-  /// Goes as far as it can without waiting; true once the result stands.
-  [[nodiscard]] virtual bool move() = 0;
+  /// Goes as far as it can without waiting, or one turn where others should get theirs; over once
+  /// the result stands.
+  [[nodiscard]] virtual Motion move() = 0;
   /// The caller wants no message any more: if none is here, move() is to end without one, soon.
   virtual void give_up() noexcept {}
   /// For a wait() of the calling thread: where a device runs the operation, puts the thread's

@@ -59,13 +59,15 @@ void ProgressEngine::remove(EngineMember& member) noexcept {
   if (count_.load(std::memory_order_relaxed) == 0) idle.swap(thread_);
 }
 
-void ProgressEngine::progress_others(const EngineMember* own) noexcept {
-  if (count_.load(std::memory_order_relaxed) < (own ? 2U : 1U)) return;
+bool ProgressEngine::progress_others(const EngineMember* own) noexcept {
+  if (count_.load(std::memory_order_relaxed) < (own ? 2U : 1U)) return false;
   const std::unique_lock lock(members_lock_, std::try_to_lock);
-  if (!lock) return;
+  if (!lock) return false;
+  bool moved = false;
   for (EngineMember* member : members_) {
-    if (member != own && member->is_busy()) member->progress_if_free();
+    if (member != own && member->is_busy()) moved = member->progress_if_free() || moved;
   }
+  return moved;
 }
 
 void ProgressEngine::wake() noexcept {

@@ -17,9 +17,9 @@ class EngineMember {
  public:
   virtual ~EngineMember() = default;
 
-  /// Moves on what is in flight, unless another thread is just doing so. A failure ends the group,
-  /// and the next call on it throws.
-  virtual void progress_if_free() noexcept = 0;
+  /// Moves on what is in flight, unless another thread is just doing so; true if it came further.
+  /// A failure ends the group, and the next call on it throws.
+  virtual bool progress_if_free() noexcept = 0;
   /// The oldest operation in flight, in words; empty if there is none. For messages.
   [[nodiscard]] virtual std::string oldest_in_flight() = 0;
 
@@ -64,8 +64,8 @@ class ProgressEngine {
   /// happens. Not from within progress_if_free(). Thread-safe.
   void remove(EngineMember& member) noexcept;
 
-  /// Moves on every group but `own`, if nobody else is just doing so.
-  void progress_others(const EngineMember* own) noexcept;
+  /// Moves on every group but `own`, if nobody else is just doing so; true if one came further.
+  bool progress_others(const EngineMember* own) noexcept;
   /// A member with `always` has something in flight.
   void wake() noexcept;
   /// What groups other than `own` have in flight, for messages; empty if nothing.

@@ -13,7 +13,7 @@ class ByMpi {
   [[nodiscard]] int start(const Operation& operation, const MpiPlace& place,
                           PendingReceives& pending);
 
-  enum class State : std::uint8_t { running, over, mpi_failed, wrong_length };
+  enum class State : std::uint8_t { waiting, moved, over, mpi_failed, wrong_length };
   [[nodiscard]] State move(const Operation& operation, const MpiPlace& place,
                            PendingReceives& pending);
   /// MPI's, after State::mpi_failed.

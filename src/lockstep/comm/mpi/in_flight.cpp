@@ -64,7 +64,7 @@ bool MpiInFlight::begin_over_nodes() {
   return true;
 }
 
-bool MpiInFlight::move() {
+Motion MpiInFlight::move() {
   if (auto* way = std::get_if<InPlace>(&way_)) {
     return way->move(*core_.node(), operation(), core_.clock());
   }
@@ -73,7 +73,7 @@ bool MpiInFlight::move() {
   }
   if (auto* way = std::get_if<OverNodes>(&way_)) return move_over_nodes(*way);
   if (auto* way = std::get_if<ByMpi>(&way_)) return move_by_mpi(*way);
-  return true;  // done when it began
+  return Motion::over;  // it was when it began
 }
 
 void MpiInFlight::call_mpi() {
@@ -89,13 +89,15 @@ void MpiInFlight::give_up() noexcept {
   if (auto* way = std::get_if<ByMpi>(&way_)) way->give_up(core_.pending_receives());
 }
 
-bool MpiInFlight::move_by_mpi(ByMpi& way) {
+Motion MpiInFlight::move_by_mpi(ByMpi& way) {
   switch (way.move(operation(), core_.place(), core_.pending_receives())) {
-    case ByMpi::State::running:
-      return false;
+    case ByMpi::State::waiting:
+      return Motion::none;
+    case ByMpi::State::moved:
+      return Motion::some;
     case ByMpi::State::mpi_failed:
       expect_success(way.status());
-      return false;
+      return Motion::none;
     case ByMpi::State::wrong_length:
       core_.fail(operation(), way.finding());
     case ByMpi::State::over:
@@ -107,13 +109,22 @@ bool MpiInFlight::move_by_mpi(ByMpi& way) {
     if (!cancelled_) source_ = core_.ranks().rank_of(received.source);
     message_ = received.message;
   }
-  return true;
+  return Motion::over;
 }
 
-bool MpiInFlight::move_over_nodes(OverNodes& way) {
-  const auto state = way.move(core_.node(), operation(), core_.clock());
-  if (state == OverNodes::State::mpi_failed) expect_success(way.status());
-  return state == OverNodes::State::over;
+Motion MpiInFlight::move_over_nodes(OverNodes& way) {
+  switch (way.move(core_.node(), operation(), core_.clock())) {
+    case OverNodes::State::waiting:
+      return Motion::none;
+    case OverNodes::State::moved:
+      return Motion::some;
+    case OverNodes::State::mpi_failed:
+      expect_success(way.status());
+      return Motion::none;
+    case OverNodes::State::over:
+      break;
+  }
+  return Motion::over;
 }
 
 void MpiInFlight::expect_success(int status) {

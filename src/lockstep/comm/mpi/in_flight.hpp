@@ -29,7 +29,7 @@ class MpiInFlight final : public InFlight {
   [[nodiscard]] Agreement agree() override;
   [[nodiscard]] std::string dispute() override;
   void begin() override;
-  [[nodiscard]] bool move() override;
+  [[nodiscard]] Motion move() override;
   void give_up() noexcept override;
   void release() noexcept override;
 
@@ -37,8 +37,8 @@ class MpiInFlight final : public InFlight {
   [[nodiscard]] bool begin_on_node();
   [[nodiscard]] bool begin_over_nodes();
   void call_mpi();
-  [[nodiscard]] bool move_by_mpi(ByMpi& way);
-  [[nodiscard]] bool move_over_nodes(OverNodes& way);
+  [[nodiscard]] Motion move_by_mpi(ByMpi& way);
+  [[nodiscard]] Motion move_over_nodes(OverNodes& way);
   void expect_success(int status);  ///< of MPI
 
   MpiCore& core_;  // which the base class keeps alive

@@ -26,17 +26,17 @@ bool OverNodes::fits(const MpiNode& node, const Operation& operation) noexcept {
 
 OverNodes::State OverNodes::move(MpiNode& node, const Operation& operation, WorkClock& clock) {
   const Operation*& user = node->relay_user();
-  if (user && user != &operation) return State::running;
+  if (user && user != &operation) return State::waiting;
   user = &operation;
-  bool moved = true;
-  while (moved) {
+  auto state = State::waiting;
+  for (bool moved = true; moved;) {
     moved = step(node, operation, clock);
     if (node->is_leader()) moved = lead(node, operation, clock) || moved;
     if (status_ != MPI_SUCCESS) return State::mpi_failed;
+    if (moved) state = State::moved;
   }
   const std::int64_t pieces = crossing_.pieces();
-  if (pieces > 0 && stages_.finished() < stage_of(pieces - 1 + Depot::slots, taken))
-    return State::running;
+  if (pieces > 0 && stages_.finished() < stage_of(pieces - 1 + Depot::slots, taken)) return state;
   user = nullptr;
   return State::over;
 }

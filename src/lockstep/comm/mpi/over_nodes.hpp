@@ -17,7 +17,7 @@ class OverNodes {
   OverNodes(MpiNode& node, const Operation& operation, std::int64_t max_count)
       : crossing_(node.depot()->map(), operation, max_count) {}
 
-  enum class State : std::uint8_t { running, over, mpi_failed };
+  enum class State : std::uint8_t { waiting, moved, over, mpi_failed };
   [[nodiscard]] State move(MpiNode& node, const Operation& operation, WorkClock& clock);
   /// MPI's, after State::mpi_failed.
   [[nodiscard]] int status() const noexcept { return status_; }

@@ -46,10 +46,10 @@ bool NcclInFlight::may_go() {
   return met;
 }
 
-bool NcclInFlight::move() {
+Motion NcclInFlight::move() {
   return core_.on_device(operation(), [&] {
     if (!on_stream_) core_.queue().advance();
-    return on_stream_ && is_over_on_device();
+    return on_stream_ && is_over_on_device() ? Motion::over : Motion::none;
   });
 }
 

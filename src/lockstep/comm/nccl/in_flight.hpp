@@ -29,7 +29,7 @@ class NcclInFlight final : public InFlight {
   [[nodiscard]] Agreement agree() override;
   [[nodiscard]] std::string dispute() override;
   void begin() override;
-  [[nodiscard]] bool move() override;
+  [[nodiscard]] Motion move() override;
   [[nodiscard]] bool order_stream() override;
   void release() noexcept override;
 

@@ -120,15 +120,17 @@ bool InPlace::fits(const ComputeNode& node, const Operation& operation) noexcept
   }
 }
 
-bool InPlace::move(ComputeNode& node, const Operation& operation, WorkClock& clock) {
+Motion InPlace::move(ComputeNode& node, const Operation& operation, WorkClock& clock) {
+  auto motion = Motion::none;
   if (stages_.finished() == 0) {
     const WorkClock::Working working(clock,
                                      operation.output.defined() ? operation.output.bytes() : 0);
     cursor_ = perform(node, operation, cursor_);
-    if (cursor_ >= 0) return false;  // others get their turn
+    motion = Motion::some;
+    if (cursor_ >= 0) return motion;  // others get their turn
     stages_.finish(node, operation, 1);
   }
-  return stages_.all_have_finished(node, operation, 1);
+  return stages_.all_have_finished(node, operation, 1) ? Motion::over : motion;
 }
 
 }  // namespace lockstep

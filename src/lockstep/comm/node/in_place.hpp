@@ -1,4 +1,5 @@
 #pragma once
+#include <lockstep/comm/engine/in_flight.hpp>
 #include <lockstep/comm/engine/work_clock.hpp>
 #include <lockstep/comm/node/node.hpp>
 #include <lockstep/comm/node/stages.hpp>
@@ -14,8 +15,8 @@ class InPlace {
   /// once all have posted.
   [[nodiscard]] static bool fits(const ComputeNode& node, const Operation& operation) noexcept;
 
-  /// Goes on; true once every rank has done its part.
-  [[nodiscard]] bool move(ComputeNode& node, const Operation& operation, WorkClock& clock);
+  /// Goes on; over once every rank has done its part.
+  [[nodiscard]] Motion move(ComputeNode& node, const Operation& operation, WorkClock& clock);
 
  private:
   Stages stages_;

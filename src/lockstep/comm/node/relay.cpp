@@ -22,14 +22,14 @@ bool Relay::fits(const ComputeNode& node, const Operation& operation) noexcept {
          operation.input.device().type == DeviceType::host;
 }
 
-bool Relay::move(ComputeNode& node, const Operation& operation, WorkClock& clock) {
-  if (node.relay_user() && node.relay_user() != &operation) return false;
+Motion Relay::move(ComputeNode& node, const Operation& operation, WorkClock& clock) {
+  if (node.relay_user() && node.relay_user() != &operation) return Motion::none;
   node.relay_user() = &operation;
-  while (step(node, operation, clock)) {
-  }
-  if (cursor_ < operation.input.numel()) return false;
+  auto motion = Motion::none;
+  while (step(node, operation, clock)) motion = Motion::some;
+  if (cursor_ < operation.input.numel()) return motion;
   node.relay_user() = nullptr;
-  return true;
+  return Motion::over;
 }
 
 // Stages 2 k + 1 and 2 k + 2 of piece k: it is in the relays; its result is. Whoever has taken the

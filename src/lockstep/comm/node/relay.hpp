@@ -1,4 +1,5 @@
 #pragma once
+#include <lockstep/comm/engine/in_flight.hpp>
 #include <lockstep/comm/engine/work_clock.hpp>
 #include <lockstep/comm/node/node.hpp>
 #include <lockstep/comm/node/stages.hpp>
@@ -11,8 +12,8 @@ namespace lockstep {
 class Relay {
  public:
   [[nodiscard]] static bool fits(const ComputeNode& node, const Operation& operation) noexcept;
-  /// Goes on; true once the result stands.
-  [[nodiscard]] bool move(ComputeNode& node, const Operation& operation, WorkClock& clock);
+  /// Goes on; over once the result stands.
+  [[nodiscard]] Motion move(ComputeNode& node, const Operation& operation, WorkClock& clock);
 
  private:
   [[nodiscard]] bool step(ComputeNode& node, const Operation& operation, WorkClock& clock);

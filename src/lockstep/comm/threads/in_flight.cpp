@@ -32,13 +32,13 @@ void ThreadsInFlight::begin() {
   }
 }
 
-bool ThreadsInFlight::move() {
+Motion ThreadsInFlight::move() {
   if (in_place_) return way_.move(core_.node(), operation(), core_.clock());
-  if (!operation().is_message()) return true;  // in the slots: done when it began
-  if (cancelled_) return true;
-  if (!message_.delivered.load(std::memory_order_acquire)) return false;
+  if (!operation().is_message()) return Motion::over;  // in the slots: it was when it began
+  if (cancelled_) return Motion::over;
+  if (!message_.delivered.load(std::memory_order_acquire)) return Motion::none;
   if (!message_.mismatch.empty()) core_.fail(operation(), message_.mismatch);
-  return true;
+  return Motion::over;
 }
 
 void ThreadsInFlight::give_up() noexcept {

@@ -22,7 +22,7 @@ class ThreadsInFlight final : public InFlight {
   [[nodiscard]] Agreement agree() override;
   [[nodiscard]] std::string dispute() override;
   void begin() override;
-  [[nodiscard]] bool move() override;
+  [[nodiscard]] Motion move() override;
   void give_up() noexcept override;
   void release() noexcept override;
 
