@@ -1,6 +1,7 @@
 // Every reduction of every dtype, by all three collectives that reduce.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -297,6 +298,43 @@ TEST(Reductions, GiveEveryRankTheSameBits) {
         group.all_gather(Tensor::from(mine, {bytes}), all).wait();
         for (int r = 0; r < group.size(); ++r) {
           EXPECT_EQ(test::bytes_of(all.slice(r, r + 1)), mine) << "rank " << r;
+        }
+      }
+    };
+    test::in_every_place(claim, everybody, 1 << 17);
+  });
+}
+
+// Whichever rank brings it, whatever the others have, and on every rank the same bits.
+TEST(Reductions, MinAndMaxLoseNoNaNAndNoSignOfZero) {
+  test::on_every_group([](ProcessGroup& everybody) {
+    const auto claim = [](ProcessGroup& group, Arena& arena) {
+      const double nan = std::numeric_limits<double>::quiet_NaN();
+      struct Case {
+        double one, others, min, max;
+      };
+      const Case cases[] = {
+          {nan, 1, nan, nan},   {-nan, 1, nan, nan},  {nan, -nan, nan, nan}, {nan, -1, nan, nan},
+          {-0.0, 0.0, -0.0, 0}, {0.0, -0.0, -0.0, 0}, {-0.0, 1, -0.0, 1.0},  {0.0, -1, -1.0, 0.0},
+      };
+      for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+        for (const std::int64_t n : {3, 1500}) {
+          const std::vector<double> some(static_cast<std::size_t>(n));
+          const auto filled = [&](double value) {
+            return arena.take({n}, dtype, std::vector<double>(some.size(), value));
+          };
+          for (const Case& c : cases) {
+            for (int special = 0; special < group.size() && group.size() > 1; ++special) {
+              arena.reset();
+              const double mine = group.rank() == special ? c.one : c.others;
+              const auto least = filled(mine), greatest = filled(mine);
+              group.all_reduce(least, ReduceOp::min).wait();
+              group.all_reduce(greatest, ReduceOp::max).wait();
+              const auto claimed = [&](double value) { return test::bytes_of(filled(value)); };
+              EXPECT_EQ(test::bytes_of(least), claimed(c.min)) << c.one << " of " << special;
+              EXPECT_EQ(test::bytes_of(greatest), claimed(c.max)) << c.one << " of " << special;
+            }
+          }
         }
       }
     };

@@ -1,16 +1,15 @@
 #include <lockstep/comm/mpi/types.hpp>
 
-#include <algorithm>
-
 #include <lockstep/comm/mpi/status.hpp>
+#include <lockstep/comm/node/extremes.hpp>
 
 namespace lockstep {
 namespace {
 
-template <class Combine>
-void combine_bytes(void* theirs, void* result, int* count, MPI_Datatype* /*type*/) {
-  const auto* in = static_cast<const std::uint8_t*>(theirs);
-  auto* out = static_cast<std::uint8_t*>(result);
+template <class T, class Combine>
+void combine(void* theirs, void* result, int* count, MPI_Datatype* /*type*/) {
+  const auto* in = static_cast<const T*>(theirs);
+  auto* out = static_cast<T*>(result);
   for (int i = 0; i < *count; ++i) out[i] = Combine()(in[i], out[i]);
 }
 
@@ -19,23 +18,31 @@ struct SumOfBytes {
     return static_cast<std::uint8_t>(a + b);
   }
 };
-struct MinOfBytes {
-  std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const { return std::min(a, b); }
-};
-struct MaxOfBytes {
-  std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const { return std::max(a, b); }
-};
 
-/// MPI's own for bytes are not to be trusted: MPICH 4.0's MPI_MIN and MPI_MAX take those above 127
-/// for negative numbers, Open MPI 4.1's MPI_SUM stays at 255 where it should wrap around.
-template <class Combine>
-MPI_Op of_bytes() {
+template <class T, class Combine>
+MPI_Op own() {
   static const MPI_Op op = [] {
     MPI_Op made = MPI_OP_NULL;
-    check_mpi(MPI_Op_create(combine_bytes<Combine>, 1, &made), "MPI_Op_create");
+    check_mpi(MPI_Op_create(combine<T, Combine>, 1, &made), "MPI_Op_create");
     return made;
   }();
   return op;
+}
+
+/// MPI's MPI_MIN and MPI_MAX of bytes are not to be trusted, MPICH 4.0's take those above 127 for
+/// negative numbers; of floats they depend on the order where there are NaNs or zeros.
+template <class Extreme>
+MPI_Op extreme(DType dtype, MPI_Op mpis) {
+  switch (dtype) {
+    case DType::f32:
+      return own<float, Extreme>();
+    case DType::f64:
+      return own<double, Extreme>();
+    case DType::u8:
+      return own<std::uint8_t, Extreme>();
+    default:
+      return mpis;
+  }
 }
 
 }  // namespace
@@ -62,17 +69,19 @@ MPI_Datatype mpi_type(DType dtype) {
 }
 
 MPI_Op mpi_op(ReduceOp op, DType dtype) {
-  const bool logical = dtype == DType::boolean, bytes = dtype == DType::u8;
+  const bool logical = dtype == DType::boolean;
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
-      return logical ? MPI_LOR : bytes ? of_bytes<SumOfBytes>() : MPI_SUM;
+      // Open MPI 4.1's of bytes stays at 255 where it should wrap around.
+      if (dtype == DType::u8) return own<std::uint8_t, SumOfBytes>();
+      return logical ? MPI_LOR : MPI_SUM;
     case ReduceOp::product:
       return logical ? MPI_LAND : MPI_PROD;
     case ReduceOp::min:
-      return logical ? MPI_LAND : bytes ? of_bytes<MinOfBytes>() : MPI_MIN;
+      return logical ? MPI_LAND : extreme<Min>(dtype, MPI_MIN);
     case ReduceOp::max:
-      return logical ? MPI_LOR : bytes ? of_bytes<MaxOfBytes>() : MPI_MAX;
+      return logical ? MPI_LOR : extreme<Max>(dtype, MPI_MAX);
     case ReduceOp::band:
       return logical ? MPI_LAND : MPI_BAND;
     case ReduceOp::bor:

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/node/extremes.hpp>
 #include <lockstep/tensor/half.hpp>
 
 namespace lockstep {
@@ -39,18 +40,6 @@ struct Product {
     else
       return static_cast<T>(static_cast<typename Ring<T>::type>(a) *
                             static_cast<typename Ring<T>::type>(b));
-  }
-};
-struct Min {
-  template <class T>
-  T operator()(T a, T b) const {
-    return b < a ? b : a;
-  }
-};
-struct Max {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a < b ? b : a;
   }
 };
 struct And {
