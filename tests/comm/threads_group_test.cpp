@@ -131,6 +131,24 @@ TEST(ThreadsGroup, AWaitThatHasWorkOfItsOwnDoesNotSleep) {
   });
 }
 
+TEST(ThreadsGroup, ACallThatWasRefusedIsNotCounted) {
+  run_ranks_as_threads(
+      2,
+      [](ProcessGroup& group) {
+        if (group.rank() == 0) {
+          float elsewhere = 0;
+          const auto storage =
+              Storage::borrow(&elsewhere, sizeof elsewhere, Device{DeviceType::cuda, 0});
+          const auto t = Tensor::over(storage, 0, {1}, DType::f32);
+          EXPECT_THROW(static_cast<void>(group.all_reduce(t, ReduceOp::sum)), ShapeError);
+        }
+        const auto t = Tensor::full({1}, 1.0);
+        group.all_reduce(t, ReduceOp::sum).wait();
+        EXPECT_EQ(t.to_vector<float>(), std::vector<float>{2});
+      },
+      {.timeout = std::chrono::seconds(10)});
+}
+
 TEST(ThreadsGroup, NeedsAtLeastOneRank) {
   EXPECT_THROW(run_ranks_as_threads(0, [](ProcessGroup&) {}), InputError);
 }

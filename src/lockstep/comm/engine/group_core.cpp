@@ -76,8 +76,10 @@ std::unique_lock<SpinLock> GroupCore::lock() const {
 Work GroupCore::start(Operation&& operation) {
   const auto locked = lock();
   expect_callable();
-  operation.sequence = ++(operation.is_message() ? message_sequence_ : sequence_);
+  std::uint64_t& last = operation.is_message() ? message_sequence_ : sequence_;
+  operation.sequence = last + 1;
   const IntrusivePtr<InFlight> work = make(std::move(operation));
+  ++last;  // what a backend has refused, no other rank may miss
   work->ticket_ = flight_.entered(work->operation());
   work->traced_.entered(work->operation());
   enlist(*work);  // also before a failure: some parts may be on their way
