@@ -73,6 +73,19 @@ std::unique_lock<SpinLock> GroupCore::lock() const {
   return shared_by_threads_ ? std::unique_lock(lock_) : std::unique_lock<SpinLock>();
 }
 
+template <class Step>
+auto GroupCore::carry_out(const Operation& operation, const Step& step) {
+  try {
+    return step();
+  } catch (const std::exception& error) {
+    if (state_ == State::open) {
+      poison(fmt::format("it failed earlier: {}: {}: {}.", speaker(), describe_fully(operation),
+                         error.what()));
+    }
+    throw;
+  }
+}
+
 Work GroupCore::start(Operation&& operation) {
   const auto locked = lock();
   expect_callable();
@@ -85,7 +98,7 @@ Work GroupCore::start(Operation&& operation) {
   enlist(*work);  // also before a failure: some parts may be on their way
   if (work->operation().is_message()) {
     work->phase_ = InFlight::Phase::moving;
-    work->begin();
+    carry_out(work->operation(), [&] { work->begin(); });
   }
   progress();
   return Work(IntrusivePtr<WorkRecord>(work.get()));
@@ -96,7 +109,7 @@ bool GroupCore::progress() {
   bool moved = false;
   for (InFlight* work = first_; work;) {
     InFlight* const next = work->next_;
-    const Motion motion = advance(*work);
+    const Motion motion = carry_out(work->operation(), [&] { return advance(*work); });
     moved = moved || motion != Motion::none;
     if (motion == Motion::over) {
       work->phase_ = InFlight::Phase::done;

@@ -104,6 +104,10 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// True if any of it came further.
   bool progress();
   [[nodiscard]] Motion advance(InFlight& work);
+  /// step() of an operation. Whatever it throws ends the group: nobody can say how far the
+  /// operation has come, so it must not go on.
+  template <class Step>
+  auto carry_out(const Operation& operation, const Step& step);
   void enlist(InFlight& work) noexcept;
   void delist(InFlight& work) noexcept;
   void bury_all() noexcept;
