@@ -75,6 +75,12 @@ std::unique_lock<SpinLock> GroupCore::lock() const {
 
 template <class Step>
 auto GroupCore::carry_out(const Operation& operation, const Step& step) {
+  struct InStep {
+    bool& flag;
+    explicit InStep(bool& in_step) : flag(in_step) { flag = true; }
+    ~InStep() { flag = false; }
+  };
+  const InStep in_step(in_step_);
   try {
     return step();
   } catch (const std::exception& error) {
@@ -264,7 +270,7 @@ bool GroupCore::progress_if_free() noexcept {
     locked = std::unique_lock(lock_, std::try_to_lock);
     if (!locked) return false;
   }
-  if (state_ != State::open || failure_elsewhere()) return false;
+  if (in_step_ || state_ != State::open || failure_elsewhere()) return false;
   try {
     return progress();
   } catch (const std::exception&) {

@@ -104,8 +104,9 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// True if any of it came further.
   bool progress();
   [[nodiscard]] Motion advance(InFlight& work);
-  /// step() of an operation. Whatever it throws ends the group: nobody can say how far the
-  /// operation has come, so it must not go on.
+  /// step() of an operation, which nobody else moves on meanwhile: it may wait for other ranks, and
+  /// whoever waits moves all groups on, also where no lock keeps this one out. Whatever it throws
+  /// ends the group: nobody can say how far the operation has come, so it must not go on.
   template <class Step>
   auto carry_out(const Operation& operation, const Step& step);
   void enlist(InFlight& work) noexcept;
@@ -121,6 +122,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   FlightLog flight_;
   bool shared_by_threads_ = false;
   mutable SpinLock lock_;  // guards what follows, where threads share the group
+  bool in_step_ = false;   // carry_out() is on the stack
   State state_ = State::open;
   std::string reason_;  // why the state is not open
   std::uint64_t sequence_ = 0;
