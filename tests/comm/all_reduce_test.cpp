@@ -50,5 +50,13 @@ TEST(AllReduce, AcceptsScalarsAndTensorsOfManyDimensions) {
   });
 }
 
+TEST(AllReduce, TakesASharedBufferWithoutElements) {
+  test::on_every_new_group([](ProcessGroup& group) {
+    const auto t = group.shared_buffer({0}, DType::f32);
+    group.all_reduce(t, ReduceOp::sum).wait();
+    EXPECT_EQ(t.numel(), 0);
+  });
+}
+
 }  // namespace
 }  // namespace lockstep

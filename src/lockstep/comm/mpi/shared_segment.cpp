@@ -48,7 +48,7 @@ std::shared_ptr<Segment> SharedSegment::create(const MpiRanks& node, std::size_t
                                                const MpiWait& wait, std::string& why) {
   const int rank = node.rank();
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t part = (bytes + page - 1) / page * page;
+  const std::size_t part = (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
   const std::size_t whole = part * static_cast<std::size_t>(node.size());
 
   // The first rank makes the file before it tells the name, so that the others find it.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -25,7 +26,7 @@ class ProcessSegment final : public Segment {
 
 std::shared_ptr<Segment> Segment::in_this_process(int ranks, std::size_t bytes) {
   constexpr std::size_t page = 4096;  // parts share no cache line
-  const std::size_t part = (bytes + page - 1) / page * page;
+  const std::size_t part = (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
   const std::size_t whole = part * static_cast<std::size_t>(ranks);
   void* memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
