@@ -351,6 +351,28 @@ TEST(OverNodes, ReductionsGoInRankOrderWithinANodeThenInTheNodesOrder) {
   });
 }
 
+// Of nodes of two ranks each: a rank that is alone on its node brings half of it.
+TEST(OverNodes, TheMeanOfOneSmallHalfIsThatHalf) {
+  test::on_every_group([](ProcessGroup& everybody) {
+    const auto claim = [](ProcessGroup& group, Arena& arena) {
+      for (const auto& ranks : nodes_of(all_ranks(group.size()))) {
+        if (ranks.size() != 2) return;
+      }
+      for (const std::uint16_t bits : {0x1, 0x3ff, 0x401}) {  // subnormal, subnormal, hardly normal
+        for (const std::int64_t n : {5, 70001}) {
+          arena.reset();
+          const double value = std::bit_cast<Float16>(bits);
+          const std::vector<double> all(static_cast<std::size_t>(n), value);
+          const auto t = arena.take({n}, DType::f16, all);
+          group.all_reduce(t, ReduceOp::avg).wait();
+          EXPECT_EQ(test::values_of(t), all) << bits;
+        }
+      }
+    };
+    test::in_every_place(claim, everybody, 1 << 18);
+  });
+}
+
 TEST(OverNodes, RanksOfANodeNeedNotFollowEachOther) {
   test::on_every_group([](ProcessGroup& everybody) {
     // 0, 2, 4 ... 1, 3 ...

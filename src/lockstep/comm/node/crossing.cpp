@@ -39,14 +39,17 @@ std::int64_t room(const NodeMap& map, const Operation& operation, bool by_shares
   }
 }
 
-// A mean is scaled twice: what a node brings by a power of two, which changes no bits but keeps f16
-// from running over, and the result by the rest.
+// A mean is scaled twice: what a node brings by a power of two, which keeps f16 from running over,
+// and the result by the rest. The nodes' parts are added in f32. No greater power than the largest
+// node needs: bits of what it makes subnormal are lost.
+double part_of_node(const NodeMap& map) {
+  return 1.0 / std::bit_ceil(static_cast<unsigned>(map.most_ranks()));
+}
 double factor_before(const NodeMap& map, ReduceOp op) {
-  return op == ReduceOp::avg ? 1.0 / std::bit_ceil(static_cast<unsigned>(map.size())) : 1.0;
+  return op == ReduceOp::avg ? part_of_node(map) : 1.0;
 }
 double factor_after(const NodeMap& map, ReduceOp op) {
-  return op == ReduceOp::avg ? std::bit_ceil(static_cast<unsigned>(map.size())) * (1.0 / map.size())
-                             : 1.0;
+  return op == ReduceOp::avg ? 1.0 / map.size() / part_of_node(map) : 1.0;
 }
 
 /// Whether ranks of the node find the others' inputs where they are.
