@@ -32,6 +32,37 @@ Name new_name() {
   return name;
 }
 
+/// Takes away the name of a file that was `made` here.
+struct Unlink {
+  const Name& name;
+  bool made;
+  ~Unlink() {
+    if (made) shm_unlink(name.data());
+  }
+};
+
+/// An empty file that all ranks have open, and whose name is gone; or why there is none. Whoever is
+/// killed meanwhile leaves the name behind, so nothing in here takes long.
+Descriptor open_by_all(const MpiRanks& node, const MpiWait& wait, int& error) {
+  Name name{};
+  Descriptor file;
+  error = 0;
+  const auto open_file = [&](int flags) {
+    file = Descriptor(shm_open(name.data(), flags, 0600));
+    if (!file) error = errno;
+  };
+  // The first rank makes the file before it tells the name, so that the others find it.
+  const Unlink in_the_end{name, node.rank() == 0};
+  if (node.rank() == 0) {
+    name = new_name();
+    open_file(O_RDWR | O_CREAT | O_EXCL);
+  }
+  name = given_by_all(name, node, wait)[0];
+  if (node.rank() != 0) open_file(O_RDWR);
+  error = std::ranges::max(given_by_all(error, node, wait));
+  return file;
+}
+
 std::string shortage(std::size_t bytes, int error) {
   struct statvfs disk {};
   const bool known = statvfs(SharedSegment::folder, &disk) == 0;
@@ -51,20 +82,8 @@ std::shared_ptr<Segment> SharedSegment::create(const MpiRanks& node, std::size_t
   const std::size_t part = (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
   const std::size_t whole = part * static_cast<std::size_t>(node.size());
 
-  // The first rank makes the file before it tells the name, so that the others find it.
-  Name name{};
-  int descriptor = -1, error = 0;
-  const auto open_file = [&](int flags) {
-    descriptor = shm_open(name.data(), flags, 0600);
-    if (descriptor < 0) error = errno;
-  };
-  if (rank == 0) {
-    name = new_name();
-    open_file(O_RDWR | O_CREAT | O_EXCL);
-  }
-  name = given_by_all(name, node, wait)[0];
-  if (rank != 0) open_file(O_RDWR);
-  const Descriptor file(descriptor);
+  int error = 0;
+  const Descriptor file = open_by_all(node, wait, error);
   if (error == 0) {  // which makes the file as long as that part of it needs
     error = posix_fallocate(file.get(), static_cast<off_t>(part) * rank, static_cast<off_t>(part));
   }
@@ -78,7 +97,6 @@ std::shared_ptr<Segment> SharedSegment::create(const MpiRanks& node, std::size_t
     segment.reset(new SharedSegment(static_cast<std::byte*>(base), part, whole));
   }
   error = std::ranges::max(given_by_all(error, node, wait));
-  if (rank == 0) shm_unlink(name.data());
   if (error == 0) return segment;
   why = shortage(part, error);
   return nullptr;
