@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <lockstep/train/report.hpp>
 #include <support/process.hpp>
 
@@ -60,6 +61,25 @@ TEST(Report, CurvesAreAnSvgWithAllFourLines) {
   EXPECT_NE(text.find("<svg"), std::string::npos);
   EXPECT_NE(text.find("test accuracy"), std::string::npos);
   EXPECT_NE(text.find("training, epoch mean"), std::string::npos);
+}
+
+TEST(Report, NoNameOfAFolderOrAMetricIsACommandOfGnuplot) {
+  const test::ScratchFolder scratch;
+  const std::string sign = scratch.file("sign");
+  auto rows = two_epochs();
+  for (auto& row : rows) {
+    if (row.kind == "eval")
+      row.metrics = {{"it's_\n'; system 'touch " + sign + "'\nsystem 'touch " + sign + "' #", 0.5}};
+  }
+  for (const char* name :
+       {"bob's run", R"(a "b" `c` $d)", "x'; system 'touch sign'; y='", "a\nb"}) {
+    const std::filesystem::path folder = scratch.file(name);
+    std::filesystem::create_directory(folder);
+    EXPECT_EQ(draw_curves(rows, folder / "curves.svg"), folder / "curves.svg");
+    EXPECT_NE(test::read_file(folder / "curves.svg").find("test it's_"), std::string::npos) << name;
+    std::filesystem::remove_all(folder);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(std::filesystem::path(sign).parent_path()));
 }
 
 }  // namespace

@@ -74,21 +74,33 @@ void write_blocks(std::ostream& out, const std::vector<MetricsRow>& rows) {
   block("metric", "eval", first_metric);
 }
 
-/// Runs `gnuplot script`, its output thrown away; true if it ended with 0.
-bool run_gnuplot(const std::string& script) {
+/// As a string of gnuplot's, in which nothing has a meaning but a quote, and a line's end.
+std::string quoted(const std::string& text) {
+  std::string string = "'";
+  for (const char c : text) {
+    if (c == '\'') string += c;
+    string += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  return string + "'";
+}
+
+/// Runs `gnuplot script` in the folder, so that the script needs no path, its output thrown away.
+/// Returns why there is no drawing; "" if there is one.
+std::string run_gnuplot(const std::filesystem::path& folder, std::string script) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
   std::string program = "gnuplot";
-  std::string argument = script;
-  std::array<char*, 3> arguments{program.data(), argument.data(), nullptr};
+  std::array<char*, 3> arguments{program.data(), script.data(), nullptr};
   pid_t child = 0;
   const int error = posix_spawnp(&child, "gnuplot", &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   int status = 0;
-  return error == 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-         WEXITSTATUS(status) == 0;
+  const bool drawn = error == 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+                     WEXITSTATUS(status) == 0;
+  return drawn ? "" : "gnuplot could not be run (Debian: gnuplot-nox)";
 }
 
 }  // namespace
@@ -172,6 +184,7 @@ std::string traffic_in_words(const HookReport& hook) {
 }
 
 std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesystem::path& svg) {
+  const auto folder = svg.has_parent_path() ? svg.parent_path() : ".";
   auto script = svg;
   script.replace_extension(".gp");
   {
@@ -179,27 +192,28 @@ std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesyst
     const std::string name = metrics.empty() ? "metric" : metrics.front().first;
     std::ofstream out(script);
     write_blocks(out, rows);
-    out << "set terminal svg size 900,420 font 'sans,11'\nset output '" << svg.string()
-        << "'\nset multiplot layout 1,2\nset grid\nset xlabel 'step'\nset xrange [0:*]\n"
+    out << "set terminal svg noenhanced size 900,420 font 'sans,11'\nset output "
+        << quoted(svg.filename().string())
+        << "\nset multiplot layout 1,2\nset grid\nset xlabel 'step'\nset xrange [0:*]\n"
            "set title 'loss'\nset yrange [0:*]\n"
            "plot $train with lines lc rgb '#b0c4de' title 'batch', "
            "$epoch with linespoints lw 2 pt 7 ps 0.6 lc rgb '#1f4e9e' title 'training, epoch "
            "mean', "
-           "$test with linespoints lw 2 pt 7 ps 0.6 lc rgb '#c0392b' title '"
-        << judging_set(rows) << "'\nset title '" << judging_set(rows) << ' ' << name
-        << "'\nset yrange " << metric_range(rows)
+           "$test with linespoints lw 2 pt 7 ps 0.6 lc rgb '#c0392b' title "
+        << quoted(judging_set(rows)) << "\nset title " << quoted(judging_set(rows) + ' ' + name)
+        << "\nset yrange " << metric_range(rows)
         << "\nset key bottom right\n"
-           "plot $metric with linespoints lw 2 pt 7 ps 0.6 lc rgb '#2e7d32' title '"
-        << name << "'\nunset multiplot\n";
+           "plot $metric with linespoints lw 2 pt 7 ps 0.6 lc rgb '#2e7d32' title "
+        << quoted(name) << "\nunset multiplot\n";
   }
-  if (run_gnuplot(script.string()) && std::filesystem::exists(svg)) {
+  const std::string failure = run_gnuplot(folder, script.filename().string());
+  if (failure.empty() && std::filesystem::exists(svg)) {
     std::error_code ignored;
     std::filesystem::remove(script, ignored);
     return svg.string();
   }
-  return fmt::format(
-      "not drawn, because gnuplot could not be run (Debian: gnuplot-nox); later: gnuplot {}",
-      script.string());
+  return fmt::format("not drawn, because {}; later, in {}: gnuplot {}", failure, folder.string(),
+                     script.filename().string());
 }
 
 }  // namespace lockstep::train
