@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <lockstep/train/report.hpp>
 #include <support/process.hpp>
@@ -80,6 +81,35 @@ TEST(Report, NoNameOfAFolderOrAMetricIsACommandOfGnuplot) {
     std::filesystem::remove_all(folder);
   }
   EXPECT_TRUE(std::filesystem::is_empty(std::filesystem::path(sign).parent_path()));
+}
+
+TEST(Report, CurvesOfARunThatIsNotJudgedAreThoseOfItsTraining) {
+  const test::ScratchFolder scratch;
+  const std::string svg = scratch.file("curves.svg");
+  auto rows = two_epochs();
+  std::erase_if(rows, [](const MetricsRow& row) { return row.kind == "eval"; });
+  ASSERT_EQ(draw_curves(rows, svg), svg);
+  const std::string text = test::read_file(svg);
+  EXPECT_NE(text.find("training, epoch mean"), std::string::npos);
+  EXPECT_EQ(text.find("test"), std::string::npos);
+}
+
+TEST(Report, WhyThereAreNoCurvesIsSaidAsItIs) {
+  const test::ScratchFolder scratch;
+  const std::string svg = scratch.file("curves.svg");
+  const auto says = [&](const auto& rows, const char* why) {
+    const std::string told = draw_curves(rows, svg);
+    return told.find(why) == std::string::npos ? testing::AssertionFailure() << told
+                                               : testing::AssertionSuccess();
+  };
+  EXPECT_TRUE(says(std::vector<MetricsRow>{}, "nothing to draw"));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+  std::filesystem::create_directory(svg);
+  EXPECT_TRUE(says(two_epochs(), "gnuplot failed"));
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", scratch.path().c_str(), 1);
+  EXPECT_TRUE(says(two_epochs(), "gnuplot could not be run"));
+  setenv("PATH", path.c_str(), 1);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <sstream>
 
 namespace lockstep::train {
 namespace {
@@ -57,21 +59,19 @@ const char* metric_range(const std::vector<MetricsRow>& rows) {
   return share ? "[0:1]" : "[*:*]";
 }
 
-/// gnuplot's data: blocks for the step losses, the epoch losses, test losses and the first metric.
-void write_blocks(std::ostream& out, const std::vector<MetricsRow>& rows) {
+/// gnuplot's data: a block of the rows that have a value. False, and no block, if none has.
+template <class Value>
+bool write_block(std::ostream& out, const std::vector<MetricsRow>& rows, const char* name,
+                 const char* kind, const Value& value) {
   const std::string set = judging_set(rows);
-  const auto block = [&](const char* name, const char* kind, auto value) {
-    out << '$' << name << " << EOD\n";
-    for (const auto& row : rows) {
-      if (row.kind == kind && (row.kind != "eval" || row.set == set) && std::isfinite(value(row)))
-        out << row.step << ' ' << value(row) << '\n';
-    }
-    out << "EOD\n";
-  };
-  block("train", "step", [](const MetricsRow& row) { return row.loss; });
-  block("epoch", "epoch", [](const MetricsRow& row) { return row.loss; });
-  block("test", "eval", [](const MetricsRow& row) { return row.loss; });
-  block("metric", "eval", first_metric);
+  std::ostringstream points;
+  for (const auto& row : rows) {
+    if (row.kind == kind && (row.kind != "eval" || row.set == set) && std::isfinite(value(row)))
+      points << row.step << ' ' << value(row) << '\n';
+  }
+  if (points.view().empty()) return false;
+  out << '$' << name << " << EOD\n" << points.view() << "EOD\n";
+  return true;
 }
 
 /// As a string of gnuplot's, in which nothing has a meaning but a quote, and a line's end.
@@ -98,9 +98,43 @@ std::string run_gnuplot(const std::filesystem::path& folder, std::string script)
   const int error = posix_spawnp(&child, "gnuplot", &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   int status = 0;
-  const bool drawn = error == 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-                     WEXITSTATUS(status) == 0;
-  return drawn ? "" : "gnuplot could not be run (Debian: gnuplot-nox)";
+  if (error != 0) return "gnuplot could not be run (Debian: gnuplot-nox)";
+  const bool drawn =
+      waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return drawn ? "" : "gnuplot failed";
+}
+
+/// gnuplot's script: of the lines those that have a point, as gnuplot refuses to plot nothing. ""
+/// if none has.
+std::string curves_script(const std::vector<MetricsRow>& rows, const std::string& svg) {
+  const NamedFigures metrics = first_metrics(rows);
+  const std::string metric = metrics.empty() ? "metric" : metrics.front().first;
+  const std::string set = judging_set(rows);
+  const auto loss = [](const MetricsRow& row) { return row.loss; };
+  std::ostringstream blocks;
+  std::vector<std::string> losses;
+  if (write_block(blocks, rows, "train", "step", loss))
+    losses.emplace_back("$train with lines lc rgb '#b0c4de' title 'batch'");
+  const std::string points = " with linespoints lw 2 pt 7 ps 0.6 lc rgb ";
+  if (write_block(blocks, rows, "epoch", "epoch", loss))
+    losses.push_back("$epoch" + points + "'#1f4e9e' title 'training, epoch mean'");
+  if (write_block(blocks, rows, "test", "eval", loss))
+    losses.push_back("$test" + points + "'#c0392b' title " + quoted(set));
+  std::ostringstream plots;
+  if (!losses.empty()) {
+    plots << "set title 'loss'\nset yrange [0:*]\nplot " << fmt::to_string(fmt::join(losses, ", "))
+          << '\n';
+  }
+  if (write_block(blocks, rows, "metric", "eval", first_metric)) {
+    plots << "set title " << quoted(set + ' ' + metric) << "\nset yrange " << metric_range(rows)
+          << "\nset key bottom right\nplot $metric" << points << "'#2e7d32' title "
+          << quoted(metric) << '\n';
+  }
+  if (plots.view().empty()) return "";
+  return blocks.str() + "set terminal svg noenhanced size 900,420 font 'sans,11'\nset output " +
+         quoted(svg) +
+         "\nset multiplot layout 1,2\nset grid\nset xlabel 'step'\nset xrange [0:*]\n" +
+         plots.str() + "unset multiplot\n";
 }
 
 }  // namespace
@@ -184,30 +218,14 @@ std::string traffic_in_words(const HookReport& hook) {
 }
 
 std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesystem::path& svg) {
+  const std::string commands = curves_script(rows, svg.filename().string());
+  if (commands.empty()) return "not drawn, because there is nothing to draw";
   const auto folder = svg.has_parent_path() ? svg.parent_path() : ".";
   auto script = svg;
   script.replace_extension(".gp");
-  {
-    const NamedFigures metrics = first_metrics(rows);
-    const std::string name = metrics.empty() ? "metric" : metrics.front().first;
-    std::ofstream out(script);
-    write_blocks(out, rows);
-    out << "set terminal svg noenhanced size 900,420 font 'sans,11'\nset output "
-        << quoted(svg.filename().string())
-        << "\nset multiplot layout 1,2\nset grid\nset xlabel 'step'\nset xrange [0:*]\n"
-           "set title 'loss'\nset yrange [0:*]\n"
-           "plot $train with lines lc rgb '#b0c4de' title 'batch', "
-           "$epoch with linespoints lw 2 pt 7 ps 0.6 lc rgb '#1f4e9e' title 'training, epoch "
-           "mean', "
-           "$test with linespoints lw 2 pt 7 ps 0.6 lc rgb '#c0392b' title "
-        << quoted(judging_set(rows)) << "\nset title " << quoted(judging_set(rows) + ' ' + name)
-        << "\nset yrange " << metric_range(rows)
-        << "\nset key bottom right\n"
-           "plot $metric with linespoints lw 2 pt 7 ps 0.6 lc rgb '#2e7d32' title "
-        << quoted(name) << "\nunset multiplot\n";
-  }
+  std::ofstream(script) << commands;
   const std::string failure = run_gnuplot(folder, script.filename().string());
-  if (failure.empty() && std::filesystem::exists(svg)) {
+  if (failure.empty()) {
     std::error_code ignored;
     std::filesystem::remove(script, ignored);
     return svg.string();
