@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <lockstep/train/report.hpp>
+#include <sstream>
 #include <support/process.hpp>
 
 namespace lockstep::train {
@@ -46,6 +48,28 @@ TEST(Report, EpochsStandBesideTheSetThatTheyAreJudgedBy) {
   EXPECT_NE(table.find("validation loss"), std::string::npos) << table;
   EXPECT_NE(table.find("0.7500"), std::string::npos) << table;
   EXPECT_EQ(table.find("0.9000"), std::string::npos) << table;
+}
+
+TEST(Report, AMetricThatAnEpochLacksIsADashUnderItsName) {
+  auto rows = two_epochs();
+  rows.at(1).metrics = {{"top_5", 0.875}, {"accuracy", 0.625}};
+  rows.at(3).metrics = {{"accuracy", 0.6875}, {"top_3", 0.8125}};
+  std::istringstream table(report_table(rows));
+  std::vector<std::vector<std::string>> lines;
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    lines.emplace_back(std::istream_iterator<std::string>(words),
+                       std::istream_iterator<std::string>());
+  }
+  ASSERT_EQ(lines.size(), 4U) << table.str();
+  const auto metrics = [](const std::vector<std::string>& line, std::size_t begin) {
+    return std::vector(line.begin() + static_cast<std::ptrdiff_t>(begin),
+                       line.begin() + static_cast<std::ptrdiff_t>(begin) + 3);
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(metrics(lines[1], 5), (Words{"top_5", "accuracy", "top_3"})) << table.str();
+  EXPECT_EQ(metrics(lines[2], 3), (Words{"0.8750", "0.6250", "-"})) << table.str();
+  EXPECT_EQ(metrics(lines[3], 3), (Words{"-", "0.6875", "0.8125"})) << table.str();
 }
 
 TEST(Report, BytesSentStandBesideThoseTheyReplace) {

@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 namespace lockstep::train {
@@ -40,21 +41,27 @@ std::string percentages(const TimeSplit& times) {
                      100 * parts[1] / total, 100 * parts[2] / total, 100 * parts[3] / total);
 }
 
-/// The metrics of the first evaluation: all have the same.
-NamedFigures first_metrics(const std::vector<MetricsRow>& rows) {
-  const auto eval =
-      std::ranges::find_if(rows, [](const MetricsRow& row) { return row.kind == "eval"; });
-  return eval == rows.end() ? NamedFigures{} : eval->metrics;
+/// Of all evaluations: a run may have been resumed with others.
+std::vector<std::string> metric_names(const std::vector<MetricsRow>& rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows) {
+    for (const auto& [name, value] : row.metrics) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  return names;
 }
 
-double first_metric(const MetricsRow& row) {
-  return row.metrics.empty() ? std::nan("") : row.metrics.front().second;
+std::optional<double> metric_of(const MetricsRow& row, const std::string& name) {
+  const auto at = std::ranges::find(row.metrics, name, &NamedFigures::value_type::first);
+  return at == row.metrics.end() ? std::nullopt : std::optional(at->second);
 }
 
 /// A share is drawn from 0 to 1, anything else over the values it takes.
-const char* metric_range(const std::vector<MetricsRow>& rows) {
-  const bool share = std::ranges::all_of(rows, [](const MetricsRow& row) {
-    return row.metrics.empty() || (first_metric(row) >= 0 && first_metric(row) <= 1);
+const char* metric_range(const std::vector<MetricsRow>& rows, const std::string& metric) {
+  const bool share = std::ranges::all_of(rows, [&](const MetricsRow& row) {
+    const double value = metric_of(row, metric).value_or(0);
+    return value >= 0 && value <= 1;
   });
   return share ? "[0:1]" : "[*:*]";
 }
@@ -107,8 +114,8 @@ std::string run_gnuplot(const std::filesystem::path& folder, std::string script)
 /// gnuplot's script: of the lines those that have a point, as gnuplot refuses to plot nothing. ""
 /// if none has.
 std::string curves_script(const std::vector<MetricsRow>& rows, const std::string& svg) {
-  const NamedFigures metrics = first_metrics(rows);
-  const std::string metric = metrics.empty() ? "metric" : metrics.front().first;
+  const auto metrics = metric_names(rows);
+  const std::string metric = metrics.empty() ? "" : metrics.front();
   const std::string set = judging_set(rows);
   const auto loss = [](const MetricsRow& row) { return row.loss; };
   std::ostringstream blocks;
@@ -125,10 +132,12 @@ std::string curves_script(const std::vector<MetricsRow>& rows, const std::string
     plots << "set title 'loss'\nset yrange [0:*]\nplot " << fmt::to_string(fmt::join(losses, ", "))
           << '\n';
   }
-  if (write_block(blocks, rows, "metric", "eval", first_metric)) {
-    plots << "set title " << quoted(set + ' ' + metric) << "\nset yrange " << metric_range(rows)
-          << "\nset key bottom right\nplot $metric" << points << "'#2e7d32' title "
-          << quoted(metric) << '\n';
+  if (write_block(blocks, rows, "metric", "eval", [&](const MetricsRow& row) {
+        return metric_of(row, metric).value_or(std::nan(""));
+      })) {
+    plots << "set title " << quoted(set + ' ' + metric) << "\nset yrange "
+          << metric_range(rows, metric) << "\nset key bottom right\nplot $metric" << points
+          << "'#2e7d32' title " << quoted(metric) << '\n';
   }
   if (plots.view().empty()) return "";
   return blocks.str() + "set terminal svg noenhanced size 900,420 font 'sans,11'\nset output " +
@@ -145,9 +154,9 @@ std::string in_figures(double value) {
 }
 
 std::string report_table(const std::vector<MetricsRow>& rows) {
-  const NamedFigures metrics = first_metrics(rows);
+  const auto metrics = metric_names(rows);
   std::string names;
-  for (const auto& [name, value] : metrics) names += fmt::format(" {:>9}", name);
+  for (const auto& name : metrics) names += fmt::format(" {:>9}", name);
   const std::string judged = judging_set(rows) + " loss";
   const bool tokens = std::ranges::any_of(
       rows, [](const MetricsRow& row) { return row.kind == "epoch" && row.tokens_per_s >= 0; });
@@ -161,9 +170,10 @@ std::string report_table(const std::vector<MetricsRow>& rows) {
     if (row.kind != "epoch") continue;
     const auto* eval = eval_of_epoch(rows, row.epoch);
     std::string values;
-    for (std::size_t m = 0; m < metrics.size(); ++m) {
-      values += fmt::format(" {:>{}}", eval ? in_figures(eval->metrics.at(m).second) : "-",
-                            std::max<std::size_t>(9, metrics[m].first.size()));
+    for (const auto& name : metrics) {
+      const auto value = eval ? metric_of(*eval, name) : std::nullopt;
+      values += fmt::format(" {:>{}}", value ? in_figures(*value) : "-",
+                            std::max<std::size_t>(9, name.size()));
     }
     table += fmt::format("{:>6} {:>11} {:>{}}{} {:>11.0f} {}\n", row.epoch, in_figures(row.loss),
                          eval ? in_figures(eval->loss) : "-", width, values,
