@@ -89,6 +89,24 @@ TEST(MetricsFile, ResumingDropsLaterRowsAndAHalfWrittenLine) {
   EXPECT_EQ(test::read_file(file).find("\"step\":30"), std::string::npos);
 }
 
+TEST(MetricsFile, ResumingDropsLinesThatAreNoRows) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  MetricsFile(file, false, 0).append(step_row(10));
+  const std::string row = test::read_file(file);
+  std::ofstream(file, std::ios::app)
+      << "[1,2]\n7\n\"step\"\nnull\n{}\n"
+      << R"({"kind":"step","stes":20,"epoch":1,"loss":0.5})" << '\n'
+      << R"({"kind":"step","step":"20","epoch":1,"loss":0.5})" << '\n'
+      << R"({"kind":"eval","step":20,"epoch":1,"loss":0.5,"accuracy":[]})" << '\n'
+      << R"({"kind":"epoch","step":20,"epoch":1,"loss":0.5,"time_min_mean_max_s":{"data":[1]}})"
+      << '\n'
+      << row;
+  const MetricsFile resumed(file, true, 20);
+  EXPECT_EQ(resumed.rows().size(), 2U);
+  EXPECT_EQ(test::read_file(file), row + row);
+}
+
 TEST(MetricsFile, LossThatIsNotFiniteIsNullAndComesBackAsNan) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");

@@ -113,6 +113,16 @@ MetricsRow row_from(const Json& json) {
   return row;
 }
 
+/// Nothing of a line that is none of ours: the last one of a killed run may be half a line, and
+/// what a disk or a hand has changed may be anything.
+std::optional<MetricsRow> row_of_line(const std::string& line) {
+  try {
+    return row_from(Json::parse(line));
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, bool resume, std::int64_t resume_step)
@@ -121,14 +131,13 @@ MetricsFile::MetricsFile(const std::filesystem::path& file, bool resume, std::in
   if (resume) {
     std::ifstream in(file);
     for (std::string line; std::getline(in, line);) {
-      const Json json = Json::parse(line, nullptr, false);
-      if (json.is_discarded()) continue;  // the last line of a killed run may be half a line
-      MetricsRow row = row_from(json);
-      if (row.step > resume_step) {
-        steps_again_ = std::max(steps_again_, row.step - resume_step);
+      std::optional<MetricsRow> row = row_of_line(line);
+      if (!row) continue;
+      if (row->step > resume_step) {
+        steps_again_ = std::max(steps_again_, row->step - resume_step);
         continue;
       }
-      rows_.push_back(std::move(row));
+      rows_.push_back(std::move(*row));
       kept.push_back(line);
     }
   }
