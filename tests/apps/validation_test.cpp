@@ -41,6 +41,16 @@ class Validation : public testing::Test {
     }
     return found;
   }
+  /// The learning rate of each epoch.
+  std::vector<double> rates(const std::string& dir) {
+    std::vector<double> found;
+    std::istringstream lines(read_file(scratch_.file(dir + "/metrics.jsonl")));
+    for (std::string line; std::getline(lines, line);) {
+      const Json row = Json::parse(line);
+      if (row.at("kind") == "epoch") found.push_back(row.at("lr"));
+    }
+    return found;
+  }
 
   ScratchFolder scratch_;
 };
@@ -123,6 +133,24 @@ TEST_F(Validation, AResumedRunEndsInTheEpochOfOneThatWasNotInterrupted) {
   EXPECT_EQ(summary("run").at("epochs"), 6);
 }
 
+TEST_F(Validation, AnotherMetricIsNotComparedWithTheBestOfTheOneBefore) {
+  const Arguments keys{"data.validation_fraction=0.2", "optimizer.lr=1e-5",
+                       "train.early_stop_patience=5",  "train.early_stop_min_delta=0.5",
+                       "schedule.kind=\"plateau\"",    "schedule.patience=1",
+                       "schedule.factor=0.5",          "schedule.threshold=0.9"};
+  Arguments first = keys, second = keys;
+  first.emplace_back("train.epochs=3");
+  second.insert(second.end(), {"train.epochs=50", "train.early_stop_metric=\"accuracy\"",
+                               "schedule.metric=\"accuracy\""});
+  ASSERT_EQ(train(1, "run", first).exit_code, 0);
+  const Finished resumed = train(2, "run", second, {"--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(summary("run").at("epochs"), 9) << "the first that it judged, and five no better";
+  // By the loss the third epoch was one too many, by the accuracy the sixth and the eighth.
+  const std::vector<double> expected{1e-5, 1e-5, 1e-5, 5e-6, 5e-6, 5e-6, 2.5e-6, 2.5e-6, 1.25e-6};
+  EXPECT_EQ(rates("run"), expected);
+}
+
 TEST_F(Validation, ARateThatWaitsForAPlateauFallsAndGoesOnWhereItStood) {
   // A loss would have to fall by 90 % to count as better: the first epoch's stays the best.
   const Arguments keys{"data.validation_fraction=0.2", "optimizer.lr=1e-4",
@@ -135,13 +163,7 @@ TEST_F(Validation, ARateThatWaitsForAPlateauFallsAndGoesOnWhereItStood) {
   ASSERT_EQ(train(1, "run", first).exit_code, 0);
   const Finished resumed = train(2, "run", second, {"--resume"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
-  std::vector<double> rates;
-  std::istringstream lines(read_file(scratch_.file("run/metrics.jsonl")));
-  for (std::string line; std::getline(lines, line);) {
-    const Json row = Json::parse(line);
-    if (row.at("kind") == "epoch") rates.push_back(row.at("lr"));
-  }
-  EXPECT_EQ(rates, expected);
+  EXPECT_EQ(rates("run"), expected);
   EXPECT_EQ(train(1, "unknown", {"schedule.kind=\"plateau\"", "schedule.metric=\"r2\""}).exit_code,
             2);
 }

@@ -7,6 +7,7 @@
 
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/run_local_copies.hpp>
 #include <lockstep/train/run_saves.hpp>
@@ -32,6 +33,11 @@ std::string loss_name(int rank) { return "loss." + std::to_string(rank); }
 std::int64_t count_of(const TrainState& state, const std::string& name) {
   const auto at = std::ranges::find(state.counts, name, [](const auto& c) { return c.first; });
   return at == state.counts.end() ? -1 : at->second;
+}
+
+std::optional<double> sum_of(const TrainState& state, const std::string& name) {
+  const auto at = std::ranges::find(state.sums, name, [](const auto& s) { return s.first; });
+  return at == state.sums.end() ? std::nullopt : std::optional(at->second);
 }
 
 }  // namespace
@@ -73,25 +79,25 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   ddp_->set_step(state_.step);
   if (averager_) averager_->set_step(state_.step);
   epoch_loss_ = 0;
-  std::optional<double> best;
-  for (const auto& [name, sum] : saved.sums) {
-    if (name == best_name) best = sum;
+  // A best figure says nothing to another metric, which begins anew.
+  Deck then = Deck::parse(checkpoint.deck, "the deck in the checkpoint");
+  if (then.read<TrainOptions>("train").early_stop_metric == plan_.train.early_stop_metric) {
+    early_stopping_.restore(sum_of(saved, best_name),
+                            std::max<std::int64_t>(0, count_of(saved, epochs_without_name)));
   }
-  early_stopping_.restore(best, std::max<std::int64_t>(0, count_of(saved, epochs_without_name)));
   if (plateau_) {
     auto at = plateau_->state();
-    for (const auto& [name, sum] : saved.sums) {
-      if (name == plateau_lr_name) at.lr = sum;
-      if (name == plateau_best_name) at.best = sum;
+    at.lr = sum_of(saved, plateau_lr_name).value_or(at.lr);
+    if (then.read<optim::ScheduleOptions>("schedule").metric == plan_.schedule.metric) {
+      at.best = sum_of(saved, plateau_best_name);
+      at.bad_epochs = std::max<std::int64_t>(0, count_of(saved, plateau_bad_name));
     }
-    at.bad_epochs = std::max<std::int64_t>(0, count_of(saved, plateau_bad_name));
     at.cooldown = std::max<std::int64_t>(0, count_of(saved, plateau_cooldown_name));
     plateau_->restore(at);
   }
   if (scaler_) {
-    for (const auto& [name, sum] : saved.sums) {
-      if (name == scale_name) scaler_->state_dict().at("scale").fill(sum);
-    }
+    if (const auto scale = sum_of(saved, scale_name))
+      scaler_->state_dict().at("scale").fill(*scale);
     scaler_->state_dict()
         .at("growth_tracker")
         .fill(static_cast<double>(std::max<std::int64_t>(0, count_of(saved, growth_tracker_name))));
