@@ -7,6 +7,7 @@
 #include <lockstep/checkpoint/hugging_face.hpp>
 #include <lockstep/checkpoint/inspect.hpp>
 #include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
 #include <lockstep/train/init_from.hpp>
 #include <lockstep/train/standard_output.hpp>
@@ -83,6 +84,7 @@ ExitCode export_weights(const std::string& checkpoint, const std::string& output
     throw InputError("--output " + output +
                      " ends neither in .h5 nor in .safetensors: say --format h5 or safetensors");
   }
+  expect_not_replaced(checkpoint, output);
   auto contents = read_weights(checkpoint);
   if (hugging_face) contents.model = to_hugging_face_gpt2(contents.model);
   write_weights(output, contents, ending == ".h5" ? WeightsFormat::h5 : WeightsFormat::safetensors);
@@ -91,6 +93,8 @@ ExitCode export_weights(const std::string& checkpoint, const std::string& output
 
 ExitCode import_weights(const std::string& weights, const std::string& output,
                         const std::string& deck) {
+  expect_not_replaced(weights, output);
+  if (!deck.empty()) expect_not_replaced(deck, output);
   auto contents = read_weights(weights);
   if (!deck.empty()) put_into_model(contents, weights, deck);
   write_weights(output, contents, WeightsFormat::h5);

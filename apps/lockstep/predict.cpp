@@ -5,6 +5,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/data/data_files.hpp>
+#include <lockstep/io/atomic_file.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/launch/launch.hpp>
@@ -52,6 +53,7 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
     if (is_table(input.file))
       train::agree(*group, [&] { input.columns = train::feature_columns_of(checkpoint); });
     const auto output = train::DataSetName::parse(options.output, "predictions");
+    train::agree(*group, [&] { expect_not_replaced(checkpoint, output.file); });
     const auto start = Clock::now();
     const std::int64_t samples = train::predict_file(*group, *predictor, input, output);
     const double seconds = seconds_since(start);

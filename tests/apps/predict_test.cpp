@@ -249,7 +249,7 @@ TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
        "samples of 1 numbers, but the model takes parameters [4] of 4"},
       {{"predict", "run", "--input", heat + ":test/parameters", "--output", heat},
        2,
-       "is the file of the inputs"},
+       "which is read"},
       {{"predict", "none", "--input", heat, "--output", output}, 4, "none"},
       {{"predict", "run", "--input", heat + ":test/parameters", "--output", "/proc/y.h5"},
        1,
@@ -265,6 +265,28 @@ TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
       EXPECT_EQ(finished.exit_code, exit_code) << finished.output;
       EXPECT_TRUE(finished.says(sentence)) << sentence << "\n" << finished.output;
       EXPECT_FALSE(fs::exists(output) || fs::exists(output + ".partial"));
+    }
+  }
+}
+
+TEST_F(Predict, NoToolReplacesWhatItReadsUnderWhicheverName) {
+  fit("run");
+  std::string file = good(lockstep(1, {"checkpoint", "latest", scratch_.file("run")}));
+  file.pop_back();
+  const std::string name = fs::path(file).filename(), linked = scratch_.file("linked.h5"),
+                    dotted = scratch_.file("run/checkpoints/./../checkpoints/") + name;
+  fs::create_hard_link(file, linked);
+  const std::string input = scratch_.file("heat.h5") + ":test/parameters", bytes = read_file(file);
+  for (const std::string& output : {file, dotted, linked}) {
+    for (const Arguments& arguments :
+         {Arguments{"checkpoint", "export", file, "-o", output},
+          Arguments{"checkpoint", "import", file, "-o", output},
+          Arguments{"predict", file, "--input", input, "--output", output},
+          Arguments{"predict", scratch_.file("run"), "--input", input, "--output", output}}) {
+      const Finished refused = lockstep(1, arguments);
+      EXPECT_EQ(refused.exit_code, 2) << refused.output;
+      EXPECT_TRUE(refused.says("is the same file as " + file)) << refused.output;
+      EXPECT_TRUE(read_file(file) == bytes) << arguments[0] << " " << arguments[1];
     }
   }
 }

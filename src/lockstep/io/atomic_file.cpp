@@ -1,5 +1,7 @@
 #include <lockstep/io/atomic_file.hpp>
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <iterator>
@@ -39,6 +41,13 @@ void AtomicFile::publish() {
     throw FileError("rename " + file_.path().string() + " to", path_, errno);
   published_ = true;
   sync_folder(path_.parent_path());
+}
+
+void expect_not_replaced(const std::filesystem::path& input, const std::filesystem::path& output) {
+  std::error_code ignored;  // what is not there yet is no input
+  if (!std::filesystem::equivalent(input, output, ignored)) return;
+  throw InputError(fmt::format("the output {} is the same file as {}, which is read: name another.",
+                               output.string(), input.string()));
 }
 
 void write_atomically(const std::filesystem::path& path, std::string_view text) {

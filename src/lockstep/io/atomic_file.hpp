@@ -40,6 +40,10 @@ class AtomicFile {
   bool published_ = false;
 };
 
+/// Throws InputError where publishing `output` would replace `input`, under whichever name: what is
+/// read is not to be lost to what is made of it.
+void expect_not_replaced(const std::filesystem::path& input, const std::filesystem::path& output);
+
 /// A file of `text` under that name, whole or not at all. Throws FileError.
 void write_atomically(const std::filesystem::path& path, std::string_view text);
 

@@ -213,11 +213,7 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
     expect_fits(*samples, predictor);
     arrays = arrays_of(predictor, output.name, samples->rows());
     if (group.rank() != 0) return;
-    std::error_code ignored;
-    if (fs::equivalent(input.file, output.file, ignored)) {
-      throw InputError(fmt::format("{} is the file of the inputs: name another for the output.",
-                                   output.file.string()));
-    }
+    expect_not_replaced(input.file, output.file);
     file.emplace(output.file);
     for (const FilePiece& piece : lay_out(arrays))
       file->file().write_at(piece.offset, piece.bytes.data(), std::ssize(piece.bytes));
