@@ -114,6 +114,38 @@ TEST_F(Elastic, AKilledRankCostsItsSlotForAWhileAndTheFinalBitsAreTheUndisturbed
   EXPECT_EQ(same.exit_code, 0) << same.output;
 }
 
+TEST_F(Elastic, RepeatsTheCheckpointItWasGivenUntilTheRunHasSavedOneOfItsOwn) {
+  const std::string other = scratch_.file("other");
+  ASSERT_EQ(classify(2, small_run(other, {"--set", "train.epochs=1"})).exit_code, 0);
+  const std::string given = other + "/checkpoints/step-00000010.h5";
+  struct Case {
+    const char* fault;
+    Words more;
+    std::string from;
+  };
+  const std::vector<Case> cases{
+      // an epoch is 10 steps, and ends with a checkpoint
+      {"kill 1 5", {}, given + " at step 10"},
+      {"kill 1 15", {}, dir() + "/checkpoints/step-00000020.h5 at step 20"},
+      {"kill 1 8",
+       {"--set", "checkpoint.local_steps=5"},
+       dir() + "/checkpoints/step-00000015.h5 at step 15"}};
+  for (const auto& [fault, more, from] : cases) {
+    fs::remove_all(dir());
+    fs::remove(scratch_.file("mark"));
+    Words arguments{"--resume=" + given};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished finished = supervise({"--min", "2", "--max", "2"}, arguments, fault, "5");
+    EXPECT_EQ(finished.exit_code, 0) << finished.output;
+    EXPECT_EQ(all("end", "why"), Json({"killed", "completed"})) << finished.output;
+    const auto second = finished.output.find("start 2");
+    ASSERT_NE(second, std::string::npos) << finished.output;
+    EXPECT_NE(finished.output.find("resumed from " + from, second), std::string::npos)
+        << fault << "\n"
+        << finished.output;
+  }
+}
+
 TEST_F(Elastic, ARankThatStopsAnsweringIsNamedAndTheOthersGoOn) {
   const Finished finished = supervise({"--min", "1", "--max", "3", "--rejoin", "100"},
                                       {"--set", "comm.timeout=4"}, "stop 1 12");

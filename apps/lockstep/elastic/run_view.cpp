@@ -15,6 +15,7 @@
 #include <lockstep/comm/flight/format.hpp>
 #include <lockstep/io/folder_lock.hpp>
 #include <lockstep/train/flight_report.hpp>
+#include <lockstep/train/run_local_copies.hpp>
 
 #include "../rings.hpp"
 
@@ -84,7 +85,7 @@ void RunView::begin() {
   earlier_deck_ = stamp(dir_ / "deck.toml");
   earlier_lock_ = stamp(dir_ / FolderLock::file_name);
   earlier_step_ = step();
-  seen_ = stamps();
+  seen_ = earlier_ = stamps();
 }
 
 void RunView::release() const {
@@ -139,6 +140,16 @@ bool RunView::is_up() const {
 
 // Not "greater": a start from an older checkpoint goes back.
 bool RunView::has_stepped() const { return is_up() && step() != earlier_step_; }
+
+bool RunView::has_saved() const {
+  const fs::path folder = dir_ / "checkpoints";
+  const auto is_new = [&](const fs::path& file) {
+    const auto then = earlier_.find(file.filename().string());
+    return then == earlier_.end() || stamp(file) != then->second;
+  };
+  return std::ranges::any_of(list_checkpoints(folder), is_new) ||
+         (is_new(train::note_of_local_copies(folder)) && train::has_local_copies_here(folder));
+}
 
 bool RunView::summary_says(const char* key) const {
   if (stamp(dir_ / "summary.json") == earlier_summary_) return false;

@@ -36,6 +36,8 @@ class RunView {
   [[nodiscard]] bool is_up() const;
   /// This start has shown a step or a checkpoint.
   [[nodiscard]] bool has_stepped() const;
+  /// This start has written a checkpoint, into the run folder or into this machine's memory.
+  [[nodiscard]] bool has_saved() const;
   /// What this start's summary.json says.
   [[nodiscard]] bool completed() const { return summary_says("completed"); }
   [[nodiscard]] bool stopped_early() const { return summary_says("stopped_early"); }
@@ -72,7 +74,7 @@ class RunView {
   std::vector<RankProcess> ranks_;
   bool knows_all_ranks_ = false;
   std::map<int, std::uint64_t> calls_;  ///< by rank: how far its ring has come
-  std::map<std::string, Stamp> seen_;
+  std::map<std::string, Stamp> seen_, earlier_;
   Stamp earlier_summary_, earlier_deck_, earlier_lock_;
   std::int64_t earlier_step_ = 0;
 };

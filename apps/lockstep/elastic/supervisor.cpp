@@ -194,8 +194,8 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   }
   static_cast<void>(run_.shows_life());  // of a start that was over before the first look
   if (run_.is_up()) history_.folder_is_there();
-  // A start that was to go on from a file has done so once it has made a step.
-  resumes_ = resumes_ || (run_.is_up() && (!assignment_.names_checkpoint || run_.has_stepped()));
+  // A start that was to go on from a file is to do so again until there is something newer.
+  resumes_ = resumes_ || (run_.is_up() && (!assignment_.names_checkpoint || run_.has_saved()));
 
   run_.release();
 

@@ -20,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path note_in(const fs::path& checkpoints) { return checkpoints / "local"; }
-
 /// A name that no other start has.
 std::string new_name() {
   std::random_device random;
@@ -39,17 +37,23 @@ struct Note {
   fs::path folder;
 };
 
-/// Collective.
-std::optional<Note> read_note(ProcessGroup& group, const fs::path& path) {
-  std::string text;
-  if (group.rank() == 0) {
-    std::ifstream note(path);
-    std::getline(note, text);
-  }
-  text = broadcast_object(group, text, 0);
+/// The note's one line; empty if there is none.
+std::string line_of(const fs::path& path) {
+  std::ifstream note(path);
+  std::string line;
+  std::getline(note, line);
+  return line;
+}
+
+std::optional<Note> note_that_says(const std::string& text) {
   const auto space = text.find(' ');
   if (space == std::string::npos) return {};
   return Note{text.substr(0, space), text.substr(space + 1)};
+}
+
+/// Collective.
+std::optional<Note> read_note(ProcessGroup& group, const fs::path& path) {
+  return note_that_says(broadcast_object(group, group.rank() == 0 ? line_of(path) : "", 0));
 }
 
 /// Why a node cannot hold two copies; empty if it can.
@@ -71,7 +75,7 @@ std::string why_no_room(const fs::path& folder, std::int64_t bytes) {
 
 RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& options,
                                const fs::path& checkpoints, std::int64_t bytes)
-    : group_(group), every_(options.local_steps), note_(note_in(checkpoints)) {
+    : group_(group), every_(options.local_steps), note_(note_of_local_copies(checkpoints)) {
   const bool is_first = group_.rank() == 0;
   if (const auto note = read_note(group_, note_)) {
     if (is_first) remove_note(note_);
@@ -122,9 +126,16 @@ void RunLocalCopies::end() {
   copies_->close_and_remove();
 }
 
+fs::path note_of_local_copies(const fs::path& checkpoints) { return checkpoints / "local"; }
+
+bool has_local_copies_here(const fs::path& checkpoints) {
+  const auto note = note_that_says(line_of(note_of_local_copies(checkpoints)));
+  return note && !list_local_copies(note->folder, note->start).empty();
+}
+
 std::optional<fs::path> newest_of_both_levels(ProcessGroup& group, const fs::path& checkpoints,
                                               const std::optional<fs::path>& newest) {
-  const auto note = read_note(group, note_in(checkpoints));
+  const auto note = read_note(group, note_of_local_copies(checkpoints));
   if (!note) return newest;
   const std::int64_t step = newest ? step_of(*newest).value_or(-1) : -1;
   auto copy = bring_back_local_copy(group, note->folder, note->start, checkpoints, step);

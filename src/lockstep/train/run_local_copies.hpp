@@ -37,6 +37,11 @@ class RunLocalCopies {
   std::string last_failure_;
 };
 
+/// Where a start notes in which folder of its nodes its copies lie; it is made anew by each.
+[[nodiscard]] std::filesystem::path note_of_local_copies(const std::filesystem::path& checkpoints);
+/// Whether this machine's memory holds a copy that the note tells of. Local.
+[[nodiscard]] bool has_local_copies_here(const std::filesystem::path& checkpoints);
+
 /// What the last start left in its nodes' memory, if that is newer than `newest`, as a checkpoint
 /// in `checkpoints`; else `newest`. Collective.
 [[nodiscard]] std::optional<std::filesystem::path> newest_of_both_levels(
