@@ -3,10 +3,13 @@
 
 #include <apps/same_results.hpp>
 #include <apps/small_run.hpp>
+#include <filesystem>
 #include <fstream>
 
 namespace lockstep::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 CheckpointContents last_of(const std::string& dir) {
   return load_checkpoint(dir + "/checkpoints/step-00000040.h5");
@@ -69,6 +72,36 @@ TEST_F(FineTuning, AResumedRunGoesOnWithItsOwnWeights) {
   EXPECT_FALSE(run.says("weights of")) << run.output;
 }
 
+TEST_F(FineTuning, FromTheRunsOwnFolderTakesWhatIsMovedAside) {
+  const std::string file = "/checkpoints/step-00000040.h5";
+  const auto want = last_of(first);
+  for (const std::string& from : {first, first + file}) {
+    const Finished run = classify(2, small_run(first, {"--set", "train.init_from=\"" + from + "\"",
+                                                       "--set", "optimizer.lr=0"}));
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_TRUE(run.says("took 8 of 8 tensors")) << run.output;
+    expect_same_bits(last_of(first).model, want.model);
+  }
+  EXPECT_TRUE(fs::exists(first + ".2" + file));
+}
+
+TEST_F(FineTuning, FromAWrongPathLeavesTheEarlierRunWhereItWas) {
+  const auto refused = [&](const std::string& from, const std::string& sentence,
+                           std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--set", "train.init_from=\"" + from + "\""});
+    const Finished run = classify(2, small_run(first, more));
+    EXPECT_TRUE(run.says(sentence)) << run.output;
+    EXPECT_TRUE(fs::exists(first + "/summary.json") && !fs::exists(first + ".1")) << run.output;
+    return run.exit_code;
+  };
+  EXPECT_EQ(refused("runs/mistyped", "there is no runs/mistyped (looked for as " +
+                                         fs::absolute("runs/mistyped").string()),
+            2);
+  EXPECT_EQ(refused(first, "nothing in", {"--set", "model.kind=\"resnet18\""}), 2);
+  fs::create_directory(second);
+  EXPECT_EQ(refused(second, "there is no good checkpoint in " + second), 4);
+}
+
 TEST_F(FineTuning, WhatDoesNotFitOrIsNotThereIsASentence) {
   const auto refused = [&](const std::string& from, std::vector<std::string> more = {}) {
     more.insert(more.end(), {"--set", "train.init_from=\"" + from + "\""});
@@ -76,13 +109,13 @@ TEST_F(FineTuning, WhatDoesNotFitOrIsNotThereIsASentence) {
     EXPECT_NE(run.exit_code, 0) << run.output;
     return run.output;
   };
-  const auto says = [](const std::string& output, const char* what) {
+  const auto says = [](const std::string& output, const std::string& what) {
     return output.find(what) != std::string::npos;
   };
   std::string output = refused(first, {"--set", "model.kind=\"resnet18\""});
   EXPECT_TRUE(says(output, "nothing in") && says(output, "took 0 of")) << output;
   output = refused(scratch.file("nothing"));
-  EXPECT_TRUE(says(output, "No such file")) << output;
+  EXPECT_TRUE(says(output, "there is no " + scratch.file("nothing"))) << output;
   std::ofstream(scratch.file("text")) << "no weights\n";
   output = refused(scratch.file("text"));
   EXPECT_TRUE(says(output, "is not")) << output;

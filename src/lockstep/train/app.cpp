@@ -116,6 +116,12 @@ class Run {
 
   void train() {
     agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
+    std::optional<StateDict> weights;  // to begin with; read before an earlier run is moved aside
+    const auto read_weights = [&] {
+      if (plan_.train.init_from.empty() || weights) return;
+      weights = read_init_from(*group_, plan_.train.init_from, *task_);
+    };
+    if (!line_.resume) read_weights();
     folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run, line_.resume));
     const std::optional<fs::path> from =
         checkpoint_to_resume(*group_, line_, folder_->checkpoints());
@@ -123,6 +129,7 @@ class Run {
       if (group_->rank() == 0) note_flight(folder_->path());
     });
     run_dir_ = folder_->path();
+    if (!from) read_weights();  // there was nothing to resume
     libraries_ = library_versions();
     Trainer trainer(group_, *task_, plan_, libraries_);
     if (from) {
@@ -132,8 +139,9 @@ class Run {
         trainer.restore(checkpoint);
       });
       warn_if_environment_changed(checkpoint);
-    } else if (!plan_.train.init_from.empty()) {
-      taken_ = init_from(*group_, plan_.train.init_from, trainer.model().state_dict());
+    } else if (weights) {
+      taken_ = init_from(*group_, *weights, trainer.model().state_dict());
+      weights.reset();
     }
     agree(*group_, [&] {
       if (group_->rank() != 0) return;

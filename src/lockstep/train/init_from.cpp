@@ -9,6 +9,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/data/looked_for.hpp>
 #include <lockstep/predict/predictor.hpp>
 #include <lockstep/train/agreement.hpp>
 
@@ -76,16 +77,28 @@ WeightsTaken take_weights(const StateDict& weights, const StateDict& model) {
   return result;
 }
 
-WeightsTaken init_from(ProcessGroup& group, const fs::path& path, const StateDict& model) {
-  WeightsTaken result;
+StateDict read_init_from(ProcessGroup& group, const fs::path& path, const Task& task) {
+  StateDict weights;
   agree(group, [&] {
     if (group.rank() != 0) return;
-    const fs::path file = checkpoint_of(path);
-    result = take_weights(read_weights(file).model, model);
-    if (result.taken == 0) {
-      throw InputError(fmt::format("train.init_from: nothing in {} fits this model: {}",
-                                   file.string(), result.in_words()));
+    if (!fs::exists(path)) {
+      throw InputError(fmt::format("train.init_from: there is no {}", detail::looked_for(path)));
     }
+    const fs::path file = checkpoint_of(path);
+    weights = read_weights(file).model;
+    const WeightsTaken fits = take_weights(weights, task.make_model()->state_dict());
+    if (fits.taken == 0) {
+      throw InputError(fmt::format("train.init_from: nothing in {} fits this model: {}",
+                                   file.string(), fits.in_words()));
+    }
+  });
+  return weights;
+}
+
+WeightsTaken init_from(ProcessGroup& group, const StateDict& weights, const StateDict& model) {
+  WeightsTaken result;
+  agree(group, [&] {
+    if (group.rank() == 0) result = take_weights(weights, model);
   });
   for (const auto& entry : model) group.broadcast(entry.tensor, 0).wait();
   return result;

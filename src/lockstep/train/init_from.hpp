@@ -6,6 +6,7 @@
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/tensor/state_dict.hpp>
+#include <lockstep/train/task.hpp>
 
 namespace lockstep::train {
 
@@ -25,10 +26,14 @@ struct WeightsTaken {
 /// do in PyTorch, they are taken without it. Local.
 WeightsTaken take_weights(const StateDict& weights, const StateDict& model);
 
-/// train.init_from: take_weights of a file (a checkpoint, safetensors, any HDF5 file), or of the
-/// newest good checkpoint of a run folder, which rank 0 reads for all. Throws AgreedError where it
-/// cannot be read, or nothing in it fits. Collective.
-WeightsTaken init_from(ProcessGroup& group, const std::filesystem::path& path,
-                       const StateDict& model);
+/// train.init_from's weights, on rank 0 alone: of a file (a checkpoint, safetensors, any HDF5
+/// file), or of the newest good checkpoint of a run folder. Throws AgreedError where they cannot be
+/// read, or none of them fits the task's model. It is called before the run folder is prepared: a
+/// wrong path then moves no earlier run aside, and the path may be that run's. Collective.
+[[nodiscard]] StateDict read_init_from(ProcessGroup& group, const std::filesystem::path& path,
+                                       const Task& task);
+
+/// take_weights of rank 0's `weights`, for all. Collective.
+WeightsTaken init_from(ProcessGroup& group, const StateDict& weights, const StateDict& model);
 
 }  // namespace lockstep::train
