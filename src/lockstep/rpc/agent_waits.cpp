@@ -107,7 +107,9 @@ std::optional<Agent::Come> Agent::take_arrived() {
 }
 
 Agent::Come Agent::taken(IncomingMessage&& message) {
-  Come come{.entry = calls_.take(message.head().id), .message = std::move(message)};
+  Come come;
+  come.entry = calls_.take(message.head().id);
+  come.message = std::move(message);
   if (come.entry.state) come.entry.state->set_coming();
   return come;
 }
