@@ -1,6 +1,5 @@
 #pragma once
-#include <signal.h>
-
+#include <csignal>
 #include <cstdint>
 
 namespace lockstep::train {
