@@ -8,6 +8,7 @@
 
 #include <lockstep/base/cores.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <rpc/slow_to_read.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
@@ -75,27 +76,14 @@ TEST(Shutdown, WaitsForWorkThatTakesLongerThanCallsMay) {
       {.timeout = milliseconds(200)});
 }
 
-/// Takes a while to read.
-struct LongToRead {
-  int value = 0;
-  template <class Archive>
-  void save(Archive& archive) const {
-    archive(value);
-  }
-  template <class Archive>
-  void load(Archive& archive) {
-    std::this_thread::sleep_for(milliseconds(300));
-    archive(value);
-  }
-};
-LongToRead long_to_read() { return {.value = 1}; }
+test::SlowToRead long_to_read() { return {.value = 1}; }
 LOCKSTEP_RPC(long_to_read);
 
 TEST(Shutdown, WaitsForWhatFollowsAnswersThatAreBeingRead) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);
     std::atomic<int> found = 0;
-    rpc::rpc_async(to, long_to_read).then([&](const rpc::Future<LongToRead>& f) {
+    rpc::rpc_async(to, long_to_read).then([&](const rpc::Future<test::SlowToRead>& f) {
       found = rpc::rpc_sync(to, plus_one, f.wait().value);
     });
     std::this_thread::sleep_for(milliseconds(100));  // somebody is reading

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include <rpc/slow_to_read.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
@@ -28,20 +29,7 @@ void hold(int caller) {
   while (!held_by(caller).exchange(false)) std::this_thread::sleep_for(milliseconds(1));
 }
 void let_go(int caller) { held_by(caller) = true; }
-/// Takes a while to read.
-struct SlowToRead {
-  int value = 0;
-  template <class Archive>
-  void save(Archive& archive) const {
-    archive(value);
-  }
-  template <class Archive>
-  void load(Archive& archive) {
-    std::this_thread::sleep_for(milliseconds(400));
-    archive(value);
-  }
-};
-SlowToRead seven() { return {.value = 7}; }
+test::SlowToRead seven() { return {.value = 7}; }
 LOCKSTEP_RPC(hold);
 LOCKSTEP_RPC(let_go);
 LOCKSTEP_RPC(seven);
