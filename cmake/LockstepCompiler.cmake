@@ -35,6 +35,10 @@ endif()
 # Results stay IEEE: no -ffast-math. The first two only drop errno and the promise to raise FP flags;
 # the third makes `#pragma omp simd` count, without OpenMP's threads.
 lockstep_host_options(lockstep_options -fno-math-errno -fno-trapping-math -fopenmp-simd)
+# g++ collects its garbage only beyond 512 MB: a tenth less time for a batch, and 700 instead of 590 MB at most.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  lockstep_host_options(lockstep_options --param=ggc-min-heapsize=524288)
+endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(lockstep_options INTERFACE $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_FOR_SIZE>>,-Os,-O3>)
 endif()
