@@ -22,6 +22,7 @@
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/checkpoint/slab_summary.hpp>
 #include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <support/mpi_bench.hpp>
 #include <support/sides.hpp>
@@ -66,9 +67,9 @@ void write_plainly(const Tensor& mine) {
   auto& world = bench::world();
   std::optional<AtomicFile> target;
   if (world.rank() == 0) target.emplace(path());
-  world.barrier();
-  const File other =
-      target ? File() : File::open_for_writing(AtomicFile::temporary_path_of(path()));
+  const std::string temporary =
+      broadcast_object(world, target ? target->temporary_path().string() : std::string(), 0);
+  const File other = target ? File() : File::open_for_writing(temporary);
   const File& file = target ? target->file() : other;
   const auto* from = static_cast<const std::byte*>(mine.data());
   for (const Slab& slab : cut_slabs(0, share_bytes()))

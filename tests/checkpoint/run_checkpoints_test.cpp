@@ -48,6 +48,7 @@ class Folder {
 TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
   const Folder folder("keep");
   std::ofstream(folder.path() / "step-00000005.h5.partial") << "x";
+  std::ofstream(folder.path() / "step-00000006.h5.4711-12.partial") << "x";
   std::ofstream(folder.path() / "notes.txt") << "x";
   RunCheckpoints run(folder.path(), {.keep = 3});
   run.begin({});
@@ -56,6 +57,7 @@ TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
   EXPECT_EQ(folder.steps(), (Steps{4, 3, 2}));
   EXPECT_EQ(run.newest(), folder(4));
   EXPECT_FALSE(fs::exists(folder.path() / "step-00000005.h5.partial"));
+  EXPECT_FALSE(fs::exists(folder.path() / "step-00000006.h5.4711-12.partial"));
   EXPECT_TRUE(fs::exists(folder.path() / "notes.txt"));
 }
 

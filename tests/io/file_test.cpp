@@ -28,6 +28,9 @@ class FileTest : public testing::Test {
     fs::create_directories(folder);
   }
   ~FileTest() override { fs::remove_all(folder); }
+  [[nodiscard]] std::ptrdiff_t entries() const {
+    return std::distance(fs::directory_iterator(folder), {});
+  }
 
   static std::string text_of(const fs::path& path) {
     const File file = File::open_for_reading(path);
@@ -100,7 +103,7 @@ TEST_F(AtomicPublish, GivingUpLeavesTheOldFileAndNoTemporaryOne) {
     file.file().write_at(0, "half", 4);
   }
   EXPECT_EQ(text_of(folder / "a"), "old");
-  EXPECT_FALSE(fs::exists(AtomicFile::temporary_path_of(folder / "a")));
+  EXPECT_EQ(entries(), 1);
 }
 
 TEST_F(AtomicPublish, ANameThatIsAFolderIsRefusedAndTheTemporaryFileRemoved) {
@@ -110,19 +113,18 @@ TEST_F(AtomicPublish, ANameThatIsAFolderIsRefusedAndTheTemporaryFileRemoved) {
     EXPECT_THROW(file.publish(), FileError);
   }
   EXPECT_TRUE(fs::exists(folder / "a" / "b"));
-  EXPECT_FALSE(fs::exists(AtomicFile::temporary_path_of(folder / "a")));
+  EXPECT_EQ(entries(), 1);
 }
 
 TEST_F(AtomicPublish, SymbolicLinksAreNeitherReplacedNorWrittenTo) {
-  const fs::path file = folder / "a", temporary = AtomicFile::temporary_path_of(file);
+  const fs::path file = folder / "a";
   std::ofstream(folder / "target") << "theirs";
-  for (const fs::path& special : {file, temporary}) {
-    for (const std::string target : {"target", "nowhere"}) {
-      fs::create_symlink(target, special);
-      EXPECT_THROW(AtomicFile{file}, FileError) << special;
-      EXPECT_TRUE(fs::is_symlink(special));
-      fs::remove(special);
-    }
+  for (const std::string target : {"target", "nowhere"}) {
+    fs::create_symlink(target, file);
+    EXPECT_THROW(AtomicFile{file}, FileError);
+    EXPECT_TRUE(fs::is_symlink(file));
+    EXPECT_THROW(File::create_new(file), FileError) << "as under a temporary name";
+    fs::remove(file);
   }
   EXPECT_EQ(text_of(folder / "target"), "theirs");
   EXPECT_FALSE(fs::exists(folder / "nowhere"));
@@ -136,14 +138,22 @@ TEST_F(FileTest, WhatIsNoRegularFileIsNotReadAndNotWaitedFor) {
 }
 
 TEST_F(AtomicPublish, PipesAndDevicesAreNeitherReplacedNorWrittenTo) {
-  const fs::path file = folder / "a", temporary = AtomicFile::temporary_path_of(file);
-  for (const fs::path& special : {file, temporary}) {
-    ASSERT_EQ(::mkfifo(special.c_str(), 0600), 0);
-    EXPECT_THROW(AtomicFile{file}, FileError) << special;
-    EXPECT_TRUE(fs::is_fifo(special));
-    EXPECT_EQ(fs::exists(temporary), special == temporary);
-    fs::remove(special);
-  }
+  const fs::path file = folder / "a";
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  EXPECT_THROW(AtomicFile{file}, FileError);
+  EXPECT_TRUE(fs::is_fifo(file));
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(AtomicPublish, OfTwoWritersEachPublishesItsOwnBytes) {
+  AtomicFile first(folder / "a"), second(folder / "a");
+  first.file().write_at(0, "first", 5);
+  second.file().write_at(0, "2nd", 3);
+  first.publish();
+  EXPECT_EQ(text_of(folder / "a"), "first");
+  second.publish();
+  EXPECT_EQ(text_of(folder / "a"), "2nd");
+  EXPECT_EQ(entries(), 1);
 }
 
 TEST_F(Folder, AWritableOneIsMadeAndLeftEmpty) {

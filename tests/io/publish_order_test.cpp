@@ -13,7 +13,7 @@
 
 namespace {
 
-std::vector<std::string> calls;  // "fsync a.partial"
+std::vector<std::string> calls;  // "fsync a.4711-0.partial"
 
 std::string name_of(const std::filesystem::path& path) { return path.filename().string(); }
 
@@ -39,9 +39,10 @@ TEST(PublishOrder, BytesAreOnStableStorageBeforeTheNameAndTheNameBeforeItReturns
       std::filesystem::path(testing::TempDir()) / ("lockstep-publish-" + std::to_string(getpid()));
   AtomicFile file(folder / "a");
   file.file().write_at(0, "abc", 3);
+  const std::string temporary = name_of(file.temporary_path());
   calls.clear();
   file.publish();
-  EXPECT_EQ(calls, (std::vector<std::string>{"fsync a.partial", "rename a.partial a",
+  EXPECT_EQ(calls, (std::vector<std::string>{"fsync " + temporary, "rename " + temporary + " a",
                                              "fsync " + folder.filename().string()}));
   std::filesystem::remove_all(folder);
 }

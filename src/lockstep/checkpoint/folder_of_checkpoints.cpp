@@ -89,9 +89,7 @@ std::vector<fs::path> list_unfinished_checkpoints(const fs::path& folder) {
   std::vector<fs::path> unfinished;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string suffix = AtomicFile::temporary_suffix;
-    const auto name = at->path().filename().string();
-    if (name.ends_with(suffix) && step_in(name.substr(0, name.size() - suffix.size())))
+    if (step_in(AtomicFile::published_name_of(at->path().filename().string())))
       unfinished.push_back(at->path());
   }
   return unfinished;

@@ -59,7 +59,7 @@ void move_aside(const fs::path& folder, const std::vector<fs::path>& paths) {
 /// `name`, which may be there, becomes another name of the file, or of a copy where the file system
 /// has no hard links. Throws Error.
 void become_another_name_of(const fs::path& file, const fs::path& name) {
-  const fs::path temporary = AtomicFile::temporary_path_of(name);
+  const fs::path temporary = name.string() + AtomicFile::temporary_suffix;
   std::error_code error;
   fs::remove(temporary, error);
   fs::create_hard_link(file, temporary, error);

@@ -106,6 +106,7 @@ class WrittenSave::FileOnRankZero {
       : target_(plan.path), layout_(target_.file(), entries_of(plan)) {}
 
   [[nodiscard]] const File& file() const { return target_.file(); }
+  [[nodiscard]] std::string name() const { return target_.temporary_path().string(); }
   [[nodiscard]] const LaidOutFile& layout() const { return layout_; }
 
   void publish(const std::vector<std::string>& hashes) {
@@ -160,13 +161,16 @@ WrittenSave write_save(ProcessGroup& group, StagedSave& save, const WaitFor& wai
       layout = places_of(written.target_->layout(), plan.of_state);
     });
   }
-  std::string laid_out;
-  if (group.rank() == 0) {
-    laid_out.assign(reinterpret_cast<const char*>(layout.data()), layout.size() * sizeof layout[0]);
+  std::string laid_out;  // the name to write under, which ends with a zero, and the layout
+  if (written.target_) {
+    laid_out = written.target_->name() + '\0';
+    laid_out.append(reinterpret_cast<const char*>(layout.data()), layout.size() * sizeof layout[0]);
   }
   const std::string of_rank_zero = agree(group, what, error, laid_out, wait).front();
-  layout.resize(of_rank_zero.size() / sizeof layout[0]);
-  std::memcpy(layout.data(), of_rank_zero.data(), of_rank_zero.size());
+  const std::string temporary = of_rank_zero.c_str();
+  const std::string_view places = std::string_view(of_rank_zero).substr(temporary.size() + 1);
+  layout.resize(places.size() / sizeof layout[0]);
+  std::memcpy(layout.data(), places.data(), places.size());
   written.file_bytes_ = layout.front();
   layout.erase(layout.begin());
   place_chunks(save, group.rank(), layout);
@@ -175,7 +179,7 @@ WrittenSave write_save(ProcessGroup& group, StagedSave& save, const WaitFor& wai
     const TraceScope scope("checkpoint", "write");
     if (written.target_)
       return write_slabs(written.target_->file(), save, written.target_->layout().offsets());
-    File file = File::open_for_writing(AtomicFile::temporary_path_of(plan.path));
+    File file = File::open_for_writing(temporary);
     write_slabs(file, save, layout);
     file.sync();
     file.close();

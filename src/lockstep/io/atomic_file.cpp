@@ -1,7 +1,9 @@
 #include <lockstep/io/atomic_file.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <iterator>
@@ -12,21 +14,41 @@
 
 namespace lockstep {
 
-std::filesystem::path AtomicFile::temporary_path_of(const std::filesystem::path& path) {
-  return path.string() + temporary_suffix;
+namespace {
+
+/// Nobody else's: a process of another machine may have this one's number, so a name that is there
+/// is passed over.
+File create_temporary_file(const std::filesystem::path& path) {
+  static std::atomic<int> count = 0;
+  for (;;) {
+    try {
+      return File::create_new(fmt::format("{}.{}-{}{}", path.string(), ::getpid(), count++,
+                                          AtomicFile::temporary_suffix));
+    } catch (const FileError& error) {
+      if (error.error_number() != EEXIST) throw;
+    }
+  }
+}
+
+}  // namespace
+
+std::string AtomicFile::published_name_of(const std::string& temporary_name) {
+  if (!temporary_name.ends_with(temporary_suffix)) return {};
+  const std::string name = std::filesystem::path(temporary_name).stem().string();
+  const auto dot = name.rfind('.');
+  const bool is_numbered = dot != std::string::npos &&
+                           name.find_first_not_of("0123456789-", dot + 1) == std::string::npos;
+  return is_numbered ? name.substr(0, dot) : name;  // without number: older versions'
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (path_.has_parent_path()) make_folder(path_.parent_path());
-  const fs::path temporary = temporary_path_of(path_);
-  for (const auto& name : {path_, temporary}) {
-    const auto there = fs::symlink_status(name, ignored);
-    if (fs::is_other(there)) throw FileError("replace the device, pipe or socket", name, EEXIST);
-    if (fs::is_symlink(there)) throw FileError("replace the symbolic link", name, EEXIST);
-  }
-  file_ = File::create(temporary);
+  const auto there = fs::symlink_status(path_, ignored);
+  if (fs::is_other(there)) throw FileError("replace the device, pipe or socket", path_, EEXIST);
+  if (fs::is_symlink(there)) throw FileError("replace the symbolic link", path_, EEXIST);
+  file_ = create_temporary_file(path_);
 }
 
 AtomicFile::~AtomicFile() {

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include <lockstep/io/file.hpp>
@@ -9,27 +10,27 @@ namespace lockstep {
 /// A file that appears under its name whole, or not at all. It is written under a temporary name in
 /// the same folder; publish() puts it on stable storage and renames it over what was there. Until
 /// then a failure, or the end of this object, removes the temporary file and leaves the old one.
-/// Only a killed process can leave the temporary file behind; the next one of that name replaces
-/// it.
+/// The temporary name is this object's alone, so that of several writers each publishes its own
+/// bytes, the last one's stay. Only a killed process can leave the temporary file behind.
 class AtomicFile {
  public:
-  /// Ends the temporary names: "step-00000938.h5.partial".
+  /// Ends the temporary names: "step-00000938.h5.4711-0.partial", with process and number.
   static constexpr const char* temporary_suffix = ".partial";
 
-  /// Makes the folder if need be and the empty temporary file. Throws FileError, also where one of
-  /// the two names is a device, a pipe, a socket or a symbolic link: those are never
-  /// replaced, nor written to.
+  /// Makes the folder if need be and the empty temporary file. Throws FileError, also where the
+  /// name is a device's, a pipe's, a socket's or a symbolic link's: those are never replaced.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   [[nodiscard]] const File& file() const noexcept { return file_; }
-  /// Where other processes can open it before it is published.
+  /// Where other processes, which have to be told, can open it before it is published.
   [[nodiscard]] const std::filesystem::path& temporary_path() const noexcept {
     return file_.path();
   }
-  [[nodiscard]] static std::filesystem::path temporary_path_of(const std::filesystem::path& path);
+  /// The name of the file that a temporary name is of; empty for any other name.
+  [[nodiscard]] static std::string published_name_of(const std::string& temporary_name);
 
   /// fsync, close, rename, fsync of the folder. Throws FileError. At most once.
   void publish();

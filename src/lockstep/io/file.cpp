@@ -57,6 +57,10 @@ File File::create(const std::filesystem::path& path) {
   return {open_or_throw("create", path, O_RDWR | O_CREAT | O_TRUNC), path};
 }
 
+File File::create_new(const std::filesystem::path& path) {
+  return {open_or_throw("create", path, O_RDWR | O_CREAT | O_EXCL), path};
+}
+
 File::File(File&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
 

@@ -31,6 +31,8 @@ class File {
   [[nodiscard]] static File open_for_writing(const std::filesystem::path& path);
   /// An empty file, whether or not there was one before.
   [[nodiscard]] static File create(const std::filesystem::path& path);
+  /// An empty file; an error (EEXIST) if anything has that name, a symbolic link too.
+  [[nodiscard]] static File create_new(const std::filesystem::path& path);
 
   File() = default;  ///< no file
   File(File&& other) noexcept;

@@ -203,7 +203,7 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
   std::shared_ptr<const StoredArray> samples;
   std::optional<AtomicFile> file;
   std::vector<PlannedArray> arrays;
-  std::string places;
+  std::string temporary, places;
   agree(group, [&] {
     if (!fs::exists(input.file)) {
       throw InputError(fmt::format("there is no input file {}. Name one: --input FILE.h5:NAME.",
@@ -217,12 +217,14 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
     file.emplace(output.file);
     for (const FilePiece& piece : lay_out(arrays))
       file->file().write_at(piece.offset, piece.bytes.data(), std::ssize(piece.bytes));
+    temporary = file->temporary_path().string();
     for (const PlannedArray& array : arrays) places += fmt::format("{} ", array.offset);
   });
+  temporary = broadcast_object(group, temporary, 0);
   std::istringstream offsets(broadcast_object(group, places, 0));
   for (PlannedArray& array : arrays) offsets >> array.offset;
   agree(group, [&] {
-    const File out = File::open_for_writing(AtomicFile::temporary_path_of(output.file));
+    const File out = File::open_for_writing(temporary);
     const std::int64_t block = block_of(predictor);
     const auto [first, last] = share_of((samples->rows() + block - 1) / block, group);
     if (predictor.signature().input.dtype == DType::i64) {
