@@ -227,5 +227,21 @@ TEST(RunCheckpoints, TheBestOfAnAbandonedBranchGoesWithIt) {
   EXPECT_EQ(step_of_best(folder), 3) << "the best of this branch since then";
 }
 
+TEST(RunCheckpoints, TheBestIsGoneOnFromThoughTheFileOfItsStepWasRemoved) {
+  const Folder folder("best-alone");
+  const CheckpointOptions options{.keep = 1, .best = "accuracy"};
+  RunCheckpoints run(folder.path(), options);
+  run.begin({});
+  save_with(run, folder, 1, 0.9);
+  save_with(run, folder, 2, 0.5);
+  ASSERT_EQ(folder.steps(), Steps{2});
+  RunCheckpoints back(folder.path(), options);
+  EXPECT_TRUE(back.begin(best_checkpoint(folder.path())));
+  EXPECT_EQ(folder.steps(), Steps{1}) << "what --resume goes on from, should nothing be saved";
+  EXPECT_EQ(folder.steps("abandoned.1"), Steps{2});
+  save_with(back, folder, 2, 0.8);
+  EXPECT_EQ(step_of_best(folder), 1) << "its value is known still";
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -82,6 +82,7 @@ RunCheckpoints::RunCheckpoints(fs::path folder, const CheckpointOptions& options
       keep_(static_cast<std::size_t>(options.keep)) {}
 
 bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
+  if (from && is_same_file(*from, best_checkpoint(folder_))) name_best_by_its_step();
   const auto there = list_checkpoints(folder_);
   const auto past = std::ranges::find_if(
       there, [&](const fs::path& path) { return from && is_same_file(path, *from); });
@@ -100,6 +101,20 @@ bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
                     folder_.string(), error.code().message()));
   }
   return !past_.empty();
+}
+
+void RunCheckpoints::name_best_by_its_step() const {
+  const fs::path best = best_checkpoint(folder_);
+  const fs::path path = checkpoint_path(folder_, CheckpointFile(best).integer("/train/step"));
+  if (fs::exists(path)) return;
+  try {
+    become_another_name_of(best, path);
+  } catch (const Error& error) {
+    throw CheckpointError(fmt::format(
+        "{}, to go on from, cannot be given its name {} again, which was removed: {}. Make the "
+        "folder writable, or choose another run.dir.",
+        best.string(), path.filename().string(), error.what()));
+  }
 }
 
 bool RunCheckpoints::is_best_of_past() {

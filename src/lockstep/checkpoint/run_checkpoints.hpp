@@ -23,7 +23,8 @@ class RunCheckpoints {
   /// steps, or all if `from` is not in this folder, are another branch's: they are moved to
   /// folder/abandoned.1 (2, ...), which a warning of the log says, and never removed. The last one
   /// moved is the newest: killed before, this has not happened yet. Returns whether `from` is in
-  /// this folder. Throws CheckpointError.
+  /// this folder. If it is best.h5, whose step's own file may be gone, that name is given again.
+  /// Throws CheckpointError.
   bool begin(const std::optional<std::filesystem::path>& from);
 
   /// The run has saved `path`. Removes what is beyond the `keep` newest (0: nothing), and what
@@ -51,6 +52,7 @@ class RunCheckpoints {
   void remove_unfinished() const;
   [[nodiscard]] bool is_good(const std::filesystem::path& path);
 
+  void name_best_by_its_step() const;
   /// False if there is a best.h5 of another branch, or one that cannot be read; else notes its
   /// value.
   [[nodiscard]] bool is_best_of_past();
