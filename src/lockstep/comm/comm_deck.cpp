@@ -23,7 +23,8 @@ void declare(DeckTable& table, GroupOptions& options) {
             {.doc = "sizes of the nodes that ranks are taken for, in rank order, to try on one "
                     "machine what happens between several: [2, 2] on 4 ranks; empty: nodes are "
                     "machines",
-             .min = 1});
+             .min = 1,
+             .max = 1e6});
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
 }
 

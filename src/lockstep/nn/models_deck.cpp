@@ -16,7 +16,8 @@ void declare(DeckTable& table, ModelOptions& options) {
                "others take images or numbers");
   table.key("dropout", options.dropout,
             {.doc = "probability of each dropout layer (convnet)", .min = 0.0, .max = 0.99});
-  table.key("hidden", options.hidden, {.doc = "features of each hidden layer (mlp)", .min = 1});
+  table.key("hidden", options.hidden,
+            {.doc = "features of each hidden layer (mlp)", .min = 1, .max = 1e6});
   using Norm = MlpLayers::Norm;
   using Activation = MlpLayers::Activation;
   table.choice(

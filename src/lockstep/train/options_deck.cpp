@@ -33,21 +33,24 @@ void declare(DeckTable& table, LogOptions& options) {
 void declare(DeckTable& table, TrainOptions& options) {
   using OnNan = TrainOptions::OnNan;
   using Reduction = TrainOptions::Reduction;
-  table.key("epochs", options.epochs, {.doc = "passes over the training set", .min = 1});
+  table.key("epochs", options.epochs,
+            {.doc = "passes over the training set", .min = 1, .max = 1e9});
   table.key("batch_size", options.batch_size,
             {.doc = "samples of one step over all ranks (the global batch)", .min = 1});
   table.key(
       "accumulate", options.accumulate,
       {.doc = "parts in which a rank computes its samples of a step, one after the other: less "
               "memory, the same mean",
-       .min = 1});
+       .min = 1,
+       .max = 65536});
   table.choice("reduction", options.reduction,
                {{"fast", Reduction::fast}, {"invariant", Reduction::invariant}},
                "order of sums over samples: the fastest, or the same on any number of ranks");
   table.key("shards", options.shards,
             {.doc = "parts of each batch that are summed in a fixed order, with reduction = "
                     "\"invariant\"; a multiple of the number of ranks",
-             .min = 1});
+             .min = 1,
+             .max = 65536});
   table.key("drop_last", options.drop_last,
             {.doc = "leave out the last, smaller batch of an epoch"});
   table.key("init_from", options.init_from,
