@@ -1,5 +1,7 @@
 // References to remote objects: the guarantees of lockstep/rpc/references.hpp, with messages that
 // overtake each other.
+#include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -53,6 +55,14 @@ int slow_int(int value, int ms) {
   std::this_thread::sleep_for(milliseconds(ms));
   return value;
 }
+/// One a caller: kept_back() returns when it is opened.
+std::array<std::atomic<bool>, 16> handed_out;
+int kept_back(int value, int caller) {
+  while (!handed_out.at(static_cast<std::size_t>(caller)).exchange(false))
+    std::this_thread::sleep_for(milliseconds(1));
+  return value;
+}
+void hand_out(int caller) { handed_out.at(static_cast<std::size_t>(caller)) = true; }
 int broken_int() { throw std::runtime_error("no int today"); }
 Tensor make_weights(std::int64_t n) { return Tensor::full({n}, 2.0); }
 LOCKSTEP_RPC(make_counter);
@@ -63,6 +73,8 @@ LOCKSTEP_RPC(give_back);
 LOCKSTEP_RPC(make_local);
 LOCKSTEP_RPC(make_int);
 LOCKSTEP_RPC(slow_int);
+LOCKSTEP_RPC(kept_back);
+LOCKSTEP_RPC(hand_out);
 LOCKSTEP_RPC(broken_int);
 LOCKSTEP_RPC(make_weights);
 LOCKSTEP_RPC(Counter::add);
@@ -260,10 +272,11 @@ TEST(RRefs, G7WhatTheCreatingFunctionThrewIsThrownByToHere) {
 
 TEST(RRefs, ARemoteThatTimedOutMayBeAskedAfterwards) {
   test::on_workers([](ProcessGroup& group) {
-    const auto number = rpc::remote(test::after(group), slow_int, 3, 300);
+    const auto number = rpc::remote(test::after(group), kept_back, 3, group.rank());
     EXPECT_NE(
         test::thrown_by<TimeoutError>([&] { static_cast<void>(number.to_here(milliseconds(50))); }),
         "");
+    rpc::rpc_sync(test::after(group), hand_out, group.rank());
     EXPECT_EQ(number.to_here(), 3);
   });
 }
