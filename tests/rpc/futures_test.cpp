@@ -1,10 +1,10 @@
 // What can be done with the future of a call; errors and deadlines.
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
 
+#include <rpc/held.hpp>
 #include <rpc/slow_to_read.hpp>
 #include <rpc/workers.hpp>
 
@@ -14,6 +14,8 @@ namespace {
 using rpc::Future;
 using rpc::Promise;
 using std::chrono::milliseconds;
+using test::hold;
+using test::let_go;
 
 int add_one(int a) { return a + 1; }
 int throws_it(const std::string& text) { throw std::runtime_error(text); }
@@ -22,13 +24,6 @@ int slow(int ms) {
   std::this_thread::sleep_for(milliseconds(ms));
   return ms;
 }
-/// One a caller: calls of hold() end when it is opened.
-std::array<std::atomic<bool>, 16> held;
-std::atomic<bool>& held_by(int caller) { return held.at(static_cast<std::size_t>(caller)); }
-void hold(int caller) {
-  while (!held_by(caller).exchange(false)) std::this_thread::sleep_for(milliseconds(1));
-}
-void let_go(int caller) { held_by(caller) = true; }
 test::SlowToRead seven() { return {.value = 7}; }
 LOCKSTEP_RPC(hold);
 LOCKSTEP_RPC(let_go);

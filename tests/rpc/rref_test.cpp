@@ -1,6 +1,5 @@
 // References to remote objects: the guarantees of lockstep/rpc/references.hpp, with messages that
 // overtake each other.
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -8,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <rpc/held.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
@@ -55,14 +55,11 @@ int slow_int(int value, int ms) {
   std::this_thread::sleep_for(milliseconds(ms));
   return value;
 }
-/// One a caller: kept_back() returns when it is opened.
-std::array<std::atomic<bool>, 16> handed_out;
 int kept_back(int value, int caller) {
-  while (!handed_out.at(static_cast<std::size_t>(caller)).exchange(false))
-    std::this_thread::sleep_for(milliseconds(1));
+  test::hold(caller);
   return value;
 }
-void hand_out(int caller) { handed_out.at(static_cast<std::size_t>(caller)) = true; }
+void hand_out(int caller) { test::let_go(caller); }
 int broken_int() { throw std::runtime_error("no int today"); }
 Tensor make_weights(std::int64_t n) { return Tensor::full({n}, 2.0); }
 LOCKSTEP_RPC(make_counter);
