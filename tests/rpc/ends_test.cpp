@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <thread>
@@ -42,6 +43,24 @@ TEST(Shutdown, AtOnceEndsCallsThatWait) {
       rpc::init(test::name_of_worker(group->rank()), *group);  // and again
       EXPECT_EQ(rpc::rpc_sync(test::after(*group), plus_one, 2), 3);
       rpc::shutdown();
+    });
+  }
+}
+
+// Its continuation may still run, or who completes it may not have had its core since.
+TEST(Shutdown, AtOnceCountsNoCallThatHasBeenAnswered) {
+  for (const int ranks : test::rank_counts()) {
+    test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
+      rpc::init(test::name_of_worker(group->rank()), *group);
+      std::atomic<bool> runs = false;
+      rpc::rpc_async(test::after(*group), plus_one, 1).then([&](const rpc::Future<int>&) {
+        runs = true;
+        std::this_thread::sleep_for(milliseconds(300));
+      });
+      while (!runs) std::this_thread::sleep_for(milliseconds(1));
+      group->barrier();
+      EXPECT_EQ(rpc::shutdown(false).unanswered, 0);
+      group->barrier();
     });
   }
 }

@@ -48,13 +48,13 @@ class Execution {
   ReplyTo reply_;
 };
 
-/// What a graceful shutdown found.
+/// What a shutdown found.
 struct ShutdownReport {
   /// References that this rank still held: they were taken back.
   std::int64_t taken_back = 0;
   /// Objects of this rank that were still referred to after that, and by whom.
   std::vector<std::string> left;
-  /// Calls that nobody waited for and that were not answered.
+  /// Calls that were not answered: of a shutdown at once only.
   std::int64_t unanswered = 0;
 };
 
@@ -196,7 +196,8 @@ class Agent final : private Employer {
   void receive_nudges();
   [[nodiscard]] bool all_at_rest(std::vector<std::int64_t>& before,
                                  Clock::time_point shutdown_began);
-  void fail_all(const std::exception_ptr& why) noexcept;
+  /// Every call that has not been answered; says how many.
+  std::int64_t fail_all(const std::exception_ptr& why) noexcept;
 
   struct Station {  // where a worker lives
     std::string host;

@@ -139,14 +139,13 @@ ShutdownReport Agent::shut_down(bool graceful) {
       for (const std::string& left : report.left) text += "; left: " + left;
       log(LogLevel::warning, text);
     }
-  } else {
-    report.unanswered = static_cast<std::int64_t>(calls_.open());
   }
   {
     const std::lock_guard lock(reason_mutex_);
     if (open_.exchange(false)) reason_ = "it was shut down";
   }
-  fail_all(std::make_exception_ptr(CommError(speaker() + ": the worker was shut down")));
+  report.unanswered =
+      fail_all(std::make_exception_ptr(CommError(speaker() + ": the worker was shut down")));
   references_->clear();
   const bool ended = crew_.stop(for_calls_in_progress);
   {

@@ -173,10 +173,10 @@ void Agent::expire_overdue() noexcept {
   }
 }
 
-void Agent::fail_all(const std::exception_ptr& why) noexcept {
-  for (;;) {
+std::int64_t Agent::fail_all(const std::exception_ptr& why) noexcept {
+  for (std::int64_t failed = 0;; ++failed) {
     const CallTable::Entry entry = calls_.take_overdue(Clock::time_point::max());
-    if (!entry.state) return;
+    if (!entry.state) return failed;
     fail(entry, why);
   }
 }
