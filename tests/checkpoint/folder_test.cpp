@@ -35,6 +35,7 @@ TEST(CheckpointFolder, ListsNewestFirstByNumberAndNothingElse) {
 TEST(CheckpointFolder, TheNewestGoodOneIsFoundAndTheBadOnesAreNamed) {
   const auto folder = scratch("newest");
   for (const int step : {1, 2, 3, 4}) test::save_on_threads(checkpoint_path(folder, step), 1);
+  fs::copy_file(checkpoint_path(folder, 1), checkpoint_path(folder, 5));
   fs::resize_file(checkpoint_path(folder, 3), 1000);
   std::ofstream(checkpoint_path(folder, 4)) << "not a checkpoint";
   std::string warnings;
@@ -49,6 +50,10 @@ TEST(CheckpointFolder, TheNewestGoodOneIsFoundAndTheBadOnesAreNamed) {
     EXPECT_EQ(newest_good_checkpoint(group, folder / "none"), std::nullopt);
   });
   set_log_sink({});
+  EXPECT_TRUE(contains(warnings, "skipped: checkpoint " + checkpoint_path(folder, 5).string() +
+                                     " is of step 1: it has another's name. Rename it to "
+                                     "step-00000001.h5, or move it away."))
+      << warnings;
   EXPECT_TRUE(contains(warnings, "skipped: checkpoint " + checkpoint_path(folder, 4).string()));
   EXPECT_TRUE(contains(warnings, checkpoint_path(folder, 3).string() +
                                      " is damaged: it has 1000 bytes, but was written with "))

@@ -128,6 +128,19 @@ TEST(RunCheckpoints, AFileOfThePastThatDoesNotVerifyIsNotCounted) {
   EXPECT_EQ(folder.steps(), (Steps{7, 6, 5}));
 }
 
+TEST(RunCheckpoints, AFileOfThePastUnderAnothersNameIsNotCountedAndNotGoneOnFrom) {
+  const Folder folder("misnamed");
+  folder.put({1, 2, 4});
+  fs::copy_file(folder(1), folder(3));
+  RunCheckpoints run(folder.path(), {.keep = 3});
+  EXPECT_TRUE(test::contains(test::checkpoint_error_of([&] { run.begin(folder(3)); }),
+                             folder(3).string() + " is of step 1: it has another's name"));
+  EXPECT_EQ(folder.steps(), (Steps{4, 3, 2, 1})) << "nothing was moved aside";
+  run.begin(folder(4));
+  folder.save(run, {5});
+  EXPECT_EQ(folder.steps(), (Steps{5, 4, 3, 2}));
+}
+
 TEST(RunCheckpoints, FilesThatComeFromElsewhereDuringTheRunPushNothingOut) {
   const Folder folder("junk");
   RunCheckpoints run(folder.path(), {.keep = 1});

@@ -11,6 +11,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/checkpoint.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/checkpoint/region.hpp>
 #include <lockstep/checkpoint/writer.hpp>
@@ -140,9 +141,12 @@ inline std::filesystem::path scratch(const std::string& name) {
   return folder.path / name;
 }
 
+/// Of the step in the path's name, or else of sample()'s.
 inline void save_on_threads(const std::filesystem::path& path, int ranks, float first = 0) {
   run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
-    CheckpointWriter().save(group, path, sample(group.rank(), group.size(), first));
+    CheckpointContents contents = sample(group.rank(), group.size(), first);
+    contents.train.step = step_of(path).value_or(contents.train.step);
+    CheckpointWriter().save(group, path, contents);
   });
 }
 

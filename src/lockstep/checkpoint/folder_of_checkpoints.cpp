@@ -10,7 +10,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
-#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
@@ -44,6 +44,16 @@ std::optional<std::int64_t> step_of(const fs::path& path) {
   return step_in(path.filename().string());
 }
 
+void expect_step_of_name(const fs::path& path) {
+  const auto named = step_of(path);
+  if (!named) return;
+  const std::int64_t step = CheckpointFile(path).integer("/train/step");
+  if (step == *named) return;
+  throw CheckpointError(fmt::format(
+      "checkpoint {} is of step {}: it has another's name. Rename it to {}, or move it away.",
+      path.string(), step, checkpoint_path({}, step).string()));
+}
+
 fs::path best_checkpoint(const fs::path& folder) { return folder / "best.h5"; }
 
 std::vector<fs::path> list_checkpoints(const fs::path& folder) {
@@ -63,6 +73,7 @@ std::optional<fs::path> newest_good_checkpoint(const fs::path& folder) {
   for (const auto& path : list_checkpoints(folder)) {
     try {
       verify_checkpoint(path);
+      expect_step_of_name(path);
       return path;
     } catch (const CheckpointError& e) {
       log(LogLevel::warning, fmt::format("skipped: {}", e.what()));

@@ -15,6 +15,10 @@ namespace lockstep {
 /// The step in the name of a path that checkpoint_path() made; nothing for any other.
 [[nodiscard]] std::optional<std::int64_t> step_of(const std::filesystem::path& path);
 
+/// Throws CheckpointError if `path` has the name of another step's checkpoint: it is a copy under a
+/// wrong name, and the run would go on from a step that it has not reached. Local.
+void expect_step_of_name(const std::filesystem::path& path);
+
 /// folder / "best.h5".
 [[nodiscard]] std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
 
@@ -22,8 +26,8 @@ namespace lockstep {
 [[nodiscard]] std::vector<std::filesystem::path> list_checkpoints(
     const std::filesystem::path& folder);
 
-/// The newest checkpoint in `folder` that verifies. Each newer one that does not is named, with
-/// what is wrong with it, in a warning of the log. Local.
+/// The newest checkpoint in `folder` that verifies and is of the step in its name. Each newer one
+/// that is not is named, with what is wrong with it, in a warning of the log. Local.
 [[nodiscard]] std::optional<std::filesystem::path> newest_good_checkpoint(
     const std::filesystem::path& folder);
 

@@ -86,6 +86,7 @@ bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
   const auto there = list_checkpoints(folder_);
   const auto past = std::ranges::find_if(
       there, [&](const fs::path& path) { return from && is_same_file(path, *from); });
+  if (past != there.end()) expect_step_of_name(*past);
   past_.assign(past, there.end());
   newest_ = from;
   if (from) good_ = {past_.empty() ? *from : past_.front()};
@@ -192,6 +193,7 @@ bool RunCheckpoints::is_good(const fs::path& path) {
   if (std::ranges::find(good_, path) != good_.end()) return fs::exists(path);
   try {
     verify_checkpoint(path);
+    expect_step_of_name(path);
   } catch (const CheckpointError&) {
     return false;
   }
