@@ -57,6 +57,40 @@ TEST(Branch, ResumedFromAnOlderCheckpointKeepsItsOwnAndIsWhatAPlainResumeGoesOnW
   EXPECT_EQ(good_steps(checkpoints), (Steps{30, 28, 24}));
 }
 
+/// The steps of metrics.jsonl's rows of that kind in `folder`.
+Steps steps_of_rows(const std::string& folder, const std::string& kind = "epoch") {
+  Steps steps;
+  std::ifstream in(folder + "/metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["kind"] == kind) steps.push_back(row["step"]);
+  }
+  return steps;
+}
+
+TEST(Branch, HasItsOwnMetricsAndTheAbandonedOneKeepsIts) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run"), checkpoints = dir + "/checkpoints";
+  ASSERT_EQ(classify(1, saving_every_four_steps(dir, 3, 0)).exit_code, 0);
+  const std::string whole = read_file(dir + "/metrics.jsonl");
+  ASSERT_EQ(classify(1, saving_every_four_steps(dir, 2, 0,
+                                                {"--set", "log.every_steps=1",
+                                                 "--resume=" + checkpoints + "/step-00000008.h5"}))
+                .exit_code,
+            0);
+  EXPECT_EQ(steps_of_rows(dir), (Steps{10, 20}));
+  EXPECT_EQ(read_file(checkpoints + "/abandoned.1/metrics.jsonl"), whole);
+
+  const Finished back =
+      classify(1, saving_every_four_steps(
+                      dir, 4, 0, {"--resume=" + checkpoints + "/abandoned.1/step-00000030.h5"}));
+  ASSERT_EQ(back.exit_code, 0) << back.output;
+  EXPECT_FALSE(back.says("again")) << back.output;
+  EXPECT_EQ(steps_of_rows(dir), (Steps{10, 20, 30, 40}));
+  EXPECT_TRUE(read_file(dir + "/metrics.jsonl").starts_with(whole)) << "none of the other's";
+  EXPECT_EQ(steps_of_rows(checkpoints + "/abandoned.2"), (Steps{10, 20}));
+}
+
 TEST(Branch, IsGoneOnWithThoughTheRunWasKilledBeforeItSavedAnything) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run"), checkpoints = dir + "/checkpoints";

@@ -94,7 +94,7 @@ std::vector<Seen> train(int ranks, const std::string& folder, bool sync_batch_no
     Trainer trainer(shared, task, plan);
     const auto run_folder = RunFolder::open(group, {.dir = folder}, false);
     MetricsFile metrics;
-    if (group.rank() == 0) metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
+    if (group.rank() == 0) metrics = MetricsFile(run_folder.file("metrics.jsonl"));
     trainer.run(run_folder, metrics, console, deck.resolved());
     mine.end = bits_of(trainer.model().state_dict());
   });

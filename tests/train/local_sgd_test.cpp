@@ -123,7 +123,7 @@ TEST(LocalSgd, ResumedRunHasTheSameBits) {
           const auto run_folder = RunFolder::open(group, {.dir = scratch.file(folder)}, false);
           MetricsFile metrics;
           if (group.rank() == 0) {
-            metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
+            metrics = MetricsFile(run_folder.file("metrics.jsonl"));
           }
           Console console(group.rank());
           trainer.run(run_folder, metrics, console, deck);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <lockstep/base/error.hpp>
 #include <lockstep/train/metrics.hpp>
+#include <optional>
 #include <support/process.hpp>
 
 namespace lockstep::train {
@@ -13,6 +14,13 @@ namespace {
 
 MetricsRow step_row(std::int64_t step) {
   return {.kind = "step", .step = step, .epoch = 1, .loss = 0.5};
+}
+
+/// Of a run that begins, or goes on with its own past.
+MetricsFile begun(const std::string& file, std::optional<std::int64_t> step = {}) {
+  MetricsFile metrics = step ? MetricsFile(file, file, *step) : MetricsFile(file);
+  metrics.begin();
+  return metrics;
 }
 
 TEST(MetricsFile, RowsReadBackAsWritten) {
@@ -31,8 +39,8 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   row.times.backward = {1, 2, 3};
   row.slowest = Slowest{
       .rank = 3, .phase = "backward", .ratio = 1.5, .seconds = 0.0625, .median_seconds = 0.03125};
-  MetricsFile(file, false, 0).append(row);
-  const MetricsFile again(file, true, 10);
+  begun(file).append(row);
+  const MetricsFile again = begun(file, 10);
   ASSERT_EQ(again.rows().size(), 1U);
   EXPECT_EQ(again.rows()[0].samples_per_s, 1234.5);
   EXPECT_EQ(again.rows()[0].flops_per_s, 3e9);
@@ -50,27 +58,27 @@ TEST(MetricsFile, KnowsWhatWasLost) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");
   {
-    MetricsFile all(file, false, 0);
+    MetricsFile all = begun(file);
     for (const std::int64_t step : {10, 20, 30}) all.append(step_row(step));
     EXPECT_EQ(all.steps_again(), 0);
   }
-  const MetricsFile resumed(file, true, 12);
+  const MetricsFile resumed = begun(file, 12);
   EXPECT_EQ(resumed.rows().size(), 1U);
   EXPECT_EQ(resumed.steps_again(), 18);
-  EXPECT_EQ(MetricsFile(file, true, 12).steps_again(), 0);
+  EXPECT_EQ(begun(file, 12).steps_again(), 0);
 }
 
 TEST(MetricsFile, AResumeThatCannotWriteLeavesTheRowsOfThePast) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");
-  MetricsFile(file, false, 0).append(step_row(10));
+  begun(file).append(step_row(10));
   const std::string before = test::read_file(file);
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};
   getrlimit(RLIMIT_FSIZE, &limit);
   const rlimit nothing{0, limit.rlim_max};
   setrlimit(RLIMIT_FSIZE, &nothing);
-  EXPECT_THROW(MetricsFile(file, true, 10), Error);
+  EXPECT_THROW(begun(file, 10), Error);
   setrlimit(RLIMIT_FSIZE, &limit);
   EXPECT_EQ(test::read_file(file), before);
 }
@@ -79,20 +87,36 @@ TEST(MetricsFile, ResumingDropsLaterRowsAndAHalfWrittenLine) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");
   {
-    MetricsFile metrics(file, false, 0);
+    MetricsFile metrics = begun(file);
     for (const std::int64_t step : {10, 20, 30}) metrics.append(step_row(step));
   }
   std::ofstream(file, std::ios::app) << "{\"kind\": \"st";
-  const MetricsFile resumed(file, true, 20);
+  const MetricsFile resumed = begun(file, 20);
   ASSERT_EQ(resumed.rows().size(), 2U);
   EXPECT_EQ(resumed.rows().back().step, 20);
   EXPECT_EQ(test::read_file(file).find("\"step\":30"), std::string::npos);
 }
 
+TEST(MetricsFile, ThePastIsThatOfTheRunOrBranchThatIsGoneOnFrom) {
+  const test::ScratchFolder scratch;
+  const std::string mine = scratch.file("metrics.jsonl"), other = scratch.file("other.jsonl");
+  MetricsFile file = begun(mine);
+  for (const std::int64_t step : {1, 2, 3}) file.append(step_row(step));
+  begun(other).append(step_row(10));
+  MetricsFile goes_on(mine, other, 10);
+  EXPECT_EQ(goes_on.steps_again(), 0);
+  EXPECT_NE(test::read_file(mine), test::read_file(other)) << "nothing is written yet";
+  goes_on.begin();
+  EXPECT_EQ(test::read_file(mine), test::read_file(other));
+  MetricsFile without(mine, scratch.file("none.jsonl"), 10);
+  without.begin();
+  EXPECT_EQ(test::read_file(mine), "");
+}
+
 TEST(MetricsFile, ResumingDropsLinesThatAreNoRows) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");
-  MetricsFile(file, false, 0).append(step_row(10));
+  begun(file).append(step_row(10));
   const std::string row = test::read_file(file);
   std::ofstream(file, std::ios::app)
       << "[1,2]\n7\n\"step\"\nnull\n{}\n"
@@ -102,7 +126,7 @@ TEST(MetricsFile, ResumingDropsLinesThatAreNoRows) {
       << R"({"kind":"epoch","step":20,"epoch":1,"loss":0.5,"time_min_mean_max_s":{"data":[1]}})"
       << '\n'
       << row;
-  const MetricsFile resumed(file, true, 20);
+  const MetricsFile resumed = begun(file, 20);
   EXPECT_EQ(resumed.rows().size(), 2U);
   EXPECT_EQ(test::read_file(file), row + row);
 }
@@ -112,9 +136,9 @@ TEST(MetricsFile, LossThatIsNotFiniteIsNullAndComesBackAsNan) {
   const std::string file = scratch.file("metrics.jsonl");
   MetricsRow row = step_row(1);
   row.loss = row.grad_norm = std::nan("");
-  MetricsFile(file, false, 0).append(row);
+  begun(file).append(row);
   EXPECT_NE(test::read_file(file).find("\"loss\":null"), std::string::npos);
-  const MetricsFile again(file, true, 1);
+  const MetricsFile again = begun(file, 1);
   EXPECT_TRUE(std::isnan(again.rows().at(0).loss));
   EXPECT_TRUE(std::isnan(again.rows().at(0).grad_norm));
 }

@@ -78,7 +78,7 @@ class Optimizers : public testing::TestWithParam<Case> {
       Trainer trainer(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), task, plan);
       if (!from.empty()) trainer.restore(load_checkpoint(from));
       const auto run_folder = RunFolder::open(group, {.dir = scratch_.file(folder)}, false);
-      metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
+      metrics = MetricsFile(run_folder.file("metrics.jsonl"));
       Console console(0);
       trainer.run(run_folder, metrics, console, deck.resolved());
     });

@@ -37,7 +37,7 @@ std::vector<std::string> sentences(int ranks, const std::string& slot, const std
     const Classification task(deck);
     const auto run_folder = RunFolder::open(group, {.dir = folder}, false);
     MetricsFile metrics;
-    if (group.rank() == 0) metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
+    if (group.rank() == 0) metrics = MetricsFile(run_folder.file("metrics.jsonl"));
     Trainer trainer(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), task, plan);
     trainer.start_epoch(0);
     for (int step = 0; step < 3; ++step) trainer.step();

@@ -61,7 +61,7 @@ class WeightAveragingInRuns : public testing::Test {
       if (!from.empty()) trainer.restore(load_checkpoint(from));
       const auto run_folder = RunFolder::open(group, {.dir = scratch_.file(folder)}, false);
       MetricsFile metrics;
-      if (r == 0) metrics = MetricsFile(run_folder.file("metrics.jsonl"), false, 0);
+      if (r == 0) metrics = MetricsFile(run_folder.file("metrics.jsonl"));
       const Outcome outcome = trainer.run(run_folder, metrics, console, decks[r]->resolved());
       found[r] = *outcome.test;
     });

@@ -110,4 +110,11 @@ fs::path abandoned_folder(const fs::path& folder, int number) {
   return folder / fmt::format("abandoned.{}", number);
 }
 
+fs::path next_abandoned_folder(const fs::path& folder) {
+  for (int number = 1;; ++number) {
+    fs::path next = abandoned_folder(folder, number);
+    if (list_checkpoints(next).empty() && !fs::exists(best_checkpoint(next))) return next;
+  }
+}
+
 }  // namespace lockstep

@@ -43,4 +43,7 @@ void expect_step_of_name(const std::filesystem::path& path);
 [[nodiscard]] std::filesystem::path abandoned_folder(const std::filesystem::path& folder,
                                                      int number);
 
+/// The first of these, from 1 on, that holds no checkpoint.
+[[nodiscard]] std::filesystem::path next_abandoned_folder(const std::filesystem::path& folder);
+
 }  // namespace lockstep

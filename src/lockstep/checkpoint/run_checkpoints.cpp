@@ -33,11 +33,9 @@ void remove_or_warn(const fs::path& path) {
         fmt::format("the old checkpoint {} cannot be removed: {}", path.string(), error.message()));
 }
 
-/// Moves `paths`, newest first, into a new folder beside them, the newest last.
+/// Moves `paths`, newest first, into a folder beside them that holds none yet, the newest last.
 void move_aside(const fs::path& folder, const std::vector<fs::path>& paths) {
-  int number = 1;
-  while (fs::exists(abandoned_folder(folder, number))) ++number;
-  const fs::path aside = abandoned_folder(folder, number);
+  const fs::path aside = next_abandoned_folder(folder);
   make_folder(aside);
   for (auto path = paths.rbegin(); path != paths.rend(); ++path)
     fs::rename(*path, aside / path->filename());

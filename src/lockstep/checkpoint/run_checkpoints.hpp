@@ -21,9 +21,9 @@ class RunCheckpoints {
 
   /// The run goes on from `from`, which was verified, or begins. Checkpoints in the folder of later
   /// steps, or all if `from` is not in this folder, are another branch's: they are moved to
-  /// folder/abandoned.1 (2, ...), which a warning of the log says, and never removed. The last one
-  /// moved is the newest: killed before, this has not happened yet. Returns whether `from` is in
-  /// this folder. If it is best.h5, whose step's own file may be gone, that name is given again.
+  /// next_abandoned_folder(folder), which a warning of the log says, and never removed. The last
+  /// one moved is the newest: killed before, this has not happened yet. Returns whether `from` is
+  /// in this folder. If it is best.h5, whose step's own file may be gone, that name is given again.
   /// Throws CheckpointError.
   bool begin(const std::optional<std::filesystem::path>& from);
 

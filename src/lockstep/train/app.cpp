@@ -148,8 +148,10 @@ class Run {
       folder_->write_in([&] {
         folder_->write("deck.toml", fmt::format("# hash {}\n{}", deck_hash_, deck_));
         console_.open_log(folder_->file("log.txt"));
-        metrics_ =
-            MetricsFile(folder_->file("metrics.jsonl"), from.has_value(), trainer.state().step);
+        const fs::path metrics = folder_->file("metrics.jsonl");
+        metrics_ = from ? MetricsFile(metrics, metrics_of(*from), trainer.state().step)
+                        : MetricsFile(metrics);
+        if (from) keep_metrics_of_branch(*folder_, *from);
       });
     });
     write_summary(false);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cmath>
 #include <string_view>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
@@ -125,29 +126,29 @@ std::optional<MetricsRow> row_of_line(const std::string& line) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::filesystem::path& file, bool resume, std::int64_t resume_step)
-    : path_(file) {
-  std::vector<std::string> kept;
-  if (resume) {
-    std::ifstream in(file);
-    for (std::string line; std::getline(in, line);) {
-      std::optional<MetricsRow> row = row_of_line(line);
-      if (!row) continue;
-      if (row->step > resume_step) {
-        steps_again_ = std::max(steps_again_, row->step - resume_step);
-        continue;
-      }
-      rows_.push_back(std::move(*row));
-      kept.push_back(line);
+MetricsFile::MetricsFile(std::filesystem::path file, const std::filesystem::path& past,
+                         std::int64_t step)
+    : path_(std::move(file)) {
+  std::error_code not_there;
+  const bool own = std::filesystem::equivalent(past, path_, not_there);
+  std::ifstream in(past);
+  for (std::string line; std::getline(in, line);) {
+    std::optional<MetricsRow> row = row_of_line(line);
+    if (!row) continue;
+    if (row->step > step) {
+      if (own) steps_again_ = std::max(steps_again_, row->step - step);
+      continue;
     }
+    rows_.push_back(std::move(*row));
+    past_ += line + '\n';
   }
-  // Whole or not at all: a kill or a full disk now must not cost the rows of the run's past.
-  std::string text;
-  for (const auto& line : kept) text += line + '\n';
-  write_atomically(file, text);
+}
+
+void MetricsFile::begin() {
+  write_atomically(path_, std::exchange(past_, {}));
   errno = 0;
-  out_.open(file, std::ios::app);
-  if (!out_) throw FileError("write", file, errno != 0 ? errno : EIO);
+  out_.open(path_, std::ios::app);
+  if (!out_) throw FileError("write", path_, errno != 0 ? errno : EIO);
 }
 
 void MetricsFile::append(const MetricsRow& row) {

@@ -32,16 +32,23 @@ struct MetricsRow {
 };
 
 /// Appends to metrics.jsonl, a flushed line a row, and keeps the rows of this run (those of an
-/// earlier part included) for the report.
+/// earlier part included) for the report. Local.
 class MetricsFile {
  public:
   MetricsFile() = default;
-  /// Opens the file; when resuming, rows after `resume_step` are dropped: they are computed again.
-  MetricsFile(const std::filesystem::path& file, bool resume, std::int64_t resume_step);
+  /// Of a run that begins.
+  explicit MetricsFile(std::filesystem::path file) : path_(std::move(file)) {}
+  /// Of one that goes on at `step`. Its past are the rows up to there of `past`, the file of the
+  /// run or branch that it goes on from, which may be this one, or not there: what comes later is
+  /// computed again, or another branch's.
+  MetricsFile(std::filesystem::path file, const std::filesystem::path& past, std::int64_t step);
 
+  /// Makes the file: the rows of the past, whole or not at all. Before append(). Throws FileError.
+  void begin();
+  /// Throws FileError.
   void append(const MetricsRow& row);
   [[nodiscard]] const std::vector<MetricsRow>& rows() const noexcept { return rows_; }
-  /// Steps behind `resume_step` that the dropped rows tell of: lost work. A row comes every
+  /// Steps behind `step` that this file's own dropped rows tell of: lost work. A row comes every
   /// log.every_steps, so there may have been some more.
   [[nodiscard]] std::int64_t steps_again() const noexcept { return steps_again_; }
 
@@ -49,6 +56,7 @@ class MetricsFile {
   std::ofstream out_;
   std::filesystem::path path_;
   std::vector<MetricsRow> rows_;
+  std::string past_;  ///< lines, until begin()
   std::int64_t steps_again_ = 0;
 };
 

@@ -9,7 +9,9 @@
 #include <string_view>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/run_local_copies.hpp>
 
@@ -89,6 +91,19 @@ std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandL
         fmt::format("nothing to resume in {}: starting from the beginning", folder.string()));
   });
   return std::nullopt;
+}
+
+fs::path metrics_of(const fs::path& checkpoint) {
+  const fs::path folder = fs::weakly_canonical(checkpoint).parent_path();
+  return (folder.filename() == "checkpoints" ? folder.parent_path() : folder) / "metrics.jsonl";
+}
+
+void keep_metrics_of_branch(const RunFolder& folder, const fs::path& from) {
+  const auto there = list_checkpoints(folder.checkpoints());
+  const fs::path metrics = folder.file("metrics.jsonl");
+  if (there.empty() || fs::equivalent(there.front(), from) || !fs::exists(metrics)) return;
+  write_atomically(next_abandoned_folder(folder.checkpoints()) / metrics.filename(),
+                   read_file(metrics));
 }
 
 void check_same_samples(const CheckpointContents& checkpoint, const std::string& deck) {

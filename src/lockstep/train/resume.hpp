@@ -6,6 +6,7 @@
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/train/command_line.hpp>
+#include <lockstep/train/run_folder.hpp>
 
 namespace lockstep::train {
 
@@ -14,6 +15,15 @@ namespace lockstep::train {
 /// to go on from. Collective.
 [[nodiscard]] std::optional<std::filesystem::path> checkpoint_to_resume(
     ProcessGroup& group, const CommandLine& line, const std::filesystem::path& folder);
+
+/// The metrics.jsonl of the run, or of the abandoned branch, that `checkpoint` lies in; it may not
+/// be there. Local.
+[[nodiscard]] std::filesystem::path metrics_of(const std::filesystem::path& checkpoint);
+
+/// Before the run goes on from `from`: where checkpoints in `folder` are another branch's, a copy
+/// of metrics.jsonl goes to where they will be moved (RunCheckpoints::begin). Throws FileError.
+/// Local.
+void keep_metrics_of_branch(const RunFolder& folder, const std::filesystem::path& from);
 
 /// Throws InputError if `checkpoint` is of the middle of an epoch and `deck` (resolved) names other
 /// samples, or another order of them, than the deck in the checkpoint: "the next batch" would mean

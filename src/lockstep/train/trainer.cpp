@@ -265,6 +265,9 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
                  folder.expectation());
   const StateDict model_state = model().state_dict(), slots = optimizer_state();
   saves.begin(state_.step, resumed_from, model_state, slots);
+  agree(*group_, [&] {
+    if (group_->rank() == 0) folder.write_in([&] { metrics.begin(); });
+  });
   RunLocalCopies copies(*group_, plan_.checkpoint, folder.checkpoints(),
                         static_cast<std::int64_t>(model_state.bytes() + slots.bytes()));
   Reporting reporting{saves, copies, metrics, console, deck, {}, {}, {}, {}};
