@@ -166,7 +166,8 @@ TEST_F(FromFile, CheckpointAndRunFolderNeedNothingElse) {
   nn::manual_seed(3);
   const auto model = nn::mlp({4}, 2, {8}, nn::Head::linear);
   const ModelSignature signature = test::signature_of({4}, {2});
-  CheckpointContents contents{.model = model->state_dict(), .deck = deck, .signature = signature};
+  CheckpointContents contents{
+      .model = model->state_dict(), .train = {.step = 2}, .deck = deck, .signature = signature};
   save("run/checkpoints/step-00000002.h5", contents);
   const auto want = predict(Predictor(model, signature), raw_);
   for (const char* source : {"run", "run/checkpoints", "run/checkpoints/step-00000002.h5"}) {
