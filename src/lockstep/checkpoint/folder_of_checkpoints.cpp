@@ -11,6 +11,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/plan.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
