@@ -225,9 +225,9 @@ Finished with_script(const Words& command, const std::string& dir, const std::st
   return run(
       {"sh", "-c",
        quoted(command) + "& pid=$!\n" + "stepped() { until [ \"$(grep -c '\"kind\":\"start\"' " +
-           dir + "/elastic.jsonl 2>/dev/null)\" = $1 ]; do sleep 0.05; done; " + "old=$(wc -c <" +
-           dir + "/metrics.jsonl); until [ \"$(wc -c <" + dir +
-           "/metrics.jsonl)\" -gt $old ]; do sleep 0.05; done; }\n" + script +
+           dir + "/elastic.jsonl 2>/dev/null)\" = $1 ]; do sleep 0.05; done; " + "rows() { cat " +
+           dir + "/metrics.jsonl 2>/dev/null | wc -l; }; " +  // none yet: 0
+           "old=$(rows); until [ $(rows) -gt $old ]; do sleep 0.05; done; }\n" + script +
            "\nwait $pid; echo exit=$?"},
       {{"MISBEHAVE_PACE", pace}});
 }
