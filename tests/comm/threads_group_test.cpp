@@ -124,8 +124,9 @@ long sleeps_of_this_thread() {
 // here.
 TEST(ThreadsGroup, AWaitThatHasWorkOfItsOwnDoesNotSleep) {
   run_ranks_as_threads(1, [](ProcessGroup& group) {
-    const auto input = Tensor::zeros({24 << 20}, DType::f64);
-    const auto output = Tensor::empty({24 << 20}, DType::f64);
+    // Their memory is there: the system may sleep to find it, in pieces of 2 MiB.
+    const auto input = Tensor::full({24 << 20}, 1, DType::f64);
+    const auto output = Tensor::full({24 << 20}, 2, DType::f64);
     const long before = sleeps_of_this_thread();
     group.all_reduce(input, output, ReduceOp::sum).wait();
     EXPECT_LT(sleeps_of_this_thread() - before, 20);
