@@ -57,13 +57,13 @@ TEST(Branch, ResumedFromAnOlderCheckpointKeepsItsOwnAndIsWhatAPlainResumeGoesOnW
   EXPECT_EQ(good_steps(checkpoints), (Steps{30, 28, 24}));
 }
 
-/// The steps of metrics.jsonl's rows of that kind in `folder`.
-Steps steps_of_rows(const std::string& folder, const std::string& kind = "epoch") {
+/// The steps of metrics.jsonl's "epoch" rows in `folder`.
+Steps steps_of_epochs(const std::string& folder) {
   Steps steps;
   std::ifstream in(folder + "/metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     const auto row = nlohmann::json::parse(line);
-    if (row["kind"] == kind) steps.push_back(row["step"]);
+    if (row["kind"] == "epoch") steps.push_back(row["step"]);
   }
   return steps;
 }
@@ -78,7 +78,7 @@ TEST(Branch, HasItsOwnMetricsAndTheAbandonedOneKeepsIts) {
                                                  "--resume=" + checkpoints + "/step-00000008.h5"}))
                 .exit_code,
             0);
-  EXPECT_EQ(steps_of_rows(dir), (Steps{10, 20}));
+  EXPECT_EQ(steps_of_epochs(dir), (Steps{10, 20}));
   EXPECT_EQ(read_file(checkpoints + "/abandoned.1/metrics.jsonl"), whole);
 
   const Finished back =
@@ -86,9 +86,9 @@ TEST(Branch, HasItsOwnMetricsAndTheAbandonedOneKeepsIts) {
                       dir, 4, 0, {"--resume=" + checkpoints + "/abandoned.1/step-00000030.h5"}));
   ASSERT_EQ(back.exit_code, 0) << back.output;
   EXPECT_FALSE(back.says("again")) << back.output;
-  EXPECT_EQ(steps_of_rows(dir), (Steps{10, 20, 30, 40}));
+  EXPECT_EQ(steps_of_epochs(dir), (Steps{10, 20, 30, 40}));
   EXPECT_TRUE(read_file(dir + "/metrics.jsonl").starts_with(whole)) << "none of the other's";
-  EXPECT_EQ(steps_of_rows(checkpoints + "/abandoned.2"), (Steps{10, 20}));
+  EXPECT_EQ(steps_of_epochs(checkpoints + "/abandoned.2"), (Steps{10, 20}));
 }
 
 TEST(Branch, IsGoneOnWithThoughTheRunWasKilledBeforeItSavedAnything) {
