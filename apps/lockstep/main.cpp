@@ -12,10 +12,20 @@
 
 namespace {
 
+/// CLI11's ranges take nan.
+std::string no_time(const std::string& text) {
+  constexpr double a_century_s = 3.2e9;
+  double seconds = 0;
+  const bool is_number = CLI::detail::lexical_cast(text, seconds);
+  return is_number && seconds >= 0 && seconds <= a_century_s
+             ? ""
+             : fmt::format("{} is no time from 0 to {:g} seconds", text, a_century_s);
+}
+
 void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
   const auto seconds = [&](const char* name, double& value, const char* help) {
     command->add_option(name, value, help)
-        ->check(CLI::NonNegativeNumber)
+        ->check(no_time)
         ->type_name("SECONDS")
         ->capture_default_str();
   };

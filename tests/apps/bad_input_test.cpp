@@ -235,6 +235,23 @@ TEST(Launch, DecksThatDifferBetweenRanksAreExitCodeTwo) {
   expect_refused(finished, 2, {"the resolved deck differs between ranks", "rank 1"});
 }
 
+// One would look and end, and the other wait for it until comm.timeout has passed.
+TEST(Launch, OptionsThatDifferBetweenRanksAreExitCodeTwo) {
+  const ScratchFolder scratch;
+  const auto classify_with = [&](std::vector<std::string> options) {
+    return app(1, "apps/classify", small_run(scratch.file("run"), options));
+  };
+  for (const std::string verb :
+       {"--describe", "--doctor", "--dry-run", "--check-gradients", "--resume", "--help"}) {
+    expect_refused(run_as_one_job(classify_with({}), classify_with({verb})), 2,
+                   {"rank 0 was given neither", "rank 1 " + verb, "the same options"});
+  }
+  expect_refused(
+      run_as_one_job(classify_with({"--resume"}), classify_with({"--resume=step-00000010.h5"})), 2,
+      {"rank 0 was given --resume, rank 1 --resume=FILE"});
+  EXPECT_FALSE(fs::exists(scratch.file("run")));
+}
+
 TEST(Launch, ProgramsThatDifferBetweenRanksAreExitCodeTwo) {
   const ScratchFolder scratch;
   const std::string stale = scratch.write("classify", read_file(built("apps/classify")) + "x");

@@ -209,6 +209,22 @@ TEST_F(Elastic, ABadDeckEndsItAtOnceWithTwo) {
   EXPECT_TRUE(told.says("start 1") && !told.says("start 2")) << told.output;
 }
 
+TEST_F(Elastic, ALauncherThatIsNotThereOrATimeThatIsNoneEndsItBeforeAnythingIsStarted) {
+  for (const std::string& no_launcher :
+       {std::string("no-launcher"), scratch_.file("none"), scratch_.path()}) {
+    launcher_ = no_launcher + " -l";
+    const Finished finished = run(command({"--max", "2"}));
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says("the launcher " + no_launcher + " is no program")) << finished.output;
+  }
+  for (const std::string no_time : {"nan", "inf", "-1", "1e99", "soon"}) {
+    const Finished finished = run(command({"--max", "2", "--within=" + no_time}));
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says(no_time + " is no time")) << finished.output;
+  }
+  EXPECT_FALSE(fs::exists(dir()));
+}
+
 TEST_F(Elastic, NumbersOfRanksThatDoNotDivideTheShardsAreLeftOut) {
   const Finished none = supervise({"--min", "5", "--max", "5"}, invariant(1), "");
   EXPECT_EQ(none.exit_code, 2) << none.output;

@@ -273,6 +273,26 @@ TEST(Messages, MayBeWaitedForLongerThanTheDeadline) {
       test::brief_options);
 }
 
+TEST(Messages, MayBeWaitedForForEver) {
+  test::on_every_group([](ProcessGroup& group) {
+    constexpr auto for_ever = std::chrono::microseconds::max();
+    auto first = group.irecv_message(before(group), 1);
+    {
+      Coalescing batch(group);
+      static_cast<void>(group.isend(Tensor::full({3}, group.rank()), after(group), 2));
+      static_cast<void>(group.irecv(Tensor::zeros({3}), before(group), 2));
+      EXPECT_TRUE(batch.end().wait_for(for_ever));
+    }
+    auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), 1);
+    EXPECT_TRUE(first.wait_for(for_ever, for_ever));
+    auto last = group.irecv_message(before(group), 1);
+    auto answer = group.isend(Tensor::full({3}, group.rank()), after(group), 1);
+    EXPECT_TRUE(last.wait_for(for_ever));
+    sending.wait();
+    answer.wait();
+  });
+}
+
 TEST(Messages, MayGoToOneself) {
   test::on_every_group([](ProcessGroup& group) {
     for (const std::int64_t n : {3, 40000}) {

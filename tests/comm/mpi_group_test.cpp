@@ -1,3 +1,6 @@
+#include <sys/resource.h>
+
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -138,6 +141,44 @@ TEST(MpiGroup, LeavesTheCallersErrorHandlerAloneAndDeletesWhatItCopiedOfAttribut
   EXPECT_EQ(found, &value);
   MPI_Comm_free_keyval(&keyval);
   MPI_Comm_free(&mine);
+}
+
+/// This process may have so much more memory, until the end of the scope.
+class DataLimit {
+ public:
+  explicit DataLimit(rlim_t more) {
+    std::ifstream status("/proc/self/status");
+    std::string word;
+    rlim_t kib = 0;
+    while (status >> word && word != "VmData:") {
+    }
+    EXPECT_TRUE(status >> kib);
+    getrlimit(RLIMIT_DATA, &before_);
+    const rlimit limit{(kib << 10U) + more, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
+  }
+  ~DataLimit() { setrlimit(RLIMIT_DATA, &before_); }
+  DataLimit(const DataLimit&) = delete;
+  DataLimit& operator=(const DataLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(MpiGroup, NobodyWaitsForARankWithoutMemoryForASharedBuffer) {
+  GroupOptions each_alone;
+  each_alone.shared_memory = false;
+  const auto group = make_mpi_group(MPI_COMM_WORLD, each_alone);
+  constexpr std::int64_t length = 1 << 28;
+  const auto make_buffer = [&] { return group->shared_buffer({length}, DType::u8); };
+  if (group->rank() == 0) {
+    const DataLimit limit(length / 2);
+    EXPECT_THROW(static_cast<void>(make_buffer()), std::exception);
+  } else {
+    EXPECT_EQ(make_buffer().numel(), length);
+  }
+  EXPECT_EQ(all_reduce_scalar(*group, 1.0, ReduceOp::sum), group->size());
+  group->close();
 }
 
 TEST(MpiGroup, DestructorIsLocal) {

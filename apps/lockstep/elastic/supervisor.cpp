@@ -10,6 +10,8 @@
 #include <sstream>
 #include <thread>
 
+#include "find_program.hpp"
+
 namespace lockstep::elastic {
 namespace {
 
@@ -56,6 +58,11 @@ Launcher make_launcher(const Options& options) {
   std::vector<std::string> words;
   for (std::string word; text >> word;) words.push_back(word);
   if (words.empty()) throw InputError("--launcher names no command");
+  if (find_program(words.front()).empty()) {
+    throw InputError(fmt::format(
+        "the launcher {} is no program that can be started: name another with --launcher",
+        words.front()));
+  }
   return {words, on_slurm || !options.members.empty()};
 }
 

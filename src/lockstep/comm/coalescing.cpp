@@ -25,9 +25,9 @@ class Batch final : public WorkRecord {
     for (Work& work : works_) work.wait();
   }
   bool wait_for(std::chrono::microseconds at_most, std::chrono::microseconds awake) override {
-    const auto end = Clock::now() + at_most;
+    const auto start = Clock::now();
     const auto rest = [&] {
-      return std::chrono::duration_cast<std::chrono::microseconds>(end - Clock::now());
+      return at_most - std::chrono::floor<std::chrono::microseconds>(Clock::now() - start);
     };
     return std::ranges::all_of(works_, [&](Work& work) { return work.wait_for(rest(), awake); });
   }

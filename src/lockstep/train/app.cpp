@@ -55,6 +55,7 @@ class Run {
       line_ = parse_command_line(name_, description, argc, argv);
       refuse_threads_in_several_processes();
     });
+    expect_one_verb();
     if (line_.text_only) return print(*group_, *line_.text_only);
     // A reader that goes (`| head`) ends what only prints, as everywhere, but no training.
     if (line_.trains()) std::signal(SIGPIPE, SIG_IGN);
@@ -69,6 +70,20 @@ class Run {
   }
 
  private:
+  /// `mpiexec -n 1 A DECK : -n 1 A DECK --describe` would leave one rank waiting for the others.
+  void expect_one_verb() const {
+    const auto verbs = all_gather_object(*group_, line_.verb());
+    const auto other = std::ranges::find_if(verbs, [&](const auto& v) { return v != verbs[0]; });
+    if (other == verbs.end()) return;
+    const auto in_words = [](const std::string& verb) {
+      return verb.empty() ? "neither --resume nor anything that only looks" : verb;
+    };
+    throw AgreedError(
+        fmt::format("rank 0 was given {}, rank {} {}: give all ranks the same options",
+                    in_words(verbs[0]), other - verbs.begin(), in_words(*other)),
+        ExitCode::bad_input);
+  }
+
   void refuse_threads_in_several_processes() const {
     if (line_.ranks_as_threads == 0 || line_.text_only || ranks_are_threads()) return;
     throw InputError(fmt::format(

@@ -70,4 +70,14 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
   return line;
 }
 
+std::string CommandLine::verb() const {
+  if (text_only) return "--help or --version";
+  if (dry_run) return "--dry-run";
+  if (check_gradients) return "--check-gradients";
+  if (describe) return "--describe";
+  if (doctor) return json ? "--doctor --json" : "--doctor";
+  if (!resume) return "";
+  return resume_from.empty() ? "--resume" : "--resume=FILE";
+}
+
 }  // namespace lockstep::train

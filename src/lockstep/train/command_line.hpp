@@ -23,6 +23,9 @@ struct CommandLine {
   [[nodiscard]] bool trains() const {
     return !text_only && !dry_run && !check_gradients && !describe && !doctor;
   }
+  /// The options that decide what is done, as they are written: "--dry-run". Empty: it trains, from
+  /// the beginning.
+  [[nodiscard]] std::string verb() const;
 };
 
 /// Throws InputError, with a hint at --help, for anything it does not know.

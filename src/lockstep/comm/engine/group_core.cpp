@@ -215,18 +215,19 @@ bool GroupCore::wait_for(InFlight& work, microseconds at_most, microseconds awak
   const auto start = Clock::now();
   auto woken = start;
   for (auto now = start;; now = Clock::now()) {
-    const bool sleepy = now - woken >= awake;
+    // In microseconds, as they are given: what is longer than 292 years is no time of the clock's.
+    const bool sleepy = floor<microseconds>(now - woken) >= awake;
     const auto heard = sleepy ? bell.listen() : 0;
     // MPI_Improbe may only see, when it is called again, what the first call has brought.
     if (poll(work) || (sleepy && poll_own(work, Until::over) == Motion::over)) return true;
-    const auto rest = at_most - (now - start);
-    if (rest.count() <= 0) return false;
+    const auto rest = at_most - floor<microseconds>(now - start);
+    if (rest <= microseconds{0}) return false;
     if (!sleepy) {
       sched_yield();
       continue;
     }
     const auto nap = std::clamp<Clock::duration>((now - woken) / 8, shortest_nap, longest_nap);
-    if (bell.sleep(heard, std::chrono::ceil<microseconds>(std::min<Clock::duration>(nap, rest)))) {
+    if (bell.sleep(heard, std::min(std::chrono::ceil<microseconds>(nap), rest))) {
       woken = Clock::now();
     }
   }

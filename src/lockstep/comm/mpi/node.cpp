@@ -79,12 +79,13 @@ std::shared_ptr<Segment> MpiNode::share(std::size_t room, const MpiWait& wait, b
 }
 
 IntrusivePtr<Storage> MpiNode::allocate(std::size_t bytes, const MpiWait& wait, std::string& why) {
-  auto segment = node_->size() == 1 ? Segment::in_this_process(1, bytes)
-                                    : SharedSegment::create(here_, bytes, wait, why);
+  const bool alone = node_->size() == 1;
+  auto segment = alone ? nullptr : SharedSegment::create(here_, bytes, wait, why);
   if (!node_->is_leader()) why.clear();
-  if (std::ranges::min(given_by_all(segment ? 1 : 0, group_, wait)) == 0) {
+  if (std::ranges::min(given_by_all(alone || segment ? 1 : 0, group_, wait)) == 0) {
     return Storage::allocate(bytes);
   }
+  if (alone) segment = Segment::in_this_process(1, bytes);  // now that nobody waits if it throws
   node_->add_buffer(segment);
   auto* owner = new std::shared_ptr<Segment>(segment);
   return Storage::borrow(
