@@ -1,13 +1,14 @@
 # The installed library: one shared object with every layer in it, their public headers, and a CMake
 # package. A program that links Lockstep::lockstep needs nothing else but MPI, whose communicators it
-# hands over; the third-party libraries stay behind the shared object.
+# hands over, and the headers of cereal; the third-party libraries stay behind the shared object.
 include(CMakePackageConfigHelpers)
 get_property(layers GLOBAL PROPERTY LOCKSTEP_LAYERS)
 
 # The target is not called lockstep: that is the utility in apps/.
 add_library(lockstep_library SHARED)
 add_library(Lockstep::lockstep ALIAS lockstep_library)
-target_link_libraries(lockstep_library PUBLIC MPI::MPI_CXX)  # comm/mpi_group.hpp takes an MPI_Comm
+# comm/mpi_group.hpp takes an MPI_Comm; rpc/archive.hpp writes by cereal, which is headers only.
+target_link_libraries(lockstep_library PUBLIC MPI::MPI_CXX $<BUILD_INTERFACE:Lockstep::cereal>)
 foreach(layer IN LISTS layers)
   # All objects of a layer, and the archive after them for the libraries it needs. (WHOLE_ARCHIVE would
   # do, were the archives not repeated on the link line: the layers name one another.)

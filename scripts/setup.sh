@@ -68,14 +68,17 @@ fi
 missing=("${packages[@]}")  # for all we know
 if command -v dpkg-query >/dev/null; then
   mapfile -t missing < <(missing_packages "${packages[@]}")
+  why="you are neither root nor allowed to use sudo"
   if [ ${#missing[@]} -gt 0 ] && may_install; then
     say "installing ${missing[*]}"
-    apt_get update
-    apt_get install --no-install-recommends "${missing[@]}"
-    missing=()
+    if apt_get update && apt_get install --no-install-recommends "${missing[@]}"; then
+      missing=()
+    else
+      why="apt-get failed"
+    fi
   fi
   if [ ${#missing[@]} -gt 0 ]; then
-    say "not installed, and you are neither root nor allowed to use sudo: ${missing[*]}"
+    say "not installed, since $why: ${missing[*]}"
     how_to_get_them "${missing[@]}"
     say "Going on, in case they come from elsewhere (modules, Spack)."
   fi

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   doctor->add_flag("--json", examination.json, "one JSON object instead of text");
 
   utility::PredictOptions prediction;
-  auto* predict = add(&cli, "predict", "what a trained network says of the samples of an HDF5 file",
+  auto* predict = add(&cli, "predict", "what a trained network says of the samples of a file",
                       [&] { return utility::predict(argc, argv, prediction); });
   predict->add_option("RUN", prediction.source, "a run folder, or a checkpoint")->required();
   predict->add_option("--input", prediction.input, "samples: FILE or FILE:NAME")->required();

@@ -17,8 +17,12 @@ configure() {
 
 cmake --install "$LOCKSTEP_BINARY_DIR" --prefix "$work/installed" >"$work/log" || { cat "$work/log"; exit 1; }
 mv "$work/installed" "$work/moved"
-configure
+cereal=$(sed -n 's/^LOCKSTEP_CEREAL_INCLUDE:[A-Z]*=//p' "$LOCKSTEP_BINARY_DIR/CMakeCache.txt")
+mkdir "$work/elsewhere"
+cp -r "$cereal/cereal" "$work/elsewhere/"
+configure -DLOCKSTEP_CEREAL_INCLUDE="$work/elsewhere"
 cmake --build "$work/build"
+grep -q -- "-isystem $work/elsewhere" "$work/build/build.ninja" || fail "cereal is not taken from where it is"
 
 output=$("$@" "$work/build/simulation" 2>&1) || fail "simulation ended with code $?: $output"
 [ "$output" = "learned after training on 2 ranks, error handler as before" ] || fail "simulation printed: $output"

@@ -15,7 +15,7 @@ stand_in() {
 }
 # Everything is installed but these two.
 stand_in dpkg-query 'for p in "${@:4}"; do case $p in mpich | gnuplot-nox) ;; *) echo "installed $p" ;; esac; done; exit 1'
-stand_in apt-get 'echo "apt-get $*" >>"$CALLS"'
+stand_in apt-get 'echo "apt-get $*" >>"$CALLS"; exit "${APT_RESULT:-0}"'
 stand_in sudo 'echo "sudo $*" >>"$CALLS"; case $SUDO_WORKS in yes) [ "$1" = -n ] || "$@" ;; no) exit 1 ;; esac'
 stand_in id 'echo "$USER_ID"'
 stand_in cmake 'echo "cmake $*" >>"$CALLS"; exit "$CMAKE_RESULT"'
@@ -24,7 +24,7 @@ stand_in cmake 'echo "cmake $*" >>"$CALLS"; exit "$CMAKE_RESULT"'
 run() {
   : >"$work/calls"
   code=0
-  env -i PATH="$work/bin" CALLS="$work/calls" USER_ID="$1" SUDO_WORKS="$2" CMAKE_RESULT="$3" \
+  env -i PATH="$work/bin" CALLS="$work/calls" USER_ID="$1" SUDO_WORKS="$2" CMAKE_RESULT="$3" APT_RESULT="${APT_RESULT:-0}" \
     LOCKSTEP_CMAKE_ARGS="${LOCKSTEP_CMAKE_ARGS:-}" \
     bash "$LOCKSTEP_SOURCE_DIR/scripts/setup.sh" "${@:4}" </dev/null >"$work/output" 2>&1 || code=$?
   printf '\n--- user %s, sudo works: %s, cmake exits %s: exit code %s\n' "$1" "$2" "$3" "$code"
@@ -55,7 +55,7 @@ expect '^sudo env .* apt-get .*install .* mpich$'
 run 1000 no 0 release build data
 expect_code 0
 expect_not '^apt-get'
-expect 'neither root nor allowed to use sudo: gnuplot-nox mpich$'
+expect 'not installed, since you are neither root nor allowed to use sudo: gnuplot-nox mpich$'
 expect 'apt-get install gnuplot-nox mpich$'
 expect 'module avail'
 expect 'spack install'
@@ -70,6 +70,13 @@ run 0 no 1 release build
 expect_code 1
 expect 'CMake could not configure'
 expect_not 'module avail'  # everything is installed: the error is another
+
+# No network, or another system with apt.
+APT_RESULT=100 run 0 no 0 release build
+expect_code 0
+expect 'not installed, since apt-get failed: mpich$'
+expect 'module avail'
+expect '^cmake --preset release$'
 
 rm "$work/bin/dpkg-query"
 LOCKSTEP_CMAKE_ARGS="-DLOCKSTEP_ARCH=x86-64-v3 -DX=1" run 1000 no 0 debug build

@@ -82,17 +82,19 @@ void declare(DeckTable& table, ScheduleOptions& options);
 ///                between two, t_0 t_mult^n
 ///   polynomial   B (1 - k / T)^power up to T, then 0
 /// each of these with W > 0: B (s + (1 - s) k / W) for k < W, then the above of k - W;
-///   warmup_cosine  B (k + 1) / W for k < W, then B (f + (1 - f) (1 + cos(pi (k - W) / (T - W))) /
-///   2) one_cycle      with c(a, b, x) = b + (a - b) (1 + cos(pi x)) / 2, u = pct_start T - 1:
+///   warmup_cosine  B (k + 1) / W for k < W, then
+///                  B (f + (1 - f) (1 + cos(pi (k - W) / (T - W))) / 2)
+///   one_cycle      with c(a, b, x) = b + (a - b) (1 + cos(pi x)) / 2, u = pct_start T - 1:
 ///                  c(B / div_factor, B, k / u) for k <= u, then
 ///                  c(B, B / div_factor / final_div_factor, (k - u) / (T - 1 - u))
 /// These two stay at their last value beyond T (T - 1).
 ///   cyclic       B + (max_lr - B) h s, where h rises from 0 to 1 within step_size_up units and
 ///                falls back within step_size_down, and s, in cycle c = 0, 1 ..., is 1
 ///                (triangular), 2^-c (triangular2) or gamma^k (exp_range)
-///   plateau      B: what ReduceLROnPlateau says Source: the classes of
-/// torch.optim.lr_scheduler that Kind names; Loshchilov, Hutter 2017 (arXiv:1608.03983) for the
-/// cosine; Smith, Topin 2018 (arXiv:1708.07120) for the one cycle;
+///   plateau      B: what ReduceLROnPlateau says, which has a state
+///
+/// Source: the classes of torch.optim.lr_scheduler that Kind names; Loshchilov, Hutter 2017
+/// (arXiv:1608.03983) for the cosine; Smith, Topin 2018 (arXiv:1708.07120) for the one cycle;
 /// Smith 2017 (arXiv:1506.01186) for the cycles.
 [[nodiscard]] double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t k);
 
