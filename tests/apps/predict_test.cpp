@@ -222,6 +222,33 @@ TEST_F(Predict, NothingButTheCheckpointIsNeeded) {
   EXPECT_NEAR(error, again.at("max_error").get<double>(), 1e-5);
 }
 
+TEST_F(Predict, EvaluateComputesInThePrecisionOfTheRun) {
+  ASSERT_EQ(
+      classify(1, small_run(scratch_.file("run"), {"--set", "train.precision=\"bf16\""})).exit_code,
+      0);
+  const Json again = evaluate(1, {scratch_.file("run")});
+  EXPECT_EQ(again.at("loss"), summary("run").at("test_loss"));
+}
+
+TEST_F(Predict, ASampleThatIsNotFiniteIsNamedAndHasNoPrediction) {
+  fit("run");
+  const std::string table = scratch_.file("samples.npy");
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }";
+  header.resize(117, ' ');
+  header += '\n';
+  std::vector<float> samples(8, 0.5F);
+  samples[6] = std::nanf("");
+  std::string bytes("\x93NUMPY\x01\0\x76\0", 10);
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(samples.data()), samples.size() * sizeof(float));
+  scratch_.write("samples.npy", bytes);
+  const Finished refused = lockstep(
+      2, {"predict", scratch_.file("run"), "--input", table, "--output", scratch_.file("y.h5")});
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_TRUE(refused.says("sample 1")) << refused.output;
+  EXPECT_FALSE(holds_beginning_with(scratch_.file("y.h5")));
+}
+
 TEST_F(Predict, ClassifiersAreEvaluatedOnAnyNumberOfRanks) {
   ASSERT_EQ(classify(2, small_run(scratch_.file("run"))).exit_code, 0);
   for (const int ranks : {1, 2}) {

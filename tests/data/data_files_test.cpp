@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <array>
+#include <cmath>
 #include <data/hdf5_files.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/csv_table.hpp>
@@ -316,6 +317,95 @@ TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
               "kind is \"cow\", which is none of the classes cat, dog");
 }
 
+// One cell that cannot be read would make all labels others: "2" comes behind "10" then.
+TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
+  const ScratchFolder folder;
+  DataOptions options = options_of(DataKind::csv, {});
+  options.test_set = false;
+  const auto refusal = [&](const std::string& text, TargetKind kind = TargetKind::classes) {
+    options.path = {folder.write("t.csv", text)};
+    return input_error([&] { static_cast<void>(make_datasets(options, kind)); });
+  };
+  expect_says(refusal("x,kind\n1,0\n2,\n3,1\n"), "column kind is empty");
+  expect_says(refusal("x,kind\n1,cat\n2,\n"), "column kind is empty");
+  const std::string damaged = refusal("x,kind\n1,0\n2,10\n3,NA\n");
+  expect_says(damaged, "line 4 of");
+  expect_says(damaged, "column kind is \"NA\", no number as in line 2 of");
+  expect_says(damaged, "data.class_names");
+  options.class_names = {"0", "10", "NA"};
+  EXPECT_EQ(contents_of(*make_datasets(options).train).second,
+            (std::vector<std::int64_t>{0, 1, 2}));
+  options.class_names.clear();
+  expect_says(refusal("x,y\n1,0.5\n2,half\n", TargetKind::values),
+              "column y is \"half\", not a finite number. Repair the line.");
+  expect_says(refusal("x,y\n1,one\n2,half\n", TargetKind::values), "not a finite number");
+}
+
+TEST(DataFiles, LabelsThatAreAllAmongTheNamesAreNamesInEveryTable) {
+  const ScratchFolder folder;
+  DataOptions options =
+      options_of(DataKind::csv, {folder.write("train.csv", "x,kind\n1,x\n2,7\n3,5\n")});
+  options.files.test_path = {folder.write("test.csv", "x,kind\n1,7\n2,5\n")};
+  options.class_names = {"5", "7", "x"};
+  const Datasets sets = make_datasets(options);
+  EXPECT_EQ(contents_of(*sets.train).second, (std::vector<std::int64_t>{2, 1, 0}));
+  EXPECT_EQ(contents_of(*sets.test).second, (std::vector<std::int64_t>{1, 0}));
+  folder.write("train.csv", "x,kind\n1,1\n2,0\n");
+  folder.write("test.csv", "x,kind\n1,0\n");
+  options.class_names = {"shirt", "coat"};
+  EXPECT_EQ(contents_of(*make_datasets(options).train).second, (std::vector<std::int64_t>{1, 0}));
+}
+
+TEST(DataFiles, TrainingAndTestSetInDifferentUnitsAreRefused) {
+  const ScratchFolder folder;
+  fs::create_directories(folder.file("train"));
+  fs::create_directories(folder.file("test"));
+  DataOptions options = options_of(DataKind::npy, {folder.path()});
+  options.mean = options.std = {};
+  for (const std::string half : {"train", "test"})
+    folder.write(half + "/targets.npy", npy("<f4", "(3,)", counted(3)));
+  folder.write("train/features.npy", npy("|u1", "(3, 1)", std::vector<std::uint8_t>{1, 2, 255}));
+  folder.write("test/features.npy", npy("<f4", "(3, 1)", counted(3)));
+  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+              "divided by 255");
+  folder.write("test/features.npy", npy("|u1", "(3, 1)", std::vector<std::uint8_t>{4, 5, 6}));
+  EXPECT_EQ(make_datasets(options, TargetKind::values).test->size(), 3);
+}
+
+TEST(DataFiles, TargetsThatAreBytesAreNormalisedInTheirOwnUnits) {
+  const ScratchFolder folder;
+  fs::create_directories(folder.file("train"));
+  DataOptions options = options_of(DataKind::npy, {folder.path()});
+  options.test_set = false;
+  options.normalise_targets = true;
+  options.mean = options.std = options.target_mean = options.target_std = {};
+  const std::vector<std::uint8_t> ramp{0, 100, 200};
+  // 13 / 255 has digits without end: a sum of many has roundings, which are no deviation.
+  folder.write("train/features.npy", npy("|u1", "(3, 1)", std::vector<std::uint8_t>{13, 13, 13}));
+  folder.write("train/targets.npy", npy("|u1", "(3, 1)", ramp));
+  const Datasets sets = make_datasets(options, TargetKind::values);
+  EXPECT_EQ(sets.facts.target_mean, std::vector<double>{100});
+  EXPECT_NEAR(sets.facts.target_std.at(0), std::sqrt(20000.0 / 3), 1e-9);
+  EXPECT_EQ(sets.facts.mean, std::vector<double>{13.0 / 255});
+  EXPECT_EQ(sets.facts.std, std::vector<double>{1.0}) << "a constant";
+}
+
+TEST(DataFiles, FieldsThatAreTargetsAreNotLeftBehindByAnAugmentation) {
+  const ScratchFolder folder;
+  fs::create_directories(folder.file("train"));
+  DataOptions options = options_of(DataKind::npy, {folder.path()});
+  options.test_set = false;
+  for (const std::string name : {"features", "targets"})
+    folder.write("train/" + name + ".npy", npy("<f4", "(2, 1, 3, 3)", counted(18)));
+  EXPECT_EQ(make_datasets(options, TargetKind::values).train->size(), 2);
+  options.augment.flip = true;
+  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+              "targets are fields");
+  options.augment = {.crop_padding = 1};
+  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+              "targets are fields");
+}
+
 TEST(DataFiles, ATableOfValuesNeedsNoNamesOfColumns) {
   const ScratchFolder folder;
   const std::string file = folder.write("t.csv", "x,y,force\n1,2,0.5\n3,4,1.5\n5,6,2.5\n");
@@ -346,9 +436,11 @@ TEST(DataFiles, WeightsOfSamplesStandBesideThem) {
   options.sample_weights = "w";
   folder.write("x.npy", npy("<f4", "(3, 1)", counted(3)));
   folder.write("y.npy", npy("<f4", "(3,)", counted(3)));
-  folder.write("w.npy", npy("<f4", "(2,)", counted(2)));
-  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
-              "cannot be the weights of 3 samples");
+  for (const std::int64_t count : {2, 4}) {  // of another file
+    folder.write("w.npy", npy("<f4", fmt::format("({},)", count), counted(count)));
+    expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+                "cannot be the weights of 3 samples");
+  }
   folder.write("w.npy", npy("<f4", "(3,)", counted(3)));
   EXPECT_EQ(make_datasets(options, TargetKind::values).sample_weights,
             (std::vector<double>{1, 2, 3}));

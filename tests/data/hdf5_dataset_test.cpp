@@ -240,7 +240,7 @@ TEST(Hdf5Dataset, NormalisationIsTheTrainingSetsOwnWhereNoneIsGiven) {
   auto options = options_for(file, "scalar");
   const auto samples =
       test::open_samples(file, "train/features", "train/scalar", TargetKind::values);
-  const Normalisation measured = measure_normalisation(*samples.features, samples.size);
+  const Normalisation measured = measure_normalisation(*samples.features, samples.size, 1.0);
   EXPECT_NEAR(measured.mean[0], sum / n, 1e-9);
   EXPECT_NEAR(measured.std[0], std::sqrt(squares / n), 1e-9);
   EXPECT_EQ(measured.mean[1], 3.0);

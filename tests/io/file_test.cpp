@@ -145,6 +145,14 @@ TEST_F(AtomicPublish, PipesAndDevicesAreNeitherReplacedNorWrittenTo) {
   EXPECT_EQ(entries(), 1);
 }
 
+TEST_F(AtomicPublish, AFolderIsRefusedBeforeAnythingIsWritten) {
+  const int before = static_cast<int>(entries());
+  for (const fs::path& place : {folder, folder / "", folder / "new" / ""}) {
+    EXPECT_THROW(AtomicFile{place}, FileError) << place;
+    EXPECT_EQ(entries(), before) << place;
+  }
+}
+
 TEST_F(AtomicPublish, OfTwoWritersEachPublishesItsOwnBytes) {
   AtomicFile first(folder / "a"), second(folder / "a");
   first.file().write_at(0, "first", 5);

@@ -185,7 +185,8 @@ Outcome garbage_hdf5(PhiloxSequence& random) {
             test::open_samples(path, "train/features", "train/targets", TargetKind::classes);
         const std::int64_t classes = count_classes(samples);
         expect_classes(samples, classes);
-        const Normalisation normalisation = measure_normalisation(*samples.features, samples.size);
+        const Normalisation normalisation =
+            measure_normalisation(*samples.features, samples.size, 1.0);
         if (!streamed) {
           static_cast<void>(load_samples(samples, classes, normalisation));
           return;

@@ -146,10 +146,34 @@ bool CsvTable::is_numeric(const std::string& column) const {
   return true;
 }
 
+bool CsvTable::holds_only(const std::string& column, const std::vector<std::string>& words) const {
+  const std::size_t c = index_of(column);
+  for (std::int64_t row = 0; row < rows(); ++row) {
+    if (std::ranges::find(words, cell(row, c)) == words.end()) return false;
+  }
+  return true;
+}
+
 std::vector<std::string> CsvTable::labels(const std::string& column) const {
   const std::size_t c = index_of(column);
   std::set<std::string_view> found;
-  for (std::int64_t row = 0; row < rows(); ++row) found.insert(cell(row, c));
+  std::optional<std::int64_t> number, word;  // the first row of each
+  for (std::int64_t row = 0; row < rows(); ++row) {
+    const std::string_view text = cell(row, c);
+    if (text.empty()) {
+      throw InputError(
+          fmt::format("{}: column {} is empty. Repair the line.", where(row), columns_[c]));
+    }
+    auto& first = number_of(text) ? number : word;
+    if (!first) first = row;
+    found.insert(text);
+  }
+  if (number && word) {
+    throw InputError(fmt::format(
+        "{}: column {} is \"{}\", no number as in {}. Repair the line, or, if these are the names "
+        "of classes, list them all in data.class_names.",
+        where(*word), columns_[c], cell(*word, c), where(*number)));
+  }
   return {found.begin(), found.end()};
 }
 
@@ -164,10 +188,10 @@ std::shared_ptr<const StoredArray> CsvTable::numbers(const std::vector<std::stri
       const std::string_view text = cell(row, column);
       const auto number = number_of(text);
       if (!number) {
-        throw InputError(fmt::format(
-            "{}: column {} is {}, not a finite number. Repair the line, or leave the column out of "
-            "data.feature_columns.",
-            where(row), columns_[column], text.empty() ? "empty" : fmt::format("\"{}\"", text)));
+        throw InputError(
+            fmt::format("{}: column {} is {}, not a finite number. Repair the line{}.", where(row),
+                        columns_[column], text.empty() ? "empty" : fmt::format("\"{}\"", text),
+                        flat ? "" : ", or leave the column out of data.feature_columns"));
       }
       numbers.push_back(*number);
     }

@@ -28,7 +28,12 @@ class CsvTable {
 
   /// Whether every cell of the column is a number.
   [[nodiscard]] bool is_numeric(const std::string& column) const;
-  /// The different cells of a column, in order.
+  /// Whether every cell of the column is one of `words`.
+  [[nodiscard]] bool holds_only(const std::string& column,
+                                const std::vector<std::string>& words) const;
+  /// The different cells of a column of words, in order. Throws InputError, naming file, line and
+  /// column, for an empty cell, and for one that is no number where others are: more likely a
+  /// damaged number than the name of a class.
   [[nodiscard]] std::vector<std::string> labels(const std::string& column) const;
 
   /// The numbers of these columns, [N, columns], or [N] of one column with `flat`; integers if all

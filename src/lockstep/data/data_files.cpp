@@ -84,7 +84,7 @@ DataFiles::DataFiles(const DataOptions& options, Split split)
   table_.emplace(files_);
 }
 
-DataOptions DataFiles::completed(DataOptions options) const {
+DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
   if (!table_) return options;
   auto& [features, targets] = options.files.columns;
   if (targets.empty()) targets = {table_->columns().back()};
@@ -95,11 +95,17 @@ DataOptions DataFiles::completed(DataOptions options) const {
       if (!other) features.push_back(column);
     }
   }
-  const bool words = targets.size() == 1 && !table_->is_numeric(targets[0]);
-  if (!words) return options;
+  if (kind == TargetKind::values || !targets_are_names(options)) return options;
   if (options.class_names.empty()) options.class_names = table_->labels(targets[0]);
   options.files.classes = std::ssize(options.class_names);
   return options;
+}
+
+bool DataFiles::targets_are_names(const DataOptions& options) const {
+  const auto& columns = options.files.columns.targets;
+  if (columns.size() != 1) return false;
+  return !table_->is_numeric(columns[0]) ||
+         (!options.class_names.empty() && table_->holds_only(columns[0], options.class_names));
 }
 
 std::shared_ptr<const StoredArray> DataFiles::features(const DataOptions& options) const {
@@ -113,7 +119,7 @@ std::shared_ptr<const StoredArray> DataFiles::targets(const DataOptions& options
   if (!table_)
     return array(split_ == Split::train ? o.train_targets : o.test_targets, o.cache_mib << 20U);
   const auto& columns = o.columns.targets;
-  if (columns.size() == 1 && !table_->is_numeric(columns[0]) && !options.class_names.empty())
+  if (!options.class_names.empty() && targets_are_names(options))
     return table_->codes(columns[0], options.class_names);
   return table_->numbers(columns, true);
 }

@@ -8,6 +8,7 @@
 #include <lockstep/data/csv_table.hpp>
 #include <lockstep/data/data_options.hpp>
 #include <lockstep/data/stored_array.hpp>
+#include <lockstep/data/stored_samples.hpp>
 
 namespace lockstep {
 
@@ -30,9 +31,9 @@ class DataFiles {
   /// Throws InputError if a file is missing or unfit, or data.path names none.
   DataFiles(const DataOptions& options, Split split);
 
-  /// `options` with what they leave to a table: its columns and, where the targets are words, the
-  /// names of the classes.
-  [[nodiscard]] DataOptions completed(DataOptions options) const;
+  /// `options` with what they leave to a table: its columns and, where classes are wanted and the
+  /// targets are words, the names of these.
+  [[nodiscard]] DataOptions completed(DataOptions options, TargetKind kind) const;
 
   /// Of completed options. Throws InputError if they are not there.
   [[nodiscard]] std::shared_ptr<const StoredArray> features(const DataOptions& options) const;
@@ -46,6 +47,9 @@ class DataFiles {
  private:
   [[nodiscard]] std::shared_ptr<const StoredArray> array(const std::string& name,
                                                          std::int64_t cache_bytes) const;
+  /// Whether a table's targets are names of classes: all of them are among data.class_names, or
+  /// they are no numbers.
+  [[nodiscard]] bool targets_are_names(const DataOptions& options) const;
 
   DataKind kind_;
   Split split_;

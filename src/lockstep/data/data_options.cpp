@@ -95,6 +95,15 @@ void hold_back(Datasets& sets, double fraction) {
   sets.train = std::make_shared<const Subset>(sets.train, std::move(train));
 }
 
+/// An augmentation moves what stands in the inputs, and would leave the target fields behind.
+void expect_targets_stay(const AugmentOptions& augment, const Dataset& train) {
+  if (train.target_shape().dims() < 2 || (!augment.flip && augment.crop_padding == 0)) return;
+  throw InputError(fmt::format(
+      "data.augment_flip and data.augment_crop_padding change the inputs alone, but the "
+      "targets are fields, {} each, that would have to move with them. Leave them out.",
+      to_string(train.target_shape())));
+}
+
 /// Weights that balance the classes of a training set.
 std::vector<double> balancing_weights(const Dataset& train) {
   if (train.classes() == 0 || train.target_shape().dims() > 0) {
@@ -114,7 +123,7 @@ TargetKind target_kind(const DataOptions& options) {
   if (options.kind == DataKind::tokens) return TargetKind::tokens;
   if (!in_files(options.kind)) return TargetKind::classes;
   const DataFiles files(options, Split::train);
-  const bool classes = files.targets(files.completed(options))->integers();
+  const bool classes = files.targets(files.completed(options, TargetKind::classes))->integers();
   return classes ? TargetKind::classes : TargetKind::values;
 }
 
@@ -133,6 +142,7 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
                    sets.test->others()[k]->sample_shape(), options.path);
     }
   }
+  if (kind == TargetKind::values) expect_targets_stay(options.augment, *sets.train);
   if (!tokens) {
     expect_class_names(sets.facts.class_names, *sets.train);
     sets.augmentation = make_augmentation(options.augment, sets.train->sample_shape(),

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <tuple>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/data_files.hpp>
@@ -18,6 +19,16 @@ void expect_as_they_are(const DataOptions& options) {
   throw InputError(
       "data.indices = true leaves features as they are, but data.mean, data.std or an "
       "augmentation would change them. Leave out one or the other.");
+}
+
+/// Of training and test set, which are scaled alike.
+void expect_one_unit(const StoredArray& train, const StoredArray& test) {
+  if (train.bytes() == test.bytes()) return;
+  const auto& [bytes, others] = train.bytes() ? std::tie(train, test) : std::tie(test, train);
+  throw InputError(
+      fmt::format("{} are bytes, which are divided by 255, but {} are not: store them likewise, so "
+                  "that their units are the same.",
+                  bytes.description(), others.description()));
 }
 
 /// "parameters" of "train/parameters".
@@ -55,11 +66,15 @@ Half open_test_split(const DataOptions& options, const DataOptions& named, Targe
   }
 }
 
+/// What stored features are divided by to become inputs.
+double divisor_of(const StoredArray& features) { return features.bytes() ? 255.0 : 1.0; }
+
 /// What the options leave open, of the training set.
 DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& train) {
   if (!options.files.indices && (options.mean.empty() || options.std.empty())) {
-    const Normalisation found =
-        chosen_normalisation(options, measure_normalisation(*train.features, train.size));
+    const StoredArray& features = *train.features;
+    const Normalisation found = chosen_normalisation(
+        options, measure_normalisation(features, train.size, divisor_of(features)));
     options.mean = found.mean;
     options.std = found.std;
   }
@@ -67,7 +82,7 @@ DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& 
     if (options.files.classes == 0) options.files.classes = count_classes(train);
   } else if (options.normalise_targets &&
              (options.target_mean.empty() || options.target_std.empty())) {
-    const Normalisation found = measure_normalisation(*train.targets, train.size);
+    const Normalisation found = measure_normalisation(*train.targets, train.size, 1.0);
     if (options.target_mean.empty()) options.target_mean = found.mean;
     if (options.target_std.empty()) options.target_std = found.std;
   }
@@ -80,7 +95,7 @@ DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
   const bool one_target = columns.targets.size() == 1;
   DataFacts facts{.input = leaf_of(options.files.train_features),
                   .target = one_target ? columns.targets[0] : leaf_of(options.files.train_targets),
-                  .divisor = samples.features->bytes() && !options.files.indices ? 255.0 : 1.0,
+                  .divisor = options.files.indices ? 1.0 : divisor_of(*samples.features),
                   .mean = options.mean,
                   .std = options.std,
                   .class_names = options.class_names,
@@ -120,13 +135,14 @@ std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind k
   return std::make_shared<const StackedDataset>(std::move(first), std::move(others));
 }
 
-/// Of all samples of the training set.
+/// Of the training samples that are used. There is one for each that is not, too.
 std::vector<double> sample_weights_of(const DataFiles& files, const DataOptions& options,
-                                      std::int64_t samples) {
+                                      const StoredSamples& train) {
   const auto array = files.weights(options);
-  if (array->rows() < samples || array->row_elements() != 1) {
+  const std::int64_t all = train.features->rows(), samples = train.size;
+  if (array->rows() != all || array->row_elements() != 1) {
     throw InputError(fmt::format("{} cannot be the weights of {} samples: give each one number.",
-                                 array->description(), samples));
+                                 array->description(), all));
   }
   std::vector<float> weights(static_cast<std::size_t>(samples));
   array->read(0, samples, std::span(weights));
@@ -137,24 +153,28 @@ std::vector<double> sample_weights_of(const DataFiles& files, const DataOptions&
 
 Datasets file_sets(const DataOptions& options, TargetKind kind) {
   const DataFiles files(options, Split::train);
-  const DataOptions named = files.completed(options);
+  const DataOptions named = files.completed(options, kind);
   const Half train = open_split(files, named, kind, Split::train);
   std::optional<Half> test;
   if (options.test_set) test = open_test_split(options, named, kind);
-  if (options.files.indices) expect_as_they_are(options);
+  if (options.files.indices) {
+    expect_as_they_are(options);
+  } else if (test) {
+    expect_one_unit(*train.samples.features, *test->samples.features);
+  }
   const DataOptions found = measured(named, kind, train.samples);
   Datasets sets{.train = file_set(found, kind, train),
                 .test = test ? file_set(found, kind, *test) : nullptr,
                 .augmentation = {},
                 .facts = facts_of(found, train.samples)};
   if (!options.sample_weights.empty())
-    sets.sample_weights = sample_weights_of(files, options, sets.train->size());
+    sets.sample_weights = sample_weights_of(files, options, train.samples);
   return sets;
 }
 
 Datasets file_test_set(const DataOptions& options, TargetKind kind) {
   const DataFiles files(options, Split::test);
-  const DataOptions named = files.completed(options);
+  const DataOptions named = files.completed(options, kind);
   const Half test = open_split(files, named, kind, Split::test);
   return {.train = {},
           .test = file_set(named, kind, test),

@@ -53,12 +53,12 @@ struct Moments {
 
 /// Of channel `c`: `width` neighbours in each row of `channels * width`.
 Moments moments_of(std::span<const float> rows, std::int64_t channels, std::int64_t width,
-                   std::int64_t c, double divisor) {
+                   std::int64_t c) {
   const auto each = [&](const auto& f) {
     for (std::size_t at = static_cast<std::size_t>(c * width); at < rows.size();
          at += static_cast<std::size_t>(channels * width)) {
       for (std::int64_t i = 0; i < width; ++i)
-        f(static_cast<double>(rows[at + static_cast<std::size_t>(i)]) / divisor);
+        f(static_cast<double>(rows[at + static_cast<std::size_t>(i)]));
     }
   };
   const std::int64_t count = std::ssize(rows) / channels;
@@ -187,21 +187,21 @@ void expect_classes(const StoredSamples& samples, std::int64_t classes) {
                               });
 }
 
-Normalisation measure_normalisation(const StoredArray& array, std::int64_t rows) {
+// Of the numbers as they are stored, whose sums have no rounding where they are all equal.
+Normalisation measure_normalisation(const StoredArray& array, std::int64_t rows, double divisor) {
   const std::int64_t channels = sample_shape_of(array.shape())[0];
   const std::int64_t width = array.row_elements() / channels;
-  const double divisor = array.bytes() ? 255 : 1;
   std::vector<Moments> moments(static_cast<std::size_t>(channels));
   for_each_finite_slab(array, rows, [&](std::int64_t, std::span<const float> slab) {
     for (std::int64_t c = 0; c < channels; ++c) {
-      moments[static_cast<std::size_t>(c)].join(moments_of(slab, channels, width, c, divisor));
+      moments[static_cast<std::size_t>(c)].join(moments_of(slab, channels, width, c));
     }
   });
   Normalisation normalisation{{}, {}};
   for (const Moments& m : moments) {
     const double deviation = std::sqrt(m.squares / m.count);
-    normalisation.mean.push_back(m.mean);
-    normalisation.std.push_back(deviation > 0 ? deviation : 1.0);
+    normalisation.mean.push_back(m.mean / divisor);
+    normalisation.std.push_back(deviation > 0 ? deviation / divisor : 1.0);
   }
   return normalisation;
 }

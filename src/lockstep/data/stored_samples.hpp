@@ -37,11 +37,12 @@ struct StoredSamples {
 /// Throws InputError if a target is not in [0, classes). Reads all of them.
 void expect_classes(const StoredSamples& samples, std::int64_t classes);
 
-/// Mean and standard deviation of each channel of the first `rows` rows, in double precision by
-/// slabs of a fixed size (pairs of slabs are joined as in Chan, Golub, LeVeque 1983), so that every
-/// rank finds the same. A channel without any deviation gets 1. Reads all rows. Throws InputError
-/// for a number that is not finite.
-[[nodiscard]] Normalisation measure_normalisation(const StoredArray& array, std::int64_t rows);
+/// Mean and standard deviation of each channel of the first `rows` rows, divided by `divisor`, in
+/// double precision by slabs of a fixed size (pairs of slabs are joined as in Chan, Golub, LeVeque
+/// 1983), so that every rank finds the same. A channel without any deviation gets 1. Reads all
+/// rows. Throws InputError for a number that is not finite.
+[[nodiscard]] Normalisation measure_normalisation(const StoredArray& array, std::int64_t rows,
+                                                  double divisor);
 
 /// All samples in memory: bytes as bytes, other features as f32; without a normalisation they are
 /// indices, i64. `classes` is 0 for values. Throws InputError if they do not fit into this

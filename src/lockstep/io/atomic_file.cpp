@@ -44,8 +44,10 @@ std::string AtomicFile::published_name_of(const std::string& temporary_name) {
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (path_.has_parent_path()) make_folder(path_.parent_path());
   const auto there = fs::symlink_status(path_, ignored);
+  if (fs::is_directory(there) || !path_.has_filename())
+    throw FileError("replace the folder", path_, EISDIR);
+  if (path_.has_parent_path()) make_folder(path_.parent_path());
   if (fs::is_other(there)) throw FileError("replace the device, pipe or socket", path_, EEXIST);
   if (fs::is_symlink(there)) throw FileError("replace the symbolic link", path_, EEXIST);
   file_ = create_temporary_file(path_);

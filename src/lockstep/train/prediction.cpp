@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <optional>
 #include <sstream>
+#include <type_traits>
 
+#include <lockstep/autograd/autocast.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/data/data_files.hpp>
 #include <lockstep/data/looked_for.hpp>
+#include <lockstep/data/stored_samples.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/key_text.hpp>
 #include <lockstep/io/atomic_file.hpp>
@@ -117,6 +120,7 @@ void predict_blocks(const Predictor& predictor, const StoredArray& input,
       out.write_at(array.offset + begin * (bytes / n), values.data(), bytes);
     };
     input.read(begin, end, samples);
+    if constexpr (std::is_same_v<T, float>) expect_finite(samples, begin, input);
     predictor.predict(samples, found);
     if (parts == 1) {
       write(arrays[0], found);
@@ -150,7 +154,6 @@ Deck deck_of(const fs::path& checkpoint, const std::string& data,
 }
 
 std::unique_ptr<Task> task_of(Deck& deck, const ModelSignature& signature) {
-  static_cast<void>(read_run_plan(deck));
   if (read_task_options(deck).data.kind == DataKind::tokens)
     return std::make_unique<LanguageModel>(deck, Sets::test);
   if (signature.kind == ModelSignature::Output::log_probabilities)
@@ -247,9 +250,11 @@ CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& gr
   std::optional<Predictor> predictor;
   std::unique_ptr<Task> task;
   EvalOptions options;
+  Precision precision = Precision::f32;
   agree(*group, [&] {
     predictor.emplace(checkpoint);
     Deck deck = deck_of(checkpoint, data, overrides);
+    precision = read_run_plan(deck).train.precision;
     task = task_of(deck, predictor->signature());
     deck.check_all_read();
     options = deck.read<EvalOptions>("eval");
@@ -263,6 +268,7 @@ CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& gr
   const WithConfusion counted(*task, classes);
   const Task& judge = counts ? static_cast<const Task&>(counted) : *task;
   Evaluator evaluator(group, judge, task->data().test, options.batch_size);
+  const Autocast autocast(precision);
   evaluation.figures = evaluator(predictor->model());
   if (counts) evaluation.confusion = counted.take(evaluation.figures.metrics);
   return evaluation;
