@@ -1,9 +1,12 @@
 // Backward against central differences in double.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
 
 #include "gradient_check.hpp"
 
@@ -23,6 +26,30 @@ TEST(DistanceGradient, AgreesWithCentralDifferences) {
     expect_gradients(
         [&](const std::vector<Variable>& v) { return cosine_similarity(v[0], v[1], dim); },
         {three_rows[0], three_rows[1]});
+  }
+}
+
+TEST(DistanceGradient, OfAnInfinitePowerIsThatOfTheLargestDifference) {
+  const Variable a(Tensor::from(std::vector<double>{1, 5, -2}, {1, 3}), true);
+  const Variable b(Tensor::from(std::vector<double>{0, 1, 4}, {1, 3}));
+  const Variable distance = pairwise_distance(a, b, INFINITY, 0.0);
+  EXPECT_EQ(distance.data().to_vector<double>(), std::vector<double>{6});
+  sum(distance).backward();
+  EXPECT_EQ(a.grad().to_vector<double>(), (std::vector<double>{0, 0, -1}));
+}
+
+// Rows of zeros, such as padding: one would make all weights NaN.
+TEST(CosineSimilarityGradient, OfARowOfZerosIsFinite) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Variable a(Tensor::zeros({1, 3}, dtype), true);
+    const Variable b(Tensor::full({1, 3}, 2.0, dtype), true);
+    const Variable similarity = cosine_similarity(a, b, 1);
+    EXPECT_EQ(similarity.data().item(), 0.0);
+    sum(similarity).backward();
+    for (const Variable& v : {a, b}) {
+      for (const double g : v.grad().to(DType::f64).to_vector<double>())
+        EXPECT_TRUE(std::isfinite(g));
+    }
   }
 }
 

@@ -241,6 +241,19 @@ TEST(SecondDerivative, CheckSecondGradientsTakesALossThatIsLinearInAVariable) {
   }
 }
 
+// Such as a rank has that has no samples left.
+TEST(SecondDerivative, OfANormOfNoSamplesIsEmpty) {
+  const Variable weight = leaf({4}, 1), bias = leaf({4}, 2);
+  const Variable x(Tensor::empty({0, 4, 3, 3}, DType::f64), true);
+  const Variable by_groups = grad(sum(group_norm(x, 2, weight, bias)), x, keep);
+  EXPECT_EQ(by_groups.shape(), x.shape());
+  const BatchNormStatistics statistics{Tensor::zeros({4}, DType::f64),
+                                       Tensor::full({4}, 1.0, DType::f64), nullptr};
+  const Variable by_batches =
+      grad(sum(batch_norm(x, weight, bias, statistics, /*training=*/false)), x, keep);
+  EXPECT_EQ(by_batches.shape(), x.shape());
+}
+
 // A discriminator's gradient penalty (Gulrajani et al. 2017, arXiv:1704.00028).
 TEST(SecondDerivative, TrainsAGradientPenalty) {
   const Variable x = leaf({6, 3}, 1), w = leaf({8, 3}, 2), b = leaf({8}, 3), v = leaf({1, 8}, 4);

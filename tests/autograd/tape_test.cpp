@@ -124,6 +124,17 @@ TEST(SeveralOutputs, LetGoOfTheGraphWhicheverDiesFirst) {
   EXPECT_EQ(x.record()->owners(), 1) << "the node is gone";
 }
 
+TEST(Graph, LongerThanTheStackIsDeepIsLetGoOf) {
+  const Variable x(Tensor::full({}, 1.0), true);
+  Variable sum = x + 1.0;
+  for (int i = 0; i < 200'000; ++i) sum = sum + x;
+  EXPECT_EQ(sum.data().item(), 200'002.0);
+  sum = {};
+  const Variable y = x * 3.0;
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 3.0);
+}
+
 TEST(Split, IsOneOperation) {
   const Variable x = leaf({1, 2, 3, 4, 5});
   const std::vector<std::int64_t> sizes{2, 1, 2};

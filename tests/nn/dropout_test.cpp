@@ -110,6 +110,21 @@ TEST(DropoutUnderAContext, ALayerCalledTwiceInAStepDrawsTwice) {
   EXPECT_EQ(masks(), first) << "the step computed again";
 }
 
+TEST(DropoutUnderAContext, AStreamWithANumberOfItsOwnIsCountedApartFromLayers) {
+  manual_seed(1);
+  RandomStream own(42);
+  Dropout layer(0.5);
+  const auto alone = [&] {
+    const RandomContextGuard guard({.seed = 5, .step = 3});
+    return mask_of(layer);
+  }();
+  const RandomContextGuard guard({.seed = 5, .step = 3});
+  const RandomKey first = own.next();
+  EXPECT_EQ(mask_of(layer), alone);
+  const RandomKey second = own.next();
+  EXPECT_NE(first.seed, second.seed) << "the same numbers twice in a step";
+}
+
 TEST(DropoutUnderAContext, CountsItsOwnCallsWhateverOtherGuardsCall) {
   manual_seed(1);
   std::vector<std::unique_ptr<Dropout>> layers;  // more than a guard counts in one piece

@@ -204,6 +204,12 @@ TEST(Gpt, RefusesWhatDoesNotFit) {
   EXPECT_THROW(static_cast<void>(model.forward(Variable(Tensor::zeros({1, 4})))), ShapeError);
   EXPECT_THROW(static_cast<void>(model.forward(Variable(Tensor::full({1, 4}, 11, DType::i64)))),
                InputError);
+  GptCache cache(model);
+  EXPECT_THROW(static_cast<void>(model.next_logits(Tensor::zeros({9}, DType::i64), cache)),
+               ShapeError);
+  EXPECT_TRUE(model.is_training()) << "as before the call";
+  model.to(DType::bf16);
+  EXPECT_THROW(GptCache{model}, InputError);
 }
 
 }  // namespace

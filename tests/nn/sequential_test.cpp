@@ -66,6 +66,21 @@ TEST_P(Fusion, GivesTheResultAndGradientsOfTheParts) {
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutDropout, Fusion, testing::Bool());
 
+TEST(Fusion, TakesImagesOf16Bits) {
+  manual_seed(11);
+  Sequential model{std::make_shared<Conv2d>(3, 12, 3), std::make_shared<Dropout2d>(0.5),
+                   std::make_shared<MaxPool2d>(2), std::make_shared<ReLU>()};
+  const Tensor images = uniform({6, 3, 11, 9}, 1.0).to(DType::bf16);
+  model.to(DType::bf16);
+  const auto run = [&](bool fused) {
+    const RandomContextGuard random({.seed = 9, .step = 4});
+    const Variable output = fused ? model(Variable(images)) : one_by_one(model, Variable(images));
+    EXPECT_EQ(output.data().dtype(), DType::bf16);
+    return output.data().to(DType::f32);
+  };
+  EXPECT_LE(largest_difference(run(true), run(false)), 0.05);  // roundings between the parts
+}
+
 TEST(Sequential, UnnamedLayersAreCalledByTheirPlace) {
   const Sequential model{std::make_shared<Linear>(2, 3), std::make_shared<ReLU>(),
                          std::make_shared<Linear>(3, 1)};

@@ -79,6 +79,12 @@ TEST(AveragedModel, ChangesPlacesWithTheModelAndBack) {
   EXPECT_EQ(average(mean), 2.0F);
 }
 
+TEST(AveragedModel, RefusesParametersOf16Bits) {
+  const TwoNumbers net;
+  net.to(DType::bf16);
+  EXPECT_THROW(optim::AveragedModel(net, 0.999), InputError);
+}
+
 TEST(UpdateBn, GivesTheMeanOfTheBatchesStatistics) {
   nn::Sequential model{
       {std::make_shared<nn::BatchNorm1d>(1), std::make_shared<nn::BatchNorm1d>(1)}};

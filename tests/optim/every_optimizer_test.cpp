@@ -123,6 +123,25 @@ TEST_P(EveryOptimizer, MovesAnF32CopyOfAParameterOf16BitsAndRoundsIt) {
   }
 }
 
+TEST_P(EveryOptimizer, GoesOnFromWhatWasWrittenIntoAParameterOf16Bits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const auto narrow = [&](const std::vector<float>& numbers) {
+      return nn::NamedParameter{"w",
+                                Variable(parameter("w", numbers).variable.data().to(dtype), true)};
+    };
+    const auto loaded = narrow({1.0F, -2.0F, 0.5F}), made = narrow({3.0F, 4.0F, -0.25F});
+    const auto before = make({loaded}), after = make({made});
+    loaded.variable.data().copy_from(made.variable.data());  // as load_state_dict does
+    for (int step = 0; step < 3; ++step) {
+      for (const auto& p : {loaded, made}) set_grad(p.variable, {0.25, -0.5 * step, 1.5});
+      before->step();
+      after->step();
+    }
+    EXPECT_EQ(loaded.variable.data().to(DType::f32).to_vector<float>(),
+              made.variable.data().to(DType::f32).to_vector<float>());
+  }
+}
+
 /// Saves after `before` steps, continues in a new optimizer, compares with one that never stopped.
 void expect_exact_resume(const OptimizerOptions& options, int before) {
   SCOPED_TRACE("saved after " + std::to_string(before) + " steps");

@@ -86,6 +86,22 @@ TEST(GradScaler, TheGradientOfAScaledLossStepsAsThatOfTheLoss) {
   EXPECT_EQ(train(true), train(false)) << "a power of two leaves the bits";
 }
 
+// Which makes something finite of infinity.
+TEST(GradScaler, LeavesAStepOutWhoseGradientsWereClippedByValueAfterAnOverflow) {
+  const Variable p(Tensor::from(std::vector<float>{1, 2}, {2}), true);
+  SGD sgd({{"p", p}}, {.lr = 0.5});
+  GradScaler scaler;
+  sum(p).backward();
+  p.grad().copy_from_host(
+      std::span<const float>(std::vector<float>{std::numeric_limits<float>::infinity(), 65536.0F}));
+  scaler.unscale(sgd);
+  clip_grad_value(sgd.parameters(), 1.0);
+  EXPECT_FALSE(scaler.step(sgd));
+  scaler.update();
+  EXPECT_EQ(scaler.scale(), 32768.0);
+  EXPECT_EQ(p.data().to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
 TEST(GradScaler, GoesOnFromItsState) {
   GradScaler first({.growth_interval = 3}), second({.init_scale = 8, .growth_interval = 3});
   first.update();

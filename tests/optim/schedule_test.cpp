@@ -120,6 +120,11 @@ TEST(Schedule, OptionsThatDoNotFitTogetherAreRefused) {
   expect_refused({.kind = Kind::multistep}, "needs milestones");
   expect_refused({.kind = Kind::multistep, .milestones = {3, 2}}, "[3, 2] must ascend");
   expect_refused({.kind = Kind::multistep, .milestones = {2, 2}}, "must ascend");
+  expect_refused({.kind = Kind::step, .step_size = 0}, "step_size = 0 must be at least 1");
+  expect_refused({.kind = Kind::cosine, .t_max = 0}, "t_max = 0");
+  expect_refused({.kind = Kind::cosine_restarts, .t_0 = 0}, "t_0 = 0");
+  expect_refused({.kind = Kind::cosine_restarts, .t_mult = 0}, "t_mult = 0");
+  expect_refused({.kind = Kind::cyclic, .max_lr = 1, .step_size_up = 0}, "step_size_up = 0");
 }
 
 TEST(Schedule, OneCycleMovesSgdsMomentumAndAdamsFirstBeta) {

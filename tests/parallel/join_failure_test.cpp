@@ -8,6 +8,8 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/threads_group.hpp>
+#include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/sequential.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/join.hpp>
 
@@ -40,6 +42,17 @@ void fail_on_rank_1(const std::shared_ptr<ProcessGroup>& group) {
     EXPECT_GE(seconds_since(start), deadline_s);
   }
   EXPECT_LT(seconds_since(start), 20 * deadline_s) << "on however busy a machine";
+}
+
+TEST(Join, RefusesAModelWhoseForwardIsCollective) {
+  const auto group = make_mpi_group(MPI_COMM_WORLD, impatient);
+  const auto model = std::make_shared<nn::Sequential>(
+      std::initializer_list<std::shared_ptr<nn::Module>>{std::make_shared<nn::BatchNorm1d>(3)});
+  DistributedDataParallel ddp(model, group, {.sync_batch_norm = true});
+  EXPECT_THROW(Join({ddp}), Error);
+  ddp.module().eval();
+  EXPECT_NO_THROW(Join({ddp}));
+  group->close();
 }
 
 TEST(JoinFailure, EndsTheOthersAtTheirDeadlineOverMpi) {

@@ -12,6 +12,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/tensor/finite.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 #include "given_gradients.hpp"
@@ -279,6 +280,28 @@ TEST_P(PowerSgd, NotANumberIsNotHidden) {
     ddp.backward(model->forward({}), 1.0);
     for (const double value : model->parts[0].grad().to_vector<double>()) {
       EXPECT_TRUE(std::isnan(value));
+    }
+  });
+}
+
+// An overflow of scaled gradients, which GradScaler leaves out, is over with its step.
+TEST_P(PowerSgd, WhatIsNotFiniteInOneStepIsGoneInTheNext) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    for (const double bad :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      const auto model = std::make_shared<GivenGradients>(std::vector<Shape>{{6, 5}});
+      DistributedDataParallel ddp(model, group, {}, std::make_shared<PowerSgdHook>(at_once(2)));
+      for (int step = 0; step < 3; ++step) {
+        model->gradients = {outer(6, 5, 1.0 + step)};
+        if (step == 1 && group->rank() == group->size() - 1)
+          model->gradients[0].slice(2, 3).fill(bad);
+        ddp.backward(model->forward({}), 1.0 / group->size());
+        if (step == 1) {
+          EXPECT_FALSE(all_finite(model->parts[0].grad()));
+        } else {
+          EXPECT_LE(max_difference(model->parts[0].grad(), model->gradients[0]), 1e-12) << step;
+        }
+      }
     }
   });
 }

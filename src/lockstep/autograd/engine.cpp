@@ -367,6 +367,24 @@ Node::~Node() {
   }
 }
 
+void Node::let_go(IntrusivePtr<Node> node) noexcept {
+  thread_local constinit Node* waiting = nullptr;  // each has one owner: this list
+  thread_local constinit bool going = false;
+  if (node->owners() > 1) return;
+  if (going) {
+    node->add_owner();
+    node->next_to_go_ = std::exchange(waiting, node.get());
+    return;
+  }
+  going = true;
+  node = {};
+  while (waiting) {
+    Node* const next = std::exchange(waiting, waiting->next_to_go_);
+    next->drop_owner();
+  }
+  going = false;
+}
+
 void Node::add_input(const Variable& variable) {
   auto place = static_cast<std::size_t>(input_count_++);
   if (place < inputs_.size()) {

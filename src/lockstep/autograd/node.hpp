@@ -73,6 +73,7 @@ class Node : public RefCounted<Node> {
   friend class RefCounted<Node>;
   friend class Differentiation;
   friend class Engine;
+  friend struct detail::VariableRecord;
   template <class NodeType, class... Args>
   friend void record(std::span<Tensor> outputs, std::span<Variable> results,
                      const NodeInputs& inputs, Args&&... args);
@@ -83,6 +84,9 @@ class Node : public RefCounted<Node> {
   /// Turns the outputs' gradients into the inputs'; called once in each backward pass.
   virtual void run(std::span<const Tensor> grad_outputs) = 0;
   virtual void release() noexcept = 0;
+  /// Gives up an owner's share. A graph goes node after node, and not each within the one that it
+  /// led to: it may be longer than the stack is deep.
+  static void let_go(IntrusivePtr<Node> node) noexcept;
 
   static void expect_layout(std::span<const Tensor> outputs, const NodeInputs& inputs);
   static bool any_requires_grad(const NodeInputs& inputs);
@@ -100,6 +104,7 @@ class Node : public RefCounted<Node> {
   Precision precision_;      ///< of its thread when it was recorded
   std::uint64_t sequence_ = 0;
   const char* layer_;  // that it was recorded in, for traces; nullptr: not traced
+  Node* next_to_go_ = nullptr;
 };
 
 /// What concrete nodes with one output derive from, naming themselves:

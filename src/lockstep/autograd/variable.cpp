@@ -40,7 +40,10 @@ bool fits(const Tensor& buffer, const Tensor& data) {
 }
 
 VariableRecord::VariableRecord() = default;
-VariableRecord::~VariableRecord() { leave_outputs(); }
+VariableRecord::~VariableRecord() {
+  leave_outputs();
+  if (producer) Node::let_go(std::move(producer));
+}
 
 void VariableRecord::join_outputs(VariableRecord& other) noexcept {
   other.previous_output = this;

@@ -97,9 +97,10 @@ RandomSourceGuard::~RandomSourceGuard() {
   current_guard = before_.guard_;
 }
 
-RandomStream::RandomStream() noexcept
-    : layer_(sequence().next_layer++),
-      number_(streams.fetch_add(1, std::memory_order_relaxed) + 1) {}
+RandomStream::RandomStream(std::uint32_t number) noexcept
+    : layer_(number), number_(streams.fetch_add(1, std::memory_order_relaxed) + 1) {}
+
+RandomStream::RandomStream() noexcept : RandomStream(sequence().next_layer++) {}
 
 RandomTape::Recording::Recording(RandomTape& tape) noexcept
     : before_(std::exchange(recorded_tape, &tape)) {}

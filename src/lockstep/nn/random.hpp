@@ -113,7 +113,7 @@ class RandomStream {
   /// The next one of this thread since manual_seed.
   RandomStream() noexcept;
   /// Of what is no layer and has a number of its own.
-  explicit RandomStream(std::uint32_t number) noexcept : layer_(number) {}
+  explicit RandomStream(std::uint32_t number) noexcept;
   /// The key of a draw that no other draw has, but in a repetition.
   [[nodiscard]] RandomKey next();
 

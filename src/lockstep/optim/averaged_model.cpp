@@ -12,7 +12,15 @@ AveragedModel::AveragedModel(const nn::Module& model, std::optional<double> ema_
       decay_(ema_decay),
       n_averaged_(Tensor::zeros({}, DType::i64)) {
   if (decay_) expect_below_one("AveragedModel", "decay", *decay_);
-  for (const auto& parameter : parameters_) averages_.push_back(parameter.variable.data().clone());
+  for (const auto& [name, variable] : parameters_) {
+    if (is_half(variable.data().dtype())) {
+      throw InputError(fmt::format(
+          "AveragedModel: {} is {}, in which an average would not move. Keep the parameters in "
+          "f32, and compute in 16 bits by Autocast.",
+          name, name_of(variable.data().dtype())));
+    }
+    averages_.push_back(variable.data().clone());
+  }
 }
 
 std::int64_t AveragedModel::n_averaged() const {

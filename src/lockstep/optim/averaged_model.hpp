@@ -17,7 +17,7 @@ namespace lockstep::optim {
 /// on ranks with equal parameters the averages are equal. One thread at a time.
 class AveragedModel {
  public:
-  /// Throws InputError unless 0 <= decay < 1.
+  /// Throws InputError unless 0 <= decay < 1, and for parameters of 16 bits.
   explicit AveragedModel(const nn::Module& model, std::optional<double> ema_decay = std::nullopt);
 
   /// One more update of the model's parameters. Allocates nothing.

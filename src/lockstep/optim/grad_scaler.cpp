@@ -18,6 +18,13 @@ void expect(bool legal, const char* name, double value, const char* range) {
   throw InputError(fmt::format("GradScaler: {} is {}, but must be {}", name, value, range));
 }
 
+bool has_finite_gradients(const Optimizer& optimizer) {
+  return std::ranges::all_of(optimizer.parameters(), [](const auto& parameter) {
+    const Tensor gradient = parameter.variable.grad();
+    return !gradient.defined() || all_finite(gradient);
+  });
+}
+
 }  // namespace
 
 GradScaler::GradScaler(const GradScalerOptions& options)
@@ -39,22 +46,21 @@ double GradScaler::scale() const { return scale_.item(); }
 Variable GradScaler::scaled(const Variable& loss) const { return loss * scale(); }
 
 void GradScaler::unscale(Optimizer& optimizer) {
-  if (std::ranges::find(unscaled_, &optimizer) != unscaled_.end())
+  if (std::ranges::find(unscaled_, &optimizer, &Unscaled::optimizer) != unscaled_.end())
     throw Error("GradScaler: these gradients are unscaled already: update() comes first");
-  unscaled_.push_back(&optimizer);
   for_each_gradient(optimizer.parameters(),
                     [&](const Tensor& g) { lockstep::scale(g, 1.0 / scale()); });
+  unscaled_.push_back({&optimizer, has_finite_gradients(optimizer)});
 }
 
 bool GradScaler::step(Optimizer& optimizer, double gradient_factor) {
-  for (const auto& parameter : optimizer.parameters()) {
-    const Tensor gradient = parameter.variable.grad();
-    if (!gradient.defined() || all_finite(gradient)) continue;
+  const auto unscaled = std::ranges::find(unscaled_, &optimizer, &Unscaled::optimizer);
+  const bool is_unscaled = unscaled != unscaled_.end();
+  if ((is_unscaled && !unscaled->finite) || !has_finite_gradients(optimizer)) {
     found_inf_ = true;
     return false;
   }
-  const bool unscaled = std::ranges::find(unscaled_, &optimizer) != unscaled_.end();
-  optimizer.step(unscaled ? gradient_factor : gradient_factor / scale());
+  optimizer.step(is_unscaled ? gradient_factor : gradient_factor / scale());
   return true;
 }
 

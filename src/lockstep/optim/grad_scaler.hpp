@@ -36,12 +36,13 @@ class GradScaler {
   [[nodiscard]] Variable scaled(const Variable& loss) const;
 
   /// Divides the optimizer's gradients by the scale, once between two calls of update(): an error
-  /// if they are already. PyTorch's unscale_.
+  /// if they are already. Whether they are finite is seen here too, before anybody clips them.
+  /// PyTorch's unscale_.
   void unscale(Optimizer& optimizer);
 
   /// One update by the gradients of the loss, times `gradient_factor`, unless one of them is not
-  /// finite. Returns whether it was made. Where they were not unscaled before they stay as they
-  /// are: scaled.
+  /// finite, or was not when they were unscaled. Returns whether it was made. Where they were not
+  /// unscaled before they stay as they are: scaled.
   bool step(Optimizer& optimizer, double gradient_factor = 1.0);
 
   /// Once after the steps of all optimizers of an iteration: the next iteration's scale.
@@ -56,7 +57,11 @@ class GradScaler {
  private:
   GradScalerOptions options_;
   Tensor scale_, growth_tracker_;
-  std::vector<const Optimizer*> unscaled_;  ///< since the last update()
+  struct Unscaled {
+    const Optimizer* optimizer;
+    bool finite;
+  };
+  std::vector<Unscaled> unscaled_;  ///< since the last update()
   bool found_inf_ = false;
 };
 

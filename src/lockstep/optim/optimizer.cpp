@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -59,6 +60,15 @@ Tensor joined(const Tensor& t, const Tensor& next) {
   const std::size_t bytes = next.offset_bytes() + next.bytes() - t.offset_bytes();
   const auto elements = static_cast<std::int64_t>(bytes / size_of(t.dtype()));
   return Tensor::over(t.storage(), t.offset_bytes(), {elements}, t.dtype());
+}
+
+/// Where somebody has written to the parameter since the last step, such as load_state_dict or an
+/// average over ranks, `master` becomes its value; else it keeps the bits that were rounded off.
+void follow(const Tensor& parameter, const Tensor& master) {
+  const Tensor rounded = Tensor::empty_like(parameter);
+  convert(master, rounded);
+  if (std::memcmp(rounded.data(), parameter.data(), parameter.bytes()) == 0) return;
+  convert(parameter, master);
 }
 
 }  // namespace
@@ -133,6 +143,7 @@ void Optimizer::step(double gradient_factor) {
       continue;
     }
     const Variable& parameter = parameters_[run.first].variable;
+    follow(parameter.data(), run.parameter);
     convert(parameter.grad(), run.gradient);
     update(run);
     convert(run.parameter, parameter.data());

@@ -76,6 +76,19 @@ std::int64_t falls(const ScheduleOptions& o, std::int64_t k) {
 [[noreturn]] void refuse(const std::string& message) { throw InputError("schedule: " + message); }
 
 void expect_fit(const ScheduleOptions& o) {
+  const auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
+    if (value < least) refuse(fmt::format("{} = {} must be at least {}.", name, value, least));
+  };
+  if (o.kind == Kind::step) at_least("step_size", o.step_size, 1);
+  if (o.kind == Kind::cosine) at_least("t_max", o.t_max, 1);
+  if (o.kind == Kind::cosine_restarts) {
+    at_least("t_0", o.t_0, 1);
+    at_least("t_mult", o.t_mult, 1);
+  }
+  if (o.kind == Kind::cyclic) {
+    at_least("step_size_up", o.step_size_up, 1);
+    at_least("step_size_down", o.step_size_down, 0);
+  }
   if (o.kind == Kind::multistep) {
     if (o.milestones.empty()) refuse("kind = \"multistep\" needs milestones, such as [10, 20].");
     if (std::ranges::adjacent_find(o.milestones, std::greater_equal{}) != o.milestones.end()) {

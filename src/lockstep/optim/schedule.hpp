@@ -67,7 +67,7 @@ void declare(DeckTable& table, ScheduleOptions& options);
 
 /// The options for a run of so many epochs and so many steps an epoch: a total of 0 becomes the
 /// whole run. Throws InputError where options do not fit together, such as a warm-up that is not
-/// shorter than the total, or milestones that do not ascend.
+/// shorter than the total, or milestones that do not ascend, or lengths below 1.
 [[nodiscard]] ScheduleOptions fit_to_run(ScheduleOptions options, std::int64_t epochs,
                                          std::int64_t steps_an_epoch);
 

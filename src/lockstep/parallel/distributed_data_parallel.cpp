@@ -229,6 +229,15 @@ void DistributedDataParallel::broadcast_buffers_from(int root) {
   for (const Tensor& buffer : buffers_) group_->broadcast(buffer, root).wait();
 }
 
+void DistributedDataParallel::expect_joinable() const {
+  if (!module_->forward_is_collective()) return;
+  throw Error(
+      "Join: the model's forward is collective in training (SyncBatchNorm), and a rank that has "
+      "run "
+      "out of inputs makes none. Let it run forward on a batch of 0 samples and call "
+      "backward(sum(output), 0.0) instead, or leave SyncBatchNorm out.");
+}
+
 void DistributedDataParallel::shadow() {
   for (std::int64_t shard = 0; shard < shards(); ++shard) backward({}, 0.0);
 }

@@ -123,6 +123,7 @@ class DistributedDataParallel final : public Joinable {
 
   /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
   /// parameters and buffers on every rank. Collective.
+  void expect_joinable() const override;
   void shadow() override;
   void after_join(int last) override;
 

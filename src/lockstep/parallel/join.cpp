@@ -24,6 +24,7 @@ Join::Join(std::vector<std::reference_wrapper<Joinable>> joinables, JoinOptions 
     if (&joinable.group() != &group()) {
       throw InputError("all Joinables of a Join must have one group: counts travel by one");
     }
+    joinable.expect_joinable();
   }
 }
 

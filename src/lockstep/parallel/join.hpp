@@ -17,6 +17,8 @@ class Joinable {
   Joinable& operator=(const Joinable&) = delete;
 
   [[nodiscard]] virtual ProcessGroup& group() const noexcept = 0;
+  /// Throws Error where shadow() cannot meet all collectives of an iteration.
+  virtual void expect_joinable() const {}
   /// The collectives of one iteration, with nothing of this rank's own in them.
   virtual void shadow() = 0;
   /// All ranks have run out; `last` is one of those that had the most inputs, the same on every
@@ -49,7 +51,8 @@ struct JoinOptions {
 /// Join serves any number of epochs. It outlives nobody in `joinables`.
 class Join {
  public:
-  /// Throws InputError if there are none, or their groups differ: counts travel by one.
+  /// Throws InputError if there are none, or their groups differ: counts travel by one; and what
+  /// their expect_joinable() throws, such as that of a model with SyncBatchNorm in training.
   explicit Join(std::vector<std::reference_wrapper<Joinable>> joinables, JoinOptions options = {});
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;

@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/finite.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 #include <lockstep/tensor/kernels/matmul.hpp>
 #include <lockstep/tensor/kernels/orthonormalize.hpp>
+#include <lockstep/tensor/precision.hpp>
 
 namespace lockstep {
 namespace {
@@ -115,7 +117,9 @@ void PowerSgdHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets)
   }
 }
 
+// Sums of gradients are no part of what an Autocast computes in 16 bits: hence the guards.
 Work PowerSgdHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t index) {
+  const PrecisionGuard full(Precision::f32);
   const Parts& parts = parts_[index];
   if (!compresses() || parts.matrices.empty()) {
     return group.all_reduce(bucket.gradients, ReduceOp::sum);
@@ -134,6 +138,7 @@ Work PowerSgdHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t 
 
 Work PowerSgdHook::next_round(ProcessGroup& group, const Bucket& /*bucket*/, std::size_t index,
                               int /*round*/) {
+  const PrecisionGuard full(Precision::f32);
   const Parts& parts = parts_[index];
   if (parts.matrices.empty()) return {};
   for (const Matrix& m : parts.matrices) {
@@ -150,6 +155,7 @@ std::int64_t PowerSgdHook::bytes_sent(const Bucket& bucket, std::size_t index) c
 }
 
 void PowerSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
+  const PrecisionGuard full(Precision::f32);
   const Parts& parts = parts_[index];
   if (!compresses()) return;
   for (const auto& [gradient, travelling] : parts.rest) gradient.copy_from(travelling);
@@ -157,7 +163,12 @@ void PowerSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
     const auto at = static_cast<std::int64_t>(m.parameter);
     if (parts.notes.slice(at, at + 1).item() == 0.0) continue;  // the error waits for a gradient
     matmul_backward_b(m.q, m.p, false, m.gradient);             // P Q^T
-    if (m.error.defined()) add_scaled(m.gradient, -1.0 / world_size_, m.error);
+    if (!all_finite(m.gradient)) {  // on all ranks, which leave this step out: nothing of it stays
+      m.q.zero();
+      if (m.error.defined()) m.error.zero();
+    } else if (m.error.defined()) {
+      add_scaled(m.gradient, -1.0 / world_size_, m.error);
+    }
   }
 }
 

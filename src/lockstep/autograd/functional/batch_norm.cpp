@@ -45,7 +45,7 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
       const std::int64_t channels = x.shape()[1], samples = x.shape()[0];
       const auto along = [&](const Variable& v) { return reshape(v, {1, channels, 1}); };
       const Variable planes =
-          reshape(x, {samples, channels, x.shape().numel() / (samples * channels)});
+          reshape(x, {samples, channels, x.shape().with_leading(1).numel() / channels});
       const Variable middle =
           training_ ? mean(planes, {0, 2}, true) : along(Variable(inputs_.running_mean));
       const Variable centred = planes - middle;

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -31,13 +32,15 @@ Variable pairwise_distance(const Operand& x1, const Operand& x2, double p, doubl
   }
   const Variable d = x1 - x2 + eps;
   if (p == 2.0) return sqrt(sum(pow(d, 2.0), {-1}, keepdim));
+  if (std::isinf(p)) return amax(abs(d), {-1}, keepdim);
   if (p == 1.0) return sum(abs(d), {-1}, keepdim);
   return pow(sum(pow(abs(d), p), {-1}, keepdim), 1.0 / p);
 }
 
 Variable cosine_similarity(const Operand& x1, const Operand& x2, int dim, double eps) {
+  // The root of what is bounded, and not bounded itself: it has no slope at 0.
   const auto length = [&](const Variable& x) {
-    return clamp_min(sqrt(sum(pow(x, 2.0), {dim})), eps);
+    return sqrt(clamp_min(sum(pow(x, 2.0), {dim}), eps * eps));
   };
   return sum(x1 * x2, {dim}) / (length(x1) * length(x2));
 }

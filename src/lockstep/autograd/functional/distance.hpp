@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// The p-norm of x1 - x2 + eps over the last dimension; x1 and x2 are broadcast. Throws InputError
-/// unless p > 0.
+/// The p-norm of x1 - x2 + eps over the last dimension; x1 and x2 are broadcast; p may be infinite.
+/// Throws InputError unless p > 0.
 [[nodiscard]] Variable pairwise_distance(const Operand& x1, const Operand& x2, double p = 2.0,
                                          double eps = 1e-6, bool keepdim = false);
 

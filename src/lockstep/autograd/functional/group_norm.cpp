@@ -41,7 +41,7 @@ class GroupNormNode : public PooledNode<GroupNormNode> {
     d.give_as([this](std::span<const Variable> inputs) {
       const Variable &x = inputs[0], &weight = inputs[1], &bias = inputs[2];
       const Variable rows =
-          reshape(x, {x.shape()[0], groups_, x.shape().numel() / (x.shape()[0] * groups_)});
+          reshape(x, {x.shape()[0], groups_, x.shape().with_leading(1).numel() / groups_});
       const Variable centred = rows - mean(rows, {2}, true);
       Variable y = reshape(centred * rsqrt(mean(pow(centred, 2.0), {2}, true) + eps_), x.shape());
       const Shape channels = with_one_extent(x.shape().dims(), 1, x.shape()[1]);

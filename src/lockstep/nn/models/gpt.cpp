@@ -187,9 +187,13 @@ class GptBlocks : public Module {
 
 GptCache::GptCache(const Gpt& model) : context_(model.options().context) {
   const GptOptions& options = model.options();
+  const DType dtype = model.parameters().front().data().dtype();
+  if (is_half(dtype)) {
+    throw InputError("tokens are sampled by a gpt in f32 or f64, and this one's parameters are " +
+                     std::string(name_of(dtype)) + ": convert it with to(DType::f32)");
+  }
   for (std::int64_t i = 0; i < options.depth; ++i) {
-    projected_.push_back(
-        Tensor::empty({context_, 3 * options.width}, model.parameters().front().data().dtype()));
+    projected_.push_back(Tensor::empty({context_, 3 * options.width}, dtype));
   }
 }
 
@@ -235,8 +239,16 @@ Variable Gpt::loss(const Variable& tokens, const Tensor& target, const LossOptio
 
 Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {
   const NoGradGuard no_grad;
-  const bool was_training = is_training();
-  if (was_training) eval();
+  const struct InEval {
+    Gpt& model;
+    const bool was_training = model.is_training();
+    explicit InEval(Gpt& gpt) : model(gpt) {
+      if (was_training) model.eval();
+    }
+    ~InEval() {
+      if (was_training) model.train();
+    }
+  } in_eval(*this);
   const std::int64_t n = tokens.numel(), seen = cache.length_;
   if (n == 0) throw ShapeError("next_logits needs one token at least");
   Variable x = embedded(Variable(tokens.reshape({1, n})), seen);
@@ -244,8 +256,7 @@ Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {
     x = blocks_[i]->next(x, cache.projected_[i], seen);
   cache.length_ += n;
   const Variable last(x.data().reshape({n, options_.width}).slice(n - 1, n));
-  Tensor logits = linear((*ln_f_)(last), wte_->weight(), {}).data();
-  if (was_training) train();
+  const Tensor logits = linear((*ln_f_)(last), wte_->weight(), {}).data();
   return logits.reshape({options_.vocabulary});
 }
 

@@ -26,6 +26,7 @@ struct GptOptions {
 /// next ones: query, key and value of each in every block. For one sequence.
 class GptCache {
  public:
+  /// Throws InputError for a model whose parameters have 16 bits.
   explicit GptCache(const Gpt& model);
 
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }  ///< tokens seen
