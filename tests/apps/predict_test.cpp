@@ -230,18 +230,44 @@ TEST_F(Predict, EvaluateComputesInThePrecisionOfTheRun) {
   EXPECT_EQ(again.at("loss"), summary("run").at("test_loss"));
 }
 
-TEST_F(Predict, ASampleThatIsNotFiniteIsNamedAndHasNoPrediction) {
-  fit("run");
-  const std::string table = scratch_.file("samples.npy");
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }";
+/// What numpy.save writes of rows of four floats.
+std::string npy_of(const std::vector<float>& samples) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
+                       std::to_string(samples.size() / 4) + ", 4), }";
   header.resize(117, ' ');
   header += '\n';
-  std::vector<float> samples(8, 0.5F);
-  samples[6] = std::nanf("");
   std::string bytes("\x93NUMPY\x01\0\x76\0", 10);
   bytes += header;
   bytes.append(reinterpret_cast<const char*>(samples.data()), samples.size() * sizeof(float));
-  scratch_.write("samples.npy", bytes);
+  return bytes;
+}
+
+TEST_F(Predict, SamplesOfManyRoundsAreAllPredicted) {
+  fit("run");
+  constexpr std::size_t count = 10'000, period = 7;
+  std::vector<float> samples;
+  for (std::size_t i = 0; i < 4 * count; ++i)
+    samples.push_back(0.1F * static_cast<float>(i % (4 * period)));
+  const std::string table = scratch_.write("samples.npy", npy_of(samples));
+  for (const int ranks : {1, 3}) {
+    const std::string output = scratch_.file(std::to_string(ranks) + ".h5");
+    const Finished finished =
+        lockstep(ranks, {"predict", scratch_.file("run"), "--input", table, "--output", output});
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+    const auto found = floats(output, "predictions");
+    ASSERT_EQ(found.size(), count * 256);
+    std::size_t others = 0;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      others += std::abs(found[i] - found[i % (256 * period)]) < 1e-4F ? 0 : 1;
+    EXPECT_EQ(others, 0U);
+  }
+}
+
+TEST_F(Predict, ASampleThatIsNotFiniteIsNamedAndHasNoPrediction) {
+  fit("run");
+  std::vector<float> samples(8, 0.5F);
+  samples[6] = std::nanf("");
+  const std::string table = scratch_.write("samples.npy", npy_of(samples));
   const Finished refused = lockstep(
       2, {"predict", scratch_.file("run"), "--input", table, "--output", scratch_.file("y.h5")});
   EXPECT_EQ(refused.exit_code, 2) << refused.output;

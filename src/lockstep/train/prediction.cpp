@@ -132,6 +132,25 @@ void predict_blocks(const Predictor& predictor, const StoredArray& input,
   }
 }
 
+/// Each rank its share of the blocks, some at a time: so ranks of different speed do not drift
+/// apart by more than the group's deadline, and what fails on one of them ends all soon.
+void predict_in_rounds(ProcessGroup& group, const Predictor& predictor, const StoredArray& input,
+                       const std::vector<PlannedArray>& arrays, const File& out) {
+  constexpr std::int64_t blocks_a_round = 16;
+  const std::int64_t block = block_of(predictor), blocks = (input.rows() + block - 1) / block,
+                     most = (blocks + group.size() - 1) / group.size();
+  const auto [first, end] = share_of(blocks, group);
+  const bool integers = predictor.signature().input.dtype == DType::i64;
+  for (std::int64_t done = 0; done < most; done += blocks_a_round) {
+    const std::int64_t begin = std::min(first + done, end),
+                       last = std::min(begin + blocks_a_round, end);
+    agree(group, [&, begin, last] {
+      const auto& predict = integers ? predict_blocks<std::int64_t> : predict_blocks<float>;
+      predict(predictor, input, arrays, out, begin, last);
+    });
+  }
+}
+
 /// The deck of a checkpoint, with the data that are asked for.
 Deck deck_of(const fs::path& checkpoint, const std::string& data,
              const std::vector<std::string>& overrides) {
@@ -226,17 +245,12 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
   temporary = broadcast_object(group, temporary, 0);
   std::istringstream offsets(broadcast_object(group, places, 0));
   for (PlannedArray& array : arrays) offsets >> array.offset;
+  std::optional<File> out;
+  agree(group, [&] { out.emplace(File::open_for_writing(temporary)); });
+  predict_in_rounds(group, predictor, *samples, arrays, *out);
   agree(group, [&] {
-    const File out = File::open_for_writing(temporary);
-    const std::int64_t block = block_of(predictor);
-    const auto [first, last] = share_of((samples->rows() + block - 1) / block, group);
-    if (predictor.signature().input.dtype == DType::i64) {
-      predict_blocks<std::int64_t>(predictor, *samples, arrays, out, first, last);
-    } else {
-      predict_blocks<float>(predictor, *samples, arrays, out, first, last);
-    }
     samples->expect_unchanged();
-    out.sync();
+    out->sync();
   });
   agree(group, [&] {
     if (file) file->publish();
