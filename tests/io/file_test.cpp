@@ -106,10 +106,10 @@ TEST_F(AtomicPublish, GivingUpLeavesTheOldFileAndNoTemporaryOne) {
   EXPECT_EQ(entries(), 1);
 }
 
-TEST_F(AtomicPublish, ANameThatIsAFolderIsRefusedAndTheTemporaryFileRemoved) {
-  fs::create_directories(folder / "a" / "b");
+TEST_F(AtomicPublish, ANameThatBecomesAFolderIsRefusedAndTheTemporaryFileRemoved) {
   {
     AtomicFile file(folder / "a");
+    fs::create_directories(folder / "a" / "b");
     EXPECT_THROW(file.publish(), FileError);
   }
   EXPECT_TRUE(fs::exists(folder / "a" / "b"));
