@@ -79,35 +79,35 @@ class OverNetwork : public testing::Test {
   /// Of several, as on a busy machine a single one proves nothing.
   static double least_median(const std::string& changes) {
     double least = 1.0;
-    for (int i = 0; i < 5 && least >= between_looks; ++i) {
+    for (int i = 0; i < 5 && least >= longest_woken; ++i) {
       least = std::min(least, median(changes, woken));
     }
     return least;
   }
 
   static constexpr const char* woken = "wakes 1 of 1 ranks of other nodes";
-  /// A worker that is not woken looks every 2 ms: so the median of a hundred calls is more than
-  /// half of what it would be, and one that is woken takes 0.2 ms.
-  static constexpr double between_looks = 0.5e-3;
+  /// A worker that is not woken looks every 2 ms, and the median of a hundred calls is 0.86 to 1.7
+  /// ms. One that is woken takes 0.2 to 0.3 ms, and 0.5 beside two busy processes on two cores.
+  static constexpr double longest_woken = 0.75e-3, shortest_not_woken = 0.5e-3;
 };
 
-TEST_F(OverNetwork, CallWakesAWorkerThatSleeps) { EXPECT_LT(least_median(""), between_looks); }
+TEST_F(OverNetwork, CallWakesAWorkerThatSleeps) { EXPECT_LT(least_median(""), longest_woken); }
 
 TEST_F(OverNetwork, CallWakesItByIPv6WhereIPv4HasNoWay) {
-  EXPECT_LT(least_median(both_have_ipv6 + no_route), between_looks);
+  EXPECT_LT(least_median(both_have_ipv6 + no_route), longest_woken);
 }
 
 TEST_F(OverNetwork, WhereDatagramsAreLostCallsAreFoundAtTheNextLook) {
-  EXPECT_GT(median(all_are_lost, woken), between_looks);
+  EXPECT_GT(median(all_are_lost, woken), shortest_not_woken);
 }
 
 TEST_F(OverNetwork, WhereDatagramsCannotBeSentCallsAreFoundAtTheNextLook) {
-  EXPECT_GT(median(no_route, woken), between_looks);
+  EXPECT_GT(median(no_route, woken), shortest_not_woken);
 }
 
 TEST_F(OverNetwork, WithoutDatagramsCallsAreFoundAtTheNextLook) {
   EXPECT_GT(median("", "is not woken by datagrams (it was not asked for)", {"quietly"}),
-            between_looks);
+            shortest_not_woken);
 }
 
 }  // namespace
