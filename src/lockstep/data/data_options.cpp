@@ -142,12 +142,12 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
                    sets.test->others()[k]->sample_shape(), options.path);
     }
   }
-  if (kind == TargetKind::values) expect_targets_stay(options.augment, *sets.train);
   if (!tokens) {
     expect_class_names(sets.facts.class_names, *sets.train);
     sets.augmentation = make_augmentation(options.augment, sets.train->sample_shape(),
                                           zero_input(sets.facts), seed);
   }
+  if (kind == TargetKind::values) expect_targets_stay(options.augment, *sets.train);
   if (options.validation_fraction > 0) hold_back(sets, options.validation_fraction);
   if (options.balance_classes) sets.sample_weights = balancing_weights(*sets.train);
   return sets;
