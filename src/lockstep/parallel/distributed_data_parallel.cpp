@@ -233,8 +233,7 @@ void DistributedDataParallel::expect_joinable() const {
   if (!module_->forward_is_collective()) return;
   throw Error(
       "Join: the model's forward is collective in training (SyncBatchNorm), and a rank that has "
-      "run "
-      "out of inputs makes none. Let it run forward on a batch of 0 samples and call "
+      "run out of inputs makes none. Let it run forward on a batch of 0 samples and call "
       "backward(sum(output), 0.0) instead, or leave SyncBatchNorm out.");
 }
 

@@ -121,9 +121,10 @@ class DistributedDataParallel final : public Joinable {
   /// are no buffers.
   void broadcast_buffers();
 
+  /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training).
+  void expect_joinable() const override;
   /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
   /// parameters and buffers on every rank. Collective.
-  void expect_joinable() const override;
   void shadow() override;
   void after_join(int last) override;
 
