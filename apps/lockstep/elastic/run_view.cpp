@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
@@ -32,6 +33,12 @@ std::string tail(const fs::path& file, std::streamoff most) {
   std::string text(static_cast<std::size_t>(size - from), '\0');
   in.read(text.data(), size - from);
   return text.substr(0, text.rfind('\n') + 1);
+}
+
+/// Who holds it; empty: nobody. Not the file's times, which its owner's signs of life change.
+std::string lock_of(const fs::path& dir) {
+  std::ifstream in(dir / FolderLock::file_name);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::int64_t step_of_metrics(const fs::path& file) {
@@ -83,15 +90,14 @@ void RunView::begin() {
   calls_.clear();
   earlier_summary_ = stamp(dir_ / "summary.json");
   earlier_deck_ = stamp(dir_ / "deck.toml");
-  earlier_lock_ = stamp(dir_ / FolderLock::file_name);
+  earlier_lock_ = lock_of(dir_);
   earlier_step_ = step();
   seen_ = earlier_ = stamps();
 }
 
 void RunView::release() const {
   std::error_code ignored;
-  if (stamp(dir_ / FolderLock::file_name) != earlier_lock_)
-    fs::remove(dir_ / FolderLock::file_name, ignored);
+  if (lock_of(dir_) != earlier_lock_) fs::remove(dir_ / FolderLock::file_name, ignored);
 }
 
 void RunView::find_ranks() {

@@ -24,7 +24,8 @@ class RunView {
   /// A start begins: nothing that is there is its doing.
   void begin();
   /// A start is over: its lock on the folder would keep the next one out where that is on another
-  /// machine, which cannot know that its owner is dead. A lock that was there before stays.
+  /// machine, which cannot know that its owner is dead. A lock that was there before stays. Not for
+  /// a start that was refused: it holds none, and one that came meanwhile is another run's.
   void release() const;
   /// Whether there was a sign of life since the last look: a line in metrics.jsonl or log.txt,
   /// something new in checkpoints/, or, on this machine, a rank that has entered or completed a
@@ -75,7 +76,8 @@ class RunView {
   bool knows_all_ranks_ = false;
   std::map<int, std::uint64_t> calls_;  ///< by rank: how far its ring has come
   std::map<std::string, Stamp> seen_, earlier_;
-  Stamp earlier_summary_, earlier_deck_, earlier_lock_;
+  Stamp earlier_summary_, earlier_deck_;
+  std::string earlier_lock_;
   std::int64_t earlier_step_ = 0;
 };
 

@@ -204,8 +204,6 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   // A start that was to go on from a file is to do so again until there is something newer.
   resumes_ = resumes_ || (run_.is_up() && (!assignment_.names_checkpoint || run_.has_saved()));
 
-  run_.release();
-
   evidence.blame = words.blame();
   evidence.first_dead = watch.deaths.first().value_or(-1);
   evidence.hung = watch.hung;
@@ -215,6 +213,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   evidence.rings = run_.take_rings();
   if (watch.hung) evidence.rings = std::move(watch.rings_when_hung);
   Ending ending = judge(evidence, placement, run_, memory_);
+  if (ending.why != Why::input) run_.release();
   ending.seconds = seconds_since(begun);
   reached_ = ending.step;
   find_lost_hosts(placement, evidence.blame, ending);
