@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
@@ -151,6 +153,27 @@ TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
     EXPECT_EQ(all_of<std::int64_t>(array), (std::vector<std::int64_t>{0, 1, 1, 1, 0, 0})) << name;
     expect_says(array.description(), "bool [3, 2]");
   }
+}
+
+// HDF5 opens the file anew, and what it cannot open is not a file of another kind.
+TEST(Hdf5Array, ThatTheLimitOfOpenFilesKeepsClosedSaysSo) {
+  const ScratchFolder folder;
+  const fs::path file = folder.file("numbers.h5");
+  test::write_hdf5(file, "x", {2, 3}, counted(6));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(STDERR_FILENO);
+  ::close(next);
+  for (const int more : {0, 1}) {
+    rlimit low = before;
+    low.rlim_cur = static_cast<rlim_t>(next + more);
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    const std::string message = input_error([&] { static_cast<void>(Hdf5Array(file, "x")); });
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    expect_says(message, "numbers.h5: Too many open files");
+    expect_says(message, "ulimit -n");
+  }
+  EXPECT_EQ(Hdf5Array(file, "x").rows(), 2);
 }
 
 TEST(JoinedArray, IsOneArrayAfterAnother) {

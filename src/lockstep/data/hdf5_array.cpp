@@ -51,7 +51,7 @@ struct Hdf5Array::State {
   State(const fs::path& path, const std::string& name, std::int64_t cache_bytes)
       : raw(path, where_to_get_one) {
     const Hdf5Lock lock;
-    if (H5Fis_hdf5(path.c_str()) <= 0) {
+    if (H5Fis_hdf5(path.c_str()) == 0) {
       throw InputError(
           fmt::format("data file {} is not an HDF5 file. Point data.path at one, or set data.kind "
                       "to what it is.",
@@ -64,6 +64,8 @@ struct Hdf5Array::State {
       space.emplace(H5Dget_space(dataset->id()), H5Sclose, "examine " + name);
     } catch (const InputError&) {
       throw;
+    } catch (const FileError& error) {
+      throw InputError(error.what());
     } catch (const Error& error) {
       throw InputError(fmt::format("data file {} is damaged or incomplete: {}. Get a fresh copy.",
                                    path.string(), error.what()));

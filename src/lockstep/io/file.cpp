@@ -15,6 +15,14 @@ namespace {
 // Linux moves at most 2^31 - 4096 bytes a call; stay well below.
 constexpr std::int64_t longest_transfer = std::int64_t{1} << 30;
 
+std::string why(int error_number) {
+  std::string text = std::generic_category().message(error_number);
+  if (error_number == EMFILE) {
+    text += ", the limit of a process (ulimit -n) is reached: raise it, or use fewer files at a time";
+  }
+  return text;
+}
+
 int open_or_throw(const char* what, const std::filesystem::path& path, int flags) {
   int descriptor;
   do {
@@ -27,8 +35,7 @@ int open_or_throw(const char* what, const std::filesystem::path& path, int flags
 }  // namespace
 
 FileError::FileError(const std::string& what, const std::filesystem::path& path, int error_number)
-    : Error("cannot " + what + " " + path.string() + ": " +
-            std::generic_category().message(error_number)),
+    : Error("cannot " + what + " " + path.string() + ": " + why(error_number)),
       error_number_(error_number) {}
 
 FileError::FileError(const std::string& what, const std::filesystem::path& path,
