@@ -62,7 +62,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"ImagesTooSmallForTheModel",
                   {"--set", "data.synthetic_image_size=9"},
                   {"convnet", "[1, 9, 9]"}},
-        BadOption{"UnknownOption", {"--resum"}, {"--resum", "--help"}}),
+        BadOption{"UnknownOption", {"--resum"}, {"--resum", "--help"}},
+        BadOption{"ResumeFromAnEmptyVariable", {"--resume="}, {"--resume=", "no file"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 struct BadFile {

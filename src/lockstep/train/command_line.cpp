@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string_view>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/version.hpp>
@@ -64,6 +66,12 @@ CommandLine parse_command_line(const std::string& name, const std::string& descr
     throw InputError(
         "--dry-run, --check-gradients, --describe and --doctor look at one thing each: give one of "
         "them.");
+  }
+  // To CLI11 it is --resume alone, but whoever wrote it meant a file: --resume=$CHECKPOINT.
+  if (std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--resume="; })) {
+    throw InputError(
+        "--resume= is followed by no file: write --resume=FILE, or --resume alone for the newest "
+        "good checkpoint.");
   }
   line.resume = !resume.empty();
   if (resume != "latest") line.resume_from = resume;
