@@ -214,6 +214,21 @@ TEST(RunCheckpoints, TheBestStaysAsBestWhateverIsRemoved) {
   EXPECT_EQ(step_of_best(folder), 7);
 }
 
+// Its rank was killed between its save and its comparison, or it was a copy in a node's memory.
+TEST(RunCheckpoints, TheBestMayBeTheOneThatIsGoneOnFrom) {
+  const Folder folder("best-gone-on");
+  const CheckpointOptions options{.keep = 1, .best = "accuracy"};
+  RunCheckpoints run(folder.path(), options), killed({}, {});
+  run.begin({});
+  save_with(run, folder, 2, 0.5);
+  save_with(killed, folder, 3, 0.9);
+  RunCheckpoints resumed(folder.path(), options);
+  resumed.begin(folder(3));
+  save_with(resumed, folder, 4, 0.6);
+  EXPECT_EQ(folder.steps(), Steps{4});
+  EXPECT_EQ(step_of_best(folder), 3);
+}
+
 TEST(RunCheckpoints, TheLeastCanBeTheBest) {
   const Folder folder("least");
   RunCheckpoints run(

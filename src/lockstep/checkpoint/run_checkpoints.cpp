@@ -89,17 +89,25 @@ bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
   newest_ = from;
   if (from) good_ = {past_.empty() ? *from : past_.front()};
   std::vector<fs::path> abandoned(there.begin(), past);
-  if (!is_best_of_past()) abandoned.push_back(best_checkpoint(folder_));
-  if (abandoned.empty()) return !past_.empty();
+  const bool keeps_best = is_best_of_past();
+  if (!keeps_best) abandoned.push_back(best_checkpoint(folder_));
   try {
-    move_aside(folder_, abandoned);
+    if (!abandoned.empty()) move_aside(folder_, abandoned);
   } catch (const fs::filesystem_error& error) {
     throw CheckpointError(
         fmt::format("another branch's checkpoints in {} cannot be moved aside: {}. Make the folder "
                     "writable, or choose another run.dir.",
                     folder_.string(), error.code().message()));
   }
+  // Who was killed while it was saved, or kept no best, has not compared it.
+  if (keeps_best && !past_.empty() && !options_.best.empty())
+    keep_best(past_.front(), figure_of(CheckpointFile(past_.front())));
   return !past_.empty();
+}
+
+std::optional<double> RunCheckpoints::figure_of(const CheckpointFile& file) const {
+  const std::string name = "/train/metrics/" + options_.best;
+  return file.manifest().find(name) ? std::optional(file.real(name)) : std::nullopt;
 }
 
 void RunCheckpoints::name_best_by_its_step() const {
@@ -123,8 +131,7 @@ bool RunCheckpoints::is_best_of_past() {
     const CheckpointFile file(best);
     if (past_.empty() || file.integer("/train/step") > step_of(past_.front()).value_or(0))
       return false;
-    if (file.manifest().find("/train/metrics/" + options_.best))
-      best_ = file.real("/train/metrics/" + options_.best);
+    best_ = figure_of(file);
     return true;
   } catch (const CheckpointError&) {
     return false;
@@ -136,23 +143,22 @@ void RunCheckpoints::saved(const fs::path& path, bool finite, const TrainState& 
   own_.insert(own_.begin(), {path, finite});
   std::erase(past_, path);
   newest_ = path;
-  if (finite && !options_.best.empty()) keep_best(path, train);
+  const auto figure =
+      std::ranges::find(train.metrics, options_.best, [](const auto& m) { return m.first; });
+  if (finite && figure != train.metrics.end()) keep_best(path, figure->second);
   if (keep_ > 0) prune();
   remove_unfinished();
 }
 
-void RunCheckpoints::keep_best(const fs::path& path, const TrainState& train) {
-  const auto at =
-      std::ranges::find(train.metrics, options_.best, [](const auto& m) { return m.first; });
-  if (at == train.metrics.end()) return;
+void RunCheckpoints::keep_best(const fs::path& path, std::optional<double> figure) {
+  if (!figure || std::isnan(*figure)) return;
   const bool greater = options_.best_direction != CheckpointOptions::Direction::min;
-  const double value = at->second;
-  const bool better = !best_ || (greater ? value > *best_ : value < *best_);
-  if (std::isnan(value) || !better) return;
+  const bool better = !best_ || (greater ? *figure > *best_ : *figure < *best_);
+  if (!better) return;
   const fs::path best = best_checkpoint(folder_);
   try {
     become_another_name_of(path, best);
-    best_ = value;
+    best_ = figure;
   } catch (const Error& error) {
     log(LogLevel::warning, fmt::format("the best checkpoint so far, {}, is not kept as {}: {}",
                                        path.string(), best.string(), error.what()));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
+#include <lockstep/checkpoint/checkpoint_file.hpp>
 
 namespace lockstep {
 
@@ -24,7 +25,8 @@ class RunCheckpoints {
   /// next_abandoned_folder(folder), which a warning of the log says, and never removed. The last
   /// one moved is the newest: killed before, this has not happened yet. Returns whether `from` is
   /// in this folder. If it is best.h5, whose step's own file may be gone, that name is given again.
-  /// Throws CheckpointError.
+  /// With options.best it becomes best.h5 where its value is better than that one's. Throws
+  /// CheckpointError.
   bool begin(const std::optional<std::filesystem::path>& from);
 
   /// The run has saved `path`. Removes what is beyond the `keep` newest (0: nothing), and what
@@ -56,7 +58,9 @@ class RunCheckpoints {
   /// False if there is a best.h5 of another branch, or one that cannot be read; else notes its
   /// value.
   [[nodiscard]] bool is_best_of_past();
-  void keep_best(const std::filesystem::path& path, const TrainState& train);
+  /// The value of options_.best in a checkpoint, if it was measured.
+  [[nodiscard]] std::optional<double> figure_of(const CheckpointFile& file) const;
+  void keep_best(const std::filesystem::path& path, std::optional<double> figure);
 
   std::filesystem::path folder_;
   CheckpointOptions options_;
