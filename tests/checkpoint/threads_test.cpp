@@ -92,6 +92,19 @@ TEST(CheckpointOnThreads, ANameInTheWayOfAnotherIsHdf5sSentence) {
   });
 }
 
+// As from nodes' own disks, where one has an earlier run's file of that name: no mixture of both.
+TEST(CheckpointOnThreads, LoadingAnotherFileOnOneRankIsToldOnAllRanks) {
+  const auto folder = scratch("two-files");
+  save_on_threads(folder / "a.h5", 1, 0);
+  save_on_threads(folder / "b.h5", 1, 50);
+  run_ranks_as_threads(3, [&](ProcessGroup& group) {
+    const auto path = folder / (group.rank() == 1 ? "b.h5" : "a.h5");
+    const auto error =
+        checkpoint_error_of([&] { static_cast<void>(load_checkpoint(group, path)); });
+    EXPECT_TRUE(contains(error, "is another file on rank 1 than on rank 0")) << error;
+  });
+}
+
 TEST(CheckpointOnThreads, LoadingAMissingFileIsToldOnAllRanks) {
   const auto path = scratch("none") / "a.h5";
   run_ranks_as_threads(2, [&](ProcessGroup& group) {

@@ -20,6 +20,8 @@ class CheckpointFile {
 
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return header_.file_bytes; }
+  /// Of all that the file holds: the same for the same contents, laid out alike.
+  [[nodiscard]] std::uint64_t hash() const noexcept { return header_.manifest_hash; }
 
   /// The data set as a tensor on the host (text: u8), each slab verified.
   [[nodiscard]] Tensor read(const DatasetEntry& entry) const;

@@ -30,7 +30,7 @@ std::string difference(const Tensor& a, const Tensor& b, double tolerance) {
     const double apart = std::abs(of_a[i] - of_b[i]);
     const bool both_nan = std::isnan(of_a[i]) && std::isnan(of_b[i]);
     largest = std::max(largest, std::abs(of_a[i]));
-    if (both_nan || apart <= tolerance) continue;
+    if (of_a[i] == of_b[i] || both_nan || apart <= tolerance) continue;
     ++many;
     if (!(apart <= most)) most = apart;  // also NaN
   }

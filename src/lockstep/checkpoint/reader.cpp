@@ -117,14 +117,25 @@ Tensor own_tensor(const StateDict::Entry* own, const Shape& sizes, DType dtype) 
   return fits ? own->tensor : Tensor::empty(sizes, dtype);
 }
 
+/// Of which each rank reads a share.
+void expect_one_file(const std::vector<std::string>& hashes, const std::filesystem::path& path) {
+  const auto other = std::ranges::find_if(
+      hashes, [&](const std::string& of_rank) { return of_rank != hashes.front(); });
+  if (other == hashes.end()) return;
+  throw CheckpointError("cannot resume: " + path.string() + " is another file on rank " +
+                        std::to_string(other - hashes.begin()) +
+                        " than on rank 0. Name a file that all ranks see, or copy it to all nodes.");
+}
+
 CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
                         const StateDict& model, const StateDict& optimizer,
                         const MakeTarget& make_target) {
   CheckpointContents contents;
   Shared shared;
-  std::string error;
+  std::string error, hash;
   try {
     const CheckpointFile file(path);
+    hash = std::to_string(file.hash());
     read_facts(file, contents);
     for_each_tensor(file.manifest(), contents,
                     [&](const DatasetEntry& entry, std::string& name, StateDict& state) {
@@ -146,7 +157,7 @@ CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
   } catch (const std::exception& e) {
     error = e.what();
   }
-  agree(group, "cannot resume", error);
+  expect_one_file(agree(group, "cannot resume", error, hash), path);
   shared.exchange(group);
   return contents;
 }
