@@ -138,6 +138,18 @@ TEST_F(WeightAveragingInRuns, SwaIsTheMeanOverEpochsWithStatisticsOfItsOwn) {
   }
 }
 
+// Saved in the middle of the first epoch that is averaged, before there are statistics of its own.
+TEST_F(WeightAveragingInRuns, UntilTheEpochsEndTheAveragesHaveTheTrainedStatistics) {
+  const Overrides keys{"averaging.kind='ema'", "averaging.update_bn=true",
+                       "averaging.every_steps=2"};
+  train("ema", keys, 2);
+  for (const char* name : {"norm1.running_mean", "norm1.running_var", "norm1.num_batches_tracked"}) {
+    EXPECT_EQ(used("ema", 2).at(name), trained("ema", 2).at(name)) << name;
+    EXPECT_EQ(used("ema", 3).at(name), trained("ema", 2).at(name)) << name;
+  }
+  EXPECT_NE(used("ema", 2).at("norm1.running_mean"), used("ema", 6).at("norm1.running_mean"));
+}
+
 TEST_F(WeightAveragingInRuns, EvaluationsAndPredictionsAreOfTheAverages) {
   const Evaluation found = train("swa", {"averaging.kind='swa'", "averaging.every_steps=2"}, 2);
   Deck deck = Deck::parse(text, "test");
@@ -152,10 +164,15 @@ TEST_F(WeightAveragingInRuns, EvaluationsAndPredictionsAreOfTheAverages) {
 }
 
 TEST_F(WeightAveragingInRuns, InvariantReductionGivesTheSameBitsOnAnyNumberOfRanks) {
-  const Overrides keys{"averaging.kind='swa'", "train.reduction='invariant'", "train.shards=4"};
-  train("one", keys, 1);
-  train("two", keys, 2);
-  EXPECT_EQ(used("one", 18), used("two", 18));
+  for (const char* synchronised : {"false", "true"}) {
+    const Overrides keys{"averaging.kind='swa'", "train.reduction='invariant'", "train.shards=4",
+                         fmt::format("ddp.sync_batch_norm={}", synchronised)};
+    const std::string one = fmt::format("one-{}", synchronised),
+                      two = fmt::format("two-{}", synchronised);
+    train(one, keys, 1);
+    train(two, keys, 2);
+    EXPECT_EQ(used(one, 18), used(two, 18)) << synchronised;
+  }
 }
 
 TEST_F(WeightAveragingInRuns, ResumedWithoutAveragingTheTrainingGoesOn) {

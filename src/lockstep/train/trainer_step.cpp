@@ -126,7 +126,10 @@ double Trainer::step() {
   }
   ++state_.step;
   ++state_.position;
-  if (averaging_) averaging_->after_step(state_.step, state_.epoch);
+  if (averaging_) {
+    if (averaging_->begins_after(state_.step, state_.epoch)) ddp_->broadcast_buffers();
+    averaging_->after_step(state_.step, state_.epoch);
+  }
   if (plan_.ddp.shards > 0) {
     losses.sum = group_->rank() == 0
                      ? ddp_->loss_of_batch() / loss_scale * static_cast<double>(share.batch_size)

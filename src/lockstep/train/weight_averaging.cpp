@@ -1,6 +1,7 @@
 #include <lockstep/train/weight_averaging.hpp>
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
 
 #include <lockstep/comm/objects.hpp>
@@ -28,6 +29,23 @@ void average_statistics(ProcessGroup& group, const nn::Module& model) {
   }
 }
 
+/// While alive, the layers' batches are this rank's, also where those of all ranks were.
+class AloneGuard {
+ public:
+  explicit AloneGuard(nn::Module& model) : layers_(optim::batch_norms(model)) {
+    for (nn::BatchNorm* layer : layers_) exchanges_.push_back(layer->set_exchange(nullptr));
+  }
+  ~AloneGuard() {
+    for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->set_exchange(exchanges_[i]);
+  }
+  AloneGuard(const AloneGuard&) = delete;
+  AloneGuard& operator=(const AloneGuard&) = delete;
+
+ private:
+  std::vector<nn::BatchNorm*> layers_;
+  std::vector<std::shared_ptr<const StatisticsExchange>> exchanges_;
+};
+
 }  // namespace
 
 WeightAveraging::WeightAveraging(const AveragingOptions& options, nn::Module& model)
@@ -45,9 +63,17 @@ bool WeightAveraging::wants_update_bn() const {
   return options_.update_bn && !optim::batch_norms(model_).empty();
 }
 
+bool WeightAveraging::is_due(std::int64_t step, std::int64_t epoch) const {
+  return options_.every_steps > 0 && step % options_.every_steps == 0 &&
+         epoch >= options_.start_epoch;
+}
+
 void WeightAveraging::after_step(std::int64_t step, std::int64_t epoch) {
-  if (options_.every_steps == 0 || step % options_.every_steps != 0) return;
-  if (epoch >= options_.start_epoch) average_.update_parameters();
+  if (!is_due(step, epoch)) return;
+  if (!has_begun()) {
+    for (const auto& [own, averaged] : buffers_) averaged.copy_from(own);
+  }
+  average_.update_parameters();
 }
 
 void WeightAveraging::after_epoch(std::int64_t epoch) {
@@ -56,8 +82,13 @@ void WeightAveraging::after_epoch(std::int64_t epoch) {
 
 void WeightAveraging::update_bn(ProcessGroup* group, const std::function<bool()>& forward_next) {
   swap();
-  optim::update_bn(model_, forward_next);
-  if (group) average_statistics(*group, model_);
+  if (group) {
+    optim::update_bn(model_, forward_next);
+    average_statistics(*group, model_);
+  } else {
+    const AloneGuard alone(model_);
+    optim::update_bn(model_, forward_next);
+  }
   swap();
 }
 

@@ -20,6 +20,11 @@ class WeightAveraging {
  public:
   WeightAveraging(const AveragingOptions& options, nn::Module& model);
 
+  /// Whether after_step(step, epoch) makes the first average, with the model's own statistics until
+  /// update_bn(): they must be the same on all ranks.
+  [[nodiscard]] bool begins_after(std::int64_t step, std::int64_t epoch) const {
+    return !has_begun() && is_due(step, epoch);
+  }
   /// After step `step` of the run, `epoch` epochs being finished. Allocates nothing.
   void after_step(std::int64_t step, std::int64_t epoch);
   /// After epoch `epoch`, from 1.
@@ -52,6 +57,7 @@ class WeightAveraging {
   void restore(const StateDict& state, std::int64_t n_averaged);
 
  private:
+  [[nodiscard]] bool is_due(std::int64_t step, std::int64_t epoch) const;
   void swap();
 
   AveragingOptions options_;

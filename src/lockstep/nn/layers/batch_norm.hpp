@@ -29,8 +29,10 @@ class BatchNorm : public Module {
 
   /// From now on the samples of all these ranks are one batch in training, as in PyTorch's
   /// SyncBatchNorm (parallel/sync_batch_norm.hpp makes one of a group); null: this rank's are.
-  void set_exchange(std::shared_ptr<const StatisticsExchange> exchange) {
-    statistics_.exchange = std::move(exchange);
+  /// Returns what was set.
+  std::shared_ptr<const StatisticsExchange> set_exchange(
+      std::shared_ptr<const StatisticsExchange> exchange) {
+    return std::exchange(statistics_.exchange, std::move(exchange));
   }
   [[nodiscard]] bool has_exchange() const noexcept { return statistics_.exchange != nullptr; }
   [[nodiscard]] bool forward_is_collective() const override {
