@@ -18,7 +18,7 @@ MetricsRow step_row(std::int64_t step) {
 
 /// Of a run that begins, or goes on with its own past.
 MetricsFile begun(const std::string& file, std::optional<std::int64_t> step = {}) {
-  MetricsFile metrics = step ? MetricsFile(file, file, *step) : MetricsFile(file);
+  MetricsFile metrics = step ? MetricsFile(file, file, *step, 1) : MetricsFile(file);
   metrics.begin();
   return metrics;
 }
@@ -68,6 +68,24 @@ TEST(MetricsFile, KnowsWhatWasLost) {
   EXPECT_EQ(begun(file, 12).steps_again(), 0);
 }
 
+// Its checkpoint is of the epoch's last step, and its rows of a start that was killed after them.
+TEST(MetricsFile, AnEpochThatEndsOnceMoreHasItsRowsOnce) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  {
+    MetricsFile all = begun(file);
+    for (const std::int64_t epoch : {1, 2}) {
+      for (const char* kind : {"step", "epoch", "eval"})
+        all.append({.kind = kind, .step = 10 * epoch, .epoch = epoch});
+    }
+  }
+  const MetricsFile before(file, file, 20, 1), after(file, file, 20, 2);
+  EXPECT_EQ(before.rows().size(), 4U);
+  EXPECT_EQ(before.rows().back().kind, "step");
+  EXPECT_EQ(before.steps_again(), 0);
+  EXPECT_EQ(after.rows().size(), 6U);
+}
+
 TEST(MetricsFile, AResumeThatCannotWriteLeavesTheRowsOfThePast) {
   const test::ScratchFolder scratch;
   const std::string file = scratch.file("metrics.jsonl");
@@ -103,12 +121,12 @@ TEST(MetricsFile, ThePastIsThatOfTheRunOrBranchThatIsGoneOnFrom) {
   MetricsFile file = begun(mine);
   for (const std::int64_t step : {1, 2, 3}) file.append(step_row(step));
   begun(other).append(step_row(10));
-  MetricsFile goes_on(mine, other, 10);
+  MetricsFile goes_on(mine, other, 10, 1);
   EXPECT_EQ(goes_on.steps_again(), 0);
   EXPECT_NE(test::read_file(mine), test::read_file(other)) << "nothing is written yet";
   goes_on.begin();
   EXPECT_EQ(test::read_file(mine), test::read_file(other));
-  MetricsFile without(mine, scratch.file("none.jsonl"), 10);
+  MetricsFile without(mine, scratch.file("none.jsonl"), 10, 1);
   without.begin();
   EXPECT_EQ(test::read_file(mine), "");
 }

@@ -164,7 +164,8 @@ class Run {
         folder_->write("deck.toml", fmt::format("# hash {}\n{}", deck_hash_, deck_));
         console_.open_log(folder_->file("log.txt"));
         const fs::path metrics = folder_->file("metrics.jsonl");
-        metrics_ = from ? MetricsFile(metrics, metrics_of(*from), trainer.state().step)
+        metrics_ = from ? MetricsFile(metrics, metrics_of(*from), trainer.state().step,
+                                      trainer.state().epoch)
                         : MetricsFile(metrics);
         if (from) keep_metrics_of_branch(*folder_, *from);
       });

@@ -127,7 +127,7 @@ std::optional<MetricsRow> row_of_line(const std::string& line) {
 }  // namespace
 
 MetricsFile::MetricsFile(std::filesystem::path file, const std::filesystem::path& past,
-                         std::int64_t step)
+                         std::int64_t step, std::int64_t epochs)
     : path_(std::move(file)) {
   std::error_code not_there;
   const bool own = std::filesystem::equivalent(past, path_, not_there);
@@ -139,6 +139,8 @@ MetricsFile::MetricsFile(std::filesystem::path file, const std::filesystem::path
       if (own) steps_again_ = std::max(steps_again_, row->step - step);
       continue;
     }
+    // Saved after an epoch's last step and before its end: that is done, and written, once more.
+    if (row->kind != "step" && row->epoch > epochs) continue;
     rows_.push_back(std::move(*row));
     past_ += line + '\n';
   }

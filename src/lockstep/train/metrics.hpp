@@ -38,10 +38,11 @@ class MetricsFile {
   MetricsFile() = default;
   /// Of a run that begins.
   explicit MetricsFile(std::filesystem::path file) : path_(std::move(file)) {}
-  /// Of one that goes on at `step`. Its past are the rows up to there of `past`, the file of the
-  /// run or branch that it goes on from, which may be this one, or not there: what comes later is
-  /// computed again, or another branch's.
-  MetricsFile(std::filesystem::path file, const std::filesystem::path& past, std::int64_t step);
+  /// Of one that goes on at `step`, `epochs` epochs being finished. Its past are the rows up to
+  /// there of `past`, the file of the run or branch that it goes on from, which may be this one, or
+  /// not there: what comes later is computed again, or another branch's.
+  MetricsFile(std::filesystem::path file, const std::filesystem::path& past, std::int64_t step,
+              std::int64_t epochs);
 
   /// Makes the file: the rows of the past, whole or not at all. Before append(). Throws FileError.
   void begin();

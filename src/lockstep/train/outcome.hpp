@@ -32,7 +32,8 @@ struct HookReport {
 struct Outcome {
   std::int64_t epochs = 0;  ///< finished
   std::int64_t steps = 0;
-  double train_loss = 0;  ///< of the last finished epoch
+  /// Of the last finished epoch; NaN before that.
+  double train_loss = std::numeric_limits<double>::quiet_NaN();
   /// The last evaluation of each set; none where there was none.
   std::optional<Evaluation> validation, test;
   bool early_stopping = false;  ///< ended by train.early_stop_patience: it is complete
