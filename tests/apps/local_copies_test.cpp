@@ -98,6 +98,19 @@ TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAban
   EXPECT_TRUE(fs::exists(dir + "/checkpoints/abandoned.1/step-00000020.h5")) << rest.output;
 }
 
+// The copy is of the step that best.h5 is of, and that has no other name.
+TEST_F(LocalCopiesOfARun, WhoGoesOnFromTheBestAbandonsNothingOfItsBranch) {
+  kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=10", "--set",
+                                     "checkpoint.async=false"}));
+  const std::string checkpoints = dir + "/checkpoints/", best = checkpoints + "best.h5";
+  fs::create_hard_link(checkpoints + "step-00000020.h5", best);
+  const Finished rest = classify(2, with_copies(dir, memory, {"--resume=" + best}));
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("at step 20")) << rest.output;
+  EXPECT_FALSE(rest.says("abandoned")) << rest.output;
+  EXPECT_TRUE(fs::exists(checkpoints + "step-00000010.h5")) << rest.output;
+}
+
 TEST_F(LocalCopiesOfARun, ANewRunInTheSameFolderTakesNothingOfIt) {
   kill_one(with_copies(dir, memory));
   const Finished anew = classify(2, with_copies(dir, memory));

@@ -198,6 +198,13 @@ TEST(Stop, IsAgreedInTheStepInWhichOneRankIsAskedAndResumesToTheSameBits) {
     EXPECT_EQ(asked.finished.exit_code, 75) << asked.finished.output;
     EXPECT_EQ(summary_of(dir)["steps"], step);
     EXPECT_EQ(summary_of(dir)["stopped_by"], "SIGUSR1");
+    EXPECT_EQ(summary_of(dir)["train_loss"].is_null(), step <= 10) << "no epoch was finished";
+    if (step == 10) {  // the smaller batch at the epoch's end, without which there are nine steps
+      const Finished nine =
+          classify(2, small_run(dir, {"--resume", "--set", "train.drop_last=true"}));
+      EXPECT_EQ(nine.exit_code, 2) << nine.output;
+      EXPECT_TRUE(nine.says("after step 10 of an epoch, which now has 9")) << nine.output;
+    }
     const Finished resumed = classify(2, small_run(dir, {"--resume"}));
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_TRUE(resumed.says("at step " + std::to_string(step))) << resumed.output;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <apps/fault.hpp>
 #include <apps/small_run.hpp>
 #include <filesystem>
 #include <map>
@@ -270,6 +271,16 @@ TEST(Trace, ThatCannotBeWrittenIsSaidByAllRanksTogether) {
   EXPECT_EQ(run.exit_code, 1) << run.output;
   EXPECT_TRUE(run.says("run/trace")) << run.output;
   EXPECT_TRUE(std::filesystem::exists(dir + "/checkpoints/step-00000040.h5"));
+}
+
+TEST(Trace, ThatCannotBeWrittenCostsAStopNoWork) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run");
+  std::filesystem::create_directories(dir);
+  scratch.write("run/trace", "a file where the folder should be");
+  const Fault asked = misbehave(2, "usr1 1 13", traced_run(dir));
+  EXPECT_EQ(asked.finished.exit_code, 1) << asked.finished.output;
+  EXPECT_TRUE(std::filesystem::exists(dir + "/checkpoints/step-00000013.h5"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/comm/objects.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/run_local_copies.hpp>
@@ -56,6 +57,18 @@ std::map<std::string, std::string> deciding_values(const std::string& deck) {
   return values;
 }
 
+/// Looked at by name only. Collective.
+std::optional<fs::path> newest_by_name(ProcessGroup& group, const fs::path& folder) {
+  std::string name;
+  agree(group, [&] {
+    if (group.rank() != 0) return;
+    const auto there = list_checkpoints(folder);
+    if (!there.empty()) name = there.front().string();
+  });
+  name = broadcast_object(group, name, 0);
+  return name.empty() ? std::nullopt : std::optional<fs::path>(name);
+}
+
 bool has_abandoned_branch(const fs::path& folder) {
   return fs::exists(abandoned_folder(folder, 1));
 }
@@ -66,10 +79,10 @@ std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandL
                                              const fs::path& folder) {
   if (!line.resume) return std::nullopt;
   if (!line.resume_from.empty()) {
-    const fs::path from = line.resume_from;
-    // A newer copy in memory is another branch's newest, and is moved aside with it.
-    static_cast<void>(newest_of_both_levels(group, folder, from));
-    return from;
+    // A newer copy in memory than all that lies there is the newest of that branch, be it the one
+    // that is gone on with or one that is moved aside.
+    static_cast<void>(newest_of_both_levels(group, folder, newest_by_name(group, folder)));
+    return line.resume_from;
   }
   auto newest = newest_of_both_levels(group, folder, newest_good_checkpoint(group, folder));
   if (newest) return newest;

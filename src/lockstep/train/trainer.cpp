@@ -234,7 +234,7 @@ void Trainer::average_after_epoch() {
           batches, rank, make_order(task_.data(), plan_.train.seed, task_.loading().shuffle)),
       task_.loading().prefetch, task_.data().augmentation);
   loader.start_epoch(state_.epoch);
-  const bool all_go_forward = model().forward_is_collective();
+  const bool all_go_forward = !whole && model().forward_is_collective();
   averaging_->update_bn(whole ? nullptr : group_.get(), [&] {
     if (!loader.has_next()) return false;
     const Share share = batches.share(loader.next_step(), rank);
@@ -264,12 +264,13 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   RunSaves saves(*group_, plan_.checkpoint, folder.checkpoints(), plan_.group.timeout,
                  folder.expectation());
   const StateDict model_state = model().state_dict(), slots = optimizer_state();
+  // First: who is killed after another branch was moved aside is not to find its copies.
+  RunLocalCopies copies(*group_, plan_.checkpoint, folder.checkpoints(),
+                        static_cast<std::int64_t>(model_state.bytes() + slots.bytes()));
   saves.begin(state_.step, resumed_from, model_state, slots);
   agree(*group_, [&] {
     if (group_->rank() == 0) folder.write_in([&] { metrics.begin(); });
   });
-  RunLocalCopies copies(*group_, plan_.checkpoint, folder.checkpoints(),
-                        static_cast<std::int64_t>(model_state.bytes() + slots.bytes()));
   Reporting reporting{saves, copies, metrics, console, deck, {}, {}, {}, {}};
   folder_ = &folder;
   if (group_->rank() == 0) peak_flops_ = product_speed(plan_.train.precision) * math_threads();
@@ -293,12 +294,11 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     if (!last && copies.is_due(state_.step)) copy(copies, deck);
   }
   if (stopped == StopReason::none) test(reporting);
-  saves.finish();  // it belongs into the trace
   folder_ = nullptr;
   agree(*group_, [&] { folder.expect_there(); });
-  if (trace) trace->write(folder.file("trace/trace.json"));
   save_last(saves, deck, stopped != StopReason::none);
   copies.end();
+  if (trace) trace->write(folder.file("trace/trace.json"));  // last: it matters least
   Outcome& outcome = reporting.outcome;
   outcome.stopped = stopped;
   outcome.early_stopping = early_stopping_.is_over();

@@ -62,6 +62,12 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
           "now has {}. Use the same data, or a checkpoint from the end of an epoch.",
           samples, batches_.samples()));
     }
+    if (saved.position > batches_.steps()) {
+      throw InputError(fmt::format(
+          "the checkpoint was written after step {} of an epoch, which now has {}. Use the same "
+          "train.drop_last, or a checkpoint from the end of an epoch.",
+          saved.position, batches_.steps()));
+    }
   }
   const auto [trained, slots] = split_trained(checkpoint.optimizer);
   try {
@@ -131,8 +137,8 @@ CheckpointContents Trainer::contents(const std::string& deck) {
   for (const double sum : sums.to_vector<double>())
     contents.train.sums.emplace_back(loss_name(rank++), sum);
   contents.train.counts = {{"batch_size", plan_.train.batch_size}, {"samples", batches_.samples()}};
-  if (plan_.train.early_stop_patience > 0 && early_stopping_.best()) {
-    contents.train.sums.emplace_back(best_name, *early_stopping_.best());
+  if (plan_.train.early_stop_patience > 0) {
+    if (early_stopping_.best()) contents.train.sums.emplace_back(best_name, *early_stopping_.best());
     contents.train.counts.emplace_back(epochs_without_name, early_stopping_.epochs_without());
   }
   if (averaging_) contents.train.counts.emplace_back(averaged_name, averaging_->n_averaged());
