@@ -19,10 +19,11 @@ find_program(MPI_CXX_COMPILER NAMES ${_wrappers} mpicxx CC)
 find_program(MPIEXEC_EXECUTABLE NAMES ${_launchers} mpiexec)
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI 3.1 REQUIRED COMPONENTS CXX)
-set(LOCKSTEP_MPIEXEC_FLAGS "")
+set(_mpiexec_flags "")
 if(LOCKSTEP_MPI STREQUAL "openmpi")
-  set(LOCKSTEP_MPIEXEC_FLAGS --oversubscribe --allow-run-as-root)
+  set(_mpiexec_flags --oversubscribe --allow-run-as-root)
 endif()
+set(LOCKSTEP_MPIEXEC_FLAGS "${_mpiexec_flags}" CACHE INTERNAL "For more ranks than cores, and for root")
 
 # --- parallel HDF5, built for the same MPI --------------------------------------------------------
 set(HDF5_PREFER_PARALLEL ON)
