@@ -3,6 +3,8 @@
 # An application: build/<preset>/apps/NAME, installed to bin/. It links Lockstep::train and what LINK
 # names, compiles for size, and begins with apps/cpu_check.c: a node that lacks instructions the build uses gets a sentence.
 
+include(CheckCSourceCompiles)
+
 # What LOCKSTEP_ARCH switches on, as __builtin_cpu_supports names it. Only what a compiler for plain
 # x86-64 would not use anyway is worth a question.
 function(lockstep_cpu_features out)
@@ -18,11 +20,19 @@ function(lockstep_cpu_features out)
   set(features "")
   foreach(name sse3 ssse3 sse4.1 sse4.2 popcnt avx avx2 fma bmi bmi2 avx512f avx512cd avx512bw avx512dq
       avx512vl avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq avx512bf16 gfni
-      vpclmulqdq)
+      vpclmulqdq avx512fp16 avxvnni)
     string(TOUPPER ${name} macro)
     string(REPLACE "." "_" macro ${macro})
     if(macros MATCHES "#define __${macro}__ ")
       list(APPEND features ${name})
+    endif()
+  endforeach()
+  foreach(name avx512fp16 avxvnni)  # which clang 14 can use, but not ask for
+    if(name IN_LIST features)
+      check_c_source_compiles("int main(void) { return __builtin_cpu_supports(\"${name}\"); }" LOCKSTEP_KNOWS_${name})
+      if(NOT LOCKSTEP_KNOWS_${name})
+        list(REMOVE_ITEM features ${name})
+      endif()
     endif()
   endforeach()
   set(${out} "${features}" PARENT_SCOPE)

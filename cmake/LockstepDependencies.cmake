@@ -19,23 +19,28 @@ find_program(MPI_CXX_COMPILER NAMES ${_wrappers} mpicxx CC)
 find_program(MPIEXEC_EXECUTABLE NAMES ${_launchers} mpiexec)
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI 3.1 REQUIRED COMPONENTS CXX)
-set(LOCKSTEP_MPIEXEC_FLAGS "")
+set(_mpiexec_flags "")
 if(LOCKSTEP_MPI STREQUAL "openmpi")
-  set(LOCKSTEP_MPIEXEC_FLAGS --oversubscribe --allow-run-as-root)
+  set(_mpiexec_flags --oversubscribe --allow-run-as-root)
 endif()
+set(LOCKSTEP_MPIEXEC_FLAGS "${_mpiexec_flags}" CACHE INTERNAL "For more ranks than cores, and for root")
 
 # --- parallel HDF5, built for the same MPI --------------------------------------------------------
 set(HDF5_PREFER_PARALLEL ON)
+# First where HDF5_ROOT says, as find_package would look.
+find_program(HDF5_C_COMPILER_EXECUTABLE NAMES ${_h5pcc} h5pcc NAMES_PER_DIR
+  HINTS ${HDF5_ROOT} ENV HDF5_ROOT PATH_SUFFIXES bin NO_DEFAULT_PATH)
 find_program(HDF5_C_COMPILER_EXECUTABLE NAMES ${_h5pcc} h5pcc)
 find_package(HDF5 REQUIRED COMPONENTS C)
 if(NOT HDF5_IS_PARALLEL)
   message(FATAL_ERROR "HDF5 at ${HDF5_INCLUDE_DIRS} is serial. Install parallel HDF5 for ${LOCKSTEP_MPI} "
-    "(Debian: libhdf5-${LOCKSTEP_MPI}-dev) or point HDF5_ROOT at one.")
+    "(Debian: libhdf5-${LOCKSTEP_MPI}-dev) or point HDF5_ROOT at one, and configure again with --fresh.")
 endif()
 foreach(_other mpich openmpi)
   if(NOT _other STREQUAL LOCKSTEP_MPI AND "${HDF5_C_LIBRARIES};${HDF5_INCLUDE_DIRS}" MATCHES "${_other}")
     message(FATAL_ERROR "HDF5 (${HDF5_C_LIBRARIES}) was built for ${_other}, but LOCKSTEP_MPI is ${LOCKSTEP_MPI}. "
-      "Install libhdf5-${LOCKSTEP_MPI}-dev or set LOCKSTEP_MPI=${_other}.")
+      "Install libhdf5-${LOCKSTEP_MPI}-dev, point HDF5_ROOT at such a one or set LOCKSTEP_MPI=${_other}, and "
+      "configure again with --fresh.")
   endif()
 endforeach()
 add_library(lockstep_hdf5 INTERFACE)

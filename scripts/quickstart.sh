@@ -10,6 +10,7 @@ scripts/setup.sh release build data
 # apps/all: the apps and what they need; tests and benchmarks are scripts/test.sh's to build.
 cmake --build --preset release --parallel "${JOBS:-$(nproc)}" --target apps/all
 
+cached() { sed -n "s/^$1:[A-Z]*=//p" build/release/CMakeCache.txt; }
 completed() { grep -qs '"completed": *true' "$run/summary.json"; }
 
 if completed; then
@@ -20,8 +21,9 @@ else
     echo "quickstart: $run is unfinished; going on from its newest checkpoint, if it has one."
     resume=(--resume)
   fi
-  mpiexec=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' build/release/CMakeCache.txt)
-  "$mpiexec" -n 2 build/release/apps/classify inputs/fashion_mnist.toml \
+  mpiexec=$(cached MPIEXEC_EXECUTABLE)
+  IFS=';' read -r -a flags <<<"$(cached LOCKSTEP_MPIEXEC_FLAGS)"
+  "$mpiexec" "${flags[@]}" -n 2 build/release/apps/classify inputs/fashion_mnist.toml \
     --set train.epochs=2 --set "run.dir=\"$run\"" "${resume[@]}"
   if ! completed; then
     echo "quickstart: the training ended, but $run/summary.json does not say completed." >&2

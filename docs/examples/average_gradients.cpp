@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   const std::vector<double> fractions(static_cast<std::size_t>(size), 1.0 / size);
   const DataPartitioner partitioner(images->size(), fractions, 1234);
   const auto part = partitioner.part(static_cast<std::size_t>(rank));
-  const std::size_t batch_size = 128 / static_cast<std::size_t>(size);  // 128 over all ranks
+  const auto batch_size = static_cast<std::size_t>(std::max(1, 128 / size));  // 128 over all ranks
   Batch batch(*images, static_cast<std::int64_t>(batch_size));
 
   nn::manual_seed(1234);  // the same weights on every rank

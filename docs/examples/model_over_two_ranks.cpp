@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
@@ -47,7 +48,7 @@ int main(int argc, char** argv) {
     const DataPartitioner partitioner(
         images->size(), std::vector<double>(static_cast<std::size_t>(replicas), 1.0 / replicas), 1);
     const auto part = partitioner.part(static_cast<std::size_t>(rank / 2));
-    const std::int64_t samples = 128 / replicas;  // 128 a step over all replicas
+    const std::int64_t samples = std::max(1, 128 / replicas);  // 128 a step over all replicas
     Batch batch(*images, samples);
 
     nn::manual_seed(1234);

@@ -41,4 +41,13 @@ if configure -DWANTED_VERSION="${version%.*}.$((${version#*.} + 1))" >"$work/log
   fail "a newer minor version than $version was accepted"
 fi
 grep -q 'compatible with requested version' "$work/log" || { cat "$work/log"; fail "not refused for its version"; }
+# Nor is an MPI of the other flavour, which the project found before, the one that this library talks to.
+mkdir "$work/mpi"
+grep -q '^LOCKSTEP_MPI:[A-Z]*=openmpi' "$LOCKSTEP_BINARY_DIR/CMakeCache.txt" || echo '#define OPEN_MPI 1' >"$work/mpi/mpi.h"
+touch "$work/mpi/mpi.h"
+if configure -DWANTED_VERSION="$version" -DEARLIER_MPI="$work/mpi" >"$work/log" 2>&1; then
+  fail "an MPI of the other flavour was accepted"
+fi
+tr -s '\n ' ' ' <"$work/log" | grep -q "Lockstep was built for .* MPI::MPI_CXX is another .*$work/mpi/mpi.h" ||
+  { cat "$work/log"; fail "not refused for its MPI"; }
 echo "installed version $version, moved, found, built against and run"
