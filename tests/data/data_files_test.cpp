@@ -356,6 +356,28 @@ TEST(DataFiles, LabelsThatAreAllAmongTheNamesAreNamesInEveryTable) {
   EXPECT_EQ(contents_of(*make_datasets(options).train).second, (std::vector<std::int64_t>{1, 0}));
 }
 
+TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
+  const ScratchFolder folder;
+  DataOptions options =
+      options_of(DataKind::csv, {folder.write("train.csv", "x,kind\n1,1\n2,0\n")});
+  options.files.test_path = {folder.write("test.csv", "x,kind\n1,1.0\n2,0.0\n")};
+  options.class_names = {"1", "0"};
+  const auto refusal = [](const auto& f) { return input_error([&] { static_cast<void>(f()); }); };
+  const auto sets = [&] { return make_datasets(options); };
+  const std::string other = "kind is \"1.0\", which is none of the classes 1, 0";
+  expect_says(refusal(sets), other);
+  expect_says(refusal(sets), "line 2 of " + options.files.test_path[0]);
+  expect_says(refusal([&] { return make_test_set(options, TargetKind::classes); }), other);
+  folder.write("test.csv", "x,kind\n1,1\n2,0\n");
+  const Datasets named = sets();
+  EXPECT_EQ(contents_of(*named.test).second, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(contents_of(*make_test_set(as_found(options, named), TargetKind::classes).test),
+            contents_of(*named.test));
+  options.class_names.clear();
+  folder.write("train.csv", "x,kind\n1,yes\n2,no\n");
+  expect_says(refusal(sets), "kind is \"1\", which is none of the classes no, yes");
+}
+
 TEST(DataFiles, TrainingAndTestSetInDifferentUnitsAreRefused) {
   const ScratchFolder folder;
   fs::create_directories(folder.file("train"));

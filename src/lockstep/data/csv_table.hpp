@@ -26,11 +26,10 @@ class CsvTable {
   /// "iris.csv", "a.csv and 3 more".
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  /// Whether every cell of the column is a number.
+  /// Whether a cell with that text is a number.
+  [[nodiscard]] static bool is_number(std::string_view text);
+  /// Whether every cell of the column is one.
   [[nodiscard]] bool is_numeric(const std::string& column) const;
-  /// Whether every cell of the column is one of `words`.
-  [[nodiscard]] bool holds_only(const std::string& column,
-                                const std::vector<std::string>& words) const;
   /// The different cells of a column of words, in order. Throws InputError, naming file, line and
   /// column, for an empty cell, and for one that is no number where others are: more likely a
   /// damaged number than the name of a class.

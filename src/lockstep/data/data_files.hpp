@@ -31,8 +31,8 @@ class DataFiles {
   /// Throws InputError if a file is missing or unfit, or data.path names none.
   DataFiles(const DataOptions& options, Split split);
 
-  /// `options` with what they leave to a table: its columns and, where classes are wanted and the
-  /// targets are words, the names of these.
+  /// `options` with what they leave to a table: its columns and, where classes are wanted, whether
+  /// the targets are names, which then holds for every table that is read with them, and the names.
   [[nodiscard]] DataOptions completed(DataOptions options, TargetKind kind) const;
 
   /// Of completed options. Throws InputError if they are not there.
@@ -47,8 +47,8 @@ class DataFiles {
  private:
   [[nodiscard]] std::shared_ptr<const StoredArray> array(const std::string& name,
                                                          std::int64_t cache_bytes) const;
-  /// Whether a table's targets are names of classes: all of them are among data.class_names, or
-  /// they are no numbers.
+  /// Whether a table's targets are names of classes: they are no numbers, or some of
+  /// data.class_names are numbers. "1" cannot be a name in one table and a number in another.
   [[nodiscard]] bool targets_are_names(const DataOptions& options) const;
 
   DataKind kind_;
