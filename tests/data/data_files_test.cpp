@@ -116,6 +116,7 @@ TEST(NpyArray, WhatItCannotReadIsASentence) {
   const std::string whole = npy("<f4", "(2, 3)", counted(6));
   for (std::size_t size = 0; size < whole.size(); ++size)
     expect_says(refusal(whole.substr(0, size)), "data file ");
+  expect_says(refusal(whole + whole), "has 152 bytes behind its array, [2, 3]: ");
 }
 
 TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
