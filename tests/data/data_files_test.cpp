@@ -265,6 +265,10 @@ TEST(CsvTable, CellsMayBeQuotedAndSeparatedAsSpreadsheetsDo) {
   };
   expect("\"size, cm\",kind\n1.5,\"a \"\"b\"\"\nc\"\n-2e3,d\n");
   expect("\xef\xbb\xbf\"size, cm\",kind\r\n1.5 , \"a \"\"b\"\"\nc\" \r\n\r\n-2e3,d");
+  expect("\"size, cm\";kind\n1.5;\"a \"\"b\"\"\nc\"\n-2e3;d\n");
+  expect("\"size, cm\"\tkind\n1.5\t\"a \"\"b\"\"\nc\"\n-2e3\td\n");
+  const CsvTable quotes({folder.write("q.csv", "\"a\"\"\n,;\";\"b;\";5\" size, cm\n1;2;3\n")});
+  EXPECT_EQ(quotes.columns(), (std::vector<std::string>{"a\"\n,;", "b;", "5\" size, cm"}));
   const CsvTable semicolons({folder.write("s.csv", "x;y\n1;2\n")});
   EXPECT_EQ(semicolons.columns(), (std::vector<std::string>{"x", "y"}));
   const CsvTable tabs({folder.write("tabs.csv", "x\ty\n+1\t2\n")});

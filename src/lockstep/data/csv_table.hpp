@@ -13,8 +13,8 @@ namespace lockstep {
 
 /// A small table of comma-separated values (RFC 4180) in memory, from one file or several with the
 /// same header, plain or gzip: a line of column names, then a line a sample. Cells are separated by
-/// commas, or by semicolons or tabs where the header has no comma; a cell in double quotes may hold
-/// separators, line ends and doubled quotes. Empty lines are left out.
+/// commas, semicolons or tabs, whichever the header has most of outside quotes; a cell in double
+/// quotes may hold separators, line ends and doubled quotes. Empty lines are left out.
 class CsvTable {
  public:
   /// Throws InputError, naming file and line, if one is missing, has no line of samples, a line has
