@@ -185,7 +185,7 @@ std::shared_ptr<const StoredArray> CsvTable::numbers(const std::vector<std::stri
         throw InputError(
             fmt::format("{}: column {} is {}, not a finite number. Repair the line{}.", where(row),
                         columns_[column], text.empty() ? "empty" : fmt::format("\"{}\"", text),
-                        flat ? "" : ", or leave the column out of data.feature_columns"));
+                        flat ? "" : ", or leave the column out (in a deck: data.feature_columns)"));
       }
       numbers.push_back(*number);
     }

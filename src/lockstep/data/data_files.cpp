@@ -69,7 +69,10 @@ bool is_table(const fs::path& file) {
 std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::string& name,
                                               const std::vector<std::string>& columns) {
   if (file.extension() == ".npy") return std::make_shared<const NpyArray>(file);
-  if (is_table(file)) return CsvTable({file}).numbers(columns, false);
+  if (is_table(file)) {
+    const CsvTable table({file});
+    return table.numbers(columns.empty() ? table.columns() : columns, false);
+  }
   return std::make_shared<const Hdf5Array>(file, name);
 }
 

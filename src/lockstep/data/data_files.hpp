@@ -20,7 +20,8 @@ namespace lockstep {
 [[nodiscard]] bool is_table(const std::filesystem::path& file);
 
 /// An array in one file, by what the file's name ends with: .npy, or a table, with these
-/// columns of it; else data set `name` of an HDF5 file. Throws InputError.
+/// columns of it, or all where none are named; else data set `name` of an HDF5 file. Throws
+/// InputError.
 [[nodiscard]] std::shared_ptr<const StoredArray> open_array(
     const std::filesystem::path& file, const std::string& name,
     const std::vector<std::string>& columns);
