@@ -283,6 +283,9 @@ TEST_F(Gpt, SaysWhatIsWrong) {
   expect(gpt(1, "tokens", {nowhere, "-o", scratch_.file("x")}), "No such file", 1);
   expect(gpt(1, "tokens", {scratch_.write("t", "x\xff"), "-o", scratch_.file("x")}),
          "is not UTF-8");
+  expect(gpt(1, "tokens",
+             {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--test-fraction", "nan"}),
+         "nan is no number from 0 to 0.99");
   expect(
       gpt(1, "tokens", {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--tokenizer", "gpt2"}),
       "needs --vocabulary");
