@@ -1,11 +1,13 @@
 #include "tool.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <sstream>
+#include <string>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/train/agreement.hpp>
@@ -25,6 +27,17 @@ ExitCode answer(const CLI::App& cli, const CLI::ParseError& error) {
 }
 
 }  // namespace
+
+CLI::Validator number_within(double least, double most) {
+  const auto fault = [least, most](const std::string& text) {
+    double number = 0;
+    const bool is_number = CLI::detail::lexical_cast(text, number);
+    return is_number && number >= least && number <= most
+               ? std::string()
+               : fmt::format("{} is no number from {:g} to {:g}", text, least, most);
+  };
+  return {fault, fmt::format("[{:g} - {:g}]", least, most)};
+}
 
 int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode()>& action) {
   train::keep_closed_streams_closed();

@@ -5,9 +5,13 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace lockstep {
+
+/// A check that an option is a number from `least` to `most`: nan, which CLI::Range takes, is none.
+[[nodiscard]] CLI::Validator number_within(double least, double most);
 
 /// Parses the command line, runs `action` and returns what main() returns. What --help says goes
 /// the way of all output; a bad command line is ExitCode::bad_input; what `action` throws is told

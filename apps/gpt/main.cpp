@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   tokens
       ->add_option("--test-fraction", from_text.test_fraction,
                    "share of each text, at its end, that is the test set")
-      ->check(CLI::Range(0.0, 0.99))
+      ->check(lockstep::number_within(0, 0.99))
       ->capture_default_str();
   tokens->add_option("--shard-tokens", from_text.shard_tokens, "tokens of a file, at most")
       ->check(CLI::Range(1, 2147483647))

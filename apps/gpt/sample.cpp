@@ -18,6 +18,17 @@
 namespace lockstep::gpt {
 namespace {
 
+/// What a text begins behind where there is no prompt.
+std::int64_t first_token(const Tokenizer& tokenizer) {
+  if (const auto mark = tokenizer.end_of_text()) return *mark;
+  try {
+    return tokenizer.encode("\n").front();
+  } catch (const InputError&) {
+    throw InputError(
+        "the model knows no line ends, behind which its text would begin: give a --prompt.");
+  }
+}
+
 /// A trained model and the tokens of what it goes on from.
 struct Setting {
   train::TrainedGpt trained;
@@ -32,8 +43,7 @@ struct Setting {
     }
     tokenizer = make_tokenizer(trained.data);
     for (const std::uint16_t token : tokenizer->encode(options.prompt)) prompt.push_back(token);
-    if (prompt.empty())
-      prompt.push_back(tokenizer->end_of_text().value_or(tokenizer->encode("\n").front()));
+    if (prompt.empty()) prompt.push_back(first_token(*tokenizer));
   }
 
   [[nodiscard]] std::string text(const SampleOptions& options, std::int64_t number) const {

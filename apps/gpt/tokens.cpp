@@ -91,7 +91,12 @@ TokenizerChoice choice_of(const TokensOptions& options) {
   if (choice.kind != "characters") return choice;
   std::string all;
   for (const std::string& path : options.texts) {
-    for (const std::string& character : characters_of(read_text(path))) all += character;
+    const std::string text = read_text(path);
+    try {
+      for (const std::string& character : characters_of(text)) all += character;
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}: {}", path, error.what()));
+    }
   }
   choice.characters = characters_of(all);
   return choice;

@@ -30,8 +30,9 @@ int main(int argc, char** argv) {
   count("--test", options.test, "test samples", std::int64_t{1}, many);
   count("--points", options.points, "n: inner points of the field in each direction",
         std::int64_t{2}, std::int64_t{1024});
-  count("--time", options.time, "when the field is taken, in units of length^2 / diffusivity", 0.0,
-        1e3);
+  cli.add_option("--time", options.time, "when the field is taken, in length^2 / diffusivity")
+      ->check(lockstep::number_within(0, 1e3))
+      ->capture_default_str();
   count("--chunk", options.chunk, "rows of a compressed chunk; 0: not compressed, in one piece",
         std::int64_t{0}, many);
   cli.add_option("--step", options.step_dims, "fields one step apart, in 2 or 3 dimensions")

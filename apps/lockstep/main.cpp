@@ -12,20 +12,11 @@
 
 namespace {
 
-/// CLI11's ranges take nan.
-std::string no_time(const std::string& text) {
-  constexpr double a_century_s = 3.2e9;
-  double seconds = 0;
-  const bool is_number = CLI::detail::lexical_cast(text, seconds);
-  return is_number && seconds >= 0 && seconds <= a_century_s
-             ? ""
-             : fmt::format("{} is no time from 0 to {:g} seconds", text, a_century_s);
-}
-
 void add_elastic(CLI::App* command, lockstep::elastic::Options& options) {
+  constexpr double a_century_s = 3.2e9;
   const auto seconds = [&](const char* name, double& value, const char* help) {
     command->add_option(name, value, help)
-        ->check(no_time)
+        ->check(lockstep::number_within(0, a_century_s))
         ->type_name("SECONDS")
         ->capture_default_str();
   };

@@ -220,7 +220,7 @@ TEST_F(Elastic, ALauncherThatIsNotThereOrATimeThatIsNoneEndsItBeforeAnythingIsSt
   for (const std::string no_time : {"nan", "inf", "-1", "1e99", "soon"}) {
     const Finished finished = run(command({"--max", "2", "--within=" + no_time}));
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says(no_time + " is no time")) << finished.output;
+    EXPECT_TRUE(finished.says(no_time + " is no number from 0")) << finished.output;
   }
   EXPECT_FALSE(fs::exists(dir()));
 }

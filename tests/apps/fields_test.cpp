@@ -3,6 +3,7 @@
 
 #include <apps/small_run.hpp>
 #include <cmath>
+#include <filesystem>
 #include <lockstep/data/hdf5_array.hpp>
 #include <nlohmann/json.hpp>
 
@@ -117,6 +118,16 @@ TEST_F(Fields, StepsFollowTheHeatEquation) {
                     at(s, 0, y, x) + 1e-5 * 17 * 17 * flow, 1e-6);
       }
     }
+  }
+}
+
+TEST_F(Fields, OfATimeThatIsNoneAreNotWritten) {
+  for (const std::string time : {"nan", "-1", "1e9"}) {
+    const Finished refused =
+        run({built("apps/heat_data"), scratch_.file("steps.h5"), "--time=" + time});
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_TRUE(refused.says(time + " is no number from 0 to 1000")) << refused.output;
+    EXPECT_FALSE(std::filesystem::exists(scratch_.file("steps.h5")));
   }
 }
 

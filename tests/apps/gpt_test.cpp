@@ -247,6 +247,9 @@ TEST_F(Gpt, BeginsWithHuggingFacesWeightsAndGivesThemBack) {
     return good(gpt(1, "sample", {source, "--prompt", "abc", "--tokens", "20", "--top-k", "20"}));
   };
   EXPECT_EQ(text(imported), text(scratch_.file("run")));
+  const Finished unprompted = gpt(1, "sample", {imported});
+  EXPECT_EQ(unprompted.exit_code, 2) << unprompted.output;
+  EXPECT_TRUE(unprompted.says("give a --prompt")) << "its text has no line ends";
 }
 
 TEST_F(Gpt, CutsTextIntoShardsAndATestSet) {
@@ -282,7 +285,10 @@ TEST_F(Gpt, SaysWhatIsWrong) {
   expect(gpt(1, "sample", {nowhere}), "No such file", 4);
   expect(gpt(1, "tokens", {nowhere, "-o", scratch_.file("x")}), "No such file", 1);
   expect(gpt(1, "tokens", {scratch_.write("t", "x\xff"), "-o", scratch_.file("x")}),
-         "is not UTF-8");
+         scratch_.file("t") + ": byte 1 of the text, 0xff, is not UTF-8");
+  expect(gpt(1, "tokens",
+             {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--test-fraction", "nan"}),
+         "nan is no number from 0 to 0.99");
   expect(
       gpt(1, "tokens", {scratch_.write("t", "x"), "-o", scratch_.file("x"), "--tokenizer", "gpt2"}),
       "needs --vocabulary");

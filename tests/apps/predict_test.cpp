@@ -308,7 +308,7 @@ TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
       {{"predict", "run", "--input", heat, "--output", output}, 2, "has no data set parameters"},
       {{"predict", "run", "--input", heat + ":test/peak", "--output", output},
        2,
-       "samples of 1 numbers, but the model takes parameters [4] of 4"},
+       "has samples [1], but the model takes parameters [4]"},
       {{"predict", "run", "--input", heat + ":test/parameters", "--output", heat},
        2,
        "which is read"},

@@ -118,6 +118,7 @@ TEST(NpyArray, WhatItCannotReadIsASentence) {
   const std::string whole = npy("<f4", "(2, 3)", counted(6));
   for (std::size_t size = 0; size < whole.size(); ++size)
     expect_says(refusal(whole.substr(0, size)), "data file ");
+  expect_says(refusal(whole + whole), "has 152 bytes behind its array, [2, 3]: ");
 }
 
 TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
@@ -287,6 +288,10 @@ TEST(CsvTable, CellsMayBeQuotedAndSeparatedAsSpreadsheetsDo) {
   };
   expect("\"size, cm\",kind\n1.5,\"a \"\"b\"\"\nc\"\n-2e3,d\n");
   expect("\xef\xbb\xbf\"size, cm\",kind\r\n1.5 , \"a \"\"b\"\"\nc\" \r\n\r\n-2e3,d");
+  expect("\"size, cm\";kind\n1.5;\"a \"\"b\"\"\nc\"\n-2e3;d\n");
+  expect("\"size, cm\"\tkind\n1.5\t\"a \"\"b\"\"\nc\"\n-2e3\td\n");
+  const CsvTable quotes({folder.write("q.csv", "\"a\"\"\n,;\";\"b;\";5\" size, cm\n1;2;3\n")});
+  EXPECT_EQ(quotes.columns(), (std::vector<std::string>{"a\"\n,;", "b;", "5\" size, cm"}));
   const CsvTable semicolons({folder.write("s.csv", "x;y\n1;2\n")});
   EXPECT_EQ(semicolons.columns(), (std::vector<std::string>{"x", "y"}));
   const CsvTable tabs({folder.write("tabs.csv", "x\ty\n+1\t2\n")});
@@ -377,6 +382,28 @@ TEST(DataFiles, LabelsThatAreAllAmongTheNamesAreNamesInEveryTable) {
   folder.write("test.csv", "x,kind\n1,0\n");
   options.class_names = {"shirt", "coat"};
   EXPECT_EQ(contents_of(*make_datasets(options).train).second, (std::vector<std::int64_t>{1, 0}));
+}
+
+TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
+  const ScratchFolder folder;
+  DataOptions options =
+      options_of(DataKind::csv, {folder.write("train.csv", "x,kind\n1,1\n2,0\n")});
+  options.files.test_path = {folder.write("test.csv", "x,kind\n1,1.0\n2,0.0\n")};
+  options.class_names = {"1", "0"};
+  const auto refusal = [](const auto& f) { return input_error([&] { static_cast<void>(f()); }); };
+  const auto sets = [&] { return make_datasets(options); };
+  const std::string other = "kind is \"1.0\", which is none of the classes 1, 0";
+  expect_says(refusal(sets), other);
+  expect_says(refusal(sets), "line 2 of " + options.files.test_path[0]);
+  expect_says(refusal([&] { return make_test_set(options, TargetKind::classes); }), other);
+  folder.write("test.csv", "x,kind\n1,1\n2,0\n");
+  const Datasets named = sets();
+  EXPECT_EQ(contents_of(*named.test).second, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(contents_of(*make_test_set(as_found(options, named), TargetKind::classes).test),
+            contents_of(*named.test));
+  options.class_names.clear();
+  folder.write("train.csv", "x,kind\n1,yes\n2,no\n");
+  expect_says(refusal(sets), "kind is \"1\", which is none of the classes no, yes");
 }
 
 TEST(DataFiles, TrainingAndTestSetInDifferentUnitsAreRefused) {

@@ -196,6 +196,34 @@ TEST_F(TokenOptionsTest, TakeTheShardsOfAFolderInTheOrderOfTheirNames) {
             (std::vector<std::int64_t>{10, 11, 12, 13, 50, 51, 52, 53}));
 }
 
+TEST_F(TokenOptionsTest, KnowTheSetsByWholeWordsOfTheNames) {
+  shard("retrieval_train_000.bin", 0, 9);
+  shard("latest-train.bin", 10, 9);
+  shard("retrieval_val_000.bin", 100, 5);
+  shard("training.bin", 20, 5);
+  shard("trainer.bin", 0, 50);
+  shard("2validation.bin", 100, 9);
+  const Datasets sets = make_datasets(options(), TargetKind::tokens);
+  EXPECT_EQ(sets.train->size(), 5);
+  EXPECT_EQ(sets.test->size(), 3);
+  const fs::path both = shard("ab-test_train.bin", 0, 9);
+  EXPECT_TRUE(says(error(options()), both.string() + " has words of the training set and of"));
+}
+
+TEST_F(TokenOptionsTest, TakePatternsOfFolders) {
+  for (const std::string part : {"corpus-1", "corpus-2"}) {
+    shard(part + "/train.bin", 0, 9);
+    shard(part + "/val.bin", 0, 5);
+  }
+  write_tokenizer_choice(folder_.path() / "corpus-1", {.kind = "bytes"});
+  DataOptions parts = options();
+  parts.path = {(folder_.path() / "corpus-*").string()};
+  const Datasets sets = make_datasets(parts, TargetKind::tokens);
+  EXPECT_EQ(sets.train->size(), 4);
+  EXPECT_EQ(sets.test->size(), 2);
+  EXPECT_EQ(sets.facts.tokenizer, "bytes");
+}
+
 TEST_F(TokenOptionsTest, RecordTheTokenizerAndTheVocabulary) {
   shard("train.bin", 0, 100);
   write_tokenizer_choice(folder_.path(), {.kind = "characters", .characters = {"\n", "a", "ü"}});
@@ -222,6 +250,11 @@ TEST_F(TokenOptionsTest, SayWhatIsMissing) {
   EXPECT_TRUE(says(error(one), "data.test_set = false"));
   one.files.test_path = {train};
   EXPECT_EQ(make_datasets(one, TargetKind::tokens).test->size(), 24);
+  DataOptions apart = options();
+  apart.files.test_path = {(folder_.path() / "heldout").string()};
+  shard("heldout/data.bin", 0, 9);
+  EXPECT_TRUE(says(error(apart), "heldout holds no token files of the test set"));
+  EXPECT_TRUE(says(error(apart), "name the files themselves in data.test_path"));
   DataOptions nowhere = options();
   nowhere.path = {"auto"};
   EXPECT_TRUE(says(error(nowhere), "needs data.path"));

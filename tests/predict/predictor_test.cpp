@@ -144,6 +144,19 @@ TEST(Predictor, RefusesOtherNumbersOfElementsAndModelsOfOtherShapes) {
   EXPECT_THROW(predictor.predict(Floats(4), output), InputError);
   EXPECT_NO_THROW(predictor.predict(Floats(), std::span<float>()));
   EXPECT_THROW(Predictor(model, test::signature_of({4}, {3})), InputError);
+  EXPECT_THROW(Predictor(model, test::signature_of({2, 3}, {2, 2})), InputError);
+  EXPECT_THROW(Predictor(model, test::signature_of({2, 4}, {2, 3})), InputError);
+}
+
+TEST(Predictor, TakesLinearsThatWorkOnTheLastDimension) {
+  nn::manual_seed(1);
+  const auto model =
+      std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{
+          std::make_shared<nn::Linear>(3, 16), std::make_shared<nn::ReLU>(),
+          std::make_shared<nn::Linear>(16, 1)});
+  const auto raw = test::raw_inputs(5 * 12);
+  const Predictor predictor(model, test::signature_of({4, 3}, {4, 1}));
+  EXPECT_EQ(predict(predictor, raw), forward(*model, raw, {4, 3}));
 }
 
 class FromFile : public testing::Test {

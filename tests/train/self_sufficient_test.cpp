@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <checkpoint/python.hpp>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
+#include <support/message_of.hpp>
 #include <support/process.hpp>
 
 #include <lockstep/autograd/functional.hpp>
@@ -13,7 +15,9 @@
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/data/hdf5_array.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/prediction.hpp>
 #include <lockstep/train/regression.hpp>
 #include <lockstep/train/run_plan.hpp>
@@ -162,6 +166,71 @@ names = h5py.File("y.h5")["predictions"].attrs["class_names"]
 assert [name.decode() for name in names] == ["red", "green", "blue"], names
 )"),
             0);
+}
+
+TEST(PredictFile, TakesSamplesOfTheModelsShapeOrFlatOnes) {
+  const test::ScratchFolder folder;
+  const std::string file = folder.file("x.h5"), output = folder.file("y.h5");
+  nn::manual_seed(1);
+  const ModelSignature signature{.input = {.name = "images", .shape = {3, 2, 2}},
+                                 .output = {.name = "y", .shape = {2}}};
+  const Predictor predictor(nn::mlp({3, 2, 2}, 2, {4}, nn::Head::linear), signature);
+  std::vector<float> numbers(2 * 12);
+  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  const auto refusal = [&](ProcessGroup& group, const std::string& input) {
+    return test::message_of<AgreedError>([&] {
+      predict_file(group, predictor, DataSetName::parse(input, "images"), {output, "y"});
+    });
+  };
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    test::write_hdf5(file, "whole", {2, 3, 2, 2}, numbers);
+    test::write_hdf5(file, "flat", {2, 12}, numbers);
+    for (const std::string name : {"whole", "flat"})
+      EXPECT_EQ(predict_file(group, predictor, {file, name}, {output, "y"}), 2) << name;
+    test::write_hdf5(file, "last", {2, 2, 2, 3}, numbers);
+    const std::string turned = refusal(group, file + ":last");
+    EXPECT_NE(turned.find("samples [2, 2, 3], but the model takes images [3, 2, 2]"),
+              std::string::npos)
+        << turned;
+    EXPECT_NE(turned.find("--input FILE:NAME"), std::string::npos) << turned;
+    const std::string narrow = refusal(group, folder.write("x.csv", "a,b\n1,2\n"));
+    EXPECT_NE(narrow.find("samples [2], but"), std::string::npos) << narrow;
+    EXPECT_EQ(narrow.find("FILE:NAME"), std::string::npos) << "a table has no names: " << narrow;
+  });
+}
+
+TEST(PredictFile, TakesAllColumnsOfATableWhereTheModelWasTrainedOnNone) {
+  const test::ScratchFolder folder;
+  const std::string output = folder.file("y.h5");
+  nn::manual_seed(1);
+  const ModelSignature signature{.input = {.name = "x", .shape = {2}},
+                                 .output = {.name = "y", .shape = {1}}};
+  const Predictor predictor(nn::mlp({2}, 1, {4}, nn::Head::linear), signature);
+  std::vector<float> expected(2), found(2);
+  predictor.predict(std::vector<float>{1, 2, 3, 4}, expected);
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    const std::string table = folder.write("x.csv", "a,b\n1,2\n3,4\n");
+    EXPECT_EQ(predict_file(group, predictor, DataSetName::parse(table, "x"), {output, "y"}), 2);
+  });
+  Hdf5Array(output, "y").read(0, 2, std::span(found));
+  EXPECT_EQ(found, expected);
+}
+
+TEST(DataSetName, IsBehindTheLastColonThatIsNotInTheNameOfAFolder) {
+  const test::ScratchFolder folder;
+  std::filesystem::create_directories(folder.file("10:30"));
+  const auto expect = [](const std::string& text, const std::string& file,
+                         const std::string& name) {
+    const DataSetName found = DataSetName::parse(text, "otherwise");
+    EXPECT_EQ(found.file.string(), file) << text;
+    EXPECT_EQ(found.name, name) << text;
+  };
+  for (const std::string& file : {folder.file("y.h5"), folder.file("10:30/y.h5")}) {
+    expect(file, file, "otherwise");
+    expect(file + ":y", file, "y");
+    expect(file + ":group/y", file, "group/y");
+  }
+  expect("y.h5:group/y", "y.h5", "group/y");
 }
 
 }  // namespace

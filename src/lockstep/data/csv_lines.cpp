@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include <lockstep/base/error.hpp>
 
@@ -11,13 +12,21 @@ namespace {
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-/// A header without a comma shows another separator.
+/// What the header has most of outside quotes; a comma of as many.
 char separator_of(std::string_view text) {
-  const std::string_view header = text.substr(0, text.find_first_of("\r\n"));
-  for (const char candidate : {',', ';', '\t'}) {
-    if (header.find(candidate) != std::string_view::npos) return candidate;
+  constexpr std::string_view candidates = ",;\t";
+  std::array<std::size_t, candidates.size()> counts{};
+  bool in_quotes = false, cell_begins = true;  // a quote within a cell is a sign as others
+  for (const char c : text) {
+    if (c == '"' && cell_begins) in_quotes = !in_quotes;
+    if (in_quotes || c == '"' || c == ' ') continue;
+    if (c == '\r' || c == '\n') break;
+    const auto candidate = candidates.find(c);
+    cell_begins = candidate != std::string_view::npos;
+    if (cell_begins) ++counts[candidate];
   }
-  return ',';
+  const auto* const most = std::ranges::max_element(counts);
+  return candidates[static_cast<std::size_t>(most - counts.begin())];
 }
 
 std::string_view trimmed(std::string_view cell) {

@@ -138,18 +138,12 @@ std::string CsvTable::where(std::int64_t row) const {
   return fmt::format("line {} of {}", place.line, files_[place.file].string());
 }
 
+bool CsvTable::is_number(std::string_view text) { return number_of(text).has_value(); }
+
 bool CsvTable::is_numeric(const std::string& column) const {
   const std::size_t c = index_of(column);
   for (std::int64_t row = 0; row < rows(); ++row) {
-    if (!number_of(cell(row, c))) return false;
-  }
-  return true;
-}
-
-bool CsvTable::holds_only(const std::string& column, const std::vector<std::string>& words) const {
-  const std::size_t c = index_of(column);
-  for (std::int64_t row = 0; row < rows(); ++row) {
-    if (std::ranges::find(words, cell(row, c)) == words.end()) return false;
+    if (!is_number(cell(row, c))) return false;
   }
   return true;
 }
@@ -191,7 +185,7 @@ std::shared_ptr<const StoredArray> CsvTable::numbers(const std::vector<std::stri
         throw InputError(
             fmt::format("{}: column {} is {}, not a finite number. Repair the line{}.", where(row),
                         columns_[column], text.empty() ? "empty" : fmt::format("\"{}\"", text),
-                        flat ? "" : ", or leave the column out of data.feature_columns"));
+                        flat ? "" : ", or leave the column out (in a deck: data.feature_columns)"));
       }
       numbers.push_back(*number);
     }
@@ -211,8 +205,10 @@ std::shared_ptr<const StoredArray> CsvTable::codes(const std::string& column,
   for (std::int64_t row = 0; row < rows(); ++row) {
     const auto found = std::ranges::find(labels, cell(row, c));
     if (found == labels.end()) {
-      throw InputError(fmt::format("{}: {} is \"{}\", which is none of the classes {}.", where(row),
-                                   column, cell(row, c), fmt::join(labels, ", ")));
+      throw InputError(
+          fmt::format("{}: {} is \"{}\", which is none of the classes {}. Repair the line, or "
+                      "correct data.class_names.",
+                      where(row), column, cell(row, c), fmt::join(labels, ", ")));
     }
     codes.push_back(static_cast<double>(found - labels.begin()));
   }

@@ -13,8 +13,8 @@ namespace lockstep {
 
 /// A small table of comma-separated values (RFC 4180) in memory, from one file or several with the
 /// same header, plain or gzip: a line of column names, then a line a sample. Cells are separated by
-/// commas, or by semicolons or tabs where the header has no comma; a cell in double quotes may hold
-/// separators, line ends and doubled quotes. Empty lines are left out.
+/// commas, semicolons or tabs, whichever the header has most of outside quotes; a cell in double
+/// quotes may hold separators, line ends and doubled quotes. Empty lines are left out.
 class CsvTable {
  public:
   /// Throws InputError, naming file and line, if one is missing, has no line of samples, a line has
@@ -26,11 +26,10 @@ class CsvTable {
   /// "iris.csv", "a.csv and 3 more".
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  /// Whether every cell of the column is a number.
+  /// Whether a cell with that text is a number.
+  [[nodiscard]] static bool is_number(std::string_view text);
+  /// Whether every cell of the column is one.
   [[nodiscard]] bool is_numeric(const std::string& column) const;
-  /// Whether every cell of the column is one of `words`.
-  [[nodiscard]] bool holds_only(const std::string& column,
-                                const std::vector<std::string>& words) const;
   /// The different cells of a column of words, in order. Throws InputError, naming file, line and
   /// column, for an empty cell, and for one that is no number where others are: more likely a
   /// damaged number than the name of a class.

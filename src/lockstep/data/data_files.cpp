@@ -69,7 +69,10 @@ bool is_table(const fs::path& file) {
 std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::string& name,
                                               const std::vector<std::string>& columns) {
   if (file.extension() == ".npy") return std::make_shared<const NpyArray>(file);
-  if (is_table(file)) return CsvTable({file}).numbers(columns, false);
+  if (is_table(file)) {
+    const CsvTable table({file});
+    return table.numbers(columns.empty() ? table.columns() : columns, false);
+  }
   return std::make_shared<const Hdf5Array>(file, name);
 }
 
@@ -95,7 +98,8 @@ DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
       if (!other) features.push_back(column);
     }
   }
-  if (kind == TargetKind::values || !targets_are_names(options)) return options;
+  options.files.named_targets = kind == TargetKind::classes && targets_are_names(options);
+  if (!options.files.named_targets) return options;
   if (options.class_names.empty()) options.class_names = table_->labels(targets[0]);
   options.files.classes = std::ssize(options.class_names);
   return options;
@@ -104,8 +108,8 @@ DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
 bool DataFiles::targets_are_names(const DataOptions& options) const {
   const auto& columns = options.files.columns.targets;
   if (columns.size() != 1) return false;
-  return !table_->is_numeric(columns[0]) ||
-         (!options.class_names.empty() && table_->holds_only(columns[0], options.class_names));
+  return std::ranges::any_of(options.class_names, CsvTable::is_number) ||
+         !table_->is_numeric(columns[0]);
 }
 
 std::shared_ptr<const StoredArray> DataFiles::features(const DataOptions& options) const {
@@ -119,9 +123,8 @@ std::shared_ptr<const StoredArray> DataFiles::targets(const DataOptions& options
   if (!table_)
     return array(split_ == Split::train ? o.train_targets : o.test_targets, o.cache_mib << 20U);
   const auto& columns = o.columns.targets;
-  if (!options.class_names.empty() && targets_are_names(options))
-    return table_->codes(columns[0], options.class_names);
-  return table_->numbers(columns, true);
+  return o.named_targets ? table_->codes(columns[0], options.class_names)
+                         : table_->numbers(columns, true);
 }
 
 std::vector<std::shared_ptr<const StoredArray>> DataFiles::others(

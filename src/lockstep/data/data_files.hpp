@@ -20,7 +20,8 @@ namespace lockstep {
 [[nodiscard]] bool is_table(const std::filesystem::path& file);
 
 /// An array in one file, by what the file's name ends with: .npy, or a table, with these
-/// columns of it; else data set `name` of an HDF5 file. Throws InputError.
+/// columns of it, or all where none are named; else data set `name` of an HDF5 file. Throws
+/// InputError.
 [[nodiscard]] std::shared_ptr<const StoredArray> open_array(
     const std::filesystem::path& file, const std::string& name,
     const std::vector<std::string>& columns);
@@ -31,8 +32,8 @@ class DataFiles {
   /// Throws InputError if a file is missing or unfit, or data.path names none.
   DataFiles(const DataOptions& options, Split split);
 
-  /// `options` with what they leave to a table: its columns and, where classes are wanted and the
-  /// targets are words, the names of these.
+  /// `options` with what they leave to a table: its columns and, where classes are wanted, whether
+  /// the targets are names, which then holds for every table that is read with them, and the names.
   [[nodiscard]] DataOptions completed(DataOptions options, TargetKind kind) const;
 
   /// Of completed options. Throws InputError if they are not there.
@@ -47,8 +48,8 @@ class DataFiles {
  private:
   [[nodiscard]] std::shared_ptr<const StoredArray> array(const std::string& name,
                                                          std::int64_t cache_bytes) const;
-  /// Whether a table's targets are names of classes: all of them are among data.class_names, or
-  /// they are no numbers.
+  /// Whether a table's targets are names of classes: they are no numbers, or some of
+  /// data.class_names are numbers. "1" cannot be a name in one table and a number in another.
   [[nodiscard]] bool targets_are_names(const DataOptions& options) const;
 
   DataKind kind_;

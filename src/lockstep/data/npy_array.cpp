@@ -123,6 +123,11 @@ NpyArray::NpyArray(const std::filesystem::path& path)
                               "fresh copy.",
                               to_string(shape_), end, file_.bytes()));
   }
+  if (end < file_.bytes()) {
+    refuse(file_, fmt::format("has {} bytes behind its array, {}: if more arrays were saved into "
+                              "it, save each into a file of its own.",
+                              file_.bytes() - end, to_string(shape_)));
+  }
   description_ = fmt::format("{}, {} {}", path.string(), known->first.substr(1), to_string(shape_));
 }
 

@@ -12,7 +12,8 @@ namespace lockstep {
 /// C order, little-endian, of float32, float64, bool or integers but uint64.
 class NpyArray final : public StoredArray {
  public:
-  /// Throws InputError if the file is missing, no .npy file, truncated, or of another kind.
+  /// Throws InputError if the file is missing, no .npy file, truncated, of another kind, or has
+  /// bytes left over.
   explicit NpyArray(const std::filesystem::path& file);
 
   [[nodiscard]] const Shape& shape() const noexcept override { return shape_; }

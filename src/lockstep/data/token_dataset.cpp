@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/looked_for.hpp>
@@ -11,6 +14,25 @@
 namespace lockstep {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::array<std::string_view, 2> training_words{"train", "training"};
+constexpr std::array<std::string_view, 3> test_words{"test", "val", "validation"};
+
+/// Whether letters of `name` that stand together are one of `words`: "val" of "x_val_0.bin", not of
+/// "retrieval.bin".
+bool says_one_of(std::string_view name, std::span<const std::string_view> words) {
+  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
+  for (std::size_t begin = 0; begin < name.size(); ++begin) {
+    const std::size_t first = begin;
+    while (begin < name.size() && letter(name[begin])) ++begin;
+    if (std::ranges::find(words, name.substr(first, begin - first)) != words.end()) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 TokenDataset::TokenDataset(const std::vector<fs::path>& files, std::int64_t context,
                            std::int64_t vocabulary, std::int64_t limit)
@@ -68,20 +90,26 @@ void TokenDataset::load(std::span<const std::int64_t> indices, Batch& batch) con
   }
 }
 
-std::vector<fs::path> token_files(const fs::path& path, std::span<const std::string_view> words) {
+std::vector<fs::path> token_files(const fs::path& path, Split split) {
   if (!fs::is_directory(path)) {
     if (fs::exists(path)) return {path};
-    throw InputError(fmt::format(
-        "data.path: there is no {}. Make token files with `gpt tokens TEXT --output FOLDER`.",
-        detail::looked_for(path)));
+    throw InputError(
+        fmt::format("there is no {}, which data.path or data.test_path names. Make token files "
+                    "with `gpt tokens TEXT --output FOLDER`.",
+                    detail::looked_for(path)));
   }
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
-    const bool fits = name.ends_with(".bin") && std::ranges::any_of(words, [&](auto word) {
-                        return name.find(word) != std::string::npos;
-                      });
-    if (fits) files.push_back(entry.path());
+    if (!name.ends_with(".bin")) continue;
+    const bool train = says_one_of(name, training_words), test = says_one_of(name, test_words);
+    if (train && test) {
+      throw InputError(
+          fmt::format("{} has words of the training set and of the test set in its name. Rename "
+                      "it, or name the files themselves in data.path and data.test_path.",
+                      entry.path().string()));
+    }
+    if (split == Split::train ? train : test) files.push_back(entry.path());
   }
   std::ranges::sort(files);
   return files;

@@ -36,9 +36,10 @@ class TokenDataset final : public Dataset {
 };
 
 /// The token files of a set that `path` names: itself, or, where it is a folder, the *.bin in it,
-/// in the order of their names, whose names contain one of `words` ("train"; "val", "test"). None
-/// if there are none.
-[[nodiscard]] std::vector<std::filesystem::path> token_files(
-    const std::filesystem::path& path, std::span<const std::string_view> words);
+/// in the order of their names, whose names have a word of that set: "train"; "val" or "test"; not
+/// within a longer one. None if there are none. Throws InputError if there is no `path`, or a name
+/// has words of both sets.
+[[nodiscard]] std::vector<std::filesystem::path> token_files(const std::filesystem::path& path,
+                                                             Split split);
 
 }  // namespace lockstep

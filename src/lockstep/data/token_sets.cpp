@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <span>
-#include <string_view>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/data_files.hpp>
@@ -13,15 +10,20 @@
 namespace lockstep {
 namespace {
 
-/// The folder of data.path.
-std::filesystem::path token_folder(const DataOptions& options) {
+/// What data.path names: folders of token files, or these.
+std::vector<std::filesystem::path> places_of(const DataOptions& options) {
   if (options.path.empty() || options.path.front() == "auto") {
     throw InputError(
         "data.kind = \"tokens\" needs data.path, a folder of token files or one of them, but it is "
         "\"auto\". Make them with `gpt tokens TEXT --output FOLDER`, and set it in the deck or "
         "with --set 'data.path=\"FOLDER\"'.");
   }
-  const std::filesystem::path path = options.path.front();
+  return files_of(options.path);
+}
+
+/// The folder of the first of them, where tokenizer.json stands.
+std::filesystem::path token_folder(const DataOptions& options) {
+  const std::filesystem::path path = places_of(options).front();
   return std::filesystem::is_directory(path) ? path : path.parent_path();
 }
 
@@ -31,38 +33,37 @@ TokenizerChoice tokenizer_of(const DataOptions& options) {
   return {options.tokens.tokenizer, options.class_names};
 }
 
-/// Those of all paths whose names say one of `words`; of a file that is named itself, it.
-std::vector<std::filesystem::path> token_files_in(const std::vector<std::string>& paths,
-                                                  std::span<const std::string_view> words) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& path : files_of(paths)) {
-    const auto found = token_files(path, words);
-    files.insert(files.end(), found.begin(), found.end());
+[[noreturn]] void refuse_places(const std::vector<std::filesystem::path>& places, Split split,
+                                bool has_test_path) {
+  std::string all;
+  for (const auto& place : places) all += (all.empty() ? "" : ", ") + place.string();
+  if (split == Split::train) {
+    throw InputError(fmt::format(
+        "{} holds no token files of the training set: their names end in .bin and say \"train\". "
+        "Make them with `gpt tokens`, or name one file as data.path.",
+        all));
   }
-  return files;
+  throw InputError(fmt::format(
+      "{} holds no token files of the test set: their names end in .bin and say \"test\" or "
+      "\"val\". {}",
+      all,
+      has_test_path ? "Rename them, or name the files themselves in data.test_path."
+                    : "Name one with data.test_path, or set data.test_set = false."));
 }
 
 std::vector<std::filesystem::path> token_files_of(const DataOptions& options, Split split) {
-  constexpr std::array<std::string_view, 1> train{"train"};
-  constexpr std::array<std::string_view, 2> test{"test", "val"};
   const auto& test_path = options.files.test_path;
-  const std::filesystem::path folder = token_folder(options);
-  const bool is_train = split == Split::train;
+  const bool has_test_path = split == Split::test && !test_path.empty();
+  const auto places = has_test_path ? files_of(test_path) : places_of(options);
   std::vector<std::filesystem::path> files;
-  if (is_train) {
-    files = token_files_in(options.path, train);
-  } else if (!test_path.empty()) {
-    files = token_files_in(test_path, test);
-  } else if (std::filesystem::is_directory(options.path.front())) {
-    files = token_files_in(options.path, test);
+  for (const auto& place : places) {
+    // A file that data.path itself names is of the training set.
+    if (split == Split::test && !has_test_path && !std::filesystem::is_directory(place)) continue;
+    const auto found = token_files(place, split);
+    files.insert(files.end(), found.begin(), found.end());
   }
-  if (!files.empty()) return files;
-  throw InputError(
-      fmt::format("{} holds no token files of the {} set: their names end in .bin and say {}. {}",
-                  fmt::join(options.path, ", "), is_train ? "training" : "test",
-                  is_train ? "\"train\"" : "\"test\" or \"val\"",
-                  is_train ? "Make them with `gpt tokens`, or name one file as data.path."
-                           : "Name one with data.test_path, or set data.test_set = false."));
+  if (files.empty()) refuse_places(places, split, has_test_path);
+  return files;
 }
 
 std::int64_t vocabulary_of(const DataOptions& options, const TokenizerChoice& choice,

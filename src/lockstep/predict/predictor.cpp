@@ -209,7 +209,13 @@ struct Predictor::State {
         PackedMlp::packed_bytes(network->layers) > most_packed_bytes)
       return;
     packed.emplace(network->layers);
-    if (packed->inputs() != inputs[0].elements || packed->outputs() != outputs) refuse_shapes();
+    // A Linear maps the last dimension: a sample may be several rows of it, which forward() knows.
+    const Shape& sample = inputs[0].tensor.shape;
+    const std::int64_t rows = inputs[0].elements / packed->inputs();
+    const bool is_one_row = inputs[0].elements == packed->inputs(),
+               is_rows = sample.dims() > 0 && sample[-1] == packed->inputs();
+    if (!(is_one_row || is_rows) || rows * packed->outputs() != outputs) refuse_shapes();
+    if (!is_one_row) packed.reset();
   }
 
   [[noreturn]] void refuse_shapes() const {

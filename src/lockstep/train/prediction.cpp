@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <type_traits>
@@ -14,6 +15,7 @@
 #include <lockstep/data/data_files.hpp>
 #include <lockstep/data/looked_for.hpp>
 #include <lockstep/data/stored_samples.hpp>
+#include <lockstep/data/tensor_dataset.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/key_text.hpp>
 #include <lockstep/io/atomic_file.hpp>
@@ -49,18 +51,34 @@ Shape with_samples(std::int64_t samples, const Shape& sample) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-void expect_fits(const StoredArray& input, const Predictor& predictor) {
+/// The extents of a sample but those of 1, on which the order of its numbers does not depend.
+std::vector<std::int64_t> extents_above_one(const Shape& sample) {
+  std::vector<std::int64_t> extents;
+  std::ranges::copy_if(sample, std::back_inserter(extents),
+                       [](std::int64_t extent) { return extent != 1; });
+  return extents;
+}
+
+/// Whether a sample's numbers are in the order of the model's: it has their shape, or is flat.
+bool has_order_of(const Shape& sample, const Shape& wanted) {
+  const auto given = extents_above_one(sample);
+  return given == extents_above_one(wanted) || given == std::vector{wanted.numel()};
+}
+
+/// `input` stands in `file`.
+void expect_fits(const StoredArray& input, const fs::path& file, const Predictor& predictor) {
   const TensorSignature& wanted = predictor.signature().input;
   if (wanted.dtype == DType::i64 && !input.integers()) {
     throw InputError(
         fmt::format("{} must be integers: the model looks them up.", input.description()));
   }
-  if (input.rows() == 0 || input.row_elements() == predictor.input_elements()) return;
+  const Shape sample = sample_shape_of(input.shape());
+  if (input.rows() == 0 || has_order_of(sample, wanted.shape)) return;
+  const bool has_names = !is_table(file) && file.extension() != ".npy";
   throw InputError(fmt::format(
-      "{} has samples of {} numbers, but the model takes {} {} of {}. Name another data set: "
-      "--input FILE:NAME.",
-      input.description(), input.row_elements(), wanted.name, to_string(wanted.shape),
-      predictor.input_elements()));
+      "{} has samples {}, but the model takes {} {}. Store samples of that shape, or flat ones{}.",
+      input.description(), to_string(sample), wanted.name, to_string(wanted.shape),
+      has_names ? ", or name another data set: --input FILE:NAME" : ""));
 }
 
 /// What goes into the file: the predictions and, of classes, the most probable; of values, where
@@ -203,7 +221,9 @@ void expect_alike(const Datasets& data, const ModelSignature& signature) {
 
 DataSetName DataSetName::parse(const std::string& text, const std::string& otherwise) {
   const auto colon = text.find_last_of(':');
-  if (colon == std::string::npos || fs::exists(text)) return {text, otherwise};
+  const bool in_folder =
+      text.find('/', colon) != std::string::npos && fs::is_directory(fs::path(text).parent_path());
+  if (colon == std::string::npos || in_folder || fs::exists(text)) return {text, otherwise};
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
@@ -232,7 +252,7 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
                                    detail::looked_for(input.file)));
     }
     samples = open_array(input.file, input.name, input.columns);
-    expect_fits(*samples, predictor);
+    expect_fits(*samples, input.file, predictor);
     arrays = arrays_of(predictor, output.name, samples->rows());
     if (group.rank() != 0) return;
     expect_not_replaced(input.file, output.file);

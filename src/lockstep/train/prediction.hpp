@@ -22,8 +22,9 @@ struct DataSetName {
   std::string name;
   std::vector<std::string> columns = {};  ///< of a table, in the order of the model's inputs
 
-  /// What is behind the last colon of `text` is the name; `otherwise` where there is no colon, or
-  /// `text` is a file as it stands.
+  /// What is behind the last colon of `text` is the name; `otherwise` where there is no colon,
+  /// `text` is a file as it stands, or the colon is in the name of its folder, "10:30/y.h5", which
+  /// is there.
   [[nodiscard]] static DataSetName parse(const std::string& text, const std::string& otherwise);
 };
 
@@ -31,13 +32,14 @@ struct DataSetName {
 [[nodiscard]] std::filesystem::path agree_on_checkpoint(
     ProcessGroup& group, const std::filesystem::path& checkpoint_or_run);
 
-/// The columns that a checkpoint's model was trained by, where that was a table.
+/// The columns that a checkpoint's model was trained by; none where its data were no table.
 [[nodiscard]] std::vector<std::string> feature_columns_of(const std::filesystem::path& checkpoint);
 
-/// Predicts each sample of `input` [N, ...] into `output` [N, ...], a new file that appears whole
-/// and replaces one of that name: values, or probabilities of classes and, in <name>_class, i64 [N]
-/// the most probable. Ranks take runs of neighbours, a MiB at a time, so that N may be larger
-/// than memory; the file has the same bits for any number of ranks. Returns N.
+/// Predicts each sample of `input` [N, ...], of the model's shape or flat, into `output` [N, ...],
+/// a new file that appears whole and replaces one of that name: values, or probabilities of classes
+/// and, in <name>_class, i64 [N] the most probable. Ranks take runs of neighbours, a MiB at a time,
+/// so that N may be larger than memory; the file has the same bits for any number of ranks. Returns
+/// N.
 std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const DataSetName& input,
                           const DataSetName& output);
 
