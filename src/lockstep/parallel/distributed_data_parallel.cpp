@@ -191,9 +191,10 @@ void DistributedDataParallel::backward_and_sum(const Variable& loss, double weig
 }
 
 void DistributedDataParallel::finish_sum() {
+  const bool of_all = comm_hook().sums_over_all();
   reducer_->finish();
   if (shards_) shards_->finish();
-  if (++sums_ == 100) warn_of_never_used();
+  if (++sums_ == 100 && of_all) warn_of_never_used();
 }
 
 std::vector<std::string> DistributedDataParallel::never_used() const {
