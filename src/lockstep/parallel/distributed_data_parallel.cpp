@@ -129,9 +129,9 @@ void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>
 
 void DistributedDataParallel::run_shards_one_by_one(
     const std::function<void(std::int64_t)>& body) const {
-  const std::int64_t first = shards_ ? shards_->first() : group_->rank();
+  const std::int64_t first = shards_ ? shards_->first() : group_->rank(), sums_before = sums_;
   for (std::int64_t i = 0; i < shards(); ++i) body(first + i);
-  if (!shards_ || shards_->at_first()) return;
+  if (sums_ == sums_before + 1 && (!shards_ || shards_->at_first())) return;
   throw Error(
       "the body of for_each_shard() is to call backward() once for every shard, not counting calls "
       "within no_sync(); for a shard without samples it is backward({}, 0.0)");
