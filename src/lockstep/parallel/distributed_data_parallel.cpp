@@ -231,6 +231,12 @@ void DistributedDataParallel::broadcast_buffers_from(int root) {
 }
 
 void DistributedDataParallel::expect_joinable() const {
+  if (broadcasts_buffers_ && !buffers_.empty()) {
+    throw Error(
+        "Join: with DdpOptions::broadcast_buffers_each_forward rank 0's buffers would go to all "
+        "ranks also when it has run out of inputs and they stand still. Leave the option out: "
+        "Join::finish() gives all ranks the buffers of one that had the most inputs.");
+  }
   if (!module_->forward_is_collective()) return;
   throw Error(
       "Join: the model's forward is collective in training (SyncBatchNorm), and a rank that has "

@@ -121,7 +121,8 @@ class DistributedDataParallel final : public Joinable {
   /// are no buffers.
   void broadcast_buffers();
 
-  /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training).
+  /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training), or
+  /// reads rank 0's buffers (DdpOptions::broadcast_buffers_each_forward).
   void expect_joinable() const override;
   /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
   /// parameters and buffers on every rank. Collective.
