@@ -176,6 +176,30 @@ TEST(Subgroups, OutliveTheGroupTheyWereCutFrom) {
   });
 }
 
+TEST(Twin, IsOneGroupOfTheSameRanksThatIsClosedWithItsOwn) {
+  test::on_every_new_group([](ProcessGroup& group) {
+    const auto twin = group.twin();
+    EXPECT_EQ(group.twin(), twin);
+    EXPECT_EQ(twin->rank(), group.rank());
+    EXPECT_EQ(twin->size(), group.size());
+    // Their calls keep no order: the last rank makes them the other way round.
+    const auto here = Tensor::full({3}, 1), there = Tensor::full({5}, 2);
+    ProcessGroup* groups[] = {&group, twin.get()};
+    const Tensor* tensors[] = {&here, &there};
+    std::vector<Work> works;
+    for (int i = 0; i < 2; ++i) {
+      const int at = group.rank() == group.size() - 1 ? 1 - i : i;
+      works.push_back(groups[at]->all_reduce(*tensors[at], ReduceOp::sum));
+    }
+    for (Work& work : works) work.wait();
+    EXPECT_EQ(here.to_vector<float>()[2], static_cast<float>(group.size()));
+    EXPECT_EQ(there.to_vector<float>()[4], static_cast<float>(2 * group.size()));
+    group.close();
+    EXPECT_THROW(twin->barrier(), CommError);
+    EXPECT_THROW(static_cast<void>(group.twin()), CommError);
+  });
+}
+
 TEST(Subgroups, ThatFailLeaveTheOthersAlone) {
   test::on_every_group([](ProcessGroup& group) {
     const auto failing = group.split(0, -group.rank());

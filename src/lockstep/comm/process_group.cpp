@@ -1,6 +1,7 @@
 #include <lockstep/comm/process_group.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include <lockstep/comm/arguments.hpp>
 #include <lockstep/comm/operation.hpp>
@@ -264,6 +265,17 @@ void ProcessGroup::wake_over_nodes(std::chrono::microseconds /*awake*/, bool /*b
 
 Tensor ProcessGroup::shared_buffer(const Shape& shape, DType dtype) {
   return Tensor::zeros(shape, dtype);
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::twin() {
+  if (!twin_) twin_ = split(0, rank());
+  return twin_;
+}
+
+void ProcessGroup::close() {
+  const auto other = std::exchange(twin_, nullptr);
+  release();
+  if (other) other->close();
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks) {

@@ -155,6 +155,10 @@ class ProcessGroup {
   /// Ranks that pass the same colour become a group, ordered by key, then by rank here; a negative
   /// colour gets nullptr. Collective.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int colour, int key) = 0;
+  /// A group of the same ranks, for calls that keep no order with those here, such as in the midst
+  /// of forward. Made at the first call, and the same one ever after: all who ask for it keep one
+  /// order among themselves. close() closes it too. Collective.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> twin();
 
   /// From now on a message wakes a rank that sleeps (Work::wait_for) also if it comes from another
   /// machine, where it would have found the message when it looks next, after 2 ms at most: by a
@@ -177,8 +181,9 @@ class ProcessGroup {
   /// where nothing is compared (GroupOptions::contract) and MPI alone moves the bytes.
   [[nodiscard]] virtual double late_seconds() const noexcept { return 0.0; }
 
-  /// Releases what the group holds (communicators). Collective; the group is unusable afterwards.
-  virtual void close() = 0;
+  /// Releases what the group and its twin hold (communicators). Collective; they are unusable
+  /// afterwards.
+  void close();
 
  protected:
   ProcessGroup() = default;
@@ -190,6 +195,8 @@ class ProcessGroup {
   /// Operations started between these belong to one Coalescing.
   virtual void begin_batch() {}
   virtual void end_batch() {}
+  /// close(), of what is the backend's.
+  virtual void release() = 0;
   /// For backends that leave some operations to another group.
   [[nodiscard]] static Work start_on(ProcessGroup& group, Operation&& operation);
 
@@ -198,6 +205,7 @@ class ProcessGroup {
   Work launch(Operation&& operation);
 
   class Coalescing* coalescing_ = nullptr;  // the batch that is being collected, if any
+  std::shared_ptr<ProcessGroup> twin_;      // which does not hold this one
 };
 
 /// While it lives, the works of all calls on `group` are collected, to be waited for as one; see
