@@ -41,7 +41,9 @@ Operation reduction(Kind kind, ReduceOp op, const Tensor& input, const Tensor& o
 
 Work ProcessGroup::launch(Operation&& operation) {
   Work work = start(std::move(operation));
-  if (coalescing_) coalescing_->works_.push_back(work);
+  if (coalescing_thread_.load() == std::this_thread::get_id()) {
+    coalescing_->works_.push_back(work);
+  }
   return work;
 }
 

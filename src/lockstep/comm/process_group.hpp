@@ -1,9 +1,11 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lockstep/comm/reduce_op.hpp>
@@ -14,6 +16,7 @@ namespace lockstep {
 
 class DeckTable;
 struct Operation;
+struct P2POp;
 
 /// What is compared before any rank of a collective reads a result.
 enum class Contract : std::uint8_t {
@@ -62,8 +65,9 @@ inline constexpr int any_source = -1;
 ///
 /// Contract: all ranks make the same collective calls in the same order with equal shapes, dtypes,
 /// roots and reductions; several operations may be in flight. A group of one needs no launcher, so
-/// callers never ask "am I distributed?". One thread per group at a time; messages may be sent,
-/// received and awaited by several, where threads may communicate at all (rpc does).
+/// callers never ask "am I distributed?". One thread per group at a time; messages (of an nccl
+/// group those of the host) may be sent, received and awaited by several, alone and in batches,
+/// where threads may communicate at all (rpc does).
 ///
 /// Every collective returns at once, with a Work; its tensors are off limits until wait().
 /// Arguments are checked before anything is sent: ShapeError says what does not fit. Tensors may be
@@ -202,14 +206,17 @@ class ProcessGroup {
 
  private:
   friend class Coalescing;
+  friend Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages);
   Work launch(Operation&& operation);
 
   class Coalescing* coalescing_ = nullptr;  // the batch that is being collected, if any
-  std::shared_ptr<ProcessGroup> twin_;      // which does not hold this one
+  std::atomic<std::thread::id> coalescing_thread_;  // whose calls these are; id(): there is none
+  std::shared_ptr<ProcessGroup> twin_;              // which does not hold this one
 };
 
-/// While it lives, the works of all calls on `group` are collected, to be waited for as one; see
-/// torch.distributed's _coalescing_manager. Backends that can, start them together.
+/// While it lives, the works of all calls that its thread makes on `group` are collected, to be
+/// waited for as one; see torch.distributed's _coalescing_manager. Backends that can, start them
+/// together.
 class Coalescing {
  public:
   explicit Coalescing(ProcessGroup& group);
