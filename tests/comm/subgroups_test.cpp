@@ -63,6 +63,26 @@ TEST(NewGroup, RefusesRanksThatAreNotThere) {
   });
 }
 
+TEST(NewGroup, RefusesListsThatDifferOnEveryRankAndLeavesTheGroupUsable) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size(), me = group.rank();
+    if (n == 1) return;
+    const bool first = me < n / 2;
+    const std::vector<int> half = first ? reversed(0, n / 2) : reversed(n / 2, n);
+    const std::vector<int> odd_one_out = me == n - 1 ? reversed(0, n) : std::vector<int>{0, 0};
+    for (const auto& ranks : {half, odd_one_out}) {
+      try {
+        static_cast<void>(group.new_group(ranks));
+        ADD_FAILURE() << "was made";
+      } catch (const InputError& error) {
+        EXPECT_NE(std::string(error.what()).find("those of ranks 0 and"), std::string::npos)
+            << error.what();
+      }
+    }
+    EXPECT_EQ(all_reduce_scalar(group, 1.0, ReduceOp::sum), n);
+  });
+}
+
 TEST(Split, GroupsEqualColoursByKeyThenRank) {
   test::on_every_group([](ProcessGroup& group) {
     const int n = group.size(), me = group.rank();

@@ -281,6 +281,7 @@ void ProcessGroup::close() {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks) {
+  expect_same_members(*this, ranks);
   expect_members(ranks, size());
   const auto place = std::ranges::find(ranks, rank());
   if (place == ranks.end()) return split(-1, 0);

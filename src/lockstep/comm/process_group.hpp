@@ -154,7 +154,7 @@ class ProcessGroup {
   int recv(const Tensor& t, int peer, int tag = 0);
 
   /// The group of the given ranks of this one, in that order: on them; nullptr on the others.
-  /// Collective over this group, with the same `ranks` everywhere.
+  /// Collective over this group, with the same `ranks` everywhere: else InputError on every rank.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks);
   /// Ranks that pass the same colour become a group, ordered by key, then by rank here; a negative
   /// colour gets nullptr. Collective.
