@@ -209,7 +209,7 @@ class ProcessGroup {
   friend Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages);
   Work launch(Operation&& operation);
 
-  class Coalescing* coalescing_ = nullptr;  // the batch that is being collected, if any
+  class Coalescing* coalescing_ = nullptr;          // the batch that is being collected, if any
   std::atomic<std::thread::id> coalescing_thread_;  // whose calls these are; id(): there is none
   std::shared_ptr<ProcessGroup> twin_;              // which does not hold this one
 };
