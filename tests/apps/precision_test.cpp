@@ -85,6 +85,15 @@ TEST(Precision, ScaleThatIsTooLargeIsHalvedUntilStepsCount) {
   EXPECT_LT(test_loss(scratch.file("run")), 2.0) << finished.output;
 }
 
+TEST(Precision, ScaleThatSinglePrecisionDoesNotHoldIsRefused) {
+  const ScratchFolder scratch;
+  for (const char* setting : {"train.loss_scale=1e39", "train.loss_scale=1e-46"}) {
+    const Finished finished = classify(1, run_in("fp16", scratch.file("run"), {"--set", setting}));
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says("train.loss_scale")) << finished.output;
+  }
+}
+
 TEST(Precision, ResumedRunGoesOnWithItsLossScale) {
   const ScratchFolder scratch;
   const Arguments growing{"--set", "train.loss_scale=4",

@@ -1,10 +1,12 @@
 #include <chrono>
+#include <future>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
 #include <comm/tensors.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/thread_level.hpp>
 
 namespace lockstep {
 namespace {
@@ -340,6 +342,41 @@ TEST(Messages, OfABatchDoNotWaitForEachOther) {
                 std::vector<float>(n, static_cast<float>(peer * 10 + group.rank())));
     }
     batch_isend_irecv(group, {}).wait();
+  });
+}
+
+TEST(Messages, OfABatchAreSentByOneThreadWhileAnotherCollectsItsOwn) {
+  test::on_every_group([](ProcessGroup& group) {
+    if (!threads_may_communicate(group)) return;
+    const auto here = Tensor::zeros({3}), there = Tensor::zeros({3});
+    const auto send_round = [&group](double value, const Tensor& received, int tag) {
+      const std::vector<P2POp> messages{
+          {P2POp::Kind::isend, Tensor::full({3}, value), after(group), tag},
+          {P2POp::Kind::irecv, received, before(group), tag}};
+      return batch_isend_irecv(group, messages);
+    };
+    {
+      Coalescing batch(group);
+      static_cast<void>(group.isend(Tensor::full({3}, group.rank()), after(group), 1));
+      std::async(std::launch::async, [&] {
+        send_round(100 + group.rank(), there, 2).wait();
+      }).get();
+      static_cast<void>(group.irecv(here, before(group), 1));
+      EXPECT_THROW(static_cast<void>(send_round(0, there, 3)), Error) << "a batch within a batch";
+      batch.end().wait();
+    }
+    EXPECT_EQ(here.to_vector<float>(), std::vector<float>(3, static_cast<float>(before(group))));
+    EXPECT_EQ(there.to_vector<float>(),
+              std::vector<float>(3, static_cast<float>(100 + before(group))));
+    for (int round = 0; round < 50; ++round) {
+      const Tensor of_other = Tensor::zeros({3}), mine = Tensor::zeros({3});
+      auto other = std::async(std::launch::async,
+                              [&] { send_round(round + group.rank(), of_other, 4).wait(); });
+      send_round(-round - group.rank(), mine, 5).wait();
+      other.get();
+      EXPECT_EQ(of_other.to_vector<float>()[2], static_cast<float>(round + before(group)));
+      EXPECT_EQ(mine.to_vector<float>()[2], static_cast<float>(-round - before(group)));
+    }
   });
 }
 

@@ -63,6 +63,26 @@ TEST(NewGroup, RefusesRanksThatAreNotThere) {
   });
 }
 
+TEST(NewGroup, RefusesListsThatDifferOnEveryRankAndLeavesTheGroupUsable) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size(), me = group.rank();
+    if (n == 1) return;
+    const bool first = me < n / 2;
+    const std::vector<int> half = first ? reversed(0, n / 2) : reversed(n / 2, n);
+    const std::vector<int> odd_one_out = me == n - 1 ? reversed(0, n) : std::vector<int>{0, 0};
+    for (const auto& ranks : {half, odd_one_out}) {
+      try {
+        static_cast<void>(group.new_group(ranks));
+        ADD_FAILURE() << "was made";
+      } catch (const InputError& error) {
+        EXPECT_NE(std::string(error.what()).find("those of ranks 0 and"), std::string::npos)
+            << error.what();
+      }
+    }
+    EXPECT_EQ(all_reduce_scalar(group, 1.0, ReduceOp::sum), n);
+  });
+}
+
 TEST(Split, GroupsEqualColoursByKeyThenRank) {
   test::on_every_group([](ProcessGroup& group) {
     const int n = group.size(), me = group.rank();
@@ -173,6 +193,30 @@ TEST(Subgroups, OutliveTheGroupTheyWereCutFrom) {
     all->close();
     EXPECT_THROW(all->barrier(), CommError);
     EXPECT_THROW(static_cast<void>(all->split(0, 0)), CommError);
+  });
+}
+
+TEST(Twin, IsOneGroupOfTheSameRanksThatIsClosedWithItsOwn) {
+  test::on_every_new_group([](ProcessGroup& group) {
+    const auto twin = group.twin();
+    EXPECT_EQ(group.twin(), twin);
+    EXPECT_EQ(twin->rank(), group.rank());
+    EXPECT_EQ(twin->size(), group.size());
+    // Their calls keep no order: the last rank makes them the other way round.
+    const auto here = Tensor::full({3}, 1), there = Tensor::full({5}, 2);
+    ProcessGroup* groups[] = {&group, twin.get()};
+    const Tensor* tensors[] = {&here, &there};
+    std::vector<Work> works;
+    for (int i = 0; i < 2; ++i) {
+      const int at = group.rank() == group.size() - 1 ? 1 - i : i;
+      works.push_back(groups[at]->all_reduce(*tensors[at], ReduceOp::sum));
+    }
+    for (Work& work : works) work.wait();
+    EXPECT_EQ(here.to_vector<float>()[2], static_cast<float>(group.size()));
+    EXPECT_EQ(there.to_vector<float>()[4], static_cast<float>(2 * group.size()));
+    group.close();
+    EXPECT_THROW(twin->barrier(), CommError);
+    EXPECT_THROW(static_cast<void>(group.twin()), CommError);
   });
 }
 

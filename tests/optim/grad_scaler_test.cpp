@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/clip.hpp>
@@ -102,6 +103,39 @@ TEST(GradScaler, LeavesAStepOutWhoseGradientsWereClippedByValueAfterAnOverflow) 
   EXPECT_EQ(p.data().to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
+TEST(GradScaler, GradientsOfF16ReachTheParameterScaledAndAreNotUnscaledInPlace) {
+  const Variable p(Tensor::zeros({2}, DType::f16), true);
+  SGD sgd({{"p", p}}, {.lr = 1024});
+  GradScaler scaler;
+  sum(p).backward();
+  p.grad().fill(std::ldexp(1.0, -10));  // 2^-26 unscaled: nothing of it is left in f16
+  try {
+    scaler.unscale(sgd);
+    ADD_FAILURE() << "was unscaled";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("gradient of 'p' is of f16"), std::string::npos);
+  }
+  EXPECT_EQ(number_at(p.grad(), 0), std::ldexp(1.0, -10));
+  EXPECT_TRUE(scaler.step(sgd));
+  EXPECT_EQ(number_at(p.data(), 1), -std::ldexp(1.0, -16));
+}
+
+TEST(GradScaler, NeverScalesByZero) {
+  const Variable p(Tensor::from(std::vector<float>{1, 2}, {2}), true);
+  SGD sgd({{"p", p}}, {.lr = 0.5});
+  GradScaler scaler;
+  sum(p).backward();
+  p.grad().fill(std::numeric_limits<double>::infinity());
+  for (int overflow = 0; overflow < 200; ++overflow) {
+    EXPECT_FALSE(scaler.step(sgd));
+    scaler.update();
+  }
+  EXPECT_EQ(scaler.scale(), std::numeric_limits<float>::min());
+  p.grad().fill(0.0);
+  EXPECT_TRUE(scaler.step(sgd));
+  EXPECT_EQ(p.data().to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
 TEST(GradScaler, GoesOnFromItsState) {
   GradScaler first({.growth_interval = 3}), second({.init_scale = 8, .growth_interval = 3});
   first.update();
@@ -115,6 +149,8 @@ TEST(GradScaler, GoesOnFromItsState) {
 TEST(GradScaler, RefusesOptionsThatMakeNoSense) {
   for (const auto& options : std::vector<GradScalerOptions>{{.init_scale = 0},
                                                             {.init_scale = std::nan("")},
+                                                            {.init_scale = 1e39},
+                                                            {.init_scale = 1e-40},
                                                             {.growth_factor = 1},
                                                             {.backoff_factor = 1},
                                                             {.backoff_factor = 0},

@@ -123,6 +123,33 @@ TEST(Lbfgs, GoesOnFromItsStateWithTheSameBits) {
   }
 }
 
+TEST(Lbfgs, KeepsTheNewestOfALongerHistoryAndTakesAStateWholeOrNotAtAll) {
+  const Parameters p = parameters_of({Tensor::from(std::vector<float>{-1.2F, 1.0F, 0.3F}, {3})});
+  const auto closure = closure_of(p, [&] { return sum(p[0].variable * p[0].variable); });
+  const auto ro_of = [](const LBFGS& lbfgs) {
+    return lbfgs.state_dict().at("ro").to_vector<double>();
+  };
+  LbfgsOptions options{.lr = 0.01, .max_iter = 3, .history_size = 5};
+  LBFGS longer(p, options);
+  for (int step = 0; step < 3; ++step) longer.step(closure);
+  const auto all = ro_of(longer);
+  ASSERT_GT(all.size(), 2U);
+
+  options.history_size = 2;
+  LBFGS shorter(p, options);
+  StateDict without_its_last;
+  for (const auto& entry : longer.state_dict()) {
+    if (entry.name != "n_iter") without_its_last.insert(entry.name, entry.tensor);
+  }
+  EXPECT_THROW(shorter.load_state_dict(without_its_last), Error);
+  EXPECT_EQ(shorter.state_dict().at("d").numel(), 0);
+
+  shorter.load_state_dict(longer.state_dict());
+  EXPECT_EQ(ro_of(shorter), (std::vector<double>{all[all.size() - 2], all.back()}));
+  shorter.step(closure);
+  EXPECT_EQ(ro_of(shorter).size(), 2U);
+}
+
 TEST(Lbfgs, EndsWhereTheGradientIsZeroAndRefusesWhatMeansNothing) {
   const Parameters at_minimum = parameters_of({Tensor::full({3}, 1.0, DType::f64)});
   LBFGS lbfgs(at_minimum);

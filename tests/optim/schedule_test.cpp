@@ -234,6 +234,16 @@ TEST(Plateau, RateFallsAsReduceLROnPlateaus) {
             (std::vector<double>{1, 1, .5, .25, .125, .1, .1, .1, .1, .1, .1, .1, .1, .1}));
 }
 
+TEST(Plateau, FiniteFiguresAreBetterThanAnInfiniteOne) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const bool relative : {true, false}) {
+    optim::PlateauOptions options{.factor = 0.5, .patience = 1, .relative = relative};
+    EXPECT_EQ(rates_after({options, 1.0}, {inf, 5, 4, 3, 2, 1}), std::vector<double>(6, 1.0));
+    options.greater_is_better = true;
+    EXPECT_EQ(rates_after({options, 1.0}, {-inf, 1, 2, 3, 4, 5}), std::vector<double>(6, 1.0));
+  }
+}
+
 TEST(Plateau, GoesOnWhereItWasRestored) {
   const std::vector<double> figures{5, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3};
   const optim::PlateauOptions options{.factor = 0.5, .patience = 1, .cooldown = 1};

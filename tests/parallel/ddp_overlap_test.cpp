@@ -42,7 +42,6 @@ class RecordingGroup : public ProcessGroup {
   [[nodiscard]] int size() const noexcept override { return 1; }
   [[nodiscard]] const char* backend() const noexcept override { return "recording"; }
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int, int) override { return nullptr; }
-  void close() override {}
 
   std::vector<const void*> reduced;  ///< address of each bucket, in order
   int polls = 0;
@@ -60,6 +59,7 @@ class RecordingGroup : public ProcessGroup {
     }
     return {};
   }
+  void release() override {}
 };
 
 /// Passes x on; notes in backward how many all-reduces have been started by then.

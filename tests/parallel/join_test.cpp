@@ -253,6 +253,15 @@ TEST_P(Joined, NeedsSomethingToJoinAndOneGroup) {
   });
 }
 
+TEST_P(Joined, RefusesBuffersOfARankThatMayHaveRunOutOfInputs) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    DistributedDataParallel ddp(std::make_shared<Mlp>(1.0), group,
+                                {.broadcast_buffers_each_forward = true});
+    const std::string message = test::message_of<Error>([&] { const Join join({ddp}); });
+    EXPECT_NE(message.find("broadcast_buffers_each_forward"), std::string::npos) << message;
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Joined, testing::ValuesIn(test::rank_counts()),
                          testing::PrintToStringParamName());
 

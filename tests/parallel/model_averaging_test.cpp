@@ -167,6 +167,32 @@ TEST_P(Averaging, PostLocalGradientsAreSummedOverAllRanksFirstAndThenOverTheSubg
   });
 }
 
+TEST_P(Averaging, WhatIsKnownOfAllRanksComesFromSumsOverAllOfThemAndLocalOnesSendNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto pair = pairs_of(*group);
+    for (const auto& subgroup : {std::shared_ptr<ProcessGroup>(), pair}) {
+      const bool of_all = (subgroup ? subgroup->size() : 1) == group->size();
+      const auto model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, {},
+                                  std::make_shared<PostLocalSgdHook>(subgroup, 2));
+      ddp.ask_along([&] { return group->rank() == 0; });
+      for (int step = 0; step < 4; ++step) {
+        const bool is_local = step >= 2;
+        const HookTraffic before = ddp.traffic();
+        const Variable loss = mean_loss(ddp, make_batch(2, 0.5));
+        ddp.backward(is_local ? loss + sum(model->unused) : loss, 1.0);
+        EXPECT_EQ(ddp.any_said_yes(), !is_local || of_all) << "step " << step;
+        EXPECT_EQ(ddp.never_used().empty(), is_local && of_all) << "step " << step;
+        const HookTraffic after = ddp.traffic();
+        EXPECT_GT(after.replaced, before.replaced);
+        EXPECT_EQ(after.sent - before.sent,
+                  is_local && !subgroup ? 0 : after.replaced - before.replaced);
+      }
+    }
+    pair->close();
+  });
+}
+
 // Also where shares differ and some ranks have none: weights count n / m times in a subgroup of m.
 TEST_P(Averaging, OneLocalStepOfSgdAndTheAverageAreTheStepOfTheGlobalBatch) {
   test::on_ranks(GetParam(), [](const auto& group) {

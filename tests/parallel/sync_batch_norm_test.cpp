@@ -259,6 +259,21 @@ TEST_P(SyncBatchNorms, ConversionKeepsNamesAndTensorsOfTheWholeTree) {
   });
 }
 
+TEST_P(SyncBatchNorms, LayersAreAsManyAsOneLikesAndHaveOneGroupMore) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    for (int i = 0; i < 300; ++i) {
+      const SyncBatchNorm layer(1, *group);
+      nn::BatchNorm1d converted(1);
+      convert_sync_batchnorm(converted, *group);
+      ASSERT_TRUE(converted.forward_is_collective());
+    }
+    SyncBatchNorm first(2, *group), second(2, *group);
+    const Variable x(test::wave({3, 2}, 0.3 * group->rank(), DType::f32));
+    sum(second(first(x))).backward();
+    EXPECT_TRUE(first.parameters()[0].grad().defined());
+  });
+}
+
 TEST_P(SyncBatchNorms, ModelsWithoutBatchNormStayAsTheyAre) {
   test::on_ranks(GetParam(), [](const auto& group) {
     nn::Linear model(3, 2);

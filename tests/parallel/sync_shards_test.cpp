@@ -375,6 +375,26 @@ TEST(ForEachShard, GoesFromShardToShardWhereForwardIsNotCollective) {
   EXPECT_NE(message.find("backward() once for every shard"), std::string::npos) << message;
 }
 
+TEST(ForEachShard, TellsABodyThatDoesNotCallBackwardOnceForEachOfThem) {
+  const auto group = std::make_shared<FakeGroup>(2, 1);
+  for (const std::int64_t shards : {0, 2, 6}) {
+    DistributedDataParallel ddp(std::make_shared<test::Mlp>(1.0), group, {.shards = shards});
+    const auto refused = [&](int calls) {
+      return test::message_of<Error>([&] {
+        ddp.for_each_shard([&](std::int64_t /*shard*/) {
+          for (int call = 0; call < calls; ++call) ddp.backward({}, 0.0);
+        });
+      });
+    };
+    for (const int calls : {0, 2}) {
+      const std::string message = refused(calls);
+      EXPECT_NE(message.find("backward() once for every shard"), std::string::npos)
+          << shards << " shards, " << calls << " calls: " << message;
+    }
+    EXPECT_EQ(refused(1), "nothing was thrown");
+  }
+}
+
 TEST(ForEachShard, ForgetsTheShardsOfAStepThatFailed) {
   const auto group = std::make_shared<FakeGroup>(1, 0);
   const test::Batch batch = test::make_batch(6, 0.5);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/objects.hpp>
@@ -15,6 +16,7 @@
 #include <lockstep/train/trainer.hpp>
 #include <mutex>
 #include <support/process.hpp>
+#include <thread>
 
 namespace lockstep::train {
 namespace {
@@ -52,6 +54,14 @@ void with_trainers(const Overrides& overrides, const Use& use) {
     Trainer trainer(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), *task, plan);
     use(group, trainer, resolved);
   });
+}
+
+Outcome run_in(const RunFolder& folder, ProcessGroup& group, Trainer& trainer,
+               const std::string& deck) {
+  MetricsFile metrics;
+  if (group.rank() == 0) metrics = MetricsFile(folder.file("metrics.jsonl"));
+  Console console(group.rank());
+  return trainer.run(folder, metrics, console, deck);
 }
 
 std::string bytes_of(const StateDict& state) {
@@ -121,12 +131,7 @@ TEST(LocalSgd, ResumedRunHasTheSameBits) {
             trainer.restore(load_checkpoint(from));
           }
           const auto run_folder = RunFolder::open(group, {.dir = scratch.file(folder)}, false);
-          MetricsFile metrics;
-          if (group.rank() == 0) {
-            metrics = MetricsFile(run_folder.file("metrics.jsonl"));
-          }
-          Console console(group.rank());
-          trainer.run(run_folder, metrics, console, deck);
+          run_in(run_folder, group, trainer, deck);
         });
   };
   const auto checkpoint = [&](const std::string& folder, std::int64_t step) {
@@ -141,6 +146,26 @@ TEST(LocalSgd, ResumedRunHasTheSameBits) {
     EXPECT_EQ(bytes_of(resumed.model), bytes_of(end.model)) << name;
     EXPECT_EQ(bytes_of(resumed.optimizer), bytes_of(end.optimizer)) << name;
   }
+}
+
+// In which gradients, and answers beside them, are each rank's own already.
+TEST(LocalSgd, RankZeroAloneSeesAReasonToStopInTheFirstLocalStep) {
+  const test::ScratchFolder scratch;
+  with_trainers(
+      local_from_step_5, [&](ProcessGroup& group, Trainer& trainer, const std::string& deck) {
+        const auto folder = RunFolder::open(group, {.dir = scratch.file("run")}, false);
+        int steps = 0;
+        // Its gradient is the first of a step that is final.
+        const GradHook hook = trainer.model().parameters().back().add_grad_hook([&] {
+          if (++steps != 6 || group.rank() != 0) return;
+          std::ofstream(folder.file("stop")) << "please";
+          while (folder.stop_reason(0.0) != StopReason::stop_file)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        });
+        const Outcome outcome = run_in(folder, group, trainer, deck);
+        EXPECT_EQ(outcome.stopped, StopReason::stop_file);
+        EXPECT_EQ(outcome.steps, 6);
+      });
 }
 
 }  // namespace

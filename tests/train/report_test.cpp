@@ -76,6 +76,8 @@ TEST(Report, BytesSentStandBesideThoseTheyReplace) {
   EXPECT_EQ(
       traffic_in_words({"bf16_compress", {12'300'000, 24'600'000}}),
       "bf16_compress: each rank sent 12.30 MB, 2.0 times less than the 24.60 MB of all_reduce");
+  EXPECT_EQ(traffic_in_words({"post_local_sgd from step 0", {0, 24'600'000}}),
+            "post_local_sgd from step 0: each rank sent none of the 24.60 MB of all_reduce");
 }
 
 TEST(Report, CurvesAreAnSvgWithAllFourLines) {

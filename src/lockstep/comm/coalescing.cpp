@@ -44,14 +44,24 @@ class Batch final : public WorkRecord {
   std::vector<Work> works_;
 };
 
+void log_left_batch(const Error& error) {
+  log(LogLevel::error,
+      std::string("a batch of operations was left by an exception: ") + error.what());
+}
+
+Work as_one(std::vector<Work>&& works) {
+  return Work(IntrusivePtr<WorkRecord>(ObjectPool<Batch>::instance().make(std::move(works))));
+}
+
 }  // namespace
 
 Coalescing::Coalescing(ProcessGroup& group) : group_(&group) {
-  if (group.coalescing_) {
+  if (group.coalescing_thread_.load() != std::thread::id()) {
     throw Error("a Coalescing was made on a group that already has one: end it first.");
   }
   group.begin_batch();
   group.coalescing_ = this;
+  group.coalescing_thread_ = std::this_thread::get_id();
 }
 
 Coalescing::~Coalescing() {
@@ -59,27 +69,43 @@ Coalescing::~Coalescing() {
   try {
     static_cast<void>(end());
   } catch (const Error& error) {
-    log(LogLevel::error,
-        std::string("a batch of operations was left by an exception: ") + error.what());
+    log_left_batch(error);
   }
 }
 
 Work Coalescing::end() {
   if (!group_) throw Error("a Coalescing was ended twice.");
   ProcessGroup& group = *std::exchange(group_, nullptr);
+  group.coalescing_thread_ = std::thread::id();
   group.coalescing_ = nullptr;
   group.end_batch();
-  return Work(IntrusivePtr<WorkRecord>(ObjectPool<Batch>::instance().make(std::move(works_))));
+  return as_one(std::move(works_));
 }
 
+// Without a Coalescing, of which a group has one at a time: several threads may be here.
 Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages) {
-  Coalescing batch(group);
-  for (const P2POp& message : messages) {
-    static_cast<void>(message.kind == P2POp::Kind::isend
+  if (group.coalescing_thread_.load() == std::this_thread::get_id()) {
+    throw Error("batch_isend_irecv was called within a Coalescing of its group: end that first.");
+  }
+  group.begin_batch();
+  std::vector<Work> works;
+  works.reserve(messages.size());
+  try {
+    for (const P2POp& message : messages) {
+      works.push_back(message.kind == P2POp::Kind::isend
                           ? group.isend(message.tensor, message.peer, message.tag)
                           : group.irecv(message.tensor, message.peer, message.tag));
+    }
+  } catch (...) {
+    try {
+      group.end_batch();
+    } catch (const Error& error) {
+      log_left_batch(error);
+    }
+    throw;
   }
-  return batch.end();
+  group.end_batch();
+  return as_one(std::move(works));
 }
 
 }  // namespace lockstep

@@ -22,7 +22,6 @@ class FakeGroup final : public ProcessGroup {
   [[nodiscard]] const char* backend() const noexcept override { return "fake"; }
   [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks) override;
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override;
-  void close() override { closed_ = true; }
 
   /// What this rank would have sent so far.
   struct Traffic {
@@ -33,6 +32,7 @@ class FakeGroup final : public ProcessGroup {
 
  private:
   [[nodiscard]] Work start(Operation&& operation) override;
+  void release() override { closed_ = true; }
   void expect_open() const;
 
   int size_, rank_;

@@ -1,6 +1,7 @@
 #include <lockstep/comm/process_group.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include <lockstep/comm/arguments.hpp>
 #include <lockstep/comm/operation.hpp>
@@ -40,7 +41,9 @@ Operation reduction(Kind kind, ReduceOp op, const Tensor& input, const Tensor& o
 
 Work ProcessGroup::launch(Operation&& operation) {
   Work work = start(std::move(operation));
-  if (coalescing_) coalescing_->works_.push_back(work);
+  if (coalescing_thread_.load() == std::this_thread::get_id()) {
+    coalescing_->works_.push_back(work);
+  }
   return work;
 }
 
@@ -266,7 +269,19 @@ Tensor ProcessGroup::shared_buffer(const Shape& shape, DType dtype) {
   return Tensor::zeros(shape, dtype);
 }
 
+std::shared_ptr<ProcessGroup> ProcessGroup::twin() {
+  if (!twin_) twin_ = split(0, rank());
+  return twin_;
+}
+
+void ProcessGroup::close() {
+  const auto other = std::exchange(twin_, nullptr);
+  release();
+  if (other) other->close();
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks) {
+  expect_same_members(*this, ranks);
   expect_members(ranks, size());
   const auto place = std::ranges::find(ranks, rank());
   if (place == ranks.end()) return split(-1, 0);

@@ -1,9 +1,11 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lockstep/comm/reduce_op.hpp>
@@ -14,6 +16,7 @@ namespace lockstep {
 
 class DeckTable;
 struct Operation;
+struct P2POp;
 
 /// What is compared before any rank of a collective reads a result.
 enum class Contract : std::uint8_t {
@@ -62,8 +65,9 @@ inline constexpr int any_source = -1;
 ///
 /// Contract: all ranks make the same collective calls in the same order with equal shapes, dtypes,
 /// roots and reductions; several operations may be in flight. A group of one needs no launcher, so
-/// callers never ask "am I distributed?". One thread per group at a time; messages may be sent,
-/// received and awaited by several, where threads may communicate at all (rpc does).
+/// callers never ask "am I distributed?". One thread per group at a time; messages (of an nccl
+/// group those of the host) may be sent, received and awaited by several, alone and in batches,
+/// where threads may communicate at all (rpc does).
 ///
 /// Every collective returns at once, with a Work; its tensors are off limits until wait().
 /// Arguments are checked before anything is sent: ShapeError says what does not fit. Tensors may be
@@ -150,11 +154,15 @@ class ProcessGroup {
   int recv(const Tensor& t, int peer, int tag = 0);
 
   /// The group of the given ranks of this one, in that order: on them; nullptr on the others.
-  /// Collective over this group, with the same `ranks` everywhere.
+  /// Collective over this group, with the same `ranks` everywhere: else InputError on every rank.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks);
   /// Ranks that pass the same colour become a group, ordered by key, then by rank here; a negative
   /// colour gets nullptr. Collective.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int colour, int key) = 0;
+  /// A group of the same ranks, for calls that keep no order with those here, such as in the midst
+  /// of forward. Made at the first call, and the same one ever after: all who ask for it keep one
+  /// order among themselves. close() closes it too. Collective.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> twin();
 
   /// From now on a message wakes a rank that sleeps (Work::wait_for) also if it comes from another
   /// machine, where it would have found the message when it looks next, after 2 ms at most: by a
@@ -177,8 +185,9 @@ class ProcessGroup {
   /// where nothing is compared (GroupOptions::contract) and MPI alone moves the bytes.
   [[nodiscard]] virtual double late_seconds() const noexcept { return 0.0; }
 
-  /// Releases what the group holds (communicators). Collective; the group is unusable afterwards.
-  virtual void close() = 0;
+  /// Releases what the group and its twin hold (communicators). Collective; they are unusable
+  /// afterwards.
+  void close();
 
  protected:
   ProcessGroup() = default;
@@ -190,18 +199,24 @@ class ProcessGroup {
   /// Operations started between these belong to one Coalescing.
   virtual void begin_batch() {}
   virtual void end_batch() {}
+  /// close(), of what is the backend's.
+  virtual void release() = 0;
   /// For backends that leave some operations to another group.
   [[nodiscard]] static Work start_on(ProcessGroup& group, Operation&& operation);
 
  private:
   friend class Coalescing;
+  friend Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages);
   Work launch(Operation&& operation);
 
-  class Coalescing* coalescing_ = nullptr;  // the batch that is being collected, if any
+  class Coalescing* coalescing_ = nullptr;          // the batch that is being collected, if any
+  std::atomic<std::thread::id> coalescing_thread_;  // whose calls these are; id(): there is none
+  std::shared_ptr<ProcessGroup> twin_;              // which does not hold this one
 };
 
-/// While it lives, the works of all calls on `group` are collected, to be waited for as one; see
-/// torch.distributed's _coalescing_manager. Backends that can, start them together.
+/// While it lives, the works of all calls that its thread makes on `group` are collected, to be
+/// waited for as one; see torch.distributed's _coalescing_manager. Backends that can, start them
+/// together.
 class Coalescing {
  public:
   explicit Coalescing(ProcessGroup& group);

@@ -8,6 +8,33 @@
 #include <lockstep/base/error.hpp>
 
 namespace lockstep {
+namespace {
+
+/// FNV-1a, a number at a time.
+std::int64_t hash_of(std::span<const int> ranks) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const int rank : ranks) {
+    hash = (hash ^ static_cast<std::uint32_t>(rank)) * 0x100000001b3U;
+  }
+  return static_cast<std::int64_t>(hash);
+}
+
+}  // namespace
+
+void expect_same_members(ProcessGroup& group, std::span<const int> ranks) {
+  const auto mine = Tensor::from(std::vector<std::int64_t>{hash_of(ranks)}, {1});
+  const auto all = Tensor::empty({group.size(), 1}, DType::i64);
+  group.all_gather(mine, all).wait();
+  const auto hashes = all.to_vector<std::int64_t>();
+  const auto other =
+      std::ranges::find_if(hashes, [&](std::int64_t hash) { return hash != hashes.front(); });
+  if (other == hashes.end()) return;
+  throw InputError(fmt::format(
+      "new_group takes the same list on all ranks of the group, but those of ranks 0 and {} differ "
+      "(this one, rank {} of {}, passed [{}]). Call it once for each list, on all ranks, or use "
+      "split() for several groups at a time",
+      other - hashes.begin(), group.rank(), group.size(), fmt::join(ranks, ", ")));
+}
 
 void expect_members(std::span<const int> ranks, int size) {
   const auto in_group = [&](int r) { return r >= 0 && r < size; };

@@ -5,6 +5,9 @@
 
 namespace lockstep {
 
+/// Throws InputError, on every rank, unless all of them pass the same `ranks`. Collective.
+void expect_same_members(ProcessGroup& group, std::span<const int> ranks);
+
 /// Throws InputError unless `ranks` are different ranks of a group of `size`, one at least.
 void expect_members(std::span<const int> ranks, int size);
 

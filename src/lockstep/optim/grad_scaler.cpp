@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/base/error.hpp>
@@ -13,9 +14,23 @@
 namespace lockstep::optim {
 namespace {
 
+using Limits = std::numeric_limits<float>;  // of the scale
+
 void expect(bool legal, const char* name, double value, const char* range) {
   if (legal) return;  // not for NaN
   throw InputError(fmt::format("GradScaler: {} is {}, but must be {}", name, value, range));
+}
+
+void expect_no_f16_gradient(const Optimizer& optimizer) {
+  for (const auto& [name, variable] : optimizer.parameters()) {
+    const Tensor gradient = variable.grad();
+    if (!gradient.defined() || gradient.dtype() != DType::f16) continue;
+    throw Error(fmt::format(
+        "GradScaler: the gradient of '{}' is of f16, in which much of it becomes zero when it is "
+        "unscaled. Leave it scaled (step(optimizer, factor) divides in f32; a norm is scale() "
+        "times too large), or keep the parameters in f32 and compute under Autocast.",
+        name));
+  }
 }
 
 bool has_finite_gradients(const Optimizer& optimizer) {
@@ -32,7 +47,8 @@ GradScaler::GradScaler(const GradScalerOptions& options)
       scale_(Tensor::zeros({}, DType::f32)),
       growth_tracker_(Tensor::zeros({}, DType::i64)) {
   const double initial = options.init_scale;
-  expect(initial > 0 && std::isfinite(initial), "init_scale", initial, "positive and finite");
+  expect(initial >= Limits::min() && initial <= Limits::max(), "init_scale", initial,
+         "between 1.18e-38 and 3.40e+38");
   expect(options.growth_factor > 1, "growth_factor", options.growth_factor, "above 1");
   expect(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor",
          options.backoff_factor, "above 0 and below 1");
@@ -48,6 +64,7 @@ Variable GradScaler::scaled(const Variable& loss) const { return loss * scale();
 void GradScaler::unscale(Optimizer& optimizer) {
   if (std::ranges::find(unscaled_, &optimizer, &Unscaled::optimizer) != unscaled_.end())
     throw Error("GradScaler: these gradients are unscaled already: update() comes first");
+  expect_no_f16_gradient(optimizer);
   for_each_gradient(optimizer.parameters(),
                     [&](const Tensor& g) { lockstep::scale(g, 1.0 / scale()); });
   unscaled_.push_back({&optimizer, has_finite_gradients(optimizer)});
@@ -68,7 +85,7 @@ void GradScaler::update() {
   const double good_steps = found_inf_ ? 0 : growth_tracker_.item() + 1;
   const bool grows = good_steps == static_cast<double>(options_.growth_interval);
   const double factor = found_inf_ ? options_.backoff_factor : options_.growth_factor;
-  const auto next = static_cast<float>(scale() * factor);
+  const auto next = std::max(static_cast<float>(scale() * factor), Limits::min());
   if (found_inf_ || (grows && std::isfinite(next))) scale_.fill(next);
   growth_tracker_.fill(grows ? 0 : good_steps);
   found_inf_ = false;

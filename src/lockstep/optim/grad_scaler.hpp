@@ -27,8 +27,8 @@ struct GradScalerOptions {
 /// and so the same scale.
 class GradScaler {
  public:
-  /// Throws InputError unless init_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and
-  /// growth_interval > 0.
+  /// Throws InputError unless init_scale is above 0 and a normal number of single precision,
+  /// growth_factor > 1, 0 < backoff_factor < 1 and growth_interval > 0.
   explicit GradScaler(const GradScalerOptions& options = {});
 
   /// What the next loss is multiplied by; held in single precision, as PyTorch does.
@@ -37,7 +37,8 @@ class GradScaler {
 
   /// Divides the optimizer's gradients by the scale, once between two calls of update(): an error
   /// if they are already. Whether they are finite is seen here too, before anybody clips them.
-  /// PyTorch's unscale_.
+  /// Throws Error, before any is divided, if one is of f16, which could not hold it then; step()
+  /// takes it scaled. PyTorch's unscale_.
   void unscale(Optimizer& optimizer);
 
   /// One update by the gradients of the loss, times `gradient_factor`, unless one of them is not
@@ -45,7 +46,8 @@ class GradScaler {
   /// unscaled before they stay as they are: scaled.
   bool step(Optimizer& optimizer, double gradient_factor = 1.0);
 
-  /// Once after the steps of all optimizers of an iteration: the next iteration's scale.
+  /// Once after the steps of all optimizers of an iteration: the next iteration's scale, a normal
+  /// number of single precision.
   void update();
 
   /// "scale", f32, and "growth_tracker", i64, the good steps since the last change: the scaler's

@@ -276,6 +276,8 @@ StateDict LBFGS::state_dict() const {
 void LBFGS::load_state_dict(const StateDict& state) {
   const auto flat = [&](const char* name) { return state.at(name).to_vector<double>(); };
   const Flat y = flat("old_dirs"), s = flat("old_stps"), ro = flat("ro");
+  const double t = state.at("t").item(), h_diag = state.at("H_diag").item(),
+               func_evals = state.at("func_evals").item(), n_iter = state.at("n_iter").item();
   Flat d = flat("d"), gradient = flat("prev_flat_grad");
   if ((!d.empty() && d.size() != elements_) || gradient.size() != d.size() ||
       y.size() != ro.size() * elements_ || s.size() != y.size()) {
@@ -286,17 +288,18 @@ void LBFGS::load_state_dict(const StateDict& state) {
   d_ = std::move(d);
   previous_gradient_ = std::move(gradient);
   history_.clear();
-  for (std::size_t i = 0; i < ro.size(); ++i) {
+  const auto most = std::min(ro.size(), static_cast<std::size_t>(options_.history_size));
+  for (std::size_t i = ro.size() - most; i < ro.size(); ++i) {
     const auto row = [&](const Flat& all) {
       const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i * elements_);
       return Flat(begin, begin + static_cast<std::ptrdiff_t>(elements_));
     };
     history_.push_back({row(y), row(s), ro[i]});
   }
-  t_ = flat("t").at(0);
-  h_diag_ = flat("H_diag").at(0);
-  func_evals_ = state.at("func_evals").to_vector<std::int64_t>().at(0);
-  n_iter_ = state.at("n_iter").to_vector<std::int64_t>().at(0);
+  t_ = t;
+  h_diag_ = h_diag;
+  func_evals_ = static_cast<std::int64_t>(func_evals);
+  n_iter_ = static_cast<std::int64_t>(n_iter);
 }
 
 }  // namespace lockstep::optim

@@ -49,7 +49,8 @@ class LBFGS {
 
   /// A copy of what the next step depends on: flat tensors in the parameters' order, f64.
   [[nodiscard]] StateDict state_dict() const;
-  /// Goes on from there with the same bits. Throws Error for another number of elements.
+  /// Goes on from there with the same bits; of a longer history with its newest part. Throws Error
+  /// for another number of elements.
   void load_state_dict(const StateDict& state);
 
  private:

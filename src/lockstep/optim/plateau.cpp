@@ -27,9 +27,9 @@ ReduceLROnPlateau::ReduceLROnPlateau(const PlateauOptions& options, double lr)
 bool ReduceLROnPlateau::is_better(double figure) const {
   if (std::isnan(figure)) return false;
   if (!state_.best) return true;
-  const double best = *state_.best, sign = options_.greater_is_better ? 1.0 : -1.0;
-  const double limit =
-      best + sign * options_.threshold * (options_.relative ? best : 1.0);  // as PyTorch's
+  const double best = *state_.best;
+  const double change = options_.greater_is_better ? options_.threshold : -options_.threshold;
+  const double limit = options_.relative ? best * (1.0 + change) : best + change;  // as PyTorch's
   return options_.greater_is_better ? figure > limit : figure < limit;
 }
 

@@ -46,6 +46,8 @@ class CommHook {
   /// What the weights of the next gradients are multiplied by: of a hook that sums over some of the
   /// ranks only.
   [[nodiscard]] virtual double weight_factor() const { return 1.0; }
+  /// Whether the sums of the step at hand are over all ranks of the group: the same on every rank.
+  [[nodiscard]] virtual bool sums_over_all() const { return true; }
   /// So many steps are behind the next one: told after each, and where a resumed run goes on.
   virtual void set_step(std::int64_t step);
 };

@@ -129,9 +129,9 @@ void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>
 
 void DistributedDataParallel::run_shards_one_by_one(
     const std::function<void(std::int64_t)>& body) const {
-  const std::int64_t first = shards_ ? shards_->first() : group_->rank();
+  const std::int64_t first = shards_ ? shards_->first() : group_->rank(), sums_before = sums_;
   for (std::int64_t i = 0; i < shards(); ++i) body(first + i);
-  if (!shards_ || shards_->at_first()) return;
+  if (sums_ == sums_before + 1 && (!shards_ || shards_->at_first())) return;
   throw Error(
       "the body of for_each_shard() is to call backward() once for every shard, not counting calls "
       "within no_sync(); for a shard without samples it is backward({}, 0.0)");
@@ -191,9 +191,10 @@ void DistributedDataParallel::backward_and_sum(const Variable& loss, double weig
 }
 
 void DistributedDataParallel::finish_sum() {
+  const bool of_all = comm_hook().sums_over_all();
   reducer_->finish();
   if (shards_) shards_->finish();
-  if (++sums_ == 100) warn_of_never_used();
+  if (++sums_ == 100 && of_all) warn_of_never_used();
 }
 
 std::vector<std::string> DistributedDataParallel::never_used() const {
@@ -230,6 +231,12 @@ void DistributedDataParallel::broadcast_buffers_from(int root) {
 }
 
 void DistributedDataParallel::expect_joinable() const {
+  if (broadcasts_buffers_ && !buffers_.empty()) {
+    throw Error(
+        "Join: with DdpOptions::broadcast_buffers_each_forward rank 0's buffers would go to all "
+        "ranks also when it has run out of inputs and they stand still. Leave the option out: "
+        "Join::finish() gives all ranks the buffers of one that had the most inputs.");
+  }
   if (!module_->forward_is_collective()) return;
   throw Error(
       "Join: the model's forward is collective in training (SyncBatchNorm), and a rank that has "

@@ -121,7 +121,8 @@ class DistributedDataParallel final : public Joinable {
   /// are no buffers.
   void broadcast_buffers();
 
-  /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training).
+  /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training), or
+  /// reads rank 0's buffers (DdpOptions::broadcast_buffers_each_forward).
   void expect_joinable() const override;
   /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
   /// parameters and buffers on every rank. Collective.
@@ -132,10 +133,11 @@ class DistributedDataParallel final : public Joinable {
   /// whether any said yes: for what every rank has to know at the same step and none needs at once,
   /// such as that one of them has to stop. It costs no message: the answers travel beside the
   /// gradients, in the bucket that sets out last. With every communication hook, with shards, and
-  /// in shadow(); not in what is local. `question` allocates nothing and does not communicate.
+  /// in shadow(); not in what is local, or summed over a subgroup (PostLocalSgdHook). `question`
+  /// allocates nothing and does not communicate.
   void ask_along(std::function<bool()> question) { reducer_->ask_along(std::move(question)); }
-  /// At the last sum; the same on all ranks that it was over (of ddp.comm_hook "post_local_sgd"
-  /// only a subgroup, after its first steps). False where no parameter is trained.
+  /// At the last sum; the same on all ranks. False where that was not over all of them, and where
+  /// no parameter is trained.
   [[nodiscard]] bool any_said_yes() const noexcept { return reducer_->any_said_yes(); }
 
   /// Forgets the gradients; their memory stays in the buckets.
@@ -147,8 +149,9 @@ class DistributedDataParallel final : public Joinable {
   /// A resumed run tells communication hooks that count steps how many there were.
   void set_step(std::int64_t step) { reducer_->set_step(step); }
 
-  /// Names of parameters that no rank's loss has reached since construction: the same on all ranks.
-  /// A warning names them, once, after the first 100 sums over ranks. Local.
+  /// Names of parameters that no rank's loss has reached, since construction, in sums over all
+  /// ranks: the same on all of them. A warning names them, once, after the first 100 sums, if these
+  /// were over all ranks. Local.
   [[nodiscard]] std::vector<std::string> never_used() const;
 
   [[nodiscard]] nn::Module& module() const noexcept { return *module_; }

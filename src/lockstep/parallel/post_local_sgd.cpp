@@ -27,4 +27,8 @@ Work PostLocalSgdHook::start(ProcessGroup& group, const Bucket& bucket, std::siz
   return subgroup_ ? subgroup_->all_reduce(bucket.gradients, ReduceOp::sum) : Work();
 }
 
+std::int64_t PostLocalSgdHook::bytes_sent(const Bucket& bucket, std::size_t index) const {
+  return is_local() && !subgroup_ ? 0 : CommHook::bytes_sent(bucket, index);
+}
+
 }  // namespace lockstep

@@ -27,7 +27,9 @@ class PostLocalSgdHook final : public CommHook {
   [[nodiscard]] std::string name() const override;
   void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
   [[nodiscard]] double weight_factor() const override { return is_local() ? local_factor_ : 1.0; }
+  [[nodiscard]] bool sums_over_all() const override { return weight_factor() == 1.0; }
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
+  [[nodiscard]] std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const override;
   void set_step(std::int64_t step) override { step_ = step; }
 
  private:

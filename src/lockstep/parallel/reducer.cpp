@@ -93,14 +93,15 @@ void Reducer::read_notes(std::size_t index) {
   notes.copy_from(bucket.notes);
   notes = notes.to(DType::f64);
   const auto* count = static_cast<const double*>(notes.data());
+  const bool of_all = hook_->sums_over_all();
   for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
     if (count[p] == 0.0) {
       bucket.parameters[p].zero_grad();
-    } else {
+    } else if (of_all) {
       used_[index][p] = 1;
     }
   }
-  any_said_yes_ = any_said_yes_ || count[bucket.parameters.size()] != 0.0;
+  any_said_yes_ = any_said_yes_ || (of_all && count[bucket.parameters.size()] != 0.0);
 }
 
 std::vector<Variable> Reducer::never_used() const {

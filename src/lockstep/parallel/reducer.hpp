@@ -37,14 +37,14 @@ class Reducer {
   /// From now on `question` is asked when the last bucket of a sum sets out, and the ranks' answers
   /// travel in that bucket. Allocates nothing then; must not communicate.
   void ask_along(std::function<bool()> question) { question_ = std::move(question); }
-  /// Whether it was yes, at the last finish(), on any rank of those that the gradients were summed
-  /// over.
+  /// Whether it was yes, at the last finish(), on any rank: the same on all. False where gradients
+  /// were not summed over all ranks (CommHook::sums_over_all).
   [[nodiscard]] bool any_said_yes() const noexcept { return any_said_yes_; }
 
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const;
 
-  /// Parameters that no rank has reached since construction.
+  /// Parameters that no rank has reached, since construction, in sums over all ranks.
   [[nodiscard]] std::vector<Variable> never_used() const;
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
   [[nodiscard]] const CommHook& comm_hook() const noexcept { return *hook_; }

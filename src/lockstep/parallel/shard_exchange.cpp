@@ -13,7 +13,7 @@ namespace lockstep {
 
 ShardExchange::ShardExchange(ProcessGroup& group, const ShardTree& tree,
                              std::shared_ptr<ShardTurns> turns)
-    : group_(group.split(0, group.rank())),
+    : group_(group.twin()),
       tree_(tree),
       own_(tree.shards() / group.size()),
       turns_(std::move(turns)),

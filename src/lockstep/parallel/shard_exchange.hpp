@@ -12,7 +12,7 @@ namespace lockstep {
 
 /// The shards of a batch as batch_norm wants them: it gets their statistics in the order of
 /// shards, and sums in that of ShardTree, so that its bits do not depend on who holds which. Called
-/// by each of a rank's shards in its turn. It calls on a group of its own, on the thread that runs
+/// by each of a rank's shards in its turn. It calls on the group's twin, on the thread that runs
 /// the turns, once for all shards of the rank.
 class ShardExchange final : public StatisticsExchange {
  public:

@@ -56,7 +56,7 @@ std::vector<nn::BatchNorm*> batch_norms_of(nn::Module& module) {
 }
 
 std::shared_ptr<const StatisticsExchange> make_statistics_exchange(ProcessGroup& group) {
-  return std::make_shared<GroupExchange>(group.split(0, group.rank()));
+  return std::make_shared<GroupExchange>(group.twin());
 }
 
 void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group) {

@@ -11,10 +11,10 @@ namespace lockstep {
 /// Every BatchNorm within `module`, in the order of its modules.
 [[nodiscard]] std::vector<nn::BatchNorm*> batch_norms_of(nn::Module& module);
 
-/// The ranks of `group` as batch_norm wants them. It calls on a group of its own, of the same
-/// ranks, so that its calls, which come in the middle of forward and backward, need not keep an
-/// order with those of others, such as DistributedDataParallel's all-reduces. Collective over
-/// `group`.
+/// The ranks of `group` as batch_norm wants them. It calls on the group's twin, so that its calls,
+/// which come in the middle of forward and backward, need not keep an order with those of others,
+/// such as DistributedDataParallel's all-reduces. Collective over `group`, which is open as long as
+/// there is training.
 [[nodiscard]] std::shared_ptr<const StatisticsExchange> make_statistics_exchange(
     ProcessGroup& group);
 

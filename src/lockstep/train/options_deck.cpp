@@ -65,8 +65,8 @@ void declare(DeckTable& table, TrainOptions& options) {
   table.key("loss_scale", options.loss_scale,
             {.doc = "fp16: what the first loss is multiplied by, so that small gradients do not "
                     "vanish",
-             .min = 0.0,
-             .above_min = true});
+             .min = 1e-37,
+             .max = 1e38});
   table.key("loss_scale_growth_steps", options.loss_scale_growth_steps,
             {.doc = "fp16: steps with finite gradients after which the scale is doubled; a step "
                     "whose gradients are not is left out and halves it",

@@ -222,6 +222,10 @@ std::string anatomy_table(const std::vector<StepTimes>& ranks) {
 std::string traffic_in_words(const HookReport& hook) {
   const auto sent = static_cast<double>(hook.bytes.sent),
              replaced = static_cast<double>(hook.bytes.replaced);
+  if (sent == 0.0) {
+    return fmt::format("{}: each rank sent none of the {:.2f} MB of all_reduce", hook.name,
+                       replaced / 1e6);
+  }
   return fmt::format(
       "{}: each rank sent {:.2f} MB, {:.1f} times less than the {:.2f} MB of all_reduce", hook.name,
       sent / 1e6, replaced / sent, replaced / 1e6);

@@ -111,8 +111,7 @@ double Trainer::step() {
     losses.sum += of_part.sum;
     if (of_part.not_finite) losses.not_finite = of_part.not_finite;
   });
-  const bool has_asked = !averager_ || !averager_->is_local();
-  if (has_asked && ddp_->any_said_yes()) ask_whether_to_stop();
+  if (ddp_->any_said_yes()) ask_whether_to_stop();
   {
     const StepClock::Phase phase(times.optimizer, "optimizer");
     update();

@@ -35,7 +35,6 @@ class MpiGroup final : public ProcessGroup {
   void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) override {
     core_->wake_over_nodes(awake, by_datagrams);
   }
-  void close() override { core_->close(); }
 
   /// A group whose core is kept until it is closed or MPI ends.
   static std::shared_ptr<ProcessGroup> owned(IntrusivePtr<MpiCore> core) {
@@ -48,6 +47,7 @@ class MpiGroup final : public ProcessGroup {
   [[nodiscard]] Work start(Operation&& operation) override {
     return core_->start(std::move(operation));
   }
+  void release() override { core_->close(); }
 
   IntrusivePtr<MpiCore> core_;
 };

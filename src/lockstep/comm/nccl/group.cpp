@@ -52,7 +52,6 @@ class NcclGroup final : public ProcessGroup {
   [[nodiscard]] double late_seconds() const noexcept override {
     return control_->late_seconds() + core_->clock().late_seconds();
   }
-  void close() override { core_->close(); }
 
  private:
   [[nodiscard]] Work start(Operation&& operation) override {
@@ -66,6 +65,7 @@ class NcclGroup final : public ProcessGroup {
   }
   void begin_batch() override { core_->begin_batch(); }
   void end_batch() override { core_->end_batch(); }
+  void release() override { core_->close(); }
 
   /// What NCCL does not reduce. Blocks the host: its result must be on the device before anything
   /// that the current stream gets from now on.

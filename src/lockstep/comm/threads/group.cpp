@@ -40,12 +40,12 @@ class ThreadsGroup final : public ProcessGroup {
   [[nodiscard]] double late_seconds() const noexcept override {
     return core_->clock().late_seconds();
   }
-  void close() override { static_cast<void>(core_->drain_and_close()); }
 
  private:
   [[nodiscard]] Work start(Operation&& operation) override {
     return core_->start(std::move(operation));
   }
+  void release() override { static_cast<void>(core_->drain_and_close()); }
 
   IntrusivePtr<ThreadsCore> core_;
   std::uint64_t splits_ = 0;
