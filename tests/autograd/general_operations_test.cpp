@@ -85,9 +85,38 @@ TEST(GeneralShapeErrors, NameTheDimension) {
   expect_refusal([&] { return narrow(x, 1, -1, 2); }, {"[-1, 1)", "[2, 3]"});
   const std::vector<std::int64_t> sizes{1, 1};
   expect_refusal([&] { return split(x, sizes, 1); }, {"[2, 3]", "2 parts of 2"});
+  const std::vector<std::int64_t> more{5, -2};  // which add up
+  expect_refusal([&] { return split(x, more, 1); }, {"[2, 3]", "a part of 5"});
   expect_refusal([&] { return concat({}); }, {"one part"});
   expect_refusal([&] { return amax(input({2, 0}), {1}); }, {"[2, 0]", "no largest"});
   expect_refusal([&] { return max(input({0, 2}), 0).values; }, {"[0, 2]", "no largest"});
+}
+
+TEST(GeneralShapeErrors, AnEmptyPlaneIsRefused) {
+  const Variable image = input({2, 3, 0, 4}), line = input({2, 3, 0});
+  const PoolOptions<1> window{.kernel = {2}, .padding = {1}};
+  expect_refusal([&] { return max_pool2d(image, {2, 2, 1}); }, {"[2, 3, 0, 4]", "empty"});
+  expect_refusal([&] { return avg_pool2d(image, {2, 2, 1}); }, {"[2, 3, 0, 4]", "empty"});
+  expect_refusal([&] { return max_pool(line, window); }, {"[2, 3, 0]", "empty"});
+  expect_refusal([&] { return avg_pool(line, window); }, {"[2, 3, 0]", "empty"});
+  expect_refusal([&] { return interpolate(line, {4}); }, {"[2, 3, 0]", "dimension 2 is empty"});
+  expect_refusal(
+      [&] {
+        return interpolate(image, {4, 4}, Interpolation::bilinear);
+      },
+      {"[2, 3, 0, 4]", "dimension 2 is empty"});
+  const Variable no_samples = input({0, 3, 4});
+  EXPECT_EQ(max_pool(no_samples, window).shape(), (Shape{0, 3, 3}));
+  EXPECT_EQ(interpolate(no_samples, {8}).shape(), (Shape{0, 3, 8}));
+}
+
+TEST(GeneralShapeErrors, AMaxPoolOfAPlaneBeyond32BitIndicesIsRefused) {
+  const Variable line(Tensor::empty({0, 1, std::int64_t{1} << 31U}));  // no sample, no memory
+  const PoolOptions<1> window{.kernel = {std::int64_t{1} << 30U}};
+  expect_refusal([&] { return max_pool(line, window); }, {"max_pool1d", "32-bit"});
+  expect_refusal([&] { return adaptive_max_pool<1>(line, {2}); },
+                 {"adaptive_max_pool1d", "32-bit"});
+  EXPECT_EQ(avg_pool(line, window).shape(), (Shape{0, 1, 2}));
 }
 
 TEST(Gather, NamesTheIndexThatIsOutside) {

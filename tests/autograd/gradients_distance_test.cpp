@@ -27,6 +27,19 @@ TEST(DistanceGradient, AgreesWithCentralDifferences) {
         [&](const std::vector<Variable>& v) { return cosine_similarity(v[0], v[1], dim); },
         {three_rows[0], three_rows[1]});
   }
+  for (const Shape& shape : {Shape{4, 1}, Shape{1, 7}, Shape{7}}) {
+    expect_gradients(
+        [&](const std::vector<Variable>& v) { return cosine_similarity(v[0], v[1], 1); },
+        {random_tensor(shape, 4), three_rows[1]});
+  }
+}
+
+TEST(CosineSimilarity, IsThatOfTheRowsThatAreBroadcast) {
+  const Variable a(Tensor::full({2, 1}, 1.0, DType::f64));
+  const Variable b(Tensor::from(std::vector<double>{1, 1, 3, 4}, {2, 2}));
+  const auto cosine = cosine_similarity(a, b).data().to_vector<double>();
+  EXPECT_NEAR(cosine.at(0), 1.0, 1e-15);
+  EXPECT_NEAR(cosine.at(1), 7.0 / (5.0 * std::sqrt(2.0)), 1e-15);
 }
 
 TEST(DistanceGradient, OfAnInfinitePowerIsThatOfTheLargestDifference) {

@@ -97,6 +97,10 @@ TEST(Losses, RefuseWhatDoesNotFit) {
   expect([&] { return ctc({1, 0}, 1, 0); }, "label 0");
   expect([&] { return ctc({1}, 1, 0); }, "target length 1");
   expect([&] { return ctc_loss(x, labels({1}), labels({4}), labels({1})); }, "[T, N, C]");
+  std::vector<std::int64_t> many(300, 0);  // more than are looked at together
+  many.back() = 7;
+  const Variable rows(Tensor::zeros({300, 2})), weight(Tensor::zeros({3, 2}));
+  expect([&] { return linear_cross_entropy(rows, weight, labels(many)); }, "in row 299 ");
 }
 
 TEST(Losses, OfNothingAreNothing) {

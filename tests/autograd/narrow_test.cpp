@@ -111,6 +111,15 @@ TEST(Narrow, ALeafMayTakeItsGradientInF32) {
   EXPECT_EQ(numbers(x.grad()), (std::vector<double>{1 + 3 * 0x1.01p-9, 1 + 3 * 0x1.01p-9}));
 }
 
+TEST(Narrow, ALeafWithItsGradientInF32HasOneOfItsOwnTypeElsewhere) {
+  const Variable x(Tensor::full({2}, 3.0, DType::bf16), true);
+  x.set_grad_buffer(Tensor::empty({2}, DType::f32));
+  const Tensor slope = grad(sum(x * x), x).data();
+  EXPECT_EQ(slope.dtype(), DType::bf16);
+  EXPECT_EQ(numbers(slope), (std::vector<double>{6, 6}));
+  EXPECT_FALSE(x.grad().defined());
+}
+
 TEST(Narrow, ProductsAreOfTheOperandsType) {
   // With units for bf16 the sum of products is in another order than in f32: on any processor the
   // operands and the result are rounded, no more.

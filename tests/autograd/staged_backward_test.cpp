@@ -100,6 +100,21 @@ TEST(StagedBackward, ARootMayGetSeveralGradientsAndBeALeaf) {
   EXPECT_EQ(of(store, w), (Values{12, 12}));
 }
 
+struct BrokenNode : PooledNode<BrokenNode> {
+  void backward(const Tensor&) override { throw Error("no gradient today"); }
+  [[nodiscard]] const char* name() const noexcept override { return "broken"; }
+};
+
+TEST(StagedBackward, TakesNoGradientOnceAnErrorHasEndedIt) {
+  const Variable w = leaf({1});
+  const Variable a = record<BrokenNode>(w.data().clone(), {&w}), b = mul(w, 3.0);
+  GradStore store;
+  StagedBackward pass(std::vector<Variable>{a, b}, store);
+  pass.give(a, gradient({1}));
+  EXPECT_THROW(pass.run(), Error);
+  EXPECT_THROW(pass.give(b, gradient({1})), Error);
+}
+
 TEST(StagedBackward, KeepsTheGraphForTheNextOne) {
   const Variable w = leaf({3});
   const Variable a = mul(w, w);

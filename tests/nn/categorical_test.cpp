@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include <support/message_of.hpp>
 
@@ -95,6 +96,20 @@ TEST(Categorical, WhatIsImpossibleHasAFiniteLogProbAndNoShareInTheEntropy) {
   EXPECT_NEAR(d.entropy().data().item(), std::log(2.0), 1e-15);
   sum(d.entropy()).backward();
   for (const double g : probs.grad().to_vector<double>()) EXPECT_TRUE(std::isfinite(g));
+}
+
+TEST(Categorical, AMaskedLogitHasNoShareInTheEntropy) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    const Variable logits(row({-infinity, 0.0, 0.0}).data().to(dtype), true);
+    const Variable entropy = Categorical::from_logits(logits).entropy();
+    const double unit = dtype == DType::f64 ? 1e-15 : (dtype == DType::f32 ? 1e-6 : 1e-2);
+    EXPECT_NEAR(entropy.data().item(), std::log(2.0), unit);
+    sum(entropy).backward();
+    for (const double g : logits.grad().to(DType::f64).to_vector<double>()) {
+      EXPECT_NEAR(g, 0.0, unit);
+    }
+  }
 }
 
 TEST(Categorical, NamesWhatIsNoDistribution) {

@@ -58,6 +58,18 @@ TEST(DescribeLayers, PutsTheTrainingModeBack) {
   EXPECT_FALSE(model->is_training());
 }
 
+TEST(DescribeLayers, PutsTheModeOfEachLayerBackAlsoAfterAnError) {
+  const auto frozen = std::make_shared<BatchNorm1d>(4);
+  Sequential model{std::make_shared<Linear>(4, 4), frozen};
+  frozen->eval();
+  static_cast<void>(describe_layers(model, Shape{4}));
+  EXPECT_TRUE(model.is_training());
+  EXPECT_FALSE(frozen->is_training());
+  EXPECT_THROW(static_cast<void>(describe_layers(model, Shape{5})), ShapeError);
+  EXPECT_TRUE(model.is_training());
+  EXPECT_FALSE(frozen->is_training());
+}
+
 /// A layer with parameters of its own beside a child, as attention has.
 struct Scaled : Module {
   Variable bias = register_parameter("bias", Tensor::zeros({4}));

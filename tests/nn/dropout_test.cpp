@@ -59,6 +59,20 @@ TEST(DropoutInALoopOfOnesOwn, StartsAnewWithManualSeed) {
   EXPECT_EQ(mask_of(layer), once) << "also for a layer that was there before";
 }
 
+TEST(DropoutInALoopOfOnesOwn, DrawsOtherMasksOnEachThreadThatWasNotSeeded) {
+  const auto mask_on_a_thread = [](bool seeded) {
+    Mask mask;
+    std::thread([&] {
+      if (seeded) manual_seed(1);
+      Dropout layer(0.5);
+      mask = mask_of(layer);
+    }).join();
+    return mask;
+  };
+  EXPECT_NE(mask_on_a_thread(false), mask_on_a_thread(false));
+  EXPECT_EQ(mask_on_a_thread(true), mask_on_a_thread(true));
+}
+
 TEST(DropoutInALoopOfOnesOwn, EvaluationDrawsNothing) {
   const auto second_mask = [](bool evaluate) {
     manual_seed(1);

@@ -208,6 +208,11 @@ TEST(Gpt, RefusesWhatDoesNotFit) {
   EXPECT_THROW(static_cast<void>(model.next_logits(Tensor::zeros({9}, DType::i64), cache)),
                ShapeError);
   EXPECT_TRUE(model.is_training()) << "as before the call";
+  nn::Module& frozen = *model.children().back().second;
+  frozen.eval();
+  EXPECT_THROW(static_cast<void>(model.next_logits(Tensor::zeros({9}, DType::i64), cache)),
+               ShapeError);
+  EXPECT_FALSE(frozen.is_training());
   model.to(DType::bf16);
   EXPECT_THROW(GptCache{model}, InputError);
 }

@@ -236,6 +236,20 @@ TEST(CrossAttention, DoesNotLookAtPaddedKeys) {
       << message;
 }
 
+TEST(CrossAttention, TakesTheMaskOfItsOptionsUnlessItIsGivenAnother) {
+  AttentionOptions options;
+  options.key_padding_mask = Tensor::zeros({1, 3}, DType::boolean);
+  options.key_padding_mask.reshape({3}).slice(2, 3).fill(1);
+  MultiheadAttention masked(4, 2, options), plain(4, 2);
+  plain.load_state_dict(masked.state_dict());
+  const Variable query = random_leaf({1, 2, 4}), memory = random_leaf({1, 3, 4});
+  EXPECT_EQ(floats(masked.forward(query, memory, memory)),
+            floats(plain.forward(query, memory, memory, options.key_padding_mask)));
+  const Tensor nothing = Tensor::zeros({1, 3}, DType::boolean);
+  EXPECT_EQ(floats(masked.forward(query, memory, memory, nothing)),
+            floats(plain.forward(query, memory, memory, nothing)));
+}
+
 TEST(EmbeddingBag, ReducesBagsPassesPaddingOverAndGivesZerosForNone) {
   EmbeddingBag bag(4, 2, BagMode::mean, 1);
   bag.load_state_dict([] {

@@ -109,5 +109,18 @@ TEST(UpdateBn, GivesTheMeanOfTheBatchesStatistics) {
   EXPECT_FLOAT_EQ(first(state.at("0.running_mean")), 0.9F * 9.0F);
 }
 
+TEST(UpdateBn, LeavesTheModelAsItWasAfterAnErrorToo) {
+  const auto trained = std::make_shared<nn::BatchNorm1d>(1),
+             frozen = std::make_shared<nn::BatchNorm1d>(1);
+  nn::Sequential model{trained, frozen};
+  frozen->eval();
+  EXPECT_THROW(optim::update_bn(model, []() -> bool { throw Error("no more batches today"); }),
+               Error);
+  EXPECT_TRUE(model.is_training());
+  EXPECT_TRUE(trained->is_training());
+  EXPECT_FALSE(frozen->is_training());
+  EXPECT_EQ(trained->set_momentum(0.5), 0.1);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -23,17 +23,31 @@ Tensor wave(const Shape& shape, double phase) {
 }
 Values of(const Tensor& t) { return t.defined() ? t.to_vector<double>() : Values(); }
 
+/// Keeps a result for later.
+struct Shelf {
+  void keep(const Variable& y) { kept = y; }
+  Variable kept;
+};
+LOCKSTEP_RPC_AS("autograd keep", Shelf::keep);
+
 /// y = tanh(x W^T), wherever it is.
 struct Layer {
   explicit Layer(double phase) : weight(wave({4, 4}, phase), true) {}
   Variable forward(const Variable& x) { return tanh(linear(x, weight, Variable())); }
   Tensor gradient(std::uint64_t context) { return da::gradient(context, weight); }
+  /// 2 W, for the caller and for the shelf.
+  Variable doubled(const RRef<Shelf>& shelf) {
+    const Variable y = mul(weight, 2.0);
+    shelf.rpc_sync(&Shelf::keep, y);
+    return y;
+  }
   Variable weight;
 };
 std::unique_ptr<Layer> make_layer(double phase) { return std::make_unique<Layer>(phase); }
 LOCKSTEP_RPC_AS("autograd make_layer", make_layer);
 LOCKSTEP_RPC(Layer::forward);
 LOCKSTEP_RPC(Layer::gradient);
+LOCKSTEP_RPC_AS("autograd doubled", Layer::doubled);
 
 /// Through layers here and there, one after the other: every call is made within the one before.
 Variable through(const std::vector<RRef<Layer>>& layers, std::size_t from, const Variable& x) {
@@ -59,12 +73,32 @@ struct BrokenNode : PooledNode<BrokenNode> {
   [[nodiscard]] const char* name() const noexcept override { return "broken"; }
 };
 Variable broken(const Variable& x) { return record<BrokenNode>(x.data().clone(), {&x}); }
+/// What it returns has been differentiated there, and its graph freed.
+Variable used_up(const Variable& x) {
+  const Variable y = mul(x, 3.0);
+  sum(y).backward();
+  return y;
+}
+/// What comes back is of no use there.
+void asks_to_double(const RRef<Layer>& layer, const RRef<Shelf>& shelf) {
+  layer.rpc_sync(&Layer::doubled, shelf);
+}
+struct Unwritable {
+  template <class Archive>
+  void serialize(Archive& /*archive*/) {
+    throw Error("this is not to be written");
+  }
+};
+void takes_unwritable(const Unwritable& /*one*/) {}
 LOCKSTEP_RPC_AS("autograd scaled", scaled);
 LOCKSTEP_RPC_AS("autograd halves", halves);
 LOCKSTEP_RPC_AS("autograd look_at", look_at);
 LOCKSTEP_RPC_AS("autograd looks_elsewhere", looks_elsewhere);
 LOCKSTEP_RPC_AS("autograd needs_gradient", needs_gradient);
 LOCKSTEP_RPC_AS("autograd broken", broken);
+LOCKSTEP_RPC_AS("autograd used_up", used_up);
+LOCKSTEP_RPC_AS("autograd asks_to_double", asks_to_double);
+LOCKSTEP_RPC_AS("autograd takes_unwritable", takes_unwritable);
 
 Variable input() { return Variable(wave({3, 4}, 0.3), true); }
 
@@ -251,6 +285,55 @@ TEST(DistAutograd, AnErrorInTheMiddleIsTheCallersAndTheContextStillEnds) {
     EXPECT_NE(test::thrown_by<Error>([&] { da::backward(next, {x}); }), "");
     EXPECT_NE(test::thrown_by<Error>([&] { da::backward(next, {Variable()}); }), "");
     EXPECT_NE(test::thrown_by<Error>([&] { da::backward(next.id() + 1, {}); }), "");
+  });
+}
+
+TEST(DistAutograd, AnErrorOfOneCallIsTheCallersWhenAnotherOfThatRankFollows) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group);
+    const Variable x = input();
+    for (const auto& [fails, says] :
+         {std::pair(broken, "no gradient today"), std::pair(used_up, "a second time")}) {
+      const da::Context context;
+      const Variable first = rpc::rpc_sync(there, fails, x);
+      const Variable second = rpc::rpc_sync(there, scaled, x, 2.0);
+      for (int pass = 0; pass < 2; ++pass) {
+        const auto message =
+            test::thrown_by<Error>([&] { da::backward(context, {sum(first), sum(second)}); });
+        EXPECT_NE(message.find(says), std::string::npos) << message;
+      }
+    }
+    const da::Context next;
+    da::backward(next, {sum(rpc::rpc_sync(there, scaled, x, 2.0))});
+    EXPECT_EQ(of(da::gradient(next, x)), Values(12, 2.0));
+  });
+}
+
+TEST(DistAutograd, TheEndOfAPassGoesThroughRanksThatItHasNotComeTo) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group), third = (there + 1) % group.size();
+    const auto layer = rpc::remote(third, make_layer, 0.7);
+    const RRef<Shelf> shelf(Shelf{});
+    const da::Context context;
+    rpc::rpc_sync(there, asks_to_double, layer, shelf);
+    for (const double gradient : {2.0, 4.0}) {
+      da::backward(context, {sum(shelf.local_value().kept)});
+      EXPECT_EQ(of(layer.rpc_sync(&Layer::gradient, context.id())), Values(16, gradient));
+    }
+  });
+}
+
+TEST(DistAutograd, ACallThatCouldNotBeWrittenLeavesNothingToWaitFor) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group), third = (there + 1) % group.size();
+    const Variable x = input();
+    const da::Context context;
+    EXPECT_NE(
+        test::thrown_by<Error>([&] { rpc::rpc_sync(third, takes_unwritable, Unwritable{}); }), "");
+    const Variable y = mul(x, 2.0);
+    rpc::rpc_sync(there, look_at, y);
+    da::backward(context, {sum(y)});
+    EXPECT_EQ(of(da::gradient(context, x)), Values(12, 2.0));
   });
 }
 

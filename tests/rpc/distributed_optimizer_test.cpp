@@ -39,7 +39,15 @@ std::vector<OptimizerOptions> every_kind() {
           {.kind = Kind::adam, .lr = 0.1},
           {.kind = Kind::adamw, .lr = 0.1, .weight_decay = 0.1},
           {.kind = Kind::lars, .lr = 0.1, .momentum = 0.9},
-          {.kind = Kind::lamb, .lr = 0.1, .eps = 1e-6}};
+          {.kind = Kind::lamb, .lr = 0.1, .eps = 1e-6},
+          {.kind = Kind::rmsprop, .lr = 0.1, .alpha = 0.5, .centered = true},
+          {.kind = Kind::adagrad, .lr = 0.1, .lr_decay = 0.5, .initial_accumulator_value = 0.5},
+          {.kind = Kind::adadelta, .lr = 0.1, .rho = 0.5},
+          {.kind = Kind::adamax, .lr = 0.1},
+          {.kind = Kind::nadam, .lr = 0.1, .momentum_decay = 0.5},
+          {.kind = Kind::radam, .lr = 0.1, .weight_decay = 0.1, .decoupled_weight_decay = true},
+          {.kind = Kind::asgd, .lr = 0.1, .alpha = 0.5, .lambd = 0.5, .t0 = 1.0},
+          {.kind = Kind::lion, .lr = 0.1}};
 }
 
 TEST(DistributedOptimizer, OfEveryKindTrainsWithTheBitsOfTheSameOneHere) {
@@ -86,6 +94,36 @@ TEST(DistributedOptimizer, ReachesParametersOfEveryRankAndLeavesThoseWithoutAGra
         EXPECT_EQ(all_of(parts[i].rpc_sync(&Affine::values)), before);
     }
     EXPECT_NE(test::thrown_by<Error>([&] { optimizer.step(da::current_context()); }), "");
+  });
+}
+
+TEST(DistributedOptimizer, ClipsTheNormOfTheGradientsOfAllRanksTogether) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const OptimizerOptions options{.lr = 0.1, .clip_norm = 0.1};
+    const auto near = rpc::remote(group.rank(), make_affine, 0.5);
+    const auto far = rpc::remote(test::after(group), make_affine, 0.25);
+    auto parameters = near.rpc_sync(&Affine::parameters_here);
+    for (const auto& one : far.rpc_sync(&Affine::parameters_here)) parameters.push_back(one);
+    rpc::DistributedOptimizer everywhere(options, parameters);
+    const da::Context context;
+    da::backward(context, {loss_of(near.rpc_sync(&Affine::forward, input(0))),
+                           loss_of(far.rpc_sync(&Affine::forward, input(1)))});
+    everywhere.step(context);
+
+    Affine first(0.5), second(0.25);
+    const auto here = optim::make_optimizer(options, {{"parameter0", first.weight},
+                                                      {"parameter1", first.bias},
+                                                      {"parameter2", second.weight},
+                                                      {"parameter3", second.bias}});
+    loss_of(first.forward(input(0))).backward();
+    loss_of(second.forward(input(1))).backward();
+    here->step(optim::clip_gradients(options, here->parameters()).factor);
+    const auto expect_alike = [](const Values& there, const Values& values) {
+      ASSERT_EQ(there.size(), values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(there[i], values[i], 1e-14);
+    };
+    expect_alike(all_of(near.rpc_sync(&Affine::values)), all_of(first.values()));
+    expect_alike(all_of(far.rpc_sync(&Affine::values)), all_of(second.values()));
   });
 }
 

@@ -159,7 +159,14 @@ TEST_F(WeightAveragingInRuns, EvaluationsAndPredictionsAreOfTheAverages) {
   run_ranks_as_threads(1, [&](ProcessGroup& group) {
     Evaluator evaluator(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), task,
                         task.data().test, 1000);
-    EXPECT_EQ(evaluator(predictor.model()).loss, found.loss);
+    nn::Module& model = predictor.model();
+    EXPECT_EQ(evaluator(model).loss, found.loss);
+    nn::Module& frozen = *model.children().front().second;
+    model.train();
+    frozen.eval();
+    EXPECT_EQ(evaluator(model).loss, found.loss);
+    EXPECT_TRUE(model.is_training());
+    EXPECT_FALSE(frozen.is_training());
   });
 }
 

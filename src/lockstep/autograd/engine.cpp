@@ -148,6 +148,7 @@ void Engine::begin(const BackwardPass& pass) {
 }
 
 void Engine::give(const Variable& root, const Tensor& gradient) {
+  if (!pass_) throw Error("a gradient was given to a backward pass that an error has ended");
   if (gradient.defined()) contribute(gradient, target_of(root));
   contribution_arrived(root);
 }

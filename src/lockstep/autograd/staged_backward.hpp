@@ -20,7 +20,7 @@ class StagedBackward {
   StagedBackward& operator=(const StagedBackward&) = delete;
 
   /// The gradient of one of the roots; undefined if none will come. Of the root's shape, dtype,
-  /// layout and device, else ShapeError.
+  /// layout and device, else ShapeError; Error once an error has ended the pass.
   void give(const Variable& root, const Tensor& gradient);
   /// Runs what waits for nothing any more. Throws what an operation throws, after which the pass is
   /// over and incomplete, and Error from inside a backward pass.

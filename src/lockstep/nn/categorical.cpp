@@ -87,6 +87,9 @@ Variable Categorical::log_prob(const Tensor& value) const {
   return reshape(gather(log_probs_, -1, value.reshape(column)), rows);
 }
 
-Variable Categorical::entropy() const { return mul(sum(exp(log_probs_) * log_probs_, {-1}), -1.0); }
+Variable Categorical::entropy() const {
+  // 0 times the bound is 0, times -inf NaN; all log_probs with a probability above 0 are above it.
+  return mul(sum(exp(log_probs_) * clamp_min(log_probs_, -1e4), {-1}), -1.0);
+}
 
 }  // namespace lockstep::nn

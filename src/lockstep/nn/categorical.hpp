@@ -24,8 +24,8 @@ class Categorical {
   /// -sum(p log p), [...].
   [[nodiscard]] Variable entropy() const;
 
-  /// Normalised: [..., C]. The logarithm of a probability of 0 is that of the smallest normal
-  /// number of the dtype.
+  /// Normalised: [..., C]. For a weight of 0 it is the logarithm of the smallest normal number of
+  /// the dtype, for a logit of -inf -inf.
   [[nodiscard]] const Variable& log_probs() const noexcept { return log_probs_; }
 
  private:

@@ -11,6 +11,7 @@
 
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/nn/forward_hook.hpp>
+#include <lockstep/nn/mode_guard.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -101,13 +102,11 @@ std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample
 
 std::vector<LayerDescription> describe_layers(Module& model,
                                               const std::function<Variable()>& forward) {
-  const bool was_training = model.is_training();
-  model.eval();
+  const ModeGuard evaluating(model, false);
   const NoGradGuard no_grad;
   Recorder recorder(model);
   recorder.before(model, {});
   recorder.after(model, forward());
-  model.train(was_training);
   return recorder.listed();
 }
 

@@ -19,7 +19,7 @@ struct LayerDescription {
 
 /// The layers that hold parameters or have no children, found by running the forward on one sample
 /// of zeros of shape `sample` (without the batch dimension) and that dtype. In evaluation mode; the
-/// model's mode is put back.
+/// mode of each module is put back.
 [[nodiscard]] std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample,
                                                             DType dtype = DType::f32);
 /// Of a model whose forward takes other inputs: `forward` runs it on one sample and returns what

@@ -103,6 +103,7 @@ class Module {
   }
 
  private:
+  friend class ModeGuard;
   void expect_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> module);
   void name_layers(const std::string& prefix);

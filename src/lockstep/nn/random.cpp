@@ -27,6 +27,7 @@ struct RandomSequence {
   std::uint64_t next_parameter = first_parameter_stream;
   std::uint32_t next_layer = 0;
   std::uint32_t next_draw = 0;
+  std::uint64_t thread = 0;  ///< its number among those that draw without having been seeded
 };
 
 /// Some streams that have drawn under a guard, and how often.
@@ -39,13 +40,15 @@ struct RandomContextGuard::Calls {
 namespace {
 
 std::atomic<std::uint64_t> streams{0};
+std::atomic<std::uint64_t> unseeded_threads{0};  // that have drawn
+constexpr std::uint64_t not_numbered = ~std::uint64_t{0};
 
 /// Another seed for every `by`; for 0 the seed itself.
 std::uint64_t varied(std::uint64_t seed, std::uint64_t by) {
   return seed ^ by * 0x9E3779B97F4A7C15U;  // odd, so that no two products are alike
 }
 
-thread_local RandomSequence own_sequence;
+thread_local RandomSequence own_sequence{.thread = not_numbered};
 thread_local RandomSequence* others_sequence = nullptr;  // this thread draws from it
 thread_local RandomContextGuard* current_guard = nullptr;
 thread_local RandomTape *recorded_tape = nullptr, *played_tape = nullptr;
@@ -137,7 +140,9 @@ RandomKey RandomStream::next() {
 RandomKey RandomStream::draw() {
   if (!current_guard) {
     RandomSequence& state = sequence();
-    return {varied(state.seed, rank_identity()), layer_, state.next_draw++, 0};
+    if (state.thread == not_numbered) state.thread = unseeded_threads.fetch_add(1);
+    // As if seeded with -1, -2, ..., which are in nobody's way.
+    return {varied(state.seed - state.thread, rank_identity()), layer_, state.next_draw++, 0};
   }
   const RandomContext& context = current_guard->context_;
   return {varied(context.seed, current_guard->calls_of(number_)), layer_, context.step,

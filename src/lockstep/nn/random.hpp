@@ -26,7 +26,8 @@ struct RandomContext {
 /// anew, whatever other threads call between; under the next guard with an equal context all draws
 /// are repeated.
 /// Without one, every draw on a thread is another: a function of manual_seed, the rank
-/// (base/rank.hpp) and how many draws came before it.
+/// (base/rank.hpp) and how many draws came before it; without manual_seed, also of how many such
+/// threads drew before this one.
 class RandomContextGuard {
  public:
   explicit RandomContextGuard(const RandomContext& context);

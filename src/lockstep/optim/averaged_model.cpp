@@ -1,7 +1,9 @@
 #include <lockstep/optim/averaged_model.hpp>
 
 #include <algorithm>
+#include <list>
 
+#include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
@@ -79,20 +81,33 @@ std::vector<nn::BatchNorm*> batch_norms(nn::Module& model) {
   return found;
 }
 
-void update_bn(nn::Module& model, const std::function<bool()>& forward_next) {
-  const auto layers = batch_norms(model);
-  if (layers.empty()) return;
-  std::vector<std::optional<double>> momenta;
-  for (nn::BatchNorm* layer : layers) {
-    layer->reset_running_stats();
-    momenta.push_back(layer->set_momentum(std::nullopt));
+namespace {
+
+/// While alive, the running statistics of a layer, which begin anew, are the means of all batches.
+class MeanOfAll {
+ public:
+  explicit MeanOfAll(nn::BatchNorm& layer)
+      : layer_(layer), momentum_(layer.set_momentum(std::nullopt)) {
+    layer.reset_running_stats();
   }
-  const bool was_training = model.is_training();
-  model.train();
+  ~MeanOfAll() { layer_.set_momentum(momentum_); }
+  MeanOfAll(const MeanOfAll&) = delete;
+  MeanOfAll& operator=(const MeanOfAll&) = delete;
+
+ private:
+  nn::BatchNorm& layer_;
+  std::optional<double> momentum_;
+};
+
+}  // namespace
+
+void update_bn(nn::Module& model, const std::function<bool()>& forward_next) {
+  std::list<MeanOfAll> means;
+  for (nn::BatchNorm* layer : batch_norms(model)) means.emplace_back(*layer);
+  if (means.empty()) return;
+  const nn::ModeGuard training(model, true);
   const NoGradGuard no_grad;
   while (forward_next()) continue;
-  model.train(was_training);
-  for (std::size_t i = 0; i < layers.size(); ++i) layers[i]->set_momentum(momenta[i]);
 }
 
 }  // namespace lockstep::optim

@@ -46,7 +46,8 @@ class AveragedModel {
 /// Makes the running statistics of the model's BatchNorm layers anew, as the mean of those of the
 /// batches that `forward_next` sends through the model, one a call, until it says false: PyTorch's
 /// torch.optim.swa_utils.update_bn, for averaged weights. The model is in training mode meanwhile,
-/// and nothing is recorded for a backward pass. Without such layers `forward_next` is not called.
+/// each module afterwards as it was, and nothing is recorded for a backward pass. Without such
+/// layers `forward_next` is not called.
 void update_bn(nn::Module& model, const std::function<bool()>& forward_next);
 /// The BatchNorm layers in a model.
 [[nodiscard]] std::vector<nn::BatchNorm*> batch_norms(nn::Module& model);

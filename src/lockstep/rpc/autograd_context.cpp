@@ -68,39 +68,59 @@ Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value
   return variable;
 }
 
-void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
+template <class Step>
+Progress ContextPart::run(std::uint64_t pass, const Step& step) {
+  if (pass_ == pass && failure_) std::rethrow_exception(failure_);
+  try {
+    step();
+    return progress();
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
+}
+
+void ContextPart::forget_pass(std::uint64_t next) {
   stages_.reset();
-  pass_ = pass;
-  waits_for_all_ = true;
+  failure_ = nullptr;
+  pass_ = next;
   awaited_.clear();
+  const std::lock_guard lock(lists_);
+  for (const auto& received : received_) {
+    received->answered = false;
+    std::ranges::fill(received->gradients, Tensor());
+  }
+}
+
+void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
+  forget_pass(pass);
+  waits_for_all_ = true;
   std::vector<Variable> roots(losses.begin(), losses.end());
   const std::lock_guard lock(lists_);
   for (const Sent& sent : sent_) {
     roots.insert(roots.end(), sent.variables.begin(), sent.variables.end());
     awaited_.push_back(sent.message);
   }
-  for (const auto& received : received_) {
-    received->answered = false;
-    std::ranges::fill(received->gradients, Tensor());
-  }
   stages_ = std::make_unique<StagedBackward>(roots, store_);
 }
 
 Progress ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses) {
   const std::lock_guard lock(running_);
-  open(pass, losses);
-  for (const Variable& loss : losses) {
-    stages_->give(loss, Tensor::full(loss.shape(), 1.0, loss.data().dtype()));
-  }
-  stages_->run();
-  return progress();
+  return run(pass, [&] {
+    open(pass, losses);
+    for (const Variable& loss : losses) {
+      stages_->give(loss, Tensor::full(loss.shape(), 1.0, loss.data().dtype()));
+    }
+    stages_->run();
+  });
 }
 
 Progress ContextPart::take(std::uint64_t pass, const Gradients& gradients) {
   const std::lock_guard lock(running_);
-  if (pass_ != pass) open(pass, {});
-  give(gradients);
-  return progress();
+  return run(pass, [&] {
+    if (pass_ != pass) open(pass, {});
+    give(gradients);
+  });
 }
 
 void ContextPart::give(const Gradients& gradients) {
@@ -124,9 +144,14 @@ void ContextPart::give(const Gradients& gradients) {
     awaited_.erase(awaited);
     give_to(*stages_);
   } else {
+    stop_waiting();  // whoever sent this waits no longer, and so may send more of one message
     StagedBackward alone(variables, store_);
     give_to(alone);
   }
+}
+
+void ContextPart::stop_waiting() {
+  if (std::exchange(waits_for_all_, false)) stages_->run_all();
 }
 
 Progress ContextPart::progress() {
@@ -134,11 +159,10 @@ Progress ContextPart::progress() {
   const std::lock_guard lock(lists_);
   for (const auto& message : received_) {
     const auto is_known = [&](const Variable& v) { return !v.awaits_gradient(); };
-    const bool has_more =
-        !waits_for_all_ && std::ranges::any_of(message->gradients, &Tensor::defined);
-    if ((message->answered && !has_more) || !std::ranges::all_of(message->variables, is_known)) {
-      continue;
-    }
+    const bool sends =
+        waits_for_all_ ? !message->answered && std::ranges::all_of(message->variables, is_known)
+                       : std::ranges::any_of(message->gradients, &Tensor::defined);
+    if (!sends) continue;
     message->answered = true;
     progress.outgoing.push_back({message->from, {message->message, message->gradients}});
     std::ranges::fill(message->gradients, Tensor());
@@ -148,10 +172,12 @@ Progress ContextPart::progress() {
 
 std::optional<Progress> ContextPart::finish(std::uint64_t pass) {
   const std::lock_guard lock(running_);
-  if (pass_ != pass || !waits_for_all_) return std::nullopt;
-  stages_->run_all();
-  waits_for_all_ = false;
-  return progress();
+  if (std::exchange(finished_, pass) == pass) return std::nullopt;
+  return run(pass, [&] {
+    if (pass_ == pass) return stop_waiting();
+    forget_pass(pass);
+    waits_for_all_ = false;
+  });
 }
 
 Tensor ContextPart::gradient(const Variable& leaf) const {

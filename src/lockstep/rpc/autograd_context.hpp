@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -57,12 +58,14 @@ class ContextPart {
   /// The result that stands here for a variable of that message, in order.
   [[nodiscard]] Variable add_received(std::uint64_t message, int from, Tensor value);
 
+  // What one of these has thrown, the others throw for the rest of the pass.
+
   /// Begins a pass from losses of this rank.
   [[nodiscard]] Progress begin(std::uint64_t pass, std::span<const Variable> losses);
   /// Gradients have come.
   [[nodiscard]] Progress take(std::uint64_t pass, const Gradients& gradients);
   /// No rank has anything to do any more: none waits from now on for gradients that have not come.
-  /// Nothing for a pass that has been finished here before, or has not come here.
+  /// Nothing for a pass that has been finished here before.
   [[nodiscard]] std::optional<Progress> finish(std::uint64_t pass);
 
   [[nodiscard]] Tensor gradient(const Variable& leaf) const;
@@ -76,8 +79,12 @@ class ContextPart {
     std::vector<Variable> variables;
   };
 
+  template <class Step>
+  [[nodiscard]] Progress run(std::uint64_t pass, const Step& step);
+  void forget_pass(std::uint64_t next);
   void open(std::uint64_t pass, std::span<const Variable> losses);
   void give(const Gradients& gradients);
+  void stop_waiting();
   /// What is known of variables' gradients goes to where these came from.
   [[nodiscard]] Progress progress();
 
@@ -89,7 +96,8 @@ class ContextPart {
   std::set<int> neighbours_;
 
   mutable std::mutex running_;  // guards the rest; taken before lists_
-  std::uint64_t pass_ = 0;
+  std::uint64_t pass_ = 0, finished_ = 0;
+  std::exception_ptr failure_;  ///< of the pass at hand
   bool waits_for_all_ = false;  ///< the pass at hand is run operation by operation, once each
   GradStore store_;
   std::unique_ptr<StagedBackward> stages_;

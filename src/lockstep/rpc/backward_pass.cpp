@@ -151,8 +151,10 @@ rpc::Future<Outcome> propagate(std::uint64_t context, std::uint64_t number, int 
 }
 
 rpc::Future<Outcome> finish_pass(std::uint64_t context, std::uint64_t number) {
-  const Pass pass{context, number};
-  const std::optional<Progress> progress = pass.part->finish(number);
+  const auto part = Contexts::of(rpc::Agent::current()).find(context);
+  if (!part) return there({});  // no call of it has come here
+  const Pass pass{context, number, part};
+  const std::optional<Progress> progress = part->finish(number);
   if (!progress) return there({});
   Outcomes sent;
   pass.send(*progress, sent);

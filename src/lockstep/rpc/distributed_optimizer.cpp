@@ -1,21 +1,28 @@
 #include <lockstep/rpc/distributed_optimizer.hpp>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/optim/clip.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
 
 namespace lockstep::optim {
 
-/// How options travel.
+/// How options travel: all of them, or the binding does not compile.
 template <class Archive>
-void serialize(Archive& archive, OptimizerOptions& o) {
-  archive(o.kind, o.lr, o.momentum, o.dampening, o.nesterov, o.weight_decay, o.betas, o.eps,
-          o.amsgrad, o.trust_coefficient, o.not_adapted, o.clip_norm, o.clip_value, o.group_pattern,
-          o.group_lr_factor, o.group_weight_decay);
+void serialize(Archive& archive, OptimizerOptions& options) {
+  auto& [kind, lr, momentum, dampening, nesterov, weight_decay, betas, eps, amsgrad, alpha,
+         centered, lr_decay, initial_accumulator_value, rho, momentum_decay, decoupled_weight_decay,
+         lambd, t0, trust_coefficient, not_adapted, clip_norm, clip_value, group_pattern,
+         group_lr_factor, group_weight_decay] = options;
+  archive(kind, lr, momentum, dampening, nesterov, weight_decay, betas, eps, amsgrad, alpha,
+          centered, lr_decay, initial_accumulator_value, rho, momentum_decay,
+          decoupled_weight_decay, lambd, t0, trust_coefficient, not_adapted, clip_norm, clip_value,
+          group_pattern, group_lr_factor, group_weight_decay);
 }
 
 }  // namespace lockstep::optim
@@ -38,7 +45,7 @@ class RemoteOptimizer {
   RemoteOptimizer(const optim::OptimizerOptions& options,
                   const std::vector<RRef<Variable>>& parameters,
                   const std::vector<std::uint64_t>& numbers, Updates updates)
-      : options_(options), updates_(updates) {
+      : clip_value_(options.clip_value), updates_(updates) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       parameters_.push_back(parameters[i].local_value());
       leaves_.push_back(
@@ -47,22 +54,17 @@ class RemoteOptimizer {
     optimizer_ = optim::make_optimizer(options, leaves_);
   }
 
-  void step(std::uint64_t context) {
-    const auto part = dist_autograd::Contexts::of(Agent::current()).find(context);
-    if (!part) return;  // no call of it came here
+  double gradient_norm(std::uint64_t context) {
     const std::lock_guard own(mutex_);
-    for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      const Variable& leaf = leaves_[i].variable;
-      leaf.zero_grad();
-      const Tensor gradient = part->gradient(parameters_[i]);
-      if (!gradient.defined()) continue;
-      leaf.set_grad_buffer(gradient);
-      leaf.mark_grad_present();
-    }
-    const auto clipping = optim::clip_gradients(options_, leaves_);
+    return take_gradients(context) ? optim::grad_norm(leaves_) : 0.0;
+  }
+
+  void step(std::uint64_t context, double gradient_factor) {
+    const std::lock_guard own(mutex_);
+    if (!take_gradients(context)) return;
     std::unique_lock<std::mutex> lock;
     if (updates_ == Updates::locked) lock = std::unique_lock(update_lock());
-    optimizer_->step(clipping.factor);
+    optimizer_->step(gradient_factor);
   }
 
   void set_lr(double lr) {
@@ -71,7 +73,23 @@ class RemoteOptimizer {
   }
 
  private:
-  optim::OptimizerOptions options_;
+  /// Gives the leaves the context's gradients, their values clipped. False if it has no part here.
+  bool take_gradients(std::uint64_t context) {
+    const auto part = dist_autograd::Contexts::of(Agent::current()).find(context);
+    if (!part) return false;
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      const Variable& leaf = leaves_[i].variable;
+      leaf.zero_grad();
+      const Tensor gradient = part->gradient(parameters_[i]);
+      if (!gradient.defined()) continue;
+      leaf.set_grad_buffer(gradient);
+      leaf.mark_grad_present();
+    }
+    if (clip_value_ > 0.0) optim::clip_grad_value(leaves_, clip_value_);
+    return true;
+  }
+
+  double clip_value_;
   Updates updates_;
   std::vector<Variable> parameters_;
   std::vector<nn::NamedParameter> leaves_;
@@ -87,6 +105,7 @@ std::unique_ptr<RemoteOptimizer> make_remote_optimizer(
   return std::make_unique<RemoteOptimizer>(options, parameters, numbers, updates);
 }
 LOCKSTEP_RPC_AS("lockstep::rpc::make_remote_optimizer", make_remote_optimizer);
+LOCKSTEP_RPC_AS("lockstep::rpc::RemoteOptimizer::gradient_norm", RemoteOptimizer::gradient_norm);
 LOCKSTEP_RPC_AS("lockstep::rpc::RemoteOptimizer::step", RemoteOptimizer::step);
 LOCKSTEP_RPC_AS("lockstep::rpc::RemoteOptimizer::set_lr", RemoteOptimizer::set_lr);
 
@@ -101,8 +120,8 @@ std::vector<RRef<Variable>> parameter_rrefs(const nn::Module& module) {
 }
 
 DistributedOptimizer::DistributedOptimizer(const optim::OptimizerOptions& options,
-                                           std::vector<RRef<Variable>> parameters,
-                                           Updates updates) {
+                                           std::vector<RRef<Variable>> parameters, Updates updates)
+    : clip_norm_(options.clip_norm) {
   if (parameters.empty()) throw Error("a DistributedOptimizer was given no parameters");
   struct Share {
     std::vector<RRef<Variable>> parameters;
@@ -121,10 +140,10 @@ DistributedOptimizer::DistributedOptimizer(const optim::OptimizerOptions& option
   set_lr(options.lr);  // throws what making them threw
 }
 
-template <class M, class A>
-void DistributedOptimizer::on_every_rank(M method, A argument) {
-  std::vector<Future<void>> calls;
-  for (const auto& part : parts_) calls.push_back(part.rpc_async(method, argument));
+template <class M, class... A>
+auto DistributedOptimizer::on_every_rank(M method, A... arguments) {
+  std::vector<decltype(parts_[0].rpc_async(method, arguments...))> calls;
+  for (const auto& part : parts_) calls.push_back(part.rpc_async(method, arguments...));
   std::exception_ptr failure;
   for (const auto& call : calls) {
     try {
@@ -134,6 +153,7 @@ void DistributedOptimizer::on_every_rank(M method, A argument) {
     }
   }
   if (failure) std::rethrow_exception(failure);
+  return calls;
 }
 
 void DistributedOptimizer::step(std::uint64_t context) {
@@ -142,7 +162,15 @@ void DistributedOptimizer::step(std::uint64_t context) {
         "DistributedOptimizer::step was given a context that has ended, or is none of this "
         "rank's");
   }
-  on_every_rank(&RemoteOptimizer::step, context);
+  double factor = 1.0;
+  if (clip_norm_ > 0.0) {
+    double squares = 0.0;
+    for (const auto& norm : on_every_rank(&RemoteOptimizer::gradient_norm, context)) {
+      squares += norm.wait() * norm.wait();
+    }
+    factor = optim::clip_factor(std::sqrt(squares), clip_norm_);
+  }
+  on_every_rank(&RemoteOptimizer::step, context, factor);
 }
 
 void DistributedOptimizer::set_lr(double lr) { on_every_rank(&RemoteOptimizer::set_lr, lr); }

@@ -32,16 +32,19 @@ class DistributedOptimizer {
                        std::vector<RRef<Variable>> parameters, Updates updates = Updates::locked);
 
   /// One update of every parameter that has a gradient in the context. Returns when all are made;
-  /// throws what one of them threw, after the others.
+  /// throws what one of them threw, after the others. With OptimizerOptions::clip_norm, each rank
+  /// is asked for its gradients' norm before.
   void step(std::uint64_t context);
   void step(const dist_autograd::Context& context) { step(context.id()); }
   /// The learning rate of the next steps, on all ranks. Throws InputError.
   void set_lr(double lr);
 
  private:
-  template <class M, class A>
-  void on_every_rank(M method, A argument);
+  /// The calls, which are over.
+  template <class M, class... A>
+  auto on_every_rank(M method, A... arguments);
 
+  double clip_norm_;
   std::vector<RRef<RemoteOptimizer>> parts_;  ///< one a rank
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <lockstep/base/trace.hpp>
+#include <lockstep/nn/mode_guard.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -28,8 +29,7 @@ Evaluator::Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
 Evaluation Evaluator::operator()(nn::Module& model) {
   const TraceScope scope("evaluation", "evaluate");
   const NoGradGuard no_grad;
-  const bool was_training = model.is_training();
-  model.eval();
+  const nn::ModeGuard evaluating(model, false);
   // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds
   // zeros only, and the batches are combined in one order.
   const std::vector<Metric> metrics = task_.metrics(*data_);
@@ -45,7 +45,6 @@ Evaluation Evaluator::operator()(nn::Module& model) {
     row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
     task_.measure(output.data(), batch, row.subspan(1));
   }
-  if (was_training) model.train();
   const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
   group_->all_reduce(all_rows, ReduceOp::sum).wait();
   rows = all_rows.to_vector<double>();

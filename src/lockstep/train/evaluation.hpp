@@ -19,7 +19,7 @@ class Evaluator {
   Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
             std::shared_ptr<const Dataset> data, std::int64_t batch_size);
 
-  /// In evaluation mode; the model's mode is put back. Collective.
+  /// In evaluation mode; the mode of each module is put back. Collective.
   [[nodiscard]] Evaluation operator()(nn::Module& model);
 
  private:

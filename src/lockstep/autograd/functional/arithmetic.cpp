@@ -146,9 +146,15 @@ struct Unmasked {
 class CastNode : public PooledNode<CastNode> {
  public:
   void backward(const Tensor& grad_output) override {
-    if (!input(0).requires_grad()) return;
-    const Tensor& buffer = input(0).record()->grad;  // of a leaf; it may be f32
-    pass_grad(0, grad_output.to((buffer.defined() ? buffer : input(0).data()).dtype()));
+    if (!input(0).is_leaf()) return pass_grad(0, grad_output.to(input(0).data().dtype()));
+    const GradTarget x = grad_target(0);  // f32, perhaps, for a leaf of 16 bits
+    if (!x.wanted) return;
+    const Tensor gradient = grad_output.to(x.tensor.dtype());
+    if (x.accumulate) {
+      add_scaled(gradient, 1.0, x.tensor);
+    } else {
+      x.tensor.copy_from(gradient);
+    }
   }
   void differentiate(Differentiation& d) override {
     d.give(0, to(d.grad_output(), input(0).data().dtype()));

@@ -4,6 +4,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 
 namespace lockstep {
@@ -38,11 +39,12 @@ Variable pairwise_distance(const Operand& x1, const Operand& x2, double p, doubl
 }
 
 Variable cosine_similarity(const Operand& x1, const Operand& x2, int dim, double eps) {
+  const Variable product = x1 * x2;
   // The root of what is bounded, and not bounded itself: it has no slope at 0.
   const auto length = [&](const Variable& x) {
-    return sqrt(clamp_min(sum(pow(x, 2.0), {dim}), eps * eps));
+    return sqrt(clamp_min(sum(expand(pow(x, 2.0), product.shape()), {dim}), eps * eps));
   };
-  return sum(x1 * x2, {dim}) / (length(x1) * length(x2));
+  return sum(product, {dim}) / (length(x1) * length(x2));
 }
 
 Variable triplet_margin_loss(const Operand& anchor, const Operand& positive,

@@ -131,7 +131,7 @@ Variable linear_cross_entropy(const Operand& x, const Operand& weight, const Ten
   Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
   Chunks(in_operand, matrix_operand, target, in.dtype())
       .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
-        check_loss("linear_cross_entropy", chunk.logits, chunk.target, options);
+        check_loss("linear_cross_entropy", chunk.logits, chunk.target, options, begin);
         cross_entropy_forward(chunk.logits, chunk.target, options, flat.slice(begin, end),
                               chunk.stats);
       });

@@ -1,5 +1,6 @@
 #include <lockstep/autograd/functional/pool_nd.hpp>
 
+#include <limits>
 #include <string>
 
 #include <lockstep/autograd/accumulate.hpp>
@@ -97,6 +98,7 @@ Plan plan_of(const char* operation, const Variable& x, const PoolOptions<dims>& 
       complain("kernel and stride are at least 1, padding at least 0");
     }
     if (2 * padding > kernel) complain("padding is above half the kernel");
+    if (extent < 1) complain("the input is empty there");
     const std::int64_t room = extent + 2 * padding - kernel;
     if (room < 0) complain("the window is larger than the padded input");
     std::int64_t out = (o.ceil_mode ? room + stride - 1 : room) / stride + 1;
@@ -128,6 +130,16 @@ Shape adaptive_shape(const char* operation, const Variable& x,
   return shape;
 }
 
+/// A max pool keeps each largest element's place in its plane.
+template <std::size_t dims>
+void expect_places(const char* operation, const Variable& x) {
+  std::int64_t plane = 1;
+  for (int d = 2; d < x.shape().dims(); ++d) plane *= x.shape()[d];
+  if (plane <= std::numeric_limits<std::int32_t>::max()) return;
+  throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " + describe(x.data()) +
+                   ": a plane has more elements than a 32-bit index reaches");
+}
+
 Tensor empty_of(const Shape& shape, const Variable& x) {
   return Tensor::empty(shape, x.data().dtype(), x.data().device());
 }
@@ -137,6 +149,7 @@ Tensor empty_of(const Shape& shape, const Variable& x) {
 template <std::size_t dims>
 Variable max_pool(const Operand& x, const PoolOptions<dims>& options) {
   const Plan plan = plan_of("max_pool", x, options);
+  expect_places<dims>("max_pool", x);
   const Tensor y = empty_of(plan.shape, x);
   const Tensor indices = Tensor::empty(plan.shape, DType::i32, x.data().device());
   max_pool_forward(as_planes(x.data(), dims), plan.window, as_planes(y, dims), indices);
@@ -154,6 +167,7 @@ Variable avg_pool(const Operand& x, const PoolOptions<dims>& options, bool count
 template <std::size_t dims>
 Variable adaptive_max_pool(const Operand& x, const std::array<std::int64_t, dims>& output_size) {
   const Shape shape = adaptive_shape("adaptive_max_pool", x, output_size);
+  expect_places<dims>("adaptive_max_pool", x);
   const Tensor y = empty_of(shape, x);
   const Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
   adaptive_max_pool_forward(as_planes(x.data(), dims), as_planes(y, dims), indices);

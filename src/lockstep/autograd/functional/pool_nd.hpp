@@ -21,7 +21,8 @@ struct PoolOptions {
 };
 
 /// The largest element of each window; padding counts as -inf; among equals the first takes the
-/// gradient. Throws ShapeError where window and x do not fit, or padding is above half the kernel.
+/// gradient. Throws ShapeError where window and x do not fit, x has no elements along a dimension
+/// behind C or 2^31 in a plane, or padding is above half the kernel.
 template <std::size_t dims>
 [[nodiscard]] Variable max_pool(const Operand& x, const PoolOptions<dims>& options);
 

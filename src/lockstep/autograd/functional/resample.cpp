@@ -135,11 +135,17 @@ void check_interpolation(const Variable& x, std::size_t sizes, Interpolation mod
   const bool fits = mode == Interpolation::nearest  ? dims >= 3 && dims <= 5 && !align_corners
                     : mode == Interpolation::linear ? dims == 3
                                                     : dims == 4;
-  if (fits && sizes + 2 == static_cast<std::size_t>(dims)) return;
-  throw ShapeError("interpolate of " + describe(x.data()) + " to " + std::to_string(sizes) +
-                   " extents: nearest takes [N, C, L], [N, C, H, W] or [N, C, D, H, W] and no "
-                   "align_corners, linear [N, C, L], bilinear [N, C, H, W]; one extent is given "
-                   "for each behind C");
+  if (!fits || sizes + 2 != static_cast<std::size_t>(dims)) {
+    throw ShapeError("interpolate of " + describe(x.data()) + " to " + std::to_string(sizes) +
+                     " extents: nearest takes [N, C, L], [N, C, H, W] or [N, C, D, H, W] and no "
+                     "align_corners, linear [N, C, L], bilinear [N, C, H, W]; one extent is given "
+                     "for each behind C");
+  }
+  for (int d = 2; d < dims; ++d) {
+    if (x.shape()[d] > 0) continue;
+    throw ShapeError("interpolate of " + describe(x.data()) + ": dimension " + std::to_string(d) +
+                     " is empty, and there is nothing to take its elements from");
+  }
 }
 
 /// The extents behind N and C, each with `ratio` of its place.

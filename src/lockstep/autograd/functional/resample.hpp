@@ -25,7 +25,7 @@ enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
 
 /// x[N,C,L], [N,C,H,W] or [N,C,D,H,W] at another size; linear is for [N,C,L], bilinear for
 /// [N,C,H,W]. align_corners keeps the corners' values at the corners, which nearest does not know.
-/// Throws ShapeError for sizes that do not fit.
+/// Throws ShapeError for sizes that do not fit, and for an x without elements behind N and C.
 [[nodiscard]] Variable interpolate(const Operand& x, std::span<const std::int64_t> size,
                                    Interpolation mode = Interpolation::nearest,
                                    bool align_corners = false);

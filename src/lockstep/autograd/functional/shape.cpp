@@ -204,8 +204,14 @@ Variable narrow(const Operand& x, int dim, std::int64_t start, std::int64_t leng
 
 std::vector<Variable> split(const Operand& x, std::span<const std::int64_t> sizes, int dim) {
   const int along = resolve_dim(x.shape(), dim);
+  const std::int64_t extent = x.shape()[along];
+  for (const std::int64_t size : sizes) {
+    if (size >= 0 && size <= extent) continue;
+    throw ShapeError("split of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
+                     " into a part of " + std::to_string(size) + " elements");
+  }
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  if (total != x.shape()[along]) {
+  if (total != extent) {
     throw ShapeError("split of " + describe(x.data()) + " along dimension " + std::to_string(dim) +
                      " into " + std::to_string(sizes.size()) + " parts of " +
                      std::to_string(total) + " in all: they must add up to the extent");
@@ -214,7 +220,6 @@ std::vector<Variable> split(const Operand& x, std::span<const std::int64_t> size
   outputs.reserve(sizes.size());
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
-    if (size < 0) throw ShapeError("split into a part of " + std::to_string(size) + " elements");
     outputs.push_back(
         Tensor::empty(with_extent(x.shape(), along, size), x.data().dtype(), x.data().device()));
     narrow_copy(x.data(), along, start, false, outputs.back());

@@ -38,7 +38,7 @@ Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
                                      const Variable& value, const Tensor& key_padding_mask,
                                      bool is_causal) {
   AttentionOptions options = options_;
-  options.key_padding_mask = key_padding_mask;
+  if (key_padding_mask.defined()) options.key_padding_mask = key_padding_mask;
   options.causal |= is_causal;
   if (query.record() == key.record() && key.record() == value.record()) {
     const Variable projected = linear(query, in_proj_weight_, in_proj_bias_);

@@ -17,6 +17,7 @@
 #include <lockstep/nn/layers/embedding.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/norm.hpp>
+#include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/nn/recompute.hpp>
 #include <lockstep/tensor/kernels/attention.hpp>
 #include <lockstep/tensor/kernels/linear.hpp>
@@ -239,16 +240,7 @@ Variable Gpt::loss(const Variable& tokens, const Tensor& target, const LossOptio
 
 Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {
   const NoGradGuard no_grad;
-  const struct InEval {
-    Gpt& model;
-    const bool was_training = model.is_training();
-    explicit InEval(Gpt& gpt) : model(gpt) {
-      if (was_training) model.eval();
-    }
-    ~InEval() {
-      if (was_training) model.train();
-    }
-  } in_eval(*this);
+  const ModeGuard evaluating(*this, false);
   const std::int64_t n = tokens.numel(), seen = cache.length_;
   if (n == 0) throw ShapeError("next_logits needs one token at least");
   Variable x = embedded(Variable(tokens.reshape({1, n})), seen);

@@ -24,13 +24,13 @@ Shape target_shape(const Shape& x) {
 /// A row's class on the host, where a wrong one can be told to the user at once.
 template <class Space>
 void check_targets(const char* operation, const Tensor& target, std::int64_t classes,
-                   std::int64_t ignore_index) {
+                   std::int64_t ignore_index, std::int64_t first_row) {
   if constexpr (is_host_space<Space>) {
     const auto t = flat_view<Space, const std::int64_t>(target);
     for (std::int64_t r = 0; r < target.numel(); ++r) {
       if ((t(r) < 0 || t(r) >= classes) && t(r) != ignore_index) {
         throw InputError(std::string(operation) + ": target " + std::to_string(t(r)) + " in row " +
-                         std::to_string(r) + " is not a class: there are " +
+                         std::to_string(first_row + r) + " is not a class: there are " +
                          std::to_string(classes) + ", counted from 0, and ignore_index is " +
                          std::to_string(ignore_index));
       }
@@ -103,7 +103,7 @@ void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& 
 }  // namespace
 
 void check_loss(const char* operation, const Tensor& x, const Tensor& target,
-                const LossOptions& options) {
+                const LossOptions& options, std::int64_t first_row) {
   if (x.dims() < 2 || target.shape() != target_shape(x.shape())) {
     throw ShapeError(std::string(operation) + " of x " + to_string(x.shape()) + " and target " +
                      to_string(target.shape()) + ": x must be [N, C, ...] and the target [N, ...]");
@@ -121,7 +121,7 @@ void check_loss(const char* operation, const Tensor& x, const Tensor& target,
                 std::to_string(options.label_smoothing) + ", which is not between 0 and 1");
   }
   dispatch(current_stream(x.device()), [&]<class Space>(const Space&) {
-    check_targets<Space>(operation, target, x.size(1), options.ignore_index);
+    check_targets<Space>(operation, target, x.size(1), options.ignore_index, first_row);
   });
 }
 

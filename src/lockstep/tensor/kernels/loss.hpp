@@ -20,9 +20,10 @@ struct LossOptions {
 };
 
 /// Throws ShapeError, naming `operation` and printing the shapes, unless x, target and options fit;
-/// on the host also InputError for a target that is neither a class nor ignore_index.
+/// on the host also InputError for a target that is neither a class nor ignore_index. It counts
+/// rows from `first_row`.
 void check_loss(const char* operation, const Tensor& x, const Tensor& target,
-                const LossOptions& options);
+                const LossOptions& options, std::int64_t first_row = 0);
 
 /// losses[row] = -w[t] x[row, t], 0 for ignored rows. losses has the target's shape.
 void nll_loss_forward(const Tensor& x, const Tensor& target, const LossOptions& options,

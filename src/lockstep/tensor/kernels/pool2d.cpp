@@ -161,6 +161,7 @@ Shape detail::pool2d_shape(const char* operation, const Shape& x, const Pool2dOp
     complain("kernel and stride are at least 1, padding at least 0");
   }
   if (o.padding > o.kernel / 2) complain("padding is at most half the kernel");
+  if (x[2] < 1 || x[3] < 1) complain("the planes are empty");
   const auto extent = [&](std::int64_t size) {
     if (size + 2 * o.padding < o.kernel) complain("the window is larger than the padded input");
     return (size + 2 * o.padding - o.kernel) / o.stride + 1;

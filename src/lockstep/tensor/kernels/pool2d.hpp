@@ -12,8 +12,8 @@ struct Pool2dOptions {
 };
 
 /// [N,C,OH,OW] for x[N,C,H,W], OH = floor((H + 2 padding - kernel) / stride) + 1. Throws
-/// ShapeError, printing shape and window, if x has not four dimensions, the window does not fit,
-/// or padding is above half the kernel.
+/// ShapeError, printing shape and window, if x has not four dimensions, H or W is 0, the window
+/// does not fit, or padding is above half the kernel.
 [[nodiscard]] Shape max_pool2d_shape(const Shape& x, const Pool2dOptions& options);
 
 /// y = largest element of each window; indices i32 = its h * W + w in the unpadded plane. Padding
