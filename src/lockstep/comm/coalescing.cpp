@@ -53,6 +53,13 @@ Work as_one(std::vector<Work>&& works) {
   return Work(IntrusivePtr<WorkRecord>(ObjectPool<Batch>::instance().make(std::move(works))));
 }
 
+/// Whether a backend is to start them together: on the host each sets out by itself.
+bool lie_on_devices(std::span<const P2POp> messages) {
+  return std::ranges::any_of(messages, [](const P2POp& message) {
+    return message.tensor.device().type != DeviceType::host;
+  });
+}
+
 }  // namespace
 
 Coalescing::Coalescing(ProcessGroup& group) : group_(&group) {
@@ -76,18 +83,20 @@ Coalescing::~Coalescing() {
 Work Coalescing::end() {
   if (!group_) throw Error("a Coalescing was ended twice.");
   ProcessGroup& group = *std::exchange(group_, nullptr);
-  group.coalescing_thread_ = std::thread::id();
   group.coalescing_ = nullptr;
+  group.coalescing_thread_ = std::thread::id();  // last: it guards the other
   group.end_batch();
   return as_one(std::move(works_));
 }
 
-// Without a Coalescing, of which a group has one at a time: several threads may be here.
+// Without a Coalescing, of which a group has one at a time, and without a backend's batch where all
+// of it is the host's: several threads may be here.
 Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages) {
   if (group.coalescing_thread_.load() == std::this_thread::get_id()) {
     throw Error("batch_isend_irecv was called within a Coalescing of its group: end that first.");
   }
-  group.begin_batch();
+  const bool together = lie_on_devices(messages);
+  if (together) group.begin_batch();
   std::vector<Work> works;
   works.reserve(messages.size());
   try {
@@ -98,13 +107,13 @@ Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages) {
     }
   } catch (...) {
     try {
-      group.end_batch();
+      if (together) group.end_batch();
     } catch (const Error& error) {
       log_left_batch(error);
     }
     throw;
   }
-  group.end_batch();
+  if (together) group.end_batch();
   return as_one(std::move(works));
 }
 

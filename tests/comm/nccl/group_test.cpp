@@ -77,8 +77,13 @@ TEST(NcclGroup, ABatchIsOneGroupOfCalls) {
         const int me = group.rank(), other = 1 - me;
         const auto out = here.tensor(me, of(50, static_cast<float>(me)));
         const auto in = here.tensor(me, of(50, -1.0F)), sum = here.tensor(me, of(5, 1.0F));
+        const auto on_host = Tensor::zeros({3});
+        const std::vector<P2POp> of_hosts{{P2POp::Kind::isend, Tensor::full({3}, me), other},
+                                          {P2POp::Kind::irecv, on_host, other}};
         Coalescing batch(group);
         static_cast<void>(group.isend(out, other));
+        std::thread([&] { batch_isend_irecv(group, of_hosts).wait(); }).join();
+        EXPECT_EQ(on_host.to_vector<float>(), of(3, static_cast<float>(other)));
         static_cast<void>(group.all_reduce(sum, ReduceOp::sum));
         static_cast<void>(group.irecv(in, other));
         EXPECT_EQ(here.calls("ncclGroupStart"), 0);
