@@ -2,12 +2,12 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/optim/grad_scaler.hpp>
 #include <lockstep/optim/sgd.hpp>
+#include <string>
 #include <support/golden_file.hpp>
 
 namespace lockstep::optim {
