@@ -1,10 +1,12 @@
 // Backward passes through calls, against the same model on one rank: the same bits.
 #include <cmath>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/rpc/autograd_context.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
 #include <rpc/workers.hpp>
 
@@ -67,6 +69,11 @@ Variable looks_elsewhere(const Variable& x, int third) {
   rpc::rpc_sync(third, look_at, y);
   return mul(y, 2.0);
 }
+/// Begins a pass where it is called.
+void differentiates(const Variable& x) {
+  const Variable loss = sum(x);
+  da::backward(da::current_context(), std::span(&loss, 1));
+}
 bool needs_gradient(const Variable& x) { return x.requires_grad(); }
 struct BrokenNode : PooledNode<BrokenNode> {
   void backward(const Tensor&) override { throw Error("no gradient today"); }
@@ -94,6 +101,7 @@ LOCKSTEP_RPC_AS("autograd scaled", scaled);
 LOCKSTEP_RPC_AS("autograd halves", halves);
 LOCKSTEP_RPC_AS("autograd look_at", look_at);
 LOCKSTEP_RPC_AS("autograd looks_elsewhere", looks_elsewhere);
+LOCKSTEP_RPC_AS("autograd differentiates", differentiates);
 LOCKSTEP_RPC_AS("autograd needs_gradient", needs_gradient);
 LOCKSTEP_RPC_AS("autograd broken", broken);
 LOCKSTEP_RPC_AS("autograd used_up", used_up);
@@ -321,6 +329,32 @@ TEST(DistAutograd, TheEndOfAPassGoesThroughRanksThatItHasNotComeTo) {
       EXPECT_EQ(of(layer.rpc_sync(&Layer::gradient, context.id())), Values(16, gradient));
     }
   });
+}
+
+TEST(DistAutograd, TheEndOfAPassComesToWhoCalledTheRankThatItBeganOn) {
+  test::on_workers_of_both_kinds([](ProcessGroup& group) {
+    const int there = test::after(group), third = (there + 1) % group.size();
+    const Variable x = input();
+    const da::Context context;
+    const Variable y = mul(x, 2.0);
+    rpc::rpc_sync(third, look_at, y);  // whose gradient does not come
+    rpc::rpc_sync(there, differentiates, y);
+    EXPECT_EQ(of(da::gradient(context, x)), Values(12, 2.0));
+  });
+}
+
+TEST(DistAutograd, WhatComesOfAMessageOnceMoreIsAddedToWhatHasNotBeenSent) {
+  da::ContextPart part;
+  const Variable x = part.add_received(1, 0, Tensor::full({2}, 1.0, DType::f64));
+  const Variable y = mul(x, 2.0), awaited_in_vain = mul(x, 3.0);
+  part.add_sent(1, y);
+  part.add_sent(2, awaited_in_vain);
+  const da::Gradients ones{1, {Tensor::full({2}, 1.0, DType::f64)}};
+  EXPECT_TRUE(part.take(7, ones).waits);
+  const da::Progress progress = part.take(7, ones);
+  EXPECT_FALSE(progress.waits);
+  ASSERT_EQ(progress.outgoing.size(), 1U);
+  EXPECT_EQ(of(progress.outgoing[0].gradients.values.at(0)), Values(2, 4.0));
 }
 
 TEST(DistAutograd, ACallThatCouldNotBeWrittenLeavesNothingToWaitFor) {

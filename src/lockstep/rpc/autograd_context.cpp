@@ -7,6 +7,7 @@
 
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep::dist_autograd {
 namespace {
@@ -25,6 +26,7 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
           "dist_autograd::backward while it lives");
     }
     Tensor& gradient = message->gradients[place_];
+    if (gradient.defined()) return add_scaled(grad_output, 1.0, gradient);  // not sent so far
     gradient = Tensor::empty_like(grad_output);
     gradient.copy_from(grad_output);
   }
@@ -193,6 +195,13 @@ std::vector<std::pair<Variable, Tensor>> ContextPart::gradients() const {
 std::set<int> ContextPart::neighbours() const {
   const std::lock_guard lock(lists_);
   return neighbours_;
+}
+
+std::set<int> ContextPart::partners() const {
+  const std::lock_guard lock(lists_);
+  std::set<int> partners = neighbours_;
+  for (const auto& received : received_) partners.insert(received->from);
+  return partners;
 }
 
 // ---- Contexts

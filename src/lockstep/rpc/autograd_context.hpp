@@ -72,6 +72,8 @@ class ContextPart {
   [[nodiscard]] std::vector<std::pair<Variable, Tensor>> gradients() const;
   /// Whom this rank has called within the context.
   [[nodiscard]] std::set<int> neighbours() const;
+  /// These, and whose variables have come here: a pass may begin on any rank.
+  [[nodiscard]] std::set<int> partners() const;
 
  private:
   struct Sent {

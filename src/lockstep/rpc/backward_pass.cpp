@@ -48,8 +48,8 @@ struct Pass {
   }
   void finish_elsewhere(Outcomes& sent) const {
     const CallsWithin none(0);
-    for (const int neighbour : part->neighbours()) {
-      sent.push_back(rpc::rpc_async(neighbour, finish_pass, context, number));
+    for (const int partner : part->partners()) {
+      sent.push_back(rpc::rpc_async(partner, finish_pass, context, number));
     }
   }
   /// Of what comes back with an answer.
