@@ -27,7 +27,10 @@ bool append(const nn::Module& module, FullyConnected& network) {
     network.layers.push_back({linear->weight().data(), bias, false});
     return linear->weight().data().dtype() == DType::f32;
   }
-  if (as<nn::Flatten>(module)) return network.layers.empty();
+  if (as<nn::Flatten>(module)) {
+    network.flattens = true;
+    return network.layers.empty();
+  }
   if (as<nn::Identity>(module) || as<nn::Dropout>(module)) return true;
   if (as<nn::ReLU>(module)) {
     if (network.layers.empty()) return false;

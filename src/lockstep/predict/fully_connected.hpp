@@ -11,6 +11,7 @@ namespace lockstep {
 /// Dropout between, and at most a LogSoftmax over the last dimension behind; nothing for others.
 struct FullyConnected {
   std::vector<PackedMlp::Layer> layers;
+  bool flattens = false;  ///< a sample is one row, whatever its shape
   bool log_softmax = false;
 };
 [[nodiscard]] std::optional<FullyConnected> fully_connected(const nn::Module& model);

@@ -213,7 +213,7 @@ struct Predictor::State {
     const Shape& sample = inputs[0].tensor.shape;
     const std::int64_t rows = inputs[0].elements / packed->inputs();
     const bool is_one_row = inputs[0].elements == packed->inputs(),
-               is_rows = sample.dims() > 0 && sample[-1] == packed->inputs();
+               is_rows = !network->flattens && sample.dims() > 0 && sample[-1] == packed->inputs();
     if (!(is_one_row || is_rows) || rows * packed->outputs() != outputs) refuse_shapes();
     if (!is_one_row) packed.reset();
   }
