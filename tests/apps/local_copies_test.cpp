@@ -98,7 +98,7 @@ TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAban
   EXPECT_TRUE(fs::exists(dir + "/checkpoints/abandoned.1/step-00000020.h5")) << rest.output;
 }
 
-// The copy is of the step that best.h5 is of, and that has no other name.
+// The copy is of the step that best.h5 is of, which that name does not tell.
 TEST_F(LocalCopiesOfARun, WhoGoesOnFromTheBestAbandonsNothingOfItsBranch) {
   kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=10", "--set",
                                      "checkpoint.async=false"}));

@@ -143,7 +143,8 @@ TEST_F(WeightAveragingInRuns, UntilTheEpochsEndTheAveragesHaveTheTrainedStatisti
   const Overrides keys{"averaging.kind='ema'", "averaging.update_bn=true",
                        "averaging.every_steps=2"};
   train("ema", keys, 2);
-  for (const char* name : {"norm1.running_mean", "norm1.running_var", "norm1.num_batches_tracked"}) {
+  for (const char* name :
+       {"norm1.running_mean", "norm1.running_var", "norm1.num_batches_tracked"}) {
     EXPECT_EQ(used("ema", 2).at(name), trained("ema", 2).at(name)) << name;
     EXPECT_EQ(used("ema", 3).at(name), trained("ema", 2).at(name)) << name;
   }

@@ -124,7 +124,8 @@ void expect_one_file(const std::vector<std::string>& hashes, const std::filesyst
   if (other == hashes.end()) return;
   throw CheckpointError("cannot resume: " + path.string() + " is another file on rank " +
                         std::to_string(other - hashes.begin()) +
-                        " than on rank 0. Name a file that all ranks see, or copy it to all nodes.");
+                        " than on rank 0. Name a file that all ranks see, or copy it to all "
+                        "nodes.");
 }
 
 CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,

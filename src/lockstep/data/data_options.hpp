@@ -32,7 +32,7 @@ struct FileOptions {
   std::vector<std::string> other_features;
   std::vector<std::string> test_path;  ///< of the test set; empty: the training set's
   Columns columns;                     ///< csv
-  bool named_targets = false;          ///< csv: targets are class_names; DataFiles::completed finds it
+  bool named_targets = false;          ///< csv: targets are class_names (DataFiles::completed)
   std::int64_t classes = 0;            ///< 0: the largest label of the training set plus 1
   bool indices = false;         ///< features are integers for an Embedding, and stay as they are
   bool stream = false;          ///< read samples as they are needed, instead of all at the start

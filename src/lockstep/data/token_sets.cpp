@@ -39,13 +39,13 @@ TokenizerChoice tokenizer_of(const DataOptions& options) {
   for (const auto& place : places) all += (all.empty() ? "" : ", ") + place.string();
   if (split == Split::train) {
     throw InputError(fmt::format(
-        "{} holds no token files of the training set: their names end in .bin and say \"train\". "
-        "Make them with `gpt tokens`, or name one file as data.path.",
+        "{} holds no token files of the training set: their names end in .bin and have the word "
+        "\"train\". Make them with `gpt tokens`, or name one file as data.path.",
         all));
   }
   throw InputError(fmt::format(
-      "{} holds no token files of the test set: their names end in .bin and say \"test\" or "
-      "\"val\". {}",
+      "{} holds no token files of the test set: their names end in .bin and have the word "
+      "\"test\" or \"val\". {}",
       all,
       has_test_path ? "Rename them, or name the files themselves in data.test_path."
                     : "Name one with data.test_path, or set data.test_set = false."));

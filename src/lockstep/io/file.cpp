@@ -18,7 +18,8 @@ constexpr std::int64_t longest_transfer = std::int64_t{1} << 30;
 std::string why(int error_number) {
   std::string text = std::generic_category().message(error_number);
   if (error_number == EMFILE) {
-    text += ", the limit of a process (ulimit -n) is reached: raise it, or use fewer files at a time";
+    text +=
+        ", the limit of a process (ulimit -n) is reached: raise it, or use fewer files at a time";
   }
   return text;
 }

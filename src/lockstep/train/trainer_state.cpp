@@ -138,7 +138,8 @@ CheckpointContents Trainer::contents(const std::string& deck) {
     contents.train.sums.emplace_back(loss_name(rank++), sum);
   contents.train.counts = {{"batch_size", plan_.train.batch_size}, {"samples", batches_.samples()}};
   if (plan_.train.early_stop_patience > 0) {
-    if (early_stopping_.best()) contents.train.sums.emplace_back(best_name, *early_stopping_.best());
+    if (early_stopping_.best())
+      contents.train.sums.emplace_back(best_name, *early_stopping_.best());
     contents.train.counts.emplace_back(epochs_without_name, early_stopping_.epochs_without());
   }
   if (averaging_) contents.train.counts.emplace_back(averaged_name, averaging_->n_averaged());
