@@ -279,7 +279,8 @@ TEST(Trace, ThatCannotBeWrittenCostsAStopNoWork) {
   std::filesystem::create_directories(dir);
   scratch.write("run/trace", "a file where the folder should be");
   const Fault asked = misbehave(2, "usr1 1 13", traced_run(dir));
-  EXPECT_EQ(asked.finished.exit_code, 1) << asked.finished.output;
+  EXPECT_EQ(asked.finished.exit_code, 75) << asked.finished.output;
+  EXPECT_TRUE(asked.finished.says("run/trace")) << asked.finished.output;
   EXPECT_TRUE(std::filesystem::exists(dir + "/checkpoints/step-00000013.h5"));
 }
 

@@ -256,9 +256,9 @@ class Run {
       console_.say(fmt::format("checkpoint  {}", outcome_.checkpoint
                                                      ? outcome_.checkpoint->string()
                                                      : "none (see [checkpoint] in the deck)"));
-      if (plan_.train.trace) {
+      if (outcome_.trace) {
         console_.say(fmt::format("trace       {} (open it in https://ui.perfetto.dev)",
-                                 folder_->file("trace/trace.json").string()));
+                                 outcome_.trace->string()));
       }
       console_.say(fmt::format("run folder  {}", folder_->path().string()));
       if (stopped) {

@@ -42,6 +42,7 @@ struct Outcome {
   double first_step_s = std::numeric_limits<double>::quiet_NaN();
   std::optional<HookReport> comm_hook;  ///< over all steps of this process; not for all_reduce
   std::optional<std::filesystem::path> checkpoint;  ///< the newest, saved or gone on from; rank 0's
+  std::optional<std::filesystem::path> trace;       ///< with train.trace, where it was written
   StopReason stopped = StopReason::none;            ///< why it ended before its last step
   std::vector<StepTimes> times;  ///< by rank, over this process's training steps but the first
 };

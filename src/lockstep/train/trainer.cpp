@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include <lockstep/base/log.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/parallel/shard_tree.hpp>
@@ -298,8 +299,8 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   agree(*group_, [&] { folder.expect_there(); });
   save_last(saves, deck, stopped != StopReason::none);
   copies.end();
-  if (trace) trace->write(folder.file("trace/trace.json"));  // last: it matters least
   Outcome& outcome = reporting.outcome;
+  if (trace) outcome.trace = write_trace(*trace, folder, stopped);  // last: it matters least
   outcome.stopped = stopped;
   outcome.early_stopping = early_stopping_.is_over();
   outcome.checkpoint = saves.newest();
@@ -314,6 +315,20 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   mine.wall = training_wall;
   outcome.times = times_of_all(*group_, mine - reporting.first_step);
   return outcome;
+}
+
+std::optional<std::filesystem::path> Trainer::write_trace(RunTrace& trace, const RunFolder& folder,
+                                                          StopReason stopped) const {
+  const std::filesystem::path file = folder.file("trace/trace.json");
+  try {
+    trace.write(file);
+    return file;
+  } catch (const AgreedError& error) {
+    if (stopped == StopReason::none) throw;
+    // What was saved is to be gone on from: a scheduler looks at the exit code.
+    if (group_->rank() == 0) log(LogLevel::error, error.what());
+    return std::nullopt;
+  }
 }
 
 StopReason Trainer::own_reason_to_stop() const {

@@ -31,6 +31,7 @@ class MetricsFile;
 class RunFolder;
 class RunLocalCopies;
 class RunSaves;
+class RunTrace;
 struct MetricsRow;
 
 /// The distributed SGD loop: plan, loader, model, optimizer, evaluation, checkpoints, metrics.
@@ -115,6 +116,11 @@ class Trainer {
   void compare_replicas();
   /// Why it ended before its last step; none if it did not.
   StopReason train_epoch(Reporting& reporting);
+  /// Where to; nothing where a run that stops cannot write it. Collective; throws AgreedError where
+  /// one that ends cannot.
+  [[nodiscard]] std::optional<std::filesystem::path> write_trace(RunTrace& trace,
+                                                                 const RunFolder& folder,
+                                                                 StopReason stopped) const;
   /// In run(): of this rank, at this moment of a step. Local.
   [[nodiscard]] StopReason own_reason_to_stop() const;
   /// In run(): all ranks are at the same place; the answer is stop_.answer(). Collective.
