@@ -100,8 +100,8 @@ TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAban
 
 // The copy is of the step that best.h5 is of, which that name does not tell.
 TEST_F(LocalCopiesOfARun, WhoGoesOnFromTheBestAbandonsNothingOfItsBranch) {
-  kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=10", "--set",
-                                     "checkpoint.async=false"}));
+  kill_one(with_copies(dir, memory,
+                       {"--set", "checkpoint.every_steps=10", "--set", "checkpoint.async=false"}));
   const std::string checkpoints = dir + "/checkpoints/", best = checkpoints + "best.h5";
   fs::create_hard_link(checkpoints + "step-00000020.h5", best);
   const Finished rest = classify(2, with_copies(dir, memory, {"--resume=" + best}));

@@ -306,8 +306,9 @@ TEST(DistAutograd, AnErrorOfOneCallIsTheCallersWhenAnotherOfThatRankFollows) {
       const Variable first = rpc::rpc_sync(there, fails, x);
       const Variable second = rpc::rpc_sync(there, scaled, x, 2.0);
       for (int pass = 0; pass < 2; ++pass) {
-        const auto message =
-            test::thrown_by<Error>([&] { da::backward(context, {sum(first), sum(second)}); });
+        const auto message = test::thrown_by<Error>([&] {
+          da::backward(context, {sum(first), sum(second)});
+        });
         EXPECT_NE(message.find(says), std::string::npos) << message;
       }
     }
@@ -362,8 +363,8 @@ TEST(DistAutograd, ACallThatCouldNotBeWrittenLeavesNothingToWaitFor) {
     const int there = test::after(group), third = (there + 1) % group.size();
     const Variable x = input();
     const da::Context context;
-    EXPECT_NE(
-        test::thrown_by<Error>([&] { rpc::rpc_sync(third, takes_unwritable, Unwritable{}); }), "");
+    EXPECT_NE(test::thrown_by<Error>([&] { rpc::rpc_sync(third, takes_unwritable, Unwritable{}); }),
+              "");
     const Variable y = mul(x, 2.0);
     rpc::rpc_sync(there, look_at, y);
     da::backward(context, {sum(y)});

@@ -151,21 +151,21 @@ TEST(LocalSgd, ResumedRunHasTheSameBits) {
 // In which gradients, and answers beside them, are each rank's own already.
 TEST(LocalSgd, RankZeroAloneSeesAReasonToStopInTheFirstLocalStep) {
   const test::ScratchFolder scratch;
-  with_trainers(
-      local_from_step_5, [&](ProcessGroup& group, Trainer& trainer, const std::string& deck) {
-        const auto folder = RunFolder::open(group, {.dir = scratch.file("run")}, false);
-        int steps = 0;
-        // Its gradient is the first of a step that is final.
-        const GradHook hook = trainer.model().parameters().back().add_grad_hook([&] {
-          if (++steps != 6 || group.rank() != 0) return;
-          std::ofstream(folder.file("stop")) << "please";
-          while (folder.stop_reason(0.0) != StopReason::stop_file)
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        });
-        const Outcome outcome = run_in(folder, group, trainer, deck);
-        EXPECT_EQ(outcome.stopped, StopReason::stop_file);
-        EXPECT_EQ(outcome.steps, 6);
-      });
+  with_trainers(local_from_step_5,
+                [&](ProcessGroup& group, Trainer& trainer, const std::string& deck) {
+                  const auto folder = RunFolder::open(group, {.dir = scratch.file("run")}, false);
+                  int steps = 0;
+                  // Its gradient is the first of a step that is final.
+                  const GradHook hook = trainer.model().parameters().back().add_grad_hook([&] {
+                    if (++steps != 6 || group.rank() != 0) return;
+                    std::ofstream(folder.file("stop")) << "please";
+                    while (folder.stop_reason(0.0) != StopReason::stop_file)
+                      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                  });
+                  const Outcome outcome = run_in(folder, group, trainer, deck);
+                  EXPECT_EQ(outcome.stopped, StopReason::stop_file);
+                  EXPECT_EQ(outcome.steps, 6);
+                });
 }
 
 }  // namespace

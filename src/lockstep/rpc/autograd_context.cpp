@@ -161,9 +161,9 @@ Progress ContextPart::progress() {
   const std::lock_guard lock(lists_);
   for (const auto& message : received_) {
     const auto is_known = [&](const Variable& v) { return !v.awaits_gradient(); };
-    const bool sends =
-        waits_for_all_ ? !message->answered && std::ranges::all_of(message->variables, is_known)
-                       : std::ranges::any_of(message->gradients, &Tensor::defined);
+    const bool sends = waits_for_all_
+                           ? !message->answered && std::ranges::all_of(message->variables, is_known)
+                           : std::ranges::any_of(message->gradients, &Tensor::defined);
     if (!sends) continue;
     message->answered = true;
     progress.outgoing.push_back({message->from, {message->message, message->gradients}});
