@@ -300,8 +300,9 @@ TEST(DistAutograd, AnErrorOfOneCallIsTheCallersWhenAnotherOfThatRankFollows) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group);
     const Variable x = input();
+    using Case = std::pair<Variable (*)(const Variable&), const char*>;
     for (const auto& [fails, says] :
-         {std::pair(broken, "no gradient today"), std::pair(used_up, "a second time")}) {
+         {Case(broken, "no gradient today"), Case(used_up, "a second time")}) {
       const da::Context context;
       const Variable first = rpc::rpc_sync(there, fails, x);
       const Variable second = rpc::rpc_sync(there, scaled, x, 2.0);
