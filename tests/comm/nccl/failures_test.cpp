@@ -88,7 +88,7 @@ TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
         const auto t = gpus.tensor(0, of(6, 1.0F));
         const auto message =
             test::message_of<CommError>([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
-        expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed after 0.3 s");
+        expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed after ");
         expect_in(message, "rank 1 has not entered it");
         EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
       },
@@ -116,7 +116,7 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
         EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
       },
       test::soon);
-  EXPECT_LT(Clock::now() - start, seconds(20));
+  EXPECT_LT(Clock::now() - start, seconds(60));
 }
 
 TEST(NcclDeadline, HoldsForMakingTheGroup) {
@@ -125,7 +125,7 @@ TEST(NcclDeadline, HoldsForMakingTheGroup) {
   run_ranks_as_threads(2, [&](ProcessGroup& control) {
     const auto message = test::message_of<CommError>(
         [&] { static_cast<void>(test::nccl_group(gpus, control, test::soon)); });
-    expect_in(message, "ncclCommInitRankConfig has not completed after 0.3 s");
+    expect_in(message, "ncclCommInitRankConfig has not completed after ");
   });
   EXPECT_EQ(gpus->calls("ncclCommAbort"), 2);
 }
@@ -153,7 +153,7 @@ TEST(NcclDeadline, HoldsWhereFreeingHangs) {
                   "ncclCommDestroy has not returned");
       },
       test::soon, gpus);
-  EXPECT_LT(Clock::now() - start, seconds(20));
+  EXPECT_LT(Clock::now() - start, seconds(60));
 }
 
 TEST(NcclFailure, ThatNcclReportsEndsAWaitAndTheNextCallSaysSo) {
