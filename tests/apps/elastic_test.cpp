@@ -59,7 +59,7 @@ class Elastic : public ::testing::Test {
     return processes;
   }
   /// After so many seconds at the latest.
-  void expect_nothing_left(double within_s = 0) const {
+  void expect_nothing_left(double within_s = 5) const {
     const auto now = std::chrono::steady_clock::now;
     const auto end = now() + std::chrono::duration<double>(within_s);
     while (!left().empty() && now() < end)

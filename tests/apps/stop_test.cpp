@@ -72,7 +72,7 @@ struct Signals {
   int count;
   To to;
   milliseconds apart{5};
-  std::string after = {};  ///< a file that has something in it by then; of misbehave, its mark
+  std::string after;  ///< a file that has something in it by then; of misbehave, its mark
 };
 
 /// Trains on two ranks and sends `signals`, at the moment they say. With an `order`, the program

@@ -59,7 +59,7 @@ class Verdict : public testing::Test {
     return count;
   }
   void expect_no_orphans() const {
-    for (int i = 0; i < 500 && orphans() > 0; ++i) {
+    for (int i = 0; i < 3000 && orphans() > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     EXPECT_EQ(orphans(), 0);
