@@ -123,13 +123,14 @@ TEST_F(Elastic, RepeatsTheCheckpointItWasGivenUntilTheRunHasSavedOneOfItsOwn) {
     Words more;
     std::string from;
   };
-  const std::vector<Case> cases{
-      // an epoch is 10 steps, and ends with a checkpoint
-      {"kill 1 5", {}, given + " at step 10"},
-      {"kill 1 15", {}, dir() + "/checkpoints/step-00000020.h5 at step 20"},
-      {"kill 1 8",
-       {"--set", "checkpoint.local_steps=5"},
-       dir() + "/checkpoints/step-00000015.h5 at step 15"}};
+  // An epoch is 10 steps, and ends with a checkpoint.
+  const std::vector<Case> cases{{"kill 1 5", {}, given + " at step 10"},
+                                {"kill 1 15",
+                                 {"--set", "checkpoint.async=false"},
+                                 dir() + "/checkpoints/step-00000020.h5 at step 20"},
+                                {"kill 1 8",
+                                 {"--set", "checkpoint.local_steps=5"},
+                                 dir() + "/checkpoints/step-00000015.h5 at step 15"}};
   for (const auto& [fault, more, from] : cases) {
     fs::remove_all(dir());
     fs::remove(scratch_.file("mark"));
