@@ -9,7 +9,7 @@
 namespace lockstep::test {
 
 /// Deadlines in these claims are reached on purpose.
-inline const GroupOptions soon{.timeout = std::chrono::seconds(1)};
+inline const GroupOptions soon{.timeout = std::chrono::milliseconds(300)};
 inline const GroupOptions late{.timeout = std::chrono::seconds(60)};
 
 /// What a rank does with its nccl group, whose device has the rank's number.
