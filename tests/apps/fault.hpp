@@ -18,16 +18,32 @@ struct Fault {
 inline constexpr double soon_s = 30;
 
 /// For runs whose faults end by this deadline of theirs, the job's start included.
-inline constexpr double timeout_s = 4;
 inline const std::vector<std::string> with_timeout{"--set", "comm.timeout=4"};
+/// From the fault on they wait for that long at least: who waits has perhaps been waiting before.
+inline constexpr double least_wait_s = 0.5;
 
-/// A command that runs the program misbehave, with an `order` as misbehave.cpp describes it.
+/// Removes the run folder that a command names.
+inline void remove_run(const std::vector<std::string>& command) {
+  const std::string key = "run.dir=\"";
+  for (const std::string& word : command) {
+    if (!word.starts_with(key)) continue;
+    std::filesystem::remove_all(word.substr(key.size(), word.size() - key.size() - 1));
+  }
+}
+
+/// A command that runs the program misbehave, with an `order` as misbehave.cpp describes it. Ranks
+/// of a busy machine may miss a deadline when they start: they are started once more.
 inline Fault misbehave(const std::vector<std::string>& command, const std::string& order) {
-  const ScratchFolder scratch;
-  const std::string mark = scratch.file("mark");
-  Fault fault{.finished = run(command, {{"MISBEHAVE", order}, {"MISBEHAVE_MARK", mark}})};
-  if (std::filesystem::exists(mark)) fault.seconds = seconds_since_written(mark);
-  return fault;
+  for (int start = 1;; ++start) {
+    const ScratchFolder scratch;
+    const std::string mark = scratch.file("mark");
+    Fault fault{.finished = run(command, {{"MISBEHAVE", order}, {"MISBEHAVE_MARK", mark}})};
+    const bool came = std::filesystem::exists(mark);
+    if (came) fault.seconds = seconds_since_written(mark);
+    const bool is_too_late = !came && fault.finished.exit_code == 3 && !order.starts_with("late");
+    if (!is_too_late || start == 3) return fault;
+    remove_run(command);
+  }
 }
 
 inline Fault misbehave(int ranks, const std::string& order,

@@ -76,13 +76,15 @@ TEST_F(LocalCopiesOfARun, InvariantOnAnotherNumberOfRanksToTheSameBits) {
 }
 
 TEST_F(LocalCopiesOfARun, TheFileSystemsNewerCheckpointWins) {
-  kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=11"}));
+  kill_one(with_copies(dir, memory,
+                       {"--set", "checkpoint.every_steps=11", "--set", "checkpoint.async=false"}));
   const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
   EXPECT_TRUE(rest.says("at step 22")) << rest.output;
 }
 
 TEST_F(LocalCopiesOfARun, WithTheMemoryLostTheRunGoesOnFromTheFileSystem) {
-  kill_one(with_copies(dir, memory, {"--set", "checkpoint.every_steps=11"}));
+  kill_one(with_copies(dir, memory,
+                       {"--set", "checkpoint.every_steps=11", "--set", "checkpoint.async=false"}));
   fs::remove_all(memory);
   const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
   EXPECT_EQ(rest.exit_code, 0) << rest.output;

@@ -42,7 +42,7 @@ class RoomAgain : public lockstep::train::Classification {
   }
 
  private:
-  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
+  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(400)); }
 
   static bool says_not_written(const fs::path& log) {
     std::ostringstream text;

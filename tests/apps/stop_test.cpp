@@ -72,6 +72,7 @@ struct Signals {
   int count;
   To to;
   milliseconds apart{5};
+  std::string after;  ///< a file that has something in it by then; of misbehave, its mark
 };
 
 /// Trains on two ranks and sends `signals`, at the moment they say. With an `order`, the program
@@ -89,6 +90,15 @@ Finished signalled(const std::vector<std::string>& arguments, const Signals& sig
       std::this_thread::sleep_for(milliseconds(1));
       processes = targets(mark, signals.to);
     }
+    std::error_code none;
+    const auto is_there = [&](const std::string& file) {
+      const auto bytes = fs::file_size(file, none);
+      return !none && bytes > 0;
+    };
+    while (!signals.after.empty() && !is_there(signals.after)) {
+      if (ended) return;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
     std::this_thread::sleep_for(signals.delay);
     for (int i = 0; i < signals.count; ++i) {
       for (const pid_t process : processes) kill(process, signals.number);
@@ -97,8 +107,10 @@ Finished signalled(const std::vector<std::string>& arguments, const Signals& sig
   });
   const auto split = mark.find('=');
   const std::string program = order.empty() ? "apps/classify" : "tests/apps/misbehave";
-  Finished finished = run(app(2, program, arguments),
-                          {{mark.substr(0, split), mark.substr(split + 1)}, {"MISBEHAVE", order}});
+  Finished finished =
+      run(app(2, program, arguments), {{mark.substr(0, split), mark.substr(split + 1)},
+                                       {"MISBEHAVE", order},
+                                       {"MISBEHAVE_MARK", signals.after}});
   ended = true;
   sender.join();
   return finished;
@@ -109,16 +121,19 @@ TEST(Stop, AtAnyMomentFromMpiInitOnSavesAndIsExitCode75AndResumes) {
   const std::string dir = scratch.file("run");
   PhiloxSequence random(11, 12);
   std::int64_t last = 0;
-  for (int round = 0; round < 20; ++round) {
+  // On a busy machine no run may come to its first step so soon: then some that have more time.
+  for (int round = 0; round < 20 || (round < 25 && last == 0); ++round) {
     const Signals signals{round % 2 == 0 ? SIGTERM : SIGUSR1,
-                          milliseconds(round < 16 ? round * 25 : 100 + random.below(500)),
+                          milliseconds(round < 16   ? round * 25
+                                       : round < 20 ? 100 + random.below(500)
+                                                    : 1000 << (round - 20)),
                           round % 3 == 0 ? 1 : 12, round % 4 < 2 ? To::all_ranks : To::one_rank};
     const Finished run = signalled(small_run(dir, {"--resume", "--set", "train.epochs=4000",
                                                    "--set", "log.every_steps=100000"}),
                                    signals);
     ASSERT_EQ(run.exit_code, 75) << "round " << round << ", " << signals.delay.count() << " ms\n"
                                  << run.output;
-    EXPECT_LT(run.seconds, 20.0);
+    EXPECT_LT(run.seconds, 2 * soon_s);
     if (const auto newest = newest_good_checkpoint(dir + "/checkpoints")) {
       const std::int64_t step = load_checkpoint(*newest).train.step;
       EXPECT_GE(step, last);
@@ -172,9 +187,10 @@ TEST(Stop, OfTheLauncherReachesTheRanksWhichSave) {
   for (int round = 0; round < 4; ++round) {
     const ScratchFolder scratch;
     const std::string dir = scratch.file("run");
-    const Finished run = signalled(small_run(dir, {"--set", "train.epochs=4000"}),
-                                   {round % 2 == 0 ? SIGTERM : SIGUSR1,
-                                    milliseconds(200 + 100 * round), 1 + round, To::launcher});
+    const Finished run =
+        signalled(small_run(dir, {"--set", "train.epochs=4000"}),
+                  {round % 2 == 0 ? SIGTERM : SIGUSR1, milliseconds(100 * round), 1 + round,
+                   To::launcher, milliseconds(5), dir + "/metrics.jsonl"});
     EXPECT_TRUE(run.exit_code == 0 || run.exit_code == 75 ||
                 run.says("unable to send signal downstream"))
         << run.exit_code << run.output;
@@ -221,7 +237,8 @@ TEST(Stop, ByOneInterruptSaves) {
     const std::string dir = scratch.file("run");
     // What a terminal and a launcher send for one Ctrl-C: several, one right after the other.
     const Finished run = signalled(small_run(dir, {"--set", "train.epochs=1000000"}),
-                                   {SIGINT, milliseconds(600), to == To::launcher ? 1 : 3, to});
+                                   {SIGINT, milliseconds(300), to == To::launcher ? 1 : 3, to,
+                                    milliseconds(5), dir + "/metrics.jsonl"});
     // MPICH's mpiexec may return 0 for itself.
     EXPECT_TRUE(run.exit_code == 75 || (run.exit_code == 0 && to == To::launcher)) << run.output;
     EXPECT_TRUE(run.says("stopped on request (SIGINT)")) << run.output;
@@ -233,26 +250,29 @@ TEST(Stop, ByOneInterruptSaves) {
 TEST(Stop, ByTwoInterruptsIsAtOnce) {
   for (const To to : {To::all_ranks, To::launcher}) {
     const ScratchFolder scratch;
-    const Finished run =
-        signalled(small_run(scratch.file("run")),
-                  {SIGINT, milliseconds(1500), 2, to, milliseconds(800)}, "hang 1 3");
+    const Finished run = signalled(
+        small_run(scratch.file("run")),
+        {SIGINT, milliseconds(300), 2, to, milliseconds(2000), scratch.file("mark")}, "hang 1 3");
     EXPECT_NE(run.exit_code, 0) << run.output;
     EXPECT_NE(run.exit_code, 75) << run.output;
     EXPECT_NE(run.exit_code, 124) << run.output;
-    EXPECT_LT(run.seconds, soon_s);
+    EXPECT_LT(run.seconds, 2 * soon_s);
   }
 }
 
 TEST(Stop, AtMaxMinutesIsBeforeAStepThatWouldEndLater) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run");
-  const std::vector<std::string> endless{"--set", "train.epochs=1000000",
-                                         "--set", "log.every_steps=1000000",
-                                         "--set", "run.max_minutes=0.04"};
-  const Finished fast = classify(2, small_run(dir, endless));
-  EXPECT_EQ(fast.exit_code, 75) << fast.output;
-  EXPECT_EQ(summary_of(dir)["stopped_by"], "run.max_minutes");
-  const auto steps = summary_of(dir)["steps"].get<int>();
+  int steps = 0;
+  for (double minutes = 0.04; steps == 0 && minutes < 1; minutes *= 2) {  // the start is in them
+    fs::remove_all(dir);
+    const Finished fast = classify(
+        2, small_run(dir, {"--set", "train.epochs=1000000", "--set", "log.every_steps=1000000",
+                           "--set", "run.max_minutes=" + std::to_string(minutes)}));
+    EXPECT_EQ(fast.exit_code, 75) << fast.output;
+    EXPECT_EQ(summary_of(dir)["stopped_by"], "run.max_minutes");
+    steps = summary_of(dir)["steps"].get<int>();
+  }
   EXPECT_GT(steps, 0);
   EXPECT_TRUE(newest_good_checkpoint(dir + "/checkpoints"));
   const Finished over = classify(2, small_run(dir, {"--resume", "--set", "train.epochs=1000000",
@@ -277,7 +297,7 @@ TEST(Stop, ByAFileInTheRunFolderIsOnceAndWithinAStep) {
   sender.join();
   EXPECT_EQ(run.exit_code, 75) << run.output;
   EXPECT_TRUE(run.says("stopped on request (file stop)")) << run.output;
-  EXPECT_LT(run.seconds, soon_s);
+  EXPECT_LT(run.seconds, 2 * soon_s);
   EXPECT_FALSE(fs::exists(dir + "/stop"));
   EXPECT_EQ(summary_of(dir)["stopped_by"], "file stop");
   auto again = arguments;

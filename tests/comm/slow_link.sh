@@ -53,11 +53,11 @@ unshare --net --uts --ipc --mount sh -c "hostname far && mount -t sysfs sysfs /s
 export LOCKSTEP_FAR=$!
 wait_for() {
   local attempt
-  for ((attempt = 0; attempt < 200; attempt++)); do
+  for ((attempt = 0; attempt < 1200; attempt++)); do
     "$@" 2>/dev/null && return
     sleep 0.05
   done
-  echo "FAILED: after 10 s there is still no: $*"
+  echo "FAILED: after 60 s there is still no: $*"
   exit 1
 }
 wait_for test -e "$lab/far"

@@ -49,14 +49,21 @@ TEST(SteadyState, ReachesOperatorNewNever) {
     for (Work& work : sent) work.wait();
     sent.clear();
     group.barrier();
-    const auto before = test::allocation_count();
-    group.barrier();
-    for (int i = 0; i < 100; ++i) step();
-    group.barrier();
-    const auto during = test::allocation_count() - before;
-    group.barrier();
-    EXPECT_EQ(during, 0) << "on rank " << group.rank() << " of " << group.size();
-    EXPECT_GT(before, 0) << "the counter does not count";
+    EXPECT_GT(test::allocation_count(), 0) << "the counter does not count";
+    // What recycles may grow once more when a rank is late: steps that allocated would do so in
+    // every window.
+    double most = 1.0;
+    for (int window = 0; window < 10 && most > 0.0; ++window) {
+      group.barrier();
+      const auto before = test::allocation_count();
+      group.barrier();
+      for (int i = 0; i < 100; ++i) step();
+      group.barrier();
+      const auto during = test::allocation_count() - before;
+      group.barrier();
+      most = all_reduce_scalar(group, static_cast<double>(during), ReduceOp::max);
+    }
+    EXPECT_EQ(most, 0.0) << "at best, on any of " << group.size() << " ranks";
   });
 }
 

@@ -18,8 +18,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double deadline_s = 2.0;
-const GroupOptions impatient{.timeout = std::chrono::seconds(2)};
+constexpr double deadline_s = 4.0;  // of making the group too
+const GroupOptions impatient{.timeout = std::chrono::seconds(4)};
 
 /// Rank 0 has no inputs, rank 1 fails in its second iteration, the others have plenty.
 void fail_on_rank_1(const std::shared_ptr<ProcessGroup>& group) {
@@ -41,11 +41,11 @@ void fail_on_rank_1(const std::shared_ptr<ProcessGroup>& group) {
     EXPECT_THROW(epoch(), CommError);
     EXPECT_GE(seconds_since(start), deadline_s);
   }
-  EXPECT_LT(seconds_since(start), 20 * deadline_s) << "on however busy a machine";
+  EXPECT_LT(seconds_since(start), 10 * deadline_s) << "on however busy a machine";
 }
 
 TEST(Join, RefusesAModelWhoseForwardIsCollective) {
-  const auto group = make_mpi_group(MPI_COMM_WORLD, impatient);
+  const auto group = make_mpi_group(MPI_COMM_WORLD);
   const auto model = std::make_shared<nn::Sequential>(
       std::initializer_list<std::shared_ptr<nn::Module>>{std::make_shared<nn::BatchNorm1d>(3)});
   DistributedDataParallel ddp(model, group, {.sync_batch_norm = true});
@@ -56,6 +56,7 @@ TEST(Join, RefusesAModelWhoseForwardIsCollective) {
 }
 
 TEST(JoinFailure, EndsTheOthersAtTheirDeadlineOverMpi) {
+  MPI_Barrier(MPI_COMM_WORLD);
   fail_on_rank_1(make_mpi_group(MPI_COMM_WORLD, impatient));
   MPI_Barrier(MPI_COMM_WORLD);
 }

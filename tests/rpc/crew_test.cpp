@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <lockstep/base/clock.hpp>
 #include <lockstep/rpc/crew.hpp>
 
 namespace lockstep {
@@ -19,7 +20,10 @@ class Station final : public rpc::Employer {
  public:
   rpc::Crew crew{*this, 2};
   int most_at_once() const { return most_; }
-  std::size_t receivers() const { return receivers_.size(); }
+  std::size_t receivers() {
+    const std::lock_guard lock(mutex_);
+    return receivers_.size();
+  }
 
  private:
   rpc::Request* receive(std::chrono::microseconds /*at_most*/, bool /*soon*/) override {
@@ -53,6 +57,10 @@ class Station final : public rpc::Employer {
 TEST(Crew, OneThreadReceivesAlsoAfterAMessageThatWaited) {
   Station station;
   station.crew.start();
+  const auto start = Clock::now();
+  while (station.receivers() == 0 && seconds_since(start) < 30) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_TRUE(station.crew.stop(milliseconds(60'000)));
   EXPECT_GE(station.receivers(), 1U);

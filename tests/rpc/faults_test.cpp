@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/process_state.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
@@ -33,12 +34,16 @@ TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
     const int callee = group.size() - 1;
     if (group.rank() == 0) {
       const int pid = rpc::rpc_sync(callee, process_id);
+      const auto stops = rpc::rpc_async(callee, stop_yourself);
+      while (process_state(pid) != ProcessState::stopped) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
       const auto start = Clock::now();
       const std::string said = test::thrown_by<TimeoutError>(
-          [&] { rpc::rpc_sync(rpc::To(callee).within(std::chrono::seconds(1)), stop_yourself); });
+          [&] { rpc::rpc_sync(rpc::To(callee).within(std::chrono::seconds(1)), still_here, 2); });
       EXPECT_GE(seconds_since(start), 1.0);
-      EXPECT_LT(seconds_since(start), 1.0 + 2.0);
-      EXPECT_NE(said.find("stop_yourself on worker " + test::name_of_worker(callee)),
+      EXPECT_LT(seconds_since(start), 30.0);
+      EXPECT_NE(said.find("still_here on worker " + test::name_of_worker(callee)),
                 std::string::npos)
           << said;
       EXPECT_NE(said.find("its process " + std::to_string(pid)), std::string::npos) << said;
@@ -46,6 +51,7 @@ TEST(Faults, AStoppedCalleeIsNamedAtTheDeadlineAndServesWhenItGoesOn) {
       // Others are reached all the while.
       EXPECT_EQ(rpc::rpc_sync(0, still_here, 3), 3);
       ::kill(pid, SIGCONT);
+      stops.wait();
       EXPECT_EQ(rpc::rpc_sync(callee, still_here, 4), 4);
       EXPECT_EQ(rpc::rpc_sync(callee, much, 100000).numel(), 100000);
     }

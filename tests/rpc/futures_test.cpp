@@ -123,9 +123,12 @@ TEST(Deadlines, EndACallAndLeaveTheCallerUsable) {
     const auto start = Clock::now();
     const std::string said = test::thrown_by<TimeoutError>(
         [&] { rpc::rpc_sync(rpc::To(to).within(milliseconds(100)), hold, group.rank()); });
-    EXPECT_GE(seconds_since(start), 0.1);
+    const double elapsed = seconds_since(start);
+    EXPECT_GE(elapsed, 0.1);
     EXPECT_NE(said.find("hold on worker " + test::name_of_worker(to)), std::string::npos) << said;
-    EXPECT_NE(said.find("has not been answered after 0."), std::string::npos) << said;
+    const double said_s = test::number_after("has not been answered after ", said);
+    EXPECT_GE(said_s, 0.1) << said;
+    EXPECT_LE(said_s, elapsed + 0.05) << said;  // it is rounded
     EXPECT_EQ(rpc::rpc_sync(to, add_one, 1), 2);
     // The late answer comes, and is nobody's.
     rpc::rpc_sync(to, let_go, group.rank());
@@ -181,13 +184,18 @@ TEST(Deadlines, OfACallAreForWhatFollowsItToHandle) {
                             .wait();
     EXPECT_TRUE(handled == -1 || handled == (threads ? 400 : 100)) << handled;
     if (!threads) return;  // who sleeps serves nobody
-    EXPECT_EQ(rpc::rpc_async(rpc::To(to).within(milliseconds(1000)), add_one, 1)
-                  .then([](const Future<int>& f) {
-                    std::this_thread::sleep_for(milliseconds(1200));
-                    return f.wait() + 1;
-                  })
-                  .wait(),
-              3);
+    std::atomic<bool> in_time = false;
+    const auto follows = rpc::rpc_async(rpc::To(to).within(milliseconds(1000)), add_one, 1)
+                             .then([&](const Future<int>& f) {
+                               in_time = f.wait() == 2;
+                               std::this_thread::sleep_for(milliseconds(1200));
+                               return f.wait() + 1;
+                             });
+    try {
+      EXPECT_EQ(follows.wait(), 3);
+    } catch (const TimeoutError& error) {  // of the call, on a busy machine
+      EXPECT_FALSE(in_time) << error.what();
+    }
   });
 }
 
@@ -202,7 +210,7 @@ TEST(Deadlines, AreKeptWhileARankWithoutThreadsServes) {
                   timed_out = !test::thrown_by<TimeoutError>([&] { f.wait(); }).empty();
                 });
             const auto start = Clock::now();
-            rpc::serve_until([&] { return timed_out || seconds_since(start) > 10; });
+            rpc::serve_until([&] { return timed_out || seconds_since(start) > 30; });
             EXPECT_TRUE(timed_out) << "rank 1 serves nobody, and the call was not ended";
           }
           group.barrier();

@@ -79,7 +79,7 @@ class OverNetwork : public testing::Test {
   /// Of several, as on a busy machine a single one proves nothing.
   static double least_median(const std::string& changes) {
     double least = 1.0;
-    for (int i = 0; i < 5 && least >= longest_woken; ++i) {
+    for (int i = 0; i < 10 && least >= longest_woken; ++i) {
       least = std::min(least, median(changes, woken));
     }
     return least;

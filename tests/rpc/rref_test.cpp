@@ -46,7 +46,7 @@ int pass_on(const RRef<Counter>& counter, int hops) {
 /// When the messages that manage it have had time to come, in the wrong order too.
 int use_later(const RRef<Counter>& counter) {
   std::this_thread::sleep_for(milliseconds(8));
-  return counter.call_within(std::chrono::seconds(5), &Counter::add, 1).wait();
+  return counter.call_within(std::chrono::seconds(30), &Counter::add, 1).wait();
 }
 RRef<Counter> give_back(const RRef<Counter>& counter) { return counter; }
 RRef<int> make_local(int value) { return RRef<int>(value); }

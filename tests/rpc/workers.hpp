@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -46,6 +47,12 @@ std::string thrown_by(const F& f) {
     return error.what();
   }
   return "";
+}
+
+/// The number that follows these words; -1 where they are not.
+inline double number_after(const std::string& words, const std::string& text) {
+  const auto at = text.find(words);
+  return at == std::string::npos ? -1.0 : std::atof(text.c_str() + at + words.size());
 }
 
 inline int after(const ProcessGroup& group) { return (group.rank() + 1) % group.size(); }

@@ -103,8 +103,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 ReturnToService=2
-SlurmdTimeout=10
-KillWait=2
+SlurmdTimeout=60
+KillWait=10
 JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -114,8 +114,8 @@ EOF
     echo "NodeName=node$node NodeHostname=head NodeAddr=$(address "$node") Port=$((6820 + node))" \
       "CPUs=$cores RealMemory=1000000 $([ "$gpus" -eq 0 ] || echo "Gres=gpu:fake:$gpus") State=UNKNOWN"
   done
-  # A job of "urgent" takes the nodes of one of "main", which has five seconds, and goes back into the queue.
-  echo "PartitionName=main Nodes=node[1-$nodes] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=5"
+  # A job of "urgent" takes the nodes of one of "main", which has 15 seconds to save, and goes back into the queue.
+  echo "PartitionName=main Nodes=node[1-$nodes] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=15"
   echo "PartitionName=urgent Nodes=node[1-$nodes] MaxTime=INFINITE State=UP PriorityTier=10"
 }
 

@@ -5,8 +5,12 @@
 . "$LOCKSTEP_SOURCE_DIR/tests/slurm/job.sh"
 
 export MISBEHAVE="kill 1 7" LOCKSTEP_APP="$LOCKSTEP_BINARY_DIR/tests/apps/misbehave"
-job=$(submit --nodes=2 --ntasks-per-node=1 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}")
-wait_until 240 "the end of job $job" is_over "$job"
-"$LOCKSTEP_BINARY_DIR/apps/lockstep" flight "runs/$job" >verdict.txt || fail "no verdict: $(cat verdict.txt)"
-expect verdict.txt "^verdict: rank 1 has not entered all_reduce.*; rank 0 waits there"
+verdict="^verdict: rank 1 has not entered all_reduce.*; rank 0 waits there"
+for _ in 1 2 3; do  # on a busy machine rank 0 may not have come there when the job ends
+  job=$(submit --nodes=2 --ntasks-per-node=1 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}")
+  wait_until 240 "the end of job $job" is_over "$job"
+  "$LOCKSTEP_BINARY_DIR/apps/lockstep" flight "runs/$job" >verdict.txt || fail "no verdict: $(cat verdict.txt)"
+  if grep -qE "$verdict" verdict.txt; then break; fi
+done
+expect verdict.txt "$verdict"
 expect_summary "runs/$job" 's["completed"]' "False"

@@ -167,7 +167,7 @@ TEST_F(RunSavesOnThreads, AFileSystemThatHangsIsWaitedForNoLongerThanTheDeadline
     // Who has waited for others in vain does not do so again.
     const auto start = Clock::now();
     if (!hangs) saves.reset();
-    EXPECT_LT(seconds_since(start), 5);
+    EXPECT_LT(seconds_since(start), 30);
     group.barrier();
     held.reset();
     std::this_thread::sleep_for(std::chrono::milliseconds(600));  // now rank 0 waits for rank 1

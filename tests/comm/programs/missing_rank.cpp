@@ -10,11 +10,11 @@ using test::expect;
 
 namespace {
 
-constexpr double timeout_s = 2.0;  // of making the group too
+constexpr double timeout_s = 4.0;  // of making the group too
 
 void expect_in_time(Clock::time_point start, const std::string& what) {
   const double waited = seconds_since(start);
-  expect(waited >= timeout_s && waited < 20 * timeout_s,  // a busy machine may be late
+  expect(waited >= timeout_s && waited < 10 * timeout_s,  // a busy machine may be late
          what + " ended after " + std::to_string(waited) + " s, not at the deadline");
 }
 
@@ -34,12 +34,12 @@ void collective_without_rank_0(ProcessGroup& group, const std::string& which) {
   const std::string details = which == "all_reduce"  ? "(sum)"
                               : which == "broadcast" ? "(root 0)"
                                                      : "";
-  const std::string sentence = which + details + " #2" + tensor +
-                               " has not completed after 2.0 s: rank 0 has not entered it (its "
-                               "last was barrier #1; its process ";
+  const std::string sentence = which + details + " #2" + tensor + " has not completed after ";
+  const std::string who = " s: rank 0 has not entered it (its last was barrier #1; its process ";
   const std::string speaker =
       "rank " + std::to_string(group.rank()) + " of " + std::to_string(group.size()) + " (";
-  expect(contains(message, sentence) && contains(message, speaker), "message: " + message);
+  expect(contains(message, sentence) && contains(message, who) && contains(message, speaker),
+         "message: " + message);
 
   const auto later = Clock::now();
   const std::string refusal = test::thrown_by<CommError>(call, "a later call");
@@ -54,7 +54,7 @@ void making_without_rank_0(const GroupOptions& options) {
   const std::string message = test::thrown_by<TimeoutError>(
       [&] { static_cast<void>(make_mpi_group(MPI_COMM_WORLD, options)); }, "make_mpi_group");
   expect_in_time(start, "make_mpi_group");
-  expect(contains(message, "make_mpi_group has waited 2.0 s"), "message: " + message);
+  expect(contains(message, "make_mpi_group has waited "), "message: " + message);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void making_without_rank_0(const GroupOptions& options) {
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   const std::string which = argv[1];
-  const GroupOptions options{.timeout = std::chrono::milliseconds(2000)};
+  const GroupOptions options{.timeout = std::chrono::milliseconds(4000)};
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm meeting = MPI_COMM_NULL;

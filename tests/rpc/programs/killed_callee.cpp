@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
     const auto group = make_mpi_group(MPI_COMM_WORLD);
     rpc::init("worker" + std::to_string(group->rank()), *group);
     if (group->rank() == 0) {
-      rpc::rpc_sync(rpc::To(1).within(std::chrono::seconds(2)), die, std::string(argv[1]));
+      rpc::rpc_sync(rpc::To(1).within(std::chrono::seconds(10)), die, std::string(argv[1]));
     }
     rpc::shutdown();
     return 0;
