@@ -192,7 +192,7 @@ TEST_F(Privately, SlowLinkBetweenMachinesIsNamed) {
   // limits"), when the doctor has said all.
   const Finished finished = run({"unshare", "--mount", "--uts", "--net", "--pid", "--fork",
                                  "--kill-child", "sh", "-euc", machines + quoted(job)},
-                                {}, 40);
+                                {}, 25);
   constexpr int killed_at_deadline = 124;
   if (finished.exit_code != killed_at_deadline) {
     ASSERT_EQ(finished.exit_code, 0) << finished.output;
