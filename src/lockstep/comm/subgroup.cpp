@@ -6,23 +6,13 @@
 #include <algorithm>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/hash.hpp>
 
 namespace lockstep {
-namespace {
-
-/// FNV-1a, a number at a time.
-std::int64_t hash_of(std::span<const int> ranks) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const int rank : ranks) {
-    hash = (hash ^ static_cast<std::uint32_t>(rank)) * 0x100000001b3U;
-  }
-  return static_cast<std::int64_t>(hash);
-}
-
-}  // namespace
 
 void expect_same_members(ProcessGroup& group, std::span<const int> ranks) {
-  const auto mine = Tensor::from(std::vector<std::int64_t>{hash_of(ranks)}, {1});
+  const std::uint64_t own = hash64(ranks.data(), ranks.size_bytes());
+  const auto mine = Tensor::from(std::vector{static_cast<std::int64_t>(own)}, {1});
   const auto all = Tensor::empty({group.size(), 1}, DType::i64);
   group.all_gather(mine, all).wait();
   const auto hashes = all.to_vector<std::int64_t>();

@@ -235,7 +235,7 @@ void Trainer::average_after_epoch() {
           batches, rank, make_order(task_.data(), plan_.train.seed, task_.loading().shuffle)),
       task_.loading().prefetch, task_.data().augmentation);
   loader.start_epoch(state_.epoch);
-  const bool all_go_forward = !whole && model().forward_is_collective();
+  const bool all_go_forward = model().forward_is_collective();
   averaging_->update_bn(whole ? nullptr : group_.get(), [&] {
     if (!loader.has_next()) return false;
     const Share share = batches.share(loader.next_step(), rank);

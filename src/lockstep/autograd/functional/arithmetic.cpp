@@ -1,3 +1,4 @@
+#include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
@@ -149,12 +150,7 @@ class CastNode : public PooledNode<CastNode> {
     if (!input(0).is_leaf()) return pass_grad(0, grad_output.to(input(0).data().dtype()));
     const GradTarget x = grad_target(0);  // f32, perhaps, for a leaf of 16 bits
     if (!x.wanted) return;
-    const Tensor gradient = grad_output.to(x.tensor.dtype());
-    if (x.accumulate) {
-      add_scaled(gradient, 1.0, x.tensor);
-    } else {
-      x.tensor.copy_from(gradient);
-    }
+    accumulate_into(x.tensor, x.accumulate, [&](const Tensor& to) { convert(grad_output, to); });
   }
   void differentiate(Differentiation& d) override {
     d.give(0, to(d.grad_output(), input(0).data().dtype()));
