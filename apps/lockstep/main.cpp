@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <limits>
 
 #include <lockstep/base/version.hpp>
 
@@ -129,7 +130,7 @@ int main(int argc, char** argv) {
                    [&] { return utility::compare(files.at(0), files.at(1), tolerance); });
   diff->add_option("FILE", files, "two checkpoints, or files of weights")->required()->expected(2);
   diff->add_option("--tolerance", tolerance, "elements that are so near are equal (0: same bits)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(lockstep::number_within(0, std::numeric_limits<double>::infinity()));
   add(checkpoint, "latest", "print the newest good checkpoint of a run; exit 4 if there is none",
       [&] { return utility::print_latest(files.front()); })
       ->add_option("DIR", files, "a run folder, or a folder of checkpoints")

@@ -155,6 +155,14 @@ void write_idx_files(const ScratchFolder& folder) {
   }
 }
 
+TEST(Checkpoint, AToleranceThatIsNoNumberOfAtLeastZeroIsExitCodeTwo) {
+  for (const std::string tolerance : {"nan", "-1", "1e-6x"}) {
+    expect_refused(
+        lockstep_utility({"checkpoint", "diff", "--tolerance", tolerance, "a.h5", "b.h5"}), 2,
+        {"--tolerance", tolerance});
+  }
+}
+
 TEST(Data, MissingFolderNamesThePackageAndTheFiles) {
   const ScratchFolder scratch;
   expect_refused(train_on(scratch.file("nowhere")), 2, {"train-images-idx3-ubyte"});

@@ -176,15 +176,35 @@ TEST(RunCheckpoints, MultiplesOfKeepEveryStayForEver) {
   EXPECT_EQ(folder.steps(), (Steps{13, 12, 8, 4})) << "of its past, too";
 }
 
-/// Saves `step` with an evaluation of that accuracy.
-void save_with(RunCheckpoints& run, const Folder& folder, int step, double accuracy) {
+/// Saves `step` with an evaluation of that accuracy and, unless `finite`, an infinity in the model.
+void save_with(RunCheckpoints& run, const Folder& folder, int step, double accuracy,
+               bool finite = true) {
   run_ranks_as_threads(1, [&](ProcessGroup& group) {
     auto contents = test::sample();
     contents.train.step = step;
     contents.train.metrics = {{"loss", 1.0}, {"accuracy", accuracy}};
-    CheckpointWriter().save(group, folder(step), contents);
-    run.saved(folder(step), true, contents.train);
+    if (!finite) contents.model.insert("overflow", Tensor::full({2}, HUGE_VAL));
+    CheckpointWriter().save(group, folder(step), contents, NotFinite::save);
+    run.saved(folder(step), finite, contents.train);
   });
+}
+
+// train.on_nan = "ignore", and the run is gone on with.
+TEST(RunCheckpoints, OneGoneOnFromThatIsNotFinitePushesNoFiniteOneOutAndIsNotTheBest) {
+  const Folder folder("finite-gone-on");
+  const CheckpointOptions options{.keep = 1, .best = "accuracy"};
+  RunCheckpoints run(folder.path(), options), killed({}, {});
+  run.begin({});
+  save_with(run, folder, 1, 0.5);
+  save_with(killed, folder, 2, 0.9, false);
+  RunCheckpoints resumed(folder.path(), options);
+  resumed.begin(folder(2));
+  EXPECT_EQ(load_checkpoint(best_checkpoint(folder.path())).train.step, 1);
+  save_with(resumed, folder, 3, 0.9, false);
+  EXPECT_EQ(folder.steps(), (Steps{3, 2, 1})) << "1 is the only finite one";
+  save_with(resumed, folder, 4, 0.6);
+  EXPECT_EQ(folder.steps(), Steps{4});
+  EXPECT_EQ(load_checkpoint(best_checkpoint(folder.path())).train.step, 4);
 }
 
 std::int64_t step_of_best(const Folder& folder) {

@@ -11,6 +11,7 @@
 #include <lockstep/base/hash.hpp>
 #include <lockstep/checkpoint/deflate.hpp>
 #include <lockstep/io/hdf5.hpp>
+#include <lockstep/tensor/finite.hpp>
 
 namespace lockstep {
 
@@ -113,12 +114,16 @@ double CheckpointFile::real(const std::string& dataset) const {
   return read(require(dataset)).to_vector<double>().at(0);
 }
 
-void CheckpointFile::verify(const DatasetEntry& entry) const {
+bool CheckpointFile::verify(const DatasetEntry& entry) const {
+  const auto element = static_cast<std::int64_t>(size_of(entry.dtype));
   std::vector<std::byte> buffer;
+  bool finite = true;
   for (const auto& slab : entry.slabs) {
     buffer.resize(static_cast<std::size_t>(slab.bytes));
     check_slab(entry, slab, buffer.data());
+    finite = finite && all_finite(buffer.data(), slab.bytes / element, entry.dtype);
   }
+  return finite;
 }
 
 void CheckpointFile::check_slab(const DatasetEntry& entry, const Slab& slab, void* target) const {

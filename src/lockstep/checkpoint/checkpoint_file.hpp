@@ -37,8 +37,8 @@ class CheckpointFile {
   [[nodiscard]] std::string text(const std::string& dataset) const;
   [[nodiscard]] std::int64_t integer(const std::string& dataset) const;
   [[nodiscard]] double real(const std::string& dataset) const;
-  /// Verifies the data set's slabs and keeps nothing.
-  void verify(const DatasetEntry& entry) const;
+  /// Verifies the data set's slabs and keeps nothing. Returns whether all its elements are finite.
+  [[nodiscard]] bool verify(const DatasetEntry& entry) const;
 
  private:
   void read_slab(const DatasetEntry& entry, const Slab& slab, const std::vector<Run>& wanted,

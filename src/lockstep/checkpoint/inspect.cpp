@@ -70,10 +70,14 @@ CheckpointReport inspect_checkpoint(const std::filesystem::path& path) {
 
 CheckpointReport check_checkpoint(const std::filesystem::path& path) {
   return report([&] {
-    verify_checkpoint(path);
+    const std::string not_finite = verify_checkpoint(path);
     const CheckpointFile file(path);
-    return fmt::format("{}: good ({} in {} data sets)\n", path.string(), format_bytes(file.bytes()),
-                       file.manifest().datasets.size());
+    return fmt::format("{}: good ({} in {} data sets){}\n", path.string(),
+                       format_bytes(file.bytes()), file.manifest().datasets.size(),
+                       not_finite.empty() ? ""
+                                          : fmt::format("; {} has elements that are not finite "
+                                                        "numbers (train.on_nan = \"ignore\")",
+                                                        not_finite));
   });
 }
 

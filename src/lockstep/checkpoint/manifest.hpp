@@ -53,6 +53,8 @@ struct DatasetEntry {
   }
   /// In the file.
   [[nodiscard]] std::int64_t stored_bytes() const noexcept;
+  /// Of the model or its optimizer; a metric's total, say, may be what it likes.
+  [[nodiscard]] bool is_state() const noexcept { return !path.starts_with("/train/"); }
 };
 
 /// A run of bytes of the file.

@@ -186,9 +186,14 @@ CheckpointContents load_checkpoint_in_place(ProcessGroup& group, const std::file
   return load(group, path, model, optimizer, own_tensor);
 }
 
-void verify_checkpoint(const std::filesystem::path& path) {
+std::string verify_checkpoint(const std::filesystem::path& path) {
   const CheckpointFile file(path);
-  for (const auto& entry : file.manifest().datasets) file.verify(entry);
+  std::string not_finite;
+  for (const auto& entry : file.manifest().datasets) {
+    const bool finite = file.verify(entry);
+    if (not_finite.empty() && !finite && entry.is_state()) not_finite = entry.path;
+  }
+  return not_finite;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <string>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/comm/process_group.hpp>
@@ -35,7 +36,8 @@ namespace lockstep {
                                                           const StateDict& model,
                                                           const StateDict& optimizer = {});
 
-/// Reads all of `path` and keeps nothing; throws as load_checkpoint does.
-void verify_checkpoint(const std::filesystem::path& path);
+/// Reads all of `path` and keeps nothing; throws as load_checkpoint does. Returns the path of the
+/// first tensor of the model or its optimizer with an element that is not finite; or empty.
+std::string verify_checkpoint(const std::filesystem::path& path);
 
 }  // namespace lockstep

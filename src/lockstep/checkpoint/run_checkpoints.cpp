@@ -87,7 +87,6 @@ bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
   if (past != there.end()) expect_step_of_name(*past);
   past_.assign(past, there.end());
   newest_ = from;
-  if (from) good_ = {past_.empty() ? *from : past_.front()};
   std::vector<fs::path> abandoned(there.begin(), past);
   const bool keeps_best = is_best_of_past();
   if (!keeps_best) abandoned.push_back(best_checkpoint(folder_));
@@ -100,8 +99,10 @@ bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
                     folder_.string(), error.code().message()));
   }
   // Who was killed while it was saved, or kept no best, has not compared it.
-  if (keeps_best && !past_.empty() && !options_.best.empty())
-    keep_best(past_.front(), figure_of(CheckpointFile(past_.front())));
+  if (keeps_best && !past_.empty() && !options_.best.empty()) {
+    const auto figure = figure_of(CheckpointFile(past_.front()));
+    if (is_better(figure) && is_good(past_.front())) keep_best(past_.front(), *figure);
+  }
   return !past_.empty();
 }
 
@@ -145,16 +146,19 @@ void RunCheckpoints::saved(const fs::path& path, bool finite, const TrainState& 
   newest_ = path;
   const auto figure =
       std::ranges::find(train.metrics, options_.best, [](const auto& m) { return m.first; });
-  if (finite && figure != train.metrics.end()) keep_best(path, figure->second);
+  if (finite && figure != train.metrics.end() && is_better(figure->second))
+    keep_best(path, figure->second);
   if (keep_ > 0) prune();
   remove_unfinished();
 }
 
-void RunCheckpoints::keep_best(const fs::path& path, std::optional<double> figure) {
-  if (!figure || std::isnan(*figure)) return;
+bool RunCheckpoints::is_better(std::optional<double> figure) const {
+  if (!figure || std::isnan(*figure)) return false;
   const bool greater = options_.best_direction != CheckpointOptions::Direction::min;
-  const bool better = !best_ || (greater ? *figure > *best_ : *figure < *best_);
-  if (!better) return;
+  return !best_ || (greater ? *figure > *best_ : *figure < *best_);
+}
+
+void RunCheckpoints::keep_best(const fs::path& path, double figure) {
   const fs::path best = best_checkpoint(folder_);
   try {
     become_another_name_of(path, best);
@@ -194,15 +198,16 @@ void RunCheckpoints::prune() {
 }
 
 bool RunCheckpoints::is_good(const fs::path& path) {
-  if (std::ranges::find(good_, path) != good_.end()) return fs::exists(path);
+  const auto [at, is_new] = is_good_.try_emplace(path, false);
   try {
-    verify_checkpoint(path);
-    expect_step_of_name(path);
+    if (is_new) {
+      at->second = verify_checkpoint(path).empty();
+      expect_step_of_name(path);
+    }
   } catch (const CheckpointError&) {
-    return false;
+    at->second = false;
   }
-  good_.push_back(path);
-  return true;
+  return at->second && fs::exists(path);
 }
 
 void RunCheckpoints::remove_unfinished() const {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -25,18 +26,17 @@ class RunCheckpoints {
   /// next_abandoned_folder(folder), which a warning of the log says, and never removed. The last
   /// one moved is the newest: killed before, this has not happened yet. Returns whether `from` is
   /// in this folder. If it is best.h5, whose step's own file may be gone, that name is given again.
-  /// With options.best it becomes best.h5 where its value is better than that one's. Throws
-  /// CheckpointError.
+  /// With options.best it becomes best.h5 where its value is better than that one's and all of it
+  /// is finite. Throws CheckpointError.
   bool begin(const std::optional<std::filesystem::path>& from);
 
   /// The run has saved `path`. Removes what is beyond the `keep` newest (0: nothing), and what
   /// killed processes left of unfinished ones. Of the run's own the newest `keep` stay whatever
   /// else lies there, and the newest `finite` one. Files of its past go once `keep` newer ones are
-  /// finite and good; each is verified, once, before it counts. Others stay. What cannot be removed
-  /// is a warning.
-  /// With keep_every, files of its multiples stay in any case. With `best`, and a value of that
-  /// metric in `train` that is better than that of folder/best.h5, that name becomes another of
-  /// this file, or of a copy of it.
+  /// finite and good; each is looked at, once, before it counts. Others stay. What cannot be
+  /// removed is a warning. With keep_every, files of its multiples stay in any case. With `best`,
+  /// and a value of that metric in `train` that is better than that of folder/best.h5, that name
+  /// becomes another of this file, or of a copy of it.
   void saved(const std::filesystem::path& path, bool finite = true, const TrainState& train = {});
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
@@ -52,6 +52,7 @@ class RunCheckpoints {
   };
   void prune();
   void remove_unfinished() const;
+  /// Whether a file of the past verifies and all of its state is finite.
   [[nodiscard]] bool is_good(const std::filesystem::path& path);
 
   void name_best_by_its_step() const;
@@ -60,16 +61,18 @@ class RunCheckpoints {
   [[nodiscard]] bool is_best_of_past();
   /// The value of options_.best in a checkpoint, if it was measured.
   [[nodiscard]] std::optional<double> figure_of(const CheckpointFile& file) const;
-  void keep_best(const std::filesystem::path& path, std::optional<double> figure);
+  /// Than the value of best.h5.
+  [[nodiscard]] bool is_better(std::optional<double> figure) const;
+  void keep_best(const std::filesystem::path& path, double figure);
 
   std::filesystem::path folder_;
   CheckpointOptions options_;
   std::size_t keep_;
   std::optional<double> best_;  ///< value of options_.best in folder_/best.h5
   std::optional<std::filesystem::path> newest_;
-  std::vector<std::filesystem::path> past_;  ///< newest first
-  std::vector<Own> own_;                     ///< newest first
-  std::vector<std::filesystem::path> good_;  ///< of past_: verified
+  std::vector<std::filesystem::path> past_;        ///< newest first
+  std::vector<Own> own_;                           ///< newest first
+  std::map<std::filesystem::path, bool> is_good_;  ///< of past_: those that were looked at
 };
 
 }  // namespace lockstep

@@ -21,9 +21,6 @@ std::int64_t with_padding(std::int64_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// Model or optimizer; a metric's total may be what it likes.
-bool is_state(const DatasetEntry& entry) { return !entry.path.starts_with("/train/"); }
-
 Tensor on_host(const Tensor& tensor) {
   if (tensor.device() == Device{}) return tensor;
   Tensor host = Tensor::empty(tensor.shape(), tensor.dtype());
@@ -84,7 +81,7 @@ StagedSlabs stage_slabs(const std::vector<PlannedDataset>& plan, int rank, Stagi
       slab.hash = summary.hash;
       staged.slabs.push_back({i, slab, to ? to : from});
       if (to) to += with_padding(slab.bytes);
-      if (staged.not_finite.empty() && !summary.finite && is_state(entry))
+      if (staged.not_finite.empty() && !summary.finite && entry.is_state())
         staged.not_finite = entry.path;
     }
     if (host.defined() && !buffer) staged.held.push_back(host);

@@ -1,6 +1,5 @@
 #include <lockstep/optim/averaged_model.hpp>
 
-#include <algorithm>
 #include <list>
 
 #include <lockstep/nn/mode_guard.hpp>
@@ -70,17 +69,6 @@ void AveragedModel::swap() {
   }
 }
 
-std::vector<nn::BatchNorm*> batch_norms(nn::Module& model) {
-  std::vector<nn::BatchNorm*> found;
-  if (auto* layer = dynamic_cast<nn::BatchNorm*>(&model)) found.push_back(layer);
-  for (const auto& [name, child] : model.children()) {
-    for (nn::BatchNorm* layer : batch_norms(*child)) {
-      if (std::ranges::find(found, layer) == found.end()) found.push_back(layer);
-    }
-  }
-  return found;
-}
-
 namespace {
 
 /// While alive, the running statistics of a layer, which begin anew, are the means of all batches.
@@ -103,7 +91,7 @@ class MeanOfAll {
 
 void update_bn(nn::Module& model, const std::function<bool()>& forward_next) {
   std::list<MeanOfAll> means;
-  for (nn::BatchNorm* layer : batch_norms(model)) means.emplace_back(*layer);
+  for (nn::BatchNorm* layer : nn::batch_norms_of(model)) means.emplace_back(*layer);
   if (means.empty()) return;
   const nn::ModeGuard training(model, true);
   const NoGradGuard no_grad;

@@ -49,7 +49,5 @@ class AveragedModel {
 /// each module afterwards as it was, and nothing is recorded for a backward pass. Without such
 /// layers `forward_next` is not called.
 void update_bn(nn::Module& model, const std::function<bool()>& forward_next);
-/// The BatchNorm layers in a model.
-[[nodiscard]] std::vector<nn::BatchNorm*> batch_norms(nn::Module& model);
 
 }  // namespace lockstep::optim

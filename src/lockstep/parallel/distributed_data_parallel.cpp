@@ -65,7 +65,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
 }
 
 void DistributedDataParallel::prepare_shards(bool synchronises_all) {
-  std::vector<nn::BatchNorm*> layers = batch_norms_of(*module_);
+  std::vector<nn::BatchNorm*> layers = nn::batch_norms_of(*module_);
   if (!synchronises_all)
     std::erase_if(layers, [](const auto* layer) { return !layer->has_exchange(); });
   in_turn_.resize(static_cast<std::size_t>(shards_->own()));

@@ -42,25 +42,14 @@ class GroupExchange final : public StatisticsExchange {
   mutable Tensor memory_;
 };
 
-void find_batch_norms(nn::Module& module, std::vector<nn::BatchNorm*>& found) {
-  if (auto* const layer = dynamic_cast<nn::BatchNorm*>(&module)) found.push_back(layer);
-  for (const auto& [name, child] : module.children()) find_batch_norms(*child, found);
-}
-
 }  // namespace
-
-std::vector<nn::BatchNorm*> batch_norms_of(nn::Module& module) {
-  std::vector<nn::BatchNorm*> layers;
-  find_batch_norms(module, layers);
-  return layers;
-}
 
 std::shared_ptr<const StatisticsExchange> make_statistics_exchange(ProcessGroup& group) {
   return std::make_shared<GroupExchange>(group.twin());
 }
 
 void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group) {
-  const std::vector<nn::BatchNorm*> layers = batch_norms_of(module);
+  const std::vector<nn::BatchNorm*> layers = nn::batch_norms_of(module);
   if (layers.empty()) return;
   const auto exchange = make_statistics_exchange(group);
   for (nn::BatchNorm* layer : layers) layer->set_exchange(exchange);

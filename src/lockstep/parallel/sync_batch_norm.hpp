@@ -8,9 +8,6 @@
 
 namespace lockstep {
 
-/// Every BatchNorm within `module`, in the order of its modules.
-[[nodiscard]] std::vector<nn::BatchNorm*> batch_norms_of(nn::Module& module);
-
 /// The ranks of `group` as batch_norm wants them. It calls on the group's twin, so that its calls,
 /// which come in the middle of forward and backward, need not keep an order with those of others,
 /// such as DistributedDataParallel's all-reduces. Collective over `group`, which is open as long as

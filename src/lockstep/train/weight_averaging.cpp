@@ -32,7 +32,7 @@ void average_statistics(ProcessGroup& group, const nn::Module& model) {
 /// While alive, the layers' batches are this rank's, also where those of all ranks were.
 class AloneGuard {
  public:
-  explicit AloneGuard(nn::Module& model) : layers_(optim::batch_norms(model)) {
+  explicit AloneGuard(nn::Module& model) : layers_(nn::batch_norms_of(model)) {
     for (nn::BatchNorm* layer : layers_) exchanges_.push_back(layer->set_exchange(nullptr));
   }
   ~AloneGuard() {
@@ -60,7 +60,7 @@ WeightAveraging::WeightAveraging(const AveragingOptions& options, nn::Module& mo
 }
 
 bool WeightAveraging::wants_update_bn() const {
-  return options_.update_bn && !optim::batch_norms(model_).empty();
+  return options_.update_bn && !nn::batch_norms_of(model_).empty();
 }
 
 bool WeightAveraging::is_due(std::int64_t step, std::int64_t epoch) const {

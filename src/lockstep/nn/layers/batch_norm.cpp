@@ -46,4 +46,15 @@ Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool re
                     relu);
 }
 
+std::vector<BatchNorm*> batch_norms_of(Module& module) {
+  std::vector<BatchNorm*> found;
+  if (auto* const layer = dynamic_cast<BatchNorm*>(&module)) found.push_back(layer);
+  for (const auto& [name, child] : module.children()) {
+    for (BatchNorm* const layer : batch_norms_of(*child)) {
+      if (std::ranges::find(found, layer) == found.end()) found.push_back(layer);
+    }
+  }
+  return found;
+}
+
 }  // namespace lockstep::nn

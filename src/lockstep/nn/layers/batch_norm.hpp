@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/nn/blocked_layer.hpp>
@@ -82,5 +83,9 @@ class BatchNorm3d : public BatchNorm {
   explicit BatchNorm3d(std::int64_t features, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm3d", 5, 5, features, options) {}
 };
+
+/// Every BatchNorm within `module`, in the order of its modules; one that is registered twice,
+/// once.
+[[nodiscard]] std::vector<BatchNorm*> batch_norms_of(Module& module);
 
 }  // namespace lockstep::nn
