@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep {

@@ -2,6 +2,7 @@
 
 #include <list>
 
+#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>

@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/state_dict.hpp>
 

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <lockstep/comm/objects.hpp>
+#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep::train {
