@@ -189,6 +189,11 @@ void save_with(RunCheckpoints& run, const Folder& folder, int step, double accur
   });
 }
 
+std::int64_t step_of_best(const Folder& folder) {
+  verify_checkpoint(best_checkpoint(folder.path()));
+  return load_checkpoint(best_checkpoint(folder.path())).train.step;
+}
+
 // train.on_nan = "ignore", and the run is gone on with.
 TEST(RunCheckpoints, OneGoneOnFromThatIsNotFinitePushesNoFiniteOneOutAndIsNotTheBest) {
   const Folder folder("finite-gone-on");
@@ -199,17 +204,12 @@ TEST(RunCheckpoints, OneGoneOnFromThatIsNotFinitePushesNoFiniteOneOutAndIsNotThe
   save_with(killed, folder, 2, 0.9, false);
   RunCheckpoints resumed(folder.path(), options);
   resumed.begin(folder(2));
-  EXPECT_EQ(load_checkpoint(best_checkpoint(folder.path())).train.step, 1);
+  EXPECT_EQ(step_of_best(folder), 1);
   save_with(resumed, folder, 3, 0.9, false);
   EXPECT_EQ(folder.steps(), (Steps{3, 2, 1})) << "1 is the only finite one";
   save_with(resumed, folder, 4, 0.6);
   EXPECT_EQ(folder.steps(), Steps{4});
-  EXPECT_EQ(load_checkpoint(best_checkpoint(folder.path())).train.step, 4);
-}
-
-std::int64_t step_of_best(const Folder& folder) {
-  verify_checkpoint(best_checkpoint(folder.path()));
-  return load_checkpoint(best_checkpoint(folder.path())).train.step;
+  EXPECT_EQ(step_of_best(folder), 4);
 }
 
 TEST(RunCheckpoints, TheBestStaysAsBestWhateverIsRemoved) {
