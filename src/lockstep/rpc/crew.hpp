@@ -45,8 +45,8 @@ class Employer {
 /// One of them has the role of the receiver, and executes at once what it has received: no call
 /// waits until a thread is awake. Before what is long it gives the role to another one, who sleeps
 /// until the next call. A function that turns out to be long, or that blocks, cannot hold up the
-/// agent: the role is taken from a thread that has been executing for some milliseconds, and given
-/// up by one that waits for an answer.
+/// agent: the role is taken from a thread that has been executing for some milliseconds, up to 24
+/// if nobody had called for a while, and given up by one that waits for an answer.
 ///
 /// Who waits for an answer does not count: as many others as Options::workers go on, spare ones
 /// being started for that. A waiting thread executes no other call: that call could want a lock
