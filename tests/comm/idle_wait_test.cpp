@@ -76,9 +76,9 @@ bool once_below(ProcessGroup& group, double bound, const F& figure) {
   return false;
 }
 
-/// Of a core, and seconds. ThreadSanitizer makes each look several times as expensive: what is
+/// Of a core, and seconds. Sanitizers make each look up to several times as expensive: what is
 /// promised is what users build, and this is kept from running all the time, or sleeping, only.
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double little = 0.2, prompt = 700e-6;
 #else
 constexpr double little = 0.02, prompt = 200e-6;

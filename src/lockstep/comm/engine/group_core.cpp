@@ -24,7 +24,7 @@ constexpr int spins = 100;
 // not for less than `shortest` if it was not to stay awake. A nap costs some 20 us of processor
 // time on a virtual machine.
 using std::chrono::microseconds;
-constexpr microseconds shortest{500}, longest_if_rung{5000}, longest_if_not{2000};
+constexpr microseconds shortest{500}, longest_if_rung{10000}, longest_if_not{2000};
 
 /// What an unmatched message waits for.
 std::string absent_peer(const Operation& message) {
