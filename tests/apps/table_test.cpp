@@ -55,6 +55,21 @@ class Table : public testing::Test {
   ScratchFolder scratch_;
 };
 
+TEST_F(Table, WhoseNumbersLoseTheirDigitsInF32IsTrainedWithAWarning) {
+  std::string text = "seconds,length,kind\n";
+  for (int i = 0; i < 60; ++i) {
+    text += std::to_string(1'700'000'000 + i * 5) + "," + std::to_string(i % 7) + "," +
+            std::to_string(i % 2) + "\n";
+  }
+  const Arguments seconds{"--set", "data.path=\"" + scratch_.write("seconds.csv", text) + "\"",
+                          "--set", "data.test_set=false",
+                          "--set", "data.test_path=[]"};
+  const Finished trained = classify(2, deck("seconds", seconds));
+  EXPECT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_TRUE(trained.says("column seconds loses digits")) << trained.output;
+  EXPECT_FALSE(classify(1, deck("flowers")).says("loses digits"));
+}
+
 TEST_F(Table, OfWordsIsLearntEvaluatedAndPredictedByItsColumns) {
   const Finished trained = classify(2, deck("run"));
   ASSERT_EQ(trained.exit_code, 0) << trained.output;

@@ -156,6 +156,40 @@ TEST(Hdf5Array, BooleansOfNumpyAreZeroAndOne) {
   }
 }
 
+// A filter that was not there for writing either was skipped, and what it skipped can be read.
+TEST(Hdf5Array, AFilterThatThisHdf5LacksIsNamed) {
+  const ScratchFolder folder;
+  const fs::path file = folder.file("lzf.h5");
+  constexpr H5Z_filter_t lzf = 32000;
+  if (H5Zfilter_avail(lzf) > 0) GTEST_SKIP() << "this HDF5 has lzf";
+  const hid_t h5 = H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const std::array<hsize_t, 1> extents{4};
+  const std::array<float, 4> numbers{1, 2, 3, 4};
+  const hid_t space = H5Screate_simple(1, extents.data(), nullptr);
+  const hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(list, 1, extents.data());
+  ASSERT_GE(H5Pset_filter(list, lzf, H5Z_FLAG_OPTIONAL, 0, nullptr), 0);
+  const auto make = [&](const char* name) {
+    return H5Dcreate2(h5, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, list, H5P_DEFAULT);
+  };
+  const hid_t skipped = make("skipped"), compressed = make("compressed");
+  ASSERT_GE(H5Dwrite(skipped, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data()), 0);
+  const hsize_t first = 0;
+  ASSERT_GE(H5Dwrite_chunk(compressed, H5P_DEFAULT, 0, &first, sizeof numbers, numbers.data()), 0);
+  H5Dclose(skipped);
+  H5Dclose(compressed);
+  H5Pclose(list);
+  H5Sclose(space);
+  H5Fclose(h5);
+  EXPECT_EQ(all_of<float>(Hdf5Array(file, "skipped")), (std::vector<float>{1, 2, 3, 4}));
+  const Hdf5Array array(file, "compressed");
+  const std::string message = input_error([&] { static_cast<void>(all_of<float>(array)); });
+  expect_says(message, "compressed of " + file.string());
+  expect_says(message, "32000");
+  expect_says(message, "which this HDF5 does not have. Rewrite it with compression=\"gzip\"");
+  EXPECT_EQ(message.find("damaged"), std::string::npos) << message;
+}
+
 // HDF5 opens the file anew, and what it cannot open is not a file of another kind.
 TEST(Hdf5Array, ThatTheLimitOfOpenFilesKeepsClosedSaysSo) {
   const ScratchFolder folder;
@@ -322,6 +356,67 @@ TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
   const std::vector<fs::path> files{folder.write("a.csv", "x,y\n1,2\n"),
                                     folder.write("b.csv", "x,z\n1,2\n")};
   expect_says(input_error([&] { static_cast<void>(CsvTable(files)); }), "do not belong together");
+}
+
+// What is kept of a table stands in decks and checkpoints, which are UTF-8 without NUL.
+TEST(CsvTable, NamesThatAreNoUtf8AreRefusedWithTheirPlace) {
+  const ScratchFolder folder;
+  const auto refusal = [&](const std::string& text) {
+    const fs::path file = folder.write("l1.csv", text);
+    return input_error([&] { static_cast<void>(CsvTable({file}).labels("kind")); });
+  };
+  const std::string header = refusal("caf\xe9,kind\n1,a\n");
+  expect_says(header, "line 1 of ");
+  expect_says(header, "l1.csv: byte 0xe9 is no UTF-8 text. Save the table as UTF-8");
+  const std::string label = refusal("x,kind\n1,tea\n2,caf\xe9\n");
+  expect_says(label, "line 3 of ");
+  expect_says(label, "l1.csv: byte 0xe9 is no UTF-8 text. Save the table as UTF-8");
+  const std::string nul(1, '\0');
+  expect_says(refusal("x" + nul + ",kind\n1,a\n"), "l1.csv: a name holds a NUL byte");
+  expect_says(refusal("x,kind\n1,a" + nul + "\n"), "l1.csv: a name holds a NUL byte");
+  for (const std::string mark : {"\xff\xfe", "\xfe\xff"})
+    expect_says(refusal(mark + "x" + nul + ",\n"),
+                "l1.csv is UTF-16 text. Save the table as UTF-8");
+  const CsvTable table({folder.write("u8.csv", "x,kind\n1,caf\xc3\xa9\n2,th\xe9\n")});
+  const std::string code =
+      input_error([&] { static_cast<void>(table.codes("kind", {"caf\xc3\xa9"})); });
+  expect_says(code, "u8.csv: byte 0xe9 is no UTF-8 text");
+  EXPECT_EQ(CsvTable({folder.write("u8.csv", "x,kind\n1,caf\xc3\xa9\n")}).labels("kind"),
+            std::vector<std::string>{"caf\xc3\xa9"});
+}
+
+TEST(CsvTable, IntegersThatAreNotExactAreNoLabels) {
+  const ScratchFolder folder;
+  for (const std::string large : {"99999999999999999999", "1e19", "-1e19", "9007199254740993"}) {
+    const CsvTable table({folder.write("t.csv", "x,kind\n1,0\n2," + large + "\n")});
+    const auto array = table.numbers({"kind"}, true);
+    const std::string message =
+        input_error([&] { static_cast<void>(all_of<std::int64_t>(*array)); });
+    expect_says(message, "column kind of ");
+    expect_says(message, "sample 1 is ");
+    expect_says(message, "lie below 2^53");
+    EXPECT_EQ(all_of<float>(*array).at(1), std::stof(large)) << "a value may be large";
+  }
+  const CsvTable table({folder.write("t.csv", "kind\n9007199254740991\n-9007199254740991\n")});
+  EXPECT_EQ(all_of<std::int64_t>(*table.numbers({"kind"}, true)),
+            (std::vector<std::int64_t>{9007199254740991, -9007199254740991}));
+}
+
+TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
+  const ScratchFolder folder;
+  for (const std::string header : {"a b kind", "a|b|kind"}) {
+    DataOptions options = options_of(DataKind::csv, {folder.write("s.csv", header + "\n1\n2\n")});
+    options.test_set = false;
+    const std::string message = input_error([&] { static_cast<void>(make_datasets(options)); });
+    expect_says(message,
+                "s.csv has no column for features, only the one column \"" + header + "\"");
+    expect_says(message, "separate their cells by commas, semicolons or tabs");
+  }
+  DataOptions options = options_of(DataKind::csv, {folder.write("s.csv", "w,kind\n1,0\n")});
+  options.test_set = false;
+  options.sample_weights = "w";
+  expect_says(input_error([&] { static_cast<void>(make_datasets(options)); }),
+              "s.csv has no column for features, only w, kind.");
 }
 
 TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "sample.hpp"
@@ -135,6 +136,21 @@ TEST(DeckRead, AWrongTypeIsNamedAndTheMeantValueWritten) {
   EXPECT_EQ(error_of("train.sizes = [1, 'b']"),
             "a.toml:1: train.sizes[1] = \"b\" is a string, but must be an integer. sizes is: layer "
             "widths; its default is [1, 2].");
+}
+
+TEST(DeckRead, AQuotedNumberIsWrittenAsTomlTakesIt) {
+  const auto remedy = [](const std::string& line) {
+    const std::string message = error_of("train." + line);
+    return message.substr(std::min(message.rfind("Write "), message.size()));
+  };
+  EXPECT_EQ(remedy("lr = \".1\""), "Write 0.1");
+  EXPECT_EQ(remedy("lr = \"1.\""), "Write 1.0");
+  EXPECT_EQ(remedy("lr = \"+.5\""), "Write 0.5");
+  EXPECT_EQ(remedy("betas = \".5\""), "Write 0.5");
+  EXPECT_EQ(remedy("epochs = \"007\""), "Write 7");
+  EXPECT_EQ(remedy("epochs = \"1e3\""), "Write 1000");
+  EXPECT_EQ(remedy("epochs = \"0.5\""), "") << "is no integer";
+  EXPECT_EQ(remedy("lr = \"1-2\""), "") << "is no number";
 }
 
 TEST(DeckRead, ASingleValueIsAListOfOne) {

@@ -33,6 +33,23 @@ TEST(DeckSyntax, AStringWithoutQuotesIsShownWithThem) {
             std::string::npos);
 }
 
+TEST(DeckSyntax, ANumberThatTomlWritesOtherwiseIsShownInItsSpelling) {
+  const auto expect_shown = [](const std::string& word, const std::string& number) {
+    const std::string message = error_of("[train]\nlr=" + word + " # here\n");
+    EXPECT_TRUE(message.ends_with(" TOML writes that number so: lr = " + number)) << message;
+    EXPECT_EQ(read_sample("train.lr = " + number).lr, std::stod(word));
+  };
+  expect_shown(".1", "0.1");
+  expect_shown("1.", "1.0");
+  expect_shown("+.5", "0.5");
+  expect_shown("007", "7");
+  expect_shown("1.e-3", "0.001");
+  const std::string override = error_of("", {"train.lr=.1"});
+  EXPECT_TRUE(override.ends_with("train.lr = 0.1")) << override;
+  const std::string of_key = error_of("[train]\nl r = 1.50\n");
+  EXPECT_NE(of_key.find("A deck has lines"), std::string::npos) << "the key is what is wrong";
+}
+
 TEST(DeckSyntax, AnIntegerBeyond64BitsIsRefused) {
   EXPECT_EQ(
       error_of("[train]\nepochs = 9223372036854775808\n"),

@@ -10,10 +10,12 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <type_traits>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/byte_source.hpp>
 #include <lockstep/data/csv_lines.hpp>
+#include <lockstep/data/utf8.hpp>
 #include <lockstep/deck/did_you_mean.hpp>
 
 namespace lockstep {
@@ -50,8 +52,20 @@ class NumbersInMemory final : public StoredArray {
   void read_rows(std::int64_t begin, std::int64_t end, std::span<T> out) const {
     expect_rows(begin, end, std::ssize(out));
     const auto first = numbers_.begin() + begin * row_elements();
+    if constexpr (std::is_integral_v<T>) expect_exact(std::span(first, out.size()), begin);
     std::transform(first, first + std::ssize(out), out.begin(),
                    [](double x) { return static_cast<T>(x); });
+  }
+
+  /// From 2^53 on two integers may be one double; from 2^63 on there is no i64.
+  void expect_exact(std::span<const double> numbers, std::int64_t first_row) const {
+    const auto bad = std::ranges::find_if(numbers, [](double x) { return std::abs(x) >= 0x1p53; });
+    if (bad == numbers.end()) return;
+    const std::int64_t at = bad - numbers.begin(), width = row_elements();
+    throw InputError(fmt::format(
+        "{}: element {} of sample {} is {}, but labels and indices lie below 2^53. Repair the "
+        "data, or number the classes from 0 on.",
+        description_, at % width, first_row + at / width, *bad));
   }
 
   std::vector<double> numbers_;
@@ -67,6 +81,31 @@ std::string text_of(const fs::path& file) {
   while (const std::size_t size = source.read(piece))
     text.append(reinterpret_cast<const char*>(piece.data()), size);
   return text;
+}
+
+/// Spreadsheets call it "Unicode text".
+void expect_no_utf16(std::string_view text, const std::string& name) {
+  if (!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff")) return;
+  throw InputError(
+      fmt::format("{} is UTF-16 text. Save the table as UTF-8 (iconv -f utf-16 -t utf-8).", name));
+}
+
+/// Names of columns and classes go into decks and checkpoints, which are UTF-8 without NUL: others
+/// could be written there, but never read again.
+void expect_name(std::string_view name, const std::string& where) {
+  for (std::size_t at = 0; at < name.size();) {
+    const Utf8Character character = utf8_character(name, at);
+    if (character.bytes == 0) {
+      throw InputError(fmt::format(
+          "{}: byte {:#04x} is no UTF-8 text. Save the table as UTF-8 (iconv -f latin1 -t utf-8).",
+          where, static_cast<unsigned char>(name[at])));
+    }
+    if (character.code == 0) {
+      throw InputError(
+          fmt::format("{}: a name holds a NUL byte. Save the table as UTF-8 text.", where));
+    }
+    at += static_cast<std::size_t>(character.bytes);
+  }
 }
 
 /// A finite number within f32's range.
@@ -89,11 +128,14 @@ CsvTable::CsvTable(const std::vector<fs::path>& files)
 
 void CsvTable::add(std::size_t file) {
   const std::string name = files_[file].string();
-  CsvLines lines(texts_.emplace_back(text_of(files_[file])), texts_, name);
+  const std::string& text = texts_.emplace_back(text_of(files_[file]));
+  expect_no_utf16(text, name);
+  CsvLines lines(text, texts_, name);
   std::vector<std::string_view> cells;
   if (!lines.next(cells)) throw InputError(fmt::format("{} is empty: it needs a header.", name));
   const std::vector<std::string> header(cells.begin(), cells.end());
   for (const std::string& column : header) {
+    expect_name(column, fmt::format("line {} of {}", lines.line(), name));
     if (std::ranges::count(header, column) > 1 || column.empty()) {
       throw InputError(fmt::format(
           "line {} of {}: {}. Give every column a name of its own.", lines.line(), name,
@@ -158,9 +200,10 @@ std::vector<std::string> CsvTable::labels(const std::string& column) const {
       throw InputError(
           fmt::format("{}: column {} is empty. Repair the line.", where(row), columns_[c]));
     }
+    if (!found.insert(text).second) continue;
+    expect_name(text, where(row));
     auto& first = number_of(text) ? number : word;
     if (!first) first = row;
-    found.insert(text);
   }
   if (number && word) {
     throw InputError(fmt::format(
@@ -205,6 +248,7 @@ std::shared_ptr<const StoredArray> CsvTable::codes(const std::string& column,
   for (std::int64_t row = 0; row < rows(); ++row) {
     const auto found = std::ranges::find(labels, cell(row, c));
     if (found == labels.end()) {
+      expect_name(cell(row, c), where(row));
       throw InputError(
           fmt::format("{}: {} is \"{}\", which is none of the classes {}. Repair the line, or "
                       "correct data.class_names.",

@@ -14,11 +14,13 @@ namespace lockstep {
 /// A small table of comma-separated values (RFC 4180) in memory, from one file or several with the
 /// same header, plain or gzip: a line of column names, then a line a sample. Cells are separated by
 /// commas, semicolons or tabs, whichever the header has most of outside quotes; a cell in double
-/// quotes may hold separators, line ends and doubled quotes. Empty lines are left out.
+/// quotes may hold separators, line ends and doubled quotes. Empty lines are left out. Names of
+/// columns and of classes are UTF-8 without NUL.
 class CsvTable {
  public:
   /// Throws InputError, naming file and line, if one is missing, has no line of samples, a line has
-  /// other than a cell a column, a quote does not end, or the header names a column twice.
+  /// other than a cell a column, a quote does not end, the header names a column twice, or it is
+  /// no UTF-8.
   explicit CsvTable(const std::vector<std::filesystem::path>& files);
 
   [[nodiscard]] std::int64_t rows() const noexcept { return std::ssize(places_); }
@@ -31,8 +33,8 @@ class CsvTable {
   /// Whether every cell of the column is one.
   [[nodiscard]] bool is_numeric(const std::string& column) const;
   /// The different cells of a column of words, in order. Throws InputError, naming file, line and
-  /// column, for an empty cell, and for one that is no number where others are: more likely a
-  /// damaged number than the name of a class.
+  /// column, for an empty cell, one that is no UTF-8, and for one that is no number where others
+  /// are: more likely a damaged number than the name of a class.
   [[nodiscard]] std::vector<std::string> labels(const std::string& column) const;
 
   /// The numbers of these columns, [N, columns], or [N] of one column with `flat`; integers if all

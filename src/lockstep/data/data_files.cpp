@@ -40,6 +40,15 @@ const std::vector<std::string>& paths_of(const DataOptions& options, Split split
   return paths;
 }
 
+[[noreturn]] void refuse_without_features(const CsvTable& table) {
+  throw InputError(fmt::format(
+      "{} has no column for features, only {}. Add one, or, where these are several, separate "
+      "their cells by commas, semicolons or tabs.",
+      table.name(),
+      table.columns().size() == 1 ? fmt::format("the one column \"{}\"", table.columns()[0])
+                                  : fmt::format("{}", fmt::join(table.columns(), ", "))));
+}
+
 fs::path npy_file(const fs::path& folder, const std::string& name) {
   return folder / (name.ends_with(".npy") ? name : name + ".npy");
 }
@@ -97,6 +106,7 @@ DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
           column == options.sample_weights || std::ranges::find(targets, column) != targets.end();
       if (!other) features.push_back(column);
     }
+    if (features.empty()) refuse_without_features(*table_);
   }
   options.files.named_targets = kind == TargetKind::classes && targets_are_names(options);
   if (!options.files.named_targets) return options;

@@ -34,6 +34,7 @@ class DataFiles {
 
   /// `options` with what they leave to a table: its columns and, where classes are wanted, whether
   /// the targets are names, which then holds for every table that is read with them, and the names.
+  /// Throws InputError if no column is left for features, and as CsvTable::labels does.
   [[nodiscard]] DataOptions completed(DataOptions options, TargetKind kind) const;
 
   /// Of completed options. Throws InputError if they are not there.

@@ -41,6 +41,25 @@ hid_t memory_type() {
   return H5T_NATIVE_UINT8;
 }
 
+/// "lzf (32000)": the first filter of a data set that this HDF5 does not have.
+std::optional<std::string> missing_filter(hid_t dataset) {
+  const Hdf5Lock lock;
+  const Hdf5Handle layout(H5Dget_create_plist(dataset), H5Pclose, "examine a data set");
+  const int filters = H5Pget_nfilters(layout.id());
+  for (int i = 0; i < filters; ++i) {
+    std::array<char, 64> name{};
+    unsigned flags = 0;
+    const H5Z_filter_t filter =
+        H5Pget_filter2(layout.id(), static_cast<unsigned>(i), &flags, nullptr, nullptr,
+                       name.size() - 1, name.data(), nullptr);
+    if (filter < 0 || H5Zfilter_avail(filter) > 0) continue;
+    H5Eclear2(H5E_DEFAULT);
+    return name[0] == '\0' ? fmt::format("{}", filter)
+                           : fmt::format("{} ({})", name.data(), filter);
+  }
+  return std::nullopt;
+}
+
 constexpr const char* where_to_get_one =
     "Point data.path at an HDF5 file, or make the one of inputs/heat.toml with the program "
     "heat_data.";
@@ -186,6 +205,12 @@ struct Hdf5Array::State {
         hdf5_rows(begin, end, out.data(), memory_type<T>());
       }
     } catch (const Error& error) {
+      if (const auto filter = missing_filter(dataset->id())) {
+        throw InputError(fmt::format(
+            "rows {} to {} of {} cannot be read: the data set is compressed with filter {}, which "
+            "this HDF5 does not have. Rewrite it with compression=\"gzip\".",
+            begin, end, description, *filter));
+      }
       throw InputError(fmt::format(
           "rows {} to {} of {} cannot be read: {}. The file is damaged: get a fresh copy of it.",
           begin, end, description, error.what()));

@@ -49,10 +49,11 @@ std::string meant(const DeckValue& value, std::string_view wanted) {
       const auto word = to_toml_from_word(*text);
       return word == "true" || word == "false" ? word : "";
     }
-    const bool number = !text->empty() &&
-                        text->find_first_not_of("0123456789+-.eE") == std::string::npos &&
-                        text->find_first_of("0123456789") != std::string::npos;
-    return number && wanted != "string" ? *text : "";
+    const auto number = number_from_word(*text);
+    if (!number || wanted == "string") return "";
+    const bool fits = wanted == "number" || wanted == "list of numbers" ||
+                      std::holds_alternative<std::int64_t>(number->data);
+    return fits ? to_toml(*number) : meant(*number, wanted);
   }
   if (const auto* integer = std::get_if<std::int64_t>(&value.data)) {
     if (wanted == "string") return to_toml(std::to_string(*integer));

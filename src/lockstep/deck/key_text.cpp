@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <type_traits>
 
@@ -22,6 +23,15 @@ std::string list_text(const std::vector<T>& values) {
 std::string limit_text(double limit) {
   if (limit == std::trunc(limit) && std::abs(limit) < 1e15) return fmt::format("{:.0f}", limit);
   return fmt::format("{}", limit);
+}
+
+template <class T>
+std::optional<DeckValue> parsed_as(std::string_view word) {
+  const char* const end = word.data() + word.size();
+  T number{};
+  const auto [rest, error] = std::from_chars(word.data(), end, number);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return DeckValue{number, {}};
 }
 
 }  // namespace
@@ -95,6 +105,14 @@ std::string to_toml_from_word(std::string_view word) {
   if (lower == "true" || lower == "yes" || lower == "on") return "true";
   if (lower == "false" || lower == "no" || lower == "off") return "false";
   return to_toml(word);
+}
+
+std::optional<DeckValue> number_from_word(std::string_view word) {
+  // Without inf and nan, which TOML knows, and which are words as well.
+  if (word.find_first_not_of("0123456789+-.eE") != std::string_view::npos) return std::nullopt;
+  if (word.starts_with('+') && !word.starts_with("+-")) word.remove_prefix(1);
+  const auto integer = parsed_as<std::int64_t>(word);
+  return integer ? integer : parsed_as<double>(word);
 }
 
 std::string shortened(std::string_view text) {

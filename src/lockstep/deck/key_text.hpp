@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,10 @@ namespace lockstep::detail {
 
 /// What somebody who wrote a bare word meant: True is true, runs/x is "runs/x".
 [[nodiscard]] std::string to_toml_from_word(std::string_view word);
+
+/// The finite number that a word wholly is, an integer or a double, also where TOML would not take
+/// it: .1, 1., +.5 and 007 are numbers.
+[[nodiscard]] std::optional<DeckValue> number_from_word(std::string_view word);
 
 /// At most 60 bytes of `text`, cut between characters and then ended by "...".
 [[nodiscard]] std::string shortened(std::string_view text);

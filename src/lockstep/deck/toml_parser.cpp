@@ -178,17 +178,28 @@ InputError given_twice(const DeckPosition& position, const Line& line, std::stri
                     fmt::format("{} is given twice{}. Keep one of them.", shortened(path), first));
 }
 
-// A value that begins like a word or a path: most likely a string without its quotes.
-std::string_view bare_word(std::string_view line) {
+// What stands behind the "=" of a line, without a comment; empty where there is no "=".
+std::string_view value_of(std::string_view line) {
   const auto equals = line.find('=');
   if (equals == std::string_view::npos || line.starts_with('[')) return {};
   const auto value = trimmed(line.substr(equals + 1));
-  const auto word = trimmed(value.substr(0, value.find(" #")));
+  return trimmed(value.substr(0, value.find(" #")));
+}
+
+// A value that begins like a word or a path: most likely a string without its quotes.
+std::string_view bare_word(std::string_view word) {
   if (word.empty() || word.find_first_of("\"'[]{}#") != std::string_view::npos) return {};
   const char c = word.front();
   const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   return letter || c == '/' || c == '.' || c == '~' || c == '$' || c == '_' ? word
                                                                             : std::string_view{};
+}
+
+// ".1" or "007", which other languages take for a number: as TOML writes it, else nothing.
+std::string misspelt_number(std::string_view word) {
+  const auto number = number_from_word(word);
+  if (!number || toml::parse(fmt::format("x = {}", word))) return {};
+  return to_toml(*number);
 }
 
 InputError explained(const toml::parse_error& error, std::string_view text,
@@ -208,11 +219,13 @@ InputError explained(const toml::parse_error& error, std::string_view text,
     return given_twice(position, line, reason.substr(quote + 1, reason.size() - quote - 2));
   }
 
+  const auto key = trimmed(line.text.substr(0, line.text.find('=')));
   std::string remedy = "A deck has lines `key = value` below lines [table].";
   if (reason.find("not representable in 64 bits") != std::string_view::npos) {
     remedy = "Whole numbers lie between -9223372036854775808 and 9223372036854775807.";
-  } else if (const auto word = bare_word(line.text); !word.empty()) {
-    const auto key = trimmed(line.text.substr(0, line.text.find('=')));
+  } else if (const auto correct = misspelt_number(value_of(line.text)); !correct.empty()) {
+    remedy = fmt::format("TOML writes that number so: {} = {}", shortened(key), correct);
+  } else if (const auto word = bare_word(value_of(line.text)); !word.empty()) {
     remedy = fmt::format("Strings need quotes, and booleans are true or false; write {} = {}",
                          shortened(key), shortened(to_toml_from_word(word)));
   }

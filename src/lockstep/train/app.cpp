@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 
 #include <lockstep/checkpoint/metadata.hpp>
@@ -129,8 +131,28 @@ class Run {
     return train::doctor(*group_, patient, line_.json);
   }
 
+  // Inputs are f32 before the mean is taken off.
+  void warn_of_lost_digits() const {
+    if (group_->rank() != 0) return;
+    const DataFacts& facts = task_->data().facts;
+    for (std::size_t i = 0; i < facts.mean.size() && i < facts.std.size(); ++i) {
+      const double step = std::abs(facts.mean[i]) * std::numeric_limits<float>::epsilon();
+      const bool constant = facts.std[i] == 1;  // or measured as 1, where it matters as little
+      if (constant || step <= facts.std[i] / 100) continue;
+      log(LogLevel::warning,
+          fmt::format("{} loses digits: its values lie around {:.6g} with a standard deviation of "
+                      "{:.3g}, and are held in f32, whose steps there are {:.3g}. Take a number "
+                      "off in the data, such as the least of them.",
+                      i < facts.feature_columns.size() ? "column " + facts.feature_columns[i]
+                                                       : fmt::format("feature {}", i),
+                      facts.mean[i], facts.std[i], step));
+      return;
+    }
+  }
+
   void train() {
     agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
+    warn_of_lost_digits();
     std::optional<StateDict> weights;  // to begin with; read before an earlier run is moved aside
     const auto read_weights = [&] {
       if (plan_.train.init_from.empty() || weights) return;
