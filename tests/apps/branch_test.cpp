@@ -91,6 +91,33 @@ TEST(Branch, HasItsOwnMetricsAndTheAbandonedOneKeepsIts) {
   EXPECT_EQ(steps_of_epochs(checkpoints + "/abandoned.2"), (Steps{10, 20}));
 }
 
+TEST(Branch, KeepsItsMetricsWhereCheckpointsLieOnAnotherDisk) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run"), elsewhere = scratch.file("elsewhere");
+  fs::create_directories(dir);
+  fs::create_directories(elsewhere);
+  fs::create_directory_symlink(elsewhere, dir + "/checkpoints");
+  ASSERT_EQ(classify(1, saving_every_four_steps(dir, 2, 0)).exit_code, 0);
+  const std::string before = read_file(dir + "/metrics.jsonl");
+  ASSERT_EQ(classify(1, saving_every_four_steps(dir, 3, 0, {"--resume"})).exit_code, 0);
+  EXPECT_EQ(steps_of_epochs(dir), (Steps{10, 20, 30}));
+  EXPECT_TRUE(read_file(dir + "/metrics.jsonl").starts_with(before));
+}
+
+TEST(Branch, InAnotherFolderWithNothingLeftToDoIsSavedThereAndGoesOn) {
+  const ScratchFolder scratch;
+  const std::string whole = scratch.file("whole"), dir = scratch.file("run");
+  ASSERT_EQ(classify(1, saving_every_four_steps(whole, 2, 0)).exit_code, 0);
+  const Finished nothing_left = classify(
+      1,
+      saving_every_four_steps(dir, 1, 0, {"--resume=" + whole + "/checkpoints/step-00000012.h5"}));
+  ASSERT_EQ(nothing_left.exit_code, 0) << nothing_left.output;
+  EXPECT_EQ(good_steps(dir + "/checkpoints"), Steps{12});
+  const Finished rest = classify(1, saving_every_four_steps(dir, 2, 0, {"--resume"}));
+  EXPECT_TRUE(rest.says("at step 12")) << rest.output;
+  EXPECT_EQ(steps_of_epochs(dir), (Steps{10, 20}));
+}
+
 TEST(Branch, IsGoneOnWithThoughTheRunWasKilledBeforeItSavedAnything) {
   const ScratchFolder scratch;
   const std::string dir = scratch.file("run"), checkpoints = dir + "/checkpoints";

@@ -154,6 +154,11 @@ TEST(Classify, DryRunPrintsTheResolvedDeckChecksTheDataAndTrainsNothing) {
   EXPECT_FALSE(std::filesystem::exists(scratch.file("run")));
 }
 
+TEST(Classify, ResolvedDeckNamesTheRunFolderThatItsFilesNameStoodFor) {
+  const Finished run = classify(1, {source("inputs/synthetic.toml"), "--dry-run"});
+  EXPECT_TRUE(run.says("dir = \"runs/synthetic\"")) << run.output;
+}
+
 TEST(Classify, HelpAndVersionAreSaidOnceAndSucceed) {
   const Finished help = classify(2, {"--help"});
   EXPECT_EQ(help.exit_code, 0);

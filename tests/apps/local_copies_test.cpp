@@ -123,6 +123,39 @@ TEST_F(LocalCopiesOfARun, ANewRunInTheSameFolderTakesNothingOfIt) {
   EXPECT_TRUE(old.says("at step 20")) << old.output;
 }
 
+TEST_F(LocalCopiesOfARun, ThatCannotBeWrittenToTheRunFolderStaysAndTheRunSaysSo) {
+  kill_one(with_copies(dir, memory));
+  const std::string in_the_way = dir + "/checkpoints/step-00000020.h5/folder";
+  fs::create_directories(in_the_way);
+  const Finished refused = classify(2, with_copies(dir, memory, {"--resume"}));
+  EXPECT_EQ(refused.exit_code, 4) << refused.output;
+  EXPECT_TRUE(refused.says("copy of step 20") && refused.says("The copy stays where it is"))
+      << refused.output;
+  EXPECT_EQ(files_in(memory), 2);
+  fs::remove_all(fs::path(in_the_way).parent_path());
+  const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
+  EXPECT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(rest.says("at step 20")) << rest.output;
+}
+
+TEST_F(LocalCopiesOfARun, StaysWhenACopyOfTheRunFolderHasGoneOnFromIt) {
+  kill_one(with_copies(dir, fs::relative(memory).string()));
+  fs::copy(dir, dir + "-copy", fs::copy_options::recursive);
+  for (const std::string& folder : {dir + "-copy", dir}) {
+    EXPECT_EQ(files_in(memory), 2);
+    const Finished rest =
+        classify(2, with_copies(folder, memory, {"--set", "checkpoint.local_steps=0", "--resume"}));
+    EXPECT_EQ(rest.exit_code, 0) << rest.output;
+    EXPECT_TRUE(rest.says("at step 20")) << rest.output;
+  }
+  EXPECT_EQ(files_in(memory), 0) << "the run's own";
+}
+
+TEST_F(LocalCopiesOfARun, NoteSaysWhereTheyAreWhateverTheWorkingDirectory) {
+  kill_one(with_copies(dir, fs::relative(memory).string()));
+  EXPECT_NE(read_file(dir + "/checkpoints/local").find(" /"), std::string::npos);
+}
+
 TEST_F(LocalCopiesOfARun, AStopLeavesAFileAndNothingInMemory) {
   const Finished run = lockstep::test::run(app(2, "tests/apps/misbehave", with_copies(dir, memory)),
                                            {{"MISBEHAVE", "usr1 1 23"}});

@@ -1,4 +1,7 @@
 // Weights and losses that are not finite numbers: what is saved, kept and said.
+#include <fstream>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include <apps/results.hpp>
@@ -32,6 +35,35 @@ TEST(NotFinite, TestLossEndsTheRunWithExitCodeOneAndTheEarlierCheckpointsStay) {
       << run.output;
   EXPECT_FALSE(completed(dir));
   EXPECT_EQ(newest_good_checkpoint(dir + "/checkpoints"), dir + "/checkpoints/step-00000001.h5");
+}
+
+TEST(NotFinite, TestLossBesideAFiniteValidationLossEndsTheRunWithExitCodeOneAndTheWeightsAreSaved) {
+  const ScratchFolder scratch;
+  const auto table = [&](const std::string& name, int rows, const std::string& last) {
+    std::ofstream file(scratch.file(name));
+    file << "a,y\n";
+    for (int row = 0; row < rows; ++row) file << 0.01 * row << "," << 0.02 * row << "\n";
+    file << last;
+  };
+  table("train.csv", 60, "");
+  table("test.csv", 10, "0.5,1e30\n");  // whose square is no f32
+  std::ofstream(scratch.file("deck.toml"))
+      << "[data]\nkind = \"csv\"\npath = \"" << scratch.file("train.csv") << "\"\ntest_path = \""
+      << scratch.file("test.csv")
+      << "\"\nvalidation_fraction = 0.2\n[model]\nkind = \"mlp\"\n[train]\nepochs = 1\nbatch_size "
+         "= 48\n";
+  for (const auto& [on_nan, code] : {std::pair{"stop", 1}, {"ignore", 0}}) {
+    SCOPED_TRACE(on_nan);
+    const std::string dir = scratch.file(on_nan);
+    const Finished run =
+        lockstep::test::run(app(2, "apps/regress",
+                                {scratch.file("deck.toml"), "--set", "run.dir=\"" + dir + "\"",
+                                 "--set", std::string("train.on_nan=\"") + on_nan + "\""}));
+    EXPECT_EQ(run.exit_code, code) << run.output;
+    EXPECT_EQ(run.says("the test loss is inf after step 1"), code == 1) << run.output;
+    EXPECT_EQ(completed(dir), code == 0);
+    EXPECT_TRUE(newest_good_checkpoint(dir + "/checkpoints"));
+  }
 }
 
 TEST(NotFinite, WeightsAreNeverPublishedAndTheSentenceNamesThem) {

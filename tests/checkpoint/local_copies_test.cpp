@@ -1,15 +1,18 @@
 // Copies of the state in a node's memory, by ranks of threads: what is there whenever they are
 // killed is the business of the files, which are looked at between the saves.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/local_copies.hpp>
+#include <lockstep/checkpoint/manifest.hpp>
 
 namespace lockstep {
 namespace {
@@ -61,6 +64,44 @@ TEST(LocalCopies, TheLastTwoStatesAreThereAndAreOrdinaryCheckpoints) {
       test::expect_same_bits(got.optimizer, state_of(copy.step).optimizer);
     }
   }
+}
+
+TEST(LocalCopies, TheFirstRanksLastWriteMayFailAndAllGoOn) {
+  const fs::path folder = memory("last_write");
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    for (const std::int64_t step : {10, 20}) copies.save(state_of(step));
+    group.barrier();
+    if (group.rank() == 0) {  // the manifest lies behind all data sets
+      Header::Block block{};
+      std::ifstream(list_local_copies(folder, "s").back().path, std::ios::binary)
+          .read(block.data(), block.size());
+      const rlimit less{static_cast<rlim_t>(Header::parse(block).manifest.offset) + 1,
+                        before.rlim_max};
+      setrlimit(RLIMIT_FSIZE, &less);
+    }
+    group.barrier();
+    const auto save_30 = [&] { copies.save(state_of(30)); };
+    if (group.rank() == 0) {
+      EXPECT_THROW(save_30(), CheckpointError);
+      setrlimit(RLIMIT_FSIZE, &before);
+      const auto there = list_local_copies(folder, "s");
+      EXPECT_TRUE(there.size() == 1 && there[0].step == 20) << there.size();
+    } else {
+      EXPECT_NO_THROW(save_30());
+    }
+    group.barrier();
+    for (const std::int64_t step : {40, 50}) copies.save(state_of(step));
+  });
+  const auto there = list_local_copies(folder, "s");
+  ASSERT_EQ(there.size(), 2U);
+  for (const LocalCopy& copy : there) {
+    test::expect_same_bits(load_checkpoint(copy.path).model, state_of(copy.step).model);
+  }
+  EXPECT_EQ(there[0].step, 50);
 }
 
 TEST(LocalCopies, AStateThatGrewIsLaidOutAnew) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <utility>
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/base/log.hpp>
@@ -59,6 +60,21 @@ TEST(RunCheckpoints, TheNewestAreKeptAndWhatKilledRunsLeftIsRemoved) {
   EXPECT_FALSE(fs::exists(folder.path() / "step-00000005.h5.partial"));
   EXPECT_FALSE(fs::exists(folder.path() / "step-00000006.h5.4711-12.partial"));
   EXPECT_TRUE(fs::exists(folder.path() / "notes.txt"));
+}
+
+TEST(RunCheckpoints, AnOldOneOfWhichTheSystemTellsNothingDoesNotEndTheRun) {
+  const Folder folder("unreadable");
+  folder.put({1, 2});
+  RunCheckpoints run(folder.path(), {.keep = 2});
+  run.begin(folder(2));
+  folder.save(run, {3});
+  for (const int step : {2, 3}) {  // one of its past, one of its own
+    fs::remove(folder(step));
+    fs::create_symlink(folder(step), folder(step));  // whose status is an error
+  }
+  EXPECT_NO_THROW(folder.save(run, {4, 5}));
+  EXPECT_EQ(run.newest(), folder(5));
+  EXPECT_TRUE(fs::exists(folder(4)) && fs::exists(folder(5)));
 }
 
 TEST(RunCheckpoints, AllAreKeptWhereKeepIsZero) {
@@ -268,11 +284,44 @@ TEST(RunCheckpoints, TheBestOfAnAbandonedBranchGoesWithIt) {
   for (int step = 1; step <= 3; ++step) save_with(run, folder, step, 0.1 * step);
   RunCheckpoints back(folder.path(), options);
   back.begin(folder(2));
-  EXPECT_FALSE(fs::exists(best_checkpoint(folder.path())));
+  EXPECT_EQ(step_of_best(folder), 2) << "the best of what this branch goes on from";
   EXPECT_EQ(folder.steps("abandoned.1"), Steps{3});
   EXPECT_TRUE(fs::exists(best_checkpoint(folder.path() / "abandoned.1")));
   save_with(back, folder, 3, 0.05);
-  EXPECT_EQ(step_of_best(folder), 3) << "the best of this branch since then";
+  EXPECT_EQ(step_of_best(folder), 2);
+  save_with(back, folder, 4, 0.25);
+  EXPECT_EQ(step_of_best(folder), 4);
+}
+
+TEST(RunCheckpoints, TheBestIsLookedForInAllOfThePastWhereThereWasNone) {
+  const Folder folder("best-late");
+  RunCheckpoints run(folder.path(), {.keep = 0});
+  run.begin({});
+  for (const auto& [step, accuracy] : {std::pair{1, 0.3}, {2, 0.7}, {3, 0.9}, {4, 0.5}})
+    save_with(run, folder, step, accuracy);
+  std::fstream damaged(folder(3), std::ios::in | std::ios::out | std::ios::binary);
+  damaged.seekp(static_cast<std::streamoff>(fs::file_size(folder(3)) / 2));
+  damaged << "damage" << std::flush;
+  RunCheckpoints back(folder.path(), {.keep = 0, .best = "accuracy"});
+  back.begin(folder(4));
+  EXPECT_EQ(step_of_best(folder), 2) << "3 is damaged";
+}
+
+TEST(RunCheckpoints, TheBestThatIsACopyIsGoneOnFromAsItsStep) {
+  const Folder folder("best-copy");
+  const CheckpointOptions options{.keep = 0, .best = "accuracy"};
+  RunCheckpoints run(folder.path(), options);
+  run.begin({});
+  for (int step = 1; step <= 3; ++step) save_with(run, folder, step, step == 2 ? 0.9 : 0.1);
+  const fs::path best = best_checkpoint(folder.path());
+  fs::remove(best);
+  fs::copy_file(folder(2), best);  // as of a run folder that was copied
+  RunCheckpoints back(folder.path(), options);
+  EXPECT_TRUE(back.begin(best));
+  EXPECT_EQ(folder.steps(), (Steps{2, 1}));
+  EXPECT_EQ(folder.steps("abandoned.1"), Steps{3});
+  EXPECT_EQ(step_of_best(folder), 2);
+  EXPECT_EQ(back.newest(), folder(2));
 }
 
 TEST(RunCheckpoints, TheBestIsGoneOnFromThoughTheFileOfItsStepWasRemoved) {

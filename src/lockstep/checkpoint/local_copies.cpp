@@ -72,6 +72,11 @@ void LocalCopies::save(const CheckpointContents& contents, NotFinite not_finite)
     throw;
   }
   next_ = 1 - next_;
+  // Nobody waits for this: the next save writes the other file.
+  if (!target.layout) return;
+  const std::string error = failure_of(target.path, save.plan.bytes,
+                                       [&] { target.layout->finish(target.file, save.hashes); });
+  if (!error.empty()) throw CheckpointError(not_written(save.plan) + ": " + error);
 }
 
 void LocalCopies::write(Generation& target, const StagedSave& save) {
@@ -103,8 +108,6 @@ void LocalCopies::write(Generation& target, const StagedSave& save) {
     write_slabs(target.file, save, target.offsets);
   });
   static_cast<void>(agree(*node_, what, error, {}));
-  // Nobody waits for this: the next save writes the other file.
-  if (is_first) target.layout->finish(target.file, save.hashes);
 }
 
 void LocalCopies::close_and_remove() {
@@ -155,19 +158,30 @@ std::optional<fs::path> bring_back_local_copy(ProcessGroup& group, const fs::pat
     const auto rank = static_cast<int>(
         all_reduce_scalar(group, step == newest ? group.rank() : group.size(), ReduceOp::min));
     const fs::path target = checkpoint_path(checkpoints, newest);
-    std::string error;
+    std::string bad, not_published;
     if (group.rank() == rank) {
+      const fs::path copy = mine.front().path;
       try {
-        verify_checkpoint(mine.front().path);
-        publish_copy(mine.front().path, target);
-      } catch (const std::exception& e) {
-        error = e.what();
-        log(LogLevel::warning, fmt::format("the copy of step {} in {} is not used: {}", newest,
-                                           folder.string(), error));
+        verify_checkpoint(copy);
+      } catch (const std::exception& error) {
+        bad = error.what();
+        log(LogLevel::warning,
+            fmt::format("the copy of step {} in {} is not used: {}", newest, folder.string(), bad));
         mine.erase(mine.begin());
       }
+      if (bad.empty()) {
+        std::error_code unknown;
+        const auto bytes = static_cast<std::int64_t>(fs::file_size(copy, unknown));
+        not_published = failure_of(target, bytes, [&] { publish_copy(copy, target); });
+      }
     }
-    if (broadcast_object(group, error, rank).empty()) return target;
+    if (!broadcast_object(group, bad, rank).empty()) continue;
+    not_published = broadcast_object(group, not_published, rank);
+    if (not_published.empty()) return target;
+    throw CheckpointError(fmt::format(
+        "the newest state of the run, a copy of step {} in {}, was not written to the run folder: "
+        "{} The copy stays where it is: resume again once there is room.",
+        newest, folder.string(), not_published));
   }
 }
 

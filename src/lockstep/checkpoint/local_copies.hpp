@@ -35,7 +35,8 @@ class LocalCopies {
 
   /// Writes one over the older of the two. The state must be replicated over the node's ranks.
   /// Throws, on all of them, CheckpointError, and NotFiniteError as CheckpointWriter::save does;
-  /// the newer of the two stays. Collective over `node`.
+  /// the newer of the two stays. Where the last write alone has failed, by which a copy becomes
+  /// valid, CheckpointError on the node's first rank only; all may go on. Collective over `node`.
   void save(const CheckpointContents& contents, NotFinite not_finite = NotFinite::refuse);
 
   /// Removes both files, and closes the node's group. Collective over `node`.
@@ -48,6 +49,7 @@ class LocalCopies {
     std::vector<std::int64_t> offsets;    ///< of the data sets; empty: not laid out
     std::optional<LaidOutFile> layout{};  ///< on the node's first rank
   };
+  /// All but manifest and header.
   void write(Generation& target, const StagedSave& save);
 
   std::shared_ptr<ProcessGroup> node_;
@@ -71,7 +73,8 @@ void remove_old_local_copies(const std::filesystem::path& folder) noexcept;
 
 /// The newest of all ranks' copies of that start whose step is beyond `newer_than`, verified and
 /// put into `checkpoints` as a checkpoint like any other, by the first rank that has it; nothing if
-/// there is none, or none that is good and finds room, which a warning says. Collective.
+/// there is none that is good; a bad one is a warning. Throws CheckpointError, on all ranks, where
+/// it cannot be written there. Collective.
 [[nodiscard]] std::optional<std::filesystem::path> bring_back_local_copy(
     ProcessGroup& group, const std::filesystem::path& folder, const std::string& start,
     const std::filesystem::path& checkpoints, std::int64_t newer_than);

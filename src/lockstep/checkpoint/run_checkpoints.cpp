@@ -25,6 +25,12 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, ignored);
 }
 
+/// A file of which the system tells nothing, as on a file server that does not answer, is not.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 void remove_or_warn(const fs::path& path) {
   std::error_code error;
   fs::remove(path, error);
@@ -79,8 +85,8 @@ RunCheckpoints::RunCheckpoints(fs::path folder, const CheckpointOptions& options
       options_(options),
       keep_(static_cast<std::size_t>(options.keep)) {}
 
-bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
-  if (from && is_same_file(*from, best_checkpoint(folder_))) name_best_by_its_step();
+bool RunCheckpoints::begin(std::optional<fs::path> from) {
+  if (from && is_same_file(*from, best_checkpoint(folder_))) from = name_best_by_its_step();
   const auto there = list_checkpoints(folder_);
   const auto past = std::ranges::find_if(
       there, [&](const fs::path& path) { return from && is_same_file(path, *from); });
@@ -98,12 +104,22 @@ bool RunCheckpoints::begin(const std::optional<fs::path>& from) {
                     "writable, or choose another run.dir.",
                     folder_.string(), error.code().message()));
   }
-  // Who was killed while it was saved, or kept no best, has not compared it.
-  if (keeps_best && !past_.empty() && !options_.best.empty()) {
-    const auto figure = figure_of(CheckpointFile(past_.front()));
-    if (is_better(figure) && is_good(past_.front())) keep_best(past_.front(), *figure);
-  }
+  if (!options_.best.empty()) find_best();
   return !past_.empty();
+}
+
+// Who was killed while the newest was saved has not compared it, nor any who kept no best; and the
+// best of all may have been another branch's.
+void RunCheckpoints::find_best() {
+  const std::size_t compared = best_ ? 1 : past_.size();
+  for (std::size_t i = 0; i < std::min(compared, past_.size()); ++i) {
+    try {
+      const auto figure = figure_of(CheckpointFile(past_[i]));
+      if (is_better(figure) && is_good(past_[i])) keep_best(past_[i], *figure);
+    } catch (const CheckpointError&) {  // a damaged one is not the best
+      continue;
+    }
+  }
 }
 
 std::optional<double> RunCheckpoints::figure_of(const CheckpointFile& file) const {
@@ -111,12 +127,15 @@ std::optional<double> RunCheckpoints::figure_of(const CheckpointFile& file) cons
   return file.manifest().find(name) ? std::optional(file.real(name)) : std::nullopt;
 }
 
-void RunCheckpoints::name_best_by_its_step() const {
+fs::path RunCheckpoints::name_best_by_its_step() const {
   const fs::path best = best_checkpoint(folder_);
-  const fs::path path = checkpoint_path(folder_, CheckpointFile(best).integer("/train/step"));
-  if (fs::exists(path)) return;
+  const CheckpointFile file(best);
+  const fs::path path = checkpoint_path(folder_, file.integer("/train/step"));
+  // A copy has no other name of the same file, but its contents.
+  if (fs::exists(path)) return CheckpointFile(path).hash() == file.hash() ? path : best;
   try {
     become_another_name_of(best, path);
+    return path;
   } catch (const Error& error) {
     throw CheckpointError(fmt::format(
         "{}, to go on from, cannot be given its name {} again, which was removed: {}. Make the "
@@ -176,7 +195,7 @@ void RunCheckpoints::prune() {
   };
   std::size_t good = 0, kept = 0;
   std::erase_if(own_, [&](const Own& own) {
-    const bool counts = own.finite && fs::exists(own.path);
+    const bool counts = own.finite && is_there(own.path);
     if (kept < keep_ || (counts && good == 0)) {
       ++kept;
       good += counts ? 1 : 0;
@@ -207,7 +226,7 @@ bool RunCheckpoints::is_good(const fs::path& path) {
   } catch (const CheckpointError&) {
     at->second = false;
   }
-  return at->second && fs::exists(path);
+  return at->second && is_there(path);
 }
 
 void RunCheckpoints::remove_unfinished() const {

@@ -28,7 +28,7 @@ class RunCheckpoints {
   /// in this folder. If it is best.h5, whose step's own file may be gone, that name is given again.
   /// With options.best it becomes best.h5 where its value is better than that one's and all of it
   /// is finite. Throws CheckpointError.
-  bool begin(const std::optional<std::filesystem::path>& from);
+  bool begin(std::optional<std::filesystem::path> from);
 
   /// The run has saved `path`. Removes what is beyond the `keep` newest (0: nothing), and what
   /// killed processes left of unfinished ones. Of the run's own the newest `keep` stay whatever
@@ -55,10 +55,13 @@ class RunCheckpoints {
   /// Whether a file of the past verifies and all of its state is finite.
   [[nodiscard]] bool is_good(const std::filesystem::path& path);
 
-  void name_best_by_its_step() const;
+  /// Gives best.h5 that name, and returns it; or best.h5 itself, where another's has it.
+  [[nodiscard]] std::filesystem::path name_best_by_its_step() const;
   /// False if there is a best.h5 of another branch, or one that cannot be read; else notes its
   /// value.
   [[nodiscard]] bool is_best_of_past();
+  /// Looks in the past for a better one than best.h5.
+  void find_best();
   /// The value of options_.best in a checkpoint, if it was measured.
   [[nodiscard]] std::optional<double> figure_of(const CheckpointFile& file) const;
   /// Than the value of best.h5.

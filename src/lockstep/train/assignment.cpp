@@ -12,9 +12,10 @@ Assignment read_assignment(const std::string& file, const std::vector<std::strin
   Assignment assignment{.plan = read_run_plan(deck)};
   assignment.task = make_task(deck);
   deck.check_all_read();
+  assignment.plan.run.dir = run_folder_of(assignment.plan, file).string();
+  deck.record("run", assignment.plan.run);  // in the run folder the deck has another name
   assignment.deck = deck.resolved();
   assignment.hash = deck.hash();
-  assignment.plan.run.dir = run_folder_of(assignment.plan, file).string();
   return assignment;
 }
 

@@ -107,8 +107,13 @@ std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandL
 }
 
 fs::path metrics_of(const fs::path& checkpoint) {
-  const fs::path folder = fs::weakly_canonical(checkpoint).parent_path();
-  return (folder.filename() == "checkpoints" ? folder.parent_path() : folder) / "metrics.jsonl";
+  const auto beside = [](const fs::path& file) {
+    const fs::path folder = file.parent_path();
+    return (folder.filename() == "checkpoints" ? folder.parent_path() : folder) / "metrics.jsonl";
+  };
+  // The folder, or the file, may be a link to another disk: the run is where the link is.
+  const fs::path named = beside(fs::absolute(checkpoint).lexically_normal());
+  return fs::exists(named) ? named : beside(fs::weakly_canonical(checkpoint));
 }
 
 void keep_metrics_of_branch(const RunFolder& folder, const fs::path& from) {

@@ -1,8 +1,10 @@
 #include <lockstep/train/run_local_copies.hpp>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -31,29 +33,41 @@ void remove_note(const fs::path& note) {
   fs::remove(note, ignored);
 }
 
-/// What the last start's note says.
+/// What the last start's note says. `owner`: whose copies they are, by the system's number of the
+/// folder of its checkpoints, as a copy of the run folder has the note too.
 struct Note {
   std::string start;
   fs::path folder;
+  std::string owner;
 };
 
-/// The note's one line; empty if there is none.
-std::string line_of(const fs::path& path) {
+std::string number_of(const fs::path& folder) {
+  struct stat status {};
+  return stat(folder.c_str(), &status) == 0 ? std::to_string(status.st_ino) : "";
+}
+
+/// The note's text; empty if there is none.
+std::string text_of(const fs::path& path) {
   std::ifstream note(path);
-  std::string line;
-  std::getline(note, line);
-  return line;
+  return {std::istreambuf_iterator<char>(note), {}};
+}
+
+/// "START FOLDER" and, on a second line, the owner.
+std::string text_of(const Note& note) {
+  return fmt::format("{} {}\n{}\n", note.start, note.folder.string(), note.owner);
 }
 
 std::optional<Note> note_that_says(const std::string& text) {
-  const auto space = text.find(' ');
-  if (space == std::string::npos) return {};
-  return Note{text.substr(0, space), text.substr(space + 1)};
+  const auto space = text.find(' '), end = text.rfind('\n', text.size() - 2);
+  if (space == std::string::npos || end == std::string::npos || end < space) return {};
+  return Note{.start = text.substr(0, space),
+              .folder = text.substr(space + 1, end - space - 1),
+              .owner = text.substr(end + 1, text.size() - end - 2)};
 }
 
 /// Collective.
 std::optional<Note> read_note(ProcessGroup& group, const fs::path& path) {
-  return note_that_says(broadcast_object(group, group.rank() == 0 ? line_of(path) : "", 0));
+  return note_that_says(broadcast_object(group, group.rank() == 0 ? text_of(path) : "", 0));
 }
 
 /// Why a node cannot hold two copies; empty if it can.
@@ -79,10 +93,12 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
   const bool is_first = group_.rank() == 0;
   if (const auto note = read_note(group_, note_)) {
     if (is_first) remove_note(note_);
-    remove_local_copies(note->folder, note->start);
+    const bool mine =
+        broadcast_object(group_, is_first ? number_of(checkpoints) : "", 0) == note->owner;
+    if (mine) remove_local_copies(note->folder, note->start);
   }
   if (every_ == 0) return;
-  const fs::path folder = options.local_dir;
+  const fs::path folder = fs::absolute(options.local_dir);
   const NodeLayout layout = node_layout(group_);
   const int rank = group_.rank(), node = layout.node_of(rank);
   std::string why;
@@ -103,7 +119,7 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
   agree(group_, [&] {
     if (!is_first) return;
     start = new_name();
-    write_atomically(note_, fmt::format("{} {}\n", start, folder.string()));
+    write_atomically(note_, text_of({start, folder, number_of(checkpoints)}));
   });
   start = broadcast_object(group_, start, 0);
   copies_ =
@@ -129,7 +145,7 @@ void RunLocalCopies::end() {
 fs::path note_of_local_copies(const fs::path& checkpoints) { return checkpoints / "local"; }
 
 bool has_local_copies_here(const fs::path& checkpoints) {
-  const auto note = note_that_says(line_of(note_of_local_copies(checkpoints)));
+  const auto note = note_that_says(text_of(note_of_local_copies(checkpoints)));
   return note && !list_local_copies(note->folder, note->start).empty();
 }
 
@@ -138,7 +154,12 @@ std::optional<fs::path> newest_of_both_levels(ProcessGroup& group, const fs::pat
   const auto note = read_note(group, note_of_local_copies(checkpoints));
   if (!note) return newest;
   const std::int64_t step = newest ? step_of(*newest).value_or(-1) : -1;
-  auto copy = bring_back_local_copy(group, note->folder, note->start, checkpoints, step);
+  std::optional<fs::path> copy;
+  try {
+    copy = bring_back_local_copy(group, note->folder, note->start, checkpoints, step);
+  } catch (const CheckpointError& error) {
+    throw AgreedError(error.what(), ExitCode::checkpoint);
+  }
   if (!copy) return newest;
   if (group.rank() == 0) {
     log(LogLevel::info,

@@ -43,7 +43,7 @@ class RunLocalCopies {
 [[nodiscard]] bool has_local_copies_here(const std::filesystem::path& checkpoints);
 
 /// What the last start left in its nodes' memory, if that is newer than `newest`, as a checkpoint
-/// in `checkpoints`; else `newest`. Collective.
+/// in `checkpoints`; else `newest`. Collective; throws AgreedError where it cannot be put there.
 [[nodiscard]] std::optional<std::filesystem::path> newest_of_both_levels(
     ProcessGroup& group, const std::filesystem::path& checkpoints,
     const std::optional<std::filesystem::path>& newest);

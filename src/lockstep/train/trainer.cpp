@@ -276,9 +276,6 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   folder_ = &folder;
   if (group_->rank() == 0) peak_flops_ = product_speed(plan_.train.precision) * math_threads();
   ddp_->ask_along([this] { return own_reason_to_stop() != StopReason::none; });
-  const bool checkpoints_wanted = plan_.checkpoint.every_epochs > 0 ||
-                                  plan_.checkpoint.every_steps > 0 ||
-                                  plan_.checkpoint.every_minutes > 0;
   std::optional<RunTrace> trace;
   if (plan_.train.trace) trace.emplace(*group_, model());
   clock_.start();
@@ -290,7 +287,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
     training_wall += (clock_.totals() - reporting.epoch_start).wall;
     if (stopped != StopReason::none) break;
     finish_epoch(reporting);
-    const bool last = checkpoints_wanted && is_over();
+    const bool last = saves_checkpoints() && is_over();
     if (last || saves.is_due(state_)) save(saves, deck, last ? Due::last : Due::now);
     if (!last && copies.is_due(state_.step)) copy(copies, deck);
   }
@@ -301,6 +298,9 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   copies.end();
   Outcome& outcome = reporting.outcome;
   if (trace) outcome.trace = write_trace(*trace, folder, stopped);  // last: it matters least
+  if (stopped == StopReason::none && test_) {
+    expect_finite("test", outcome.test->loss, "The weights themselves are finite, and saved.");
+  }
   outcome.stopped = stopped;
   outcome.early_stopping = early_stopping_.is_over();
   outcome.checkpoint = saves.newest();
@@ -427,14 +427,18 @@ void Trainer::finish_epoch(Reporting& reporting) {
     }
   }
   if (group_->rank() == 0) report_epoch(reporting, row, found, seconds_since(start));
-  if (!found || std::isfinite(found->loss) || plan_.train.on_nan == TrainOptions::OnNan::ignore)
-    return;
-  throw AgreedError(
-      fmt::format("the {} loss is {} after step {} (epoch {}){}. {} Nothing was saved of it: "
-                  "earlier checkpoints are as they were.",
-                  judging_set(), found->loss, state_.step, state_.epoch,
-                  culprit(model().state_dict()), remedy_for_not_finite),
-      ExitCode::failure);
+  if (found) {
+    expect_finite(judging_set(), found->loss,
+                  "Nothing was saved of it: earlier checkpoints are as they were.");
+  }
+}
+
+void Trainer::expect_finite(const char* set, double loss, const char* what_of_saves) const {
+  if (std::isfinite(loss) || plan_.train.on_nan == TrainOptions::OnNan::ignore) return;
+  throw AgreedError(fmt::format("the {} loss is {} after step {} (epoch {}){}. {} {}", set, loss,
+                                state_.step, state_.epoch, culprit(model().state_dict()),
+                                remedy_for_not_finite, what_of_saves),
+                    ExitCode::failure);
 }
 
 void Trainer::report_epoch(Reporting& reporting, const MetricsRow& row,

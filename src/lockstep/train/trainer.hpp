@@ -133,10 +133,16 @@ class Trainer {
   [[nodiscard]] Evaluation evaluate(Evaluator& evaluator);
   /// The test set, once, after the last epoch of a run that is judged by another.
   void test(Reporting& reporting);
+  /// Throws AgreedError if the loss of a set is not, unless train.on_nan is "ignore".
+  void expect_finite(const char* set, double loss, const char* what_of_saves) const;
   void report_epoch(Reporting& reporting, const MetricsRow& row,
                     const std::optional<Evaluation>& evaluation, double seconds) const;
   [[nodiscard]] const char* judging_set() const noexcept {
     return task_.data().validation ? "validation" : "test";
+  }
+  [[nodiscard]] bool saves_checkpoints() const noexcept {
+    const CheckpointOptions& wanted = plan_.checkpoint;
+    return wanted.every_epochs > 0 || wanted.every_steps > 0 || wanted.every_minutes > 0;
   }
   [[nodiscard]] bool is_over() const noexcept {
     return state_.epoch >= plan_.train.epochs || early_stopping_.is_over();

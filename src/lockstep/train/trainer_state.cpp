@@ -210,7 +210,9 @@ void Trainer::copy(RunLocalCopies& copies, const std::string& deck) {
 
 void Trainer::save_last(RunSaves& saves, const std::string& deck, bool stopped) {
   saves.finish();
-  if (stopped && state_.step != saves.saved_step()) {
+  // Also where nothing was left to do of what another folder's checkpoint had come to.
+  const bool wanted = stopped || (saves_checkpoints() && saves.last_failure().empty());
+  if (wanted && state_.step != saves.saved_step()) {
     save(saves, deck, Due::last);
     saves.finish();
   }
