@@ -18,6 +18,15 @@ TEST(Clock, CountsSecondsAndNeverGoesBack) {
   EXPECT_GE(seconds_since(start - std::chrono::minutes(2)), 120.0);
 }
 
+TEST(Clock, TakesWhatIsLongerThanItCanTellForAHundredYears) {
+  using namespace std::chrono;
+  EXPECT_EQ(bounded(milliseconds(1500)), seconds(1) + milliseconds(500));
+  EXPECT_EQ(bounded(microseconds(-3)), microseconds(-3));
+  EXPECT_EQ(bounded(milliseconds::max()), hours(24 * 365 * 100));
+  EXPECT_EQ(bounded(hours::max()), hours(24 * 365 * 100));
+  EXPECT_GT(Clock::now() + bounded(milliseconds::max()), Clock::now());
+}
+
 TEST(Clock, KnowsWhenTheSystemStartedThisProcessToATick) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);

@@ -1,8 +1,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+#include <utility>
 
 #include <lockstep/base/descriptor.hpp>
-#include <utility>
 
 namespace lockstep {
 namespace {
@@ -25,6 +31,34 @@ TEST(Descriptor, IsClosedOnceWhoeverOwnsItLast) {
     EXPECT_EQ(last.get(), number);
   }
   EXPECT_FALSE(is_open(number));
+}
+
+TEST(AllocateFile, ReservesAllOfItThoughSignalsInterruptItAgainAndAgain) {
+  const std::string name = "/dev/shm/lockstep-test-" + std::to_string(getpid());
+  const Descriptor file(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  ASSERT_TRUE(file);
+  unlink(name.c_str());
+  struct sigaction handler {};
+  handler.sa_handler = [](int) {};
+  struct sigaction before {};
+  ASSERT_EQ(sigaction(SIGALRM, &handler, &before), 0);
+  const itimerval often{{0, 2000}, {0, 2000}};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  constexpr std::int64_t begin = 4096, bytes = std::int64_t{200} << 20U;
+  const int error = allocate_file(file, begin, bytes);
+  const itimerval never{};
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  EXPECT_EQ(error, 0);
+  struct stat found {};
+  ASSERT_EQ(fstat(file.get(), &found), 0);
+  EXPECT_EQ(found.st_size, begin + bytes);
+  EXPECT_GE(found.st_blocks * 512, bytes);
+}
+
+TEST(AllocateFile, TellsWhyThereIsNoRoom) {
+  const Descriptor full(open("/dev/full", O_RDWR | O_CLOEXEC));
+  EXPECT_NE(allocate_file(full, 0, 4096), 0);
 }
 
 }  // namespace

@@ -45,6 +45,15 @@ Started start(ProcessGroup& group, int i) {
   }
 }
 
+TEST(Work, OfAGroupWhoseTimeoutIsAsLongAsCanBeSaidDoesNotTimeOutAtOnce) {
+  test::on_every_new_group(
+      [](ProcessGroup& group) {
+        if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_NO_THROW(group.barrier());
+      },
+      {.timeout = std::chrono::milliseconds::max(), .progress = test::asked_for_progress()});
+}
+
 TEST(Work, SeveralOperationsInFlightMayBeAwaitedInAnyOrder) {
   test::on_every_group([](ProcessGroup& group) {
     std::vector<Started> all;
@@ -77,6 +86,24 @@ TEST(Work, OperationsInSharedBuffersMayBeAwaitedInAnyOrder) {
       EXPECT_EQ(tensors[index].to_vector<float>().back(), static_cast<float>(expected)) << i;
     }
     EXPECT_TRUE(arena.guards_hold());
+  });
+}
+
+TEST(Work, InASharedBufferGoesOnWhileOthersAreMade) {
+  test::on_every_new_group([](ProcessGroup& group) {
+    const Tensor first = group.shared_buffer({1 << 18}, DType::f32);
+    for (int round = 1; round <= 12; ++round) {
+      first.fill(round);
+      Work work = group.all_reduce(first, ReduceOp::sum);
+      const Tensor another = group.shared_buffer({64}, DType::f32);
+      another.fill(group.rank());
+      Work second = group.all_reduce(another, ReduceOp::max);
+      work.wait();
+      second.wait();
+      EXPECT_EQ(first.to_vector<float>().back(), static_cast<float>(round * group.size()));
+      EXPECT_EQ(another.to_vector<float>().back(), static_cast<float>(group.size() - 1));
+      group.barrier();
+    }
   });
 }
 

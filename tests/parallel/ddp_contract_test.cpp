@@ -177,6 +177,26 @@ TEST_P(DdpContract, RefusesToTrainWhatWasFrozenWhenItWasMade) {
   });
 }
 
+TEST_P(DdpContract, RefusesToTrainWhatWasFrozenInAPassWhoseGradientsAreKept) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    model->b1.set_requires_grad(false);
+    DistributedDataParallel whole(model, group);
+    DistributedDataParallel sharded(model, group, {.shards = 2 * group->size()});
+    model->b1.set_requires_grad(true);
+    const auto refused = [&](DistributedDataParallel& ddp) {
+      return test::message_of<Error>(
+          [&] { ddp.backward(mean_loss(ddp, make_batch(4, 0.5)), 1.0); });
+    };
+    const std::string shard = refused(sharded);  // not this rank's last
+    EXPECT_NE(shard.find("parameter 'b1' is trained, but was frozen"), std::string::npos) << shard;
+    const auto guard = whole.no_sync();
+    const std::string kept = refused(whole);
+    EXPECT_NE(kept.find("parameter 'b1' is trained, but was frozen"), std::string::npos) << kept;
+    EXPECT_FALSE(model->b1.grad().defined());
+  });
+}
+
 TEST_P(DdpContract, BackwardWithinBackwardIsRefusedInWords) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);

@@ -1,12 +1,19 @@
 // The threads that execute calls, without an agent.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <fstream>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/rpc/crew.hpp>
 
 namespace lockstep {
@@ -53,6 +60,59 @@ class Station final : public rpc::Employer {
   int at_once_ = 0, most_ = 0;
   std::set<std::thread::id> receivers_;
 };
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need the address space
+
+/// To whom nothing comes but what is pushed.
+class Pushed final : public rpc::Employer {
+ public:
+  rpc::Crew crew{*this, 2};
+  std::atomic<int> executed = 0, nudges = 0;
+
+ private:
+  rpc::Request* receive(std::chrono::microseconds /*at_most*/, bool /*soon*/) override {
+    std::this_thread::sleep_for(milliseconds(1));
+    return nullptr;
+  }
+  bool is_long(const rpc::Request& /*request*/) noexcept override { return false; }
+  void execute(rpc::Request* /*request*/) noexcept override { ++executed; }
+  void nudge() noexcept override { ++nudges; }
+  void lost(const std::exception& error) noexcept override { ADD_FAILURE() << error.what(); }
+  void moved_in() noexcept override {}
+};
+
+/// Of this process, as the system counts it for RLIMIT_AS.
+rlim_t address_space() {
+  rlim_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+}
+
+// The first of this file: a stack of a thread that has ended would be taken again.
+TEST(Crew, GoesOnWithTheThreadsThereAreWhereNoOtherCanBeStarted) {
+  Pushed station;
+  rpc::Request first, second;
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view text) { said += text; });
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  const rlimit less{address_space() + (rlim_t{1} << 20U), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &less), 0);
+  EXPECT_NO_THROW(station.crew.push(&first));
+  setrlimit(RLIMIT_AS, &before);
+  set_log_sink({});
+  EXPECT_NE(said.find("no other can be started"), std::string::npos) << said;
+  EXPECT_EQ(station.nudges.load(), 1) << "there may be somebody who receives";
+  station.crew.push(&second);
+  const auto start = Clock::now();
+  while (station.executed < 2 && seconds_since(start) < 30) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(station.executed.load(), 2);
+  EXPECT_TRUE(station.crew.stop(milliseconds(60'000)));
+}
+
+#endif
 
 TEST(Crew, OneThreadReceivesAlsoAfterAMessageThatWaited) {
   Station station;

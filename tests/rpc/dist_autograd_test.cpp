@@ -359,6 +359,26 @@ TEST(DistAutograd, WhatComesOfAMessageOnceMoreIsAddedToWhatHasNotBeenSent) {
   EXPECT_EQ(of(progress.outgoing[0].gradients.values.at(0)), Values(2, 4.0));
 }
 
+TEST(DistAutograd, WhatComesLateOfAPassThatWasGivenUpLeavesTheNewerOneAsItIs) {
+  da::ContextPart part;
+  const Variable x = part.add_received(1, 0, Tensor::full({2}, 1.0, DType::f64));
+  part.add_sent(1, mul(x, 2.0));
+  part.add_sent(2, mul(x, 3.0));
+  const auto ones = [](std::uint64_t message) {
+    return da::Gradients{message, {Tensor::full({2}, 1.0, DType::f64)}};
+  };
+  EXPECT_TRUE(part.take(7, ones(1)).waits);  // and what is awaited does not come
+  EXPECT_TRUE(part.take(8, ones(1)).waits);
+  EXPECT_NE(
+      test::thrown_by<Error>([&] { static_cast<void>(part.take(7, ones(2))); }).find("came late"),
+      std::string::npos);
+  EXPECT_FALSE(part.finish(7));
+  const da::Progress progress = part.take(8, ones(2));
+  EXPECT_FALSE(progress.waits);
+  ASSERT_EQ(progress.outgoing.size(), 1U);
+  EXPECT_EQ(of(progress.outgoing[0].gradients.values.at(0)), Values(2, 5.0));
+}
+
 TEST(DistAutograd, ACallThatCouldNotBeWrittenLeavesNothingToWaitFor) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     const int there = test::after(group), third = (there + 1) % group.size();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 #include <thread>
+#include <vector>
 
 #include <lockstep/base/cores.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -53,6 +54,36 @@ TEST(Shutdown, AtOnceEndsCallsThatWait) {
       rpc::init(test::name_of_worker(group->rank()), *group);  // and again
       EXPECT_EQ(rpc::rpc_sync(test::after(*group), plus_one, 2), 3);
       rpc::shutdown();
+    });
+  }
+}
+
+TEST(Shutdown, AtOnceEndsThreadsThatCallAgainAndAgain) {
+  for (const int ranks : test::rank_counts()) {
+    test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
+      for (int round = 0; round < 5; ++round) {
+        rpc::init(test::name_of_worker(group->rank()), *group);
+        const int to = test::after(*group);
+        rpc::rpc_sync(to, plus_one, 0);
+        std::atomic<int> ended = 0;
+        std::vector<std::thread> callers(3);
+        for (std::thread& caller : callers) {
+          caller = std::thread([&, agent = &rpc::Agent::current()] {
+            const rpc::WorksFor scope(*agent);
+            const std::string said = test::thrown_by<Error>([&] {
+              for (int i = 0;; ++i) rpc::rpc_sync(to, plus_one, i);
+            });
+            ended += said.empty() ? 0 : 1;
+          });
+        }
+        std::this_thread::sleep_for(milliseconds(5 * (round + 1)));
+        const auto start = Clock::now();
+        rpc::shutdown(false);
+        for (std::thread& caller : callers) caller.join();
+        EXPECT_LT(seconds_since(start), 20);
+        EXPECT_EQ(ended.load(), 3);
+        group->barrier();
+      }
     });
   }
 }

@@ -136,6 +136,25 @@ TEST(Deadlines, EndACallAndLeaveTheCallerUsable) {
   });
 }
 
+TEST(Deadlines, AsLongAsCanBeSaidHaveNotPassedAtOnce) {
+  constexpr auto never = milliseconds::max();
+  const auto slept = [](ProcessGroup& group) {
+    const int to = test::after(group);
+    EXPECT_EQ(rpc::rpc_sync(to, slow, 20), 20);
+    EXPECT_EQ(rpc::rpc_sync(rpc::To(to).within(never), slow, 20), 20);
+    Promise<int> promise;
+    const Future<int> kept = promise.future();
+    std::thread keeper([&] {
+      std::this_thread::sleep_for(milliseconds(20));
+      promise.set_value(3);
+    });
+    EXPECT_TRUE(kept.wait_for(std::chrono::hours::max()));
+    EXPECT_EQ(test::thrown_by<Error>([&] { EXPECT_EQ(kept.wait(), 3); }), "");
+    keeper.join();
+  };
+  test::on_workers(slept, {.timeout = never, .shutdown_timeout = never});
+}
+
 TEST(Deadlines, AreKeptByThoseThatNobodyWaitsFor) {
   test::on_workers([](ProcessGroup& group) {
     const int to = test::after(group);

@@ -7,6 +7,15 @@ namespace lockstep {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
+/// `time`, but a hundred years at most: such as milliseconds::max() may stand for "never", and the
+/// clock's nanoseconds overflow after 292.
+template <class Rep, class Period>
+[[nodiscard]] constexpr Clock::duration bounded(std::chrono::duration<Rep, Period> time) {
+  constexpr std::chrono::hours longest{24 * 365 * 100};
+  return Seconds(time) < longest ? std::chrono::duration_cast<Clock::duration>(time)
+                                 : Clock::duration(longest);
+}
+
 /// Seconds since `start`.
 [[nodiscard]] inline double seconds_since(Clock::time_point start) {
   return Seconds(Clock::now() - start).count();

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <utility>
 
 namespace lockstep {
@@ -24,5 +25,9 @@ class Descriptor {
  private:
   int number_ = -1;
 };
+
+/// posix_fallocate, which a signal may interrupt and then has done nothing: in pieces, and again.
+/// Returns an errno value, or 0.
+[[nodiscard]] int allocate_file(const Descriptor& file, std::int64_t begin, std::int64_t bytes);
 
 }  // namespace lockstep

@@ -40,7 +40,8 @@ struct FlightOptions {
 void declare(DeckTable& table, FlightOptions& options);
 
 struct GroupOptions {
-  /// Every wait ends by then. Counted from the moment the wait begins.
+  /// Every wait ends by then. Counted from the moment the wait begins. A hundred years at most:
+  /// milliseconds::max() is that.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// The largest count that one MPI call is given (elements of a reduction, bytes of a copy): more
   /// travels in several. Over several nodes, where leaders send, bytes of both. MPI's own limit is
@@ -186,7 +187,7 @@ class ProcessGroup {
   [[nodiscard]] virtual double late_seconds() const noexcept { return 0.0; }
 
   /// Releases what the group and its twin hold (communicators). Collective; they are unusable
-  /// afterwards.
+  /// afterwards. Groups made of it are closed before it: some MPIs' MPI_Comm_free waits for others.
   void close();
 
  protected:

@@ -57,7 +57,7 @@ class Work {
   /// Waits, but not for longer than `at_most`: true once the operation is over. For those who may
   /// wait for ever, such as servers: no deadline ends the group here, and after `awake` the caller
   /// sleeps, until a rank of its machine sends it a message on this group; otherwise it looks, here
-  /// and for other groups, when another eighth of the time has passed, or 2 ms (10 ms where all of
+  /// and for other groups, when another eighth of the time has passed, or 2 ms (8 ms where all of
   /// the group's ranks share the machine). Whoever is not to take a core from others gives 0 for
   /// `awake`, and looks half a millisecond later at the earliest, unless woken.
   [[nodiscard]] bool wait_for(std::chrono::microseconds at_most,

@@ -162,10 +162,11 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
   at_hand_.accumulated = !at_hand_.syncs;
   weight *= reducer_->comm_hook().weight_factor();
   if (shards_ && loss.defined()) shards_->add_loss(weight * loss.data().item());
+  const auto expect_no_frozen = [this] { expect_frozen_unreached(); };
   if (keeps_apart) {
-    shards_->backward(loss, weight, at_hand_.syncs);
+    shards_->backward(loss, weight, at_hand_.syncs, expect_no_frozen);
   } else if (!at_hand_.syncs) {
-    if (loss.defined()) loss.backward(weight);
+    if (loss.defined()) loss.backward(weight, false, expect_no_frozen);
   } else {
     backward_and_sum(loss, weight);
   }

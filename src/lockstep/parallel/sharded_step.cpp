@@ -73,7 +73,8 @@ void ShardedStep::take_turns(const std::function<void(std::int64_t)>& body) {
   last.begin_anew();
 }
 
-void ShardedStep::backward(const Variable& loss, double weight, bool is_last) {
+void ShardedStep::backward(const Variable& loss, double weight, bool is_last,
+                           const std::function<void()>& once_discovered) {
   const std::int64_t at = in_turns() ? turns_->at() : next_ - own_.first;
   Shard& shard = shard_[static_cast<std::size_t>(at)];
   if (shard.is_over) {
@@ -84,7 +85,8 @@ void ShardedStep::backward(const Variable& loss, double weight, bool is_last) {
   if (loss.defined()) {
     const Tensor seed = Tensor::full(loss.shape(), weight, loss.data().dtype());
     try {
-      lockstep::backward({&loss, 1}, {&seed, 1}, {.sink = &shard.gradients});
+      lockstep::backward({&loss, 1}, {&seed, 1},
+                         {.sink = &shard.gradients, .once_discovered = once_discovered});
     } catch (...) {
       shard.gradients.forget();
       throw;

@@ -36,9 +36,10 @@ class ShardedStep {
   [[nodiscard]] bool keeps_apart() const noexcept { return in_turns() || next_ + 1 < own_.last; }
   /// Adds weight x the gradient of its loss, if that is defined, to those of the shard at hand,
   /// which are kept apart; `is_last`: nothing will be added to them. Throws Error for a shard whose
-  /// turn it is and that has been through the last, and what an operation throws: this shard's
-  /// gradients are forgotten then. Local.
-  void backward(const Variable& loss, double weight, bool is_last);
+  /// turn it is and that has been through the last, and what an operation or `once_discovered` (see
+  /// BackwardOptions) throws: this shard's gradients are forgotten then. Local.
+  void backward(const Variable& loss, double weight, bool is_last,
+                const std::function<void()>& once_discovered);
   /// This rank's last shard is over and its gradients are on the way: returns when everything else
   /// is there. Collective.
   void finish();

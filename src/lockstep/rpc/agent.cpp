@@ -176,7 +176,7 @@ Agent* Agent::exchange_current(Agent* agent) noexcept {
 
 Clock::time_point Agent::default_deadline() {
   const Agent* const agent = current_or_null();
-  return Clock::now() + (agent ? agent->options_.timeout : Options{}.timeout);
+  return Clock::now() + bounded(agent ? agent->options_.timeout : Options{}.timeout);
 }
 
 // ---- making one
@@ -338,9 +338,8 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
                  const IntrusivePtr<FutureState>& state, std::chrono::milliseconds timeout) {
   expect_open();
   const auto now = Clock::now();
-  constexpr std::chrono::hours longest{24 * 365};  // max() would be in the past
-  const auto limit = std::min<std::chrono::milliseconds>(
-      timeout.count() > 0 ? timeout : options_.timeout, longest);
+  const auto limit =
+      floor<std::chrono::milliseconds>(bounded(timeout.count() > 0 ? timeout : options_.timeout));
   Head& head = message.head();
   head.function = function.name_hash;
   head.signature = function.signature;
@@ -510,7 +509,7 @@ void Agent::receive_tensors(IncomingMessage& message) {
   for (const auto& awaited : message.awaited()) {
     works.push_back(group.irecv(message.tensors()[awaited.tensor], message.from(), awaited.tag));
   }
-  const auto until = Clock::now() + options_.timeout;
+  const auto until = Clock::now() + bounded(options_.timeout);
   for (Work& work : works) {
     while (!work.wait_for(std::chrono::seconds(1), awake_)) {
       if (Clock::now() > until || !open_.load()) {

@@ -239,6 +239,7 @@ class Agent final : private Employer {
   SpinLock answers_lock_;  // the role of who receives answers; guards the next two
   Work answer_work_;
   std::vector<Arriving> arriving_;
+  SpinLock answer_posted_lock_;  // around each change of answer_work_, and of who has not the role
   std::mutex followers_mutex_;
   std::vector<FutureState*> followers_;
 

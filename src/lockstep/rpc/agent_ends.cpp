@@ -28,7 +28,7 @@ constexpr std::chrono::seconds for_a_round{1};
 
 bool Agent::is_overdue(Clock::time_point begin) const noexcept {
   const auto limit = options_.shutdown_timeout;
-  return limit.count() > 0 && Clock::now() - begin > limit;
+  return limit.count() > 0 && Clock::now() - begin > bounded(limit);
 }
 
 // Of this machine; one worker speaks, the first that is not stopped itself.
@@ -154,14 +154,19 @@ ShutdownReport Agent::shut_down(bool graceful) {
   }
   answerer_called_.notify_all();
   if (answerer_.joinable()) answerer_.join();
+  Work answer;
   if (ended) {
     receive_nudges();
     request_work_.cancel();
-    answer_work_.cancel();
+    {
+      const std::lock_guard lock(answer_posted_lock_);
+      answer = answer_work_;
+    }
+    answer.cancel();
   }
   if (graceful) {
     static_cast<void>(request_work_.wait_for(std::chrono::seconds(1)));
-    static_cast<void>(answer_work_.wait_for(std::chrono::seconds(1)));
+    static_cast<void>(answer.wait_for(std::chrono::seconds(1)));
     requests_->close();
     answers_->close();
   }

@@ -57,10 +57,14 @@ std::optional<Agent::Come> Agent::look_for_answer() {
   if (auto over = take_arrived()) return over;
   if (!answer_work_.test()) return std::nullopt;
   const Work done = answer_work_;
+  if (!open_.load()) return std::nullopt;  // nobody's
   {
     const CallLabel label(serving_label);
-    answer_work_ = answers_->irecv_message(any_source);
+    Work next = answers_->irecv_message(any_source);
+    const std::lock_guard lock(answer_posted_lock_);
+    answer_work_ = std::move(next);
   }
+  if (!open_.load()) answer_work_.cancel();  // who closed it may have cancelled the one before
   if (done.cancelled()) return std::nullopt;
   return take_answer(done.message(), done.source());
 }

@@ -37,6 +37,11 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
   std::size_t place_;
 };
 
+/// Of the passes that one worker begins: see next_number().
+bool is_older(std::uint64_t pass, std::uint64_t than) {
+  return pass >> 48U == than >> 48U && pass < than;
+}
+
 }  // namespace
 
 void ContextPart::add_neighbour(int worker) {
@@ -119,6 +124,9 @@ Progress ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses
 
 Progress ContextPart::take(std::uint64_t pass, const Gradients& gradients) {
   const std::lock_guard lock(running_);
+  if (is_older(pass, pass_)) {
+    throw Error("gradients came late, of a backward pass that a newer one of its context follows");
+  }
   return run(pass, [&] {
     if (pass_ != pass) open(pass, {});
     give(gradients);
@@ -174,7 +182,7 @@ Progress ContextPart::progress() {
 
 std::optional<Progress> ContextPart::finish(std::uint64_t pass) {
   const std::lock_guard lock(running_);
-  if (std::exchange(finished_, pass) == pass) return std::nullopt;
+  if (is_older(pass, pass_) || std::exchange(finished_, pass) == pass) return std::nullopt;
   return run(pass, [&] {
     if (pass_ == pass) return stop_waiting();
     forget_pass(pass);

@@ -62,10 +62,11 @@ class ContextPart {
 
   /// Begins a pass from losses of this rank.
   [[nodiscard]] Progress begin(std::uint64_t pass, std::span<const Variable> losses);
-  /// Gradients have come.
+  /// Gradients have come. Throws Error if they are of an older pass than the one at hand, which was
+  /// given up: it goes on as if they had not come.
   [[nodiscard]] Progress take(std::uint64_t pass, const Gradients& gradients);
   /// No rank has anything to do any more: none waits from now on for gradients that have not come.
-  /// Nothing for a pass that has been finished here before.
+  /// Nothing for a pass that has been finished here before, or is older than the one at hand.
   [[nodiscard]] std::optional<Progress> finish(std::uint64_t pass);
 
   [[nodiscard]] Tensor gradient(const Variable& leaf) const;

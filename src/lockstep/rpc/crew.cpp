@@ -1,7 +1,11 @@
 #include <lockstep/rpc/crew.hpp>
 
+#include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
 
 namespace lockstep::rpc {
@@ -191,8 +195,17 @@ void Crew::push(Request* request) {
 bool Crew::call_somebody() {
   const int wanted = queued_ + (role_.load() == 0 ? 1 : 0);
   if (wanted > idle_ && running_ - blocked_ < workers_ && !stopping_.load()) {
-    hire();
-    return true;
+    try {
+      hire();
+      return true;
+    } catch (const std::system_error& error) {  // those there are must do
+      if (!std::exchange(short_of_threads_, true)) {
+        log(LogLevel::warning,
+            fmt::format("rpc: beside {} threads no other can be started ({}), so that calls which "
+                        "wait for each other may do so in vain. Raise `ulimit -u`.",
+                        running_, error.what()));
+      }
+    }
   }
   changed_.notify_one();
   return wanted <= idle_;

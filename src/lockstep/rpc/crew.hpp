@@ -108,6 +108,7 @@ class Crew {
   int idle_ = 0;
   bool somebody_watches_ = false;
   bool given_up_ = false;  // the role, by who has a long call
+  bool short_of_threads_ = false;
   std::uint64_t hired_ = 0;
   std::vector<std::thread> threads_;
 };

@@ -169,7 +169,7 @@ class Future {
   /// Waits, but not for longer than that; true once wait() would not block.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> at_most) const {
-    return state_->wait_until(Clock::now() + std::chrono::duration_cast<Clock::duration>(at_most));
+    return state_->wait_until(Clock::now() + bounded(at_most));
   }
 
   /// Runs `f(future)` with this future, complete, once it is, on the thread that completes it: at

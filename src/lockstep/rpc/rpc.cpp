@@ -14,7 +14,9 @@ ShutdownReport shutdown(bool graceful) {
   return Agent::close(*agent, graceful);
 }
 
-void serve(std::chrono::milliseconds time) { Agent::current().serve(Clock::now() + time, {}); }
+void serve(std::chrono::milliseconds time) {
+  Agent::current().serve(Clock::now() + bounded(time), {});
+}
 
 void serve_until(const std::function<bool()>& over) {
   Agent& agent = Agent::current();

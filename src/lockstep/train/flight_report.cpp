@@ -19,8 +19,9 @@ namespace {
 
 // Ranks that wait for the same operation reach their deadlines as far apart as they entered it.
 constexpr double others_s = 1.0;
-// For the rank that complains to end the job; it may have given up `others_s` after this one.
-constexpr double grace_s = 1.5;
+// For the rank that complains to end the job; it may have given up `others_s` after this one. And
+// longer if it is still reading: everybody's rings, which everybody else reads too.
+constexpr double grace_s = 1.5, reading_s_a_rank = 0.05;
 constexpr auto poll = std::chrono::milliseconds(20);
 
 fs::path copy_of(const fs::path& folder, int rank) {
@@ -98,7 +99,15 @@ void judge(const FlightRecorder& recorder, const fs::path& run_dir, const Failur
   const std::vector<FlightRing> given_up = report.rings();
   const auto first =
       std::ranges::find_if(given_up, [](const FlightRing& r) { return !r.last_words.empty(); });
+  const fs::path verdict = folder / "verdict.txt";
   if (first == given_up.end() || first->rank != recorder.rank()) {
+    std::error_code ignored;
+    const auto is_said = [&] { return fs::exists(verdict, ignored); };
+    std::this_thread::sleep_for(Seconds(grace_s));
+    if (is_said()) return;
+    const auto start = Clock::now();
+    while (!is_said() && seconds_since(start) < reading_s_a_rank * recorder.size())
+      std::this_thread::sleep_for(poll);
     std::this_thread::sleep_for(Seconds(grace_s));
     return;
   }
@@ -108,7 +117,7 @@ void judge(const FlightRecorder& recorder, const fs::path& run_dir, const Failur
       fmt::format("{}. In {} are the rings of the ranks' last operations: "
                   "`lockstep flight {}` shows them. This rank's own words: {}",
                   text, folder.string(), run_dir.string(), failure.message));
-  write_text(folder / "verdict.txt", text);
+  write_text(verdict, text);
 }
 
 /// Rings of the run's last start that were never collected: nobody would find them any more. The

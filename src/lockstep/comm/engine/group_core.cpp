@@ -22,9 +22,10 @@ constexpr int spins = 100;
 // Who waits without a deadline stays awake for a while; then it sleeps, every time for an eighth of
 // what it has waited, but never longer than this where all senders can wake it, or only some; and
 // not for less than `shortest` if it was not to stay awake. A nap costs some 20 us of processor
-// time on a virtual machine.
+// time on a virtual machine. All are shorter than the engine's between_looks: it would take the
+// group for one that nobody moves on.
 using std::chrono::microseconds;
-constexpr microseconds shortest{500}, longest_if_rung{10000}, longest_if_not{2000};
+constexpr microseconds shortest{500}, longest_if_rung{8000}, longest_if_not{2000};
 
 /// What an unmatched message waits for.
 std::string absent_peer(const Operation& message) {
@@ -45,6 +46,10 @@ bool InFlight::wait_for(std::chrono::microseconds at_most, std::chrono::microsec
 void InFlight::cancel() { core_->cancel(*this); }
 void InFlight::synchronize() { core_->synchronize(*this); }
 std::string InFlight::awaited() const { return core_->awaited(*this); }
+
+GroupCore::GroupCore(const GroupOptions& options) : options_(options) {
+  options_.timeout = floor<std::chrono::milliseconds>(bounded(options.timeout));
+}
 
 void GroupCore::introduce(int rank, int size, std::string host) {
   rank_ = rank;

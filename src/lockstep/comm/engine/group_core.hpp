@@ -56,7 +56,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
 
  protected:
   friend class RefCounted<GroupCore>;
-  explicit GroupCore(const GroupOptions& options) : options_(options) {}
+  explicit GroupCore(const GroupOptions& options);
   ~GroupCore() override = default;
   void release() noexcept { delete this; }
 

@@ -122,7 +122,7 @@ Mapping map_new_file(const fs::path& path) {
     return mapping;
   }
   const int file = mapping.file.get();
-  errno = posix_fallocate(file, 0, flight::file_bytes);  // a full disk is an error now, no SIGBUS
+  errno = allocate_file(mapping.file, 0, flight::file_bytes);  // a full disk is no SIGBUS later
   if (errno == 0) {
     void* memory = mmap(nullptr, flight::file_bytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_POPULATE, file, 0);

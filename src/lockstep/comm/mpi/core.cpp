@@ -111,9 +111,11 @@ IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
 IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
   start(Operation{}).wait();
   std::string why;
-  auto storage = node_->allocate(bytes, set_up("a shared buffer"), why);
+  const auto segment = node_->allocate(bytes, set_up("a shared buffer"), why);
   warn_of_shortage(why, "Its tensors travel");
-  return storage;
+  if (!segment) return Storage::allocate(bytes);
+  const auto locked = lock();
+  return node_->adopt(segment, bytes);
 }
 
 void MpiCore::wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) {

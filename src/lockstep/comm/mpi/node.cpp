@@ -78,14 +78,19 @@ std::shared_ptr<Segment> MpiNode::share(std::size_t room, const MpiWait& wait, b
   return segment;
 }
 
-IntrusivePtr<Storage> MpiNode::allocate(std::size_t bytes, const MpiWait& wait, std::string& why) {
+std::shared_ptr<Segment> MpiNode::allocate(std::size_t bytes, const MpiWait& wait,
+                                           std::string& why) {
   const bool alone = node_->size() == 1;
   auto segment = alone ? nullptr : SharedSegment::create(here_, bytes, wait, why);
   if (!node_->is_leader()) why.clear();
   if (std::ranges::min(given_by_all(alone || segment ? 1 : 0, group_, wait)) == 0) {
-    return Storage::allocate(bytes);
+    return nullptr;
   }
   if (alone) segment = Segment::in_this_process(1, bytes);  // now that nobody waits if it throws
+  return segment;
+}
+
+IntrusivePtr<Storage> MpiNode::adopt(const std::shared_ptr<Segment>& segment, std::size_t bytes) {
   node_->add_buffer(segment);
   auto* owner = new std::shared_ptr<Segment>(segment);
   return Storage::borrow(

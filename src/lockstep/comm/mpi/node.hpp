@@ -37,12 +37,15 @@ class MpiNode {
   /// them but the first.
   [[nodiscard]] const std::string& shortage() const noexcept { return shortage_; }
 
-  /// Memory that every rank of the node can reach; this rank's part of it, as long as the group and
-  /// the storage live. Ordinary memory on every rank of the group if one of them cannot have it;
-  /// `why` then says so on the first rank of a node that has no room. Collective over the group,
-  /// with equal `bytes`.
-  [[nodiscard]] IntrusivePtr<Storage> allocate(std::size_t bytes, const MpiWait& wait,
-                                               std::string& why);
+  /// Memory that every rank of the node can reach, `bytes` for each. Nothing, on every rank of the
+  /// group, if one of them cannot have it; `why` then says so on the first rank of a node that has
+  /// no room. Collective over the group, with equal `bytes`.
+  [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t bytes, const MpiWait& wait,
+                                                  std::string& why);
+  /// This rank's part of it, as a buffer that calls of the group find, as long as the group and the
+  /// storage live. Not while such a call is started or moved on. Local.
+  [[nodiscard]] IntrusivePtr<Storage> adopt(const std::shared_ptr<Segment>& segment,
+                                            std::size_t bytes);
 
  private:
   /// What this machine's ranks will share, and whether it has the room behind the board;

@@ -39,7 +39,7 @@ class Guard {
  private:
   void watch(std::chrono::milliseconds deadline) {
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, deadline, [this] { return over_; })) return;
+    if (changed_.wait_for(lock, bounded(deadline), [this] { return over_; })) return;
     const std::string standing = standing_ranks_here();
     fmt::print(stderr, "process {} on {}: {} has not returned after {:.1f} s: {}. {}\n", getpid(),
                host_name(), call_, Seconds(deadline).count(),

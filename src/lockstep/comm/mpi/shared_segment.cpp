@@ -85,7 +85,8 @@ std::shared_ptr<Segment> SharedSegment::create(const MpiRanks& node, std::size_t
   int error = 0;
   const Descriptor file = open_by_all(node, wait, error);
   if (error == 0) {  // which makes the file as long as that part of it needs
-    error = posix_fallocate(file.get(), static_cast<off_t>(part) * rank, static_cast<off_t>(part));
+    const auto bytes = static_cast<std::int64_t>(part);
+    error = allocate_file(file, bytes * rank, bytes);
   }
   void* base = MAP_FAILED;
   if (error == 0) {

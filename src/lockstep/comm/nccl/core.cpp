@@ -47,7 +47,7 @@ NcclCore::NcclCore(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> c
     : GroupCore(options),
       control_(std::move(control)),
       messages_(control_->split(0, control_->rank())),
-      communicator_(std::move(api), *control_, device, options.timeout),
+      communicator_(std::move(api), *control_, device, this->options().timeout),
       queue_(communicator_, control_->rank(), control_->size()),
       threads_may_communicate_(mpi_takes_threads()) {
   introduce(control_->rank(), control_->size(),
