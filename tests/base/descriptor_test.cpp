@@ -42,7 +42,7 @@ TEST(AllocateFile, ReservesAllOfItThoughSignalsInterruptItAgainAndAgain) {
   handler.sa_handler = [](int) {};
   struct sigaction before {};
   ASSERT_EQ(sigaction(SIGALRM, &handler, &before), 0);
-  const itimerval often{{0, 2000}, {0, 2000}};
+  const itimerval often{{0, 5000}, {0, 5000}};
   setitimer(ITIMER_REAL, &often, nullptr);
   constexpr std::int64_t begin = 4096, bytes = std::int64_t{200} << 20U;
   const int error = allocate_file(file, begin, bytes);

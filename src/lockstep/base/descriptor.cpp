@@ -13,7 +13,7 @@ Descriptor::~Descriptor() {
 }
 
 int allocate_file(const Descriptor& file, std::int64_t begin, std::int64_t bytes) {
-  constexpr std::int64_t piece = std::int64_t{4} << 20U;  // about a millisecond in /dev/shm
+  constexpr std::int64_t piece = std::int64_t{1} << 20U;  // a fraction of a millisecond in /dev/shm
   for (const std::int64_t end = begin + bytes; begin < end; begin += piece) {
     int error = EINTR;
     while (error == EINTR) error = posix_fallocate(file.get(), begin, std::min(piece, end - begin));
