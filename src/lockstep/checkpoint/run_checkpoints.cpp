@@ -39,6 +39,14 @@ void remove_or_warn(const fs::path& path) {
         fmt::format("the old checkpoint {} cannot be removed: {}", path.string(), error.message()));
 }
 
+bool has_contents_of(const CheckpointFile& file, const fs::path& path) {
+  try {
+    return CheckpointFile(path).hash() == file.hash();
+  } catch (const CheckpointError&) {  // damaged
+    return false;
+  }
+}
+
 /// Moves `paths`, newest first, into a folder beside them that holds none yet, the newest last.
 void move_aside(const fs::path& folder, const std::vector<fs::path>& paths) {
   const fs::path aside = next_abandoned_folder(folder);
@@ -132,7 +140,7 @@ fs::path RunCheckpoints::name_best_by_its_step() const {
   const CheckpointFile file(best);
   const fs::path path = checkpoint_path(folder_, file.integer("/train/step"));
   // A copy has no other name of the same file, but its contents.
-  if (fs::exists(path)) return CheckpointFile(path).hash() == file.hash() ? path : best;
+  if (fs::exists(path)) return has_contents_of(file, path) ? path : best;
   try {
     become_another_name_of(best, path);
     return path;

@@ -299,7 +299,9 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   Outcome& outcome = reporting.outcome;
   if (trace) outcome.trace = write_trace(*trace, folder, stopped);  // last: it matters least
   if (stopped == StopReason::none && test_) {
-    expect_finite("test", outcome.test->loss, "The weights themselves are finite, and saved.");
+    expect_finite("test", outcome.test->loss,
+                  saves_checkpoints() ? "The weights themselves are finite, and saved."
+                                      : "The weights themselves are finite.");
   }
   outcome.stopped = stopped;
   outcome.early_stopping = early_stopping_.is_over();
