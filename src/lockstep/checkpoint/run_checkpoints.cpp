@@ -138,7 +138,7 @@ std::optional<double> RunCheckpoints::figure_of(const CheckpointFile& file) cons
 fs::path RunCheckpoints::name_best_by_its_step() const {
   const fs::path best = best_checkpoint(folder_);
   const CheckpointFile file(best);
-  const fs::path path = checkpoint_path(folder_, file.integer("/train/step"));
+  fs::path path = checkpoint_path(folder_, file.integer("/train/step"));
   // A copy has no other name of the same file, but its contents.
   if (fs::exists(path)) return has_contents_of(file, path) ? path : best;
   try {
