@@ -195,7 +195,7 @@ TEST_F(RunSavesOnThreads, WithoutAThreadASaveIsOverWhenItReturns) {
 }
 
 TEST_F(RunSavesOnThreads, ByTimeOneIsDueOnAllRanksOnceRankZerosClockSaysSo) {
-  run({.every_epochs = 0, .every_minutes = 0.05 / 60}, [&](ProcessGroup&, RunSaves& saves) {
+  run({.every_epochs = 0, .every_minutes = 0.05 / 60}, [&](ProcessGroup& group, RunSaves& saves) {
     TrainState train;
     const auto take_steps_until_due = [&] {
       do {
@@ -210,7 +210,9 @@ TEST_F(RunSavesOnThreads, ByTimeOneIsDueOnAllRanksOnceRankZerosClockSaysSo) {
     saves.start(contents_at(train.step), NotFinite::refuse);
     EXPECT_FALSE(saves.is_due(train)) << "the time counts from the last save";
     take_steps_until_due();
-    EXPECT_GE(seconds_since(start), 0.05);
+    if (group.rank() == 0) {  // another may have come to the first save later
+      EXPECT_GE(seconds_since(start), 0.05);
+    }
     saves.start(contents_at(train.step), NotFinite::refuse);
     saves.finish();
     saves.close();
