@@ -169,70 +169,46 @@ void run(double s) {
 
   measure(
       "conv1d", {{32, 64, 256}, {64, 64, 3}, {64}},
-      [](const Inputs& v) {
-        return conv1d(v[0], v[1], v[2], {1, 1});
-      },
-      s);
+      [](const Inputs& v) { return conv1d(v[0], v[1], v[2], {.padding = 1}); }, s);
   measure(
       "conv3d", {{4, 16, 16, 24, 24}, {32, 16, 3, 3, 3}, {32}},
-      [](const Inputs& v) {
-        return conv3d(v[0], v[1], v[2], {{1, 1, 1}, {1, 1, 1}});
-      },
-      s);
+      [](const Inputs& v) { return conv3d(v[0], v[1], v[2], {.padding = 1}); }, s);
   measure(
       "conv_transpose1d", {{32, 64, 128}, {64, 32, 4}, {32}},
       [](const Inputs& v) {
-        return conv_transpose1d(v[0], v[1], v[2], {{2}, {1}});
+        return conv_transpose1d(v[0], v[1], v[2], {.stride = 2, .padding = 1});
       },
       s);
   measure(
       "conv_transpose2d", {{16, 64, 16, 16}, {64, 32, 2, 2}, {32}},
-      [](const Inputs& v) {
-        return conv_transpose2d(v[0], v[1], v[2], {{2, 2}});
-      },
-      s);
+      [](const Inputs& v) { return conv_transpose2d(v[0], v[1], v[2], {.stride = 2}); }, s);
   measure(
       "conv_transpose3d", {{4, 32, 8, 8, 8}, {32, 16, 2, 2, 2}, {16}},
-      [](const Inputs& v) {
-        return conv_transpose3d(v[0], v[1], v[2], {{2, 2, 2}});
-      },
-      s);
+      [](const Inputs& v) { return conv_transpose3d(v[0], v[1], v[2], {.stride = 2}); }, s);
   measure(
       "max_pool1d", {{32, 64, 512}},
-      [](const Inputs& v) {
-        return max_pool1d(v[0], {{3}, {2}, {1}});
-      },
+      [](const Inputs& v) { return max_pool1d(v[0], {.kernel = 3, .stride = 2, .padding = 1}); },
       s);
   measure(
       "max_pool2d_3x2", {image},
       [](const Inputs& v) {
-        return max_pool<2>(v[0], {{3, 2}, {2, 2}, {1, 0}});
+        return max_pool<2>(v[0], {.kernel = {3, 2}, .stride = 2, .padding = {1, 0}});
       },
       s);
   measure(
-      "max_pool3d", {{4, 32, 16, 24, 24}},
-      [](const Inputs& v) {
-        return max_pool3d(v[0], {{2, 2, 2}});
-      },
-      s);
+      "max_pool3d", {{4, 32, 16, 24, 24}}, [](const Inputs& v) { return max_pool3d(v[0], 2); }, s);
   measure(
       "avg_pool1d", {{32, 64, 512}},
-      [](const Inputs& v) {
-        return avg_pool1d(v[0], {{3}, {2}, {1}});
-      },
+      [](const Inputs& v) { return avg_pool1d(v[0], {.kernel = 3, .stride = 2, .padding = 1}); },
       s);
   measure(
       "avg_pool2d_3x2", {image},
       [](const Inputs& v) {
-        return avg_pool<2>(v[0], {{3, 2}, {2, 2}, {1, 0}});
+        return avg_pool<2>(v[0], {.kernel = {3, 2}, .stride = 2, .padding = {1, 0}});
       },
       s);
   measure(
-      "avg_pool3d", {{4, 32, 16, 24, 24}},
-      [](const Inputs& v) {
-        return avg_pool3d(v[0], {{2, 2, 2}});
-      },
-      s);
+      "avg_pool3d", {{4, 32, 16, 24, 24}}, [](const Inputs& v) { return avg_pool3d(v[0], 2); }, s);
   measure(
       "adaptive_max_pool2d", {image},
       [](const Inputs& v) {

@@ -29,6 +29,7 @@ Layer make_layer(const Shape& x, const Shape& weight, float bound) {
   layer.inputs.x = uniform(x, 1, 1.0F);
   layer.inputs.weight = uniform(weight, 2, bound);
   layer.inputs.bias = uniform({weight[0]}, 3, bound);
+  layer.inputs.pool = {2, 2};
   const Shape shape = conv2d_max_pool2d_shape(x, weight, layer.inputs.conv, layer.inputs.pool);
   layer.y = Tensor::empty(shape);
   layer.code = Tensor::empty(shape, DType::u8);

@@ -91,19 +91,19 @@ BENCHMARK(conv2d_bias_gradient)->Name("conv2d_backward_bias/1to10")->Arg(64)->Ar
 
 void max_pool2d_forward_pass(benchmark::State& state) {
   const Tensor x = noise({state.range(0), 10, 24, 24});
-  const Shape shape = max_pool2d_shape(x.shape(), {});
+  const Shape shape = max_pool2d_shape(x.shape(), {2, 2});
   const Tensor y = Tensor::empty(shape), indices = Tensor::empty(shape, DType::i32);
-  for (auto _ : state) max_pool2d_forward(x, {}, y, indices);
+  for (auto _ : state) max_pool2d_forward(x, {2, 2}, y, indices);
   count(state, state.range(0));
 }
 BENCHMARK(max_pool2d_forward_pass)->Name("max_pool2d_forward/10x24x24")->Arg(64)->Arg(128);
 
 void max_pool2d_backward_pass(benchmark::State& state) {
   const Tensor x = noise({state.range(0), 10, 24, 24});
-  const Shape shape = max_pool2d_shape(x.shape(), {});
+  const Shape shape = max_pool2d_shape(x.shape(), {2, 2});
   const Tensor y = Tensor::empty(shape), indices = Tensor::empty(shape, DType::i32);
-  max_pool2d_forward(x, {}, y, indices);
-  for (auto _ : state) max_pool2d_backward(y, indices, {}, false, x);
+  max_pool2d_forward(x, {2, 2}, y, indices);
+  for (auto _ : state) max_pool2d_backward(y, indices, {2, 2}, false, x);
   count(state, state.range(0));
 }
 BENCHMARK(max_pool2d_backward_pass)->Name("max_pool2d_backward/10x24x24")->Arg(64)->Arg(128);

@@ -22,7 +22,7 @@ struct Layer {
   Shape x, weight;
   bool bias = true, scale = false;
   Conv2dOptions conv = {};
-  Pool2dOptions pool = {};
+  Pool2dOptions pool = {.kernel = 2};
 };
 
 /// Factors 0 and 2, as of dropout2d with p = 0.5.

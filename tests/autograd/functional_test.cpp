@@ -57,9 +57,11 @@ TEST(ShapeErrors, PrintBothShapes) {
         return conv2d(image, input({4, 1, 3, 3}), {}, {{1, 1}, {0, 0}, {1, 1}, 3});
       },
       {"[4, 1, 3, 3]", "groups 3"});
-  expect_shape_error([&] { return max_pool2d(image, {9, 1, 0}); }, {"[2, 3, 8, 8]", "kernel 9"});
-  expect_shape_error([&] { return max_pool2d(image, {2, 2, 2}); }, {"padding 2", "half"});
-  expect_shape_error([&] { return max_pool2d(input({3, 8, 8}), {}); }, {"[3, 8, 8]"});
+  expect_shape_error([&] { return max_pool2d(image, {.kernel = 9, .stride = 1}); },
+                     {"[2, 3, 8, 8]", "kernel 9"});
+  expect_shape_error([&] { return max_pool2d(image, {.kernel = 2, .padding = 2}); },
+                     {"padding 2", "half"});
+  expect_shape_error([&] { return max_pool2d(input({3, 8, 8}), 2); }, {"[3, 8, 8]"});
   expect_shape_error(
       [&] {
         return linear(input({2, 5}), input({3, 4}), {});
@@ -129,7 +131,7 @@ TEST_P(EmptyBatch, GivesEveryParameterAZeroGradient) {
       if (!repeated) {
         for (const Variable& p : {conv_weight, conv_bias, weight, bias}) p.zero_grad();
       }
-      Variable y = max_pool2d(relu(conv2d(x, conv_weight, conv_bias)), {2, 2, 0});
+      Variable y = max_pool2d(relu(conv2d(x, conv_weight, conv_bias)), 2);
       y = dropout2d(y, 0.5, {1, 2, 3, 4});
       y = log_softmax(dropout(linear(flatten(y), weight, bias), 0.5, {1, 3, 3, 4}), 1);
       LossOptions sum;
@@ -161,8 +163,9 @@ TEST(EmptyBatchLoss, CrossEntropySumIsZero) {
 TEST(NaN, PassesThroughReluAndPooling) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Variable x(Tensor::from(std::vector{-1.0F, nan, 3.0F, 2.0F}, {1, 1, 2, 2}), true);
-  EXPECT_TRUE(std::isnan(max_pool2d(x, {2, 2, 0}).data().item()));
-  EXPECT_TRUE(std::isnan(max_pool2d(x, {2, 1, 1}).data().to_vector<float>()[1]));
+  EXPECT_TRUE(std::isnan(max_pool2d(x, 2).data().item()));
+  EXPECT_TRUE(std::isnan(
+      max_pool2d(x, {.kernel = 2, .stride = 1, .padding = 1}).data().to_vector<float>()[1]));
   EXPECT_TRUE(std::isnan(relu(x).data().to_vector<float>()[1]));
 }
 

@@ -95,8 +95,10 @@ TEST(GeneralShapeErrors, NameTheDimension) {
 TEST(GeneralShapeErrors, AnEmptyPlaneIsRefused) {
   const Variable image = input({2, 3, 0, 4}), line = input({2, 3, 0});
   const PoolOptions<1> window{.kernel = {2}, .padding = {1}};
-  expect_refusal([&] { return max_pool2d(image, {2, 2, 1}); }, {"[2, 3, 0, 4]", "empty"});
-  expect_refusal([&] { return avg_pool2d(image, {2, 2, 1}); }, {"[2, 3, 0, 4]", "empty"});
+  expect_refusal([&] { return max_pool2d(image, {.kernel = 2, .padding = 1}); },
+                 {"[2, 3, 0, 4]", "empty"});
+  expect_refusal([&] { return avg_pool2d(image, {.kernel = 2, .padding = 1}); },
+                 {"[2, 3, 0, 4]", "empty"});
   expect_refusal([&] { return max_pool(line, window); }, {"[2, 3, 0]", "empty"});
   expect_refusal([&] { return avg_pool(line, window); }, {"[2, 3, 0]", "empty"});
   expect_refusal([&] { return interpolate(line, {4}); }, {"[2, 3, 0]", "dimension 2 is empty"});

@@ -45,19 +45,21 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 TEST(MaxPool2dGradient, AgreesWithCentralDifferences) {
-  for (const Pool2dOptions options :
+  for (const Pool2dOptions& options :
        {Pool2dOptions{2, 2, 0}, {3, 2, 1}, {3, 1, 0}, {2, 3, 1}, {3, 3, 1}}) {
-    SCOPED_TRACE(options.kernel * 100 + options.stride * 10 + options.padding);
+    SCOPED_TRACE(options.kernel[0] * 100 + options.stride.or_kernel(options.kernel)[0] * 10 +
+                 options.padding[0]);
     expect_gradients([&](const std::vector<Variable>& v) { return max_pool2d(v[0], options); },
                      {random_tensor({2, 2, 7, 6}, 4)});
   }
 }
 
 TEST(AvgPool2dGradient, AgreesWithCentralDifferences) {
-  for (const Pool2dOptions options :
+  for (const Pool2dOptions& options :
        {Pool2dOptions{2, 2, 0}, {3, 2, 1}, {3, 1, 0}, {2, 3, 1}, {5, 2, 2}}) {
     for (const bool count_include_pad : {true, false}) {
-      SCOPED_TRACE(options.kernel * 100 + options.stride * 10 + options.padding);
+      SCOPED_TRACE(options.kernel[0] * 100 + options.stride.or_kernel(options.kernel)[0] * 10 +
+                   options.padding[0]);
       expect_gradients(
           [&](const std::vector<Variable>& v) {
             return avg_pool2d(v[0], options, count_include_pad);

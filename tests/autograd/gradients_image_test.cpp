@@ -5,7 +5,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv_nd.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
-#include <lockstep/autograd/functional/pool_nd.hpp>
+#include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/autograd/functional/resample.hpp>
 
 #include "gradient_check.hpp"
@@ -57,7 +57,7 @@ TEST(ConvTransposeGradient, AgreesWithCentralDifferencesAlsoWhereUsedTwice) {
 TEST(PoolNdGradient, AgreesWithCentralDifferencesAlsoWhereUsedTwice) {
   const PoolOptions<1> line{{3}, {2}, {1}, true};
   const PoolOptions<2> image{{3, 2}, {2, 3}, {1, 0}, true};
-  const PoolOptions<3> volume{{2, 3, 2}, {1, 2, 0}, {0, 1, 1}};
+  const PoolOptions<3> volume{{2, 3, 2}, {1, 2, 2}, {0, 1, 1}};
   const Tensor x1 = random_tensor({2, 3, 8}, 1), x2 = random_tensor({2, 2, 6, 7}, 2),
                x3 = random_tensor({1, 2, 4, 5, 3}, 3);
   expect_gradients([&](const V& v) { return max_pool(v[0], line) + avg_pool(v[0], line, false); },

@@ -20,7 +20,8 @@ TEST(SharedInput, GradientsOfEveryUseAddUp) {
       [&](const std::vector<Variable>& v) {
         Variable y = conv2d(v[0], v[1], v[2], padded);
         y = conv2d(y, v[1], v[2], padded);  // weight and bias used twice
-        return linear(flatten(max_pool2d(y, {3, 1, 1})), flatten(relu(y)), {});  // y used twice
+        return linear(flatten(max_pool2d(y, {.kernel = 3, .stride = 1, .padding = 1})),
+                      flatten(relu(y)), {});  // y used twice
       },
       {random_tensor({2, 2, 2, 2}, 18), random_tensor({2, 2, 3, 3}, 19), random_tensor({2}, 20)});
   expect_gradients(

@@ -31,6 +31,55 @@ Shape through(nn::Module& module, const Shape& shape) {
   return y.shape();
 }
 
+TEST(FurtherLayers, OneNumberFillsAllExtents) {
+  const auto expect = [](nn::Module&& module, const Shape& in, const Shape& out) {
+    EXPECT_EQ(through(module, in), out) << to_string(in) << " " << to_string(out);
+  };
+  const Shape image{1, 1, 28, 28}, volume{1, 1, 8, 8, 8};
+  expect(nn::Conv2d(1, 8, 3, {.padding = 1}), image, {1, 8, 28, 28});
+  expect(nn::Conv2d(1, 8, {3, 5}, {.stride = 2}), image, {1, 8, 13, 12});
+  expect(nn::Conv3d(1, 2, 3, {.padding = 1}), volume, {1, 2, 8, 8, 8});
+  expect(nn::ConvTranspose2d(1, 2, 2, {.stride = 2}), image, {1, 2, 56, 56});
+  expect(nn::ConvTranspose3d(1, 2, 2, {.stride = 2}), volume, {1, 2, 16, 16, 16});
+  expect(nn::MaxPool2d({.kernel = 3, .stride = 1, .padding = 1}), image, image);
+  expect(nn::AdaptiveMaxPool2d(3), image, {1, 1, 3, 3});
+  expect(nn::AdaptiveAvgPool2d({3, 2}), image, {1, 1, 3, 2});
+  expect(nn::AdaptiveAvgPool3d(2), volume, {1, 1, 2, 2, 2});
+  expect(nn::ZeroPad3d(1), volume, {1, 1, 10, 10, 10});
+}
+
+TEST(FurtherLayers, StrideOfPoolIsTheKernelUnlessGiven) {
+  const auto expect = [](nn::Module&& module, const Shape& in, const Shape& out) {
+    EXPECT_EQ(through(module, in), out) << to_string(in) << " " << to_string(out);
+  };
+  const Shape line{1, 1, 9}, image{1, 1, 9, 9}, volume{1, 1, 9, 9, 9};
+  expect(nn::MaxPool1d(3), line, {1, 1, 3});
+  expect(nn::MaxPool1d({.kernel = 3, .stride = 2}), line, {1, 1, 4});
+  expect(nn::MaxPool2d({.kernel = 3}), image, {1, 1, 3, 3});
+  expect(nn::MaxPool2d({.kernel = 3, .stride = 2}), image, {1, 1, 4, 4});
+  expect(nn::MaxPool2d({.kernel = {3, 2}}), image, {1, 1, 3, 4});
+  expect(nn::MaxPool3d(3), volume, {1, 1, 3, 3, 3});
+  expect(nn::MaxPool3d({.kernel = 3, .stride = 2}), volume, {1, 1, 4, 4, 4});
+  expect(nn::AvgPool1d(3), line, {1, 1, 3});
+  expect(nn::AvgPool1d({.kernel = 3, .stride = 2}), line, {1, 1, 4});
+  expect(nn::AvgPool2d({.kernel = 3}), image, {1, 1, 3, 3});
+  expect(nn::AvgPool2d({.kernel = 3, .stride = 2}), image, {1, 1, 4, 4});
+  expect(nn::AvgPool3d(3), volume, {1, 1, 3, 3, 3});
+  expect(nn::AvgPool3d({.kernel = 3, .stride = 2}), volume, {1, 1, 4, 4, 4});
+}
+
+// What Sequential fuses with a convolution falls back where windows are not square.
+TEST(FurtherLayers, SequentialPoolsWindowsOfAnyExtents) {
+  nn::Sequential model{std::make_shared<nn::Conv2d>(1, 2, 3),
+                       std::make_shared<nn::MaxPool2d>(PoolOptions<2>{.kernel = {3, 2}}),
+                       std::make_shared<nn::ReLU>()};
+  Variable x(Tensor::full({1, 1, 11, 8}, 0.5));
+  Variable one_by_one = x;
+  for (const auto& [name, child] : model.children()) one_by_one = child->forward(one_by_one);
+  EXPECT_EQ(model.forward(x).shape(), (Shape{1, 2, 3, 3}));
+  EXPECT_EQ(model.forward(x).data().to_vector<float>(), one_by_one.data().to_vector<float>());
+}
+
 TEST(FurtherLayers, ParametersHavePyTorchsNamesAndShapes) {
   EXPECT_EQ(parameters_of(nn::Conv1d(4, 6, 3, {.groups = 2})),
             (Shapes{{"weight", {6, 2, 3}}, {"bias", {6}}}));
@@ -66,14 +115,14 @@ TEST(FurtherLayers, ChangeShapesAsPyTorchs) {
   expect(nn::AvgPool<2>({.kernel = {2, 3}}), {1, 1, 4, 9}, {1, 1, 2, 3});
   expect(nn::AvgPool3d({.kernel = {2, 2, 2}}), {1, 2, 4, 6, 5}, {1, 2, 2, 3, 2});
   expect(nn::AdaptiveMaxPool2d({3, 2}), {2, 3, 8, 9}, {2, 3, 3, 2});
-  expect(nn::AdaptiveAvgPool1d({4}), {2, 3, 11}, {2, 3, 4});
+  expect(nn::AdaptiveAvgPool1d(4), {2, 3, 11}, {2, 3, 4});
   expect(nn::AdaptiveAvgPool3d({1, 2, 3}), {2, 3, 4, 4, 4}, {2, 3, 1, 2, 3});
   expect(nn::ZeroPad2d({1, 2, 3, 4}), {1, 1, 2, 3}, {1, 1, 9, 6});
   expect(nn::ConstantPad1d(2, 1.5), {1, 1, 3}, {1, 1, 7});
   expect(nn::ReflectionPad2d(1), {1, 1, 2, 3}, {1, 1, 4, 5});
   expect(nn::ReplicationPad3d(1), {1, 1, 2, 3, 2}, {1, 1, 4, 5, 4});
   expect(nn::CircularPad1d({2, 1}), {1, 1, 3}, {1, 1, 6});
-  expect(nn::Upsample({2.0}), {1, 2, 3, 4}, {1, 2, 6, 8});
+  expect(nn::Upsample(2.0), {1, 2, 3, 4}, {1, 2, 6, 8});
   expect(nn::Upsample({1.5, 2.0}, Interpolation::bilinear), {1, 2, 4, 4}, {1, 2, 6, 8});
   expect(nn::PixelShuffle(2), {2, 8, 3, 4}, {2, 2, 6, 8});
   expect(nn::PixelUnshuffle(2), {2, 2, 6, 8}, {2, 8, 3, 4});
@@ -90,7 +139,7 @@ TEST(FurtherLayers, ChangeShapesAsPyTorchs) {
     expect(nn::GroupNorm(2, 6), {n, 6, 5}, {n, 6, 5});
     expect(nn::MaxPool1d({.kernel = {3}}), {n, 3, 11}, {n, 3, 3});
     expect(nn::ReflectionPad2d(1), {n, 1, 2, 3}, {n, 1, 4, 5});
-    expect(nn::Upsample({2.0}), {n, 2, 3, 4}, {n, 2, 6, 8});
+    expect(nn::Upsample(2.0), {n, 2, 3, 4}, {n, 2, 6, 8});
   }
 }
 
@@ -123,7 +172,7 @@ TEST(FurtherLayers, RefusalsSayWhatFits) {
       },
       "half the kernel");
   expect([&] { run(nn::MaxPool3d({.kernel = {3, 1, 1}}), {1, 3, 2, 2, 2}); }, "larger than");
-  expect([&] { run(nn::AdaptiveMaxPool1d({0}), {1, 3, 2}); }, "neither may be empty");
+  expect([&] { run(nn::AdaptiveMaxPool1d(0), {1, 3, 2}); }, "neither may be empty");
   expect([&] { run(nn::ReflectionPad1d(3), {1, 1, 3}); }, "at most 2");
   expect([&] { run(nn::ZeroPad2d(-2), {1, 1, 3, 3}); }, "less than nothing");
   expect(

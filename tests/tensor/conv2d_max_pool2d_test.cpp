@@ -373,8 +373,8 @@ TEST(Conv2dMaxPool2d, SteadyLoopReachesNoSystemAllocator) {
 TEST(Conv2dMaxPool2d, SaysWhichLayersItTakes) {
   const Shape x{2, 3, 8, 8}, weight{4, 3, 3, 3};
   const Conv2dOptions conv;
-  const Pool2dOptions pool;
-  const auto supported = [&](const Conv2dOptions& c, const Pool2dOptions& p) {
+  const SquareWindow pool{2, 2};
+  const auto supported = [&](const Conv2dOptions& c, const SquareWindow& p) {
     return conv2d_max_pool2d_supported(x, weight, c, p, DType::f32);
   };
   EXPECT_TRUE(supported(conv, pool));

@@ -13,7 +13,7 @@
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
-#include <lockstep/autograd/functional/pool_nd.hpp>
+#include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/autograd/functional/recurrent.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/resample.hpp>

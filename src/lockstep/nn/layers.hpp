@@ -10,7 +10,6 @@
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/norm.hpp>
 #include <lockstep/nn/layers/pool.hpp>
-#include <lockstep/nn/layers/pool_nd.hpp>
 #include <lockstep/nn/layers/recurrent.hpp>
 #include <lockstep/nn/layers/resample.hpp>
 #include <lockstep/nn/layers/residual.hpp>

@@ -5,6 +5,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/device.hpp>
 #include <lockstep/tensor/dtype.hpp>
+#include <lockstep/tensor/extents.hpp>
 
 namespace lockstep {
 
@@ -32,6 +33,13 @@ Shape Shape::with_leading(std::int64_t extent) const {
   Shape result = *this;
   result.extents_[0] = extent;
   return result;
+}
+
+void detail::refuse_extents(std::size_t given, std::size_t dims) {
+  throw ShapeError("a list of " + std::to_string(given) + " numbers does not fit " +
+                   std::to_string(dims) +
+                   " spatial dimensions: give one number, which fills all, "
+                   "or one for each");
 }
 
 std::string to_string(const Shape& shape) {

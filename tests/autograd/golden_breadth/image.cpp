@@ -1,7 +1,7 @@
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/conv_nd.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
-#include <lockstep/autograd/functional/pool_nd.hpp>
+#include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/autograd/functional/resample.hpp>
 
 #include "checks.hpp"
@@ -11,14 +11,9 @@ namespace {
 
 /// An attribute with a number for each dimension, or one for all.
 template <std::size_t dims>
-std::array<std::int64_t, dims> extents(const Case& c, const std::string& name,
-                                       std::int64_t otherwise) {
-  std::array<std::int64_t, dims> result{};
-  result.fill(otherwise);
-  if (!c.has_attribute(name)) return result;
-  const auto given = c.integers(name);
-  for (std::size_t d = 0; d < dims; ++d) result[d] = given.size() == 1 ? given[0] : given.at(d);
-  return result;
+Extents<dims> extents(const Case& c, const std::string& name, std::int64_t otherwise) {
+  if (!c.has_attribute(name)) return otherwise;
+  return Extents<dims>::from(c.integers(name));
 }
 
 bool flag(const Case& c, const std::string& name, bool otherwise) {
@@ -55,8 +50,11 @@ void conv_transpose_case(Case& c) {
 
 template <std::size_t dims>
 PoolOptions<dims> pool_options(const Case& c) {
-  return {extents<dims>(c, "kernel_size", 1), extents<dims>(c, "stride", 0),
-          extents<dims>(c, "padding", 0), flag(c, "ceil_mode", false)};
+  PoolOptions<dims> options{.kernel = extents<dims>(c, "kernel_size", 1),
+                            .padding = extents<dims>(c, "padding", 0),
+                            .ceil_mode = flag(c, "ceil_mode", false)};
+  if (c.has_attribute("stride")) options.stride = extents<dims>(c, "stride", 1);
+  return options;
 }
 
 template <std::size_t dims>

@@ -16,12 +16,14 @@ void conv2d_case(Case& c) {
 }
 
 void max_pool2d_case(Case& c) {
-  const Pool2dOptions options{c.integer("kernel"), c.integer("stride"), c.integer("padding")};
-  const Variable x = c.input("x"), y = max_pool2d(x, options);
+  const SquareWindow window{c.integer("kernel"), c.integer("stride"), c.integer("padding")};
+  const Variable x = c.input("x"), y = max_pool2d(x, {.kernel = window.kernel,
+                                                      .stride = window.stride,
+                                                      .padding = window.padding});
   c.expect_output_and_gradients(y);
   c.expect_exact(y.data(), "out_f64");
   const Tensor indices = Tensor::empty(y.shape(), DType::i32);
-  max_pool2d_forward(x.data(), options, Tensor::empty(y.shape(), c.dtype()), indices);
+  max_pool2d_forward(x.data(), window, Tensor::empty(y.shape(), c.dtype()), indices);
   c.expect_exact(indices, "indices");
 }
 

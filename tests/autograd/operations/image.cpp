@@ -37,13 +37,12 @@ Operations image_operations() {
       {"pools_of_sequences",
        {{2, 3, 12}},
        [](const Inputs& v) {
-         return max_pool1d(v[0], {{3}, {2}, {1}}) + avg_pool1d(v[0], {{3}, {2}, {1}});
+         return max_pool1d(v[0], {.kernel = 3, .stride = 2, .padding = 1}) +
+                avg_pool1d(v[0], {.kernel = 3, .stride = 2, .padding = 1});
        }},
       {"pools_of_volumes",
        {{2, 3, 4, 6, 8}},
-       [](const Inputs& v) {
-         return max_pool3d(v[0], {{2, 2, 2}}) + avg_pool3d(v[0], {{2, 2, 2}});
-       }},
+       [](const Inputs& v) { return max_pool3d(v[0], 2) + avg_pool3d(v[0], 2); }},
       {"adaptive_pools",
        {{2, 3, 7, 9}},
        [](const Inputs& v) {

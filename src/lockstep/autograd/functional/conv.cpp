@@ -2,9 +2,7 @@
 
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/conv_form.hpp>
-#include <lockstep/autograd/functional/gather_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
-#include <lockstep/tensor/kernels/avg_pool2d.hpp>
 #include <lockstep/tensor/kernels/channel_blocks.hpp>
 
 namespace lockstep {
@@ -50,44 +48,6 @@ struct ToChannelBlocks {
   [[nodiscard]] static const char* name() noexcept { return "to_channel_blocks"; }
 };
 
-struct MaxPool2dMap {
-  Pool2dOptions options;
-  Tensor indices;
-
-  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
-    detail::take_from_planes(x, indices, accumulate, y);
-  }
-  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
-    max_pool2d_backward(y, indices, options, accumulate, x);
-  }
-  [[nodiscard]] static const char* name() noexcept { return "max_pool2d"; }
-};
-
-struct AvgPool2dMap {
-  Pool2dOptions options;
-  bool count_include_pad;
-
-  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
-    accumulate_into(y, accumulate, [&](const Tensor& to) {
-      avg_pool2d_forward(x, options, count_include_pad, to);
-    });
-  }
-  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
-    avg_pool2d_backward(y, options, count_include_pad, accumulate, x);
-  }
-  [[nodiscard]] static const char* name() noexcept { return "avg_pool2d"; }
-};
-
-struct AdaptiveAvgPool2dMap {
-  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
-    accumulate_into(y, accumulate, [&](const Tensor& to) { adaptive_avg_pool2d_forward(x, to); });
-  }
-  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
-    adaptive_avg_pool2d_backward(y, accumulate, x);
-  }
-  [[nodiscard]] static const char* name() noexcept { return "adaptive_avg_pool2d"; }
-};
-
 }  // namespace
 
 Variable conv2d(const Operand& x, const Operand& weight, const Operand& bias,
@@ -115,27 +75,6 @@ Variable from_channel_blocks(const Operand& x) {
   if (!is_channel_blocked(x.data())) return x.given();
   return linear_map<ToChannelBlocks, true>(
       {}, x, Tensor::empty(plain_shape(x.data()), x.data().dtype(), x.data().device()));
-}
-
-Variable max_pool2d(const Operand& x, const Pool2dOptions& options) {
-  const Shape shape = max_pool2d_shape(x.shape(), options);
-  Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
-  Tensor indices = Tensor::empty(shape, DType::i32, x.data().device());
-  max_pool2d_forward(x.data(), options, y, indices);
-  return record<LinearMapNode<MaxPool2dMap>>(std::move(y), {&x},
-                                             MaxPool2dMap{options, std::move(indices)});
-}
-
-Variable avg_pool2d(const Operand& x, const Pool2dOptions& options, bool count_include_pad) {
-  return linear_map(
-      AvgPool2dMap{options, count_include_pad}, x,
-      Tensor::empty(avg_pool2d_shape(x.shape(), options), x.data().dtype(), x.data().device()));
-}
-
-Variable adaptive_avg_pool2d(const Operand& x, std::int64_t output_size) {
-  return linear_map(AdaptiveAvgPool2dMap{}, x,
-                    Tensor::empty(adaptive_avg_pool2d_shape(x.shape(), output_size),
-                                  x.data().dtype(), x.data().device()));
 }
 
 }  // namespace lockstep

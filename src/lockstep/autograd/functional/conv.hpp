@@ -1,9 +1,7 @@
 #pragma once
-#include <cstdint>
-
+#include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/conv2d.hpp>
-#include <lockstep/tensor/kernels/pool2d.hpp>
 
 // Shapes are written [N, C, H, W]: samples, channels, height, width.
 
@@ -21,26 +19,13 @@ namespace lockstep {
 [[nodiscard]] Variable to_channel_blocks(const Operand& x);
 [[nodiscard]] Variable from_channel_blocks(const Operand& x);
 
-/// Largest element of each window; padding counts as -inf; among equals the first in row-major
-/// window order takes the whole gradient.
-[[nodiscard]] Variable max_pool2d(const Operand& x, const Pool2dOptions& options);
-
-/// Mean of each window: over kernel^2 elements, padding counting as zeros, or over the real ones
-/// only if not `count_include_pad`.
-[[nodiscard]] Variable avg_pool2d(const Operand& x, const Pool2dOptions& options,
-                                  bool count_include_pad = true);
-
-/// x[N,C,H,W] -> [N,C,output_size,output_size]: output i is the mean of rows
-/// [floor(i H / output_size), ceil((i + 1) H / output_size)), columns likewise.
-[[nodiscard]] Variable adaptive_avg_pool2d(const Operand& x, std::int64_t output_size = 1);
-
 /// relu(max_pool2d(channel_scale * conv2d(x))) in one pass over each sample, without ever storing
 /// the convolution's output: 3 to 5 times faster than the parts on small images.
 /// channel_scale: undefined, or [N,O] with elements >= 0 (what dropout2d multiplies by).
 /// Falls back to the parts where conv2d_max_pool2d_supported(...) is false.
 [[nodiscard]] Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight,
                                               const Operand& bias, const Conv2dOptions& conv,
-                                              const Pool2dOptions& pool,
+                                              const PoolOptions<2>& pool,
                                               const Tensor& channel_scale);
 
 }  // namespace lockstep

@@ -146,7 +146,7 @@ Variable conv1d(const Operand& x, const Operand& weight, const Operand& bias,
                 const Conv1dOptions& o) {
   expect_sequences("conv1d", x, weight);
   return as_sequence(conv2d(as_image(x), as_image(weight), bias,
-                            {{1, o.stride}, {0, o.padding}, {1, o.dilation}, o.groups}));
+                            {{1, o.stride[0]}, {0, o.padding[0]}, {1, o.dilation[0]}, o.groups}));
 }
 
 Variable conv3d(const Operand& x, const Operand& weight, const Operand& bias,

@@ -1,5 +1,5 @@
 #pragma once
-#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <lockstep/autograd/operand.hpp>
@@ -9,10 +9,6 @@
 // bias may be undefined. All throw ShapeError, printing the shapes, where they do not fit.
 
 namespace lockstep {
-
-struct Conv1dOptions {
-  std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
-};
 
 /// x[N,C,L] * weight[O,C/groups,k] + bias[O]; extents as conv2d's.
 [[nodiscard]] Variable conv1d(const Operand& x, const Operand& weight, const Operand& bias,
@@ -25,15 +21,8 @@ struct Conv1dOptions {
 /// Of `dims` spatial dimensions; output_padding is below stride or dilation.
 template <std::size_t dims>
 struct ConvTransposeOptions {
-  std::array<std::int64_t, dims> stride = filled(1), padding = filled(0),
-                                 output_padding = filled(0), dilation = filled(1);
+  Extents<dims> stride = 1, padding = 0, output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
-
-  static constexpr std::array<std::int64_t, dims> filled(std::int64_t value) {
-    std::array<std::int64_t, dims> result{};
-    for (auto& element : result) element = value;
-    return result;
-  }
 };
 
 /// The gradient of a convolution by its input, as an operation: x[N,C,L], weight[C,O/groups,k],

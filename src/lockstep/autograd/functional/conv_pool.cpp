@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 Variable one_by_one(const Variable& x, const Variable& weight, const Variable& bias,
-                    const Conv2dOptions& conv, const Pool2dOptions& pool,
+                    const Conv2dOptions& conv, const PoolOptions<2>& pool,
                     const Tensor& channel_scale) {
   Variable y = conv2d(x, weight, bias, conv);
   if (channel_scale.defined()) {
@@ -19,6 +19,10 @@ Variable one_by_one(const Variable& x, const Variable& weight, const Variable& b
                    Tensor::empty(y.shape(), y.data().dtype(), y.data().device()));
   }
   return relu(max_pool2d(y, pool));
+}
+
+PoolOptions<2> options_of(const SquareWindow& window) {
+  return {.kernel = window.kernel, .stride = window.stride, .padding = window.padding};
 }
 
 class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
@@ -39,7 +43,8 @@ class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
   }
   void differentiate(Differentiation& d) override {
     d.give_as([this](std::span<const Variable> v) {
-      return one_by_one(v[0], v[1], v[2], inputs_.conv, inputs_.pool, inputs_.channel_scale);
+      return one_by_one(v[0], v[1], v[2], inputs_.conv, options_of(inputs_.pool),
+                        inputs_.channel_scale);
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "conv2d_max_pool2d_relu"; }
@@ -52,15 +57,17 @@ class Conv2dMaxPool2dReluNode : public PooledNode<Conv2dMaxPool2dReluNode> {
 }  // namespace
 
 Variable conv2d_max_pool2d_relu(const Operand& x, const Operand& weight, const Operand& bias,
-                                const Conv2dOptions& conv, const Pool2dOptions& pool,
+                                const Conv2dOptions& conv, const PoolOptions<2>& pool,
                                 const Tensor& channel_scale) {
-  if (x.data().device().type != DeviceType::host ||
-      !conv2d_max_pool2d_supported(x.shape(), weight.shape(), conv, pool, x.data().dtype())) {
+  const auto window = detail::square_window(pool);
+  if (x.data().device().type != DeviceType::host || !window ||
+      !conv2d_max_pool2d_supported(x.shape(), weight.shape(), conv, *window, x.data().dtype())) {
     return one_by_one(x, weight, bias, conv, pool, channel_scale);
   }
   Conv2dMaxPool2dInputs inputs{
-      x.data(), weight.data(), bias.defined() ? bias.data() : Tensor(), channel_scale, conv, pool};
-  const Shape shape = conv2d_max_pool2d_shape(x.shape(), weight.shape(), conv, pool);
+      x.data(),      weight.data(), bias.defined() ? bias.data() : Tensor(),
+      channel_scale, conv,          *window};
+  const Shape shape = conv2d_max_pool2d_shape(x.shape(), weight.shape(), conv, *window);
   Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
   Tensor code = grad_enabled() ? Tensor::empty(shape, DType::u8, x.data().device()) : Tensor();
   conv2d_max_pool2d_relu_forward(inputs, y, code);

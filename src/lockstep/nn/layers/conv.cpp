@@ -7,8 +7,8 @@
 
 namespace lockstep::nn {
 
-Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels,
-               std::array<std::int64_t, 2> kernel, const Conv2dOptions& options, bool bias)
+Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Extents<2>& kernel,
+               const Conv2dOptions& options, bool bias)
     : options_(options) {
   expect_positive("Conv2d", "in_channels", in_channels);
   expect_positive("Conv2d", "out_channels", out_channels);

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 
 #include <lockstep/nn/blocked_layer.hpp>
@@ -11,11 +10,7 @@ namespace lockstep::nn {
 /// x[N, in, H, W] -> [N, out, OH, OW]; parameters weight[out, in/groups, kh, kw], bias[out].
 class Conv2d : public Module, public Blocked<Conv2d> {
  public:
-  Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
-         const Conv2dOptions& options = {}, bool bias = true)
-      : Conv2d(in_channels, out_channels, {kernel, kernel}, options, bias) {}
-  /// A kernel of kh x kw.
-  Conv2d(std::int64_t in_channels, std::int64_t out_channels, std::array<std::int64_t, 2> kernel,
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Extents<2>& kernel,
          const Conv2dOptions& options = {}, bool bias = true);
   Variable forward(const Variable& x) override;
   Variable forward_blocked(const Variable& x) override;

@@ -1,5 +1,6 @@
 #include <lockstep/nn/layers/conv_nd.hpp>
 
+#include <array>
 #include <span>
 #include <string>
 
@@ -34,19 +35,18 @@ std::int64_t fan_in(const Shape& weight) { return weight.numel() / weight[0]; }
 
 }  // namespace
 
-Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
+Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, const Extents<1>& kernel,
                const Conv1dOptions& options, bool bias)
     : options_(options) {
-  const Shape shape =
-      weight_shape("Conv1d", out_channels, in_channels, std::span(&kernel, 1), options.groups);
+  const Shape shape = weight_shape("Conv1d", out_channels, in_channels, kernel, options.groups);
   weight_ = register_parameter("weight", default_weight(shape));
   if (bias) bias_ = register_parameter("bias", default_bias(out_channels, fan_in(shape)));
 }
 
 Variable Conv1d::forward(const Variable& x) { return conv1d(x, weight_, bias_, options_); }
 
-Conv3d::Conv3d(std::int64_t in_channels, std::int64_t out_channels,
-               std::array<std::int64_t, 3> kernel, const Conv3dOptions& options, bool bias)
+Conv3d::Conv3d(std::int64_t in_channels, std::int64_t out_channels, const Extents<3>& kernel,
+               const Conv3dOptions& options, bool bias)
     : options_(options) {
   const Shape shape = weight_shape("Conv3d", out_channels, in_channels, kernel, options.groups);
   weight_ = register_parameter("weight", default_weight(shape));
@@ -57,7 +57,7 @@ Variable Conv3d::forward(const Variable& x) { return conv3d(x, weight_, bias_, o
 
 template <std::size_t dims>
 ConvTranspose<dims>::ConvTranspose(std::int64_t in_channels, std::int64_t out_channels,
-                                   const std::array<std::int64_t, dims>& kernel,
+                                   const Extents<dims>& kernel,
                                    const ConvTransposeOptions<dims>& options, bool bias)
     : options_(options) {
   const Shape shape =

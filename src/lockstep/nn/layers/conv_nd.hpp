@@ -1,5 +1,5 @@
 #pragma once
-#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <lockstep/autograd/functional/conv_nd.hpp>
@@ -10,7 +10,7 @@ namespace lockstep::nn {
 /// x[N, in, L] -> [N, out, OL]; parameters weight[out, in/groups, k], bias[out].
 class Conv1d : public Module {
  public:
-  Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
+  Conv1d(std::int64_t in_channels, std::int64_t out_channels, const Extents<1>& kernel,
          const Conv1dOptions& options = {}, bool bias = true);
   Variable forward(const Variable& x) override;
 
@@ -23,11 +23,8 @@ class Conv1d : public Module {
 /// bias[out].
 class Conv3d : public Module {
  public:
-  Conv3d(std::int64_t in_channels, std::int64_t out_channels, std::array<std::int64_t, 3> kernel,
+  Conv3d(std::int64_t in_channels, std::int64_t out_channels, const Extents<3>& kernel,
          const Conv3dOptions& options = {}, bool bias = true);
-  Conv3d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
-         const Conv3dOptions& options = {}, bool bias = true)
-      : Conv3d(in_channels, out_channels, {kernel, kernel, kernel}, options, bias) {}
   Variable forward(const Variable& x) override;
 
  private:
@@ -40,13 +37,8 @@ class Conv3d : public Module {
 template <std::size_t dims>
 class ConvTranspose : public Module {
  public:
-  ConvTranspose(std::int64_t in_channels, std::int64_t out_channels,
-                const std::array<std::int64_t, dims>& kernel,
+  ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const Extents<dims>& kernel,
                 const ConvTransposeOptions<dims>& options = {}, bool bias = true);
-  ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel,
-                const ConvTransposeOptions<dims>& options = {}, bool bias = true)
-      : ConvTranspose(in_channels, out_channels, ConvTransposeOptions<dims>::filled(kernel),
-                      options, bias) {}
   Variable forward(const Variable& x) override;
 
  private:

@@ -1,46 +1,77 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
+#include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/nn/module.hpp>
-#include <lockstep/tensor/kernels/pool2d.hpp>
 
 namespace lockstep::nn {
 
-/// x[N, C, H, W] -> [N, C, OH, OW].
-class MaxPool2d : public Module {
+/// Largest elements of windows over `dims` spatial dimensions, as max_pool. Sequential fuses
+/// MaxPool2d with a convolution before it and a ReLU behind.
+template <std::size_t dims>
+class MaxPool : public Module {
  public:
-  explicit MaxPool2d(const Pool2dOptions& options) : options_(options) {}
-  explicit MaxPool2d(std::int64_t kernel)
-      : options_{.kernel = kernel, .stride = kernel, .padding = 0} {}
-  Variable forward(const Variable& x) override;
-  [[nodiscard]] const Pool2dOptions& options() const noexcept { return options_; }
+  explicit MaxPool(const PoolOptions<dims>& options) : options_(options) {}
+  explicit MaxPool(const Extents<dims>& kernel) : options_{.kernel = kernel} {}
+  Variable forward(const Variable& x) override { return max_pool(x, options_); }
+  [[nodiscard]] const PoolOptions<dims>& options() const noexcept { return options_; }
 
  private:
-  Pool2dOptions options_;
+  PoolOptions<dims> options_;
 };
+using MaxPool1d = MaxPool<1>;
+using MaxPool2d = MaxPool<2>;
+using MaxPool3d = MaxPool<3>;
 
-/// x[N, C, H, W] -> [N, C, OH, OW].
-class AvgPool2d : public Module {
+/// Means of such windows, as avg_pool.
+template <std::size_t dims>
+class AvgPool : public Module {
  public:
-  explicit AvgPool2d(const Pool2dOptions& options, bool count_include_pad = true)
-      : options_(options), count_include_pad_(count_include_pad) {}
-  explicit AvgPool2d(std::int64_t kernel)
-      : AvgPool2d(Pool2dOptions{.kernel = kernel, .stride = kernel, .padding = 0}) {}
-  Variable forward(const Variable& x) override;
+  explicit AvgPool(const PoolOptions<dims>& options, bool count_include_pad = true,
+                   std::int64_t divisor_override = 0)
+      : options_(options),
+        count_include_pad_(count_include_pad),
+        divisor_override_(divisor_override) {}
+  explicit AvgPool(const Extents<dims>& kernel) : AvgPool(PoolOptions<dims>{.kernel = kernel}) {}
+  Variable forward(const Variable& x) override {
+    return avg_pool(x, options_, count_include_pad_, divisor_override_);
+  }
 
  private:
-  Pool2dOptions options_;
+  PoolOptions<dims> options_;
   bool count_include_pad_;
+  std::int64_t divisor_override_;
 };
+using AvgPool1d = AvgPool<1>;
+using AvgPool2d = AvgPool<2>;
+using AvgPool3d = AvgPool<3>;
 
-/// x[N, C, H, W] -> [N, C, output_size, output_size], for any H and W.
-class AdaptiveAvgPool2d : public Module {
+/// Outputs of these extents, for any x.
+template <std::size_t dims>
+class AdaptiveMaxPool : public Module {
  public:
-  explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_(output_size) {}
-  Variable forward(const Variable& x) override;
+  explicit AdaptiveMaxPool(const Extents<dims>& output_size) : output_size_(output_size) {}
+  Variable forward(const Variable& x) override { return adaptive_max_pool(x, output_size_); }
 
  private:
-  std::int64_t output_size_;
+  Extents<dims> output_size_;
 };
+using AdaptiveMaxPool1d = AdaptiveMaxPool<1>;
+using AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
+using AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
+
+template <std::size_t dims>
+class AdaptiveAvgPool : public Module {
+ public:
+  explicit AdaptiveAvgPool(const Extents<dims>& output_size) : output_size_(output_size) {}
+  Variable forward(const Variable& x) override { return adaptive_avg_pool(x, output_size_); }
+
+ private:
+  Extents<dims> output_size_;
+};
+using AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
+using AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
+using AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
 
 }  // namespace lockstep::nn

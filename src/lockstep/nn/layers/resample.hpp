@@ -1,11 +1,12 @@
 #pragma once
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include <lockstep/autograd/functional/resample.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/tensor/extents.hpp>
 
 namespace lockstep::nn {
 
@@ -14,8 +15,7 @@ namespace lockstep::nn {
 template <PadMode mode, std::size_t dims>
 class PadLayer : public Module {
  public:
-  explicit PadLayer(std::int64_t padding) { amounts_.fill(padding); }
-  explicit PadLayer(const std::array<std::int64_t, 2 * dims>& padding) : amounts_(padding) {}
+  explicit PadLayer(const Extents<2 * dims>& padding) : amounts_(padding) {}
   Variable forward(const Variable& x) override { return padded(x, 0.0); }
 
  protected:
@@ -24,14 +24,13 @@ class PadLayer : public Module {
   }
 
  private:
-  std::array<std::int64_t, 2 * dims> amounts_{};
+  Extents<2 * dims> amounts_;
 };
 
 template <std::size_t dims>
 class ConstantPad : public PadLayer<PadMode::constant, dims> {
  public:
-  template <class Padding>
-  ConstantPad(const Padding& padding, double value)
+  ConstantPad(const Extents<2 * dims>& padding, double value)
       : PadLayer<PadMode::constant, dims>(padding), value_(value) {}
   Variable forward(const Variable& x) override { return this->padded(x, value_); }
 
@@ -61,6 +60,9 @@ class Upsample : public Module {
   explicit Upsample(std::vector<double> scale_factor, Interpolation mode = Interpolation::nearest,
                     bool align_corners = false)
       : scale_factor_(std::move(scale_factor)), mode_(mode), align_corners_(align_corners) {}
+  explicit Upsample(double scale_factor, Interpolation mode = Interpolation::nearest,
+                    bool align_corners = false)
+      : Upsample(std::vector<double>{scale_factor}, mode, align_corners) {}
   Variable forward(const Variable& x) override {
     return interpolate_by(x, scale_factor_, mode_, align_corners_);
   }

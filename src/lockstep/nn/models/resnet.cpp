@@ -18,7 +18,7 @@ namespace {
 std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel,
                                     std::int64_t stride) {
   const std::int64_t padding = kernel / 2;
-  const Conv2dOptions options{.stride = {stride, stride}, .padding = {padding, padding}};
+  const Conv2dOptions options{.stride = stride, .padding = padding};
   auto conv = std::make_shared<Conv2d>(in, out, kernel, options, false);
   const Tensor& weight = conv->weight().data();
   weight.copy_from(kaiming_normal_fan_out(weight.shape()).to(weight.dtype()));

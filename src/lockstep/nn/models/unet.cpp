@@ -19,19 +19,17 @@ struct FieldLayers {
   [[nodiscard]] std::shared_ptr<Module> convolution(std::int64_t in, std::int64_t out,
                                                     std::int64_t width) const {
     const std::int64_t p = width / 2;
-    if (volumes)
-      return std::make_shared<Conv3d>(in, out, width, Conv3dOptions{.padding = {p, p, p}});
-    return std::make_shared<Conv2d>(in, out, width, Conv2dOptions{.padding = {p, p}});
+    if (volumes) return std::make_shared<Conv3d>(in, out, width, Conv3dOptions{.padding = p});
+    return std::make_shared<Conv2d>(in, out, width, Conv2dOptions{.padding = p});
   }
   [[nodiscard]] std::shared_ptr<Module> halved() const {
-    if (volumes) return std::make_shared<MaxPool3d>(PoolOptions<3>{.kernel = {2, 2, 2}});
+    if (volumes) return std::make_shared<MaxPool3d>(2);
     return std::make_shared<MaxPool2d>(2);
   }
   [[nodiscard]] std::shared_ptr<Module> doubled(std::int64_t in, std::int64_t out) const {
     if (volumes)
-      return std::make_shared<ConvTranspose3d>(in, out, 2,
-                                               ConvTransposeOptions<3>{.stride = {2, 2, 2}});
-    return std::make_shared<ConvTranspose2d>(in, out, 2, ConvTransposeOptions<2>{.stride = {2, 2}});
+      return std::make_shared<ConvTranspose3d>(in, out, 2, ConvTransposeOptions<3>{.stride = 2});
+    return std::make_shared<ConvTranspose2d>(in, out, 2, ConvTransposeOptions<2>{.stride = 2});
   }
   void push_norm(Sequential& block, std::int64_t channels, const std::string& at) const {
     using Norm = MlpLayers::Norm;

@@ -91,22 +91,22 @@ void backward(const Tensor& grad_y, const Window& window, double divisor, bool a
   });
 }
 
-double divisor_of(const Pool2dOptions& options, bool count_include_pad) {
+double divisor_of(const SquareWindow& options, bool count_include_pad) {
   return count_include_pad ? static_cast<double>(options.kernel * options.kernel) : 0.0;
 }
 
 }  // namespace
 
-Shape avg_pool2d_shape(const Shape& x, const Pool2dOptions& options) {
+Shape avg_pool2d_shape(const Shape& x, const SquareWindow& options) {
   return detail::pool2d_shape("avg_pool2d", x, options);
 }
 
-void avg_pool2d_forward(const Tensor& x, const Pool2dOptions& options, bool count_include_pad,
+void avg_pool2d_forward(const Tensor& x, const SquareWindow& options, bool count_include_pad,
                         const Tensor& y) {
   forward(x, StridedWindow(options), divisor_of(options, count_include_pad), y);
 }
 
-void avg_pool2d_backward(const Tensor& grad_y, const Pool2dOptions& options, bool count_include_pad,
+void avg_pool2d_backward(const Tensor& grad_y, const SquareWindow& options, bool count_include_pad,
                          bool accumulate, const Tensor& grad_x) {
   backward(grad_y, StridedWindow(options), divisor_of(options, count_include_pad), accumulate,
            grad_x);

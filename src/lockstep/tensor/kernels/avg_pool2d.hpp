@@ -5,15 +5,15 @@
 namespace lockstep {
 
 /// [N,C,OH,OW] as max_pool2d_shape; throws ShapeError likewise.
-[[nodiscard]] Shape avg_pool2d_shape(const Shape& x, const Pool2dOptions& options);
+[[nodiscard]] Shape avg_pool2d_shape(const Shape& x, const SquareWindow& options);
 
 /// y = mean of each window, over kernel^2 elements with zeros for padding, or over the real ones
 /// only if not `count_include_pad`. f32 or f64; sums are f64.
-void avg_pool2d_forward(const Tensor& x, const Pool2dOptions& options, bool count_include_pad,
+void avg_pool2d_forward(const Tensor& x, const SquareWindow& options, bool count_include_pad,
                         const Tensor& y);
 
 /// grad_x (+)= the shares of the windows over each element, in row-major window order.
-void avg_pool2d_backward(const Tensor& grad_y, const Pool2dOptions& options, bool count_include_pad,
+void avg_pool2d_backward(const Tensor& grad_y, const SquareWindow& options, bool count_include_pad,
                          bool accumulate, const Tensor& grad_x);
 
 /// [N,C,size,size] for x[N,C,H,W]. Throws ShapeError if x has not four dimensions or an empty

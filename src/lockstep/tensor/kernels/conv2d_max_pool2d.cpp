@@ -10,7 +10,7 @@ namespace lockstep {
 namespace detail {
 
 ConvPoolPlan::ConvPoolPlan(const Shape& x, const Shape& weight, const Conv2dOptions& conv,
-                           const Pool2dOptions& window)
+                           const SquareWindow& window)
     : samples(x[0]),
       channels(x[1]),
       height(x[2]),
@@ -78,12 +78,11 @@ void check_conv_pool(const Conv2dMaxPool2dInputs& in) {
 }  // namespace detail
 
 bool conv2d_max_pool2d_supported(const Shape& x, const Shape& weight, const Conv2dOptions& conv,
-                                 const Pool2dOptions& pool, DType dtype) {
+                                 const SquareWindow& pool, DType dtype) {
   if (dtype != DType::f32 || x.dims() != 4 || weight.dims() != 4 || x[1] != weight[1]) return false;
   if (x[1] < 1 || weight[0] < 1 || weight[2] < 1 || weight[3] < 1) return false;
-  if (conv.stride != std::array<std::int64_t, 2>{1, 1} ||
-      conv.dilation != std::array<std::int64_t, 2>{1, 1} || conv.groups != 1 ||
-      conv.padding[0] < 0 || conv.padding[1] < 0) {
+  if (conv.stride != 1 || conv.dilation != 1 || conv.groups != 1 || conv.padding[0] < 0 ||
+      conv.padding[1] < 0) {
     return false;
   }
   // One byte holds the position in a window.
@@ -102,7 +101,7 @@ bool conv2d_max_pool2d_supported(const Shape& x, const Shape& weight, const Conv
 }
 
 Shape conv2d_max_pool2d_shape(const Shape& x, const Shape& weight, const Conv2dOptions& conv,
-                              const Pool2dOptions& pool) {
+                              const SquareWindow& pool) {
   const detail::ConvPoolPlan plan(x, weight, conv, pool);
   return {plan.samples, plan.outputs, plan.pooled_h, plan.pooled_w};
 }

@@ -18,7 +18,7 @@ struct Conv2dMaxPool2dInputs {
   Tensor bias;           ///< [O], or undefined
   Tensor channel_scale;  ///< [N,O] with elements >= 0 (dropout2d's factors), or undefined
   Conv2dOptions conv;
-  Pool2dOptions pool;
+  SquareWindow pool{};
 };
 
 /// Where gradients go; an undefined tensor is one that nobody wants. `accumulate`: add to what is
@@ -32,12 +32,12 @@ struct Conv2dMaxPool2dGradients {
 /// one group and any kernel and padding; pooling with stride = kernel <= 15 and no padding; one
 /// pooled output at least; and one sample's working set within a core's private cache.
 [[nodiscard]] bool conv2d_max_pool2d_supported(const Shape& x, const Shape& weight,
-                                               const Conv2dOptions& conv, const Pool2dOptions& pool,
+                                               const Conv2dOptions& conv, const SquareWindow& pool,
                                                DType dtype);
 
 /// The shape of y and code: [N,O,floor(OH/k),floor(OW/k)].
 [[nodiscard]] Shape conv2d_max_pool2d_shape(const Shape& x, const Shape& weight,
-                                            const Conv2dOptions& conv, const Pool2dOptions& pool);
+                                            const Conv2dOptions& conv, const SquareWindow& pool);
 
 /// Writes y (f32) and code (u8: row-major index inside its window of the element that y comes from,
 /// the first among equals; undefined: not wanted), both [N,O,PH,PW]. NaN anywhere in a window gives

@@ -13,7 +13,7 @@ namespace lockstep::detail {
 
 struct ConvPoolPlan {
   ConvPoolPlan(const Shape& x, const Shape& weight, const Conv2dOptions& conv,
-               const Pool2dOptions& pool);
+               const SquareWindow& pool);
 
   std::int64_t samples, channels, height, width;
   std::int64_t outputs, kernel_h, kernel_w, taps;  ///< taps = channels * kernel_h * kernel_w

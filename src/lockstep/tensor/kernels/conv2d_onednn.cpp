@@ -155,12 +155,11 @@ struct Descriptions {
 // and 6.3. Its relative error (L2, against f64) is 1e-6, the direct one's 2e-7; of the weight
 // gradient 5e-7 and 1e-7 to 1e-6.
 bool winograd_is_faster(const Conv2dProblem& p, Pass pass, Precision precision) {
-  using Pair = std::array<std::int64_t, 2>;
   constexpr std::int64_t least_channels = 64, least_pixels = 64;
   return precision == Precision::f32 && !p.is_3d && p.kh == 3 && p.kw == 3 &&
-         p.options.stride == Pair{1, 1} && p.options.padding == Pair{1, 1} &&
-         p.options.dilation == Pair{1, 1} && p.options.groups == 1 && p.c >= least_channels &&
-         p.o >= least_channels && (pass == Pass::backward_weight || p.oh * p.ow >= least_pixels);
+         p.options.stride == 1 && p.options.padding == 1 && p.options.dilation == 1 &&
+         p.options.groups == 1 && p.c >= least_channels && p.o >= least_channels &&
+         (pass == Pass::backward_weight || p.oh * p.ow >= least_pixels);
 }
 
 /// How many of the output channels one plan computes: all of them, but 128 for Winograd's weight

@@ -1,18 +1,8 @@
 #pragma once
-#include <array>
-#include <cstdint>
-
+#include <lockstep/tensor/kernels/conv_options.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
-
-/// Triples are of depth, height, width.
-struct Conv3dOptions {
-  std::array<std::int64_t, 3> stride{1, 1, 1};
-  std::array<std::int64_t, 3> padding{0, 0, 0};
-  std::array<std::int64_t, 3> dilation{1, 1, 1};
-  std::int64_t groups = 1;
-};
 
 // As conv2d (conv2d.hpp), of x[N,C,D,H,W] with weight[O,C/groups,kd,kh,kw], in plain layout.
 

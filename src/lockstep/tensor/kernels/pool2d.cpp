@@ -13,7 +13,7 @@ using detail::planes_of;
 using detail::StridedWindow;
 
 template <class T, class Space>
-void forward_kernel(const Space& space, const Tensor& x, const Pool2dOptions& options,
+void forward_kernel(const Space& space, const Tensor& x, const SquareWindow& options,
                     const Tensor& y, const Tensor& indices) {
   const auto in = planes_of<Space, const T>(x);
   const auto out = planes_of<Space, T>(y);
@@ -51,7 +51,7 @@ void forward_kernel(const Space& space, const Tensor& x, const Pool2dOptions& op
 // order of additions is fixed.
 template <class T, class Space>
 void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& indices,
-                     const Pool2dOptions& options, bool accumulate, const Tensor& grad_x) {
+                     const SquareWindow& options, bool accumulate, const Tensor& grad_x) {
   const auto g = planes_of<Space, const T>(grad_y);
   const auto chosen = planes_of<Space, const std::int32_t>(indices);
   const auto result = planes_of<Space, T>(grad_x);
@@ -82,7 +82,7 @@ void backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& ind
 // and with 32-bit indices, the loops vectorise: 3 (forward) and 5 times faster than the general
 // ones (max_pool2d_* in benchmarks/tensor).
 
-bool is_2x2(const Pool2dOptions& o) { return o.kernel == 2 && o.stride == 2 && o.padding == 0; }
+bool is_2x2(const SquareWindow& o) { return o.kernel == 2 && o.stride == 2 && o.padding == 0; }
 
 template <class T, class Space>
 void forward_2x2_kernel(const Space& space, const Tensor& x, const Tensor& y,
@@ -150,7 +150,7 @@ void backward_2x2_kernel(const Space& space, const Tensor& grad_y, const Tensor&
 
 }  // namespace
 
-Shape detail::pool2d_shape(const char* operation, const Shape& x, const Pool2dOptions& o) {
+Shape detail::pool2d_shape(const char* operation, const Shape& x, const SquareWindow& o) {
   const auto complain = [&](const char* why) {
     throw ShapeError(std::string(operation) + " of " + to_string(x) + " with kernel " +
                      std::to_string(o.kernel) + ", stride " + std::to_string(o.stride) +
@@ -169,7 +169,7 @@ Shape detail::pool2d_shape(const char* operation, const Shape& x, const Pool2dOp
   return {x[0], x[1], extent(x[2]), extent(x[3])};
 }
 
-Shape max_pool2d_shape(const Shape& x, const Pool2dOptions& o) {
+Shape max_pool2d_shape(const Shape& x, const SquareWindow& o) {
   const Shape y = detail::pool2d_shape("max_pool2d", x, o);
   if (x[2] * x[3] > std::numeric_limits<std::int32_t>::max()) {
     throw ShapeError("max_pool2d of " + to_string(x) +
@@ -178,7 +178,7 @@ Shape max_pool2d_shape(const Shape& x, const Pool2dOptions& o) {
   return y;
 }
 
-void max_pool2d_forward(const Tensor& x, const Pool2dOptions& options, const Tensor& y,
+void max_pool2d_forward(const Tensor& x, const SquareWindow& options, const Tensor& y,
                         const Tensor& indices) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
     dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
@@ -191,7 +191,7 @@ void max_pool2d_forward(const Tensor& x, const Pool2dOptions& options, const Ten
   });
 }
 
-void max_pool2d_backward(const Tensor& grad_y, const Tensor& indices, const Pool2dOptions& options,
+void max_pool2d_backward(const Tensor& grad_y, const Tensor& indices, const SquareWindow& options,
                          bool accumulate, const Tensor& grad_x) {
   dispatch(current_stream(grad_x.device()), [&](const auto& space) {
     dispatch_floating(grad_x.dtype(), "max_pool2d", [&]<class T>() {

@@ -15,7 +15,7 @@ KOKKOS_INLINE_FUNCTION std::int64_t smaller(std::int64_t a, std::int64_t b) {
 /// [N,C,OH,OW] of max and average pooling; throws ShapeError, naming the operation, as
 /// max_pool2d_shape does.
 [[nodiscard]] Shape pool2d_shape(const char* operation, const Shape& x,
-                                 const Pool2dOptions& options);
+                                 const SquareWindow& options);
 
 /// A tensor [N,C,H,W] as (planes, H, W).
 template <class Space, class T>
@@ -27,7 +27,7 @@ auto planes_of(const Tensor& x) {
 struct StridedWindow {
   std::int64_t kernel, stride, padding;
 
-  explicit StridedWindow(const Pool2dOptions& o)
+  explicit StridedWindow(const SquareWindow& o)
       : kernel(o.kernel), stride(o.stride), padding(o.padding) {}
 
   /// The input positions [begin, end) of window o, without padding; `size` is the input's extent,

@@ -1,7 +1,7 @@
 #pragma once
-#include <array>
 #include <cstdint>
 
+#include <lockstep/tensor/extents.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 // Pools with windows of any extents over x[planes, D, H, W]; f32 or f64, on the host. Images have
@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// A window's extents along D, H, W.
 struct PoolWindow {
-  std::array<std::int64_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
+  Extents<3> kernel = 1, stride = 1, padding = 0, dilation = 1;
 };
 
 /// y = the largest element of each window, padding as -inf; indices i32 = its place in the plane.

@@ -1,13 +1,15 @@
-#include <lockstep/autograd/functional/pool_nd.hpp>
+#include <lockstep/autograd/functional/pool.hpp>
 
 #include <limits>
 #include <string>
+#include <utility>
 
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/functional/gather_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/kernels/avg_pool2d.hpp>
 #include <lockstep/tensor/kernels/pool_nd.hpp>
 
 namespace lockstep {
@@ -65,6 +67,44 @@ struct AdaptiveAvgPoolMap {
   [[nodiscard]] static const char* name() noexcept { return "adaptive_avg_pool"; }
 };
 
+struct SquareMaxPoolMap {
+  SquareWindow window;
+  Tensor indices;
+
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    detail::take_from_planes(x, indices, accumulate, y);
+  }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    max_pool2d_backward(y, indices, window, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "max_pool2d"; }
+};
+
+struct SquareAvgPoolMap {
+  SquareWindow window;
+  bool count_include_pad;
+
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate, [&](const Tensor& to) {
+      avg_pool2d_forward(x, window, count_include_pad, to);
+    });
+  }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    avg_pool2d_backward(y, window, count_include_pad, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "avg_pool2d"; }
+};
+
+struct SquareAdaptiveAvgPoolMap {
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate, [&](const Tensor& to) { adaptive_avg_pool2d_forward(x, to); });
+  }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    adaptive_avg_pool2d_backward(y, accumulate, x);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "adaptive_avg_pool2d"; }
+};
+
 /// A pool's window and the shape of what it makes.
 struct Plan {
   PoolWindow window;
@@ -86,7 +126,7 @@ Plan plan_of(const char* operation, const Variable& x, const PoolOptions<dims>& 
   Plan plan{{}, x.shape()};
   for (std::size_t d = 0; d < dims; ++d) {
     const int dimension = static_cast<int>(d) + 2;
-    const std::int64_t kernel = o.kernel[d], stride = o.stride[d] == 0 ? kernel : o.stride[d];
+    const std::int64_t kernel = o.kernel[d], stride = o.stride.or_kernel(o.kernel)[d];
     const std::int64_t padding = o.padding[d], extent = x.shape()[dimension];
     const auto complain = [&](const std::string& why) {
       throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " +
@@ -114,8 +154,7 @@ Plan plan_of(const char* operation, const Variable& x, const PoolOptions<dims>& 
 }
 
 template <std::size_t dims>
-Shape adaptive_shape(const char* operation, const Variable& x,
-                     const std::array<std::int64_t, dims>& size) {
+Shape adaptive_shape(const char* operation, const Variable& x, const Extents<dims>& size) {
   expect_pooled<dims>(operation, x);
   Shape shape = x.shape();
   for (std::size_t d = 0; d < dims; ++d) {
@@ -144,10 +183,27 @@ Tensor empty_of(const Shape& shape, const Variable& x) {
   return Tensor::empty(shape, x.data().dtype(), x.data().device());
 }
 
+Variable max_of_squares(const Variable& x, const SquareWindow& window) {
+  Tensor y = empty_of(max_pool2d_shape(x.shape(), window), x);
+  Tensor indices = Tensor::empty(y.shape(), DType::i32, x.data().device());
+  max_pool2d_forward(x.data(), window, y, indices);
+  return record<LinearMapNode<SquareMaxPoolMap>>(std::move(y), {&x},
+                                                 SquareMaxPoolMap{window, std::move(indices)});
+}
+
 }  // namespace
+
+std::optional<SquareWindow> detail::square_window(const PoolOptions<2>& o) noexcept {
+  const Extents<2>& stride = o.stride.or_kernel(o.kernel);
+  if (!o.kernel.uniform() || !stride.uniform() || !o.padding.uniform() || o.ceil_mode) return {};
+  return SquareWindow{o.kernel[0], stride[0], o.padding[0]};
+}
 
 template <std::size_t dims>
 Variable max_pool(const Operand& x, const PoolOptions<dims>& options) {
+  if constexpr (dims == 2) {
+    if (const auto window = detail::square_window(options)) return max_of_squares(x, *window);
+  }
   const Plan plan = plan_of("max_pool", x, options);
   expect_places<dims>("max_pool", x);
   const Tensor y = empty_of(plan.shape, x);
@@ -159,13 +215,20 @@ Variable max_pool(const Operand& x, const PoolOptions<dims>& options) {
 template <std::size_t dims>
 Variable avg_pool(const Operand& x, const PoolOptions<dims>& options, bool count_include_pad,
                   std::int64_t divisor_override) {
+  if constexpr (dims == 2) {
+    const auto window = detail::square_window(options);
+    if (window && divisor_override == 0) {
+      return linear_map(SquareAvgPoolMap{*window, count_include_pad}, x,
+                        empty_of(avg_pool2d_shape(x.shape(), *window), x));
+    }
+  }
   const Plan plan = plan_of("avg_pool", x, options);
   const AveragePool pool{plan.window, count_include_pad, divisor_override};
   return linear_map(AvgPoolMap{dims, pool}, x, empty_of(plan.shape, x));
 }
 
 template <std::size_t dims>
-Variable adaptive_max_pool(const Operand& x, const std::array<std::int64_t, dims>& output_size) {
+Variable adaptive_max_pool(const Operand& x, const Extents<dims>& output_size) {
   const Shape shape = adaptive_shape("adaptive_max_pool", x, output_size);
   expect_places<dims>("adaptive_max_pool", x);
   const Tensor y = empty_of(shape, x);
@@ -175,7 +238,13 @@ Variable adaptive_max_pool(const Operand& x, const std::array<std::int64_t, dims
 }
 
 template <std::size_t dims>
-Variable adaptive_avg_pool(const Operand& x, const std::array<std::int64_t, dims>& output_size) {
+Variable adaptive_avg_pool(const Operand& x, const Extents<dims>& output_size) {
+  if constexpr (dims == 2) {
+    if (output_size.uniform()) {
+      return linear_map(SquareAdaptiveAvgPoolMap{}, x,
+                        empty_of(adaptive_avg_pool2d_shape(x.shape(), output_size[0]), x));
+    }
+  }
   return linear_map(AdaptiveAvgPoolMap{dims}, x,
                     empty_of(adaptive_shape("adaptive_avg_pool", x, output_size), x));
 }
@@ -186,11 +255,11 @@ template Variable max_pool(const Operand&, const PoolOptions<3>&);
 template Variable avg_pool(const Operand&, const PoolOptions<1>&, bool, std::int64_t);
 template Variable avg_pool(const Operand&, const PoolOptions<2>&, bool, std::int64_t);
 template Variable avg_pool(const Operand&, const PoolOptions<3>&, bool, std::int64_t);
-template Variable adaptive_max_pool(const Operand&, const std::array<std::int64_t, 1>&);
-template Variable adaptive_max_pool(const Operand&, const std::array<std::int64_t, 2>&);
-template Variable adaptive_max_pool(const Operand&, const std::array<std::int64_t, 3>&);
-template Variable adaptive_avg_pool(const Operand&, const std::array<std::int64_t, 1>&);
-template Variable adaptive_avg_pool(const Operand&, const std::array<std::int64_t, 2>&);
-template Variable adaptive_avg_pool(const Operand&, const std::array<std::int64_t, 3>&);
+template Variable adaptive_max_pool(const Operand&, const Extents<1>&);
+template Variable adaptive_max_pool(const Operand&, const Extents<2>&);
+template Variable adaptive_max_pool(const Operand&, const Extents<3>&);
+template Variable adaptive_avg_pool(const Operand&, const Extents<1>&);
+template Variable adaptive_avg_pool(const Operand&, const Extents<2>&);
+template Variable adaptive_avg_pool(const Operand&, const Extents<3>&);
 
 }  // namespace lockstep
