@@ -87,17 +87,50 @@ TEST_F(RunSavesOnThreads, ASaveThatIsDueWhileOneIsUnderWayIsSkippedAndSaid) {
     saves.start(contents_at(1), NotFinite::refuse);
     saves.look();
     EXPECT_EQ(saves.saved_step(), 0);
-    EXPECT_TRUE(saves.skips(2));
+    EXPECT_TRUE(saves.skips({.step = 2}));
     group.barrier();
     held.reset();
     saves.finish();
     EXPECT_EQ(saves.saved_step(), 1);
-    EXPECT_FALSE(saves.skips(3));
+    EXPECT_FALSE(saves.skips({.step = 3}));
   });
   EXPECT_TRUE(has(1));
   EXPECT_EQ(log_.count("step 2 was not saved: " + checkpoint_path(folder(), 1).string() +
                        " is still being written (checkpoint.busy = \"skip\")"),
             1);
+}
+
+// Whatever a save takes, the same file is the best.
+TEST_F(RunSavesOnThreads, TheBestSoFarIsNeverSkipped) {
+  const auto measured = [](std::int64_t step, double loss) {
+    auto contents = contents_at(step);
+    contents.train.metrics = {{"loss", loss}};
+    return contents;
+  };
+  run({.best = "loss",
+       .best_direction = CheckpointOptions::Direction::min,
+       .busy = CheckpointOptions::Busy::skip},
+      [&](ProcessGroup& group, RunSaves& saves) {
+        std::latch held_up(1);
+        std::jthread holder;
+        if (group.rank() == 0) {
+          holder = std::jthread([&] {
+            const Hdf5Lock held;
+            held_up.count_down();
+            while (log_.count("step 3 waits") == 0)
+              std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          });
+          held_up.wait();
+        }
+        saves.start(measured(1, 0.5), NotFinite::refuse);
+        EXPECT_TRUE(saves.skips(measured(2, 0.6).train)) << "worse than the one under way";
+        EXPECT_FALSE(saves.skips(measured(3, 0.4).train));
+        saves.start(measured(3, 0.4), NotFinite::refuse);
+        saves.finish();
+        saves.close();
+      });
+  EXPECT_TRUE(has(1) && !has(2) && has(3));
+  EXPECT_EQ(load_checkpoint(best_checkpoint(folder())).train.step, 3);
 }
 
 TEST_F(RunSavesOnThreads, OrIsWaitedForAndSaid) {
@@ -116,7 +149,7 @@ TEST_F(RunSavesOnThreads, OrIsWaitedForAndSaid) {
         held_up.wait();
       }
       saves.start(contents_at(1), NotFinite::refuse);
-      EXPECT_FALSE(saves.skips(2));
+      EXPECT_FALSE(saves.skips({.step = 2}));
       EXPECT_EQ(saves.saved_step(), 1) << "it is over";
     }
     saves.start(contents_at(2), NotFinite::refuse);
@@ -188,7 +221,7 @@ TEST_F(RunSavesOnThreads, WithoutAThreadASaveIsOverWhenItReturns) {
   run({.async = false}, [&](ProcessGroup&, RunSaves& saves) {
     saves.start(contents_at(1), NotFinite::refuse);
     EXPECT_EQ(saves.saved_step(), 1);
-    EXPECT_FALSE(saves.skips(2));
+    EXPECT_FALSE(saves.skips({.step = 2}));
     saves.close();
   });
   EXPECT_TRUE(has(1));

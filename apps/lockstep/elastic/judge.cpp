@@ -136,7 +136,7 @@ Ending judge(const Evidence& evidence, const Placement& placement, const RunView
              const MemoryWatch& memory) {
   Ending ending{.code = evidence.code, .ranks = {}, .hosts = {}, .text = "", .step = run.step()};
   const bool saved = is(evidence, ExitCode::requeue) || run.stopped_early();
-  const bool never_began = evidence.stop_was_asked && !run.is_up() &&
+  const bool never_began = evidence.stop_was_asked && evidence.stopped_before_up &&
                            (evidence.blame.signal != 0 || evidence.code == sigterm_of_launcher);
   if (run.completed()) {
     ending.why = Why::completed;

@@ -16,8 +16,9 @@ struct Evidence {
   bool hung = false;              ///< ended by the supervisor, for want of life
   bool change_was_asked = false;  ///< by the supervisor, for other members
   bool stop_was_asked = false;    ///< of the supervisor
-  double silent_s = 0;            ///< since the last sign of life, if hung
-  std::vector<FlightRing> rings;  ///< by rank
+  bool stopped_before_up = false;  ///< there was nothing to save yet
+  double silent_s = 0;             ///< since the last sign of life, if hung
+  std::vector<FlightRing> rings;   ///< by rank
 };
 
 [[nodiscard]] Ending judge(const Evidence& evidence, const Placement& placement, const RunView& run,

@@ -35,6 +35,8 @@ void listen() {
     stops = now_ms() - first_stop_ms < second_stop_s * 1e3 ? 1 : stops + 1;
   };
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, note);
+  // A terminal that is closed; nohup starts with it ignored.
+  if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -209,6 +211,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   evidence.hung = watch.hung;
   evidence.change_was_asked = watch.change_was_asked;
   evidence.stop_was_asked = stops > 0;
+  evidence.stopped_before_up = watch.stopped_before_up || !run_.is_up();
   evidence.silent_s = watch.silent_s;
   evidence.rings = run_.take_rings();
   if (watch.hung) evidence.rings = std::move(watch.rings_when_hung);
@@ -227,9 +230,8 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
   watch.deaths.add(run_.ranks());
   if (stops > 1) {
     static_cast<void>(child.kill_all());
-  } else if (stops == 1 && !std::exchange(watch.stop_was_asked, true)) {
-    history_.note("stops: the ranks save");
-    child.signal(SIGTERM);
+  } else if (stops == 1) {
+    ask_to_stop(child, watch);
   } else if (stops == 0 && seconds_since(watch.asked) > ask_again_s && wants_change(placement)) {
     watch.asked = Clock::now();
     if (!std::exchange(watch.change_was_asked, true))
@@ -238,6 +240,19 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
   }
   watch.silent_s = seconds_since(watch.life);
   if (watch.silent_s > options_.hang_after) end_hung(child, watch);
+}
+
+/// SIGUSR1: launchers pass it on. Of SIGTERM srun makes SIGKILL for the ranks, so that is for those
+/// that have nothing to save yet.
+void Supervisor::ask_to_stop(Child& child, Watch& watch) {
+  if (!std::exchange(watch.stop_was_asked, true)) {
+    history_.note("stops: the ranks save");
+  } else if (seconds_since(watch.asked) < ask_again_s) {
+    return;
+  }
+  watch.asked = Clock::now();
+  watch.stopped_before_up = !run_.is_up();
+  child.signal(watch.stopped_before_up ? SIGTERM : SIGUSR1);
 }
 
 void Supervisor::end_hung(Child& child, Watch& watch) {

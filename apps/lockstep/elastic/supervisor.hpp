@@ -34,7 +34,7 @@ class Supervisor {
  private:
   /// What ends a start before its time.
   struct Watch {
-    bool change_was_asked = false, stop_was_asked = false, hung = false;
+    bool change_was_asked = false, stop_was_asked = false, stopped_before_up = false, hung = false;
     Clock::time_point life = Clock::now(), asked{};
     double silent_s = 0;
     DeathWatch deaths;
@@ -44,6 +44,7 @@ class Supervisor {
   std::optional<Placement> wait_for_members();
   Ending run_start(int number, const Placement& placement);
   void look_after(Child& child, const Placement& placement, Watch& watch);
+  void ask_to_stop(Child& child, Watch& watch);
   void end_hung(Child& child, Watch& watch);
   void find_lost_hosts(const Placement& placement, const Blame& blame, Ending& ending);
 

@@ -1,6 +1,7 @@
 #include <lockstep/checkpoint/local_copies.hpp>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -36,18 +37,64 @@ void for_each_file(const fs::path& folder, const std::string& prefix, const Visi
   }
 }
 
-/// All of `from`, under the name `to` once it is on stable storage.
-void publish_copy(const fs::path& from, const fs::path& to) {
+void copy_bytes(const fs::path& from, const File& to) {
   const File source = File::open_for_reading(from);
-  AtomicFile target(to);
   std::vector<char> buffer(static_cast<std::size_t>(slab_bytes));
   const std::int64_t size = source.size();
   for (std::int64_t done = 0; done < size; done += slab_bytes) {
     const std::int64_t bytes = std::min(slab_bytes, size - done);
     source.read_at(done, buffer.data(), bytes);
-    target.file().write_at(done, buffer.data(), bytes);
+    to.write_at(done, buffer.data(), bytes);
   }
-  target.publish();
+}
+
+/// Whether the name is still that of the open file.
+bool has_its_name(const File& file) {
+  struct stat open {
+  }, named{};
+  return ::fstat(file.descriptor(), &open) == 0 && ::stat(file.path().c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+/// What has become of a copy on the rank that has it. At most one is set.
+struct Taken {
+  std::string bad;                       ///< why it is not used
+  std::string refused;                   ///< why it is not of this run
+  std::string not_published;             ///< why it could not be written
+  ExitCode code = ExitCode::checkpoint;  ///< of `refused`
+};
+
+/// Puts a copy under the name `target`, if it is whole, of `step` and of this run.
+Taken take(const LocalCopy& copy, const fs::path& target, const ExpectFits& expect_fits) {
+  Taken taken;
+  std::error_code unknown;
+  const auto bytes = static_cast<std::int64_t>(fs::file_size(copy.path, unknown));
+  taken.not_published = failure_of(target, bytes, [&] {
+    AtomicFile file(target);
+    copy_bytes(copy.path, file.file());
+    // As it lies there now: the copy may be written again while it is read.
+    const fs::path& written = file.temporary_path();
+    try {
+      verify_checkpoint(written);
+      const std::int64_t step = CheckpointFile(written).integer("/train/step");
+      if (step != copy.step) {
+        taken.bad = fmt::format("it is of step {} by now: a run that is alive writes it", step);
+        return;
+      }
+    } catch (const std::exception& error) {
+      taken.bad = error.what();
+      return;
+    }
+    try {
+      if (expect_fits) expect_fits(CheckpointFile(written));
+    } catch (const Error& error) {
+      taken.refused = error.what();
+      taken.code = error.exit_code();
+      return;
+    }
+    file.publish();
+  });
+  return taken;
 }
 
 }  // namespace
@@ -87,7 +134,7 @@ void LocalCopies::write(Generation& target, const StagedSave& save) {
   std::string error = failure_of(target.path, save.plan.bytes, [&] {
     if (!is_first) return;
     std::vector<DatasetEntry> entries = entries_of(save.plan);
-    if (target.layout && target.layout->fits(entries)) {
+    if (target.layout && target.layout->fits(entries) && has_its_name(target.file)) {
       const Header::Block nothing{};
       target.file.write_at(0, nothing.data(), Header::bytes);
       return;
@@ -148,7 +195,8 @@ void remove_old_local_copies(const fs::path& folder) noexcept {
 
 std::optional<fs::path> bring_back_local_copy(ProcessGroup& group, const fs::path& folder,
                                               const std::string& start, const fs::path& checkpoints,
-                                              std::int64_t newer_than) {
+                                              std::int64_t newer_than,
+                                              const ExpectFits& expect_fits) {
   std::vector<LocalCopy> mine = list_local_copies(folder, start);
   while (true) {
     const std::int64_t step = mine.empty() ? -1 : mine.front().step;
@@ -158,25 +206,27 @@ std::optional<fs::path> bring_back_local_copy(ProcessGroup& group, const fs::pat
     const auto rank = static_cast<int>(
         all_reduce_scalar(group, step == newest ? group.rank() : group.size(), ReduceOp::min));
     const fs::path target = checkpoint_path(checkpoints, newest);
-    std::string bad, not_published;
+    Taken taken;
     if (group.rank() == rank) {
-      const fs::path copy = mine.front().path;
-      try {
-        verify_checkpoint(copy);
-      } catch (const std::exception& error) {
-        bad = error.what();
-        log(LogLevel::warning,
-            fmt::format("the copy of step {} in {} is not used: {}", newest, folder.string(), bad));
+      taken = take(mine.front(), target, expect_fits);
+      if (!taken.bad.empty()) {
+        log(LogLevel::warning, fmt::format("the copy of step {} in {} is not used: {}", newest,
+                                           folder.string(), taken.bad));
         mine.erase(mine.begin());
       }
-      if (bad.empty()) {
-        std::error_code unknown;
-        const auto bytes = static_cast<std::int64_t>(fs::file_size(copy, unknown));
-        not_published = failure_of(target, bytes, [&] { publish_copy(copy, target); });
-      }
     }
-    if (!broadcast_object(group, bad, rank).empty()) continue;
-    not_published = broadcast_object(group, not_published, rank);
+    if (!broadcast_object(group, taken.bad, rank).empty()) continue;
+    const std::string refused = broadcast_object(group, taken.refused, rank);
+    if (!refused.empty()) {
+      const bool input = all_reduce_scalar(group, taken.code == ExitCode::bad_input ? 1.0 : 0.0,
+                                           ReduceOp::max) > 0.0;
+      const std::string sentence = fmt::format(
+          "the newest state of the run, a copy of step {} in {}, is not of this one: {}", newest,
+          folder.string(), refused);
+      if (input) throw InputError(sentence);
+      throw CheckpointError(sentence);
+    }
+    const std::string not_published = broadcast_object(group, taken.not_published, rank);
     if (not_published.empty()) return target;
     throw CheckpointError(fmt::format(
         "the newest state of the run, a copy of step {} in {}, was not written to the run folder: "

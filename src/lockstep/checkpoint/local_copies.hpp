@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 namespace lockstep {
 
+class CheckpointFile;
 struct StagedSave;
 
 /// Checkpoints in the memory of a node, as SCR and VELOC give other codes: the state as it was some
@@ -34,9 +36,10 @@ class LocalCopies {
   LocalCopies& operator=(const LocalCopies&) = delete;
 
   /// Writes one over the older of the two. The state must be replicated over the node's ranks.
-  /// Throws, on all of them, CheckpointError, and NotFiniteError as CheckpointWriter::save does;
-  /// the newer of the two stays. Where the last write alone has failed, by which a copy becomes
-  /// valid, CheckpointError on the node's first rank only; all may go on. Collective over `node`.
+  /// A file that somebody has removed is made anew. Throws, on all of them, CheckpointError, and
+  /// NotFiniteError as CheckpointWriter::save does; the newer of the two stays. Where the last
+  /// write alone has failed, by which a copy becomes valid, CheckpointError on the node's first
+  /// rank only; all may go on. Collective over `node`.
   void save(const CheckpointContents& contents, NotFinite not_finite = NotFinite::refuse);
 
   /// Removes both files, and closes the node's group. Collective over `node`.
@@ -71,12 +74,18 @@ void remove_local_copies(const std::filesystem::path& folder, const std::string&
 /// Removes copies in `folder` that nobody has written to for a day: what killed jobs left. Local.
 void remove_old_local_copies(const std::filesystem::path& folder) noexcept;
 
-/// The newest of all ranks' copies of that start whose step is beyond `newer_than`, verified and
-/// put into `checkpoints` as a checkpoint like any other, by the first rank that has it; nothing if
-/// there is none that is good; a bad one is a warning. Throws CheckpointError, on all ranks, where
-/// it cannot be written there. Collective.
+/// Throws an Error where a copy is not of the run that wants it.
+using ExpectFits = std::function<void(const CheckpointFile&)>;
+
+/// The newest of all ranks' copies of that start whose step is beyond `newer_than`, as a checkpoint
+/// like any other in `checkpoints`, written by the first rank that has it; nothing if there is none
+/// that is good; a bad one is a warning. What was written there is verified, and `expect_fits`
+/// asked, before it gets its name: a copy that another process rewrites meanwhile stays where it
+/// is. Throws, on all ranks, what `expect_fits` throws (InputError or CheckpointError by its exit
+/// code), and CheckpointError where the copy cannot be written. Collective.
 [[nodiscard]] std::optional<std::filesystem::path> bring_back_local_copy(
     ProcessGroup& group, const std::filesystem::path& folder, const std::string& start,
-    const std::filesystem::path& checkpoints, std::int64_t newer_than);
+    const std::filesystem::path& checkpoints, std::int64_t newer_than,
+    const ExpectFits& expect_fits = {});
 
 }  // namespace lockstep

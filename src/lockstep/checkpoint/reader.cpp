@@ -165,6 +165,12 @@ CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
 
 }  // namespace
 
+CheckpointContents load_facts(const CheckpointFile& file) {
+  CheckpointContents contents;
+  read_facts(file, contents);
+  return contents;
+}
+
 CheckpointContents load_checkpoint(const std::filesystem::path& path) {
   const CheckpointFile file(path);
   CheckpointContents contents;

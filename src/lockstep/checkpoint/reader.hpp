@@ -7,6 +7,8 @@
 
 namespace lockstep {
 
+class CheckpointFile;
+
 /// Reads a checkpoint written by any number of ranks, every byte verified. All tensors come whole
 /// (global), on the host. Hand model and optimizer to copy_state or load_state_dict, which refuse
 /// another model's names and shapes.
@@ -35,6 +37,9 @@ namespace lockstep {
                                                           const std::filesystem::path& path,
                                                           const StateDict& model,
                                                           const StateDict& optimizer = {});
+
+/// All but the tensors. Local.
+[[nodiscard]] CheckpointContents load_facts(const CheckpointFile& file);
 
 /// Reads all of `path` and keeps nothing; throws as load_checkpoint does. Returns the path of the
 /// first tensor of the model or its optimizer with an element that is not finite; or empty.

@@ -88,6 +88,19 @@ void become_another_name_of(const fs::path& file, const fs::path& name) {
 
 }  // namespace
 
+bool is_better(const CheckpointOptions& options, std::optional<double> figure,
+               std::optional<double> best) {
+  if (!figure || std::isnan(*figure)) return false;
+  const bool greater = options.best_direction != CheckpointOptions::Direction::min;
+  return !best || (greater ? *figure > *best : *figure < *best);
+}
+
+std::optional<double> figure_of(const CheckpointOptions& options, const TrainState& train) {
+  const auto at =
+      std::ranges::find(train.metrics, options.best, &std::pair<std::string, double>::first);
+  return at == train.metrics.end() ? std::nullopt : std::optional(at->second);
+}
+
 RunCheckpoints::RunCheckpoints(fs::path folder, const CheckpointOptions& options)
     : folder_(std::move(folder)),
       options_(options),
@@ -123,7 +136,7 @@ void RunCheckpoints::find_best() {
   for (std::size_t i = 0; i < std::min(compared, past_.size()); ++i) {
     try {
       const auto figure = figure_of(CheckpointFile(past_[i]));
-      if (is_better(figure) && is_good(past_[i])) keep_best(past_[i], *figure);
+      if (is_better(options_, figure, best_) && is_good(past_[i])) keep_best(past_[i], *figure);
     } catch (const CheckpointError&) {  // a damaged one is not the best
       continue;
     }
@@ -171,18 +184,10 @@ void RunCheckpoints::saved(const fs::path& path, bool finite, const TrainState& 
   own_.insert(own_.begin(), {path, finite});
   std::erase(past_, path);
   newest_ = path;
-  const auto figure =
-      std::ranges::find(train.metrics, options_.best, [](const auto& m) { return m.first; });
-  if (finite && figure != train.metrics.end() && is_better(figure->second))
-    keep_best(path, figure->second);
+  const auto figure = lockstep::figure_of(options_, train);
+  if (finite && is_better(options_, figure, best_)) keep_best(path, *figure);
   if (keep_ > 0) prune();
   remove_unfinished();
-}
-
-bool RunCheckpoints::is_better(std::optional<double> figure) const {
-  if (!figure || std::isnan(*figure)) return false;
-  const bool greater = options_.best_direction != CheckpointOptions::Direction::min;
-  return !best_ || (greater ? *figure > *best_ : *figure < *best_);
 }
 
 void RunCheckpoints::keep_best(const fs::path& path, double figure) {
@@ -222,6 +227,16 @@ void RunCheckpoints::prune() {
     remove_or_warn(path);
     return true;
   });
+}
+
+std::optional<fs::path> RunCheckpoints::newest_finite() {
+  for (const Own& own : own_) {
+    if (own.finite && is_there(own.path)) return own.path;
+  }
+  for (const fs::path& path : past_) {
+    if (is_good(path)) return path;
+  }
+  return {};
 }
 
 bool RunCheckpoints::is_good(const fs::path& path) {

@@ -10,6 +10,14 @@
 
 namespace lockstep {
 
+/// Whether a value of options.best is better than `best`, the best so far, if there is one; NaN
+/// never is.
+[[nodiscard]] bool is_better(const CheckpointOptions& options, std::optional<double> figure,
+                             std::optional<double> best);
+/// The value of options.best in `train`, if it was measured.
+[[nodiscard]] std::optional<double> figure_of(const CheckpointOptions& options,
+                                              const TrainState& train);
+
 /// The checkpoints of one run in its folder: which it goes on from, which it wrote, what may go.
 /// Local, and for one rank alone while nobody else saves in that folder.
 ///
@@ -40,6 +48,10 @@ class RunCheckpoints {
   void saved(const std::filesystem::path& path, bool finite = true, const TrainState& train = {});
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+  /// The newest that is good and finite; those of the past are read for it, once.
+  [[nodiscard]] std::optional<std::filesystem::path> newest_finite();
+  /// The value of options.best in best.h5.
+  [[nodiscard]] std::optional<double> best() const noexcept { return best_; }
   /// What the run saved last, else what it goes on from.
   [[nodiscard]] const std::optional<std::filesystem::path>& newest() const noexcept {
     return newest_;
@@ -64,8 +76,6 @@ class RunCheckpoints {
   void find_best();
   /// The value of options_.best in a checkpoint, if it was measured.
   [[nodiscard]] std::optional<double> figure_of(const CheckpointFile& file) const;
-  /// Than the value of best.h5.
-  [[nodiscard]] bool is_better(std::optional<double> figure) const;
   void keep_best(const std::filesystem::path& path, double figure);
 
   std::filesystem::path folder_;

@@ -74,6 +74,17 @@ void expect_not_replaced(const std::filesystem::path& input, const std::filesyst
                                output.string(), input.string()));
 }
 
+void remove_unfinished_files_of(const std::filesystem::path& path) noexcept {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::directory_iterator at(path.parent_path(), error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code ignored;
+    if (AtomicFile::published_name_of(at->path().filename().string()) == path.filename())
+      fs::remove(at->path(), ignored);
+  }
+}
+
 void write_atomically(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path);
   file.file().write_at(0, text.data(), std::ssize(text));

@@ -45,6 +45,10 @@ class AtomicFile {
 /// read is not to be lost to what is made of it.
 void expect_not_replaced(const std::filesystem::path& input, const std::filesystem::path& output);
 
+/// Removes what killed processes left of unfinished files of that name: for one who knows that
+/// nobody else writes it. What cannot be removed stays.
+void remove_unfinished_files_of(const std::filesystem::path& path) noexcept;
+
 /// A file of `text` under that name, whole or not at all. Throws FileError.
 void write_atomically(const std::filesystem::path& path, std::string_view text);
 

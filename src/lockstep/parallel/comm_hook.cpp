@@ -20,6 +20,18 @@ void CommHook::finish(const Bucket& /*bucket*/, std::size_t /*index*/) {}
 
 void CommHook::set_step(std::int64_t /*step*/) {}
 
+StateDict CommHook::state_dict(std::span<const nn::NamedParameter> /*trained*/) const { return {}; }
+
+std::string CommHook::load_state_dict(std::span<const nn::NamedParameter> /*trained*/,
+                                      const StateDict& state) const {
+  if (state.size() == 0) return {};
+  return "the state of another communication hook is left out: the deck now says " + name() + ".";
+}
+
+std::pair<std::int64_t, std::int64_t> rows_to_take_over(std::int64_t then, int rank, int now) {
+  return {then * rank / now, then * (rank + 1) / now};
+}
+
 Work AllReduceHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t /*index*/) {
   return group.all_reduce(bucket.gradients, ReduceOp::sum);
 }

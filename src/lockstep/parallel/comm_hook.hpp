@@ -4,11 +4,24 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/bucket.hpp>
+#include <lockstep/tensor/state_dict.hpp>
 
 namespace lockstep {
+
+/// A hook's state has names "<parameter>/comm_hook_<what>", as an optimizer's has
+/// "<parameter>/<slot>".
+inline constexpr std::string_view comm_hook_slot = "/comm_hook_";
+
+/// [first, last) of the rows that `then` ranks have left of a tensor [then, ...], one each: those
+/// which `rank` of `now` goes on with. Each row goes to one rank.
+[[nodiscard]] std::pair<std::int64_t, std::int64_t> rows_to_take_over(std::int64_t then, int rank,
+                                                                      int now);
 
 /// How the gradients of a bucket become their sum over the ranks of a group: PyTorch's
 /// communication hook. One hook serves one DistributedDataParallel. Bucket::notes are part of the
@@ -50,6 +63,17 @@ class CommHook {
   [[nodiscard]] virtual bool sums_over_all() const { return true; }
   /// So many steps are behind the next one: told after each, and where a resumed run goes on.
   virtual void set_step(std::int64_t step);
+
+  /// What the next step goes on from beside its number; empty: nothing. `trained` are the model's
+  /// parameters with a gradient. What a rank has for itself is its row of a tensor [ranks, ...].
+  /// The tensors are handles: writing into one writes the hook. Local.
+  [[nodiscard]] virtual StateDict state_dict(std::span<const nn::NamedParameter> trained) const;
+  /// Takes over such a state after set_step(), saved by any number of ranks; of tensors [ranks,
+  /// ...] it has all rows, or those of rows_to_take_over() with their placement. Returns a sentence
+  /// about what is not as it was, the same on every rank; empty if the next steps are the same to
+  /// the bit. A state that does not fit is left out. Local.
+  [[nodiscard]] virtual std::string load_state_dict(std::span<const nn::NamedParameter> trained,
+                                                    const StateDict& state) const;
 };
 
 /// The gradients as they are.

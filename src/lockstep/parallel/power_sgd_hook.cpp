@@ -1,6 +1,7 @@
 #include <lockstep/parallel/power_sgd_hook.hpp>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -97,6 +98,7 @@ PowerSgdHook::Parts PowerSgdHook::lay_out(ProcessGroup& group, const Bucket& buc
     const Shape matrix = as_matrix(gradient.shape());
     parts.matrices.push_back(
         {.parameter = i,
+         .values = bucket.parameters[i].data(),
          .gradient = gradient.reshape(matrix),
          .error = options_.use_error_feedback ? Tensor::zeros(matrix, dtype) : Tensor(),
          .p = of_first.cut({rank, matrix[0]}),
@@ -110,6 +112,7 @@ PowerSgdHook::Parts PowerSgdHook::lay_out(ProcessGroup& group, const Bucket& buc
 
 void PowerSgdHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets) {
   world_size_ = group.size();
+  rank_ = group.rank();
   std::uint32_t matrices = 0;
   for (const Bucket& bucket : buckets) {
     parts_.push_back(lay_out(group, bucket, matrices));
@@ -170,6 +173,67 @@ void PowerSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
       add_scaled(m.gradient, -1.0 / world_size_, m.error);
     }
   }
+}
+
+StateDict PowerSgdHook::state_dict(std::span<const nn::NamedParameter> trained) const {
+  std::map<const void*, std::string> names;
+  for (const auto& [name, variable] : trained) names.emplace(variable.data().data(), name);
+  StateDict state;
+  for (const Matrix& m : matrices()) {
+    const std::string prefix = names.at(m.values.data()) + std::string(comm_hook_slot);
+    if (options_.warm_start) state.insert(prefix + "q", m.q);
+    if (!m.error.defined()) continue;
+    const Shape& matrix = m.error.shape();
+    const Tensor row = m.error.reshape({1, matrix[0], matrix[1]});
+    state.insert(prefix + "error", row, Placement::rows(row, rank_, world_size_));
+  }
+  return state;
+}
+
+std::string PowerSgdHook::load_state_dict(std::span<const nn::NamedParameter> trained,
+                                          const StateDict& state) const {
+  const StateDict own = state_dict(trained);
+  const auto fits = [&](const StateDict::Entry& entry) {
+    const auto* from = state.find(entry.name);
+    if (from == nullptr || from->tensor.dtype() != entry.tensor.dtype()) return false;
+    const Shape& shape = from->tensor.shape();
+    return entry.placement.sharded
+               ? shape.dims() == 3 && entry.tensor.shape().with_leading(shape[0]) == shape
+               : shape == entry.tensor.shape();
+  };
+  if (state.size() != own.size() || !std::ranges::all_of(own, fits)) {
+    for (const auto& entry : own) entry.tensor.zero();
+    if (step_ <= options_.start_step && state.size() == 0) return {};
+    return fmt::format(
+        "PowerSGD begins anew, with errors of zero: what was saved is not the state of {}.",
+        name());
+  }
+  std::int64_t ranks_then = world_size_;
+  for (const auto& entry : own) {
+    const auto& [name, saved, placement] = *state.find(entry.name);
+    if (saved.data() == entry.tensor.data()) continue;  // it was read into its place
+    if (!entry.placement.sharded) {
+      entry.tensor.copy_from(saved);
+      continue;
+    }
+    ranks_then = placement.sharded ? placement.global[0] : saved.size(0);
+    const auto [first, last] = placement.sharded
+                                   ? std::pair<std::int64_t, std::int64_t>(0, saved.size(0))
+                                   : rows_to_take_over(ranks_then, rank_, world_size_);
+    if (first == last) entry.tensor.zero();
+    for (std::int64_t row = first; row < last; ++row) {
+      if (row == first) {
+        entry.tensor.copy_from(saved.slice(row, row + 1));
+      } else {
+        add_scaled(saved.slice(row, row + 1), 1.0, entry.tensor);
+      }
+    }
+  }
+  if (ranks_then == world_size_) return {};
+  return fmt::format(
+      "PowerSGD's errors were kept by {} ranks, and {} take them over: their sum is the same, "
+      "but not the bits of the steps to come.",
+      ranks_then, world_size_);
 }
 
 std::vector<PowerSgdHook::Matrix> PowerSgdHook::matrices() const {

@@ -60,11 +60,18 @@ class PowerSgdHook final : public CommHook {
   [[nodiscard]] std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const override;
   void finish(const Bucket& bucket, std::size_t index) override;
   void set_step(std::int64_t step) override { step_ = step; }
+  /// Of each compressed gradient `q`, the same on every rank, and `error` [ranks, rows, columns].
+  [[nodiscard]] StateDict state_dict(std::span<const nn::NamedParameter> trained) const override;
+  /// On another number of ranks a rank adds up the errors that it takes over, so that their sum
+  /// stays. Where the state lacks a matrix, has one more or another shape, all begins at zero.
+  [[nodiscard]] std::string load_state_dict(std::span<const nn::NamedParameter> trained,
+                                            const StateDict& state) const override;
 
   /// A gradient that travels as a product. Between steps error and q are what the next one goes on
   /// from; whoever writes q writes the same on all ranks.
   struct Matrix {
     std::size_t parameter;  ///< index into the bucket's
+    Tensor values;          ///< the parameter's
     Tensor gradient;        ///< the bucket's memory as [rows, columns]
     Tensor error;           ///< likewise, of this rank; undefined without error feedback
     Tensor p, q;            ///< transposed: [rank, rows] and [rank, columns]
@@ -89,7 +96,7 @@ class PowerSgdHook final : public CommHook {
                               std::uint32_t stream) const;
 
   PowerSgdOptions options_;
-  int world_size_ = 1;
+  int world_size_ = 1, rank_ = 0;
   std::int64_t step_ = 0;
   std::vector<Parts> parts_;  ///< by bucket; without matrices: it travels as it is
 };

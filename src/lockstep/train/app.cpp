@@ -11,6 +11,7 @@
 #include <limits>
 #include <string_view>
 
+#include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/mpi/launcher.hpp>
@@ -160,15 +161,18 @@ class Run {
     };
     if (!line_.resume) read_weights();
     folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run, line_.resume));
-    const std::optional<fs::path> from =
-        checkpoint_to_resume(*group_, line_, folder_->checkpoints());
     agree(*group_, [&] {
       if (group_->rank() == 0) note_flight(folder_->path());
     });
     run_dir_ = folder_->path();
-    if (!from) read_weights();  // there was nothing to resume
     libraries_ = library_versions();
     Trainer trainer(group_, *task_, plan_, libraries_);
+    const std::optional<fs::path> from =
+        checkpoint_to_resume(*group_, line_, folder_->checkpoints(), [&](const auto& copy) {
+          check_same_samples(load_facts(copy), deck_);
+          trainer.expect_continues(copy);
+        });
+    if (!from) read_weights();  // there was nothing to resume
     if (from) {
       const CheckpointContents checkpoint = load(trainer, *from);
       agree(*group_, [&] {
@@ -200,9 +204,14 @@ class Run {
 
   /// What this rank needs of the file.
   CheckpointContents load(const Trainer& trainer, const fs::path& from) {
+    Manifest manifest;
+    try {
+      manifest = CheckpointFile(from).manifest();
+    } catch (const CheckpointError&) {  // loading says it, to all ranks
+    }
     try {
       return load_checkpoint_in_place(*group_, from, trainer.model().state_dict(),
-                                      trainer.optimizer().state_dict());
+                                      trainer.slots_to_load(manifest));
     } catch (const CheckpointError& error) {
       throw AgreedError(error.what(), error.exit_code());
     }

@@ -76,7 +76,8 @@ bool has_abandoned_branch(const fs::path& folder) {
 }  // namespace
 
 std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandLine& line,
-                                             const fs::path& folder) {
+                                             const fs::path& folder,
+                                             const ExpectFits& expect_fits) {
   if (!line.resume) return std::nullopt;
   if (!line.resume_from.empty()) {
     // A newer copy in memory than all that lies there is the newest of that branch, be it the one
@@ -84,7 +85,8 @@ std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandL
     static_cast<void>(newest_of_both_levels(group, folder, newest_by_name(group, folder)));
     return line.resume_from;
   }
-  auto newest = newest_of_both_levels(group, folder, newest_good_checkpoint(group, folder));
+  auto newest =
+      newest_of_both_levels(group, folder, newest_good_checkpoint(group, folder), expect_fits);
   if (newest) return newest;
   agree(group, [&] {
     if (group.rank() != 0) return;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
+#include <lockstep/checkpoint/local_copies.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/run_folder.hpp>
@@ -11,10 +12,12 @@
 namespace lockstep::train {
 
 /// The checkpoint that --resume means; none where there is nothing to resume, which is said in a
-/// warning. Throws AgreedError where `folder` holds checkpoints, or an abandoned branch's, but none
-/// to go on from. Collective.
+/// warning. `expect_fits` is asked of a copy in a node's memory before it becomes a checkpoint.
+/// Throws AgreedError where `folder` holds checkpoints, or an abandoned branch's, but none to go on
+/// from. Collective.
 [[nodiscard]] std::optional<std::filesystem::path> checkpoint_to_resume(
-    ProcessGroup& group, const CommandLine& line, const std::filesystem::path& folder);
+    ProcessGroup& group, const CommandLine& line, const std::filesystem::path& folder,
+    const ExpectFits& expect_fits);
 
 /// The metrics.jsonl of the run, or of the abandoned branch, that `checkpoint` lies in; it may not
 /// be there. Local.

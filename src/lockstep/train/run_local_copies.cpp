@@ -91,6 +91,7 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
                                const fs::path& checkpoints, std::int64_t bytes)
     : group_(group), every_(options.local_steps), note_(note_of_local_copies(checkpoints)) {
   const bool is_first = group_.rank() == 0;
+  if (is_first) remove_unfinished_files_of(note_);
   if (const auto note = read_note(group_, note_)) {
     if (is_first) remove_note(note_);
     const bool mine =
@@ -101,6 +102,7 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
   const fs::path folder = fs::absolute(options.local_dir);
   const NodeLayout layout = node_layout(group_);
   const int rank = group_.rank(), node = layout.node_of(rank);
+  one_node_ = layout.hosts().size() == 1;
   std::string why;
   if (layout.is_leader(rank)) {
     remove_old_local_copies(folder);
@@ -150,17 +152,31 @@ bool has_local_copies_here(const fs::path& checkpoints) {
 }
 
 std::optional<fs::path> newest_of_both_levels(ProcessGroup& group, const fs::path& checkpoints,
-                                              const std::optional<fs::path>& newest) {
+                                              const std::optional<fs::path>& newest,
+                                              const ExpectFits& expect_fits) {
   const auto note = read_note(group, note_of_local_copies(checkpoints));
   if (!note) return newest;
   const std::int64_t step = newest ? step_of(*newest).value_or(-1) : -1;
   std::optional<fs::path> copy;
   try {
-    copy = bring_back_local_copy(group, note->folder, note->start, checkpoints, step);
+    copy = bring_back_local_copy(group, note->folder, note->start, checkpoints, step, expect_fits);
   } catch (const CheckpointError& error) {
-    throw AgreedError(error.what(), ExitCode::checkpoint);
+    throw AgreedError(error.what(), error.exit_code());
+  } catch (const InputError& error) {
+    throw AgreedError(error.what(), error.exit_code());
   }
-  if (!copy) return newest;
+  if (!copy) {
+    const auto here = static_cast<double>(list_local_copies(note->folder, note->start).size());
+    if (all_reduce_scalar(group, here, ReduceOp::max) == 0.0 && group.rank() == 0) {
+      log(LogLevel::warning,
+          fmt::format("the run kept copies of its state in the memory of its nodes ({}), and none "
+                      "is there any more: its nodes are others, were started again, or somebody "
+                      "has removed them. It goes on from {}.",
+                      note->folder.string(),
+                      newest ? newest->filename().string() : "its beginning"));
+    }
+    return newest;
+  }
   if (group.rank() == 0) {
     log(LogLevel::info,
         fmt::format("a copy of step {} was left in a node's memory: it is newer than what the run "

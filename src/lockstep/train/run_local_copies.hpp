@@ -24,7 +24,10 @@ class RunLocalCopies {
   [[nodiscard]] bool is_due(std::int64_t step) const {
     return copies_ != nullptr && step % every_ == 0;
   }
-  /// Collective. The state must be the same on all ranks.
+  /// Whether a copy is of all ranks' state: they share one node. Else each node's is of its own
+  /// ranks, and has no part that another node's ranks alone hold.
+  [[nodiscard]] bool are_of_all_ranks() const noexcept { return one_node_; }
+  /// Collective. What the state holds in parts must be of all ranks.
   void save(const CheckpointContents& contents, NotFinite not_finite);
   /// The run folder has all: removes the copies and the note. Collective.
   void end();
@@ -32,6 +35,7 @@ class RunLocalCopies {
  private:
   ProcessGroup& group_;
   std::int64_t every_;
+  bool one_node_ = true;
   std::filesystem::path note_;
   std::unique_ptr<LocalCopies> copies_;
   std::string last_failure_;
@@ -43,9 +47,11 @@ class RunLocalCopies {
 [[nodiscard]] bool has_local_copies_here(const std::filesystem::path& checkpoints);
 
 /// What the last start left in its nodes' memory, if that is newer than `newest`, as a checkpoint
-/// in `checkpoints`; else `newest`. Collective; throws AgreedError where it cannot be put there.
+/// in `checkpoints`; else `newest`. A warning where copies are not there any more. Collective;
+/// throws AgreedError where one cannot be put there, or `expect_fits` does (see
+/// bring_back_local_copy).
 [[nodiscard]] std::optional<std::filesystem::path> newest_of_both_levels(
     ProcessGroup& group, const std::filesystem::path& checkpoints,
-    const std::optional<std::filesystem::path>& newest);
+    const std::optional<std::filesystem::path>& newest, const ExpectFits& expect_fits = {});
 
 }  // namespace lockstep::train

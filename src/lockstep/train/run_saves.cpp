@@ -56,19 +56,28 @@ void RunSaves::begin(std::int64_t step, const std::optional<fs::path>& resumed_f
   const bool saved =
       step == 0 || all_reduce_scalar(group_, in_folder ? 1.0 : 0.0, ReduceOp::max) > 0.0;
   saved_step_ = saved ? step : -1;
+  if (options_.best.empty()) return;
+  const auto best = checkpoints_->best();  // rank 0's
+  if (all_reduce_scalar(group_, best ? 1.0 : 0.0, ReduceOp::max) > 0.0)
+    best_ = all_reduce_scalar(group_, best.value_or(0.0), ReduceOp::sum);
 }
 
-bool RunSaves::skips(std::int64_t step) {
+bool RunSaves::skips(const TrainState& train) {
   if (!async_) return false;
   // Ranks may see a save's end at different times.
   const bool busy = all_reduce_scalar(group_, async_->is_busy() ? 1.0 : 0.0, ReduceOp::max) > 0.0;
   if (!busy) return false;
-  const bool skip = options_.busy == CheckpointOptions::Busy::skip;
+  const bool may_skip = options_.busy == CheckpointOptions::Busy::skip,
+             is_best = is_better(options_, figure_of(options_, train), best_),
+             skip = may_skip && !is_best;
   if (group_.rank() == 0) {
     log(skip ? LogLevel::warning : LogLevel::info,
-        fmt::format("step {} {}: {} is still being written (checkpoint.busy = \"{}\")", step,
+        fmt::format("step {} {}: {} is still being written ({})", train.step,
                     skip ? "was not saved" : "waits", path_of(step_under_way_).string(),
-                    skip ? "skip" : "wait"));
+                    may_skip && is_best
+                        ? "checkpoint.best = \"" + options_.best + "\" is not left out"
+                    : skip ? "checkpoint.busy = \"skip\""
+                           : "checkpoint.busy = \"wait\""));
   }
   if (skip) {
     due_by_time_ = false;
@@ -85,6 +94,9 @@ void RunSaves::start(const CheckpointContents& contents, NotFinite not_finite) {
   if (std::exchange(asked_, false)) question_.wait();  // from before this save
   last_start_ = Clock::now();
   step_under_way_ = contents.train.step;
+  best_before_ = best_;
+  if (const auto figure = figure_of(options_, contents.train); is_better(options_, figure, best_))
+    best_ = figure;
   const fs::path path = path_of(step_under_way_);
   const auto published = [checkpoints = checkpoints_, path, is_mine = group_.rank() == 0,
                           train = contents.train](const SaveReport& report) {
@@ -161,10 +173,14 @@ void RunSaves::settle() {
                     path.string(), static_cast<double>(report.bytes) / 1e6, report.seconds * 1e3,
                     report.blocked_seconds * 1e3));
     if (report.not_finite.empty() || group_.rank() != 0) return;
+    const auto finite = checkpoints_->newest_finite();
     log(LogLevel::warning,
         fmt::format("{} has elements that are not finite numbers in {} (train.on_nan = "
-                    "\"ignore\"); the newest finite checkpoint stays beside it",
-                    report.not_finite, path.string()));
+                    "\"ignore\"); {}",
+                    report.not_finite, path.string(),
+                    finite ? fmt::format("the newest finite checkpoint, {}, stays beside it",
+                                         finite->filename().string())
+                           : "no finite checkpoint lies beside it"));
   } catch (const CheckpointError& error) {
     failed(error.what());
   }
@@ -172,6 +188,7 @@ void RunSaves::settle() {
 
 void RunSaves::failed(const std::string& error) {
   last_failure_ = error;
+  best_ = best_before_;
   if (group_.rank() == 0) log(LogLevel::error, fmt::format("{} The run goes on.", error));
 }
 

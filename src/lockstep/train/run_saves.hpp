@@ -38,9 +38,10 @@ class RunSaves {
   [[nodiscard]] bool is_due(const TrainState& train) const {
     return due_by_time_ || checkpoint_is_due(options_, train);
   }
-  /// Whether the save that is due at `step` is to be left out, because the one before is still
-  /// under way; with busy = "wait" that one is waited for. Collective.
-  [[nodiscard]] bool skips(std::int64_t step);
+  /// Whether the save of `train` that is due is to be left out, because the one before is still
+  /// under way. That one is waited for with busy = "wait", and if `train` is the best so far: which
+  /// file is the best does not depend on how long saves take. Collective.
+  [[nodiscard]] bool skips(const TrainState& train);
   /// Saves. With checkpoint.async the state may change when it returns. Throws NotFiniteError on
   /// all ranks. Collective.
   void start(const CheckpointContents& contents, NotFinite not_finite);
@@ -84,6 +85,8 @@ class RunSaves {
   std::future<SaveReport> under_way_;             // not valid: none
   std::int64_t step_under_way_ = 0;
   std::int64_t saved_step_ = -1;
+  /// Values of options_.best: of the best state saved, or being saved, and before that one.
+  std::optional<double> best_, best_before_;
   std::string last_failure_;
   Clock::time_point last_start_ = Clock::now();
   Tensor time_is_up_;  // one f64, rank 0's

@@ -45,6 +45,16 @@ std::unique_ptr<ReplicaCheck> make_replica_check(const std::shared_ptr<ProcessGr
   return std::make_unique<ReplicaCheck>(group, std::move(state));
 }
 
+/// Of the whole tensors.
+std::int64_t bytes_of_all_ranks(const StateDict& state) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor, placement] : state) {
+    const Shape& shape = placement.sharded ? placement.global : tensor.shape();
+    bytes += shape.numel() * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  }
+  return bytes;
+}
+
 /// "test loss 0.4312  test accuracy 0.8312  "
 std::string in_words(const char* set, const Evaluation& evaluation) {
   std::string text = fmt::format("{} loss {}  ", set, in_figures(evaluation.loss));
@@ -267,7 +277,7 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   const StateDict model_state = model().state_dict(), slots = optimizer_state();
   // First: who is killed after another branch was moved aside is not to find its copies.
   RunLocalCopies copies(*group_, plan_.checkpoint, folder.checkpoints(),
-                        static_cast<std::int64_t>(model_state.bytes() + slots.bytes()));
+                        bytes_of_all_ranks(model_state) + bytes_of_all_ranks(slots));
   saves.begin(state_.step, resumed_from, model_state, slots);
   agree(*group_, [&] {
     if (group_->rank() == 0) folder.write_in([&] { metrics.begin(); });

@@ -24,6 +24,11 @@
 #include <lockstep/train/task.hpp>
 #include <lockstep/train/weight_averaging.hpp>
 
+namespace lockstep {
+class CheckpointFile;
+struct Manifest;
+}  // namespace lockstep
+
 namespace lockstep::train {
 
 class Console;
@@ -50,6 +55,12 @@ class Trainer {
   /// Goes on from a checkpoint instead of from the beginning. Throws CheckpointError for another
   /// model's, InputError where the deck contradicts it.
   void restore(const CheckpointContents& checkpoint);
+  /// Throws what restore() does for a file of another model or seed, or from the middle of an epoch
+  /// of other samples; looks at no tensor's bytes. Local.
+  void expect_continues(const CheckpointFile& file) const;
+  /// What load_checkpoint_in_place() should fill for restore(), of a file with that manifest: slots
+  /// of the optimizer, and what this rank takes over of the communication hook's state.
+  [[nodiscard]] StateDict slots_to_load(const Manifest& manifest) const;
 
   /// Trains to the last epoch, or until it is not getting better (train.early_stop_patience), or
   /// until a reason to stop is seen, which is looked at after each
@@ -93,9 +104,13 @@ class Trainer {
 
   /// What saves do about elements that are not finite.
   [[nodiscard]] NotFinite not_finite() const;
-  [[nodiscard]] CheckpointContents contents(const std::string& deck);
+  void expect_continues(const TrainState& saved) const;
+  /// Without a communication hook's state where not all ranks take part in a save.
+  [[nodiscard]] CheckpointContents contents(const std::string& deck, bool of_all_ranks = true);
   /// What checkpoints hold under /optimizer.
-  [[nodiscard]] StateDict optimizer_state() const;
+  [[nodiscard]] StateDict optimizer_state(bool of_all_ranks = true) const;
+  /// What the communication hook goes on from.
+  [[nodiscard]] StateDict hook_state() const;
   /// After an epoch: the averages' update, and BatchNorm's statistics for them. Collective.
   void average_after_epoch();
   /// One state on all ranks, of which each will write its part. Collective.

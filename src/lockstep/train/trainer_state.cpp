@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <optional>
 
+#include <lockstep/base/log.hpp>
+#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/deck/deck.hpp>
@@ -40,10 +43,19 @@ std::optional<double> sum_of(const TrainState& state, const std::string& name) {
   return at == state.sums.end() ? std::nullopt : std::optional(at->second);
 }
 
+/// A communication hook's, and the rest.
+std::pair<StateDict, StateDict> split_hook_state(const StateDict& optimizer) {
+  std::pair<StateDict, StateDict> parts;
+  for (const auto& [name, tensor, placement] : optimizer) {
+    const bool of_hook = name.find(comm_hook_slot) != std::string::npos;
+    (of_hook ? parts.first : parts.second).insert(name, tensor, placement);
+  }
+  return parts;
+}
+
 }  // namespace
 
-void Trainer::restore(const CheckpointContents& checkpoint) {
-  const TrainState& saved = checkpoint.train;
+void Trainer::expect_continues(const TrainState& saved) const {
   const auto contradiction = [](const char* key, std::int64_t now, std::int64_t then) {
     throw InputError(fmt::format(
         "the deck says {} = {}, but the checkpoint was written with {}, so the run cannot go "
@@ -69,7 +81,28 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
           saved.position, batches_.steps()));
     }
   }
-  const auto [trained, slots] = split_trained(checkpoint.optimizer);
+}
+
+void Trainer::expect_continues(const CheckpointFile& file) const {
+  expect_continues(load_facts(file).train);
+  const StateDict model_state = model().state_dict();
+  for (const auto& [name, tensor, placement] : model_state) {
+    const DatasetEntry* saved = file.manifest().find("/model/" + name);
+    const Shape& shape = placement.sharded ? placement.global : tensor.shape();
+    if (saved != nullptr && saved->shape == shape && saved->dtype == tensor.dtype()) continue;
+    throw CheckpointError(
+        fmt::format("the checkpoint is of another model than the deck's: {} {}", name,
+                    saved == nullptr ? "is missing"
+                                     : fmt::format("is {} where the model has {}",
+                                                   to_string(saved->shape), to_string(shape))));
+  }
+}
+
+void Trainer::restore(const CheckpointContents& checkpoint) {
+  const TrainState& saved = checkpoint.train;
+  expect_continues(saved);
+  const auto [hook, of_optimizer] = split_hook_state(checkpoint.optimizer);
+  const auto [trained, slots] = split_trained(of_optimizer);
   try {
     if (averaging_) {
       averaging_->restore(checkpoint.model,
@@ -83,6 +116,8 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   }
   state_ = saved;
   ddp_->set_step(state_.step);
+  const std::string news = ddp_->comm_hook().load_state_dict(model().trained_parameters(), hook);
+  if (!news.empty() && group_->rank() == 0) log(LogLevel::warning, news);
   if (averager_) averager_->set_step(state_.step);
   epoch_loss_ = 0;
   // A best figure says nothing to another metric, which begins anew.
@@ -101,6 +136,10 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
     at.cooldown = std::max<std::int64_t>(0, count_of(saved, plateau_cooldown_name));
     plateau_->restore(at);
   }
+  if (saved.position > 0) {  // the rate of the last step, which the epoch's row tells
+    optim::apply_schedule(plan_.schedule, plateau_ ? plateau_->lr() : plan_.optimizer.lr,
+                          saved.epoch, saved.step - 1, *optimizer_);
+  }
   if (scaler_) {
     if (const auto scale = sum_of(saved, scale_name))
       scaler_->state_dict().at("scale").fill(*scale);
@@ -117,15 +156,40 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   }
 }
 
-StateDict Trainer::optimizer_state() const {
+StateDict Trainer::hook_state() const {
+  return ddp_->comm_hook().state_dict(model().trained_parameters());
+}
+
+StateDict Trainer::optimizer_state(bool of_all_ranks) const {
   StateDict state = optimizer_->state_dict();
   if (averaging_) insert_trained(model().state_dict(), state);
+  if (of_all_ranks) state.insert_all("", hook_state());
   return state;
 }
 
-CheckpointContents Trainer::contents(const std::string& deck) {
+StateDict Trainer::slots_to_load(const Manifest& manifest) const {
+  StateDict slots = optimizer_->state_dict();
+  for (const auto& [name, tensor, placement] : hook_state()) {
+    const DatasetEntry* saved = manifest.find("/optimizer/" + name);
+    const bool of_other_ranks = saved != nullptr && placement.sharded &&
+                                saved->shape.dims() == tensor.dims() &&
+                                saved->shape != placement.global &&
+                                saved->shape == placement.global.with_leading(saved->shape[0]);
+    if (!of_other_ranks) {
+      slots.insert(name, tensor, placement);
+      continue;
+    }
+    const std::int64_t then = saved->shape[0];
+    const auto [first, last] = rows_to_take_over(then, group_->rank(), group_->size());
+    const Tensor rows = Tensor::empty(saved->shape.with_leading(last - first), saved->dtype);
+    slots.insert(name, rows, Placement::rows(rows, first, then));
+  }
+  return slots;
+}
+
+CheckpointContents Trainer::contents(const std::string& deck, bool of_all_ranks) {
   CheckpointContents contents{averaging_ ? averaging_->state_dict() : model().state_dict(),
-                              optimizer_state(),
+                              optimizer_state(of_all_ranks),
                               state_,
                               deck,
                               library_versions_,
@@ -190,7 +254,7 @@ NotFinite Trainer::not_finite() const {
 void Trainer::save(RunSaves& saves, const std::string& deck, Due due) {
   const TraceScope scope("checkpoint", "save", nullptr, state_.step);
   compare_replicas();
-  if (due == Due::now && saves.skips(state_.step)) return;
+  if (due == Due::now && saves.skips(state_)) return;
   make_replicas_equal();
   try {
     saves.start(contents(deck), not_finite());
@@ -205,7 +269,7 @@ void Trainer::save(RunSaves& saves, const std::string& deck, Due due) {
 void Trainer::copy(RunLocalCopies& copies, const std::string& deck) {
   if (averager_ && averager_->is_local()) return;
   ddp_->broadcast_buffers();
-  copies.save(contents(deck), not_finite());
+  copies.save(contents(deck, copies.are_of_all_ranks()), not_finite());
 }
 
 void Trainer::save_last(RunSaves& saves, const std::string& deck, bool stopped) {
