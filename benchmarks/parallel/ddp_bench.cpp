@@ -57,6 +57,7 @@ void a_lone_ranks_step(benchmark::State& state) {
       alone_sgd.step();
     });
     sides.add("ddp", [&] {
+      ddp.zero_grad();
       ddp.backward(nll_loss(ddp.forward(Variable(images.pixels)), images.labels), 1.0);
       ddp_sgd.step();
     });

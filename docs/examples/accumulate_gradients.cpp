@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
     for (loader.start_epoch(epoch); loader.has_next();) {
       const Share share = plan.share(loader.next_step(), group->rank());
       const Batch& batch = loader.next();
+      sgd.zero_grad();
       for (std::int64_t p = 0; p < parts; ++p) {
         const Range range = part_of(batch.size(), parts, p);
         const Batch part = batch.slice(range.begin, range.end);

@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
     Variable loss;  // stays undefined on a rank without points
     if (first < last) loss = loss_of(ddp, Samples(static_cast<std::uint32_t>(step), first, last));
     const double share = static_cast<double>(last - first) / points;
+    adam.zero_grad();
     ddp.backward(loss, share);
     adam.step();
     if ((step + 1) % 500 != 0) continue;

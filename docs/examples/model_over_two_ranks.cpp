@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
       for (std::size_t at = 0; at + samples <= part.size();
            at += static_cast<std::size_t>(samples)) {
         images->load(part.subspan(at, static_cast<std::size_t>(samples)), batch);
+        sgd.zero_grad();
         if (is_first) {
           const Variable output = model.forward(Variable(batch.inputs()));
           world->send(output.data(), partner);

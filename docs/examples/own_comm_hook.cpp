@@ -70,7 +70,8 @@ int main(int argc, char** argv) {
     for (std::size_t first = 0; first + batch_size <= part.size(); first += batch_size, ++steps) {
       images->load(part.subspan(first, batch_size), batch);
       const Variable loss = nll_loss(ddp.forward(Variable(batch.inputs())), batch.targets());
-      ddp.backward(loss, 1.0 / size);
+      sgd.zero_grad();
+      loss.backward();  // the hook sums over the ranks
       sgd.step();
       sum += loss.data().item();
     }

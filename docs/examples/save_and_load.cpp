@@ -30,6 +30,7 @@ struct Training {
     for (loader.start_epoch(number); loader.has_next();) {
       const Share share = plan.share(loader.next_step(), group->rank());
       const Batch& batch = loader.next();
+      sgd.zero_grad();
       Variable loss;  // a rank without samples has none
       if (share.size() > 0)
         loss = nll_loss(model.forward(Variable(batch.inputs())), batch.targets());

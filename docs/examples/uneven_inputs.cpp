@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
         const auto samples = static_cast<double>(batch.size());
         const double weight = join.step(samples);  // of all ranks' samples in this step
         const Variable loss = nll_loss(model.forward(Variable(batch.inputs())), batch.targets());
+        sgd.zero_grad();
         model.backward(loss, weight);
         sgd.step();
         sum += loss.data().item() * samples;

@@ -47,6 +47,7 @@ TEST_P(Hooks, CompressedGradientsAreTheRoundedSumOfTheRanksRoundedOnes) {
           DistributedDataParallel ddp(model, group, {.buckets = buckets, .comm_hook = kind});
           for (int step = 0; step < 2; ++step) {
             const Batch share = batch.share(group->rank(), group->size());
+            ddp.zero_grad();
             ddp.backward(mean_loss(ddp, share),
                          static_cast<double>(share.rows()) / static_cast<double>(batch.rows()));
           }
@@ -126,6 +127,7 @@ TEST_P(Hooks, BytesSentStandBesideThoseOfAllReduce) {
       const Batch share = batch.share(group->rank(), group->size());
       const auto step = [&] {
         const HookTraffic before = ddp.traffic();
+        ddp.zero_grad();
         ddp.backward(mean_loss(ddp, share), 1.0);
         const HookTraffic after = ddp.traffic();
         EXPECT_EQ(after.replaced - before.replaced, whole);
@@ -137,6 +139,7 @@ TEST_P(Hooks, BytesSentStandBesideThoseOfAllReduce) {
       EXPECT_EQ(step(), sent) << ddp.comm_hook().name();
       const auto local = ddp.no_sync();
       const HookTraffic before = ddp.traffic();
+      ddp.zero_grad();
       ddp.backward(mean_loss(ddp, share), 1.0);
       EXPECT_EQ(ddp.traffic().sent, before.sent);
     }

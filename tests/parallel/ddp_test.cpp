@@ -30,8 +30,9 @@ double weight_of(const Batch& share, const Batch& whole) {
   return static_cast<double>(share.rows()) / static_cast<double>(whole.rows());
 }
 
-/// One backward of `ddp` over this rank's share of `batch`.
+/// The gradients of `ddp` are those of `batch`, of which this rank computes its share.
 void backward(DistributedDataParallel& ddp, const Batch& batch) {
+  ddp.zero_grad();
   const Batch share = batch.share(ddp.group().rank(), ddp.group().size());
   ddp.backward(mean_loss(ddp, share), weight_of(share, batch));
 }
@@ -207,6 +208,7 @@ TEST_P(Ddp, ParameterThatOnlyOtherRanksUseIsUpdatedOnAllRanks) {
       EXPECT_TRUE(model->W1.grad().defined());
       EXPECT_FALSE(model->unused.grad().defined());
       EXPECT_TRUE(test::same_on_all_ranks(*group, hash_of(gradients_of(*model))));
+      ddp.zero_grad();
       ddp.backward(Variable(), 0.0);
       EXPECT_FALSE(model->W1.grad().defined()) << "nobody had samples";
     }
@@ -224,6 +226,7 @@ TEST_P(Ddp, AccumulatesWithoutSendingInsideNoSync) {
       DistributedDataParallel ddp(model, group, options);
       const Batch share = batch.share(group->rank(), group->size());
       for (int round = 0; round < 2; ++round) {
+        ddp.zero_grad();
         const std::int64_t pieces = group->rank() % 3 + 1;
         const auto piece = [&](std::int64_t p) {
           const Batch rows = share.rows(share.rows() * p / pieces, share.rows() * (p + 1) / pieces);
@@ -293,6 +296,7 @@ TEST_P(Ddp, RanksWithoutSamplesContributeZeros) {
       const auto model = std::make_shared<Mlp>(1.0);
       DistributedDataParallel ddp(model, group, options);
       for (int step = 0; step < 2; ++step) {
+        ddp.zero_grad();
         if (group->rank() == group->size() - 1) {
           ddp.backward(mean_loss(ddp, batch), 1.0);
         } else {
@@ -343,16 +347,28 @@ TEST_P(Ddp, GivesTheNumbersOfTheLoopThatAveragesByHand) {
   });
 }
 
-TEST_P(Ddp, BackwardReplacesGradientsHeldBefore) {
+TEST_P(Ddp, BackwardOfAWeightAddsToTheGradientsHeldBefore) {
   test::on_ranks(GetParam(), [](const auto& group) {
-    const auto model = std::make_shared<Mlp>(1.0);
-    DistributedDataParallel ddp(model, group);
-    backward(ddp, make_batch(9, 0.5));
-    const Tensor once = model->W1.grad().clone();
-    backward(ddp, make_batch(9, 0.5));
-    EXPECT_EQ(max_difference(model->W1.grad(), once), 0.0);
-    ddp.zero_grad();
-    EXPECT_FALSE(model->W1.grad().defined());
+    for (const std::int64_t shards : {0, 1, 3}) {
+      const auto model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, {.shards = shards * group->size()});
+      const auto add = [&](double phase) {
+        ddp.for_each_shard([&](std::int64_t /*shard*/) {
+          ddp.backward(mean_loss(ddp, make_batch(2, phase)), 1.0);
+        });
+      };
+      add(0.5);
+      const Tensor first = model->W1.grad().clone();
+      ddp.zero_grad();
+      EXPECT_FALSE(model->W1.grad().defined());
+      add(0.9);
+      const Tensor both = model->W1.grad().clone();
+      add_scaled(first, 1.0, both);
+      add(0.5);
+      EXPECT_LE(max_difference(model->W1.grad(), both), 1e-14);
+      ddp.for_each_shard([&](std::int64_t /*shard*/) { ddp.backward({}, 0.0); });
+      EXPECT_LE(max_difference(model->W1.grad(), both), 1e-14) << "nothing was added";
+    }
   });
 }
 

@@ -109,6 +109,7 @@ TEST_P(Joined, GradientsAreThoseOfTheMeanOverTheSamplesThatThereAreAndReplicasSt
         for (int k = 0; k < counts[static_cast<std::size_t>(group->rank())]; ++k) {
           const Batch batch = batch_of(group->rank(), k);
           const double weight = join.step(static_cast<double>(batch.rows()));
+          ddp.zero_grad();
           ddp.backward(mean_loss(ddp, batch), weight);
           end_of_iteration();
         }
@@ -177,8 +178,10 @@ TEST_P(Joined, SeveralThingsAtOnceAreShadowedInTheirOrder) {
     for (int k = 0; k < counts[static_cast<std::size_t>(group->rank())]; ++k) {
       const Batch batch = batch_of(group->rank(), k);
       const double weight = join.step(static_cast<double>(batch.rows()));
+      one.zero_grad();
       one.backward(mean_loss(one, batch), weight);
       ranks.count();
+      other.zero_grad();
       other.backward(mean_loss(other, batch), weight);
       check();
     }
@@ -204,6 +207,7 @@ TEST_P(Joined, ParametersAndBuffersAreThoseOfTheRankThatWentOnLongest) {
       Join join({ddp});
       for (int k = 0; k < counts[static_cast<std::size_t>(group->rank())]; ++k) {
         const Batch batch = batch_of(group->rank(), k);
+        ddp.zero_grad();
         ddp.backward(mean_loss(ddp, batch), join.step(1.0));
         model->statistics.fill(100.0 * group->rank() + k);
         model->b1.data().fill(10.0 * group->rank() + k);
@@ -227,6 +231,7 @@ TEST_P(Joined, ThrowsOnAllRanksWhenOneHasRunOutIfAskedTo) {
     const auto epoch = [&](int batches) {
       for (iterations = 0; iterations < batches; ++iterations) {
         const double weight = join.step(1.0);
+        ddp.zero_grad();
         ddp.backward(mean_loss(ddp, batch_of(group->rank(), iterations)), weight);
       }
       join.finish();

@@ -103,6 +103,7 @@ TEST_P(LocalSgdGolden, WeightsAndLossesAreThoseOfEveryStep) {
       for (std::int64_t step = 0; step < golden.steps; ++step) {
         const Variable loss = mse_loss(ddp.forward(Variable(element(golden.x, rank, step))),
                                        element(golden.y, rank, step));
+        ddp.zero_grad();
         ddp.backward(loss, 0.5);
         sgd.step();
         EXPECT_EQ(averager.average_parameters(),

@@ -143,6 +143,7 @@ TEST_P(Averaging, PostLocalGradientsAreSummedOverAllRanksFirstAndThenOverTheSubg
                                     std::make_shared<PostLocalSgdHook>(subgroup, 3));
         ddp.set_step(resumed_at);
         for (std::int64_t step = resumed_at; step < 5; ++step) {
+          ddp.zero_grad();
           {
             const auto local = ddp.no_sync();
             ddp.backward(mean_loss(ddp, half), share_weight(half, batch));
@@ -180,6 +181,7 @@ TEST_P(Averaging, WhatIsKnownOfAllRanksComesFromSumsOverAllOfThemAndLocalOnesSen
         const bool is_local = step >= 2;
         const HookTraffic before = ddp.traffic();
         const Variable loss = mean_loss(ddp, make_batch(2, 0.5));
+        ddp.zero_grad();
         ddp.backward(is_local ? loss + sum(model->unused) : loss, 1.0);
         EXPECT_EQ(ddp.any_said_yes(), !is_local || of_all) << "step " << step;
         EXPECT_EQ(ddp.never_used().empty(), is_local && of_all) << "step " << step;
@@ -208,6 +210,7 @@ TEST_P(Averaging, OneLocalStepOfSgdAndTheAverageAreTheStepOfTheGlobalBatch) {
       for (int step = 0; step < 8; ++step) {
         const Batch batch = make_batch(2 + step, step);
         const Batch share = batch.share(group->rank(), group->size());
+        ddp.zero_grad();
         ddp.backward(mean_loss(ddp, share), share_weight(share, batch));
         if (!model->W1.grad().defined()) {  // momentum goes on also without samples
           for (const Variable& used : {model->W1, model->b1, model->W2, model->b2}) {

@@ -95,6 +95,7 @@ TEST_P(PowerSgd, SumOfNoHigherRankIsExact) {
           for (std::size_t p = 0; p < 3; ++p) {
             model->gradients[p] = gradient(p, group->rank()).to(dtype);
           }
+          ddp.zero_grad();
           ddp.backward(model->forward({}), 1.0);
           const double rounding = dtype == DType::f32 ? 2e-5 : 2e-14;
           for (std::size_t p = 0; p < 3; ++p) {
@@ -129,6 +130,7 @@ TEST_P(PowerSgd, ErrorsHoldWhatTheSumsLackAndAllRanksHaveTheSameBits) {
           model->gradients = {gradient({9, 14}, group->rank()),
                               Tensor::full({9}, group->rank() + step, dtype),
                               gradient({6, 5}, group->rank())};
+          ddp.zero_grad();
           ddp.backward(model->forward({}), 1.0);
           const int n = group->size();
           for (const double sum : model->parts[1].grad().to(DType::f64).to_vector<double>()) {
@@ -166,7 +168,9 @@ TEST_P(PowerSgd, HasTheBitsOfAllReduceBeforeItsStart) {
           power, group,
           {.buckets = buckets, .comm_hook = CommHookKind::power_sgd, .power_sgd = options});
       for (int step = 0; step < 5; ++step) {
+        plain_ddp.zero_grad();
         plain_ddp.backward(mean_loss(plain_ddp, share), weight);
+        power_ddp.zero_grad();
         power_ddp.backward(mean_loss(power_ddp, share), weight);
         for (const auto& [expected, actual] :
              {std::pair{plain->W1, power->W1}, std::pair{plain->W2, power->W2}}) {
@@ -190,6 +194,7 @@ TEST_P(PowerSgd, WhatNobodyUsedHasNoGradientAndKeepsItsError) {
     const auto always = noise(shape, 2.0);
     const auto step = [&](const Tensor& gradient) {
       model->gradients = {gradient, always};
+      ddp.zero_grad();
       ddp.backward(model->forward({}), 1.0);
       EXPECT_TRUE(model->parts[1].grad().defined());
     };
@@ -243,6 +248,7 @@ TEST_P(PowerSgd, WarmStartFindsTheBestApproximationAndRandomStartsDoNot) {
       Tensor before;
       for (int step = 0; step < 24; ++step) {
         before = model->parts[0].grad().defined() ? model->parts[0].grad().clone() : Tensor();
+        ddp.zero_grad();
         ddp.backward(model->forward({}), 1.0 / group->size());
       }
       const Tensor found = model->parts[0].grad();
@@ -263,6 +269,7 @@ TEST_P(PowerSgd, GradientThatWasZeroComesBack) {
     for (const double factor : {0.0, 1.0}) {
       model->gradients = {outer(6, 5, 1.0)};
       scale(model->gradients[0], factor);
+      ddp.zero_grad();
       ddp.backward(model->forward({}), 1.0 / group->size());
       EXPECT_LE(max_difference(model->parts[0].grad(), model->gradients[0]), 1e-14);
     }
@@ -295,6 +302,7 @@ TEST_P(PowerSgd, WhatIsNotFiniteInOneStepIsGoneInTheNext) {
         model->gradients = {outer(6, 5, 1.0 + step)};
         if (step == 1 && group->rank() == group->size() - 1)
           model->gradients[0].slice(2, 3).fill(bad);
+        ddp.zero_grad();
         ddp.backward(model->forward({}), 1.0 / group->size());
         if (step == 1) {
           EXPECT_FALSE(all_finite(model->parts[0].grad()));

@@ -132,6 +132,7 @@ TEST(ReplicaCheck, TrainingUnderDistributedDataParallelKeepsReplicasEqual) {
                                state.begin()->tensor.bytes());
       for (int step = 0; step < 5; ++step) {
         const test::Batch share = batch.share(group->rank(), group->size());
+        ddp.zero_grad();
         ddp.backward(test::mean_loss(ddp, share),
                      static_cast<double>(share.rows()) / static_cast<double>(batch.rows()));
         adam.step();

@@ -293,6 +293,7 @@ StateDict state_after_training(const std::shared_ptr<nn::Module>& model,
   for (int step = 0; step < 2; ++step) {
     const Variable output = ddp.forward(Variable(mine.of(batch.x)));
     const Variable loss = mine.count() > 0 ? nll_loss(output, mine.of(batch.target)) : sum(output);
+    ddp.zero_grad();
     ddp.backward(loss, static_cast<double>(mine.count()) / static_cast<double>(batch.rows()));
     sgd.step();
   }
@@ -380,6 +381,7 @@ TEST_P(SyncBatchNorms, RanksThatUseDifferentLayersKeepStep) {
     const test::Batch share{mine.of(batch.x), mine.of(batch.target)};
     const Variable output = ddp.forward(Variable(share.x));
     const bool any = mine.count() > 0;
+    ddp.zero_grad();
     ddp.backward(any ? cross_entropy(output, share.target) : sum(output),
                  static_cast<double>(mine.count()) / 12.0);
     const auto actual = model->named_parameters(), expected = whole.named_parameters();

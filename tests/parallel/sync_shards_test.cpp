@@ -124,6 +124,7 @@ Left train_shards(const std::shared_ptr<ProcessGroup>& group, const Shards& run)
   std::uint32_t step = 0;
   for (const std::int64_t rows : {std::int64_t{29}, std::int64_t{7}, std::int64_t{24}}) {
     const Data batch = data_of(rows);
+    ddp.zero_grad();
     ddp.for_each_shard([&](std::int64_t shard) {
       const std::int64_t first = rows * shard / run.shards, last = rows * (shard + 1) / run.shards;
       for (std::int64_t part = 0; part < run.parts; ++part) {

@@ -49,6 +49,7 @@ std::vector<Tensor> trained(DistributedDataParallel& ddp) {
   const Batch batch = make_batch(11, 0.5);
   for (int step = 0; step < 4; ++step) {
     const Batch share = batch.share(ddp.group().rank(), ddp.group().size());
+    ddp.zero_grad();
     ddp.backward(mean_loss(ddp, share),
                  static_cast<double>(share.rows()) / static_cast<double>(batch.rows()));
     sgd.step();

@@ -60,8 +60,7 @@ void backward(std::span<const Variable> roots, std::span<const Tensor> gradients
   Engine::instance().run({.roots = roots,
                           .gradients = gradients,
                           .retain_graph = options.retain_graph,
-                          .sink = options.sink,
-                          .once_discovered = &options.once_discovered});
+                          .sink = options.sink});
 }
 
 std::vector<Variable> grad(std::span<const Variable> outputs, std::span<const Variable> inputs,

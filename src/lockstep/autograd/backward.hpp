@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -36,9 +35,6 @@ class GradSink {
 struct BackwardOptions {
   bool retain_graph = false;  ///< the graph can be differentiated again
   GradSink* sink = nullptr;   ///< null: each leaf gets its own gradient
-  /// If any, is called when it is known which leaves will be reached (Variable::awaits_gradient),
-  /// before any gradient is touched.
-  std::function<void()> once_discovered = {};
 };
 
 /// torch.autograd.backward: differentiates the sum over the roots of root * gradient with respect

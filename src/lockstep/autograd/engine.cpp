@@ -93,8 +93,79 @@ class Engine::Running {
 };
 
 void Engine::run(const BackwardPass& pass) {
-  const Running running(*this);
-  run_pass(pass);
+  if (!running_engine && !followers_.empty()) {  // within pass_is_over()
+    const auto other = std::make_unique<Engine>();
+    return other->run(pass);
+  }
+  {
+    const Running running(*this);
+    tells_observers_ = pass.inputs.empty();
+    try {
+      run_pass(pass);
+    } catch (...) {
+      fail_following();
+      throw;
+    }
+    tells_observers_ = false;
+  }
+  end_following();
+}
+
+void Engine::tell_observers(const Variable& leaf) {
+  for (const detail::GradHookEntry& hook : leaf.record()->grad_hooks) {
+    if (!hook.observer) continue;
+    const auto place = std::ranges::find(followers_, hook.observer, &Follower::observer);
+    if (place != followers_.end()) continue;
+    Follower& follower = followers_.emplace_back(Follower{hook.observer, {}});
+    follower.answer = hook.observer->pass_begins(pass_->roots, pass_->seed);
+    any_redirected_ = any_redirected_ || follower.answer.sink;
+  }
+}
+
+bool Engine::tell_when_over(PassObserver& observer) {
+  if (!tells_observers_) return false;
+  const auto place = std::ranges::find(followers_, &observer, &Follower::observer);
+  if (place == followers_.end()) followers_.push_back({&observer, {.follows = true}});
+  return true;
+}
+
+GradSink* Engine::redirected_sink_of(const Variable& leaf) const {
+  for (const Follower& follower : followers_) {
+    if (follower.answer.sink && follower.answer.sink->takes(leaf)) return follower.answer.sink;
+  }
+  return nullptr;
+}
+
+void Engine::begin_following() {
+  const auto is_out = [](const Follower& follower) { return !follower.answer.follows; };
+  followers_.erase(std::ranges::remove_if(followers_, is_out).begin(), followers_.end());
+  std::ranges::sort(followers_, {},
+                    [](const Follower& follower) { return follower.observer->number(); });
+  for (std::size_t i = 0; i < followers_.size(); ++i) {
+    followers_[i].observer->leaves_are_known(i == 0);
+  }
+}
+
+void Engine::end_following() {
+  any_redirected_ = false;
+  for (; !followers_.empty(); followers_.erase(followers_.begin())) {
+    PassObserver& observer = *followers_.front().observer;
+    try {
+      observer.pass_is_over();
+    } catch (...) {
+      followers_.erase(followers_.begin());
+      fail_following();
+      throw;
+    }
+  }
+}
+
+void Engine::fail_following() noexcept {
+  tells_observers_ = any_redirected_ = false;
+  for (const Follower& follower : followers_) {
+    if (follower.answer.follows) follower.observer->pass_has_failed();
+  }
+  followers_.clear();
 }
 
 template <class Run>
@@ -131,7 +202,7 @@ void Engine::run_pass(const BackwardPass& pass) {
   check(pass);
   const Ending ending{*this};
   begin(pass);
-  if (pass.once_discovered && *pass.once_discovered) (*pass.once_discovered)();
+  begin_following();
   give_to_roots();
   run_ready(true);
 }
@@ -196,7 +267,11 @@ void Engine::visit(const Variable& variable) {
         "last: backward(1.0, /*retain_graph=*/true). To start anew from a result's value, take "
         "Variable(result.data()).");
   }
-  if (goes_to_sink(variable)) return;
+  if (tells_observers_ && !record.grad_hooks.empty() && record.pending_uses == 0 &&
+      !sink_of(variable)) {
+    tell_observers(variable);
+  }
+  if (sink_of(variable)) return;
   if (record.producer && record.producer->sequence() < oldest_) return;
   if (record.pending_uses++ > 0) return;
   reached_.push_back({record.producer ? record.producer->sequence() : 0, variable});
@@ -209,7 +284,7 @@ bool Engine::is_input(const Variable& variable) const {
 
 bool Engine::leads_to_input(const Variable& variable) const {
   if (!variable.requires_grad()) return false;
-  return goes_to_sink(variable) ? is_input(variable) : variable.record()->pending_uses > 0;
+  return sink_of(variable) ? is_input(variable) : variable.record()->pending_uses > 0;
 }
 
 void Engine::prune() {
@@ -303,7 +378,7 @@ void Engine::run_producer(std::size_t begin, std::size_t end) {
 }
 
 void Engine::contribution_arrived(const Variable& variable) const {
-  if (!variable.requires_grad() || goes_to_sink(variable)) return;
+  if (!variable.requires_grad() || sink_of(variable)) return;
   auto& record = *variable.record();
   if (record.pending_uses == 0 || --record.pending_uses > 0 || record.producer) return;
   for (const detail::GradHookEntry& hook : record.grad_hooks) hook.call();
@@ -311,7 +386,7 @@ void Engine::contribution_arrived(const Variable& variable) const {
 
 GradTarget Engine::target_of(const Variable& variable) const {
   if (!variable.requires_grad()) return {};
-  if (goes_to_sink(variable)) return pass_->sink->target(variable);
+  if (GradSink* const sink = sink_of(variable)) return sink->target(variable);
   auto& record = *variable.record();
   if (record.pending_uses == 0) return {};  // leads to no input of this pass
   return {true, std::exchange(record.grad_holds_value, true), variable.grad_buffer()};
@@ -411,6 +486,10 @@ const Variable& Node::further_input(int i) const {
 GradTarget Node::grad_target(int i) { return running_engine->target_of(input(i)); }
 
 void Node::pass_grad(int i, const Tensor& gradient) { running_engine->pass_to(input(i), gradient); }
+
+bool Node::tell_when_over(PassObserver& observer) {
+  return running_engine->tell_when_over(observer);
+}
 
 void Node::expect_layout(std::span<const Tensor> outputs, const NodeInputs& inputs) {
   for (const Tensor& output : outputs) {

@@ -1,10 +1,10 @@
 #pragma once
-#include <functional>
 #include <span>
 #include <vector>
 
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/autograd/pass_observer.hpp>
 
 namespace lockstep {
 
@@ -17,7 +17,6 @@ struct BackwardPass {
   GradSink* sink = nullptr;
   std::span<const Variable>
       inputs;  ///< if any: nothing but the sink's gradients of these is wanted
-  const std::function<void()>* once_discovered = nullptr;
 };
 
 /// Runs backward passes. One engine a thread, its lists reused from pass to pass.
@@ -26,7 +25,8 @@ class Engine {
   /// This thread's engine.
   static Engine& instance();
 
-  /// See Variable::backward and lockstep::backward, which name what is thrown.
+  /// See Variable::backward and lockstep::backward, which name what is thrown. Observers of the
+  /// leaves that it comes to are told (PassObserver).
   void run(const BackwardPass& pass);
 
   /// The same within the backward of a node, by an engine of its own.
@@ -70,6 +70,12 @@ class Engine {
     [[nodiscard]] const Node* producer() const { return variable.record()->producer.get(); }
   };
 
+  /// Who follows the pass, and where the gradients of their leaves go.
+  struct Follower {
+    PassObserver* observer;
+    PassObserver::Answer answer;
+  };
+
   struct Ending {
     Engine& engine;
     ~Ending() { engine.end(); }
@@ -85,15 +91,27 @@ class Engine {
   /// is used. Leaves of the sink are left alone: other threads' graphs may share them.
   void discover();
   void visit(const Variable& variable);
+  /// Tells observers of a leaf, if this is the pass's first one of theirs.
+  void tell_observers(const Variable& leaf);
+  /// See Node.
+  [[nodiscard]] bool tell_when_over(PassObserver& observer);
+  void begin_following();
+  /// Without what it throws itself.
+  void end_following();
+  void fail_following() noexcept;
   /// Drops what does not lead to the pass's inputs.
   void prune();
   /// In a pass with inputs: whether the gradient of this input of a node that was reached is
   /// needed.
   [[nodiscard]] bool leads_to_input(const Variable& variable) const;
   [[nodiscard]] bool is_input(const Variable& variable) const;
-  [[nodiscard]] bool goes_to_sink(const Variable& variable) const {
-    return pass_->sink && variable.is_leaf() && pass_->sink->takes(variable);
+  /// Where a leaf's gradient goes in its stead; null: it gets its own.
+  [[nodiscard]] GradSink* sink_of(const Variable& variable) const {
+    if ((!pass_->sink && !any_redirected_) || !variable.is_leaf()) return nullptr;
+    if (pass_->sink && pass_->sink->takes(variable)) return pass_->sink;
+    return any_redirected_ ? redirected_sink_of(variable) : nullptr;
   }
+  [[nodiscard]] GradSink* redirected_sink_of(const Variable& leaf) const;
   void run_ready(bool all);
   void give_to_roots();
   void give_seed(const Variable& root);
@@ -107,6 +125,9 @@ class Engine {
   std::uint64_t oldest_ = 0;            ///< nothing that leads to an input is older
   std::vector<Reached> reached_;
   std::vector<Tensor> grad_outputs_;  ///< of the node that runs, if it has several outputs
+  std::vector<Follower> followers_;
+  bool tells_observers_ = false;
+  bool any_redirected_ = false;  ///< some follower has a sink
 };
 
 }  // namespace lockstep

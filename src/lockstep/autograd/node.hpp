@@ -59,6 +59,10 @@ class Node : public RefCounted<Node> {
   /// gradient becomes `gradient` without a copy where it is the first contribution, else it is
   /// added. Nobody else may write to `gradient` afterwards.
   void pass_grad(int i, const Tensor& gradient);
+  /// The backward pass that runs calls observer.pass_is_over() at its end, once however often it is
+  /// asked to. False, and nothing, for a pass that was not started by Variable::backward or
+  /// lockstep::backward.
+  static bool tell_when_over(PassObserver& observer);
   [[nodiscard]] const Variable& input(int i) const {
     return i < inline_inputs ? inputs_[static_cast<std::size_t>(i)] : further_input(i);
   }

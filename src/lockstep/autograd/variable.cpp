@@ -107,10 +107,10 @@ Tensor Variable::grad_buffer() const {
   return record_->grad;
 }
 
-GradHook Variable::add_grad_hook(std::function<void()> hook) const {
+GradHook Variable::add_grad_hook(std::function<void()> hook, PassObserver* observer) const {
   auto& hooks = value().grad_hooks;
   const std::uint64_t number = hooks.empty() ? 1 : hooks.back().number + 1;
-  hooks.push_back({number, std::move(hook)});
+  hooks.push_back({number, std::move(hook), observer});
   return {record_, number};
 }
 
@@ -120,18 +120,14 @@ void GradHook::remove() noexcept {
                 [&](const detail::GradHookEntry& hook) { return hook.number == number_; });
 }
 
-void Variable::backward(double seed, bool retain_graph,
-                        const std::function<void()>& once_discovered) const {
+void Variable::backward(double seed, bool retain_graph) const {
   if (!record_ || data().numel() != 1) {
     throw Error(
         "backward() starts from a variable with one element, such as a mean loss, not from " +
         (record_ ? describe(data()) + "; lockstep::backward takes its gradient too"
                  : "an undefined variable"));
   }
-  Engine::instance().run({.roots = std::span(this, 1),
-                          .seed = seed,
-                          .retain_graph = retain_graph,
-                          .once_discovered = &once_discovered});
+  Engine::instance().run({.roots = std::span(this, 1), .seed = seed, .retain_graph = retain_graph});
 }
 
 GradModeGuard::GradModeGuard(bool records) : before_(recording) { recording = records; }

@@ -10,6 +10,7 @@ namespace lockstep {
 
 class GradHook;
 class Node;
+class PassObserver;
 class Variable;
 
 namespace detail {
@@ -21,6 +22,7 @@ namespace detail {
 struct GradHookEntry {
   std::uint64_t number;
   std::function<void()> call;
+  PassObserver* observer;  ///< of passes that come here; null: none
 };
 
 /// What a Variable is a handle to.
@@ -94,8 +96,10 @@ class Variable {
   void set_value_buffer(const Tensor& buffer) const;
 
   /// `hook` is called during backward, once this leaf's gradient is final, after the hooks that
-  /// were added before it, for as long as what is returned lives. Not from within a hook.
-  [[nodiscard]] GradHook add_grad_hook(std::function<void()> hook) const;
+  /// were added before it, for as long as what is returned lives. Not from within a hook. With
+  /// `observer`, which lives as long, that is told of each pass that comes to this leaf.
+  [[nodiscard]] GradHook add_grad_hook(std::function<void()> hook,
+                                       PassObserver* observer = nullptr) const;
 
   /// Differentiates this one-element variable with respect to every leaf that it depends on,
   /// adding `seed` times the gradient into each; then frees the graph, unless `retain_graph`.
@@ -103,10 +107,9 @@ class Variable {
   /// Throws Error, before any gradient is touched, if a part of the graph was freed already: add
   /// losses that share one and call this once, or retain the graph in all calls but the last. From
   /// several variables, or from larger ones: lockstep::backward (autograd/backward.hpp).
-  /// `once_discovered`, if any, is called when it is known which leaves will be reached
-  /// (awaits_gradient), before any gradient is touched.
-  void backward(double seed = 1.0, bool retain_graph = false,
-                const std::function<void()>& once_discovered = {}) const;
+  /// Where it comes to parameters of a DistributedDataParallel whose forward went before, it is
+  /// collective, and their gradients are the mean over ranks: see there.
+  void backward(double seed = 1.0, bool retain_graph = false) const;
   /// During a backward: contributions to this gradient are still to come.
   [[nodiscard]] bool awaits_gradient() const { return value().pending_uses > 0; }
 

@@ -1,6 +1,22 @@
 #include <lockstep/parallel/bucket.hpp>
 
+#include <algorithm>
+
+#include <lockstep/tensor/kernels/elementwise.hpp>
+
 namespace lockstep {
+
+bool holds_any(const Bucket& bucket) {
+  return std::ranges::any_of(bucket.parameters,
+                             [](const Variable& v) { return v.grad().defined(); });
+}
+
+void scale_gradients(const Tensor& gradients, double factor) {
+  if (!is_half(gradients.dtype())) return scale(gradients, factor);
+  const Tensor whole = gradients.to(DType::f32);
+  scale(whole, factor);
+  convert(whole, gradients);
+}
 
 Tensor memory_to_reduce(ProcessGroup& group, const Shape& shape, DType dtype, Device device) {
   return device.type == DeviceType::host ? group.shared_buffer(shape, dtype)

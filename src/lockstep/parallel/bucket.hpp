@@ -28,6 +28,11 @@ struct Bucket {
   }
 };
 
+/// Whether any parameter of the bucket has a gradient.
+[[nodiscard]] bool holds_any(const Bucket& bucket);
+/// gradients *= factor, of any floating dtype.
+void scale_gradients(const Tensor& gradients, double factor);
+
 /// Zeros that collectives of `group` will take: on the host a shared buffer. Collective over it.
 [[nodiscard]] Tensor memory_to_reduce(ProcessGroup& group, const Shape& shape, DType dtype,
                                       Device device);

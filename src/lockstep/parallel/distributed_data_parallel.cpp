@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/parallel/same_model.hpp>
@@ -56,11 +57,14 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   if (options.sync_batch_norm && !shards_) convert_sync_batchnorm(*module_, *group_);
   broadcast_state(*group_, *module_);
   reducer_ = std::make_unique<Reducer>(
-      group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook));
+      group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook),
+      static_cast<PassObserver*>(this));
   if (shards_) prepare_shards(options.sync_batch_norm);
   broadcasts_buffers_ = options.broadcast_buffers_each_forward;
   for (const auto& parameter : module_->named_parameters()) {
-    if (!parameter.variable.requires_grad()) frozen_.push_back(parameter);
+    if (parameter.variable.requires_grad()) continue;
+    frozen_.push_back(parameter);
+    of_frozen_.push_back(parameter.variable.add_grad_hook([] {}, static_cast<PassObserver*>(this)));
   }
 }
 
@@ -100,7 +104,9 @@ Variable DistributedDataParallel::forward(const std::function<Variable(nn::Modul
     buffers_of_this_step();
     if (shards_) shards_->forward_begins();
   }
-  return run(*module_);
+  Variable output = run(*module_);
+  at_hand_.is_awaited = at_hand_.is_awaited || (at_hand_.syncs && grad_enabled());
+  return output;
 }
 
 void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>& body) {
@@ -108,8 +114,8 @@ void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>
   const AtHand before = at_hand_;
   try {
     if (in_turns) {
+      set_held_aside();
       std::ranges::fill(in_turn_, before);
-      zero_grad();
       const auto of_own = [&](std::int64_t shard) { body(shards_->first() + shard); };
       shards_->take_turns(std::cref(of_own));
     } else {
@@ -117,7 +123,7 @@ void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>
     }
   } catch (...) {
     if (shards_) {
-      shards_->give_up();
+      give_up_step();
       at_hand_ = before;
     }
     throw;
@@ -157,45 +163,158 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
         "rank without samples runs forward on a batch of 0 samples and calls "
         "backward(sum(output), 0.0).");
   }
-  const bool keeps_apart = shards_ && shards_->keeps_apart();
-  if (!at_hand_.accumulated && !keeps_apart) zero_grad();
-  at_hand_.accumulated = !at_hand_.syncs;
   weight *= reducer_->comm_hook().weight_factor();
-  if (shards_ && loss.defined()) shards_->add_loss(weight * loss.data().item());
-  const auto expect_no_frozen = [this] { expect_frozen_unreached(); };
-  if (keeps_apart) {
-    shards_->backward(loss, weight, at_hand_.syncs, expect_no_frozen);
-  } else if (!at_hand_.syncs) {
-    if (loss.defined()) loss.backward(weight, false, expect_no_frozen);
+  at_hand_.is_weighted = true;
+  at_hand_.is_met = false;
+  struct Ending {
+    AtHand& at_hand;
+    ~Ending() { at_hand.is_weighted = false; }
+  } const ending{at_hand_};
+  try {
+    if (loss.defined()) loss.backward(weight);
+  } catch (...) {
+    if (!at_hand_.is_met) pass_has_failed();
+    throw;
+  }
+  if (!at_hand_.is_met) pass_elsewhere(loss, weight);
+}
+
+void DistributedDataParallel::pass_elsewhere(const Variable& loss, double weight) {
+  static_cast<void>(pass_begins(std::span(&loss, loss.defined() ? 1 : 0), weight));
+  try {
+    leaves_are_known(true);
+  } catch (...) {
+    pass_has_failed();
+    throw;
+  }
+  pass_is_over();
+}
+
+double DistributedDataParallel::equal_share() const {
+  if (shards_) return 1.0 / static_cast<double>(shards_->all());
+  return reducer_->comm_hook().weight_factor() / group_->size();
+}
+
+PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variable> roots,
+                                                          double seed) {
+  at_hand_.is_met = true;
+  const bool is_weighted = at_hand_.is_weighted;
+  if (at_hand_.syncs && !at_hand_.is_awaited && !is_weighted) {
+    warn_of_own_gradients();
+    hold(Share::mean);
+    return {};
+  }
+  set_held_aside();
+  const bool keeps_apart = shards_ && shards_->keeps_apart();
+  GradSink* const sink = keeps_apart ? &shards_->gradients_at_hand() : nullptr;
+  if (shards_) {
+    const double weight = is_weighted ? seed : seed * equal_share();
+    for (const Variable& root : roots) {
+      if (root.data().numel() == 1) shards_->add_loss(weight * root.data().item());
+    }
+  }
+  return {true, sink};
+}
+
+void DistributedDataParallel::leaves_are_known(bool first) {
+  expect_frozen_unreached();
+  hold(at_hand_.is_weighted ? Share::weighted : Share::mean);
+  if (!at_hand_.syncs || (shards_ && shards_->keeps_apart())) return;
+  buffers_of_this_step();  // without samples there was no forward
+  buffers_are_there_ = false;
+  reducer_->begin(at_hand_.is_weighted ? 1.0 : equal_share(), !first);
+  reducer_->expect_what_is_reached();
+}
+
+void DistributedDataParallel::pass_is_over() {
+  if (!at_hand_.syncs) return;
+  if (!shards_ || !shards_->keeps_apart()) return finish_sum();
+  if (!at_hand_.is_weighted) shards_->gradients_at_hand().scale(equal_share());
+  at_hand_.is_awaited = false;
+  at_hand_.held = Share::mean;
+  shards_->at_hand_is_over();
+}
+
+void DistributedDataParallel::pass_has_failed() noexcept {
+  if (shards_ && shards_->keeps_apart()) return shards_->forget_at_hand();
+  if (!at_hand_.syncs) return;
+  reducer_->give_up();
+  at_hand_.is_awaited = false;
+  if (shards_) give_up_step();
+}
+
+void DistributedDataParallel::pass_is_over(GradStore& gradients) {
+  if (!at_hand_.syncs) return;
+  if (!at_hand_.is_awaited) return warn_of_own_gradients();
+  if (shards_) {
+    throw Error(
+        "DistributedDataParallel: with DdpOptions::shards gradients are not summed in a context of "
+        "dist_autograd: call backward(loss, weight)");
+  }
+  HeldGradients held;
+  held.take(reducer_->buckets());
+  const auto each = [&](const auto& visit) {
+    for (const Bucket& bucket : reducer_->buckets())
+      std::ranges::for_each(bucket.parameters, visit);
+  };
+  each([&](const Variable& parameter) {
+    const Tensor gradient = gradients.gradient(parameter);
+    if (!gradient.defined()) return;
+    parameter.grad_buffer().copy_from(gradient);
+    parameter.mark_grad_present();
+  });
+  const auto share_before = std::exchange(at_hand_.held, Share::mean);
+  reducer_->begin(equal_share());
+  finish_sum();
+  each([&](const Variable& parameter) {
+    if (parameter.grad().defined()) gradients.target(parameter).tensor.copy_from(parameter.grad());
+    parameter.zero_grad();
+  });
+  held.give_back();
+  at_hand_.held = share_before;
+}
+
+void DistributedDataParallel::hold(Share share) {
+  if (std::exchange(at_hand_.held, share) == share) return;
+  const double factor = share == Share::weighted ? equal_share() : 1.0 / equal_share();
+  if (factor == 1.0) return;
+  if (shards_ && shards_->keeps_apart()) {
+    shards_->gradients_at_hand().scale(factor);
   } else {
-    backward_and_sum(loss, weight);
+    reducer_->scale_held(factor);
   }
 }
 
-void DistributedDataParallel::backward_and_sum(const Variable& loss, double weight) {
-  buffers_of_this_step();  // without samples there was no forward
-  buffers_are_there_ = false;
-  reducer_->begin();
-  try {
-    if (loss.defined()) {
-      loss.backward(weight, false, [this] {
-        expect_frozen_unreached();
-        reducer_->expect_what_is_reached();
-      });
-    }
-  } catch (...) {
-    reducer_->give_up();
-    if (shards_) shards_->give_up();
-    throw;
-  }
-  finish_sum();
+void DistributedDataParallel::set_held_aside() {
+  if (shards_ && !std::exchange(is_set_aside_, true)) held_.take(reducer_->buckets());
+}
+
+void DistributedDataParallel::give_up_step() {
+  shards_->give_up();
+  is_set_aside_ = false;
+  held_.give_back();
 }
 
 void DistributedDataParallel::finish_sum() {
   const bool of_all = comm_hook().sums_over_all();
   reducer_->finish();
-  if (shards_) shards_->finish();
+  if (shards_) {
+    shards_->finish();
+    is_set_aside_ = false;
+    held_.give_back();
+  }
+  at_hand_.is_awaited = false;
+  at_hand_.held = Share::mean;
   if (++sums_ == 100 && of_all) warn_of_never_used();
+}
+
+void DistributedDataParallel::warn_of_own_gradients() {
+  if (group_->size() == 1 || group_->rank() != 0 || std::exchange(has_warned_, true)) return;
+  log(LogLevel::warning,
+      "a backward pass came to parameters of a DistributedDataParallel whose forward() has not run "
+      "since its last sum over ranks: this pass leaves each rank its own gradients. Call forward() "
+      "of the DistributedDataParallel, not of its module, before each backward pass; of two losses "
+      "that share one forward(), make one pass from their sum.");
 }
 
 std::vector<std::string> DistributedDataParallel::never_used() const {
@@ -246,6 +365,7 @@ void DistributedDataParallel::expect_joinable() const {
 }
 
 void DistributedDataParallel::shadow() {
+  zero_grad();
   for (std::int64_t shard = 0; shard < shards(); ++shard) backward({}, 0.0);
 }
 

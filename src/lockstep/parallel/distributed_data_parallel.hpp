@@ -3,13 +3,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <lockstep/autograd/pass_observer.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
+#include <lockstep/parallel/held_gradients.hpp>
 #include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/reducer.hpp>
 #include <lockstep/parallel/sharded_step.hpp>
@@ -18,12 +21,26 @@ namespace lockstep {
 
 /// Data-parallel training: every rank holds the whole model, computes the gradient of its share of
 /// the global batch, and all ranks end with the same bits of the gradient of the whole batch.
+///   optimizer.zero_grad();
 ///   const Variable loss = nll_loss(ddp.forward(x), target);  // mean over this rank's samples
-///   ddp.backward(loss, double(samples) / double(all_samples));  // collective
+///   loss.backward();  // collective
 ///   optimizer.step();
-/// A rank without samples in this step calls ddp.backward({}, 0.0), or, if the module's forward is
-/// collective (SyncBatchNorm), ddp.backward(sum(ddp.forward(x)), 0.0) with x of 0 samples. A group
-/// of one runs the same code.
+/// As in PyTorch: the first backward pass that reaches the parameters after a forward() outside
+/// no_sync(), and with gradients on, leaves the mean over ranks, each of which weighs the same. Any
+/// number of forward() may be part of it. A pass without a forward() since the last sum stays this
+/// rank's own, and a warning says so once: call forward() before each pass, or add two losses that
+/// share one forward(). backward(loss, weight) is for ranks whose shares of the batch differ:
+///   ddp.backward(loss, double(samples) / double(all_samples));  // collective
+/// A rank without samples in this step calls ddp.backward({}, 0.0), beside either, or, if the
+/// module's forward is collective (SyncBatchNorm), runs it on 0 samples and calls
+/// backward(sum(output), 0.0). A group of one runs the same code.
+///
+/// Gradients that are not zeroed add up, as PyTorch's do. What a sum leaves is
+///   the mean over ranks of what passes without a weight have left on each since the last sum
+///   + the sum over ranks of what those with a weight have + the gradient after the last sum.
+/// A rank that makes another number of passes than its peers ends, as they do, in an error of the
+/// group that names it, at the deadline. Where one pass goes through several of these, their sums
+/// follow in the order in which they were made; the first one's alone overlap with the pass.
 ///
 /// Values and gradients of parameters are moved into flat buckets, in reverse order of
 /// registration; make optimizers afterwards, which then update a bucket by one kernel (tensors
@@ -33,7 +50,7 @@ namespace lockstep {
 /// when this object goes. They may be frozen and trained again between steps, on all ranks or on
 /// some; one that was frozen at construction may not be trained later, which backward() refuses.
 /// One thread at a time.
-class DistributedDataParallel final : public Joinable {
+class DistributedDataParallel final : public Joinable, private PassObserver {
  public:
   /// See no_sync().
   class NoSync {
@@ -58,31 +75,33 @@ class DistributedDataParallel final : public Joinable {
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                           const DdpOptions& options, std::shared_ptr<CommHook> hook);
 
+  /// After it, unless within no_sync() or without gradients, the next backward pass is summed.
   [[nodiscard]] Variable forward(const Variable& x);
   /// The same with whatever `run` calls of the module in place of module().forward(x).
   [[nodiscard]] Variable forward(const std::function<Variable(nn::Module&)>& run);
 
-  /// Makes each parameter's gradient the sum over ranks of weight x the gradient of that rank's
-  /// loss. With weight = the rank's samples / the global batch's, and losses that are means over
-  /// the rank's samples, that is exactly the gradient of the mean over the global batch.
-  /// `loss` has one element, or is undefined on a rank that has no samples: it then contributes
-  /// zeros, and `weight` counts for nothing. Which parameters a loss depends on may differ between
-  /// ranks and from call to call; those that no rank's depends on have no gradient afterwards, so
-  /// that optimizers leave them and their state as they are. Replaces gradients held before, but
-  /// for those left within no_sync().
-  /// With DdpOptions::shards, each call is for the next of this rank's shards(), {} for one without
-  /// samples; calls before the last are local. for_each_shard() is how to make them; where a rank
-  /// has several and forward is collective, the only way.
-  /// Collective; returns when all gradients are final. Throws Error, at once, for an undefined loss
-  /// where the module's forward is collective, because the other ranks wait for this one in it.
-  /// Throws what backward or the group throws; then the other ranks may be left waiting until their
-  /// deadline, as after any failure between two collectives.
+  /// A backward pass that adds to each parameter's gradient the sum over ranks of weight x the
+  /// gradient of that rank's loss, whether or not forward() has run. With weight = the rank's
+  /// samples / the global batch's, and losses that are means over the rank's samples, that is
+  /// exactly the gradient of the mean over the global batch. `loss` has one element, or is
+  /// undefined on a rank that has no samples: it then contributes zeros, and `weight` counts for
+  /// nothing. Which parameters a loss depends on may differ between ranks and from call to call;
+  /// those that no rank's depends on have no gradient afterwards, so that optimizers leave them and
+  /// their state as they are. With weights of 1 / ranks it is loss.backward(), but for leaves that
+  /// are no parameters: their gradients are weighted too. With DdpOptions::shards, each call is for
+  /// the next of this rank's shards(), {} for one without samples; calls before the last are local.
+  /// for_each_shard() is how to make them; where a rank has several and forward is collective, the
+  /// only way. Collective, outside no_sync(); returns when all gradients are final. Throws Error,
+  /// at once, for an undefined loss where the module's forward is collective, because the other
+  /// ranks wait for this one in it. Throws what backward or the group throws; then the other ranks
+  /// may be left waiting until their deadline, as after any failure between two collectives.
   void backward(const Variable& loss, double weight);
 
-  /// While what is returned lives, backward() sends nothing, and adds to the gradients that earlier
-  /// ones have left on this rank; the first backward() after that adds its own and sums all of it
-  /// over the ranks. Weights are shares of all samples together. Ranks may accumulate different
-  /// numbers of times, unless the module's forward is collective. Local.
+  /// While what is returned lives, a backward pass sends nothing, wherever its forward() ran, and
+  /// adds to the gradients that there are on this rank; the first one after that which is summed
+  /// adds its own and sums all of it over the ranks. Weights are shares of all samples together.
+  /// Ranks may accumulate different numbers of times, unless the module's forward is collective.
+  /// Local.
   ///   { const auto local = ddp.no_sync(); ddp.backward(loss_of_first_half, weight); }
   ///   ddp.backward(loss_of_second_half, weight);
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
@@ -94,6 +113,7 @@ class DistributedDataParallel final : public Joinable {
   ///     const auto [x, target] = my_shard(shard);
   ///     ddp.backward(nll_loss(ddp.forward(x), target), double(x.size(0)) / double(all_samples));
   ///   });
+  /// or, where shards are equal, nll_loss(ddp.forward(x), target).backward().
   /// One shard after the other; but with DdpOptions::shards and a forward that is collective
   /// (SyncBatchNorm) a rank's shards go on together, from one such layer to the next: one at a time
   /// runs, and what it has done the next one sees, but the first is on the calling thread and each
@@ -124,8 +144,9 @@ class DistributedDataParallel final : public Joinable {
   /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training), or
   /// reads rank 0's buffers (DdpOptions::broadcast_buffers_each_forward).
   void expect_joinable() const override;
-  /// For Join: the backward of a rank without samples, and at the end rank `last`'s trained
-  /// parameters and buffers on every rank. Collective.
+  /// For Join: the backward of a rank without samples, from no gradients, as in a loop that zeroes
+  /// them in each iteration; and at the end rank `last`'s trained parameters and buffers on every
+  /// rank. Collective.
   void shadow() override;
   void after_join(int last) override;
 
@@ -179,11 +200,29 @@ class DistributedDataParallel final : public Joinable {
   [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
 
  private:
+  /// In what shares the ranks' gradients that are held make up the sum.
+  enum class Share : std::uint8_t {
+    mean,      ///< equal ones, which are still to be applied
+    weighted,  ///< those of backward(loss, weight), which have been
+  };
+  /// The pass has reached none of the parameters.
+  void pass_elsewhere(const Variable& loss, double weight);
+  Answer pass_begins(std::span<const Variable> roots, double seed) override;
+  void leaves_are_known(bool first) override;
+  void pass_is_over() override;
+  void pass_has_failed() noexcept override;
+  void pass_is_over(GradStore& gradients) override;
+  /// Of a rank, or with DdpOptions::shards of a shard.
+  [[nodiscard]] double equal_share() const;
+  /// Makes the gradients that are held such shares.
+  void hold(Share share);
+  void set_held_aside();
+  void give_up_step();
+  void warn_of_own_gradients();
   void expect_frozen_unreached() const;
   void prepare_shards(bool synchronises_all);
   void run_shards(const std::function<void(std::int64_t)>& body);
   void run_shards_one_by_one(const std::function<void(std::int64_t)>& body) const;
-  void backward_and_sum(const Variable& loss, double weight);
   void finish_sum();
   void broadcast_buffers_from(int root);
   void buffers_of_this_step();
@@ -194,6 +233,10 @@ class DistributedDataParallel final : public Joinable {
   std::unique_ptr<ShardedStep> shards_;  ///< with DdpOptions::shards
   std::unique_ptr<Reducer> reducer_;
   std::vector<nn::NamedParameter> frozen_;  ///< when this was made
+  std::vector<GradHook> of_frozen_;         ///< which bring passes that come to them here
+  HeldGradients held_;                      ///< during a step of shards
+  bool is_set_aside_ = false;               ///< they are
+  bool has_warned_ = false;                 ///< of own gradients
   std::vector<Tensor> buffers_;
   bool broadcasts_buffers_ = false;  ///< before each step's first forward
   bool buffers_are_there_ = false;   ///< those of this step
@@ -201,7 +244,10 @@ class DistributedDataParallel final : public Joinable {
   /// Of each shard of this rank, where they take turns.
   struct AtHand {
     bool syncs = true;         ///< outside no_sync()
-    bool accumulated = false;  ///< since the last sum over ranks
+    bool is_awaited = false;   ///< forward() has run since the last sum: the next pass is summed
+    bool is_weighted = false;  ///< within backward(loss, weight),
+    bool is_met = false;       ///< whose pass has come to a parameter
+    Share held = Share::mean;
   };
   AtHand at_hand_;
   std::vector<AtHand> in_turn_;  ///< of those that are not

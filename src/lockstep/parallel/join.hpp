@@ -45,10 +45,12 @@ struct JoinOptions {
 ///     optimizer.step();
 ///   }
 ///   join.finish();
-/// Several Joinables are shadowed in the given order, which is that of the loop's body; each makes
-/// the collectives of one shadow() between two step(). An exception in the body leaves the other
-/// ranks waiting until their group's deadline, as after any failure between two collectives. One
-/// Join serves any number of epochs. It outlives nobody in `joinables`.
+/// With loss.backward() in place of ddp.backward(loss, weight) each rank counts the same, those
+/// that have run out as zeros: PyTorch's divide_by_initial_world_size. Several Joinables are
+/// shadowed in the given order, which is that of the loop's body; each makes the collectives of one
+/// shadow() between two step(). An exception in the body leaves the other ranks waiting until their
+/// group's deadline, as after any failure between two collectives. One Join serves any number of
+/// epochs. It outlives nobody in `joinables`.
 class Join {
  public:
   /// Throws InputError if there are none, or their groups differ: counts travel by one; and what

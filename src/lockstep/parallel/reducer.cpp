@@ -10,7 +10,7 @@
 namespace lockstep {
 
 Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
-                 std::shared_ptr<CommHook> hook)
+                 std::shared_ptr<CommHook> hook, PassObserver* observer)
     : group_(std::move(group)),
       buckets_(std::move(buckets)),
       hook_(std::move(hook)),
@@ -22,7 +22,7 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> bucket
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     used_.emplace_back(buckets_[b].parameters.size());
     for (const Variable& parameter : buckets_[b].parameters) {
-      hooks_.push_back(parameter.add_grad_hook([this, b] { gradient_is_final(b); }));
+      hooks_.push_back(parameter.add_grad_hook([this, b] { gradient_is_final(b); }, observer));
     }
   }
 }
@@ -33,7 +33,15 @@ void Reducer::zero_grad() const {
   }
 }
 
-void Reducer::begin() {
+bool Reducer::any_held() const { return std::ranges::any_of(buckets_, &holds_any); }
+
+void Reducer::scale_held(double factor) const {
+  for (const Bucket& bucket : buckets_) {
+    if (holds_any(bucket)) scale_gradients(bucket.gradients, factor);
+  }
+}
+
+void Reducer::begin(double factor, bool at_end) {
   for (Work& work : works_) {  // of a backward that failed: its sums may still be read
     work.wait();
     work = {};
@@ -42,6 +50,8 @@ void Reducer::begin() {
   started_ = arrived_ = 0;
   readiness_.clear();
   listening_ = true;
+  starts_at_end_ = at_end;
+  factor_ = factor;
 }
 
 void Reducer::expect_what_is_reached() {
@@ -65,9 +75,11 @@ void Reducer::gradient_is_final(std::size_t bucket) {
 }
 
 void Reducer::start_ready_buckets() {
+  if (starts_at_end_) return;
   for (; started_ < buckets_.size() && unready_[order_[started_]] == 0; ++started_) {
     const std::size_t index = order_[started_];
     const Bucket& bucket = buckets_[index];
+    if (factor_ != 1.0) scale_gradients(bucket.gradients, factor_);
     fill_what_is_missing(bucket);
     const bool last = started_ + 1 == buckets_.size();
     if (!last || !question_ || !question_()) bucket.note(bucket.parameters.size()).zero();
@@ -145,6 +157,7 @@ void Reducer::agree_on_order() {
 
 void Reducer::finish() {
   for (std::size_t& unready : unready_) unready = 0;
+  starts_at_end_ = false;
   start_ready_buckets();
   listening_ = false;
   const auto start = Clock::now();

@@ -16,14 +16,15 @@ namespace lockstep {
 /// between begin() and finish(). One thread at a time.
 class Reducer {
  public:
-  /// Collective over the group.
+  /// `observer` is told of passes that come to the parameters. Collective over the group.
   Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
-          std::shared_ptr<CommHook> hook);
+          std::shared_ptr<CommHook> hook, PassObserver* observer = nullptr);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// A backward begins, which adds to the gradients that there are.
-  void begin();
+  /// A backward begins, which adds to the gradients that there are. What a bucket holds in the end
+  /// is multiplied by `factor` before it sets out; with `at_end`, none sets out before finish().
+  void begin(double factor = 1.0, bool at_end = false);
   /// Between begin() and finish().
   [[nodiscard]] bool is_running() const noexcept { return listening_; }
   /// It knows which parameters it reaches: nobody waits for the others.
@@ -43,6 +44,9 @@ class Reducer {
 
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const;
+  [[nodiscard]] bool any_held() const;
+  /// Multiplies the gradients that are held.
+  void scale_held(double factor) const;
 
   /// Parameters that no rank has reached, since construction, in sums over all ranks.
   [[nodiscard]] std::vector<Variable> never_used() const;
@@ -84,6 +88,8 @@ class Reducer {
   std::size_t started_ = 0;  ///< buckets that have set out: always the first ones of the order
   std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
   bool listening_ = false;
+  bool starts_at_end_ = false;
+  double factor_ = 1.0;
   HookTraffic traffic_;
   double wait_seconds_ = 0.0;
   double work_seconds_ = 0.0;

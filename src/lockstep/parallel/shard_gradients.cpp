@@ -51,6 +51,11 @@ void ShardGradients::forget() noexcept {
   for (Place& place : places_) place.present = false;
 }
 
+void ShardGradients::scale(double factor) const {
+  if (std::ranges::none_of(places_, &Place::present)) return;
+  for (const Tensor& memory : memory_) scale_gradients(memory, factor);
+}
+
 const std::vector<Tensor>& ShardGradients::complete() {
   for (const Place& place : places_) {
     place.use.fill(place.present ? 1.0 : 0.0);

@@ -17,6 +17,8 @@ class ShardGradients final : public GradSink {
   [[nodiscard]] GradTarget target(const Variable& leaf) override;
 
   void forget() noexcept;
+  /// Multiplies those that there are.
+  void scale(double factor) const;
   /// Of each bucket. What there is no gradient of counts in them as zero, and as not used; nothing
   /// is said yes to.
   [[nodiscard]] const std::vector<Tensor>& complete();

@@ -73,27 +73,21 @@ void ShardedStep::take_turns(const std::function<void(std::int64_t)>& body) {
   last.begin_anew();
 }
 
-void ShardedStep::backward(const Variable& loss, double weight, bool is_last,
-                           const std::function<void()>& once_discovered) {
-  const std::int64_t at = in_turns() ? turns_->at() : next_ - own_.first;
-  Shard& shard = shard_[static_cast<std::size_t>(at)];
-  if (shard.is_over) {
-    throw Error(
-        "backward() was called again for one shard: within for_each_shard() all calls but the "
-        "last of a shard are within no_sync()");
-  }
-  if (loss.defined()) {
-    const Tensor seed = Tensor::full(loss.shape(), weight, loss.data().dtype());
-    try {
-      lockstep::backward({&loss, 1}, {&seed, 1},
-                         {.sink = &shard.gradients, .once_discovered = once_discovered});
-    } catch (...) {
-      shard.gradients.forget();
-      throw;
-    }
-  }
-  shard.is_over = is_last;
-  if (is_last && !in_turns()) keep_next();
+ShardedStep::Shard& ShardedStep::shard_at_hand() {
+  return shard_[static_cast<std::size_t>(in_turns() ? turns_->at() : next_ - own_.first)];
+}
+
+ShardGradients& ShardedStep::gradients_at_hand() {
+  Shard& shard = shard_at_hand();
+  if (!shard.is_over) return shard.gradients;
+  throw Error(
+      "backward() was called again for one shard: within for_each_shard() all calls but the "
+      "last of a shard are within no_sync()");
+}
+
+void ShardedStep::at_hand_is_over() {
+  shard_at_hand().is_over = true;
+  if (!in_turns()) keep_next();
 }
 
 void ShardedStep::expect_all_over() const {

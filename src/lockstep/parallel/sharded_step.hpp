@@ -27,6 +27,8 @@ class ShardedStep {
   /// Shards of this rank, the first of which is first() of the batch.
   [[nodiscard]] std::int64_t own() const noexcept { return own_.last - own_.first; }
   [[nodiscard]] std::int64_t first() const noexcept { return own_.first; }
+  /// Shards of the whole batch.
+  [[nodiscard]] std::int64_t all() const noexcept { return tree_.shards(); }
   void forward_begins() { buffers_.forward_begins(); }
   void add_loss(double part) { buffers_.add_loss(part); }
   /// No shard of the step is over.
@@ -34,12 +36,12 @@ class ShardedStep {
   /// The gradients of the shard at hand are kept apart from the buckets: it has its turn, or is not
   /// this rank's last of the step.
   [[nodiscard]] bool keeps_apart() const noexcept { return in_turns() || next_ + 1 < own_.last; }
-  /// Adds weight x the gradient of its loss, if that is defined, to those of the shard at hand,
-  /// which are kept apart; `is_last`: nothing will be added to them. Throws Error for a shard whose
-  /// turn it is and that has been through the last, and what an operation or `once_discovered` (see
-  /// BackwardOptions) throws: this shard's gradients are forgotten then. Local.
-  void backward(const Variable& loss, double weight, bool is_last,
-                const std::function<void()>& once_discovered);
+  /// Those of the shard at hand, where they are kept apart. Throws Error for a shard whose turn it
+  /// is and to which nothing is to be added any more. Local.
+  [[nodiscard]] ShardGradients& gradients_at_hand();
+  void forget_at_hand() noexcept { shard_at_hand().gradients.forget(); }
+  /// Nothing will be added to them. Local.
+  void at_hand_is_over();
   /// This rank's last shard is over and its gradients are on the way: returns when everything else
   /// is there. Collective.
   void finish();
@@ -75,6 +77,7 @@ class ShardedStep {
       is_over = false;
     }
   };
+  [[nodiscard]] Shard& shard_at_hand();
   void keep_next();
   void expect_all_over() const;
 

@@ -86,6 +86,7 @@ class Measurement {
     const Variable loss = mean(ddp_.forward(Variable(Tensor::full({1, width}, 1.0))));
     group.barrier();
     const double before = ddp_.wait_seconds();
+    ddp_.zero_grad();
     if (overlap) {
       ddp_.backward(loss, 0.5);
     } else {
