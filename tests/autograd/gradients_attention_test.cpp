@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/functional/attention.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 
 #include "gradient_check.hpp"
 
@@ -84,6 +85,20 @@ TEST(MultiHeadAttentionGradient, AgreesWithCentralDifferencesAlsoWithHiddenKeys)
       },
       {random_tensor({2, 3, 6}, 1), random_tensor({2, 5, 6}, 2), random_tensor({18, 6}, 3),
        random_tensor({18}, 4)});
+}
+
+TEST(MultiHeadAttentionGradient, WithWeightsAgreesWithCentralDifferences) {
+  AttentionOptions options;
+  options.key_padding_mask = Tensor::zeros({2, 5}, DType::boolean);
+  options.key_padding_mask.slice(1, 2).reshape({5}).slice(1, 3).fill(1);
+  for (const bool average : {false, true}) {
+    expect_gradients(
+        [&](const std::vector<Variable>& v) {
+          const auto y = multi_head_attention_with_weights(v[0], v[1], v[2], 3, options, average);
+          return concat({reshape(y.output, {36}), reshape(y.weights, {average ? 30 : 90})});
+        },
+        {random_tensor({2, 3, 6}, 1), random_tensor({2, 5, 6}, 2), random_tensor({2, 5, 6}, 3)});
+  }
 }
 
 // One output of three has a gradient, the others' thirds get zeros.

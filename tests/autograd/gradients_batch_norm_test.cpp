@@ -47,6 +47,28 @@ INSTANTIATE_TEST_SUITE_P(
                     BatchNormCase{"evaluation_residual_relu", {2, 3, 3, 4}, false, true, true}),
     [](const auto& test) { return test.param.name; });
 
+TEST(BatchNormGradient, WithoutAffineOrRunningStatisticsAgreesWithCentralDifferences) {
+  const BatchNormStatistics kept{random_tensor({2}, 4), Tensor::full({2}, 0.7, DType::f64)};
+  const std::vector<Tensor> x{random_tensor({3, 2, 5}, 1)};
+  for (const auto& statistics : {kept, BatchNormStatistics{}}) {
+    expect_gradients(
+        [&](const std::vector<Variable>& v) {
+          return batch_norm(v[0], {}, {}, statistics, true, 0.1, 1e-2);
+        },
+        x);
+  }
+  expect_gradients(
+      [&](const std::vector<Variable>& v) {
+        return batch_norm(v[0], {}, {}, kept, false, 0.1, 1e-2);
+      },
+      x);
+  expect_gradients(
+      [](const std::vector<Variable>& v) {
+        return batch_norm(v[0], v[1], {}, {}, true, 0.1, 1e-2);
+      },
+      {x[0], random_tensor({2}, 2)});
+}
+
 TEST(BatchNormGradient, OfAnInputThatIsItsOwnResidualIsTheSumOfBoth) {
   const BatchNormStatistics statistics{Tensor::zeros({2}, DType::f64),
                                        Tensor::zeros({2}, DType::f64)};

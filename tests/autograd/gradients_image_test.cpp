@@ -150,6 +150,27 @@ TEST(ResampleGradient, AgreesWithCentralDifferencesAlsoWhereUsedTwice) {
         return interpolate_by(v[0], {2.0, 1.5, 3.0});
       },
       {random_tensor({1, 2, 2, 3, 2}, 3)});
+  const Tensor volume = random_tensor({1, 2, 2, 3, 2}, 3);
+  for (const bool corners : {false, true}) {
+    for (const auto& size : {std::vector<std::int64_t>{7, 9}, {2, 3}, {4, 5}, {1, 1}}) {
+      expect_gradients(
+          [&](const V& v) {
+            return interpolate(v[0], size, Interpolation::bicubic, corners) +
+                   interpolate(v[0], size, Interpolation::bicubic, corners);
+          },
+          {image});
+    }
+    expect_gradients(
+        [&](const V& v) {
+          return interpolate(v[0], {3, 4, 1}, Interpolation::trilinear, corners);
+        },
+        {volume});
+  }
+  expect_gradients(
+      [](const V& v) {
+        return interpolate(v[0], {1, 2, 3}, Interpolation::area);
+      },
+      {volume});
   expect_gradients([](const V& v) { return pixel_shuffle(v[0], 2) + pixel_shuffle(v[0], 2); },
                    {random_tensor({2, 8, 3, 2}, 4)});
   expect_gradients([](const V& v) { return pixel_unshuffle(v[0], 3); },

@@ -32,7 +32,8 @@ std::vector<Tensor> operands(RnnMode mode, const Sizes& n) {
 Variable flat(const Variable& x) { return reshape(x, {x.data().numel()}); }
 
 /// Which outputs are used: 1 the sequence, 2 h_n, 4 c_n.
-void check_recurrent(RnnMode mode, const Sizes& n, bool reverse, int used) {
+void check_recurrent(RnnMode mode, const Sizes& n, bool reverse, int used,
+                     const Tensor& lengths = {}) {
   SCOPED_TRACE(std::to_string(static_cast<int>(mode)) + (reverse ? " reverse " : " ") +
                std::to_string(used));
   const bool lstm = mode == RnnMode::lstm;
@@ -42,7 +43,7 @@ void check_recurrent(RnnMode mode, const Sizes& n, bool reverse, int used) {
       [&](const std::vector<Variable>& v) {
         const std::size_t w = lstm ? 3 : 2;
         const auto y = recurrent_layer(mode, v[0], v[1], lstm ? v[2] : Variable(),
-                                       {v[w], v[w + 1], v[w + 2], v[w + 3]}, reverse);
+                                       {v[w], v[w + 1], v[w + 2], v[w + 3]}, reverse, lengths);
         std::vector<Variable> parts;
         if (used & 1) parts.push_back(flat(y.output));
         if (used & 2) parts.push_back(flat(y.h_n));
@@ -60,6 +61,17 @@ TEST(RecurrentGradient, AgreesWithCentralDifferencesWhicheverOutputsAreUsed) {
     }
   }
   for (const int used : {4, 5, 6, 7}) check_recurrent(RnnMode::lstm, sizes, false, used);
+}
+
+TEST(RecurrentGradient, AgreesForSequencesOfUnequalLengths) {
+  const Sizes sizes{.steps = 4, .batch = 3, .input = 2, .hidden = 3};
+  const Tensor lengths = Tensor::from(std::vector<std::int64_t>{2, 4, 1}, {3});
+  for (const RnnMode mode : {RnnMode::rnn_tanh, RnnMode::rnn_relu, RnnMode::gru, RnnMode::lstm}) {
+    for (const bool reverse : {false, true}) {
+      for (const int used : {1, 2, 3}) check_recurrent(mode, sizes, reverse, used, lengths);
+    }
+  }
+  for (const int used : {4, 7}) check_recurrent(RnnMode::lstm, sizes, true, used, lengths);
 }
 
 TEST(RecurrentGradient, AgreesForOneStepAndForOneUnit) {

@@ -26,6 +26,41 @@ TEST(BatchNorm, StateIsPyTorchs) {
                                       "f32 running_var[3]", "i64 num_batches_tracked[]"}));
 }
 
+TEST(BatchNorm, StateWithoutAffineOrRunningStatisticsIsPyTorchs) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(state_names(BatchNorm2d(3, {.affine = false}).state_dict()),
+            (Names{"f32 running_mean[3]", "f32 running_var[3]", "i64 num_batches_tracked[]"}));
+  EXPECT_EQ(state_names(BatchNorm2d(3, {.track_running_stats = false}).state_dict()),
+            (Names{"f32 weight[3]", "f32 bias[3]"}));
+  EXPECT_EQ(
+      state_names(BatchNorm1d(3, {.affine = false, .track_running_stats = false}).state_dict()),
+      Names{});
+}
+
+TEST(BatchNorm, WithoutAffineIsThatOfOnesAndZeros) {
+  BatchNorm2d plain(2, {.affine = false}), affine(2);
+  const Variable x(normal({3, 2, 4, 4}, 2.0));
+  EXPECT_EQ(plain(x).data().to_vector<float>(), affine(x).data().to_vector<float>());
+  plain.eval(), affine.eval();
+  EXPECT_EQ(plain(x).data().to_vector<float>(), affine(x).data().to_vector<float>());
+}
+
+TEST(BatchNorm, WithoutRunningStatisticsEvaluatesByTheBatchsOwn) {
+  BatchNorm2d layer(2, {.track_running_stats = false}), tracking(2);
+  const Variable x(normal({3, 2, 4, 4}, 2.0));
+  const auto y = tracking(x).data().to_vector<float>();
+  EXPECT_EQ(layer(x).data().to_vector<float>(), y);
+  layer.eval();
+  EXPECT_EQ(layer(x).data().to_vector<float>(), y);
+  EXPECT_NO_THROW(layer.reset_running_stats());
+  EXPECT_THROW(static_cast<void>(layer(Variable(Tensor::zeros({1, 2, 1, 1})))), ShapeError);
+}
+
+TEST(BatchNorm, FeaturesAreCheckedWithoutAnyTensorOfThem) {
+  BatchNorm1d layer(4, {.affine = false, .track_running_stats = false});
+  EXPECT_THROW(static_cast<void>(layer(Variable(Tensor::zeros({5, 3})))), ShapeError);
+}
+
 TEST(BatchNorm, NamedBuffersAreTheModelsOwn) {
   const BatchNorm1d layer(2);
   const auto buffers = layer.named_buffers();
@@ -101,7 +136,7 @@ TEST(BatchNorm, MisfitsAreNamedWithBothShapes) {
     static_cast<void>(layer(Variable(Tensor::zeros({2, 3, 5, 5}))));
   });
   EXPECT_NE(message.find("[2, 3, 5, 5]"), std::string::npos) << message;
-  EXPECT_NE(message.find("f32[4]"), std::string::npos) << message;
+  EXPECT_NE(message.find("4 features"), std::string::npos) << message;
   EXPECT_NE(test::message_of<Error>([&] {
               static_cast<void>(layer(Variable(Tensor::zeros({2, 4}))));
             }).find("BatchNorm2d takes an input of 4 dimensions, not f32[2, 4]"),

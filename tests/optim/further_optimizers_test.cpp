@@ -1,5 +1,6 @@
 // What the golden trajectories do not show.
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -97,6 +98,11 @@ TEST(FurtherOptimizers, DecoupledDecayShrinksTheParameter) {
       optim::RAdamOptions{.lr = 0.5, .weight_decay = 0.1, .decoupled_weight_decay = true});
   expect_shrinks<optim::Lion>(optim::LionOptions{.lr = 0.5, .weight_decay = 0.1});
 }
+
+// With one number alone the other would be 0.
+static_assert(std::is_constructible_v<optim::Betas, double, double>);
+static_assert(!std::is_constructible_v<optim::Betas, double>);
+static_assert(!std::is_default_constructible_v<optim::Betas>);
 
 TEST(FurtherOptimizers, OptionsOutOfRangeAreRefused) {
   const auto w = test::parameter("w", {1.0F});

@@ -236,6 +236,23 @@ TEST_P(SyncBatchNorms, EvaluationUsesRunningStatisticsAndSendsNothing) {
   });
 }
 
+TEST_P(SyncBatchNorms, WithoutRunningStatisticsOnlyTrainingIsShared) {
+  test::on_ranks(GetParam(), [&](const auto& group) {
+    const nn::BatchNormOptions options{.affine = false, .track_running_stats = false};
+    nn::BatchNorm1d layer(3, options), alone(3, options);
+    convert_sync_batchnorm(layer, *group);
+    const std::int64_t share = 4;
+    const Tensor x = test::wave({share * group->size(), 3}, 0.2, DType::f32);
+    const Rows rows{share * group->rank(), share * (group->rank() + 1)};
+    const Tensor whole = alone.forward(Variable(x)).data();
+    const Variable mine(rows.of(x));
+    expect_near(layer.forward(mine).data(), rows.of(whole), 1e-6, "training");
+    layer.eval();
+    EXPECT_FALSE(layer.forward_is_collective());
+    expect_near(layer.forward(mine).data(), alone.forward(mine).data(), 0.0, "evaluation");
+  });
+}
+
 TEST_P(SyncBatchNorms, ConversionKeepsNamesAndTensorsOfTheWholeTree) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model =

@@ -1,7 +1,7 @@
 #pragma once
-#include <array>
 #include <vector>
 
+#include <lockstep/optim/betas.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -9,7 +9,7 @@ namespace lockstep::optim {
 /// torch.optim.Adam's hyper-parameters and defaults.
 struct AdamOptions {
   double lr = 1e-3;
-  std::array<double, 2> betas{0.9, 0.999};  ///< shares that the running means keep, in [0, 1)
+  Betas betas{0.9, 0.999};  ///< shares that the running means keep, in [0, 1)
   double eps = 1e-8;
   double weight_decay = 0.0;  ///< L2: added to the gradient
   bool amsgrad = false;       ///< divide by the largest second moment so far
@@ -41,7 +41,7 @@ class Adam : public Optimizer {
 /// torch.optim.AdamW's hyper-parameters and defaults.
 struct AdamWOptions {
   double lr = 1e-3;
-  std::array<double, 2> betas{0.9, 0.999};
+  Betas betas{0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0.01;  ///< decoupled: a step shrinks the parameter by lr weight_decay
   bool amsgrad = false;

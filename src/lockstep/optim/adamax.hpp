@@ -1,7 +1,7 @@
 #pragma once
-#include <array>
 #include <vector>
 
+#include <lockstep/optim/betas.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -9,7 +9,7 @@ namespace lockstep::optim {
 /// torch.optim.Adamax's hyper-parameters and defaults.
 struct AdamaxOptions {
   double lr = 2e-3;
-  std::array<double, 2> betas{0.9, 0.999};  ///< shares that mean and norm keep, in [0, 1)
+  Betas betas{0.9, 0.999};  ///< shares that mean and norm keep, in [0, 1)
   double eps = 1e-8;
   double weight_decay = 0.0;  ///< L2: added to the gradient
 };

@@ -1,8 +1,8 @@
 #pragma once
-#include <array>
 #include <string>
 #include <vector>
 
+#include <lockstep/optim/betas.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -51,7 +51,7 @@ class LARS : public LayerWise {
 /// LAMB's hyper-parameters.
 struct LambOptions {
   double lr = 1e-3;
-  std::array<double, 2> betas{0.9, 0.999};
+  Betas betas{0.9, 0.999};
   double eps = 1e-6;
   double weight_decay = 0.0;
   std::vector<std::string> not_adapted;  ///< names, such as "*.bias", whose trust ratio is 1

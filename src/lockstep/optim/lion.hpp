@@ -1,7 +1,7 @@
 #pragma once
-#include <array>
 #include <vector>
 
+#include <lockstep/optim/betas.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -9,7 +9,7 @@ namespace lockstep::optim {
 /// Lion's hyper-parameters, and the defaults of its authors.
 struct LionOptions {
   double lr = 1e-4;
-  std::array<double, 2> betas{0.9, 0.99};  ///< of the step's mean and of the mean that is kept
+  Betas betas{0.9, 0.99};     ///< of the step's mean and of the mean that is kept
   double weight_decay = 0.0;  ///< decoupled: a step shrinks the parameter by lr weight_decay
 };
 

@@ -1,6 +1,5 @@
 #include <lockstep/optim/make_optimizer.hpp>
 
-#include <array>
 #include <tuple>
 #include <utility>
 
@@ -48,7 +47,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
   if (options.betas.size() != 2) {
     throw InputError(fmt::format("betas are two numbers, not {}", options.betas.size()));
   }
-  const std::array betas{options.betas[0], options.betas[1]};
+  const Betas betas{options.betas[0], options.betas[1]};
   const auto groups = groups_of(options);
   switch (options.kind) {
     case Kind::sgd:

@@ -1,8 +1,8 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <vector>
 
+#include <lockstep/optim/betas.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -10,7 +10,7 @@ namespace lockstep::optim {
 /// torch.optim.NAdam's hyper-parameters and defaults.
 struct NAdamOptions {
   double lr = 2e-3;
-  std::array<double, 2> betas{0.9, 0.999};  ///< shares that the running means keep, in [0, 1)
+  Betas betas{0.9, 0.999};  ///< shares that the running means keep, in [0, 1)
   double eps = 1e-8;
   double weight_decay = 0.0;
   double momentum_decay = 4e-3;

@@ -9,6 +9,7 @@
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/attention.hpp>
@@ -41,13 +42,18 @@ Tensor visible_keys(const AttentionPlan& plan, DType dtype) {
   return Tensor::from(visible, {plan.batch, 1, plan.queries, plan.keys}).to(dtype);
 }
 
-/// What attention_forward does, of q, k and v [B,H,T,D], with all probabilities at hand.
-Variable attend_by_parts(const AttentionPlan& plan, const Variable& q, const Variable& k,
-                         const Variable& v) {
+/// softmax(scale q k^T + mask) of q and k [B,H,T,D].
+Variable attention_weights(const AttentionPlan& plan, const Variable& q, const Variable& k) {
   const Variable visible(visible_keys(plan, q.data().dtype()));
   const Variable scores = matmul(q, transpose(k, 2, 3)) * plan.scale;
   // Far below any score, and finite: a query that sees nothing is left to the last factor.
-  return matmul(softmax(scores * visible + (visible - 1.0) * 1e30) * visible, v);
+  return softmax(scores * visible + (visible - 1.0) * 1e30) * visible;
+}
+
+/// What attention_forward does, of q, k and v [B,H,T,D], with all probabilities at hand.
+Variable attend_by_parts(const AttentionPlan& plan, const Variable& q, const Variable& k,
+                         const Variable& v) {
+  return matmul(attention_weights(plan, q, k), v);
 }
 
 /// [B,T,E] as [B,H,T,D], and back.
@@ -191,8 +197,11 @@ Variable scaled_dot_product_attention(const Operand& q, const Operand& k, const 
                 options);
 }
 
-Variable multi_head_attention(const Operand& q, const Operand& k, const Operand& v,
-                              std::int64_t heads, const AttentionOptions& options) {
+namespace {
+
+/// The sizes of multi_head_attention's operands; throws ShapeError where they do not fit.
+AttentionPlan multi_head_plan(const Variable& q, const Variable& k, const Variable& v,
+                              std::int64_t heads) {
   const Tensor &query = q.data(), &key = k.data(), &value = v.data();
   const bool fits = heads >= 1 && query.dims() == 3 && key.dims() == 3 &&
                     key.shape() == value.shape() && query.size(0) == key.size(0) &&
@@ -204,13 +213,29 @@ Variable multi_head_attention(const Operand& q, const Operand& k, const Operand&
                      " heads: it takes q [B, T, E], k and v [B, S, E] of one dtype, with E "
                      "divisible by the heads");
   }
-  return attend(q, k, v,
-                {.batch = query.size(0),
-                 .heads = heads,
-                 .queries = query.size(1),
-                 .keys = key.size(1),
-                 .width = query.size(2) / heads},
-                options);
+  return {.batch = query.size(0),
+          .heads = heads,
+          .queries = query.size(1),
+          .keys = key.size(1),
+          .width = query.size(2) / heads};
+}
+
+}  // namespace
+
+Variable multi_head_attention(const Operand& q, const Operand& k, const Operand& v,
+                              std::int64_t heads, const AttentionOptions& options) {
+  return attend(q, k, v, multi_head_plan(q, k, v, heads), options);
+}
+
+AttentionResult multi_head_attention_with_weights(const Operand& q, const Operand& k,
+                                                  const Operand& v, std::int64_t heads,
+                                                  const AttentionOptions& options,
+                                                  bool average_attn_weights) {
+  AttentionPlan plan = multi_head_plan(q, k, v, heads);
+  apply_options(options, q.data(), plan);
+  const Variable weights = attention_weights(plan, split_heads(q, heads), split_heads(k, heads));
+  return {join_heads(matmul(weights, split_heads(v, heads))),
+          average_attn_weights ? mean(weights, {1}) : weights};
 }
 
 Variable self_attention(const Operand& qkv, std::int64_t heads, const AttentionOptions& options) {

@@ -147,9 +147,16 @@ double take_statistics_of_all(const StatisticsExchange& exchange, double momentu
   return values;
 }
 
+/// `given`, or `value` for each channel of x where it is undefined.
+Variable or_constant(const Operand& given, const Operand& x, double value) {
+  if (given.defined()) return given;
+  return Variable(
+      Tensor::full({plain_shape(x.data())[1]}, value, x.data().dtype(), x.data().device()));
+}
+
 }  // namespace
 
-Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias,
+Variable batch_norm(const Operand& x, const Operand& given_weight, const Operand& given_bias,
                     const BatchNormStatistics& statistics, bool training, double momentum,
                     double eps, const Operand& shortcut, bool relu) {
   Variable residual = shortcut;
@@ -157,11 +164,20 @@ Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias
     residual =
         is_channel_blocked(x.data()) ? to_channel_blocks(shortcut) : from_channel_blocks(shortcut);
   }
+  if (x.shape().dims() < 2 || (!training && !statistics.running_mean.defined())) {
+    throw ShapeError("batch_norm of x " + describe(x.data()) +
+                     ": x is [N, C, ...], and evaluation needs running statistics");
+  }
+  const Variable weight = or_constant(given_weight, x, 1.0), bias = or_constant(given_bias, x, 0.0);
+  // The kernels write running statistics in any case.
+  const auto kept_or_scratch = [&](const Tensor& running) {
+    return running.defined() ? running : or_constant({}, x, 0.0).data();
+  };
   BatchNormInputs inputs{.x = x.data(),
                          .weight = weight.data(),
                          .bias = bias.data(),
-                         .running_mean = statistics.running_mean,
-                         .running_var = statistics.running_var,
+                         .running_mean = kept_or_scratch(statistics.running_mean),
+                         .running_var = kept_or_scratch(statistics.running_var),
                          .residual = residual.defined() ? residual.data() : Tensor(),
                          .relu = relu};
   const bool shared = training && statistics.exchange;

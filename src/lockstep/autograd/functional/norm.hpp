@@ -48,7 +48,8 @@ class StatisticsExchange {
   virtual void sum(const Tensor& t) const = 0;
 };
 
-/// What batch_norm keeps beside its parameters: [C] each, of x's dtype.
+/// What batch_norm keeps beside its parameters: [C] each, of x's dtype. Both running statistics
+/// may be undefined in training: none are kept.
 struct BatchNormStatistics {
   Tensor running_mean, running_var;
   /// Null: in training the batch is x. Else it is the x of all ranks, of which each may have any
@@ -61,10 +62,11 @@ struct BatchNormStatistics {
 /// (x - mean) / sqrt(var + eps) * weight + bias for each channel of x[N,C, ...] (Ioffe and Szegedy
 /// 2015, arXiv:1502.03167). In training mean and biased var are the batch's, and the running
 /// statistics become (1 - momentum) old + momentum new, with the unbiased variance; else they are
-/// used. Throws ShapeError in training if a channel has a single value. `residual` (like x, may be
-/// undefined) is added to the result, which then goes through relu if wanted: in the same pass, as
-/// networks with shortcuts do it (He et al. 2016, arXiv:1512.03385). x and the residual may each be
-/// in channel blocks (tensor/kernels/channel_blocks.hpp); the result is as x.
+/// used. An undefined weight is ones, an undefined bias zeros. Throws ShapeError in training if a
+/// channel has a single value, in evaluation if there are no running statistics. `residual` (like
+/// x, may be undefined) is added to the result, which then goes through relu if wanted: in the same
+/// pass, as networks with shortcuts do it (He et al. 2016, arXiv:1512.03385). x and the residual
+/// may each be in channel blocks (tensor/kernels/channel_blocks.hpp); the result is as x.
 [[nodiscard]] Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias,
                                   const BatchNormStatistics& statistics, bool training,
                                   double momentum = 0.1, double eps = 1e-5,

@@ -15,6 +15,36 @@
 namespace lockstep {
 namespace {
 
+/// bool [end - begin, N, 1]: whether elements `begin` to `end` are behind their sequence's end.
+Tensor elements_behind(const RnnPlan& plan, std::int64_t begin, std::int64_t end) {
+  Tensor behind = Tensor::empty({end - begin, plan.batch, 1}, DType::boolean);
+  auto* at = static_cast<bool*>(behind.data());
+  for (std::int64_t t = begin; t < end; ++t) {
+    for (std::int64_t n = 0; n < plan.batch; ++n) *at++ = plan.is_behind(n, t);
+  }
+  return behind;
+}
+
+void expect_lengths(const RnnPlan& plan) {
+  const auto complain = [&](const std::string& what) {
+    throw ShapeError(
+        "a recurrent layer over " + std::to_string(plan.batch) + " sequences of up to " +
+        std::to_string(plan.steps) + " elements takes lengths i64[" + std::to_string(plan.batch) +
+        "] on the host, each from 1 to " + std::to_string(plan.steps) + ", not " + what);
+  };
+  const Tensor& lengths = plan.lengths;
+  if (lengths.dtype() != DType::i64 || lengths.shape() != Shape{plan.batch} ||
+      lengths.device().type != DeviceType::host) {
+    complain(describe(lengths));
+  }
+  for (std::int64_t n = 0; n < plan.batch; ++n) {
+    const std::int64_t length = static_cast<const std::int64_t*>(lengths.data())[n];
+    if (length < 1 || length > plan.steps) {
+      complain(std::to_string(length) + " (sequence " + std::to_string(n) + ")");
+    }
+  }
+}
+
 /// A layer over all steps: its products with x and its weights' gradients are one product each.
 class RecurrentNode : public MultiOutputNode<RecurrentNode> {
  public:
@@ -78,7 +108,7 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
       const auto gate = [&](const Variable& a, std::int64_t i) {
         return narrow(a, 1, i * hidden, hidden);
       };
-      const Variable a = of_x + of_h;
+      const Variable a = of_x + of_h, h_before = h, c_before = c;
       switch (plan_.mode) {
         case RnnMode::rnn_tanh:
           h = tanh(a);
@@ -95,6 +125,11 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
           h = n + sigmoid(gate(a, 1)) * (h - n);
           break;
         }
+      }
+      if (plan_.lengths.defined()) {
+        const Tensor behind = elements_behind(plan_, t, t + 1).reshape({plan_.batch, 1});
+        h = where(behind, h_before, h);
+        if (plan_.mode == RnnMode::lstm) c = where(behind, c_before, c);
       }
       states[static_cast<std::size_t>(t)] = reshape(h, {1, plan_.batch, hidden});
     }
@@ -152,14 +187,24 @@ RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, 
 
 }  // namespace
 
-RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h0,
-                                const Operand& c0, const RecurrentWeights& given, bool reverse) {
+RecurrentOutput recurrent_layer(RnnMode mode, const Operand& given_x, const Operand& h0,
+                                const Operand& c0, const RecurrentWeights& given, bool reverse,
+                                const Tensor& lengths) {
   const Operand weight_ih_operand = given.weight_ih, weight_hh_operand = given.weight_hh,
                 bias_ih_operand = given.bias_ih, bias_hh_operand = given.bias_hh;
   const RecurrentWeights weights{weight_ih_operand, weight_hh_operand, bias_ih_operand,
                                  bias_hh_operand};
+  RnnPlan plan = plan_of(mode, given_x.data(), weights, reverse);
+  Tensor behind;
+  if (lengths.defined()) {
+    plan.lengths = lengths;
+    expect_lengths(plan);
+    behind = elements_behind(plan, 0, plan.steps);
+  }
+  // Zeros where padding may be anything, as a weight's gradient is a product with all of x.
+  Variable x = given_x;
+  if (behind.defined()) x = masked_fill(given_x, behind, 0.0);
   const Tensor& sequence = x.data();
-  const RnnPlan plan = plan_of(mode, sequence, weights, reverse);
   const auto initial = [&](const char* what, const Variable& state) {
     const Shape shape{plan.batch, plan.hidden};
     if (!state.defined()) return Tensor::zeros(shape, sequence.dtype());
@@ -186,6 +231,7 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h
       std::span(outputs).first(count), std::span(results).first(count),
       {&x, &h0, &c0, &weights.weight_ih, &weights.weight_hh, &weights.bias_ih, &weights.bias_hh},
       plan, std::move(states), std::move(x_operand), std::move(ih_operand));
+  if (behind.defined()) results[0] = masked_fill(results[0], behind, 0.0);
   return {std::move(results[0]), std::move(results[1]), std::move(results[2])};
 }
 

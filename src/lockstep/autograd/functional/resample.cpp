@@ -6,11 +6,13 @@
 #include <string>
 
 #include <lockstep/autograd/accumulate.hpp>
+#include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/interpolate.hpp>
 #include <lockstep/tensor/kernels/pixel_shuffle.hpp>
+#include <lockstep/tensor/kernels/resample.hpp>
 
 namespace lockstep {
 namespace {
@@ -71,6 +73,29 @@ struct InterpolateMap {
   static Tensor planes(const Tensor& t) { return t.reshape(planes_of(t.shape())); }
 };
 
+/// Along one dimension.
+struct ResampleMap {
+  Resampling how;
+  int dimension;
+
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    accumulate_into(y, accumulate,
+                    [&](const Tensor& to) { resample_forward(lines(x), how, lines(to)); });
+  }
+  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
+    resample_backward(lines(y), how, accumulate, lines(x));
+  }
+  [[nodiscard]] static const char* name() noexcept { return "interpolate"; }
+
+ private:
+  [[nodiscard]] Tensor lines(const Tensor& t) const {
+    std::int64_t outer = 1, inner = 1;
+    for (int d = 0; d < dimension; ++d) outer *= t.size(d);
+    for (int d = dimension + 1; d < t.dims(); ++d) inner *= t.size(d);
+    return t.reshape({outer, t.size(dimension), inner});
+  }
+};
+
 /// t as the parts [P, r, r, H, W] of a shuffle whose other side is planes [P, H r, W r].
 Tensor parts_of(const Tensor& t, std::int64_t r) {
   return t.reshape({t.numel() / (t.size(-1) * t.size(-2) * r * r), r, r, t.size(-2), t.size(-1)});
@@ -107,9 +132,39 @@ void expect_host(const char* operation, const Variable& x) {
   throw ShapeError(std::string(operation) + " runs on the host only, not on " + describe(x.data()));
 }
 
+Variable averaged_over_areas(const Variable& x, std::span<const std::int64_t> size) {
+  switch (size.size()) {
+    case 1:
+      return adaptive_avg_pool1d(x, Extents<1>::from(size));
+    case 2:
+      return adaptive_avg_pool2d(x, Extents<2>::from(size));
+    default:
+      return adaptive_avg_pool3d(x, Extents<3>::from(size));
+  }
+}
+
+/// Along the last dimension first, as the others then have less or longer rows.
+Variable resampled_one_by_one(const Variable& x, std::span<const std::int64_t> size,
+                              const Ratios& ratios, Interpolation mode, bool align_corners) {
+  const Taps taps = mode == Interpolation::bicubic ? Taps::cubic : Taps::linear;
+  Variable y = x;
+  for (std::size_t d = size.size(); d-- > 0;) {
+    const int dimension = static_cast<int>(d) + 2;
+    const Resampling how{taps, ratios[3 - size.size() + d], align_corners};
+    y = linear_map(ResampleMap{how, dimension}, y,
+                   Tensor::empty(with_extent(y.shape(), dimension, size[d]), y.data().dtype(),
+                                 y.data().device()));
+  }
+  return y;
+}
+
 Variable resampled(const Variable& x, std::span<const std::int64_t> size, const Ratios& ratios,
                    Interpolation mode, bool align_corners) {
   expect_host("interpolate", x);
+  if (mode == Interpolation::area) return averaged_over_areas(x, size);
+  if (mode == Interpolation::trilinear || mode == Interpolation::bicubic) {
+    return resampled_one_by_one(x, size, ratios, mode, align_corners);
+  }
   Shape shape = x.shape();
   for (std::size_t d = 0; d < size.size(); ++d) {
     shape = with_extent(shape, static_cast<int>(d) + 2, size[d]);
@@ -132,14 +187,16 @@ Variable shuffled(const Variable& x, std::int64_t r, const std::array<std::int64
 void check_interpolation(const Variable& x, std::size_t sizes, Interpolation mode,
                          bool align_corners) {
   const int dims = x.shape().dims();
-  const bool fits = mode == Interpolation::nearest  ? dims >= 3 && dims <= 5 && !align_corners
-                    : mode == Interpolation::linear ? dims == 3
-                                                    : dims == 4;
+  const bool any = mode == Interpolation::nearest || mode == Interpolation::area;
+  const int wanted = mode == Interpolation::linear ? 3 : mode == Interpolation::trilinear ? 5 : 4;
+  const bool fits = any ? dims >= 3 && dims <= 5 && !align_corners : dims == wanted;
   if (!fits || sizes + 2 != static_cast<std::size_t>(dims)) {
-    throw ShapeError("interpolate of " + describe(x.data()) + " to " + std::to_string(sizes) +
-                     " extents: nearest takes [N, C, L], [N, C, H, W] or [N, C, D, H, W] and no "
-                     "align_corners, linear [N, C, L], bilinear [N, C, H, W]; one extent is given "
-                     "for each behind C");
+    throw ShapeError(
+        "interpolate of " + describe(x.data()) + " to " + std::to_string(sizes) +
+        " extents: nearest and area take [N, C, L], [N, C, H, W] or [N, C, D, H, W] and "
+        "no align_corners, linear [N, C, L], bilinear and bicubic [N, C, H, W], "
+        "trilinear [N, C, D, H, W]; one extent is given for each behind C, or one "
+        "for all");
   }
   for (int d = 2; d < dims; ++d) {
     if (x.shape()[d] > 0) continue;
@@ -197,6 +254,10 @@ Variable pad(const Operand& x, std::span<const std::int64_t> amounts, PadMode mo
 
 Variable interpolate(const Operand& x, std::span<const std::int64_t> size, Interpolation mode,
                      bool align_corners) {
+  const auto spatial = static_cast<std::size_t>(std::clamp(x.shape().dims() - 2, 0, 3));
+  const std::int64_t first = size.empty() ? 0 : size[0];
+  const std::array<std::int64_t, 3> same{first, first, first};
+  if (size.size() == 1) size = std::span(same).first(spatial);
   check_interpolation(x, size.size(), mode, align_corners);
   for (const auto extent : size) {
     if (extent < 1)

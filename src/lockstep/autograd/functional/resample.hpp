@@ -21,11 +21,13 @@ namespace lockstep {
   return pad(x, std::span(amounts.begin(), amounts.size()), mode, value);
 }
 
-enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
+enum class Interpolation : std::uint8_t { nearest, linear, bilinear, trilinear, bicubic, area };
 
-/// x[N,C,L], [N,C,H,W] or [N,C,D,H,W] at another size; linear is for [N,C,L], bilinear for
-/// [N,C,H,W]. align_corners keeps the corners' values at the corners, which nearest does not know.
-/// Throws ShapeError for sizes that do not fit, and for an x without elements behind N and C.
+/// x[N,C,L], [N,C,H,W] or [N,C,D,H,W] at another size, one for each extent or one for all; linear
+/// is for [N,C,L], bilinear and bicubic (Keys' weights, a = -3/4) for [N,C,H,W], trilinear for
+/// [N,C,D,H,W]; area is adaptive_avg_pool. align_corners keeps the corners' values at the corners,
+/// which nearest and area do not know. Throws ShapeError for sizes that do not fit, and for an x
+/// without elements behind N and C.
 [[nodiscard]] Variable interpolate(const Operand& x, std::span<const std::int64_t> size,
                                    Interpolation mode = Interpolation::nearest,
                                    bool align_corners = false);
@@ -34,6 +36,11 @@ enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
                                           Interpolation mode = Interpolation::nearest,
                                           bool align_corners = false) {
   return interpolate(x, std::span(size.begin(), size.size()), mode, align_corners);
+}
+[[nodiscard]] inline Variable interpolate(const Operand& x, std::int64_t size,
+                                          Interpolation mode = Interpolation::nearest,
+                                          bool align_corners = false) {
+  return interpolate(x, std::span(&size, 1), mode, align_corners);
 }
 /// The same by a factor for each extent, or one for all; sizes are rounded down.
 [[nodiscard]] Variable interpolate_by(const Operand& x, std::span<const double> scale_factor,
@@ -45,6 +52,11 @@ enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
                                              bool align_corners = false) {
   return interpolate_by(x, std::span(scale_factor.begin(), scale_factor.size()), mode,
                         align_corners);
+}
+[[nodiscard]] inline Variable interpolate_by(const Operand& x, double scale_factor,
+                                             Interpolation mode = Interpolation::nearest,
+                                             bool align_corners = false) {
+  return interpolate_by(x, std::span(&scale_factor, 1), mode, align_corners);
 }
 
 /// x[..., C r^2, H, W] -> [..., C, H r, W r] (Shi et al. 2016, arXiv:1609.05158), and back.

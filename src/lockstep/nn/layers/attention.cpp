@@ -34,12 +34,30 @@ Variable MultiheadAttention::forward(const Variable& x) {
   return (*out_proj_)(self_attention(projected, num_heads_, options_));
 }
 
-Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
-                                     const Variable& value, const Tensor& key_padding_mask,
-                                     bool is_causal) {
+AttentionOptions MultiheadAttention::options_with(const Tensor& key_padding_mask,
+                                                  bool is_causal) const {
   AttentionOptions options = options_;
   if (key_padding_mask.defined()) options.key_padding_mask = key_padding_mask;
   options.causal |= is_causal;
+  return options;
+}
+
+AttentionResult MultiheadAttention::forward_with_weights(const Variable& query, const Variable& key,
+                                                         const Variable& value,
+                                                         const Tensor& key_padding_mask,
+                                                         bool is_causal,
+                                                         bool average_attn_weights) {
+  const auto [q, k, v] = in_projection(query, key, value, in_proj_weight_, in_proj_bias_);
+  AttentionResult result = multi_head_attention_with_weights(
+      q, k, v, num_heads_, options_with(key_padding_mask, is_causal), average_attn_weights);
+  result.output = (*out_proj_)(result.output);
+  return result;
+}
+
+Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
+                                     const Variable& value, const Tensor& key_padding_mask,
+                                     bool is_causal) {
+  const AttentionOptions options = options_with(key_padding_mask, is_causal);
   if (query.record() == key.record() && key.record() == value.record()) {
     const Variable projected = linear(query, in_proj_weight_, in_proj_bias_);
     return (*out_proj_)(self_attention(projected, num_heads_, options));

@@ -25,8 +25,15 @@ class MultiheadAttention : public Module {
   /// none gets 0 from all heads. `is_causal`: as if options.causal were set.
   Variable forward(const Variable& query, const Variable& key, const Variable& value,
                    const Tensor& key_padding_mask = {}, bool is_causal = false);
+  /// The same with the weights: PyTorch's need_weights=True. They are [B,T,S], the mean over the
+  /// heads, or [B,num_heads,T,S] unless `average_attn_weights`, and hold T S numbers a head.
+  AttentionResult forward_with_weights(const Variable& query, const Variable& key,
+                                       const Variable& value, const Tensor& key_padding_mask = {},
+                                       bool is_causal = false, bool average_attn_weights = true);
 
  private:
+  [[nodiscard]] AttentionOptions options_with(const Tensor& key_padding_mask, bool is_causal) const;
+
   std::int64_t num_heads_;
   AttentionOptions options_;
   Variable in_proj_weight_, in_proj_bias_;

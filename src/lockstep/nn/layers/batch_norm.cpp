@@ -11,7 +11,11 @@ namespace lockstep::nn {
 
 BatchNorm::BatchNorm(const char* layer, int least_dims, int most_dims, std::int64_t features,
                      const BatchNormOptions& options)
-    : layer_(layer), least_dims_(least_dims), most_dims_(most_dims), options_(options) {
+    : layer_(layer),
+      least_dims_(least_dims),
+      most_dims_(most_dims),
+      features_(features),
+      options_(options) {
   expect_positive(layer, "features", features);
   if (!(options.eps > 0.0) ||
       !(options.momentum.value_or(0.0) >= 0.0 && options.momentum.value_or(0.0) <= 1.0)) {
@@ -19,14 +23,18 @@ BatchNorm::BatchNorm(const char* layer, int least_dims, int most_dims, std::int6
                      std::to_string(options.eps) + " and " +
                      std::to_string(options.momentum.value_or(0.0)));
   }
-  weight_ = register_parameter("weight", Tensor::full({features}, 1.0));
-  bias_ = register_parameter("bias", Tensor::zeros({features}));
+  if (options.affine) {
+    weight_ = register_parameter("weight", Tensor::full({features}, 1.0));
+    bias_ = register_parameter("bias", Tensor::zeros({features}));
+  }
+  if (!options.track_running_stats) return;
   statistics_.running_mean = register_buffer("running_mean", Tensor::zeros({features}));
   statistics_.running_var = register_buffer("running_var", Tensor::full({features}, 1.0));
   batches_tracked_ = register_buffer("num_batches_tracked", Tensor::zeros({}, DType::i64));
 }
 
 void BatchNorm::reset_running_stats() const {
+  if (!options_.track_running_stats) return;
   statistics_.running_mean.fill(0.0);
   statistics_.running_var.fill(1.0);
   batches_tracked_.fill(0.0);
@@ -38,6 +46,15 @@ Variable BatchNorm::forward(const Variable& x, const Variable& residual, bool re
     throw ShapeError(std::string(layer_) + " takes an input of " + std::to_string(least_dims_) +
                      (least_dims_ == most_dims_ ? "" : " or " + std::to_string(most_dims_)) +
                      " dimensions, not " + describe(x.data()));
+  }
+  if (plain_shape(x.data())[1] != features_) {
+    throw ShapeError(std::string(layer_) + " of " + std::to_string(features_) +
+                     " features does not take " + describe(x.data()));
+  }
+  if (!options_.track_running_stats) {
+    // As PyTorch's SyncBatchNorm, which exchanges statistics in training only.
+    const BatchNormStatistics own{{}, {}, is_training() ? statistics_.exchange : nullptr};
+    return batch_norm(x, weight_, bias_, own, true, 0.0, options_.eps, residual, relu);
   }
   if (is_training()) batches_tracked_.fill(batches_tracked_.item() + 1);
   const double momentum =

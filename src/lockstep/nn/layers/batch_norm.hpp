@@ -16,11 +16,15 @@ struct BatchNormOptions {
   /// How much of a batch's statistics enters the running ones; none: they are the mean of all
   /// batches' (PyTorch's momentum=None).
   std::optional<double> momentum = 0.1;
+  bool affine = true;  ///< weight and bias; without them ones and zeros
+  /// Whether there are running statistics; without them a batch's own are used in evaluation, too.
+  bool track_running_stats = true;
 };
 
 /// Normalises each channel: in training by the batch's statistics, which also move the running
-/// ones, in evaluation by those. Parameters weight[C] (ones) and bias[C] (zeros), buffers
-/// running_mean[C] (zeros), running_var[C] (ones) and num_batches_tracked (i64 scalar).
+/// ones, in evaluation by those. Parameters weight[C] (ones) and bias[C] (zeros) if affine, buffers
+/// running_mean[C] (zeros), running_var[C] (ones) and num_batches_tracked (i64 scalar) if
+/// track_running_stats.
 class BatchNorm : public Module {
  public:
   Variable forward(const Variable& x) override { return forward(x, {}, false); }
@@ -30,7 +34,7 @@ class BatchNorm : public Module {
 
   /// From now on the samples of all these ranks are one batch in training, as in PyTorch's
   /// SyncBatchNorm (parallel/sync_batch_norm.hpp makes one of a group); null: this rank's are.
-  /// Returns what was set.
+  /// Evaluation, also without running statistics, is each rank's own. Returns what was set.
   std::shared_ptr<const StatisticsExchange> set_exchange(
       std::shared_ptr<const StatisticsExchange> exchange) {
     return std::exchange(statistics_.exchange, std::move(exchange));
@@ -40,7 +44,7 @@ class BatchNorm : public Module {
     return has_exchange() && is_training();
   }
 
-  /// The running statistics of a new layer.
+  /// The running statistics of a new layer; nothing without track_running_stats.
   void reset_running_stats() const;
   /// BatchNormOptions::momentum from now on; returns what it was.
   std::optional<double> set_momentum(std::optional<double> momentum) {
@@ -56,6 +60,7 @@ class BatchNorm : public Module {
  private:
   const char* layer_;
   int least_dims_, most_dims_;
+  std::int64_t features_;
   BatchNormOptions options_;
   Variable weight_, bias_;
   BatchNormStatistics statistics_;

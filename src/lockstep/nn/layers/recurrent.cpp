@@ -68,7 +68,8 @@ Variable RecurrentLayer::dropped(const Variable& x) {
   return transpose(lockstep::dropout(transpose(x, 0, 1), options_.dropout, random_.next()), 0, 1);
 }
 
-RecurrentResult RecurrentLayer::run(const Variable& x, const Variable& h0, const Variable& c0) {
+RecurrentResult RecurrentLayer::run(const Variable& x, const Variable& h0, const Variable& c0,
+                                    const Tensor& lengths) {
   const auto rows = static_cast<std::int64_t>(weights_.size());
   const std::int64_t directions = options_.bidirectional ? 2 : 1;
   if (x.shape().dims() != 3 || x.shape()[2] != weights_[0].weight_ih.shape()[1]) {
@@ -93,7 +94,7 @@ RecurrentResult RecurrentLayer::run(const Variable& x, const Variable& h0, const
       const std::int64_t row = i + direction;
       auto result =
           recurrent_layer(mode_, sequence, state_of(h0, rows, row), state_of(c0, rows, row),
-                          weights_[static_cast<std::size_t>(row)], direction == 1);
+                          weights_[static_cast<std::size_t>(row)], direction == 1, lengths);
       outputs[static_cast<std::size_t>(direction)] = std::move(result.output);
       h_n.push_back(std::move(result.h_n));
       if (result.c_n.defined()) c_n.push_back(std::move(result.c_n));
@@ -107,7 +108,7 @@ RecurrentResult RecurrentLayer::run(const Variable& x, const Variable& h0, const
   return result;
 }
 
-Variable RecurrentLayer::forward(const Variable& x) { return run(x, {}, {}).output; }
+Variable RecurrentLayer::forward(const Variable& x) { return run(x, {}, {}, {}).output; }
 
 RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options,
          Nonlinearity nonlinearity)

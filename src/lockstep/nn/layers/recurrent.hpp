@@ -35,8 +35,9 @@ class RecurrentLayer : public Module {
  protected:
   RecurrentLayer(const char* name, RnnMode mode, std::int64_t input_size, std::int64_t hidden_size,
                  const RecurrentOptions& options);
-  /// h0 and c0 [num_layers D, N, H], or undefined for zeros.
-  [[nodiscard]] RecurrentResult run(const Variable& x, const Variable& h0, const Variable& c0);
+  /// h0 and c0 [num_layers D, N, H], or undefined for zeros; lengths as recurrent_layer takes them.
+  [[nodiscard]] RecurrentResult run(const Variable& x, const Variable& h0, const Variable& c0,
+                                    const Tensor& lengths);
 
  private:
   [[nodiscard]] Variable dropped(const Variable& x);
@@ -51,28 +52,38 @@ class RecurrentLayer : public Module {
 
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
+// `lengths` in the layers below, i64 [N] on the host, in any order, each in [1, T]: how many
+// elements of its sequence each sample has, as by pack_padded_sequence and pad_packed_sequence
+// (which cuts the output to the longest, unlike here). Nothing depends on x behind them, where the
+// output is 0; h_n and c_n are the states after a sequence's own last step. Undefined: all have T.
+
 /// Elman's network.
 class RNN : public RecurrentLayer {
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {},
       Nonlinearity nonlinearity = Nonlinearity::tanh);
   using RecurrentLayer::forward;
-  RecurrentResult forward(const Variable& x, const Variable& h0) { return run(x, h0, {}); }
+  RecurrentResult forward(const Variable& x, const Variable& h0, const Tensor& lengths = {}) {
+    return run(x, h0, {}, lengths);
+  }
 };
 
 class GRU : public RecurrentLayer {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
   using RecurrentLayer::forward;
-  RecurrentResult forward(const Variable& x, const Variable& h0) { return run(x, h0, {}); }
+  RecurrentResult forward(const Variable& x, const Variable& h0, const Tensor& lengths = {}) {
+    return run(x, h0, {}, lengths);
+  }
 };
 
 class LSTM : public RecurrentLayer {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
   using RecurrentLayer::forward;
-  RecurrentResult forward(const Variable& x, const Variable& h0, const Variable& c0) {
-    return run(x, h0, c0);
+  RecurrentResult forward(const Variable& x, const Variable& h0, const Variable& c0,
+                          const Tensor& lengths = {}) {
+    return run(x, h0, c0, lengths);
   }
 };
 

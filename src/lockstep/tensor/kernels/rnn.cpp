@@ -181,6 +181,13 @@ Tensor joint_bias(const RnnPlan& plan, const Tensor& bias_ih, const Tensor& bias
   return bias;
 }
 
+/// A row of the states before a step as that after it.
+template <class T>
+void keep_state(const Tensor& states, std::int64_t before, std::int64_t after,
+                std::int64_t hidden) {
+  std::copy_n(data_of<const T>(states) + before, hidden, data_of<T>(states) + after);
+}
+
 template <class T>
 void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& gates,
                    const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh) {
@@ -208,6 +215,11 @@ void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& g
     weight.multiply(data_of<T>(states.h) + before, sums);
     for (std::int64_t r = 0; r < plan.batch; ++r) {
       const std::int64_t at = r * hidden;
+      if (plan.is_behind(r, t)) {
+        keep_state<T>(states.h, before + at, after + at, hidden);
+        if (lstm) keep_state<T>(states.c, before + at, after + at, hidden);
+        continue;
+      }
       step(plan.mode, ForwardRow<T>{.hidden = hidden,
                                     .gates = data_of<T>(gates) + (t * plan.batch + r) * width,
                                     .hidden_gates = row_at(hidden_gates, r * width),
@@ -241,6 +253,7 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
   const std::int64_t state = plan.batch * hidden;
   const Tensor no_gradient = Tensor::zeros({hidden}, weight_hh.dtype());
   const Tensor part = Tensor::empty({width}, weight_hh.dtype());
+  const Tensor passed = plan.lengths.defined() ? Tensor::empty_like(grad_h) : Tensor();
   const math::PackedMatrix<T> weight(plan.batch, hidden, width,
                                      {data_of<const T>(weight_hh), hidden},
                                      plan.mode == RnnMode::gru ? T{1} : T{0});
@@ -257,6 +270,12 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
     const std::int64_t after = (plan.reverse ? t : t + 1) * state;
     for (std::int64_t r = 0; r < plan.batch; ++r) {
       const std::int64_t at = r * hidden, gates_at = (t * plan.batch + r) * width;
+      if (plan.is_behind(r, t)) {  // grad_h and grad_c go on as they are
+        std::fill_n(data_of<T>(gradients.x_part) + gates_at, width, T{0});
+        std::fill_n(data_of<T>(gradients.hidden_part) + gates_at, width, T{0});
+        std::copy_n(data_of<const T>(grad_h) + at, hidden, data_of<T>(passed) + at);
+        continue;
+      }
       step(plan.mode,
            BackwardRow<T>{.hidden = hidden,
                           .gates = row_at(states.gates, gates_at),
@@ -276,6 +295,10 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
     if (plan.mode == RnnMode::gru) add_biases(gradients.hidden_part, t, gradients.bias_hh);
     if (s == 0 && !wants_h0) break;
     weight.multiply(data_of<T>(gradients.hidden_part) + t * plan.batch * width, data_of<T>(grad_h));
+    for (std::int64_t r = 0; r < plan.batch && plan.lengths.defined(); ++r) {
+      if (!plan.is_behind(r, t)) continue;
+      std::copy_n(data_of<const T>(passed) + r * hidden, hidden, data_of<T>(grad_h) + r * hidden);
+    }
   }
 }
 

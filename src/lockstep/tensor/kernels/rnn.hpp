@@ -18,6 +18,14 @@ struct RnnPlan {
   RnnMode mode = RnnMode::rnn_tanh;
   std::int64_t steps = 0, batch = 0, hidden = 0;  ///< T, N, H
   bool reverse = false;                           ///< from the last element to the first
+  /// i64 [N] on the host, each in [1, T]: how many elements, the first ones, each sequence has.
+  /// Its state stays as it is at the others, which nothing depends on. Undefined: all T.
+  Tensor lengths;
+
+  /// Whether element t is behind the end of sequence n.
+  [[nodiscard]] bool is_behind(std::int64_t n, std::int64_t t) const {
+    return lengths.defined() && t >= static_cast<const std::int64_t*>(lengths.data())[n];
+  }
 };
 
 /// What a forward leaves behind.
