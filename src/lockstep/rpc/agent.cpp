@@ -26,6 +26,7 @@
 #include <lockstep/comm/thread_level.hpp>
 #include <lockstep/rpc/archive.hpp>
 #include <lockstep/rpc/call_hook.hpp>
+#include <lockstep/rpc/call_scope.hpp>
 #include <lockstep/rpc/references.hpp>
 #include <lockstep/rpc/rref.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -56,6 +57,16 @@ void expect_backend(const ProcessGroup& group) {
   if (backend == "mpi" || backend == "threads") return;
   throw InputError(fmt::format(
       "rpc::init: calls travel over groups of the backends mpi and threads, not {}", backend));
+}
+
+/// As much of it as an answer may hold.
+std::string cut_to_fit(const std::string& text, std::int64_t message_bytes) {
+  constexpr std::int64_t longest = 64 << 10, head_and_note = 256;
+  const auto room = static_cast<std::size_t>(std::min(longest, message_bytes) - head_and_note);
+  if (text.size() <= room) return text;
+  std::size_t end = room;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // of UTF-8
+  return fmt::format("{} ... (cut: {} bytes in all)", text.substr(0, end), text.size());
 }
 
 /// Throws the same on every rank.
@@ -93,15 +104,16 @@ class Entered {
 };
 
 void expect_sensible(const Options& options) {
-  if (options.workers >= 0 && options.timeout.count() > 0 && options.inline_bytes >= 0 &&
-      options.max_message_bytes > 0 && options.max_tensor_bytes > 0) {
+  if (options.workers >= 0 && options.timeout.count() > 0 &&
+      options.shutdown_timeout.count() >= 0 && options.max_depth > 0 && options.inline_bytes >= 0 &&
+      options.max_message_bytes >= 1024 && options.max_tensor_bytes > 0) {
     return;
   }
   throw InputError(fmt::format(
-      "rpc::init: the options make no sense: timeout {} ms, {} workers, inline_bytes {}, "
-      "max_message_bytes {}, max_tensor_bytes {}",
-      options.timeout.count(), options.workers, options.inline_bytes, options.max_message_bytes,
-      options.max_tensor_bytes));
+      "rpc::init: the options make no sense: timeout {} ms, shutdown_timeout {} ms, {} workers, "
+      "max_depth {}, inline_bytes {}, max_message_bytes {} (1024 at least), max_tensor_bytes {}",
+      options.timeout.count(), options.shutdown_timeout.count(), options.workers, options.max_depth,
+      options.inline_bytes, options.max_message_bytes, options.max_tensor_bytes));
 }
 
 }  // namespace
@@ -176,7 +188,8 @@ Agent* Agent::exchange_current(Agent* agent) noexcept {
 
 Clock::time_point Agent::default_deadline() {
   const Agent* const agent = current_or_null();
-  return Clock::now() + bounded(agent ? agent->options_.timeout : Options{}.timeout);
+  return std::min(CallScope::of_thread().deadline,
+                  Clock::now() + bounded(agent ? agent->options_.timeout : Options{}.timeout));
 }
 
 // ---- making one
@@ -186,9 +199,11 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
       limits_{options.inline_bytes, options.max_message_bytes, options.max_tensor_bytes},
       id_(group.rank()),
       has_threads_(options.workers > 0 && threads_may_communicate(group)),
-      must_push_(std::string_view(group.backend()) == "mpi"),
       thread_rank_(lockstep::thread_rank()),
       math_threads_(math_threads()),
+      requests_in_(group.size()),
+      answers_in_(group.size()),
+      watch_(group.size()),
       crew_(*this, std::max(1, options.workers)) {
   const std::string twice = registered_twice();
   std::ostringstream mine;
@@ -216,6 +231,13 @@ Agent::Agent(const std::string& name, ProcessGroup& group, const Options& option
   for (auto* const calls : {&requests_, &answers_}) {
     *calls = group.split(0, group.rank());
     (*calls)->wake_over_nodes(awake_, options_.wake_by_datagrams && has_threads_);
+  }
+  const bool must_push = std::string_view(group.backend()) == "mpi";
+  requests_out_ = std::make_unique<Outbox>(*requests_, answers_in_, must_push, awake_);
+  answers_out_ = std::make_unique<Outbox>(*answers_, requests_in_, must_push, awake_);
+  if (!has_threads_) {  // the calls that are executed share the stack
+    constexpr int on_one_stack = 1000;
+    options_.max_depth = std::min(options_.max_depth, on_one_stack);
   }
   references_ = std::make_unique<References>(*this);
   const CallLabel label(serving_label);
@@ -266,62 +288,62 @@ void Agent::expect_open() const {
 
 // ---- sending
 
-void Agent::post(ProcessGroup& group, OutgoingMessage& message, int to, const char* name) {
+void Agent::post(Channel channel, OutgoingMessage& message, int to, const char* name) {
   // Few messages bring long tensors: their tags are drawn when it is known how many.
-  std::uint32_t tag = 0;
   std::uint32_t many = 0;
   for (const Tensor& t : message.tensors()) {
     if (static_cast<std::int64_t>(t.bytes()) > limits_.inline_bytes) ++many;
   }
-  if (many > 0) tag = next_tag_.fetch_add(many);
-  const Tensor bytes = message.seal(tag);
-  const CallLabel label(name, static_cast<int>(message.head().id & 0xffffff));
-  Work last = group.isend(bytes, to);
-  bool sent = keep_until_sent(last);
-  for (const Tensor& t : message.long_tensors()) {
-    last = group.isend(t, to, OutgoingMessage::tag_of(tag++));
-    sent = keep_until_sent(last);
+  const bool is_request = channel == Channel::requests;
+  const Kind kind = message.head().kind;
+  Outbox::Parcel parcel{.waits = kind != Kind::credit && kind != Kind::ask && kind != Kind::tell,
+                        .name = name,
+                        .number = static_cast<int>(message.head().id & 0xffffff)};
+  if (many > 0) parcel.tag = next_tag_.fetch_add(many);
+  parcel.bytes = message.seal(parcel.tag);
+  const auto long_ones = message.long_tensors();
+  parcel.long_tensors.assign(long_ones.begin(), long_ones.end());
+  (is_request ? requests_out_ : answers_out_)->send(to, std::move(parcel));
+}
+
+void Agent::post_counted(OutgoingMessage& message, int to, const char* name) {
+  sent_.fetch_add(1);
+  try {
+    post(Channel::requests, message, to, name);
+  } catch (...) {
+    sent_.fetch_sub(1);
+    throw;
   }
-  if (!sent && stays_awake()) push_awake(last);
 }
 
-// A message that finds no room waits here until somebody looks: its sender for a while, then
-// whoever waits or receives on this rank. (Its receiver was woken when it was started, and may
-// sleep again.)
-bool Agent::keep_until_sent(const Work& started) {
-  if (!must_push_) return true;  // the receiver fetches it
-  Work work = started;
-  const bool looks_longer = stays_awake() && unsent_count_.load(std::memory_order_relaxed) == 0;
-  if (looks_longer ? work.wait_for(std::chrono::microseconds{0}) : work.test()) return true;
-  const std::lock_guard lock(unsent_lock_);
-  unsent_.push_back(std::move(work));
-  unsent_changed_ = Clock::now();
-  unsent_count_.fetch_add(1);
-  return false;
-}
-
-void Agent::push_awake(Work& work) {
-  constexpr std::chrono::microseconds patience{50};
-  const auto until = Clock::now() + patience;
-  while (!work.test() && Clock::now() < until) sched_yield();
-  static_cast<void>(push_unsent(patience));
+// What may go missing where the group has failed, or is shut down.
+void Agent::send_notice(Kind kind, int to) noexcept {
+  try {
+    OutgoingMessage message(kind, limits_);
+    Head& head = message.head();
+    if (kind == Kind::credit) {
+      head.id = requests_in_.tell(to);
+      return post_counted(message, to, "rpc");
+    }
+    if (kind == Kind::tell) {
+      const WorkDone work = work_done();
+      head.reference = work.messages;
+      head.fork = work.is_busy ? 1 : 0;
+    }
+    watch_.count_sent(1);
+    try {
+      post(Channel::requests, message, to, "rpc");
+    } catch (...) {
+      watch_.count_sent(-1);
+      throw;
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::debug, fmt::format("{}: a notice was not sent: {}", speaker(), error.what()));
+  }
 }
 
 std::chrono::microseconds Agent::push_unsent(std::chrono::microseconds at_most) {
-  using std::chrono::microseconds;
-  constexpr microseconds shortest{50}, longest{5000};
-  if (unsent_count_.load(std::memory_order_relaxed) == 0) return at_most;
-  const std::unique_lock lock(unsent_lock_, std::try_to_lock);
-  if (!lock) return std::min(at_most, shortest);
-  // All of them: one whose receiver was stopped, or has left, holds nobody else's up.
-  if (const auto sent = std::erase_if(unsent_, [](Work& work) { return work.test(); }); sent > 0) {
-    unsent_count_.fetch_sub(static_cast<int>(sent));
-    unsent_changed_ = Clock::now();
-  }
-  if (unsent_.empty()) return at_most;
-  // Longer and longer, as the receiver may have been stopped.
-  const auto age = std::chrono::duration_cast<microseconds>(Clock::now() - unsent_changed_);
-  return std::min(at_most, std::clamp(age / 8, shortest, longest));
+  return answers_out_->push(requests_out_->push(at_most));
 }
 
 IncomingMessage Agent::brought_home(OutgoingMessage& message) {
@@ -338,9 +360,12 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
                  const IntrusivePtr<FutureState>& state, std::chrono::milliseconds timeout) {
   expect_open();
   const auto now = Clock::now();
-  const auto limit =
+  auto limit =
       floor<std::chrono::milliseconds>(bounded(timeout.count() > 0 ? timeout : options_.timeout));
+  const CallScope& within = CallScope::of_thread();
+  if (within.depth > 0) limit = limit_within(within, now, limit);
   Head& head = message.head();
+  head.depth = within.depth + 1;
   head.function = function.name_hash;
   head.signature = function.signature;
   head.timeout_ms = static_cast<std::uint32_t>(
@@ -356,7 +381,9 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
       if (state) state->set_coming();
       IncomingMessage home = brought_home(message);
       references_->take_over(home);
-      if (head.kind == Kind::create) references_->begin(head.reference, head.fork, id_);
+      if (head.kind == Kind::create) {
+        references_->begin(head.reference, head.fork, id_, now + limit);
+      }
       auto* const request = ObjectPool<Request>::instance().make();
       request->message = std::move(home);
       sent_.fetch_add(1);
@@ -367,22 +394,36 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
         local_last_ = request;
       }
     } else {
-      sent_.fetch_add(1);
-      try {
-        post(*requests_, message, to, function.name);
-      } catch (...) {
-        sent_.fetch_sub(1);
-        throw;
-      }
+      post_counted(message, to, function.name);
     }
   } catch (...) {
     if (state && calls_.take(head.id).state) calls_.over();
     for (const ReferenceEntry& entry : message.references()) references_->take_back(entry);
     throw;
   }
-  // Answers to calls that nobody waits for yet must not pile up.
+  // Answers to calls that nobody waits for yet must not pile up. What follows one may call again.
   constexpr std::size_t many = 64;
-  if (calls_.open() >= many) receive_answers_once();
+  static thread_local bool receives = false;
+  if (calls_.open() < many || std::exchange(receives, true)) return;
+  receive_answers_once();
+  receives = false;
+}
+
+std::chrono::milliseconds Agent::limit_within(const CallScope& scope, Clock::time_point now,
+                                              std::chrono::milliseconds limit) const {
+  if (static_cast<int>(scope.depth) >= options_.max_depth) {
+    throw Error(fmt::format(
+        "{}: {} calls wait for each other, each made within the one before: more than "
+        "Options::max_depth allows{}",
+        speaker(), scope.depth, has_threads_ ? "" : ", which is 1000 at most without threads"));
+  }
+  if (scope.deadline == Clock::time_point::max()) return limit;
+  const auto left = floor<std::chrono::milliseconds>(scope.deadline - now);
+  if (left.count() <= 0) {
+    throw TimeoutError(speaker() +
+                       ": a function makes a call after the deadline of the call that it serves");
+  }
+  return std::min(limit, left);
 }
 
 void Agent::send_control(OutgoingMessage& message, int to) {
@@ -391,20 +432,14 @@ void Agent::send_control(OutgoingMessage& message, int to) {
     references_->handle(home);
     return;
   }
-  sent_.fetch_add(1);
-  try {
-    post(*requests_, message, to, "reference");
-  } catch (...) {
-    sent_.fetch_sub(1);
-    throw;
-  }
+  post_counted(message, to, "reference");
 }
 
-void Agent::answer(const ReplyTo& to, OutgoingMessage& message) {
+void Agent::answer(const ReplyTo& to, OutgoingMessage& message) noexcept {
   try {
     message.head().id = to.id;
     if (to.caller != id_) {
-      post(*answers_, message, to.caller, to.function ? to.function->name : "answer");
+      post(Channel::answers, message, to.caller, to.function ? to.function->name : "answer");
       return;
     }
     IncomingMessage home = brought_home(message);
@@ -424,27 +459,30 @@ void Agent::answer(const ReplyTo& to, OutgoingMessage& message) {
   }
 }
 
-void Agent::refuse(const ReplyTo& to, Status status, const std::string& text) {
-  if (to.kind == Kind::create) {
-    const char* name = to.function ? to.function->name : "remote";
-    references_->complete(
-        to.reference,
-        std::make_exception_ptr(RemoteError(
-            {.rank = id_, .worker = workers_[static_cast<std::size_t>(id_)].name, .function = name},
-            text)));
-    return;
+void Agent::refuse(const ReplyTo& to, Status status, const std::string& text) noexcept {
+  try {
+    if (to.kind == Kind::create) {
+      const char* name = to.function ? to.function->name : "remote";
+      const std::string& worker = workers_[static_cast<std::size_t>(id_)].name;
+      return references_->complete(
+          to.reference, std::make_exception_ptr(
+                            RemoteError({.rank = id_, .worker = worker, .function = name}, text)));
+    }
+    OutgoingMessage message(Kind::answer, limits_);
+    message.head().status = status;
+    const std::string cut = cut_to_fit(text, limits_.message_bytes);
+    message.write(cut.data(), cut.size());
+    answer(to, message);
+  } catch (const std::exception& error) {  // no memory
+    log(LogLevel::warning, fmt::format("{}: a call was not answered: {}", speaker(), error.what()));
   }
-  OutgoingMessage message(Kind::answer, limits_);
-  message.head().status = status;
-  message.write(text.data(), text.size());
-  answer(to, message);
 }
 
 // ---- requests
 
 Request* Agent::receive(std::chrono::microseconds at_most, bool soon) {
   const auto awake = soon ? awake_ : std::chrono::microseconds{0};
-  if (unsent_count_.load(std::memory_order_relaxed) == 0) {
+  if (is_all_sent()) {
     return request_work_.wait_for(at_most, awake) ? take_request() : nullptr;
   }
   const auto until = Clock::now() + at_most;
@@ -469,29 +507,72 @@ Request* Agent::take_request() {
 
 Request* Agent::admit(Tensor bytes, int from) {
   auto* const request = ObjectPool<Request>::instance().make();
+  const std::optional<Head> head_there = head_of(bytes);
   try {
     request->message = IncomingMessage(std::move(bytes), from, limits_);
     IncomingMessage& message = request->message;
     const Head& head = message.head();
+    answers_out_->has_received(from, head.received);
+    if (requests_in_.add(from)) send_notice(Kind::credit, from);
     if (head.kind == Kind::call || head.kind == Kind::create) {
       references_->take_over(message);
-      if (head.kind == Kind::create) references_->begin(head.reference, head.fork, from);
+      if (head.kind == Kind::create) {
+        references_->begin(head.reference, head.fork, from, deadline_of(head));
+      }
       return request;
     }
-    if (head.kind == Kind::control) {
-      references_->handle(message);
-      count_handled();
-    } else if (head.kind == Kind::nudge) {
-      nudges_.fetch_sub(1);
-    }
+    take_notice(message);
+  } catch (const CommError&) {
+    ObjectPool<Request>::instance().recycle(request);
+    throw;
   } catch (const std::exception& error) {
-    refused_.fetch_add(1);
-    count_handled();
-    log(LogLevel::warning, fmt::format("{}: a message of rank {} was not executed: {}", speaker(),
-                                       from, error.what()));
+    refuse_malformed(head_there, from, error.what());
   }
   ObjectPool<Request>::instance().recycle(request);
   return nullptr;
+}
+
+void Agent::take_notice(IncomingMessage& message) {
+  const Head& head = message.head();
+  const int from = message.from();
+  switch (head.kind) {
+    case Kind::nudge:
+      if (from != id_) throw MalformedMessage("a message was refused: nobody nudges another");
+      nudges_.fetch_sub(1);
+      return;  // was not counted
+    case Kind::control:
+      references_->handle(message);
+      break;
+    case Kind::credit:
+      requests_out_->has_received(from, static_cast<std::uint32_t>(head.id));
+      break;
+    case Kind::ask:
+      send_notice(Kind::tell, from);
+      return watch_.count_handled();
+    case Kind::tell:
+      watch_.heard(from, {.messages = head.reference, .is_busy = head.fork != 0});
+      return watch_.count_handled();
+    default:
+      throw MalformedMessage("a message was refused: it is no request");
+  }
+  count_handled();
+}
+
+// Its sender has counted it. Where its head can be read, who waits for its answer has one.
+void Agent::refuse_malformed(const std::optional<Head>& head, int from,
+                             const std::string& why) noexcept {
+  refused_.fetch_add(1);
+  log(LogLevel::warning,
+      fmt::format("{}: a message of rank {} was not executed: {}", speaker(), from, why));
+  if (head && head->kind == Kind::call) {
+    refuse({.agent = this,
+            .function = find_function(head->function),
+            .kind = Kind::call,
+            .caller = from,
+            .id = head->id},
+           Status::malformed, why);
+  }
+  count_handled();
 }
 
 bool Agent::is_long(const Request& request) noexcept {
@@ -509,10 +590,11 @@ void Agent::receive_tensors(IncomingMessage& message) {
   for (const auto& awaited : message.awaited()) {
     works.push_back(group.irecv(message.tensors()[awaited.tensor], message.from(), awaited.tag));
   }
-  const auto until = Clock::now() + bounded(options_.timeout);
+  const auto until = deadline_of(message.head());
   for (Work& work : works) {
-    while (!work.wait_for(std::chrono::seconds(1), awake_)) {
+    while (!work.wait_for(std::chrono::milliseconds(200), awake_)) {
       if (Clock::now() > until || !open_.load()) {
+        for (Work& given_up : works) given_up.cancel();
         throw TimeoutError("the tensors of a call have not come");
       }
     }
@@ -520,10 +602,12 @@ void Agent::receive_tensors(IncomingMessage& message) {
 }
 
 void Agent::execute(Request* request) noexcept {
+  if (!has_threads_) ++executing_;
   try {
     run(*request);
   } catch (...) {  // NOLINT(bugprone-empty-catch): run() has answered
   }
+  if (!has_threads_) --executing_;
   ObjectPool<Request>::instance().recycle(request);
 }
 
@@ -536,6 +620,7 @@ void Agent::run(Request& request) {
                 .kind = head.kind,
                 .caller = message.from(),
                 .id = head.id,
+                .deadline = deadline_of(head),
                 .reference = head.reference};
   const auto refuse_it = [&](Status status, const std::string& text) {
     refuse(reply, status, text);
@@ -543,8 +628,8 @@ void Agent::run(Request& request) {
   };
   try {
     receive_tensors(message);
-  } catch (const std::exception& error) {
-    return refuse_it(Status::threw, error.what());
+  } catch (...) {
+    return refuse_it(Status::threw, text_of(std::current_exception()));
   }
   if (!function) {
     return refuse_it(Status::unknown_function,
@@ -558,6 +643,7 @@ void Agent::run(Request& request) {
   }
   const TraceScope scope("rpc", function->name, "execute", static_cast<std::int64_t>(head.id));
   const std::int64_t start = trace_now();
+  const InCallScope scope_of_calls({.deadline = reply.deadline, .depth = head.depth});
   try {
     const Entered entered(message);
     reply.scope = entered.scope();
@@ -566,10 +652,8 @@ void Agent::run(Request& request) {
   } catch (const MalformedMessage& error) {
     refused_.fetch_add(1);
     refuse_it(Status::malformed, error.what());
-  } catch (const std::exception& error) {
-    refuse_it(Status::threw, error.what());
   } catch (...) {
-    refuse_it(Status::threw, "an exception of unknown type was thrown");
+    refuse_it(Status::threw, text_of(std::current_exception()));
   }
   auto& usual = function->usual_ns;
   usual.store((3 * usual.load(std::memory_order_relaxed) + trace_now() - start) / 4,
@@ -579,8 +663,9 @@ void Agent::run(Request& request) {
 void Agent::nudge() noexcept {
   try {
     OutgoingMessage message(Kind::nudge, limits_);
-    post(*requests_, message, id_, "rpc");
     nudges_.fetch_add(1);
+    const CallLabel label("rpc");
+    static_cast<void>(requests_->isend(message.seal(0), id_));
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): receive() fails as well then
   }
 }
@@ -602,20 +687,14 @@ void Agent::moved_in() noexcept {
 
 // ---- what has not been answered
 
-std::string Agent::unanswered(const CallTable::Entry& entry) const {
-  const auto index = static_cast<std::size_t>(entry.to);
-  const Station& station = stations_[index];
-  std::string text =
-      fmt::format("{}: {} on worker {} (rank {}) has not been answered after {:.1f} s", speaker(),
-                  entry.name, workers_[index].name, entry.to, seconds_since(entry.start));
-  if (station.pid == ::getpid()) {
-    return text + ": a thread of this process; it is busy, or waits itself";
-  }
+std::string Agent::state_of(int worker) const {
+  const Station& station = stations_[static_cast<std::size_t>(worker)];
+  if (station.pid == ::getpid()) return "a thread of this process; it is busy, or waits itself";
   if (station.host != stations_[static_cast<std::size_t>(id_)].host) {
-    return text + ": on node " + station.host;
+    return "on node " + station.host;
   }
-  text += fmt::format(": its process {} on node {} {}", station.pid, station.host,
-                      words(process_state(station.pid)));
+  std::string text = fmt::format("its process {} on node {} {}", station.pid, station.host,
+                                 words(process_state(station.pid)));
   try {
     if (const auto recorder = FlightRecorder::current(); recorder && station.world_rank >= 0) {
       const FlightRing ring = read_flight_ring(recorder->path().parent_path() /

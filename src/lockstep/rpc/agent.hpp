@@ -3,7 +3,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,11 +18,20 @@
 #include <lockstep/rpc/call_table.hpp>
 #include <lockstep/rpc/crew.hpp>
 #include <lockstep/rpc/future.hpp>
+#include <lockstep/rpc/late_answers.hpp>
 #include <lockstep/rpc/options.hpp>
+#include <lockstep/rpc/outbox.hpp>
+#include <lockstep/rpc/work_watch.hpp>
 
 namespace lockstep::rpc {
 
 class References;
+struct CallScope;
+
+/// Until when its caller waits, counted from now, when it has come.
+[[nodiscard]] inline Clock::time_point deadline_of(const Head& head) {
+  return Clock::now() + bounded(std::chrono::milliseconds(head.timeout_ms));
+}
 
 /// Whom a call's result goes to.
 struct ReplyTo {
@@ -32,8 +40,9 @@ struct ReplyTo {
   Kind kind = Kind::call;
   int caller = -1;
   std::uint64_t id = 0;
-  std::uint64_t reference = 0;  ///< of create: the object that is to be
-  std::uint64_t scope = 0;      ///< CallHook
+  Clock::time_point deadline = Clock::time_point::max();  ///< of the caller
+  std::uint64_t reference = 0;                            ///< of create: the object that is to be
+  std::uint64_t scope = 0;                                ///< CallHook
 };
 
 /// A call while its function is executed.
@@ -96,10 +105,12 @@ class Agent final : private Employer {
             const IntrusivePtr<FutureState>& state, std::chrono::milliseconds timeout);
   /// Sends what is not answered.
   void send_control(OutgoingMessage& message, int to);
-  /// Answers with a result, which has been written. Where that fails the caller is told; only lack
-  /// of memory for that is thrown.
-  void answer(const ReplyTo& to, OutgoingMessage& message);
-  void refuse(const ReplyTo& to, Status status, const std::string& text);
+  /// Answers with a result, which has been written. Where that fails the caller is told.
+  void answer(const ReplyTo& to, OutgoingMessage& message) noexcept;
+  /// With the text, or as much of it as a message may hold.
+  void refuse(const ReplyTo& to, Status status, const std::string& text) noexcept;
+  /// Those that are not answered when their functions return.
+  [[nodiscard]] LateAnswers<ReplyTo>& late_answers() noexcept { return late_answers_; }
   /// A call that has come is over, its answer sent.
   void count_handled() noexcept { handled_.fetch_add(1); }
 
@@ -131,14 +142,20 @@ class Agent final : private Employer {
   void moved_in() noexcept override;
 
   // ---- sending
-  void post(ProcessGroup& group, OutgoingMessage& message, int to, const char* name);
-  /// False if it could not be sent at once.
-  bool keep_until_sent(const Work& started);
-  /// Until it is sent or 50 us have passed.
-  void push_awake(Work& work);
-  [[nodiscard]] bool stays_awake() const noexcept { return awake_.count() > 0; }
+  enum class Channel : std::uint8_t { requests, answers };
+  void post(Channel channel, OutgoingMessage& message, int to, const char* name);
+  /// The same of a request that is counted as sent.
+  void post_counted(OutgoingMessage& message, int to, const char* name);
+  void send_notice(Kind kind, int to) noexcept;
+  [[nodiscard]] bool is_all_sent() const noexcept {
+    return requests_out_->is_pushed() && answers_out_->is_pushed();
+  }
   /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
   [[nodiscard]] std::chrono::microseconds push_unsent(std::chrono::microseconds at_most);
+  /// How long a call may take that is made within another.
+  [[nodiscard]] std::chrono::milliseconds limit_within(const CallScope& scope,
+                                                       Clock::time_point now,
+                                                       std::chrono::milliseconds limit) const;
   /// The message as its receiver would get it.
   [[nodiscard]] IncomingMessage brought_home(OutgoingMessage& message);
 
@@ -146,6 +163,10 @@ class Agent final : private Employer {
   [[nodiscard]] Request* take_request();
   /// Takes a message apart; nullptr if it is not one for the crew.
   [[nodiscard]] Request* admit(Tensor bytes, int from);
+  /// Executes a message that is no call.
+  void take_notice(IncomingMessage& message);
+  /// Of a message that could not be taken apart.
+  void refuse_malformed(const std::optional<Head>& head, int from, const std::string& why) noexcept;
   void receive_tensors(IncomingMessage& message);
   void run(Request& request);
 
@@ -174,28 +195,34 @@ class Agent final : private Employer {
   void complete(Come& come) noexcept;
   void complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept;
   static void await_passively(FutureState& state, Clock::time_point until);
-  void follow(FutureState& state, Clock::time_point until);
+  /// `looks`: before it sleeps.
+  void follow(FutureState& state, Clock::time_point until, bool looks);
   void promote_follower() noexcept;
   void await(FutureState& state, Clock::time_point until);
   void await_without_threads(const FutureState* state, Clock::time_point until,
                              const std::function<bool()>& over);
   [[nodiscard]] bool step();
   void fail(const CallTable::Entry& entry, std::exception_ptr why) noexcept;
-  void expire(const CallTable::Entry& entry) noexcept;
+  void expire(const CallTable::Entry& entry, const std::string& callee) noexcept;
   void expire(FutureState& state) noexcept;
   void expire_overdue() noexcept;
   void run_answerer();
-  [[nodiscard]] std::string unanswered(const CallTable::Entry& entry) const;
+  void expire_late_answers() noexcept;
+  /// What its process is doing.
+  [[nodiscard]] std::string state_of(int worker) const;
 
   // ---- ending
   [[nodiscard]] ShutdownReport shut_down(bool graceful);
   void come_to_rest();
-  [[nodiscard]] bool is_overdue(Clock::time_point begin) const noexcept;  ///< of a shutdown
+  [[nodiscard]] WorkDone work_done() const;
+  [[nodiscard]] bool is_overdue() const;  ///< a shutdown
+  void ask_who_works();
   /// Says which workers' processes are stopped, unless it is known.
   void name_stopped(std::set<int>& known) const;
   void receive_nudges();
   [[nodiscard]] bool all_at_rest(std::vector<std::int64_t>& before,
                                  Clock::time_point shutdown_began);
+  void drop_arriving() noexcept;
   /// Every call that has not been answered; says how many.
   std::int64_t fail_all(const std::exception_ptr& why) noexcept;
 
@@ -211,7 +238,6 @@ class Agent final : private Employer {
   Limits limits_;
   int id_ = 0;
   bool has_threads_ = true;
-  bool must_push_ = true;                 // a message needs its sender until it has been received
   std::chrono::microseconds awake_{200};  // how long who waits looks before it sleeps
   int thread_rank_ = 0;
   int math_threads_ = 1;
@@ -223,18 +249,19 @@ class Agent final : private Employer {
   mutable std::mutex reason_mutex_;
   std::string reason_;  // why it is not open
 
+  std::unique_ptr<Outbox> requests_out_, answers_out_;
+  Receipts requests_in_, answers_in_;
   std::atomic<std::uint32_t> next_tag_ = 0;
   std::atomic<std::int64_t> sent_ = 0, handled_ = 0, refused_ = 0;
-  SpinLock unsent_lock_;  // guards what follows
-  std::deque<Work> unsent_;
-  Clock::time_point unsent_changed_;
-  std::atomic<int> unsent_count_ = 0;
   std::atomic<int> nudges_ = 0;  // on their way
   CallTable calls_;
+  LateAnswers<ReplyTo> late_answers_;
+  WorkWatch watch_;
 
   Work request_work_;               // of the crew's receiver
   Request* local_first_ = nullptr;  // without threads: what this rank has called itself
   Request* local_last_ = nullptr;
+  int executing_ = 0;  // without threads: calls, one within another
 
   SpinLock answers_lock_;  // the role of who receives answers; guards the next two
   Work answer_work_;

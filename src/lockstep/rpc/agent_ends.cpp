@@ -1,6 +1,7 @@
 // How the agents of all ranks come to rest together, or one leaves.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <thread>
@@ -23,12 +24,27 @@ constexpr std::chrono::milliseconds awake_at_an_end{1}, asleep_at_an_end{1};
 constexpr std::chrono::seconds stopped_are_named_each{3};
 // Ranks that have come answer each other within this.
 constexpr std::chrono::seconds for_a_round{1};
+// How often it asks the others whether they work, where its time is limited.
+constexpr std::chrono::milliseconds shortest_between_questions{20},
+    longest_between_questions{10'000};
 
 }  // namespace
 
-bool Agent::is_overdue(Clock::time_point begin) const noexcept {
+WorkDone Agent::work_done() const {
+  return {.messages = static_cast<std::uint64_t>(sent_.load() + handled_.load()),
+          .is_busy = calls_.open() > 0 || references_->counts().in_the_making > 0};
+}
+
+bool Agent::is_overdue() const {
   const auto limit = options_.shutdown_timeout;
-  return limit.count() > 0 && Clock::now() - begin > bounded(limit);
+  return limit.count() > 0 && Clock::now() - watch_.last_work() > bounded(limit);
+}
+
+void Agent::ask_who_works() {
+  watch_.heard(id_, work_done());
+  for (const WorkerInfo& worker : workers_) {
+    if (worker.id != id_) send_notice(Kind::ask, worker.id);
+  }
 }
 
 // Of this machine; one worker speaks, the first that is not stopped itself.
@@ -63,15 +79,19 @@ void Agent::name_stopped(std::set<int>& known) const {
 bool Agent::all_at_rest(std::vector<std::int64_t>& before, Clock::time_point shutdown_began) {
   const ReferenceCounts references = references_->counts();
   const auto mine = Tensor::from(
-      std::vector<std::int64_t>{sent_.load(), handled_.load(),
-                                static_cast<std::int64_t>(calls_.open()), references.delayed},
-      {4});
+      std::vector<std::int64_t>{sent_.load() + watch_.sent(), handled_.load() + watch_.handled(),
+                                static_cast<std::int64_t>(calls_.open()), references.delayed,
+                                refused_.load(), references.in_the_making},
+      {6});
   // The work is on its way while calls go on.
   const CallLabel label("rpc shutdown");
   Work sum = answers_->all_reduce(mine, ReduceOp::sum);
   const auto begin = Clock::now();
   std::set<int> stopped;
-  auto looked = begin, served = begin;
+  auto looked = begin, served = begin, asked = begin;
+  const auto between_questions =
+      std::clamp<Clock::duration>(bounded(options_.shutdown_timeout) / 4,
+                                  shortest_between_questions, longest_between_questions);
   for (;;) {  // once at least: a lone rank's sum is there at once
     if (has_threads_) {
       receive_answers_once();
@@ -80,7 +100,11 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before, Clock::time_point shu
     }
     expire_overdue();
     if (sum.test()) break;
-    if (is_overdue(shutdown_began) && Clock::now() - begin > for_a_round) {
+    if (options_.shutdown_timeout.count() > 0 && Clock::now() - asked > between_questions) {
+      asked = Clock::now();
+      ask_who_works();
+    }
+    if (is_overdue() && Clock::now() - begin > for_a_round) {
       const std::string who = sum.awaited();
       throw TimeoutError(fmt::format("{}: rpc::shutdown: after {:.1f} s {}", speaker(),
                                      seconds_since(shutdown_began),
@@ -97,7 +121,10 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before, Clock::time_point shu
     }
   }
   const auto total = mine.to_vector<std::int64_t>();
-  const bool at_rest = total == before && total[0] == total[1] && total[2] == 0 && total[3] == 0;
+  // What was refused may be none of ours, and so never have been counted as sent.
+  const bool all_over = total[0] <= total[1] && total[1] <= total[0] + total[4];
+  const bool at_rest = total == before && all_over && total[2] == 0 && total[3] == 0;
+  if (total != before || total[2] > 0 || total[5] > 0) watch_.start();
   before = total;
   return at_rest;
 }
@@ -105,13 +132,14 @@ bool Agent::all_at_rest(std::vector<std::int64_t>& before, Clock::time_point shu
 void Agent::come_to_rest() {
   std::vector<std::int64_t> before;
   const auto begin = Clock::now();
+  watch_.start();
   while (!all_at_rest(before, begin)) {
     expect_open();
     const bool some = before[0] != before[1] || before[2] != 0 || before[3] != 0;
-    if (some && is_overdue(begin)) {
+    if (some && is_overdue()) {
       throw TimeoutError(fmt::format(
-          "{}: rpc::shutdown: after {:.1f} s calls are still being executed somewhere ({} sent, "
-          "{} over, {} not answered)",
+          "{}: rpc::shutdown: after {:.1f} s functions are still being executed somewhere whose "
+          "callers wait no more ({} messages sent, {} handled, {} calls not answered)",
           speaker(), seconds_since(begin), before[0], before[1], before[2]));
     }
     if (Clock::now() - begin > std::chrono::milliseconds(5)) {
@@ -158,6 +186,7 @@ ShutdownReport Agent::shut_down(bool graceful) {
   if (ended) {
     receive_nudges();
     request_work_.cancel();
+    drop_arriving();
     {
       const std::lock_guard lock(answer_posted_lock_);
       answer = answer_work_;
@@ -171,6 +200,16 @@ ShutdownReport Agent::shut_down(bool graceful) {
     answers_->close();
   }
   return report;
+}
+
+// Tensors that belong to an answer and have not come never will.
+void Agent::drop_arriving() noexcept {
+  const std::unique_lock role(answers_lock_, std::try_to_lock);
+  if (!role) return;
+  for (Arriving& one : arriving_) {
+    for (Work& work : one.works) work.cancel();
+  }
+  arriving_.clear();
 }
 
 // The group could not be closed while one is on its way.

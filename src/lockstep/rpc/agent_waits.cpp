@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <lockstep/base/log.hpp>
@@ -19,6 +21,9 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+
+// Without threads: calls that are executed within each other. Further ones wait until one is over.
+constexpr int most_on_one_stack = 1000;
 
 // Looks before the first yield: as in GroupCore.
 constexpr int looks_awake = 100;
@@ -74,7 +79,8 @@ std::optional<Agent::Come> Agent::take_answer(Tensor bytes, int from) {
     Come come;
     come.message = IncomingMessage(std::move(bytes), from, limits_);
     IncomingMessage& message = come.message;
-    if (message.head().kind == Kind::nudge) return std::nullopt;
+    requests_out_->has_received(from, message.head().received);
+    if (answers_in_.add(from) && calls_.open() > 0) send_notice(Kind::credit, from);
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
     if (message.awaited().empty()) return taken(std::move(come.message));
     // Received though they may be too late: they would lie about.
@@ -154,34 +160,51 @@ void Agent::fail(const CallTable::Entry& entry, std::exception_ptr why) noexcept
   if (entry.state->claim()) entry.state->fail(std::move(why));
 }
 
-void Agent::expire(const CallTable::Entry& entry) noexcept {
-  fail(entry, std::make_exception_ptr(TimeoutError(
-                  unanswered(entry) +
-                  ". A late answer will be dropped; if it is only slow, raise the timeout.")));
+void Agent::expire(const CallTable::Entry& entry, const std::string& callee) noexcept {
+  fail(entry,
+       std::make_exception_ptr(TimeoutError(fmt::format(
+           "{}: {} on worker {} (rank {}) has not been answered after {:.1f} s: {}. A late answer "
+           "will be dropped; if it is only slow, raise the timeout.",
+           speaker(), entry.name, workers_[static_cast<std::size_t>(entry.to)].name, entry.to,
+           seconds_since(entry.start), callee))));
 }
 
 // When it returns, `state` is complete: by who reads its answer, or has found it overdue just
 // before, if it is in the table no more.
 void Agent::expire(FutureState& state) noexcept {
   const CallTable::Entry entry = calls_.take(state.id());
-  if (entry.state) expire(entry);
+  if (entry.state) expire(entry, state_of(entry.to));
   await_passively(state, Clock::time_point::max());
 }
 
 void Agent::expire_overdue() noexcept {
-  const auto now = Clock::now();
-  for (;;) {
-    const CallTable::Entry entry = calls_.take_overdue(now);
-    if (!entry.state) return;
-    expire(entry);
+  std::map<int, std::string> callees;  // looked up once
+  for (const CallTable::Entry& entry : calls_.take_overdue(Clock::now())) {
+    std::string& callee = callees[entry.to];
+    if (callee.empty()) callee = state_of(entry.to);
+    expire(entry, callee);
+  }
+  expire_late_answers();
+}
+
+// Their callers have given up: they only have to be told that wait for an object.
+void Agent::expire_late_answers() noexcept {
+  for (const ReplyTo& reply : late_answers_.take_overdue(Clock::now())) {
+    if (reply.kind == Kind::create) {
+      refuse(reply, Status::threw,
+             "the Future that the function returned had no value at the deadline of the call");
+    }
+    count_handled();
   }
 }
 
 std::int64_t Agent::fail_all(const std::exception_ptr& why) noexcept {
-  for (std::int64_t failed = 0;; ++failed) {
-    const CallTable::Entry entry = calls_.take_overdue(Clock::time_point::max());
-    if (!entry.state) return failed;
-    fail(entry, why);
+  std::int64_t failed = 0;
+  for (;;) {
+    const auto entries = calls_.take_overdue(Clock::time_point::max());
+    if (entries.empty()) return failed;
+    for (const CallTable::Entry& entry : entries) fail(entry, why);
+    failed += static_cast<std::int64_t>(entries.size());
   }
 }
 
@@ -211,13 +234,14 @@ void Agent::await(FutureState& state, Clock::time_point until) {
   const Crew::Blocked blocked(crew_);
   if (!state.agent()) return await_passively(state, until);
   const auto deadline = std::min(until, state.deadline());
+  bool looks = true;
   while (!state.done()) {
     if (state.is_coming()) {
       await_passively(state, deadline);
     } else if (answers_lock_.try_lock()) {
       receive_answers(state, deadline);
     } else {
-      follow(state, deadline);
+      follow(state, deadline, std::exchange(looks, false));
     }
     if (state.done()) return;
     const auto now = Clock::now();
@@ -288,27 +312,33 @@ bool Agent::receive_answers_once() {
   return some;
 }
 
-void Agent::follow(FutureState& state, Clock::time_point until) {
-  for (int look = 0; look < looks_awake; ++look) {
+// The first few of those who follow look again soon, as who has the role may be held up by what an
+// answer leads to. The others sleep until they are called: there may be thousands.
+void Agent::follow(FutureState& state, Clock::time_point until, bool looks) {
+  for (int look = 0; looks && look < looks_awake; ++look) {
     if (state.done()) return;
     if (answers_lock_.try_lock()) return receive_answers(state, until);
     sched_yield();
   }
+  constexpr milliseconds soon{10}, later{1000};
+  constexpr std::ptrdiff_t few = 8;
+  bool is_early = false;
   {
     const std::lock_guard lock(followers_mutex_);
+    is_early = std::ssize(followers_) < few;
     followers_.push_back(&state);
   }
-  // Between the last look and now the role may have been given up; and who has it may sleep in it.
-  constexpr milliseconds longest{10};
-  if (answers_lock_.try_lock()) {
+  if (answers_lock_.try_lock()) {  // it was given up between the last look and now
     answers_lock_.unlock();
   } else {
-    state.park(std::min(until, Clock::now() + longest));
+    state.park(std::min(until, Clock::now() + (is_early ? soon : later)));
   }
   const std::lock_guard lock(followers_mutex_);
-  if (const auto mine = std::ranges::find(followers_, &state); mine != followers_.end()) {
-    followers_.erase(mine);
-  }
+  const auto mine = std::ranges::find(followers_, &state);
+  if (mine == followers_.end()) return;
+  const bool was_early = mine - followers_.begin() < few;
+  followers_.erase(mine);
+  if (was_early && std::ssize(followers_) >= few) followers_[few - 1]->call();
 }
 
 void Agent::promote_follower() noexcept {
@@ -376,7 +406,7 @@ bool Agent::step() {
       complete(*come);
       some = true;
     }
-    if (request_work_.test()) {
+    if (executing_ < most_on_one_stack && request_work_.test()) {
       if (Request* request = take_request()) execute(request);
       some = true;
     }
@@ -384,7 +414,8 @@ bool Agent::step() {
     lost(error);
     throw;
   }
-  if (Request* request = local_first_) {
+  Request* const request = executing_ < most_on_one_stack ? local_first_ : nullptr;
+  if (request) {
     local_first_ = request->next;
     if (!local_first_) local_last_ = nullptr;
     execute(request);

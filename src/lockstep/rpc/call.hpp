@@ -14,37 +14,13 @@
 #include <lockstep/rpc/future.hpp>
 #include <lockstep/rpc/references.hpp>
 #include <lockstep/rpc/rref.hpp>
+#include <lockstep/rpc/signature.hpp>
 
 // Calls, with the types of what is called.
 
 namespace lockstep::rpc {
 
 namespace detail {
-
-template <class... T>
-struct Types {};
-
-/// What a pointer to a function, or to a member function, takes and gives.
-template <class F>
-struct SignatureOf;
-template <class R, class... P, bool N>
-struct SignatureOf<R (*)(P...) noexcept(N)> {
-  using Result = R;
-  using Object = void;
-  using Parameters = Types<P...>;
-};
-template <class R, class C, class... P, bool N>
-struct SignatureOf<R (C::*)(P...) noexcept(N)> {
-  using Result = R;
-  using Object = C;
-  using Parameters = Types<P...>;
-};
-template <class R, class C, class... P, bool N>
-struct SignatureOf<R (C::*)(P...) const noexcept(N)> {
-  using Result = R;
-  using Object = C;
-  using Parameters = Types<P...>;
-};
 
 /// What the caller gets of a function that returns R: of a Future its value.
 template <class R>
@@ -105,15 +81,20 @@ inline constexpr bool is_sendable = Sendable<T>::value;
 
 template <class T>
 void write_object(OutputArchive& archive, const void* object) {
-  if constexpr (is_sendable<T>) archive(*static_cast<const T*>(object));
+  archive(*static_cast<const T*>(object));
 }
 template <class T>
-constexpr auto writer_of() -> void (*)(OutputArchive&, const void*) {
-  if constexpr (is_sendable<T>) {
-    return &write_object<T>;
-  } else {
-    return nullptr;
-  }
+void raise_object(void* object) {
+  throw static_cast<T*>(object);
+}
+template <class T>
+[[nodiscard]] const ObjectType& type_of_object() noexcept {
+  static const ObjectType type = [] {
+    ObjectType made{.number = number_of_type<T>(), .raise = &raise_object<T>};
+    if constexpr (is_sendable<T>) made.write = &write_object<T>;
+    return made;
+  }();
+  return type;
 }
 
 template <class T>
@@ -135,8 +116,9 @@ void conclude(const ReplyTo& reply, Held<T>&& value) {
   Agent& agent = *reply.agent;
   if (reply.kind == Kind::create) {
     using Kept = typename ObjectOf<Held<T>>::Type;
-    agent.references().complete(reply.reference, as_object(std::move(value)),
-                                hash_of_name(typeid(Kept).name()), writer_of<Kept>());
+    std::shared_ptr<Kept> object = as_object(std::move(value));
+    if (!object) throw Error("the function returned a null pointer: there is no object");
+    agent.references().complete(reply.reference, std::move(object), type_of_object<Kept>());
     return;
   }
   if constexpr (is_sendable<T>) {
@@ -164,7 +146,9 @@ void conclude(const ReplyTo& reply, Held<T>&& value) {
 template <class T>
 void conclude_later(const ReplyTo& reply, const Future<T>& future) {
   if (!future.valid()) throw Error("the function returned a Future that nobody will complete");
-  future.then([reply](const Future<T>& done) {
+  const std::uint64_t number = reply.agent->late_answers().add(reply, reply.deadline);
+  future.then([reply, number](const Future<T>& done) {
+    if (!reply.agent->late_answers().take(number)) return;  // nobody waits any more
     try {
       if (done.state()->failed()) std::rethrow_exception(done.state()->failure());
       if constexpr (std::is_void_v<T>) {
@@ -172,10 +156,8 @@ void conclude_later(const ReplyTo& reply, const Future<T>& future) {
       } else {
         conclude<T>(reply, Held<T>(done.wait()));
       }
-    } catch (const std::exception& error) {
-      reply.agent->refuse(reply, Status::threw, error.what());
     } catch (...) {
-      reply.agent->refuse(reply, Status::threw, "an exception of unknown type was thrown");
+      reply.agent->refuse(reply, Status::threw, text_of(std::current_exception()));
     }
     reply.agent->count_handled();
   });
@@ -190,8 +172,8 @@ void read(IncomingMessage& message, T&... values) {
     archive.expect_end();
   } catch (const MalformedMessage&) {
     throw;
-  } catch (const std::exception& error) {
-    throw MalformedMessage(std::string("a message was refused: ") + error.what());
+  } catch (const std::exception&) {
+    throw MalformedMessage("a message was refused: " + text_of(std::current_exception()));
   }
 }
 
@@ -204,20 +186,22 @@ struct Target {
   }
 };
 /// Waits for it. Throws.
-[[nodiscard]] std::shared_ptr<void> object_of(const Execution& execution, const Target& target,
-                                              std::uint64_t expected_type);
+[[nodiscard]] std::shared_ptr<OwnedObject> object_of(const Execution& execution,
+                                                     const Target& target);
 
 template <auto F, class R, class C, class... P>
 void execute(Execution& execution, Types<P...>) {
   std::tuple<std::remove_cvref_t<P>...> arguments;
   const ReplyTo& reply = execution.reply();
-  std::shared_ptr<void> object;
+  std::shared_ptr<OwnedObject> place;
+  std::conditional_t<std::is_void_v<C>, void*, C*> object = nullptr;
   if constexpr (std::is_void_v<C>) {
     std::apply([&](auto&... values) { read(execution.message(), values...); }, arguments);
   } else {
     Target target;
     std::apply([&](auto&... values) { read(execution.message(), target, values...); }, arguments);
-    object = object_of(execution, target, hash_of_name(typeid(C).name()));
+    place = object_of(execution, target);
+    object = &place->bases.as<C>(*place->type, place->object.get());
   }
   const auto call = [&]() -> R {
     return std::apply(
@@ -225,7 +209,7 @@ void execute(Execution& execution, Types<P...>) {
           if constexpr (std::is_void_v<C>) {
             return F(static_cast<P&&>(values)...);
           } else {
-            return (static_cast<C*>(object.get())->*F)(static_cast<P&&>(values)...);
+            return (object->*F)(static_cast<P&&>(values)...);
           }
         },
         arguments);
@@ -309,7 +293,7 @@ void write_as(OutputArchive& archive, A&& argument) {
   }
 }
 
-[[nodiscard]] inline const Function& registered(const Function::Pointer& pointer) {
+[[nodiscard]] inline const Function& registered(const FunctionPointer& pointer) {
   const Function* const function = find_function(pointer);
   if (!function) throw_unregistered();
   return *function;
@@ -352,6 +336,35 @@ auto start_call(const To& to, F function, const Target* target, A&&... arguments
   return Future<T>(std::move(state));
 }
 
+/// A call whose result is to be an object there.
+template <class F, class... A>
+auto start_creation(const To& to, F function, const ReferenceHandle* object, A&&... arguments) {
+  using Signature = SignatureOf<F>;
+  using T = Object<typename Signature::Result>;
+  static_assert(!std::is_void_v<T>, "remote() needs a function that returns something to keep");
+  Agent& agent = Agent::current();
+  References& references = agent.references();
+  const int owner = agent.resolve(to);
+  const Function& called = registered(pointer_to(function));
+  auto handle = references.create(owner, number_of_type<T>());
+  OutgoingMessage message(Kind::create, agent.limits());
+  message.head().reference = handle->reference();
+  message.head().fork = handle->fork();
+  try {
+    Target target;
+    if (object) {
+      target = {.reference = object->reference(), .type = object->type()};
+      static_cast<void>(message.add(references.give(*object, owner)));  // it lives until then
+    }
+    send_call(agent, message, called, owner, to.timeout(), {}, object ? &target : nullptr,
+              typename Signature::Parameters{}, std::forward<A>(arguments)...);
+  } catch (...) {
+    references.forget(*handle);
+    throw;
+  }
+  return RRef<T>(references.settled(std::move(handle)));
+}
+
 }  // namespace detail
 
 /// Calls `function`, which LOCKSTEP_RPC has registered, on worker `to` with copies of the
@@ -372,28 +385,20 @@ auto rpc_sync(const To& to, R (*function)(P...), A&&... arguments) {
 
 /// The same, but the result stays on worker `to`, as an object; returns at once a reference to it.
 /// What the function throws is thrown by whatever asks for the object. Of a function that returns
-/// a std::unique_ptr or std::shared_ptr, the object is what that points to.
+/// a std::unique_ptr or std::shared_ptr, the object is what that points to; null is an error.
 template <class R, class... P, class... A>
 [[nodiscard]] auto remote(const To& to, R (*function)(P...), A&&... arguments) {
-  using T = detail::Object<R>;
-  static_assert(!std::is_void_v<T>, "remote() needs a function that returns something to keep");
-  Agent& agent = Agent::current();
-  const int owner = agent.resolve(to);
-  auto handle = agent.references().create(owner, hash_of_name(typeid(T).name()));
-  OutgoingMessage message(Kind::create, agent.limits());
-  message.head().reference = handle->reference();
-  message.head().fork = handle->fork();
-  try {
-    detail::send_call(agent, message, detail::registered(pointer_to(function)), owner, to.timeout(),
-                      {}, nullptr, detail::Types<P...>{}, std::forward<A>(arguments)...);
-  } catch (...) {
-    agent.references().forget(*handle);
-    throw;
-  }
-  return RRef<T>(agent.references().settled(std::move(handle)));
+  return detail::start_creation(to, function, nullptr, std::forward<A>(arguments)...);
 }
 
 // ---- RRef's calls
+
+template <class T>
+template <class M>
+constexpr void RRef<T>::expect_method() {
+  static_assert(std::is_convertible_v<T*, typename detail::SignatureOf<M>::Object*>,
+                "the method must be of the object's class or of a public base of it");
+}
 
 template <class T>
 template <class M, class... A>
@@ -408,14 +413,21 @@ auto RRef<T>::rpc_sync(M method, A&&... arguments) const {
 template <class T>
 template <class M, class... A>
 auto RRef<T>::call_within(std::chrono::milliseconds timeout, M method, A&&... arguments) const {
-  static_assert(std::is_same_v<typename detail::SignatureOf<M>::Object, T>,
-                "the method must be the object's own: register &T::method of exactly this type");
+  expect_method<M>();
   const ReferenceHandle& handle = held();
   const detail::Target target{.reference = handle.reference(), .type = handle.type()};
   auto future = detail::start_call(To(handle.owner()).within(timeout), method, &target,
                                    std::forward<A>(arguments)...);
   keep_until_done(future);
   return future;
+}
+
+template <class T>
+template <class M, class... A>
+auto RRef<T>::remote(M method, A&&... arguments) const {
+  expect_method<M>();
+  const ReferenceHandle& handle = held();
+  return detail::start_creation(To(handle.owner()), method, &handle, std::forward<A>(arguments)...);
 }
 
 template <class T>
@@ -435,8 +447,8 @@ Future<T> RRef<T>::to_here_async(std::chrono::milliseconds timeout) const {
 
 template <class T>
 RRef<T>::RRef(std::shared_ptr<T> object)
-    : handle_(Agent::current().references().adopt(std::move(object), hash_of_name(typeid(T).name()),
-                                                  detail::writer_of<T>())) {}
+    : handle_(Agent::current().references().adopt(std::move(object), detail::type_of_object<T>())) {
+}
 
 template <class T>
 void save(OutputArchive& archive, const RRef<T>& reference) {
@@ -456,7 +468,7 @@ void load(InputArchive& archive, RRef<T>& reference) {
     return;
   }
   const auto& handles = archive.message().handles();
-  if (index >= handles.size() || handles[index]->type() != hash_of_name(typeid(T).name())) {
+  if (index >= handles.size() || handles[index]->type() != number_of_type<T>()) {
     throw MalformedMessage("a message was refused: it brings no such reference");
   }
   reference = RRef<T>(handles[index]);

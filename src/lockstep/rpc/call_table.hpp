@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -35,6 +37,7 @@ class CallTable {
     Slot& slot = slots_[at];
     slot.used = true;
     slot.entry = std::move(entry);
+    if (slot.entry.deadline < earliest_) earliest_ = slot.entry.deadline;
     open_.fetch_add(1);
     return std::uint64_t{slot.generation} << 32U | at;
   }
@@ -47,16 +50,23 @@ class CallTable {
     return take_slot(at);
   }
 
-  /// Any call that is overdue at `now`, which the caller is to complete; an entry without state if
-  /// there is none.
-  [[nodiscard]] Entry take_overdue(Clock::time_point now) {
+  /// All calls that are overdue at `now`, which the caller is to complete. Looks through the table
+  /// only if one of those that it has held may be.
+  [[nodiscard]] std::vector<Entry> take_overdue(Clock::time_point now) {
+    std::vector<Entry> overdue;
     const std::lock_guard lock(lock_);
+    if (now < earliest_) return overdue;
+    earliest_ = Clock::time_point::max();
     for (std::uint32_t at = 0; at < slots_.size(); ++at) {
-      if (!slots_[at].used || slots_[at].entry.deadline > now) continue;
+      if (!slots_[at].used) continue;
+      if (slots_[at].entry.deadline > now) {
+        earliest_ = std::min(earliest_, slots_[at].entry.deadline);
+        continue;
+      }
       slots_[at].entry.state->set_coming();
-      return take_slot(at);
+      overdue.push_back(take_slot(at));
     }
-    return {};
+    return overdue;
   }
 
   /// A call that was taken is complete, its continuations have run.
@@ -84,6 +94,7 @@ class CallTable {
   SpinLock lock_;
   std::vector<Slot> slots_;
   std::uint32_t first_free_ = none;
+  Clock::time_point earliest_ = Clock::time_point::max();  // no deadline is before it
   std::atomic<std::size_t> open_ = 0;
 };
 

@@ -217,7 +217,14 @@ void Crew::block() {
   ++blocked_;
   std::uint64_t role = role_.load();
   if (role >> member_shift == self.number) role_.compare_exchange_strong(role, 0);
-  if (first_ || role_.load() == 0) static_cast<void>(call_somebody());
+  if ((first_ || role_.load() == 0) && !call_somebody() && blocked_ >= running_) {
+    --blocked_;
+    --self.waits;
+    throw Error(fmt::format(
+        "rpc: {} threads wait for answers, and no other can be started for the calls that come "
+        "meanwhile: this one would wait in vain. Nest calls less deeply, or raise `ulimit -u`",
+        running_));
+  }
 }
 
 void Crew::unblock() {

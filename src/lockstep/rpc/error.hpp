@@ -1,4 +1,5 @@
 #pragma once
+#include <exception>
 #include <string>
 
 #include <lockstep/base/error.hpp>
@@ -31,5 +32,8 @@ class MalformedMessage : public Error {
  public:
   using Error::Error;
 };
+
+/// What that exception says; a sentence about it if it says nothing.
+[[nodiscard]] std::string text_of(const std::exception_ptr& failure) noexcept;
 
 }  // namespace lockstep::rpc

@@ -23,9 +23,9 @@ struct Functions {
   }
 };
 
-std::size_t bucket_of(const Function::Pointer& pointer) {
+std::size_t bucket_of(const FunctionPointer& pointer) {
   std::uint64_t first = 0;
-  std::memcpy(&first, pointer.data(), sizeof(first));
+  std::memcpy(&first, pointer.bytes.data(), sizeof(first));
   return (first * 0x9E3779B97F4A7C15U >> 32U) % Functions::buckets;
 }
 
@@ -39,7 +39,7 @@ void add_function(Function& function) {
   function.name_hash = hash_of_name(function.name);
   function.signature = hash_of_name(function.signature_text);
   if (const Function* other = find_function(function.name_hash)) {
-    if (other->pointer != function.pointer) {
+    if (!(other->pointer == function.pointer)) {
       functions.clash = fmt::format(
           "two functions are registered as \"{}\": give one of them another name with "
           "LOCKSTEP_RPC_AS(\"name\", function)",
@@ -55,10 +55,10 @@ void add_function(Function& function) {
   by_pointer.store(&function, std::memory_order_release);
 }
 
-Function* find_function(const Function::Pointer& pointer) noexcept {
+Function* find_function(const FunctionPointer& pointer) noexcept {
   auto& bucket = Functions::all().by_pointer[bucket_of(pointer)];
   Function* found = bucket.load(std::memory_order_acquire);
-  while (found && found->pointer != pointer) found = found->next_by_pointer;
+  while (found && !(found->pointer == pointer)) found = found->next_by_pointer;
   return found;
 }
 

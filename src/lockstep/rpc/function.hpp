@@ -6,19 +6,30 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <typeinfo>
 
 #include <lockstep/rpc/message.hpp>
+#include <lockstep/rpc/signature.hpp>
 
 namespace lockstep::rpc {
 
 class Execution;
 
+/// A pointer to a function or to a member function. Its bytes do not tell it from all others: those
+/// of a pointer to a virtual member function are a place in its class's table.
+struct FunctionPointer {
+  std::array<std::byte, 16> bytes{};
+  const std::type_info* type = &typeid(void);  ///< of the pointer, without noexcept
+
+  [[nodiscard]] bool operator==(const FunctionPointer& other) const noexcept {
+    return bytes == other.bytes && *type == *other.type;
+  }
+};
+
 /// A function that may be called from other ranks: only those that were registered can be.
 struct Function {
-  using Pointer = std::array<std::byte, 16>;  ///< to a function or to a member function
-
   const char* name;
-  Pointer pointer;
+  FunctionPointer pointer;
   const char* signature_text;  ///< its type's name
   void (*execute)(Execution&);
   std::uint64_t name_hash = 0, signature = 0;
@@ -29,10 +40,10 @@ struct Function {
 };
 
 template <class F>
-[[nodiscard]] Function::Pointer pointer_to(F function) noexcept {
-  static_assert(sizeof(F) <= sizeof(Function::Pointer) && std::is_trivially_copyable_v<F>);
-  Function::Pointer pointer{};
-  std::memcpy(pointer.data(), &function, sizeof(F));
+[[nodiscard]] FunctionPointer pointer_to(F function) noexcept {
+  FunctionPointer pointer{.type = &typeid(typename detail::SignatureOf<F>::Plain)};
+  static_assert(sizeof(F) <= sizeof(pointer.bytes) && std::is_trivially_copyable_v<F>);
+  std::memcpy(pointer.bytes.data(), &function, sizeof(F));
   return pointer;
 }
 
@@ -40,7 +51,7 @@ template <class F>
 /// twice, from two sources; two with one name are reported by init(). Thread-safe.
 void add_function(Function& function);
 /// nullptr where there is none. Thread-safe, without locks.
-[[nodiscard]] Function* find_function(const Function::Pointer& pointer) noexcept;
+[[nodiscard]] Function* find_function(const FunctionPointer& pointer) noexcept;
 [[nodiscard]] Function* find_function(std::uint64_t name_hash) noexcept;
 /// Throws Error: a function that the program wants to call is not registered.
 [[noreturn]] void throw_unregistered();

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include <lockstep/rpc/agent.hpp>
+#include <lockstep/rpc/call_scope.hpp>
 
 namespace lockstep::rpc {
 namespace {
@@ -23,9 +24,7 @@ Place& place_of(const FutureState* state) {
 }  // namespace
 
 FutureState::~FutureState() {
-  while (first_) {
-    const std::unique_ptr<Continuation> one(first_);  // nobody will complete it
-    first_ = one->next_;
+  while (next_continuation()) {  // nobody will complete it
   }
 }
 
@@ -60,36 +59,63 @@ void FutureState::call() noexcept {
   wake();
 }
 
-void FutureState::complete(Status status) noexcept {
-  const IntrusivePtr<FutureState> alive(this);
-  Continuation* list = nullptr;
+void FutureState::settle(Status status) noexcept {
   std::shared_ptr<void> kept;  // let go without the lock
   {
     const std::lock_guard lock(lock_);
     kept.swap(kept_);
+    Continuation* newest_first = std::exchange(first_, nullptr);
+    while (newest_first) {
+      Continuation* const next = std::exchange(newest_first->next_, first_);
+      first_ = std::exchange(newest_first, next);
+    }
     status_.store(status);
-    list = std::exchange(first_, nullptr);
   }
   wake();
-  // Newest first in the list; run in the order in which they were given.
-  Continuation* in_order = nullptr;
-  while (list) {
-    Continuation* const next = list->next_;
-    list->next_ = in_order;
-    in_order = list;
-    list = next;
-  }
-  while (in_order) {
-    const std::unique_ptr<Continuation> one(in_order);
-    in_order = one->next_;
-    one->run(*this);
-    if (agent_) agent_->watch_answers(-1);
+}
+
+std::unique_ptr<Continuation> FutureState::next_continuation() noexcept {
+  std::unique_ptr<Continuation> next(first_);
+  if (next) first_ = next->next_;
+  return next;
+}
+
+// By whoever has settled it. What a continuation settles comes next, before its own brothers, as if
+// it ran within it; but its place is the heap, not the stack.
+void FutureState::run_continuations() noexcept {
+  if (!first_) return;
+  const InCallScope outside(CallScope{});  // no part of the call that this thread may be executing
+  IntrusivePtr<FutureState> current(this);
+  while (current) {
+    const std::unique_ptr<Continuation> one = current->next_continuation();
+    if (!one) {
+      current = IntrusivePtr<FutureState>(std::move(current->resumed_));
+      continue;
+    }
+    IntrusivePtr<FutureState> settled = one->run(*current);
+    if (current->agent_) current->agent_->watch_answers(-1);
+    if (!settled) continue;
+    settled->resumed_ = IntrusivePtr<FutureState>(current->first_ ? std::move(current)
+                                                                  : std::move(current->resumed_));
+    current = std::move(settled);
   }
 }
 
+void FutureState::finish() noexcept {
+  const IntrusivePtr<FutureState> alive(this);
+  settle();
+  run_continuations();
+}
+
 void FutureState::fail(std::exception_ptr failure) noexcept {
+  const IntrusivePtr<FutureState> alive(this);
+  settle_failed(std::move(failure));
+  run_continuations();
+}
+
+void FutureState::settle_failed(std::exception_ptr failure) noexcept {
   failure_ = std::move(failure);
-  complete(Status::failed);
+  settle(Status::failed);
 }
 
 void FutureState::then(std::unique_ptr<Continuation> continuation) {
@@ -101,7 +127,8 @@ void FutureState::then(std::unique_ptr<Continuation> continuation) {
     }
   }
   if (continuation) {
-    continuation->run(*this);
+    const InCallScope outside(CallScope{});
+    if (const auto settled = continuation->run(*this)) settled->run_continuations();
   } else if (agent_) {
     agent_->watch_answers(1);
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/intrusive_ptr.hpp>
@@ -24,7 +25,9 @@ class FutureState;
 class Continuation {
  public:
   virtual ~Continuation() = default;
-  virtual void run(FutureState& state) noexcept = 0;
+  /// Returns the future that this has settled, if it has: whose own continuations run after it, not
+  /// within it, so that chains may be long.
+  virtual IntrusivePtr<FutureState> run(FutureState& state) noexcept = 0;
 
  private:
   friend class FutureState;
@@ -55,7 +58,10 @@ class FutureState : public RefCounted<FutureState> {
   [[nodiscard]] bool claim() noexcept { return !claimed_.exchange(true); }
   /// By who has claimed it:
   void fail(std::exception_ptr failure) noexcept;
-  void finish() noexcept { complete(Status::ready); }  ///< its value stands
+  void finish() noexcept;  ///< its value stands
+  /// The same for a Continuation, which returns it.
+  void settle_failed(std::exception_ptr failure) noexcept;
+  void settle() noexcept { settle(Status::ready); }
   /// Reads the value from an answer. Throws.
   virtual void receive(IncomingMessage& message) = 0;
 
@@ -96,7 +102,9 @@ class FutureState : public RefCounted<FutureState> {
 
  private:
   enum class Status : std::uint8_t { pending, ready, failed };
-  void complete(Status status) noexcept;
+  void settle(Status status) noexcept;
+  void run_continuations() noexcept;
+  [[nodiscard]] std::unique_ptr<Continuation> next_continuation() noexcept;
   void wake() noexcept;
 
   std::atomic<Status> status_ = Status::pending;
@@ -104,8 +112,9 @@ class FutureState : public RefCounted<FutureState> {
   std::atomic<bool> called_ = false;
   std::atomic<bool> coming_ = false;
   std::atomic<int> parked_ = 0;
-  SpinLock lock_;  // guards the list and kept_
-  Continuation* first_ = nullptr;
+  SpinLock lock_;                      // guards the list and kept_, until it is settled
+  Continuation* first_ = nullptr;      // newest first; once settled, in the order of then()
+  IntrusivePtr<FutureState> resumed_;  // whose continuations go on when this one's have run
   std::shared_ptr<void> kept_;
   std::exception_ptr failure_;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -155,21 +164,21 @@ class Future {
   /// answer is dropped; CommError if the group failed; Error after shutdown(). What then() gave has
   /// no deadline of its own: it throws what its function throws, or passes on.
   auto wait() const& -> std::conditional_t<std::is_void_v<T>, void, const detail::Held<T>&> {
-    state_->wait();
+    held().wait();
     if constexpr (!std::is_void_v<T>) return *state_->value;
   }
   /// The same of a temporary: the value is moved out.
   auto wait() && -> T {
-    state_->wait();
+    held().wait();
     if constexpr (!std::is_void_v<T>) return std::move(*state_->value);
   }
 
   /// True once wait() would not block. Also drives calls.
-  [[nodiscard]] bool test() const { return state_->test(); }
+  [[nodiscard]] bool test() const { return held().test(); }
   /// Waits, but not for longer than that; true once wait() would not block.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> at_most) const {
-    return state_->wait_until(Clock::now() + bounded(at_most));
+    return held().wait_until(Clock::now() + bounded(at_most));
   }
 
   /// Runs `f(future)` with this future, complete, once it is, on the thread that completes it: at
@@ -181,6 +190,11 @@ class Future {
   [[nodiscard]] const IntrusivePtr<ValueState<T>>& state() const noexcept { return state_; }
 
  private:
+  [[nodiscard]] ValueState<T>& held() const {
+    if (!state_) throw Error("a Future that was made without a call or a Promise was used");
+    return *state_;
+  }
+
   IntrusivePtr<ValueState<T>> state_;
 };
 
@@ -210,7 +224,11 @@ class Promise {
     state.value.emplace();
     state.finish();
   }
-  void set_exception(std::exception_ptr failure) const { first().fail(std::move(failure)); }
+  /// Throws InputError for a null pointer.
+  void set_exception(std::exception_ptr failure) const {
+    if (!failure) throw InputError("Promise::set_exception was given a null pointer");
+    first().fail(std::move(failure));
+  }
 
  private:
   struct Owner {
@@ -237,7 +255,7 @@ template <class T, class U, class F>
 class Then final : public Continuation {
  public:
   Then(F f, IntrusivePtr<ValueState<U>> result) : f_(std::move(f)), result_(std::move(result)) {}
-  void run(FutureState& state) noexcept override {
+  IntrusivePtr<FutureState> run(FutureState& state) noexcept override {
     static_cast<void>(result_->claim());
     try {
       const Future<T> done(IntrusivePtr<ValueState<T>>(static_cast<ValueState<T>*>(&state)));
@@ -247,11 +265,11 @@ class Then final : public Continuation {
       } else {
         result_->value.emplace(f_(done));
       }
+      result_->settle();
     } catch (...) {
-      result_->fail(std::current_exception());
-      return;
+      result_->settle_failed(std::current_exception());
     }
-    result_->finish();
+    return result_;
   }
 
  private:
@@ -265,10 +283,25 @@ template <class T>
 template <class F>
 auto Future<T>::then(F f) const -> Future<std::invoke_result_t<F, const Future&>> {
   using U = std::invoke_result_t<F, const Future&>;
+  ValueState<T>& state = held();
   auto result = ValueState<U>::make();
-  result->set_follows(*state_);
-  state_->then(std::make_unique<detail::Then<T, U, F>>(std::move(f), result));
+  result->set_follows(state);
+  state.then(std::make_unique<detail::Then<T, U, F>>(std::move(f), result));
   return Future<U>(std::move(result));
+}
+
+/// The values of all of them, in their order. Throws what the first of them that failed throws,
+/// without waiting for those that follow it.
+template <class T>
+auto wait_all(const std::vector<Future<T>>& futures) {
+  if constexpr (std::is_void_v<T>) {
+    for (const Future<T>& future : futures) future.wait();
+  } else {
+    std::vector<T> values;
+    values.reserve(futures.size());
+    for (const Future<T>& future : futures) values.push_back(future.wait());
+    return values;
+  }
 }
 
 }  // namespace lockstep::rpc

@@ -14,7 +14,7 @@ namespace lockstep::rpc {
 namespace {
 
 constexpr std::uint32_t message_magic = 0x4350524c;  // "LRPC"
-constexpr std::uint8_t message_version = 1;
+constexpr std::uint8_t message_version = 2;
 constexpr std::size_t alignment = 64;
 
 struct TensorEntry {
@@ -95,6 +95,17 @@ class Reader {
 
 }  // namespace
 
+std::string text_of(const std::exception_ptr& failure) noexcept {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    const char* const text = error.what();
+    return text ? text : "an exception without a text was thrown";
+  } catch (...) {
+    return "an exception of unknown type was thrown";
+  }
+}
+
 RemoteError::RemoteError(Where where, std::string text)
     : Error(fmt::format("{} on worker {} (rank {}): {}", where.function, where.worker, where.rank,
                         text)),
@@ -114,8 +125,6 @@ struct OutgoingMessage::SpareParts {
 };
 
 OutgoingMessage::OutgoingMessage(Kind kind, const Limits& limits) : limits_(limits) {
-  head_.magic = message_magic;
-  head_.version = message_version;
   head_.kind = kind;
   SpareParts& spare = SpareParts::instance();
   {
@@ -243,8 +252,18 @@ Tensor OutgoingMessage::seal(std::uint32_t next_tag) {
         fmt::format("a message of {} bytes is larger than Options::max_message_bytes, {}", size_,
                     limits_.message_bytes));
   }
+  head_.magic = message_magic;
+  head_.version = message_version;
   std::memcpy(bytes_, &head_, sizeof(Head));
   return buffer_.slice(0, static_cast<std::int64_t>(size_));
+}
+
+std::optional<Head> head_of(const Tensor& bytes) {
+  Head head;
+  if (bytes.bytes() < sizeof(head)) return std::nullopt;
+  std::memcpy(&head, bytes.data(), sizeof(head));
+  if (head.magic != message_magic || head.version != message_version) return std::nullopt;
+  return head;
 }
 
 IncomingMessage::IncomingMessage(Tensor bytes, int from, const Limits& limits)

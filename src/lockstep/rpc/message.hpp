@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,10 @@ enum class Kind : std::uint8_t {
   answer,
   create,   ///< a call whose result stays there, as the object of a reference
   control,  ///< manages references; is not answered
-  nudge,    ///< to oneself: look up
+  credit,   ///< how many messages of the receiver have come (outbox.hpp)
+  ask,      ///< whether the receiver works: its answer is a tell (work_watch.hpp)
+  tell,
+  nudge,  ///< to oneself: look up
 };
 
 /// What became of a call.
@@ -40,8 +44,10 @@ struct Head {
   std::uint64_t payload_bytes;
   std::uint32_t tensors, references, context_bytes;
   std::uint32_t timeout_ms;  ///< of a call
+  std::uint32_t depth;       ///< of a call: 1 where none is executed that makes it
+  std::uint32_t received;    ///< of the receiver's messages, over the other group (outbox.hpp)
 };
-static_assert(sizeof(Head) == 72);
+static_assert(sizeof(Head) == 80);
 
 /// A reference on its way to another worker (rref.hpp).
 struct ReferenceEntry {
@@ -113,6 +119,9 @@ class OutgoingMessage {
   std::size_t size_ = 0, capacity_ = 0;
   std::unique_ptr<Parts> parts_;
 };
+
+/// The head of a message whose other parts may be damaged; nothing where it is none of ours.
+[[nodiscard]] std::optional<Head> head_of(const Tensor& bytes);
 
 /// A message that has come. parse() has checked its head, its tables and its length; its payload is
 /// checked while it is read.

@@ -66,16 +66,17 @@ std::shared_ptr<ReferenceHandle> References::settled(std::shared_ptr<ReferenceHa
   return own;
 }
 
-std::shared_ptr<ReferenceHandle> References::adopt(std::shared_ptr<void> object, std::uint64_t type,
-                                                   void (*write)(OutputArchive&, const void*)) {
+std::shared_ptr<ReferenceHandle> References::adopt(std::shared_ptr<void> object,
+                                                   const ObjectType& type) {
+  if (!object) throw InputError("an RRef was made of a null pointer: there is no object");
   const std::uint64_t reference = draw();
-  auto handle = std::make_shared<ReferenceHandle>(*this, reference, 0, type, agent_.id());
-  auto place = std::make_shared<OwnedObject>(OwnedObject{.object = std::move(object),
-                                                         .type = type,
-                                                         .write = write,
-                                                         .ready = nothing_to_wait_for(),
-                                                         .begun = true,
-                                                         .handles = 1});
+  auto handle = std::make_shared<ReferenceHandle>(*this, reference, 0, type.number, agent_.id());
+  auto place = std::make_shared<OwnedObject>();
+  place->object = std::move(object);
+  place->type = &type;
+  place->ready = nothing_to_wait_for();
+  place->begun = true;
+  place->handles = 1;
   const std::lock_guard lock(mutex_);
   objects_.emplace(reference, std::move(place));
   return handle;
@@ -234,20 +235,22 @@ std::shared_ptr<OwnedObject> References::remove_if_unused(Objects::iterator foun
   return garbage;
 }
 
-void References::begin(std::uint64_t reference, std::uint64_t fork, int creator) {
+void References::begin(std::uint64_t reference, std::uint64_t fork, int creator,
+                       Clock::time_point deadline) {
   Outbox outbox;
   {
     const std::lock_guard lock(mutex_);
     OwnedObject& place = place_of(reference);
     place.begun = true;
+    place.deadline = deadline;
     place.forks.emplace(fork, creator);
     outbox.messages.push_back({.action = Action::confirm, .to = creator, .fork = fork});
   }
   send(outbox);
 }
 
-void References::complete(std::uint64_t reference, std::shared_ptr<void> object, std::uint64_t type,
-                          void (*write)(OutputArchive&, const void*)) {
+void References::complete(std::uint64_t reference, std::shared_ptr<void> object,
+                          const ObjectType& type) {
   std::shared_ptr<OwnedObject> place;
   {
     const std::lock_guard lock(mutex_);
@@ -255,8 +258,7 @@ void References::complete(std::uint64_t reference, std::shared_ptr<void> object,
     if (found == objects_.end()) return;  // everything was cleared
     place = found->second;
     place->object = std::move(object);
-    place->type = type;
-    place->write = write;
+    place->type = &type;
   }
   if (place->ready->claim()) {
     place->ready->value.emplace();
@@ -405,8 +407,11 @@ ReferenceCounts References::counts() const {
   {
     const std::lock_guard lock(mutex_);
     counts.owned = static_cast<std::int64_t>(objects_.size());
+    const auto now = Clock::now();
     for (const auto& [reference, place] : objects_) {
       counts.forks += static_cast<std::int64_t>(place->forks.size());
+      const bool is_made = place->begun && !place->ready->done() && now < place->deadline;
+      counts.in_the_making += is_made ? 1 : 0;
     }
     counts.users = static_cast<std::int64_t>(users_.size());
     counts.given = static_cast<std::int64_t>(given_.size());

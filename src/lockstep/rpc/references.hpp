@@ -15,6 +15,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/rpc/future.hpp>
 #include <lockstep/rpc/message.hpp>
+#include <lockstep/rpc/object_type.hpp>
 #include <lockstep/rpc/options.hpp>
 
 // The lifetime of remote objects.
@@ -54,7 +55,6 @@
 namespace lockstep::rpc {
 
 class Agent;
-class OutputArchive;
 class References;
 
 /// A rank's share in an object: what copies of an RRef have in common.
@@ -82,23 +82,24 @@ class ReferenceHandle {
 /// An object, or the place where one will be.
 struct OwnedObject {
   std::shared_ptr<void> object;
-  std::uint64_t type = 0;
-  /// Writes it; nullptr if it is of a type that cannot be sent.
-  void (*write)(OutputArchive& archive, const void* object) = nullptr;
+  const ObjectType* type = nullptr;
+  BasesOfObject bases;
   IntrusivePtr<ValueState<void>> ready = ValueState<void>::make();
 
   bool begun = false;                  ///< its create() has come, or it was made here
+  Clock::time_point deadline;          ///< of its create()
   int handles = 0;                     ///< of the owner's own
   std::map<std::uint64_t, int> forks;  ///< and on which rank each is
 };
 
 /// How many of them there are on a rank.
 struct ReferenceCounts {
-  std::int64_t owned = 0;    ///< objects
-  std::int64_t forks = 0;    ///< shares of others in them
-  std::int64_t users = 0;    ///< shares in objects of others, those that are about to end too
-  std::int64_t given = 0;    ///< that were given to others who have not accepted them yet
-  std::int64_t delayed = 0;  ///< messages (Disturbance)
+  std::int64_t owned = 0;          ///< objects
+  std::int64_t forks = 0;          ///< shares of others in them
+  std::int64_t users = 0;          ///< shares in objects of others, those that are about to end too
+  std::int64_t given = 0;          ///< that were given to others who have not accepted them yet
+  std::int64_t delayed = 0;        ///< messages (Disturbance)
+  std::int64_t in_the_making = 0;  ///< objects, within the deadlines of their create()
 };
 
 /// All shares of a rank, and the objects that it owns. Thread-safe.
@@ -118,10 +119,9 @@ class References {
   void forget(const ReferenceHandle& handle) noexcept;
   /// After it was asked: where it is this one, the owner's own share instead.
   [[nodiscard]] std::shared_ptr<ReferenceHandle> settled(std::shared_ptr<ReferenceHandle> handle);
-  /// For an object that is here already.
+  /// For an object that is here already. Throws InputError if it is null.
   [[nodiscard]] std::shared_ptr<ReferenceHandle> adopt(std::shared_ptr<void> object,
-                                                       std::uint64_t type,
-                                                       void (*write)(OutputArchive&, const void*));
+                                                       const ObjectType& type);
   /// Gives a share to rank `to`, for which a message is being written.
   [[nodiscard]] ReferenceEntry give(const ReferenceHandle& handle, int to);
   /// Such a message was not sent after all.
@@ -135,9 +135,8 @@ class References {
 
   // ---- objects
   /// A create() has come.
-  void begin(std::uint64_t reference, std::uint64_t fork, int creator);
-  void complete(std::uint64_t reference, std::shared_ptr<void> object, std::uint64_t type,
-                void (*write)(OutputArchive&, const void*));
+  void begin(std::uint64_t reference, std::uint64_t fork, int creator, Clock::time_point deadline);
+  void complete(std::uint64_t reference, std::shared_ptr<void> object, const ObjectType& type);
   void complete(std::uint64_t reference, std::exception_ptr failure);
   /// The place of an object, whether or not it is there yet: see OwnedObject::ready. Where nobody
   /// has begun it, waits until `deadline`. Throws Error if there is none then.

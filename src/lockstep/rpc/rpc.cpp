@@ -19,6 +19,7 @@ void serve(std::chrono::milliseconds time) {
 }
 
 void serve_until(const std::function<bool()>& over) {
+  if (!over) throw InputError("rpc::serve_until was given an empty function: it would never end");
   Agent& agent = Agent::current();
   agent.serve(Clock::time_point::max(), over);
 }

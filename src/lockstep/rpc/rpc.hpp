@@ -23,8 +23,8 @@ namespace lockstep::rpc {
 void init(const std::string& name, ProcessGroup& group, const Options& options = {});
 
 /// Ends it. Graceful: collective; waits until every call anywhere is over, takes back the
-/// references that are still held, and says what was left (also to the log). Throws TimeoutError if
-/// not every rank comes within Options::shutdown_timeout. Otherwise local and soon, whatever the
+/// references that are still held, and says what was left (also to the log). Throws TimeoutError
+/// when nobody has worked for Options::shutdown_timeout. Otherwise local and soon, whatever the
 /// others do: calls that wait get an Error, and theirs to this rank their deadline. Not from within
 /// a function that is executed.
 ShutdownReport shutdown(bool graceful = true);
@@ -32,7 +32,7 @@ ShutdownReport shutdown(bool graceful = true);
 /// Executes the calls of others on this thread, for so long: where there are no threads
 /// (Options::workers). Elsewhere it only waits.
 void serve(std::chrono::milliseconds time);
-/// The same until `over`, which is asked again and again.
+/// The same until `over`, which is asked again and again. Throws InputError if it is empty.
 void serve_until(const std::function<bool()>& over);
 
 /// This rank.

@@ -10,44 +10,43 @@
 namespace lockstep::rpc {
 namespace {
 
-void expect_type(std::uint64_t given, std::uint64_t expected) {
-  if (given == expected) return;
+void expect_type(std::uint64_t given, const OwnedObject& place) {
+  if (given == place.type->number) return;
   throw Error("the object is of another type than the reference says");
-}
-
-Clock::time_point deadline_of(const Head& head) {
-  return Clock::now() + std::chrono::milliseconds(head.timeout_ms);
 }
 
 /// Answers a to_here once the object is there.
 class SendsObject final : public Continuation {
  public:
   SendsObject(const ReplyTo& reply, std::uint64_t type, std::shared_ptr<OwnedObject> place)
-      : reply_(reply), type_(type), place_(std::move(place)) {}
+      : reply_(reply),
+        number_(reply.agent->late_answers().add(reply, reply.deadline)),
+        type_(type),
+        place_(std::move(place)) {}
 
-  void run(FutureState& ready) noexcept override {
+  IntrusivePtr<FutureState> run(FutureState& ready) noexcept override {
+    if (!reply_.agent->late_answers().take(number_)) return {};
     try {
       if (ready.failed()) std::rethrow_exception(ready.failure());
       send();
-    } catch (const std::exception& error) {
-      reply_.agent->refuse(reply_, Status::threw, error.what());
     } catch (...) {
-      reply_.agent->refuse(reply_, Status::threw, "an exception of unknown type was thrown");
+      reply_.agent->refuse(reply_, Status::threw, text_of(std::current_exception()));
     }
     reply_.agent->count_handled();
+    return {};
   }
 
  private:
   void send() const {
-    expect_type(place_->type, type_);
-    if (!place_->write) throw Error("the object is of a type that cannot be sent");
+    expect_type(type_, *place_);
+    if (!place_->type->write) throw Error("the object is of a type that cannot be sent");
     Agent& agent = *reply_.agent;
     OutgoingMessage message(Kind::answer, agent.limits());
     message.set_to(reply_.caller);
     if (CallHook* hook = call_hook()) hook->sending(message, reply_.scope);
     try {
       OutputArchive archive(message);
-      place_->write(archive, place_->object.get());
+      place_->type->write(archive, place_->object.get());
     } catch (...) {
       for (const ReferenceEntry& entry : message.references()) {
         agent.references().take_back(entry);
@@ -58,6 +57,7 @@ class SendsObject final : public Continuation {
   }
 
   ReplyTo reply_;
+  std::uint64_t number_;  // LateAnswers
   std::uint64_t type_;
   std::shared_ptr<OwnedObject> place_;
 };
@@ -66,8 +66,7 @@ void execute_to_here(Execution& execution) {
   detail::Target target;
   detail::read(execution.message(), target);
   const ReplyTo& reply = execution.reply();
-  auto place =
-      reply.agent->references().find(target.reference, deadline_of(execution.message().head()));
+  auto place = reply.agent->references().find(target.reference, reply.deadline);
   FutureState& ready = *place->ready;
   ready.then(std::make_unique<SendsObject>(reply, target.type, std::move(place)));
 }
@@ -92,15 +91,13 @@ const Function& to_here_function() {
 
 namespace detail {
 
-std::shared_ptr<void> object_of(const Execution& execution, const Target& target,
-                                std::uint64_t expected_type) {
-  const auto deadline = deadline_of(execution.message().head());
-  const auto place = execution.reply().agent->references().find(target.reference, deadline);
+std::shared_ptr<OwnedObject> object_of(const Execution& execution, const Target& target) {
+  const auto deadline = execution.reply().deadline;
+  auto place = execution.reply().agent->references().find(target.reference, deadline);
   if (!place->ready->wait_until(deadline)) throw TimeoutError("the object has not been made");
   if (place->ready->failed()) std::rethrow_exception(place->ready->failure());
-  expect_type(target.type, expected_type);
-  expect_type(place->type, expected_type);
-  return place->object;
+  expect_type(target.type, *place);
+  return place;
 }
 
 std::shared_ptr<void> local_object(const ReferenceHandle& handle) {
@@ -113,7 +110,7 @@ std::shared_ptr<void> local_object(const ReferenceHandle& handle) {
   }
   const auto place = references.find(handle.reference(), Agent::default_deadline());
   place->ready->wait();
-  expect_type(place->type, handle.type());
+  expect_type(handle.type(), *place);
   return place->object;
 }
 

@@ -25,6 +25,7 @@ class RRef {
   RRef() = default;  ///< to nothing
   /// To an object of this rank.
   explicit RRef(T value) : RRef(std::make_shared<T>(std::move(value))) {}
+  /// Throws InputError for a null pointer.
   explicit RRef(std::shared_ptr<T> object);
   explicit RRef(std::unique_ptr<T> object) : RRef(std::shared_ptr<T>(std::move(object))) {}
   explicit RRef(std::shared_ptr<ReferenceHandle> handle) : handle_(std::move(handle)) {}
@@ -47,8 +48,8 @@ class RRef {
   /// The object itself, on its owner; waits until it has been made. Throws Error elsewhere.
   [[nodiscard]] T& local_value() const { return *static_cast<T*>(local_object(held()).get()); }
 
-  /// Calls a registered method (LOCKSTEP_RPC(T::method)) of the object, on its owner. Several calls
-  /// may run at once: objects that change have a lock of their own.
+  /// Calls a registered method (LOCKSTEP_RPC(T::method)) of the object or of a public base class,
+  /// on its owner. Several calls may run at once: objects that change have a lock of their own.
   template <class M, class... A>
   auto rpc_sync(M method, A&&... arguments) const;
   template <class M, class... A>
@@ -57,6 +58,10 @@ class RRef {
   template <class M, class... A>
   [[nodiscard]] auto call_within(std::chrono::milliseconds timeout, M method,
                                  A&&... arguments) const;
+  /// The same, but the result stays there, as an object; returns at once a reference to it, as
+  /// rpc::remote does.
+  template <class M, class... A>
+  [[nodiscard]] auto remote(M method, A&&... arguments) const;
 
   /// Throws Error if it refers to nothing, or was taken back by shutdown().
   [[nodiscard]] const ReferenceHandle& held() const {
@@ -66,6 +71,8 @@ class RRef {
   }
 
  private:
+  template <class M>
+  static constexpr void expect_method();
   static std::shared_ptr<void> local_object(const ReferenceHandle& handle);
   template <class R>
   void keep_until_done(const Future<R>& future) const;

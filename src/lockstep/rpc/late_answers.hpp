@@ -1,0 +1,59 @@
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include <lockstep/base/clock.hpp>
+
+namespace lockstep::rpc {
+
+/// The calls of others that are to be answered later than their function returns: it returned a
+/// Future, or they ask for an object that is being made. Each is over once: when its answer is
+/// there, or at its caller's deadline, since nobody waits for it then. Thread-safe.
+template <class Call>
+class LateAnswers {
+ public:
+  /// Returns its number.
+  [[nodiscard]] std::uint64_t add(const Call& call, Clock::time_point deadline) {
+    const std::lock_guard lock(mutex_);
+    calls_.emplace(++last_, Entry{call, deadline});
+    if (deadline < earliest_) earliest_ = deadline;
+    return last_;
+  }
+  /// Whether it is the caller's to answer: it is not over, and is from now on.
+  [[nodiscard]] bool take(std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    return calls_.erase(number) > 0;
+  }
+  /// All those whose deadline has passed: they are over.
+  [[nodiscard]] std::vector<Call> take_overdue(Clock::time_point now) {
+    std::vector<Call> overdue;
+    const std::lock_guard lock(mutex_);
+    if (now < earliest_) return overdue;
+    earliest_ = Clock::time_point::max();
+    for (auto it = calls_.begin(); it != calls_.end();) {
+      if (it->second.deadline <= now) {
+        overdue.push_back(it->second.call);
+        it = calls_.erase(it);
+      } else {
+        if (it->second.deadline < earliest_) earliest_ = it->second.deadline;
+        ++it;
+      }
+    }
+    return overdue;
+  }
+
+ private:
+  struct Entry {
+    Call call;
+    Clock::time_point deadline;
+  };
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Entry> calls_;
+  std::uint64_t last_ = 0;
+  Clock::time_point earliest_ = Clock::time_point::max();
+};
+
+}  // namespace lockstep::rpc

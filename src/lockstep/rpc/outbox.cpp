@@ -1,0 +1,142 @@
+#include <lockstep/rpc/outbox.hpp>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include <lockstep/comm/call_label.hpp>
+#include <lockstep/rpc/message.hpp>
+
+namespace lockstep::rpc {
+namespace {
+
+using std::chrono::microseconds;
+
+// On its way to one rank, of `ranks` that may all send to one.
+constexpr std::uint32_t window_of(int ranks) {
+  constexpr int to_one = 1024, least = 64, of_all = 8192;
+  return static_cast<std::uint32_t>(std::clamp(of_all / std::max(1, ranks), least, to_one));
+}
+}  // namespace
+
+Outbox::Outbox(ProcessGroup& group, Receipts& come, bool must_push, microseconds awake)
+    : group_(group),
+      come_(come),
+      must_push_(must_push),
+      awake_(awake),
+      window_(window_of(group.size())),
+      lines_(static_cast<std::size_t>(group.size())) {}
+
+void Outbox::send(int to, Parcel&& parcel) {
+  Line& line = lines_[static_cast<std::size_t>(to)];
+  {
+    const std::lock_guard lock(line.lock);
+    const bool has_room = line.waiting.empty() && line.sent - line.received < window_;
+    if (parcel.waits && !has_room) {
+      line.waiting.push_back(std::move(parcel));
+      return;
+    }
+    ++line.sent;
+  }
+  post(to, line, parcel);
+}
+
+void Outbox::has_received(int by, std::uint32_t messages) {
+  Line& line = lines_[static_cast<std::size_t>(by)];
+  for (;;) {
+    Parcel parcel;
+    {
+      const std::lock_guard lock(line.lock);
+      // An older message may come later, and a damaged one say anything.
+      if (messages - line.received <= line.sent - line.received) line.received = messages;
+      if (line.waiting.empty() || line.sent - line.received >= window_) return;
+      parcel = std::move(line.waiting.front());
+      line.waiting.pop_front();
+      ++line.sent;
+    }
+    post(by, line, parcel);
+  }
+}
+
+void Outbox::post(int to, Line& line, Parcel& parcel) {
+  const std::uint32_t come = come_.tell(to);  // not before: what waits tells nobody
+  std::memcpy(static_cast<std::byte*>(parcel.bytes.data()) + offsetof(Head, received), &come,
+              sizeof(come));
+  const CallLabel label(parcel.name, parcel.number);
+  Work last = group_.isend(parcel.bytes, to);
+  bool sent = keep_until_sent(line, last);
+  std::uint32_t tag = parcel.tag;
+  for (const Tensor& t : parcel.long_tensors) {
+    last = group_.isend(t, to, OutgoingMessage::tag_of(tag++));
+    sent = keep_until_sent(line, last);
+  }
+  if (!sent && awake_.count() > 0) push_awake(last);
+}
+
+// A message that finds no room waits here until somebody looks: its sender for a while, then
+// whoever waits or receives on this rank. (Its receiver was woken when it was started, and may
+// sleep again.)
+bool Outbox::keep_until_sent(Line& line, const Work& started) {
+  if (!must_push_) return true;  // the receiver fetches it
+  Work work = started;
+  const bool looks_longer = awake_.count() > 0 && is_pushed();
+  if (looks_longer ? work.wait_for(microseconds{0}) : work.test()) return true;
+  const std::lock_guard lock(line.lock);
+  line.unsent.push_back(std::move(work));
+  line.changed = Clock::now();
+  unsent_.fetch_add(1);
+  return false;
+}
+
+void Outbox::push_awake(Work& work) {
+  constexpr microseconds patience{50};
+  const auto until = Clock::now() + patience;
+  while (!work.test() && Clock::now() < until) sched_yield();
+  static_cast<void>(push(patience));
+}
+
+microseconds Outbox::push(microseconds at_most) {
+  constexpr microseconds shortest{50}, longest{5000};
+  if (is_pushed()) return at_most;
+  const std::unique_lock pushing(pushing_, std::try_to_lock);
+  if (!pushing) return std::min(at_most, shortest);
+  microseconds wait = at_most;
+  for (Line& line : lines_) {  // a receiver that was stopped, or has left, holds nobody else's up
+    const std::lock_guard lock(line.lock);
+    const auto before = line.unsent.size();
+    while (!line.unsent.empty() && line.unsent.front().test()) line.unsent.pop_front();
+    if (const auto sent = before - line.unsent.size(); sent > 0) {
+      unsent_.fetch_sub(static_cast<int>(sent));
+      line.changed = Clock::now();
+    }
+    if (line.unsent.empty()) continue;
+    // Longer and longer, as the receiver may have been stopped.
+    const auto age = std::chrono::duration_cast<microseconds>(Clock::now() - line.changed);
+    wait = std::min(wait, std::clamp(age / 8, shortest, longest));
+  }
+  return wait;
+}
+
+Receipts::Receipts(int ranks)
+    : told_at_once_(window_of(ranks) / 2), lines_(static_cast<std::size_t>(ranks)) {}
+
+bool Receipts::add(int from) noexcept {
+  Line& line = lines_[static_cast<std::size_t>(from)];
+  const std::uint32_t come = line.come.fetch_add(1, std::memory_order_relaxed) + 1;
+  std::uint32_t told = line.told.load(std::memory_order_relaxed);
+  return come - told >= told_at_once_ &&
+         line.told.compare_exchange_strong(told, come, std::memory_order_relaxed);
+}
+
+std::uint32_t Receipts::tell(int to) noexcept {
+  Line& line = lines_[static_cast<std::size_t>(to)];
+  const std::uint32_t come = line.come.load(std::memory_order_relaxed);
+  line.told.store(come, std::memory_order_relaxed);
+  return come;
+}
+
+}  // namespace lockstep::rpc
