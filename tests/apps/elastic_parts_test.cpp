@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <elastic/death_watch.hpp>
 #include <elastic/judge.hpp>
 #include <elastic/launcher.hpp>
+#include <elastic/leftovers.hpp>
 #include <elastic/members.hpp>
 #include <elastic/memory_watch.hpp>
 #include <elastic/placement.hpp>
@@ -90,6 +92,37 @@ TEST(MembersFile, IsRefusedWithTheLineThatIsWrong) {
         test::message_of<InputError>([&] { static_cast<void>(parse_members(bad, "members")); });
     EXPECT_NE(said.find("members:2: "), std::string::npos) << bad << ": " << said;
   }
+}
+
+TEST(MembersFile, NamesHostsThatNoProgramTakesForAnOptionAUserOrAList) {
+  const std::string longest(253, 'n');
+  for (const std::string& good :
+       {std::string("node1"), std::string("a.b-c_d.example"), std::string("10.0.0.7"), longest})
+    EXPECT_EQ(parse_members(good + " 2\n", "members"), (Hosts{{good, 2}}));
+  for (const std::string& bad :
+       {std::string("-x"), std::string("-oProxyCommand=touch"), std::string("me@node1"),
+        std::string("a;b"), std::string("$(id)"), std::string("a'b"), std::string(".a"),
+        std::string("a/b"), std::string("::1"), longest + 'n'}) {
+    const std::string said = test::message_of<InputError>(
+        [&] { static_cast<void>(parse_members("a\n" + bad + "\n", "members")); });
+    EXPECT_NE(said.find("members:2: \"" + bad + "\" is no host's name"), std::string::npos) << said;
+  }
+}
+
+TEST(MembersFile, OfManyHostsIsReadInNoTime) {
+  std::string text;
+  for (int host = 0; host < 300'000; ++host) text += "host" + std::to_string(host) + "\n";
+  const auto begun = Clock::now();
+  EXPECT_EQ(parse_members(text, "members").size(), 300'000U);
+  EXPECT_LT(seconds_since(begun), 10.0);  // compared one by one: minutes
+}
+
+TEST(MembersFile, ThatIsAPipeOrADeviceIsRefusedAtOnce) {
+  const ScratchFolder scratch;
+  const std::string pipe = scratch.file("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")})
+    EXPECT_THROW(static_cast<void>(members_of_file(path)), InputError) << path;
 }
 
 TEST(MembersFile, ThatCannotBeReadForAMomentChangesNothing) {
@@ -231,6 +264,52 @@ TEST(Launcher, NamesHostsInMpichsWayAndARanksHostInSlurms) {
   const auto srun = Launcher({"/usr/bin/srun"}, true).command(placement, 1, {"app"}).words;
   EXPECT_NE(std::find(srun.begin(), srun.end(), "--nodelist=a,a,b"), srun.end());
   EXPECT_NE(std::find(srun.begin(), srun.end(), "--ntasks=3"), srun.end());
+}
+
+TEST(Launcher, RefusesAListOfHostsThatNoCommandLineTakes) {
+  Placement placement;
+  for (int host = 0; host < 20'000; ++host)
+    placement.hosts.push_back({"host" + std::to_string(host), 1});
+  for (const char* program : {"mpiexec", "srun"}) {
+    const Launcher launcher({program}, true);
+    const std::string said = test::message_of<InputError>(
+        [&] { static_cast<void>(launcher.command(placement, 1, {"app"})); });
+    EXPECT_NE(said.find("20000 ranks on 20000 hosts"), std::string::npos) << said;
+  }
+}
+
+TEST(ThisMachine, HasNoPlaceForMoreRanksThanItHasMemoryFor) {
+  EXPECT_EQ(members_of_this_machine(4)(true).front().slots, 4);
+  const std::string said = test::message_of<InputError>(
+      [] { static_cast<void>(members_of_this_machine(1'000'000'000)); });
+  EXPECT_NE(said.find("1000000000 ranks do not fit on this machine"), std::string::npos) << said;
+}
+
+/// A process that does nothing, with the mark of a supervisor in its environment.
+int marked(const std::string& mark) {
+  const int pid = fork();
+  if (pid == 0) {
+    setenv("LOCKSTEP_SUPERVISOR", mark.c_str(), 1);
+    execlp("sleep", "sleep", "1000", nullptr);
+    _exit(1);
+  }
+  return pid;
+}
+
+TEST(Leftovers, AreTheProcessesOfADeadSupervisorOfTheSameRunFolder) {
+  const ScratchFolder scratch;
+  const auto own = mark_of_this_supervisor(scratch.path()).front();
+  EXPECT_EQ(own.first, "LOCKSTEP_SUPERVISOR");
+  const std::string behind = own.second.substr(own.second.find(' '));  // START FOLDER
+  const std::string dead = "999999999" + behind;
+  const std::vector<int> all{marked(own.second), marked(dead), marked(dead + "/other"),
+                             marked("damaged")};
+  const auto found = [&] { return leftovers(scratch.path()); };
+  for (int i = 0; i < 500 && found().empty(); ++i) usleep(10'000);  // until it is sleep
+  EXPECT_EQ(found(), std::vector<int>{all[1]});
+  for (const int pid : all) kill(pid, SIGKILL);
+  EXPECT_TRUE(found().empty());
+  for (const int pid : all) waitpid(pid, nullptr, 0);
 }
 
 /// A system as the kernel shows it, with rank 1 of process 77 in group /job/step.

@@ -231,6 +231,28 @@ TEST_F(Elastic, ALauncherThatIsNotThereOrATimeThatIsNoneEndsItBeforeAnythingIsSt
   EXPECT_FALSE(fs::exists(dir()));
 }
 
+TEST_F(Elastic, MoreRanksOrHostsThanCanBeStartedAreASentenceAtOnce) {
+  std::string members;
+  for (int host = 0; host < 100'000; ++host) members += "host" + std::to_string(host) + "\n";
+  const std::string file = scratch_.write("members", members);
+  struct Case {
+    Words options;
+    const char* says;
+  };
+  for (const auto& [options, says] :
+       {Case{{"--max", "1000000000"}, "1000000000 ranks do not fit on this machine"},
+        Case{{"--members", file, "--max", "100000"},
+             "100000 ranks on 100000 hosts cannot be named"},
+        Case{{"--members", "/dev/zero", "--max", "2"},
+             "/dev/zero cannot be read: it is a device, not a file"}}) {
+    const Finished finished = run(command(options), {}, 60);
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says(says)) << finished.output;
+    EXPECT_LT(finished.seconds, 20) << finished.output;  // 5, and what a busy machine needs
+  }
+  EXPECT_FALSE(fs::exists(dir()));
+}
+
 TEST_F(Elastic, NumbersOfRanksThatDoNotDivideTheShardsAreLeftOut) {
   const Finished none = supervise({"--min", "5", "--max", "5"}, invariant(1), "");
   EXPECT_EQ(none.exit_code, 2) << none.output;
@@ -262,6 +284,58 @@ TEST_F(Elastic, SigtermIsPassedOnSavedAndEndsWithSeventyFive) {
   expect_nothing_left();
 }
 
+TEST_F(Elastic, AClosedTerminalStopsAndSavesButNotUnderNohup) {
+  auto command = this->command({"--min", "2", "--max", "2"}, {"--set", "train.epochs=2000"});
+  const Finished closed = with_script(command, dir(), "stepped 1; kill -HUP $pid", "5");
+  EXPECT_TRUE(closed.says("exit=75")) << closed.output;
+  EXPECT_EQ(all("end", "why"), Json({"stopped"})) << closed.output;
+  expect_nothing_left();
+
+  fs::remove_all(dir());
+  command.insert(command.begin(), "nohup");
+  const Finished kept = with_script(command, dir(),
+                                    "stepped 1; kill -HUP $pid; sleep 1; stepped 1 && [ -d "
+                                    "/proc/$pid ] && echo goes on; kill -TERM $pid",
+                                    "5");
+  EXPECT_TRUE(kept.says("goes on") && kept.says("exit=75")) << kept.output;
+  expect_nothing_left();
+}
+
+TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
+  const std::string gone = scratch_.file("gone");
+  const std::string in_it = "mkdir " + gone + "; cd " + gone + "; ";
+  const Words once = command({"--min", "2", "--max", "2"});
+  const Finished before = run({"sh", "-c", in_it + "rmdir " + gone + "; exec " + quoted(once)});
+  EXPECT_EQ(before.exit_code, 2) << before.output;
+  EXPECT_TRUE(before.says("the folder that lockstep elastic was started in")) << before.output;
+  EXPECT_FALSE(before.says("start 1")) << before.output;
+
+  const Finished meanwhile =
+      run({"sh", "-c",
+           in_it + quoted(once) + "& pid=$!; until [ -e " + scratch_.file("mark") +
+               " ]; do sleep 0.05; done; rmdir " + gone + "; wait $pid"},
+          {{"MISBEHAVE", "kill 1 7"}, {"MISBEHAVE_MARK", scratch_.file("mark")}});
+  EXPECT_EQ(meanwhile.exit_code, 2) << meanwhile.output;
+  EXPECT_TRUE(meanwhile.says("the folder that lockstep elastic was started in"))
+      << meanwhile.output;
+  EXPECT_FALSE(meanwhile.says("start 2")) << meanwhile.output;
+  expect_nothing_left();
+}
+
+TEST_F(Elastic, ANextSupervisorWaitsForTheRanksOfOneThatWasKilled) {
+  const Words more{"--set", "train.epochs=6", "--set", "checkpoint.every_steps=1"};
+  const auto first = command({"--min", "2", "--max", "2"}, more);
+  auto next = first;
+  next.emplace_back("--resume");
+  const Finished finished = with_script(
+      first, dir(), "stepped 1; kill -KILL $pid; wait $pid\n" + quoted(next) + "& pid=$!", "50");
+  EXPECT_TRUE(finished.says("exit=0")) << finished.output;
+  EXPECT_TRUE(finished.says("of this run that a killed supervisor left behind: "))
+      << finished.output;
+  EXPECT_TRUE(finished.says("resumed from ")) << finished.output;
+  expect_nothing_left();
+}
+
 TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehind) {
   const auto command = this->command({"--min", "2", "--max", "2"}, {"--set", "train.epochs=2000"});
   const Finished finished = with_script(command, dir(), "stepped 1; kill -KILL $pid", "5");
@@ -274,12 +348,17 @@ TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehind) {
 class PretendedHosts : public Elastic {
  protected:
   [[nodiscard]] Words hosts(const std::string& members) {
-    const std::string ssh =
-        scratch_.write("ssh",
-                       "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\n"
-                       "[ \"$1\" = node1 ] && [ -e '" +
-                           scratch_.file("down") + "' ] && exit 255\nshift\neval \"exec $*\"\n");
+    return hosts(members, "[ \"$1\" = node1 ] && [ -e '" + scratch_.file("down") +
+                              "' ] && exit 255\nshift\neval \"exec $*\"\n");
+  }
+  /// `reach`: what ssh does, with the host in $1. mpiexec is told its own address, as the name of
+  /// this machine may be none that resolves.
+  [[nodiscard]] Words hosts(const std::string& members, const std::string& reach,
+                            bool by_address = true) {
+    const std::string ssh = scratch_.write(
+        "ssh", "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\n" + reach);
     fs::permissions(ssh, fs::perms::owner_all);
+    if (by_address) launcher_ += " -localhost 127.0.0.1";
     launcher_ += " -launcher ssh -launcher-exec " + ssh;
     return {"--members", scratch_.write("members", members)};
   }
@@ -300,6 +379,46 @@ TEST_F(PretendedHosts, AMembersFileShrinksAndGrowsAndNoStepIsLost) {
   EXPECT_EQ(all("end", "why"), Json({"members", "members", "completed"})) << finished.output;
   EXPECT_EQ(all("start", "lost_steps"), Json({0, 0, 0})) << finished.output;
   expect_nothing_left();
+}
+
+TEST_F(PretendedHosts, OfWhichNoneCanBeReachedEndItWithTheLaunchersWords) {
+  const std::string unknown = "echo \"ssh: Could not resolve hostname $1\" >&2; exit 255\n";
+  for (const auto& [reach, words] :
+       {std::pair(unknown, "ssh: Could not resolve hostname node"),
+        std::pair(std::string("exec sleep 1000\n"), "no answer within 8 s")}) {
+    launcher_ = launcher();
+    Words options = hosts("node1 1\nnode2 1\n", reach);
+    options.insert(options.end(), {"--max", "2"});
+    const Finished finished = run(command(options), {}, 60);
+    EXPECT_EQ(finished.exit_code, 2) << finished.output;
+    EXPECT_TRUE(finished.says(words)) << finished.output;
+    EXPECT_LT(finished.seconds, 30) << finished.output;  // 10, and what a busy machine needs
+  }
+}
+
+TEST_F(PretendedHosts, AreNotReachedFromAMachineWhoseOwnNameDoesNotResolve) {
+  const Words elsewhere{"unshare", "--uts", "sh", "-c", "hostname nowhere; exec \"$@\"", "sh"};
+  const auto there = [&](const Words& command) {
+    Words words = elsewhere;
+    words.insert(words.end(), command.begin(), command.end());
+    return run(words, {}, 100);
+  };
+  if (there({"true"}).exit_code != 0) GTEST_SKIP() << "this machine allows no namespaces";
+  const std::string here = "shift\neval \"exec $*\"\n", members = "node1 1\nnode2 1\n";
+  const Words more{"--set", "train.epochs=1"};
+  const auto supervised = [&](bool by_address) {
+    launcher_ = launcher();
+    Words options = hosts(members, here, by_address);
+    options.insert(options.end(), {"--max", "2"});
+    return there(command(options, more));
+  };
+  const Finished by_name = supervised(/*by_address=*/false);
+  EXPECT_EQ(by_name.exit_code, 2) << by_name.output;
+  EXPECT_TRUE(by_name.says("unable to get host address for nowhere")) << by_name.output;
+  EXPECT_LT(by_name.seconds, 30) << by_name.output;
+  fs::remove_all(dir());
+  const Finished by_address = supervised(/*by_address=*/true);
+  EXPECT_EQ(by_address.exit_code, 0) << by_address.output;
 }
 
 TEST_F(PretendedHosts, LosingTheFirstNodeDoesNotLoseTheRun) {

@@ -1,6 +1,7 @@
 // Files of weights that other programs write and read.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <checkpoint/sample.hpp>
 #include <support/message_of.hpp>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/compare.hpp>
 #include <lockstep/checkpoint/safetensors.hpp>
 #include <lockstep/checkpoint/weights.hpp>
@@ -89,6 +91,8 @@ TEST(Safetensors, ThatAreDamagedAreRefusedInWords) {
   };
   const std::string data(8, 'x');
   const std::string no_text = "is not a safetensors file";
+  constexpr std::size_t deep = 100'000;
+  const std::string nested = std::string(deep, '[') + std::string(deep, ']');
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", no_text},
       {"abc", no_text},
@@ -105,12 +109,38 @@ TEST(Safetensors, ThatAreDamagedAreRefusedInWords) {
       {with_length(entry("F32", "[2]", "[0,8]"), data + "more"), "have 8 bytes, the file 12"},
       {with_length(entry("F32", "[2]", "[0,8]"), "less"), "have 8 bytes, the file 4"},
       {with_length(R"({"w":{"dtype":"F32"}})", ""), "tensor w"},
-      {with_length(R"({"w":7})", ""), "tensor w"}};
+      {with_length(R"({"w":7})", ""), "tensor w"},
+      {with_length(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                   R"("w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+                   data),
+       "the name w is there twice"},
+      {with_length(R"({"__metadata__":{"step":"1","step":"2"}})", ""),
+       "the name step is there twice"},
+      {with_length(R"({"__metadata__":)" + nested + "}", ""), "nested deeper"},
+      {with_length(R"({"__metadata__":{"a":)" + nested + "}}", ""), "nested deeper"},
+      {with_length(R"({"w":)" + nested + "}", ""), "nested deeper"},
+      {with_length(nested, ""), "no JSON object"}};
   for (const auto& [bytes, words] : cases) {
     const std::string message = refusal(bytes);
     EXPECT_NE(message.find(words), std::string::npos) << words << "\n" << message;
     EXPECT_NE(message.find("bad.safetensors"), std::string::npos) << message;
   }
+}
+
+TEST(Safetensors, OfManyNamesAreReadInNoTime) {
+  const auto folder = test::scratch("safetensors-many");
+  std::string text = R"({"__metadata__":{"format":"pt")";
+  constexpr int many = 100'000;
+  for (int i = 0; i < many; ++i) text += fmt::format(R"(,"key{}":"{}")", i, i);
+  text += '}';
+  for (int i = 0; i < many; ++i)
+    text += fmt::format(R"(,"w{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", i);
+  write(folder / "many.safetensors", with_length(text + '}', ""));
+  const auto begun = Clock::now();
+  const auto found = read_safetensors(folder / "many.safetensors");
+  EXPECT_EQ(found.tensors.size(), 100'000U);
+  EXPECT_EQ(found.metadata.size(), 100'001U);
+  EXPECT_LT(seconds_since(begun), 20.0);  // compared one by one: minutes
 }
 
 TEST(Safetensors, CutOffAnywhereAreRefused) {

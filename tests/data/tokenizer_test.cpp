@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -80,6 +81,36 @@ TEST(Tokenizer, ItsChoiceIsKeptInAFolder) {
   EXPECT_TRUE(says(input_error([&] { return make_tokenizer({.kind = "words"}, ""); }), "'words'"));
 }
 
+TEST(Tokenizer, ItsFilesAreNotReadDeeperThanTheyAreNorTwiceTheSameName) {
+  const TemporaryFolder folder;
+  constexpr std::size_t deep = 100'000;
+  const std::string nested = std::string(deep, '[') + std::string(deep, ']');
+  const auto vocabulary = [&](const std::string& text) {
+    static_cast<void>(folder.write("vocab.json", bytes(text)));
+    return input_error([&] { return load_byte_pairs(folder.path()); });
+  };
+  EXPECT_TRUE(says(vocabulary(nested), "vocab.json is nested deeper than 1 levels"));
+  EXPECT_TRUE(says(vocabulary("{\"a\": " + nested + "}"), "nested deeper"));
+  EXPECT_TRUE(says(vocabulary("{\"a\": 0, \"b\": 1, \"a\": 1}"), "has the name 'a' twice"));
+  static_cast<void>(folder.write("tokenizer.json", bytes("{\"kind\": " + nested + "}")));
+  EXPECT_TRUE(says(input_error([&] { return read_tokenizer_choice(folder.path()); }),
+                   "tokenizer.json is nested deeper than 2 levels"));
+}
+
+TEST(Tokenizer, ItsFilesAreNoPipesAndNoDevices) {
+  const TemporaryFolder folder;
+  for (const char* name : {"vocab.json", "tokenizer.json"})
+    std::filesystem::create_symlink("/dev/zero", folder.path() / name);
+  const auto error = [&] { return input_error([&] { return load_byte_pairs(folder.path()); }); };
+  EXPECT_TRUE(says(error(), "vocab.json cannot be read: it is a device"));
+  EXPECT_TRUE(says(input_error([&] { return read_tokenizer_choice(folder.path()); }),
+                   "tokenizer.json cannot be read: it is a device"));
+  std::filesystem::remove(folder.path() / "vocab.json");
+  static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0}")));
+  ASSERT_EQ(mkfifo((folder.path() / "merges.txt").c_str(), 0600), 0);
+  EXPECT_TRUE(says(error(), "merges.txt cannot be read: it is a pipe"));
+}
+
 // Against Hugging Face's tokenizers (byte_pairs/make.py).
 TEST(BytePairs, GiveTheTokensOfTheReference) {
   const auto tokenizer = make_tokenizer({.kind = "gpt2"}, byte_pairs());
@@ -103,6 +134,8 @@ TEST(BytePairs, SayWhatIsWrongWithTheirFiles) {
   const auto error = [&] { return input_error([&] { return load_byte_pairs(folder.path()); }); };
   EXPECT_TRUE(says(error(), "needs vocab.json and merges.txt"));
   static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0")));
+  EXPECT_TRUE(says(error(), "vocab.json is no JSON"));
+  static_cast<void>(folder.write("vocab.json", bytes("[]")));
   EXPECT_TRUE(says(error(), "is no list of 1 to 65536 tokens"));
   static_cast<void>(folder.write("vocab.json", bytes("{\"a\": 0, \"b\": 0}")));
   EXPECT_TRUE(says(error(), "token 'b' has number 0"));

@@ -213,11 +213,12 @@ int Child::kill_all() {
   }
 }
 
-Answer ask(const std::vector<std::string>& command, double limit_s,
-           const Environment& environment) {
+Answer ask(const std::vector<std::string>& command, double limit_s, const Environment& environment,
+           bool with_errors) {
+  constexpr std::size_t most_kept = 4 << 20U;
   const Pipe pipe;
   const int errors = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  const pid_t pid = start(command, environment, pipe.ends[1], errors);
+  const pid_t pid = start(command, environment, pipe.ends[1], with_errors ? pipe.ends[1] : errors);
   const int end = pipe.keep_reading_end();
   close(errors);
   const auto begun = Clock::now();
@@ -229,6 +230,7 @@ Answer ask(const std::vector<std::string>& command, double limit_s,
     if (poll(&readable, 1, 50) > 0) {
       const ssize_t count = read(end, buffer.data(), buffer.size());
       if (count > 0) answer.output.append(buffer.data(), static_cast<std::size_t>(count));
+      if (answer.output.size() > most_kept) answer.output.erase(0, most_kept / 2);
       open = count > 0 || (count < 0 && errno == EINTR);
     }
     late = seconds_since(begun) > limit_s;

@@ -57,12 +57,12 @@ class Child {
 };
 
 /// What a short command says, and how it ended; code 124 if it took longer than `limit_s` and was
-/// killed, 127 if there is no such command.
+/// killed, 127 if there is no such command. Of a command that says much only the end is kept.
 struct Answer {
   std::string output;
   int code = -1;
 };
 [[nodiscard]] Answer ask(const std::vector<std::string>& command, double limit_s,
-                         const Environment& environment = {});
+                         const Environment& environment = {}, bool with_errors = false);
 
 }  // namespace lockstep::elastic

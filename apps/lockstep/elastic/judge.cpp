@@ -141,6 +141,12 @@ Ending judge(const Evidence& evidence, const Placement& placement, const RunView
   if (run.completed()) {
     ending.why = Why::completed;
     ending.text = "completed";
+  } else if (!evidence.nobody_answers.empty()) {
+    ending.why = Why::input;
+    ending.text = fmt::format(
+        "nothing can be started on any of its hosts; the launcher says: {}. Try `{}` by hand, as "
+        "lockstep elastic does",
+        evidence.nobody_answers, "mpiexec -hosts HOST -n 1 true");
   } else if (evidence.hung) {
     judge_hung(evidence, placement, ending);
   } else if (!evidence.blame.failed_node.empty()) {

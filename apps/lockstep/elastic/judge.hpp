@@ -17,6 +17,7 @@ struct Evidence {
   bool change_was_asked = false;  ///< by the supervisor, for other members
   bool stop_was_asked = false;    ///< of the supervisor
   bool stopped_before_up = false;  ///< there was nothing to save yet
+  std::string nobody_answers;      ///< at the first start: no host does, and why
   double silent_s = 0;             ///< since the last sign of life, if hung
   std::vector<FlightRing> rings;   ///< by rank
 };

@@ -11,6 +11,8 @@
 #include <optional>
 #include <sstream>
 
+#include <lockstep/base/error.hpp>
+
 namespace lockstep::elastic {
 namespace {
 
@@ -60,6 +62,19 @@ void read_srun(std::string_view text, Blame& blame) {
   blame.signal = signal_called(text.substr(reason + 2));
 }
 
+/// Of what a launcher printed: the first line that says something. What follows from it follows.
+std::string first_words(const std::string& output) {
+  constexpr std::size_t longest = 300;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) return line.substr(0, longest);
+  }
+  return {};
+}
+
+/// What Linux takes as one word of a command line (MAX_ARG_STRLEN).
+constexpr std::size_t longest_word = 131'071;
+
 /// "=   PID 13301 RUNNING AT node1", "... EXIT STRING: Killed (signal 9)".
 void read_mpiexec(std::string_view text, Blame& blame) {
   constexpr std::string_view running = " RUNNING AT ";
@@ -108,15 +123,26 @@ Launcher::Command Launcher::command(const Placement& placement, int start,
     if (names_hosts_) add({"-hosts", fmt::format("{}", fmt::join(hosts, ","))});
     add({"-n", std::to_string(placement.ranks())});
   }
+  for (const std::string& word : command.words) {
+    if (word.size() <= longest_word) continue;
+    throw InputError(fmt::format(
+        "{} ranks on {} hosts cannot be named on the command line of {}: their list has "
+        "{} bytes, and the system takes {}. Use fewer with --max, or larger hosts.",
+        placement.ranks(), placement.hosts.size(), words_.front(), word.size(), longest_word));
+  }
   command.words.insert(command.words.end(), app.begin(), app.end());
   return command;
 }
 
-bool Launcher::answers(const std::string& host) const {
-  if (!names_hosts_ || is_srun_) return true;  // Slurm takes a lost node out of the members itself
+std::optional<std::string> Launcher::why_silent(const std::string& host, double limit_s) const {
+  // Slurm takes a lost node out of the members itself.
+  if (!names_hosts_ || is_srun_) return std::nullopt;
   auto command = words_;
   command.insert(command.end(), {"-hosts", host, "-n", "1", "true"});
-  return ask(command, answers_within_s).code == 0;
+  const Answer answer = ask(command, limit_s, {}, /*with_errors=*/true);
+  if (answer.code == 0) return std::nullopt;
+  const std::string words = first_words(answer.output);
+  return words.empty() ? fmt::format("no answer within {:.0f} s", limit_s) : words;
 }
 
 void Launcher::end_elsewhere(int start) const {

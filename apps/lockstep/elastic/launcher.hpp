@@ -1,5 +1,6 @@
 #pragma once
 // How ranks are started, and what the one who starts them says about their end.
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,12 +42,14 @@ class Launcher {
     std::vector<std::string> words;
     Environment environment;
   };
-  /// Starts `app` as `placement` says; `start` numbers the starts of this supervisor.
+  /// Starts `app` as `placement` says; `start` numbers the starts of this supervisor. Throws
+  /// InputError where the system takes no command line that is so long.
   [[nodiscard]] Command command(const Placement& placement, int start,
                                 const std::vector<std::string>& app) const;
 
-  /// Whether something can be started on `host` now. Takes up to `answers_within_s`.
-  [[nodiscard]] bool answers(const std::string& host) const;
+  /// Why nothing can be started on `host` now, in the launcher's own words; nothing if it can.
+  [[nodiscard]] std::optional<std::string> why_silent(const std::string& host,
+                                                      double limit_s = answers_within_s) const;
   static constexpr double answers_within_s = 10;
 
   /// After the launcher was killed: what it may have left on other machines. srun's step goes on

@@ -1,6 +1,7 @@
 #include "members.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -23,7 +25,18 @@ namespace lockstep::elastic {
 namespace {
 
 constexpr int most_slots = 1 << 20;
+constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;  // of a file of members
 constexpr double slurm_answers_s = 10;
+
+/// A name or an IPv4 address, that is: nothing that a launcher, or the ssh it starts, would take
+/// for an option, a list or a user. Longer ones than the domain name system has are none either.
+bool is_host_name(std::string_view text) {
+  constexpr std::size_t longest = 253;
+  constexpr std::string_view letters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  return !text.empty() && text.size() <= longest && text.front() != '-' && text.front() != '.' &&
+         text.find_first_not_of(letters) == std::string_view::npos;
+}
 
 /// Digits alone, up to most_slots.
 std::optional<int> number_of(std::string_view text) {
@@ -69,7 +82,8 @@ struct SlurmMembers {
     std::string tasks = environment("SLURM_TASKS_PER_NODE");
     if (tasks.empty()) tasks = "1(x" + environment("SLURM_JOB_NUM_NODES") + ")";
     const auto slots = parse_tasks_per_node(tasks);
-    if (listed.empty() || listed.size() != slots.size()) {
+    if (listed.empty() || listed.size() != slots.size() ||
+        !std::ranges::all_of(listed, is_host_name)) {
       throw InputError(fmt::format(
           "Slurm says nothing that can be used about this allocation (nodes \"{}\", tasks a node "
           "\"{}\"). Name hosts and slots with --members FILE.",
@@ -103,6 +117,7 @@ struct SlurmMembers {
 
 Hosts parse_members(const std::string& text, const std::string& name) {
   Hosts hosts;
+  std::set<std::string> known;
   std::istringstream lines(text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -119,10 +134,9 @@ Hosts parse_members(const std::string& text, const std::string& name) {
       if (!slots) throw bad(fmt::format("\"{}\" is no number of slots", words[1]));
       host.slots = *slots;
     }
-    if (host.name.find_first_of(",:") != std::string::npos)
-      throw bad(fmt::format("\"{}\" is no host's name", host.name));
-    if (std::ranges::find(hosts, host.name, &Host::name) != hosts.end())
-      throw bad(host.name + " stands there twice");
+    if (!is_host_name(host.name))
+      throw bad(fmt::format("\"{}\" is no host's name or IPv4 address", host.name));
+    if (!known.insert(host.name).second) throw bad(host.name + " stands there twice");
     hosts.push_back(host);
   }
   return hosts;
@@ -154,10 +168,10 @@ Members members_of_file(const std::string& path) {
     std::string complaint;
   };
   auto state = std::make_shared<State>();
-  state->hosts = parse_members(read_file(path), path);
+  state->hosts = parse_members(read_small_file(path, most_bytes), path);
   return [path, state](bool) {
     try {
-      state->hosts = parse_members(read_file(path), path);
+      state->hosts = parse_members(read_small_file(path, most_bytes), path);
       state->complaint.clear();
     } catch (const InputError& error) {
       if (state->complaint != error.what()) log(LogLevel::warning, error.what());
@@ -176,6 +190,17 @@ Members members_of_slurm() {
 }
 
 Members members_of_this_machine(int slots) {
+  // A rank that does nothing yet takes several times as much.
+  constexpr double least_memory_of_a_rank = 8 << 20U;
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (slots * least_memory_of_a_rank > memory) {
+    throw InputError(fmt::format(
+        "{} ranks do not fit on this machine: of its {:.1f} GiB of memory each would have less "
+        "than the 8 MiB that an idle one takes. Use a smaller --max, or name hosts with --members "
+        "FILE.",
+        slots, memory / (1 << 30U)));
+  }
   return [here = Hosts{{host_name(), slots}}](bool) { return here; };
 }
 

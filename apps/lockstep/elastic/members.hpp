@@ -18,9 +18,10 @@ using Hosts = std::vector<Host>;
 /// not spared because there was one a moment ago.
 using Members = std::function<Hosts(bool now)>;
 
-/// A file of lines "HOST [SLOTS]", one slot where no number stands; `#` begins a comment. It is
-/// read at each call. Throws InputError at the first; what cannot be read later, as while somebody
-/// writes it, changes nothing, and is said in a warning once.
+/// A file of lines "HOST [SLOTS]", one slot where no number stands; `#` begins a comment; a host is
+/// a name or an IPv4 address, as the launcher and ssh get it on their command lines. It is read at
+/// each call. Throws InputError at the first; what cannot be read later, as while somebody writes
+/// it, changes nothing, and is said in a warning once.
 [[nodiscard]] Members members_of_file(const std::string& path);
 
 /// The nodes of the Slurm allocation that this process is in, with the tasks a node that it was
@@ -30,7 +31,7 @@ using Members = std::function<Hosts(bool now)>;
 inline constexpr double slurm_asked_s = 10;
 [[nodiscard]] Members members_of_slurm();
 
-/// This machine.
+/// This machine. Throws InputError if so many ranks cannot be here.
 [[nodiscard]] Members members_of_this_machine(int slots);
 
 /// The text of such a file; `name` is for messages. Throws InputError naming the line.

@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/process_state.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/flight/format.hpp>
 #include <lockstep/io/folder_lock.hpp>
@@ -26,6 +26,8 @@ namespace {
 
 /// The last whole lines of a file, at most so many bytes.
 std::string tail(const fs::path& file, std::streamoff most) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return {};  // a pipe would be waited for
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
   const std::streamoff from = std::max<std::streamoff>(0, size - most);
@@ -37,8 +39,8 @@ std::string tail(const fs::path& file, std::streamoff most) {
 
 /// Who holds it; empty: nobody. Not the file's times, which its owner's signs of life change.
 std::string lock_of(const fs::path& dir) {
-  std::ifstream in(dir / FolderLock::file_name);
-  return {std::istreambuf_iterator<char>(in), {}};
+  constexpr std::int64_t most_bytes = 1 << 16U;  // names and numbers
+  return read_small_file_or_nothing(dir / FolderLock::file_name, most_bytes);
 }
 
 std::int64_t step_of_metrics(const fs::path& file) {
@@ -53,6 +55,8 @@ std::int64_t step_of_metrics(const fs::path& file) {
 
 /// How far a ring has come, without reading all of it: 0 if it cannot be read.
 std::uint64_t position(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return 0;
   std::ifstream in(file, std::ios::binary);
   in.seekg(offsetof(flight::Header, next));
   std::uint64_t next = 0;
@@ -159,8 +163,9 @@ bool RunView::has_saved() const {
 
 bool RunView::summary_says(const char* key) const {
   if (stamp(dir_ / "summary.json") == earlier_summary_) return false;
-  std::ifstream in(dir_ / "summary.json");
-  const auto summary = nlohmann::json::parse(in, nullptr, false);
+  constexpr std::int64_t most_bytes = 1 << 24U;  // some figures of each rank
+  const auto summary = nlohmann::json::parse(
+      read_small_file_or_nothing(dir_ / "summary.json", most_bytes), nullptr, false);
   return summary.is_object() && summary.value(key, false);
 }
 

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "find_program.hpp"
+#include "hangup.hpp"
+#include "leftovers.hpp"
 
 namespace lockstep::elastic {
 namespace {
@@ -35,8 +37,8 @@ void listen() {
     stops = now_ms() - first_stop_ms < second_stop_s * 1e3 ? 1 : stops + 1;
   };
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, note);
-  // A terminal that is closed; nohup starts with it ignored.
-  if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  // A terminal that is closed.
+  std::signal(SIGHUP, hangup_was_ignored() ? SIG_IGN : +note);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -100,8 +102,27 @@ ExitCode Supervisor::over(Why why, ExitCode code, const std::string& text) {
   return code;
 }
 
+/// mpiexec hears of its supervisor's death by SIGTERM, and its ranks save before they end.
+void Supervisor::wait_for_leftovers() {
+  constexpr double looked_each_s = 0.1;
+  const auto begun = Clock::now();
+  for (bool said = false; seconds_since(begun) < options_.wait; said = true) {
+    const auto processes = leftovers(assignment_.run_dir);
+    if (processes.empty()) return;
+    if (!said) {
+      history_.note(fmt::format("waits for {} process{} of this run that a killed supervisor left "
+                                "behind: {}",
+                                processes.size(), processes.size() == 1 ? "" : "es",
+                                fmt::join(processes, ", ")),
+                    "wait");
+    }
+    if (!sleep(looked_each_s)) return;
+  }
+}
+
 ExitCode Supervisor::run() {
   listen();
+  wait_for_leftovers();
   for (int number = 1;; ++number) {
     const auto placement = wait_for_members();
     if (!placement && stops > 0)
@@ -114,6 +135,7 @@ ExitCode Supervisor::run() {
     Ending ending = run_start(number, *placement);
     history_.end(number, *placement, ending);
     if (const auto code = final_code(ending)) return *code;
+    check_working_directory();
     if (ending.why == Why::members) continue;
     if (const auto code = answer_failure(ending, *placement)) return *code;
   }
@@ -150,9 +172,9 @@ void Supervisor::look_after_lost_hosts() {
     auto& probe = probes_[host];
     if (!probe.valid()) {
       probe = std::async(std::launch::async,
-                         [launcher = launcher_, host] { return launcher.answers(host); });
+                         [launcher = launcher_, host] { return launcher.why_silent(host); });
     } else if (probe.wait_for(Seconds(0)) == std::future_status::ready) {
-      if (probe.get()) {
+      if (!probe.get()) {
         losses_.host_is_back(host);
       } else {
         losses_.lose_host(host, Clock::now() + to_duration(options_.rejoin));
@@ -183,7 +205,9 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   std::vector<std::string> app{assignment_.program};
   const auto& arguments = resumes_ ? assignment_.later : assignment_.first;
   app.insert(app.end(), arguments.begin(), arguments.end());
-  const Launcher::Command command = launcher_.command(placement, number, app);
+  Launcher::Command command = launcher_.command(placement, number, app);
+  const Environment mark = mark_of_this_supervisor(assignment_.run_dir);
+  command.environment.insert(command.environment.end(), mark.begin(), mark.end());
   const std::int64_t from_step = resumes_ ? run_.checkpoint_step() : 0;
   history_.start(number, placement, resumes_ ? run_.checkpoint() : "", from_step,
                  resumes_ ? std::max<std::int64_t>(0, reached_ - from_step) : 0,
@@ -193,10 +217,12 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   LauncherWords words;
   Watch watch;
   Evidence evidence;
+  if (number == 1) ask_hosts(placement, watch);
   {
     Child child(command.words, command.environment,
                 [&](std::string_view line) { words.line(line); });
-    while (!watch.hung && !child.wait(look_each)) look_after(child, placement, watch);
+    while (!watch.hung && watch.nobody_answers.empty() && !child.wait(look_each))
+      look_after(child, placement, watch);
     down_since_ = Clock::now();
     if (child.kill_all() > 0 || child.code() != 0) launcher_.end_elsewhere(number);
     evidence.code = child.code();
@@ -213,13 +239,14 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   evidence.stop_was_asked = stops > 0;
   evidence.stopped_before_up = watch.stopped_before_up || !run_.is_up();
   evidence.silent_s = watch.silent_s;
+  if (!run_.is_up() && nobody_answers(watch)) evidence.nobody_answers = watch.nobody_answers;
   evidence.rings = run_.take_rings();
   if (watch.hung) evidence.rings = std::move(watch.rings_when_hung);
   Ending ending = judge(evidence, placement, run_, memory_);
   if (ending.why != Why::input) run_.release();
   ending.seconds = seconds_since(begun);
   reached_ = ending.step;
-  find_lost_hosts(placement, evidence.blame, ending);
+  if (evidence.nobody_answers.empty()) find_lost_hosts(placement, evidence.blame, ending);
   return ending;
 }
 
@@ -238,8 +265,40 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
       history_.note("members have changed: the ranks save");
     child.signal(SIGUSR1);
   }
+  if (!run_.is_up()) static_cast<void>(nobody_answers(watch));
   watch.silent_s = seconds_since(watch.life);
   if (watch.silent_s > options_.hang_after) end_hung(child, watch);
+}
+
+/// Beside the first start: a launcher that cannot reach any host may wait for ever.
+void Supervisor::ask_hosts(const Placement& placement, Watch& watch) const {
+  constexpr std::size_t enough = 16;
+  constexpr double first_answer_within_s = 8;
+  if (!launcher_.names_hosts() || launcher_.is_srun()) return;
+  for (const Host& host : placement.hosts) {
+    if (watch.silent.size() == enough) return;
+    watch.silent.push_back(std::async(std::launch::async, [launcher = launcher_, name = host.name] {
+      return launcher.why_silent(name, first_answer_within_s);
+    }));
+  }
+}
+
+/// All that were asked have failed. Once one has answered, nobody is asked again.
+bool Supervisor::nobody_answers(Watch& watch) {
+  if (!watch.nobody_answers.empty()) return true;
+  const bool all_known = std::ranges::all_of(watch.silent, [](const auto& answer) {
+    return answer.wait_for(Seconds(0)) == std::future_status::ready;
+  });
+  if (watch.silent.empty() || !all_known) return false;
+  for (auto& answer : std::exchange(watch.silent, {})) {
+    const auto why = answer.get();
+    if (!why) {
+      watch.nobody_answers.clear();
+      return false;
+    }
+    if (watch.nobody_answers.empty()) watch.nobody_answers = *why;
+  }
+  return true;
 }
 
 /// SIGUSR1: launchers pass it on. Of SIGTERM srun makes SIGKILL for the ranks, so that is for those
@@ -273,14 +332,14 @@ void Supervisor::find_lost_hosts(const Placement& placement, const Blame& blame,
     asked.clear();
     for (const Host& host : placement.hosts) asked.push_back(host.name);
   }
-  std::vector<std::future<bool>> answers;
+  std::vector<std::future<std::optional<std::string>>> answers;
   for (const std::string& host : asked) {
     answers.push_back(
-        std::async(std::launch::async, [this, host] { return launcher_.answers(host); }));
+        std::async(std::launch::async, [this, host] { return launcher_.why_silent(host); }));
   }
   std::vector<std::string> lost;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (!answers[i].get()) lost.push_back(asked[i]);
+    if (answers[i].get()) lost.push_back(asked[i]);
   }
   if (lost.empty()) return;
   ending.why = Why::host_lost;

@@ -39,11 +39,17 @@ class Supervisor {
     double silent_s = 0;
     DeathWatch deaths;
     std::vector<FlightRing> rings_when_hung;
+    /// Of the first start: why no host answers, until one does; none: not asked.
+    std::vector<std::future<std::optional<std::string>>> silent;
+    std::string nobody_answers;  ///< the first host's reason
   };
 
+  void wait_for_leftovers();
   std::optional<Placement> wait_for_members();
   Ending run_start(int number, const Placement& placement);
   void look_after(Child& child, const Placement& placement, Watch& watch);
+  void ask_hosts(const Placement& placement, Watch& watch) const;
+  [[nodiscard]] static bool nobody_answers(Watch& watch);
   void ask_to_stop(Child& child, Watch& watch);
   void end_hung(Child& child, Watch& watch);
   void find_lost_hosts(const Placement& placement, const Blame& blame, Ending& ending);
@@ -70,9 +76,10 @@ class Supervisor {
   BackOff back_off_;
   Losses losses_;
   MemoryWatch memory_;
-  std::map<std::string, std::future<bool>> probes_;  ///< of lost hosts, that are under way
-  bool resumes_ = false;                             ///< the next start, from the newest checkpoint
-  std::int64_t reached_ = 0;                         ///< the last start's newest step
+  std::map<std::string, std::future<std::optional<std::string>>>
+      probes_;                             ///< of lost hosts, that are under way
+  bool resumes_ = false;                   ///< the next start, from the newest checkpoint
+  std::int64_t reached_ = 0;               ///< the last start's newest step
   std::optional<std::int64_t> failed_at_;  ///< step of the last start, if it ended with exit code 1
   std::optional<Clock::time_point> down_since_;
   Hosts candidate_;  ///< members as they would be after a change, since then

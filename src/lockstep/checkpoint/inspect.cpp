@@ -36,15 +36,19 @@ std::string describe_contents(const std::filesystem::path& path) {
   fmt::format_to(to, "\n  {:<{}}  {:<5} {:<20} {:>14}\n", "tensor", width, "dtype", "shape",
                  "bytes");
   std::int64_t tensors = 0, elements = 0, bytes = 0, stored = 0;
+  constexpr std::int64_t most_lines = 10'000;  // more has only who wants to fill the screen
   for (const auto& d : datasets) {
     if (!is_tensor(d)) continue;
-    fmt::format_to(to, "  {:<{}}  {:<5} {:<20} {:>14}\n", d.path, width, name_of(d.dtype),
-                   to_string(d.shape), d.bytes());
+    if (tensors < most_lines) {
+      fmt::format_to(to, "  {:<{}}  {:<5} {:<20} {:>14}\n", d.path, width, name_of(d.dtype),
+                     to_string(d.shape), d.bytes());
+    }
     ++tensors;
     elements += d.shape.numel();
     bytes += d.bytes();
     stored += d.stored_bytes();
   }
+  if (tensors > most_lines) fmt::format_to(to, "  ... {} more\n", tensors - most_lines);
   fmt::format_to(to, "  {} tensors, {} elements, {}{}\n", tensors, elements, format_bytes(bytes),
                  stored < bytes ? ", compressed to " + format_bytes(stored) : "");
   for (const auto* text : {"/signature", "/deck"}) {

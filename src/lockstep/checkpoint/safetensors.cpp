@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <unordered_set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -72,17 +73,69 @@ Place place_of(const std::string& name, const Json& entry) {
   return place;
 }
 
-/// In the order of their bytes, which they cover without a gap.
-std::vector<Place> places_of(const Json& text, std::int64_t data_bytes) {
+/// What the text says.
+struct Contents {
   std::vector<Place> places;
-  for (const auto& [name, entry] : text.items()) {
-    if (name == metadata_key) continue;
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+/// Builds no more of the text than one tensor's entry at a time, as JSON's objects with 100,000
+/// names take minutes; refuses names that are there twice, and what lies deeper than an entry can.
+class Text {
+ public:
+  explicit Text(const std::string& text) {
+    const Json rest = Json::parse(
+        text, [this](int depth, Event event, Json& parsed) { return take(depth, event, parsed); });
+    if (!rest.is_object()) throw Error(no_object);
+  }
+  Contents contents;
+
+  static constexpr const char* no_object =
+      "is not a safetensors file: behind its first 8 bytes is no JSON object";
+
+ private:
+  using Event = Json::parse_event_t;
+
+  /// False for what need not be kept.
+  bool take(int depth, Event event, Json& parsed) {
+    constexpr int deepest = 3;  // {"name": {"shape": [2, 3]}}
+    if (depth > deepest || (depth == deepest && event != Event::value))
+      throw Error("is damaged: its text is nested deeper than a tensor's entry can be");
+    if (depth == 0 && (event == Event::array_start || event == Event::value))
+      throw Error(no_object);
+    const bool in_metadata = depth == 2 && name_ == metadata_key;
+    if (event == Event::object_start) names_[static_cast<std::size_t>(depth)].clear();
+    if (event == Event::key) {
+      key_ = parsed.get<std::string>();
+      if (!names_[static_cast<std::size_t>(depth) - 1].insert(key_).second)
+        throw Error(fmt::format("is damaged: the name {} is there twice", key_));
+      if (depth == 1) name_ = key_;
+      return !in_metadata;
+    }
+    if (in_metadata && event == Event::value)
+      contents.metadata.emplace_back(
+          key_, parsed.is_string() ? parsed.get<std::string>() : parsed.dump());
+    const bool whole =
+        event == Event::object_end || event == Event::array_end || event == Event::value;
+    if (depth != 1 || !whole) return true;
+    if (name_ != metadata_key) add_place(parsed);
+    return false;
+  }
+
+  void add_place(const Json& entry) {
     try {
-      places.push_back(place_of(name, entry));
+      contents.places.push_back(place_of(name_, entry));
     } catch (const std::exception& error) {
-      throw Error(fmt::format("is damaged: tensor {} {}", name, error.what()));
+      throw Error(fmt::format("is damaged: tensor {} {}", name_, error.what()));
     }
   }
+
+  std::array<std::unordered_set<std::string>, 3> names_;  ///< of the open object of each depth
+  std::string key_, name_;                                ///< the newest, and that of depth 1
+};
+
+/// In the order of their bytes, which they cover without a gap.
+void sort_places(std::vector<Place>& places, std::int64_t data_bytes) {
   std::ranges::stable_sort(places, {}, [](const Place& p) { return std::pair(p.begin, p.end); });
   std::int64_t at = 0;
   for (const Place& place : places) {
@@ -93,12 +146,12 @@ std::vector<Place> places_of(const Json& text, std::int64_t data_bytes) {
     }
     at = place.end;
   }
-  if (at == data_bytes) return places;
+  if (at == data_bytes) return;
   throw Error(fmt::format("is damaged, or was cut off: its tensors have {} bytes, the file {}", at,
                           data_bytes));
 }
 
-Json read_text(const File& file, std::int64_t& text_bytes) {
+Contents read_text(const File& file, std::int64_t& text_bytes) {
   const std::int64_t size = file.size();
   std::uint64_t length = 0;
   if (size >= length_bytes) file.read_at(0, &length, length_bytes);
@@ -110,11 +163,10 @@ Json read_text(const File& file, std::int64_t& text_bytes) {
   std::string text(static_cast<std::size_t>(length), '\0');
   file.read_at(length_bytes, text.data(), text_bytes);
   try {
-    Json json = Json::parse(text);
-    if (json.is_object()) return json;
-  } catch (const Json::exception&) {  // NOLINT(bugprone-empty-catch): said below
+    return Text(text).contents;
+  } catch (const Json::exception&) {
+    throw Error(Text::no_object);
   }
-  throw Error("is not a safetensors file: behind its first 8 bytes is no JSON object");
 }
 
 }  // namespace
@@ -123,19 +175,15 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   try {
     const File file = File::open_for_reading(path);
     std::int64_t text_bytes = 0;
-    const Json text = read_text(file, text_bytes);
+    Contents text = read_text(file, text_bytes);
     const std::int64_t data = length_bytes + text_bytes;
+    sort_places(text.places, file.size() - data);
     Safetensors contents;
-    for (const Place& place : places_of(text, file.size() - data)) {
+    contents.metadata = std::move(text.metadata);
+    for (const Place& place : text.places) {
       const Tensor tensor = Tensor::empty(place.shape, place.dtype);
       file.read_at(data + place.begin, tensor.data(), place.end - place.begin);
       contents.tensors.insert(place.name, tensor);
-    }
-    if (text.contains(metadata_key)) {
-      for (const auto& [key, value] : text.at(metadata_key).items()) {
-        contents.metadata.emplace_back(key,
-                                       value.is_string() ? value.get<std::string>() : value.dump());
-      }
     }
     return contents;
   } catch (const FileError& error) {

@@ -17,8 +17,9 @@ struct Safetensors {
 };
 
 /// All tensors, on the host, names in the order of their bytes. Throws CheckpointError naming the
-/// file, and the tensor, for a text that is none, types that Lockstep does not have, and bytes that
-/// are missing, overlap, or belong to nobody.
+/// file, and the tensor, for a text that is none, or nested deeper than the format is, names that
+/// are there twice, types that Lockstep does not have, and bytes that are missing, overlap, or
+/// belong to nobody.
 [[nodiscard]] Safetensors read_safetensors(const std::filesystem::path& path);
 
 /// Appears whole or not at all (AtomicFile). Tensors are on the host and replicated. Throws

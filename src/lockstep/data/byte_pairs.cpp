@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/read_file.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/data/utf8.hpp>
 
 namespace lockstep {
@@ -158,15 +160,13 @@ class BytePairs final : public Tokenizer {
     std::uint16_t token;
   };
 
-  static std::ifstream open(const fs::path& file) {
-    std::ifstream in(file);
-    if (!in) {
-      throw InputError(fmt::format(
-          "cannot read {}: the gpt2 tokenizer needs vocab.json and merges.txt of GPT-2 in one "
-          "folder",
-          file.string()));
-    }
-    return in;
+  static constexpr std::int64_t most_bytes = std::int64_t{64} << 20U;  // GPT-2's have 1 MB
+
+  static void expect_there(const fs::path& file) {
+    if (fs::exists(file)) return;
+    throw InputError(fmt::format(
+        "cannot read {}: the gpt2 tokenizer needs vocab.json and merges.txt of GPT-2 in one folder",
+        file.string()));
   }
 
   static std::uint16_t number_of(const Numbers& numbers, const std::string& token,
@@ -178,8 +178,8 @@ class BytePairs final : public Tokenizer {
   }
 
   Numbers read_vocabulary(const fs::path& file) {
-    std::ifstream in = open(file);
-    const auto json = nlohmann::json::parse(in, nullptr, false);
+    expect_there(file);
+    const auto json = detail::read_json_file(file, most_bytes, /*deepest=*/1);
     if (!json.is_object() || json.empty() ||
         json.size() > std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1) {
       throw InputError(
@@ -204,7 +204,8 @@ class BytePairs final : public Tokenizer {
   }
 
   void read_merges(const fs::path& file, const Numbers& numbers) {
-    std::ifstream in = open(file);
+    expect_there(file);
+    std::istringstream in(read_small_file(file, most_bytes));
     for (std::string line; std::getline(in, line);) {
       if (!line.empty() && line.back() == '\r') line.pop_back();
       if (line.empty() || (merges_.empty() && line.starts_with("#version"))) continue;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/byte_pairs.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/data/utf8.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
@@ -128,11 +128,11 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice, const f
 
 TokenizerChoice read_tokenizer_choice(const fs::path& folder) {
   const fs::path file = folder / file_name;
-  std::ifstream in(file);
-  if (!in) return {};
-  const auto json = nlohmann::json::parse(in, nullptr, false);
+  if (!fs::exists(file)) return {};
+  constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;  // 65536 characters take 1 MiB
   TokenizerChoice choice;
   try {
+    const auto json = detail::read_json_file(file, most_bytes, /*deepest=*/2);
     choice.kind = json.at("kind").get<std::string>();
     if (choice.kind == "characters")
       choice.characters = json.at("characters").get<std::vector<std::string>>();

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/process_state.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/io/file.hpp>
 #include <lockstep/io/folder.hpp>
 
@@ -84,8 +86,8 @@ std::optional<LockOwner> read_owner(const fs::path& file) {
   std::error_code ignored;
   const fs::file_status there = fs::status(file, ignored);
   if (!fs::exists(there)) return std::nullopt;
-  std::ifstream in;
-  if (fs::is_regular_file(there)) in.open(file);
+  constexpr std::int64_t most_bytes = 1 << 16U;  // names and numbers
+  std::istringstream in(read_small_file_or_nothing(file, most_bytes));
   LockOwner owner;
   for (std::string line; std::getline(in, line);) {
     const auto space = line.find(' ');

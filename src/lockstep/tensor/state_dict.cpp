@@ -1,6 +1,6 @@
 #include <lockstep/tensor/state_dict.hpp>
 
-#include <algorithm>
+#include <functional>
 
 #include <lockstep/base/error.hpp>
 
@@ -14,6 +14,7 @@ Placement Placement::rows(const Tensor& local, std::int64_t offset, std::int64_t
 
 void StateDict::insert(std::string name, Tensor tensor, Placement placement) {
   if (find(name)) throw Error("state dict: the name '" + name + "' is there twice");
+  places_.emplace(std::hash<std::string_view>()(name), entries_.size());
   entries_.push_back({std::move(name), std::move(tensor), placement});
 }
 
@@ -22,8 +23,11 @@ void StateDict::insert_all(const std::string& prefix, const StateDict& other) {
 }
 
 const StateDict::Entry* StateDict::find(std::string_view name) const noexcept {
-  const auto at = std::ranges::find(entries_, name, &Entry::name);
-  return at == entries_.end() ? nullptr : &*at;
+  const auto [first, last] = places_.equal_range(std::hash<std::string_view>()(name));
+  for (auto place = first; place != last; ++place) {
+    if (entries_[place->second].name == name) return &entries_[place->second];
+  }
+  return nullptr;
 }
 
 const Tensor& StateDict::at(std::string_view name) const {

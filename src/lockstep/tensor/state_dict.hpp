@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <lockstep/tensor/tensor.hpp>
@@ -55,6 +56,7 @@ class StateDict {
 
  private:
   std::vector<Entry> entries_;
+  std::unordered_multimap<std::size_t, std::size_t> places_;  ///< in entries_, by the name's hash
 };
 
 /// Copies every tensor of `source` into the one of the same name in `target`. Names, shapes and

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/printable.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/train/standard_output.hpp>
 
@@ -70,7 +71,7 @@ void Console::set_level(LogLevel level) {
 void Console::hear(LogLevel severity, std::string_view text) {
   const std::lock_guard lock(mutex_);
   const bool problem = severity >= LogLevel::warning;
-  const std::string message = problem ? shortened(std::string(text)) : std::string(text);
+  const std::string message = problem ? shortened(std::string(text)) : printable(text);
   const int rank = speaker();
   if (rank != 0 && !problem) return;
   clear_progress();

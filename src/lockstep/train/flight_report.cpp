@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <sstream>
 #include <thread>
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/comm/flight/verdict.hpp>
@@ -138,7 +140,8 @@ void remove_rings_of_last_start(const fs::path& run_dir) {
 }  // namespace
 
 std::optional<RingsOfJob> read_where(const fs::path& flight) {
-  std::ifstream where(flight / "where");
+  constexpr std::int64_t most_bytes = 1 << 16U;  // a number and a folder
+  std::istringstream where(read_small_file_or_nothing(flight / "where", most_bytes));
   RingsOfJob rings;
   if (!(where >> std::hex >> rings.job >> std::ws) || !std::getline(where, rings.folder))
     return std::nullopt;

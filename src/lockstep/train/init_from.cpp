@@ -11,6 +11,7 @@
 #include <lockstep/checkpoint/weights.hpp>
 #include <lockstep/data/looked_for.hpp>
 #include <lockstep/predict/predictor.hpp>
+#include <lockstep/tensor/finite.hpp>
 #include <lockstep/train/agreement.hpp>
 
 namespace lockstep::train {
@@ -68,7 +69,14 @@ WeightsTaken take_weights(const StateDict& weights, const StateDict& model) {
                       name_of(source->tensor.dtype()), to_string(source->tensor.shape())));
       continue;
     }
-    tensor.copy_from(source->tensor.to(tensor.dtype()));
+    const Tensor converted = source->tensor.to(tensor.dtype());
+    if (!same_type && !all_finite(converted)) {
+      throw CheckpointError(fmt::format(
+          "{} has elements that are not finite as {}, which the model has it in (the file has it "
+          "in {}): these weights are of no use",
+          source->name, name_of(tensor.dtype()), name_of(source->tensor.dtype())));
+    }
+    tensor.copy_from(converted);
     ++result.taken;
   }
   for (const auto& entry : weights) {

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <system_error>
 #include <utility>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/node_layout.hpp>
 #include <lockstep/comm/objects.hpp>
@@ -48,8 +47,8 @@ std::string number_of(const fs::path& folder) {
 
 /// The note's text; empty if there is none.
 std::string text_of(const fs::path& path) {
-  std::ifstream note(path);
-  return {std::istreambuf_iterator<char>(note), {}};
+  constexpr std::int64_t most_bytes = 1 << 16U;  // a name, a folder and a number
+  return read_small_file_or_nothing(path, most_bytes);
 }
 
 /// "START FOLDER" and, on a second line, the owner.

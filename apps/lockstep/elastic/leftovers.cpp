@@ -1,0 +1,76 @@
+#include "leftovers.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include <lockstep/base/process_state.hpp>
+
+namespace lockstep::elastic {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view name = "LOCKSTEP_SUPERVISOR";
+
+std::string whole_path(const fs::path& dir) {
+  std::error_code error;
+  fs::path whole = fs::weakly_canonical(fs::absolute(dir, error), error);
+  return whole.string();
+}
+
+/// The value of a process's variable; empty if it has none, or may not be seen.
+std::string variable_of(const fs::path& process) {
+  std::ifstream file(process / "environ", std::ios::binary);
+  for (std::string entry; std::getline(file, entry, '\0');) {
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return entry.substr(name.size() + 1);
+  }
+  return {};
+}
+
+bool is_over(int pid) {
+  const ProcessState state = process_state(pid);
+  return state == ProcessState::gone || state == ProcessState::died;
+}
+
+/// Of "PID START FOLDER": whether the supervisor is another one than this, is over, and had `dir`.
+bool is_of_a_dead_one(std::string_view text, std::string_view dir) {
+  int pid = 0;
+  std::uint64_t start = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after_pid, bad_pid] = std::from_chars(text.data(), end, pid);
+  if (bad_pid != std::errc() || after_pid == end) return false;
+  const auto [after_start, bad_start] = std::from_chars(after_pid + 1, end, start);
+  if (bad_start != std::errc() || after_start == end) return false;
+  if (std::string_view(after_start + 1, static_cast<std::size_t>(end - after_start - 1)) != dir)
+    return false;
+  return is_over(pid) || process_start(pid) != start;
+}
+
+}  // namespace
+
+Environment mark_of_this_supervisor(const fs::path& run_dir) {
+  const int pid = getpid();
+  return {
+      {std::string(name), fmt::format("{} {} {}", pid, process_start(pid), whole_path(run_dir))}};
+}
+
+std::vector<int> leftovers(const fs::path& run_dir) {
+  const std::string dir = whole_path(run_dir);
+  std::vector<int> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const std::string number = entry.path().filename().string();
+    int pid = 0;
+    const auto [end, bad] = std::from_chars(number.data(), number.data() + number.size(), pid);
+    if (bad != std::errc() || end != number.data() + number.size()) continue;
+    if (is_of_a_dead_one(variable_of(entry.path()), dir) && !is_over(pid)) found.push_back(pid);
+  }
+  return found;
+}
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,13 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Text as it may reach a terminal, of whatever origin: a control character (of ASCII or of
+/// Latin-1), which could begin an escape sequence, and a byte that is not UTF-8 are written
+/// \x1b. Ends of lines and tabs stay. Messages of Error are shown so; what else prints names that a
+/// file gave it does the same.
+[[nodiscard]] std::string printable(std::string_view text);
+
+}  // namespace lockstep
