@@ -10,6 +10,7 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/standard_output.hpp>
@@ -42,6 +43,7 @@ CLI::Validator number_within(double least, double most) {
 int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode()>& action) {
   train::keep_closed_streams_closed();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
+  remove_unfinished_files_on_signals();
   ExitCode code = ExitCode::done;
   bool has_room = false;
   try {

@@ -67,9 +67,10 @@ ExitCode sample(int argc, char** argv, const SampleOptions& options) {
       "gpt sample", {}, argc, argv,
       [&](const std::shared_ptr<ProcessGroup>& group, train::Console&, std::filesystem::path&) {
         set_math_threads(train::inspect_launch(*group, "").cores_owned());
-        const auto checkpoint = train::agree_on_checkpoint(*group, options.source);
         std::optional<Setting> setting;
-        train::agree(*group, [&] { setting.emplace(checkpoint, options); });
+        train::with_checkpoint(*group, options.source, [&](const std::filesystem::path& path) {
+          train::agree(*group, [&] { setting.emplace(path, options); });
+        });
         std::string all;
         for (std::int64_t first = 0; first < options.samples; first += group->size()) {
           std::string mine;

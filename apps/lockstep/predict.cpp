@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/data/data_files.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
@@ -46,32 +47,44 @@ std::vector<std::vector<std::int64_t>> rows_of(const train::Confusion& confusion
 
 ExitCode predict(int argc, char** argv, const PredictOptions& options) {
   return on_ranks(argc, argv, [&](const std::shared_ptr<ProcessGroup>& group) {
-    const auto checkpoint = train::agree_on_checkpoint(*group, options.source);
     std::unique_ptr<Predictor> predictor;
-    train::agree(*group, [&] { predictor = std::make_unique<Predictor>(checkpoint); });
+    std::vector<std::string> columns;
+    const auto checkpoint =
+        train::with_checkpoint(*group, options.source, [&](const std::filesystem::path& path) {
+          train::agree(*group, [&] {
+            predictor = std::make_unique<Predictor>(path);
+            columns = train::feature_columns_of(path);
+          });
+        });
     auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);
-    if (is_table(input.file))
-      train::agree(*group, [&] { input.columns = train::feature_columns_of(checkpoint); });
+    if (is_table(input.file)) input.columns = columns;
     const auto output = train::DataSetName::parse(options.output, "predictions");
     train::agree(*group, [&] { expect_not_replaced(checkpoint, output.file); });
     const auto start = Clock::now();
-    const std::int64_t samples = train::predict_file(*group, *predictor, input, output);
+    const train::FilePrediction done = train::predict_file(*group, *predictor, input, output);
     const double seconds = seconds_since(start);
+    if (done.not_finite > 0 && group->rank() == 0) {
+      log(LogLevel::warning,
+          fmt::format(
+              "the predictions of {} of {} samples are not finite numbers, first of sample "
+              "{}{}: inputs or weights are too large for f32",
+              done.not_finite, done.samples, done.first_not_finite,
+              predictor->signature().classes() > 0 ? "; their class is written as -1" : ""));
+    }
     return fmt::format("{}: {} samples of {}:{} to {}:{} in {:.2f} s\n", checkpoint.string(),
-                       samples, input.file.string(), input.name, output.file.string(), output.name,
-                       seconds);
+                       done.samples, input.file.string(), input.name, output.file.string(),
+                       output.name, seconds);
   });
 }
 
 ExitCode evaluate(int argc, char** argv, const EvaluateOptions& options) {
   return on_ranks(argc, argv, [&](const std::shared_ptr<ProcessGroup>& group) {
-    const auto checkpoint = train::agree_on_checkpoint(*group, options.source);
     const auto found =
-        train::evaluate_checkpoint(group, checkpoint, options.data, options.overrides);
-    nlohmann::ordered_json json{{"checkpoint", checkpoint.string()},
+        train::evaluate_checkpoint(group, options.source, options.data, options.overrides);
+    nlohmann::ordered_json json{{"checkpoint", found.checkpoint.string()},
                                 {"samples", found.samples},
                                 {"loss", found.figures.loss}};
-    std::string text = fmt::format("{}: {} samples\nloss {:.6g}\n", checkpoint.string(),
+    std::string text = fmt::format("{}: {} samples\nloss {:.6g}\n", found.checkpoint.string(),
                                    found.samples, found.figures.loss);
     for (const auto& [name, value] : found.figures.metrics) {
       json[name] = value;

@@ -89,6 +89,23 @@ TEST_F(LocalCopiesOfARun, WithTheMemoryLostTheRunGoesOnFromTheFileSystem) {
   const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
   EXPECT_EQ(rest.exit_code, 0) << rest.output;
   EXPECT_TRUE(rest.says("at step 22")) << rest.output;
+  EXPECT_TRUE(rest.says("none is there any more") && rest.says("It goes on from step-00000022.h5"))
+      << rest.output;
+}
+
+TEST_F(LocalCopiesOfARun, OfAnotherSeedOrModelAreRefusedBeforeTheyAreCheckpoints) {
+  kill_one(with_copies(dir, memory));
+  for (const auto& [setting, code, sentence] :
+       {std::tuple{"train.seed=77", 2, "the deck says train.seed = 77"},
+        std::tuple{"model.kind=\"mlp\"", 4, "of another model than the deck's"}}) {
+    const Finished refused = classify(2, with_copies(dir, memory, {"--resume", "--set", setting}));
+    EXPECT_EQ(refused.exit_code, code) << refused.output;
+    EXPECT_TRUE(refused.says("a copy of step 20 in") && refused.says(sentence)) << refused.output;
+    EXPECT_FALSE(fs::exists(dir + "/checkpoints/step-00000020.h5"));
+    EXPECT_EQ(files_in(memory), 2) << "they are still the run's";
+  }
+  const Finished rest = classify(2, with_copies(dir, memory, {"--resume"}));
+  EXPECT_TRUE(rest.says("at step 20")) << rest.output;
 }
 
 TEST_F(LocalCopiesOfARun, WhoGoesOnFromAnEarlierFileFindsTheCopyAmongWhatWasAbandoned) {

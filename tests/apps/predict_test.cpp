@@ -318,6 +318,14 @@ TEST_F(Predict, WhatCannotBeDoneIsASentenceAndLeavesNothing) {
        "/proc/y.h5"},
       {{"evaluate", "run", "--data", "none.h5"}, 2, "none.h5"},
       {{"evaluate", "run", "--set", "data.test_targets=\"test/peak\""}, 2, "the model maps"},
+      {{"predict", "run", "--input", heat + ":test/parameters", "--output", output + ".csv"},
+       2,
+       "predictions are written as HDF5"},
+      {{"evaluate", "run", "--set", "data.normalise_targets=true", "--set",
+        "data.target_mean=[1.0]", "--set", "data.target_std=[2.0]"},
+       2,
+       "outputs are normalised, but they are as they are"},
+      {{"evaluate", "run", "--set", "loss.kind=\"gaussian_nll\""}, 2, "does not tell how sure"},
       {{"evaluate", "images", "--data", heat}, 2, "made up"}};
   for (const auto& [arguments, exit_code, sentence] : cases) {
     for (const int ranks : {1, 2}) {

@@ -85,6 +85,9 @@ TEST(Losses, RefuseWhatDoesNotFit) {
   expect([&] { return smooth_l1_loss(x, x.data(), Reduction::mean, -1.0); }, "beta");
   expect([&] { return gaussian_nll_loss(x, x.data(), Variable(other)); }, "[2, 4]");
   expect([&] { return gaussian_nll_loss(x, x.data(), x, false, 0.0); }, "eps");
+  const Variable negative(Tensor::full(x.shape(), -1e-30, x.data().dtype()));
+  expect([&] { return gaussian_nll_loss(x, x.data(), negative); },
+         "variances must be at least 0, and element 0 is -");
   expect([&] { return sigmoid_focal_loss(x, x.data(), 0.5, -1.0); }, "gamma");
   expect([&] { return cosine_embedding_loss(x, x, labels({1})); }, "one target for each row");
   expect([&] { return pairwise_distance(x, x, 0.0); }, "p must be above 0");

@@ -4,12 +4,15 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <checkpoint/sample.hpp>
+#include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/local_copies.hpp>
 #include <lockstep/checkpoint/manifest.hpp>
@@ -180,6 +183,71 @@ TEST(LocalCopies, TheNewestGoodCopyOfAllNodesBecomesACheckpointOfTheRun) {
     EXPECT_EQ(bring("s", 19), checkpoint_path(run, 20));
   });
   test::expect_same_bits(load_checkpoint(checkpoint_path(run, 20)).model, state_of(20).model);
+}
+
+// As a cleaner of /dev/shm does, which nobody tells the run.
+TEST(LocalCopies, FilesThatSomebodyRemovedAreMadeAnew) {
+  const fs::path folder = memory("cleaned");
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    for (const std::int64_t step : {10, 20, 30, 40}) {
+      group.barrier();
+      if (group.rank() == 0 && step == 30) remove_local_copies(folder, "s");
+      group.barrier();
+      copies.save(state_of(step));
+    }
+  });
+  const auto there = list_local_copies(folder, "s");
+  ASSERT_EQ(there.size(), 2U);
+  for (const LocalCopy& copy : there)
+    test::expect_same_bits(load_checkpoint(copy.path).model, state_of(copy.step).model);
+  EXPECT_EQ(there[0].step + there[1].step, 70);
+}
+
+// By a run that is alive, whose folder was copied. Whatever is caught, no torn file and no file of
+// another step has a checkpoint's name.
+TEST(LocalCopies, OneThatIsWrittenMeanwhileIsTakenWholeOrNotAtAll) {
+  const fs::path folder = memory("alive"), run = test::scratch("copied");
+  fs::create_directories(run);
+  std::atomic<bool> ends = false;
+  std::jthread alive([&] {
+    run_ranks_as_threads(1, [&](ProcessGroup& group) {
+      LocalCopies copies(group.split(0, 0), folder, "s", "0");
+      for (std::int64_t step = 1; !ends; ++step) copies.save(state_of(step));
+    });
+  });
+  while (list_local_copies(folder, "s").empty()) std::this_thread::yield();
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    for (int tries = 0; tries < 40; ++tries)
+      static_cast<void>(bring_back_local_copy(group, folder, "s", run, -1));
+  });
+  ends = true;
+  alive.join();
+  for (const auto& file : fs::directory_iterator(run)) {
+    ASSERT_TRUE(step_of(file.path())) << file.path();
+    EXPECT_EQ(verify_checkpoint(file.path()), "") << file.path();
+    EXPECT_NO_THROW(expect_step_of_name(file.path()));
+  }
+}
+
+TEST(LocalCopies, OneThatIsNotOfTheRunIsRefusedBeforeItIsACheckpoint) {
+  const fs::path folder = memory("of_another"), run = test::scratch("refuses");
+  fs::create_directories(run);
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    LocalCopies copies(group.split(0, group.rank()), folder, "s", "0");
+    copies.save(state_of(10));
+    group.barrier();
+    const auto bring = [&](const ExpectFits& expect_fits) {
+      return bring_back_local_copy(group, folder, "s", run, -1, expect_fits);
+    };
+    EXPECT_THROW(bring([](const CheckpointFile&) { throw InputError("another seed"); }),
+                 InputError);
+    EXPECT_THROW(bring([](const CheckpointFile&) { throw CheckpointError("another model"); }),
+                 CheckpointError);
+    EXPECT_TRUE(fs::is_empty(run));
+    group.barrier();
+    EXPECT_EQ(bring([](const CheckpointFile&) {}), checkpoint_path(run, 10));
+  });
 }
 
 TEST(LocalCopies, WhatIsRemovedIsGoneAndAnotherStartsCopiesStay) {

@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <set>
 #include <string>
 
 #include <lockstep/io/atomic_file.hpp>
@@ -90,6 +94,36 @@ TEST_F(AtomicPublish, NothingIsThereUnderTheNameBeforePublish) {
   file.publish();
   EXPECT_EQ(text_of(folder / "sub" / "a"), "new");
   EXPECT_FALSE(fs::exists(file.temporary_path()));
+}
+
+TEST_F(AtomicPublish, ASignalThatEndsTheProcessLeavesNoTemporaryFile) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      remove_unfinished_files_on_signals();
+      AtomicFile published(folder / "whole");
+      const AtomicFile unfinished(folder / "half");
+      published.publish();
+      unfinished.file().write_at(0, "half", 4);
+      std::raise(signal);
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << "it ends as without";
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+  }
+  EXPECT_TRUE(fs::exists(folder / "whole"));
+}
+
+TEST_F(AtomicPublish, WhatAKilledProcessLeftOfAFileIsRemovedAndNothingElse) {
+  for (const char* name : {"a.4711-0.partial", "a.partial", "ab.1-0.partial", "a", "b"})
+    AtomicFile(folder / name).publish();
+  remove_unfinished_files_of(folder / "a");
+  std::set<std::string> left;
+  for (const auto& file : fs::directory_iterator(folder))
+    left.insert(file.path().filename().string());
+  EXPECT_EQ(left, (std::set<std::string>{"a", "ab.1-0.partial", "b"}));
 }
 
 TEST_F(AtomicPublish, GivingUpLeavesTheOldFileAndNoTemporaryOne) {

@@ -36,6 +36,12 @@ TEST(Categorical, LogProbAndEntropyAreThoseOfTheFormula) {
   check(Categorical::from_logits(row({std::log(0.1) + 5, std::log(0.2) + 5, std::log(0.7) + 5})));
 }
 
+// They would give a log-probability above 0.
+TEST(Categorical, RefusesNegativeWeights) {
+  EXPECT_THROW(static_cast<void>(Categorical::from_probs(row({1, -0.5, 0.5}))), InputError);
+  EXPECT_NO_THROW(static_cast<void>(Categorical::from_probs(row({1, -0.0, 0.5}))));
+}
+
 TEST(Categorical, SamplesAsOftenAsIsProbable) {
   constexpr std::int64_t rows = 20000;
   Doubles weights;

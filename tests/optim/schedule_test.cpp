@@ -234,6 +234,17 @@ TEST(Plateau, RateFallsAsReduceLROnPlateaus) {
             (std::vector<double>{1, 1, .5, .25, .125, .1, .1, .1, .1, .1, .1, .1, .1, .1}));
 }
 
+// As log-likelihoods are: a share of |best| is meant, where PyTorch takes what is a little worse
+// for better, and never lowers the rate.
+TEST(Plateau, RateFallsOnNegativeFiguresToo) {
+  const std::vector<double> worse{-1, -1, -0.99995, -1.00005, -1.001, -1.001};
+  EXPECT_EQ(rates_after({{.factor = 0.5, .patience = 0}, 1.0}, worse),
+            (std::vector<double>{1, .5, .25, .125, .125, .0625}));
+  EXPECT_EQ(rates_after({{.greater_is_better = true, .factor = 0.5, .patience = 0}, 1.0},
+                        {-1, -1, -1.00005, -0.99995, -0.999, -0.999}),
+            (std::vector<double>{1, .5, .25, .125, .125, .0625}));
+}
+
 TEST(Plateau, FiniteFiguresAreBetterThanAnInfiniteOne) {
   const double inf = std::numeric_limits<double>::infinity();
   for (const bool relative : {true, false}) {

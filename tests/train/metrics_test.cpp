@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fstream>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <optional>
 #include <support/process.hpp>
@@ -52,6 +54,54 @@ TEST(MetricsFile, RowsReadBackAsWritten) {
   EXPECT_EQ(again.rows()[0].times.backward.max, 3.0);
   ASSERT_TRUE(again.rows()[0].slowest);
   EXPECT_EQ(again.rows()[0].slowest->text(), row.slowest->text());
+}
+
+// 485,000 rows took 196 MB.
+TEST(MetricsFile, OfALongRunEveryManyThRowStaysInMemoryAndTheNewest) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  constexpr std::int64_t epochs = 5000, steps_an_epoch = 4;
+  const auto expect_few = [&](const MetricsFile& metrics) {
+    const auto& rows = metrics.rows();
+    EXPECT_LE(std::ssize(rows), 2 * MetricsFile::most_rows + 4);
+    EXPECT_GE(std::ssize(rows), MetricsFile::most_rows) << "enough for curves";
+    EXPECT_EQ(metrics.epochs_apart(), 4);
+    std::int64_t steps = 0, last_epoch = 0;
+    for (const MetricsRow& row : rows) {
+      if (row.kind == "step") ++steps;
+      if (row.kind != "epoch") continue;
+      EXPECT_TRUE(row.epoch % metrics.epochs_apart() == 0 || row.epoch == epochs) << row.epoch;
+      const auto eval = std::ranges::find_if(rows, [&](const MetricsRow& other) {
+        return other.kind == "eval" && other.epoch == row.epoch;
+      });
+      ASSERT_NE(eval, rows.end()) << row.epoch;
+      last_epoch = row.epoch;
+    }
+    EXPECT_EQ(last_epoch, epochs);
+    EXPECT_GT(steps, MetricsFile::most_rows / 3);
+    EXPECT_EQ(rows.back().kind, "eval");
+    EXPECT_EQ(rows.back().epoch, epochs);
+  };
+  {
+    MetricsFile metrics = begun(file);
+    for (std::int64_t epoch = 1; epoch <= epochs; ++epoch) {
+      for (std::int64_t i = 0; i < steps_an_epoch; ++i) {
+        MetricsRow row = step_row((epoch - 1) * steps_an_epoch + i + 1);
+        row.epoch = epoch;
+        metrics.append(row);
+      }
+      const std::int64_t step = epoch * steps_an_epoch;
+      metrics.append({.kind = "epoch", .step = step, .epoch = epoch, .loss = 0.5});
+      metrics.append({.kind = "eval", .step = step, .epoch = epoch, .loss = 0.5});
+    }
+    expect_few(metrics);
+  }
+  const std::string before = read_file(file);
+  EXPECT_EQ(std::ranges::count(before, '\n'), epochs * (steps_an_epoch + 2));
+  MetricsFile again(file, file, epochs * steps_an_epoch, epochs);
+  again.begin();
+  expect_few(again);
+  EXPECT_TRUE(read_file(file) == before) << "the file has all rows";
 }
 
 TEST(MetricsFile, KnowsWhatWasLost) {

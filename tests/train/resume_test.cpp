@@ -186,6 +186,23 @@ TEST_F(PowerSgdRun, WhatIsNotTheStateOfThisHookIsLeftOutWithASentence) {
   EXPECT_EQ(said("PowerSGD begins anew, with errors of zero"), 1U) << log_;
 }
 
+TEST(StartEpoch, LeavesALayerThatWasPutIntoEvaluationModeAsItIs) {
+  with_power_sgd(1, {}, [&](ProcessGroup&, Trainer& trainer, const std::string&) {
+    nn::Module& frozen = *trainer.model().children().front().second;
+    frozen.eval();
+    for (const std::int64_t epoch : {0, 1}) {
+      trainer.start_epoch(epoch);
+      EXPECT_TRUE(trainer.model().is_training());
+      EXPECT_FALSE(frozen.is_training());
+      trainer.step();
+      static_cast<void>(trainer.evaluate());
+    }
+    trainer.model().eval();
+    trainer.start_epoch(0);
+    EXPECT_TRUE(frozen.is_training()) << "all of a model that was not training";
+  });
+}
+
 /// The lr of a row of metrics.jsonl.
 std::vector<double> rates_of_epochs(const std::filesystem::path& metrics) {
   std::vector<double> rates;

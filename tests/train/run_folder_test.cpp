@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <support/process.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/read_file.hpp>
 #include <lockstep/comm/threads_group.hpp>
+#include <lockstep/train/resume.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -40,6 +43,32 @@ TEST(RunFolder, AFailureInAFolderThatIsLostIsThatItIsLost) {
                 std::string::npos)
           << error.what();
     }
+  });
+}
+
+// --resume=FILE of another run, into the folder of one that saved nothing.
+TEST(RunFolder, MetricsOfARunWithoutCheckpointsAreKeptWhereAnotherRunGoesOn) {
+  const test::ScratchFolder scratch;
+  fs::create_directories(scratch.file("other/checkpoints"));
+  std::ofstream(scratch.file("other/metrics.jsonl")) << "the other's\n";
+  const fs::path from = scratch.file("other/checkpoints/step-00000004.h5");
+  std::ofstream(from) << "a checkpoint";
+  run_ranks_as_threads(1, [&](ProcessGroup& group) {
+    const RunFolder folder =
+        RunFolder::open(group, {.dir = scratch.file("run"), .stop_before_limit_s = 0}, true);
+    keep_metrics_of_branch(folder, from);
+    EXPECT_FALSE(fs::exists(folder.file("metrics.abandoned.1.jsonl"))) << "there are none";
+    for (const char* number : {"1", "2"}) {
+      std::ofstream(folder.file("metrics.jsonl")) << number;
+      keep_metrics_of_branch(folder, from);
+    }
+    EXPECT_EQ(read_file(folder.file("metrics.abandoned.1.jsonl")), "1");
+    EXPECT_EQ(read_file(folder.file("metrics.abandoned.2.jsonl")), "2");
+    // Its own past is not another's.
+    const fs::path own = folder.checkpoints() / "best.h5";
+    std::ofstream(own) << "a checkpoint";
+    keep_metrics_of_branch(folder, own);
+    EXPECT_FALSE(fs::exists(folder.file("metrics.abandoned.3.jsonl")));
   });
 }
 

@@ -11,6 +11,8 @@
 #include <support/process.hpp>
 
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+#include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/checkpoint/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/data/hdf5_array.hpp>
@@ -147,7 +149,8 @@ TEST(SelfSufficient, PredictedClassesAreTheMostProbableAndCarryTheirNames) {
                              .signature = task.signature()});
     const Predictor predictor(folder.file("model.h5"));
     EXPECT_EQ(predict_file(group, predictor, DataSetName::parse(file + ":test/speeds", "speeds"),
-                           DataSetName::parse(output, "predictions")),
+                           DataSetName::parse(output, "predictions"))
+                  .samples,
               samples);
   });
   std::vector<float> probabilities(3 * samples);
@@ -186,7 +189,7 @@ TEST(PredictFile, TakesSamplesOfTheModelsShapeOrFlatOnes) {
     test::write_hdf5(file, "whole", {2, 3, 2, 2}, numbers);
     test::write_hdf5(file, "flat", {2, 12}, numbers);
     for (const std::string name : {"whole", "flat"})
-      EXPECT_EQ(predict_file(group, predictor, {file, name}, {output, "y"}), 2) << name;
+      EXPECT_EQ(predict_file(group, predictor, {file, name}, {output, "y"}).samples, 2) << name;
     test::write_hdf5(file, "last", {2, 2, 2, 3}, numbers);
     const std::string turned = refusal(group, file + ":last");
     EXPECT_NE(turned.find("samples [2, 2, 3], but the model takes images [3, 2, 2]"),
@@ -210,10 +213,90 @@ TEST(PredictFile, TakesAllColumnsOfATableWhereTheModelWasTrainedOnNone) {
   predictor.predict(std::vector<float>{1, 2, 3, 4}, expected);
   run_ranks_as_threads(1, [&](ProcessGroup& group) {
     const std::string table = folder.write("x.csv", "a,b\n1,2\n3,4\n");
-    EXPECT_EQ(predict_file(group, predictor, DataSetName::parse(table, "x"), {output, "y"}), 2);
+    EXPECT_EQ(predict_file(group, predictor, DataSetName::parse(table, "x"), {output, "y"}).samples,
+              2);
   });
   Hdf5Array(output, "y").read(0, 2, std::span(found));
   EXPECT_EQ(found, expected);
+}
+
+TEST(PredictFile, PredictionsThatAreNotFiniteAreCountedAndHaveNoClass) {
+  const test::ScratchFolder folder;
+  const std::string file = folder.file("x.h5"), output = folder.file("y.h5");
+  nn::manual_seed(1);
+  const ModelSignature signature{.input = {.name = "x", .shape = {2}},
+                                 .output = {.name = "y", .shape = {3}},
+                                 .kind = ModelSignature::Output::log_probabilities};
+  const auto model = nn::mlp({2}, 3, {4}, nn::Head::log_probabilities);
+  for (const auto& parameter : model->parameters()) parameter.data().fill(1e3);  // all are finite
+  const Predictor predictor(model, signature);
+  std::vector<float> numbers(2 * 5000, 0.5F);  // more than a block: both ranks have some
+  for (const std::size_t sample : {4444U, 17U, 18U}) numbers[2 * sample] = 1e38F;
+  test::write_hdf5(file, "x", {5000, 2}, numbers);
+  for (const int ranks : {1, 2}) {
+    run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
+      const FilePrediction done = predict_file(group, predictor, {file, "x"}, {output, "y"});
+      EXPECT_EQ(done.samples, 5000);
+      EXPECT_EQ(done.not_finite, 3);
+      EXPECT_EQ(done.first_not_finite, 17);
+    });
+    std::vector<std::int64_t> classes(5000);
+    Hdf5Array(output, "y_class").read(0, 5000, std::span(classes));
+    EXPECT_EQ(std::ranges::count(classes, -1), 3);
+    EXPECT_EQ(classes[17], -1);
+  }
+}
+
+TEST(PredictFile, RefusesNamesOfFilesThatAreNotHdf5) {
+  const test::ScratchFolder folder;
+  nn::manual_seed(1);
+  const ModelSignature signature{.input = {.name = "x", .shape = {2}},
+                                 .output = {.name = "y", .shape = {1}}};
+  const Predictor predictor(nn::mlp({2}, 1, {4}, nn::Head::linear), signature);
+  const std::string table = folder.write("x.csv", "a,b\n1,2\n3,4\n");
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    for (const std::string name : {"y.csv", "y.npy"}) {
+      const std::string refusal = test::message_of<AgreedError>([&] {
+        predict_file(group, predictor, DataSetName::parse(table, "x"), {folder.file(name), "y"});
+      });
+      EXPECT_NE(refusal.find("name the output " + folder.file("y.h5")), std::string::npos)
+          << refusal;
+      EXPECT_FALSE(std::filesystem::exists(folder.file(name)));
+    }
+  });
+}
+
+// A run that is alive keeps its newest checkpoints only.
+TEST(WithCheckpoint, TakesTheNextNewestWhereTheNewestIsRemovedBeforeItIsRead) {
+  const test::ScratchFolder folder;
+  const std::filesystem::path checkpoints = folder.file("run/checkpoints");
+  const auto save = [&](ProcessGroup& group, std::int64_t step) {
+    CheckpointContents contents;
+    contents.model.insert("w", Tensor::full({4}, static_cast<double>(step)));
+    contents.train.step = step;
+    CheckpointWriter().save(group, checkpoint_path(checkpoints, step), contents);
+  };
+  run_ranks_as_threads(2, [&](ProcessGroup& group) {
+    for (const std::int64_t step : {10, 20}) save(group, step);
+    CheckpointContents read;
+    const auto path =
+        with_checkpoint(group, folder.file("run"), [&](const std::filesystem::path& found) {
+          if (step_of(found) == 20) {
+            group.barrier();
+            if (group.rank() == 0) std::filesystem::remove(found);
+            save(group, 30);
+          }
+          agree(group, [&] { read = load_checkpoint(found); });
+        });
+    EXPECT_EQ(path, checkpoint_path(checkpoints, 30));
+    EXPECT_EQ(read.train.step, 30);
+    // A file that was named is that file.
+    EXPECT_THROW(with_checkpoint(group, checkpoint_path(checkpoints, 20),
+                                 [&](const std::filesystem::path& found) {
+                                   agree(group, [&] { read = load_checkpoint(found); });
+                                 }),
+                 AgreedError);
+  });
 }
 
 TEST(DataSetName, IsBehindTheLastColonThatIsNotInTheNameOfAFolder) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -71,14 +72,25 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
 }
 
 std::optional<fs::path> newest_good_checkpoint(const fs::path& folder) {
-  for (const auto& path : list_checkpoints(folder)) {
-    try {
-      verify_checkpoint(path);
-      expect_step_of_name(path);
-      return path;
-    } catch (const CheckpointError& e) {
-      log(LogLevel::warning, fmt::format("skipped: {}", e.what()));
+  constexpr int most_looks = 10;  // a run beside this one may remove files while they are read
+  std::set<fs::path> skipped;
+  for (int looks = 0; looks < most_looks; ++looks) {
+    bool removed = false;
+    for (const auto& path : list_checkpoints(folder)) {
+      if (skipped.contains(path)) continue;
+      try {
+        verify_checkpoint(path);
+        expect_step_of_name(path);
+        return path;
+      } catch (const CheckpointError& e) {
+        std::error_code unknown;
+        removed = fs::symlink_status(path, unknown).type() == fs::file_type::not_found;
+        if (removed) break;
+        skipped.insert(path);
+        log(LogLevel::warning, fmt::format("skipped: {}", e.what()));
+      }
     }
+    if (!removed) break;
   }
   return {};
 }

@@ -27,7 +27,8 @@ void expect_step_of_name(const std::filesystem::path& path);
     const std::filesystem::path& folder);
 
 /// The newest checkpoint in `folder` that verifies and is of the step in its name. Each newer one
-/// that is not is named, with what is wrong with it, in a warning of the log. Local.
+/// that is not is named, with what is wrong with it, in a warning of the log. The folder may be
+/// that of a run that is alive, and removes what it does not keep. Local.
 [[nodiscard]] std::optional<std::filesystem::path> newest_good_checkpoint(
     const std::filesystem::path& folder);
 

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <iterator>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <lockstep/io/folder.hpp>
 
@@ -30,7 +34,43 @@ File create_temporary_file(const std::filesystem::path& path) {
   }
 }
 
+/// Names of temporary files that are there, for a signal handler: no lock, no memory.
+std::array<std::atomic<const char*>, 64> unfinished{};
+
+void note_unfinished(const char* path) {
+  for (auto& place : unfinished) {
+    const char* nobody = nullptr;
+    if (place.compare_exchange_strong(nobody, path)) return;
+  }
+}
+
+void forget_unfinished(const char* path) {
+  for (auto& place : unfinished) {
+    const char* expected = path;
+    if (place.compare_exchange_strong(expected, nullptr)) return;
+  }
+}
+
+extern "C" void remove_unfinished_and_end(int signal) {
+  for (auto& place : unfinished) {
+    const char* path = place.load();
+    if (path != nullptr) ::unlink(path);
+  }
+  std::raise(signal);  // its default again, once this handler is over
+}
+
 }  // namespace
+
+void remove_unfinished_files_on_signals() noexcept {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    if (::sigaction(signal, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
+    struct sigaction action {};
+    action.sa_handler = remove_unfinished_and_end;
+    action.sa_flags = SA_RESETHAND;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
 
 std::string AtomicFile::published_name_of(const std::string& temporary_name) {
   if (!temporary_name.ends_with(temporary_suffix)) return {};
@@ -51,11 +91,14 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (fs::is_other(there)) throw FileError("replace the device, pipe or socket", path_, EEXIST);
   if (fs::is_symlink(there)) throw FileError("replace the symbolic link", path_, EEXIST);
   file_ = create_temporary_file(path_);
+  note_unfinished(file_.path().c_str());
 }
 
 AtomicFile::~AtomicFile() {
   std::error_code ignored;
-  if (!published_) std::filesystem::remove(file_.path(), ignored);
+  if (published_) return;
+  std::filesystem::remove(file_.path(), ignored);
+  forget_unfinished(file_.path().c_str());
 }
 
 void AtomicFile::publish() {
@@ -64,6 +107,7 @@ void AtomicFile::publish() {
   if (std::rename(file_.path().c_str(), path_.c_str()) != 0)
     throw FileError("rename " + file_.path().string() + " to", path_, errno);
   published_ = true;
+  forget_unfinished(file_.path().c_str());
   sync_folder(path_.parent_path());
 }
 
@@ -89,6 +133,20 @@ void write_atomically(const std::filesystem::path& path, std::string_view text) 
   AtomicFile file(path);
   file.file().write_at(0, text.data(), std::ssize(text));
   file.publish();
+}
+
+void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to) {
+  constexpr std::int64_t at_a_time = std::int64_t{1} << 20;
+  const File source = File::open_for_reading(from);
+  AtomicFile target(to);
+  std::vector<char> buffer(static_cast<std::size_t>(at_a_time));
+  const std::int64_t size = source.size();
+  for (std::int64_t done = 0; done < size; done += at_a_time) {
+    const std::int64_t bytes = std::min(at_a_time, size - done);
+    source.read_at(done, buffer.data(), bytes);
+    target.file().write_at(done, buffer.data(), bytes);
+  }
+  target.publish();
 }
 
 }  // namespace lockstep

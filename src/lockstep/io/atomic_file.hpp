@@ -11,7 +11,8 @@ namespace lockstep {
 /// the same folder; publish() puts it on stable storage and renames it over what was there. Until
 /// then a failure, or the end of this object, removes the temporary file and leaves the old one.
 /// The temporary name is this object's alone, so that of several writers each publishes its own
-/// bytes, the last one's stay. Only a killed process can leave the temporary file behind.
+/// bytes, the last one's stay. Only a killed process can leave the temporary file behind (see
+/// remove_unfinished_files_on_signals).
 class AtomicFile {
  public:
   /// Ends the temporary names: "step-00000938.h5.4711-0.partial", with process and number.
@@ -45,11 +46,18 @@ class AtomicFile {
 /// read is not to be lost to what is made of it.
 void expect_not_replaced(const std::filesystem::path& input, const std::filesystem::path& output);
 
+/// From now on SIGINT, SIGTERM and SIGHUP remove this process's unfinished files before they end
+/// it, but for those that are ignored: for programs that make a file and have nothing else to save.
+/// At most 64 files at a time.
+void remove_unfinished_files_on_signals() noexcept;
+
 /// Removes what killed processes left of unfinished files of that name: for one who knows that
 /// nobody else writes it. What cannot be removed stays.
 void remove_unfinished_files_of(const std::filesystem::path& path) noexcept;
 
 /// A file of `text` under that name, whole or not at all. Throws FileError.
 void write_atomically(const std::filesystem::path& path, std::string_view text);
+/// A file of the bytes of another one, whole or not at all. Throws FileError.
+void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace lockstep

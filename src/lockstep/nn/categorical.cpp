@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <span>
+#include <string>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -34,6 +35,17 @@ Shape rows_of(const Shape& shape) {
       std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.dims() - 1)));
 }
 
+void expect_not_negative(const Tensor& weights) {
+  dispatch_floating(weights.dtype(), "Categorical", [&]<class T>() {
+    const std::span<const T> all(static_cast<const T*>(weights.data()),
+                                 static_cast<std::size_t>(weights.numel()));
+    const auto at = std::ranges::find_if(all, [](T x) { return static_cast<double>(x) < 0.0; });
+    if (at == all.end()) return;
+    throw InputError("Categorical takes weights of at least 0, and one is " +
+                     std::to_string(static_cast<double>(*at)));
+  });
+}
+
 /// log(max(p, the smallest normal number)), without a gradient below it.
 Variable bounded_log(const Variable& p) {
   const Tensor& values = p.data();
@@ -58,6 +70,7 @@ Categorical Categorical::from_logits(const Variable& logits) {
 
 Categorical Categorical::from_probs(const Variable& probs) {
   expect_categories(probs);
+  expect_not_negative(probs.data());
   return Categorical(bounded_log(probs / sum(probs, {-1}, true)));
 }
 

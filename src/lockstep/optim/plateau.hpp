@@ -10,8 +10,11 @@ struct PlateauOptions {
   double factor = 0.1;             ///< of each fall, above 0 and below 1
   std::int64_t patience = 10;      ///< epochs without a better figure that are borne
   double threshold = 1e-4;         ///< how much better counts as better
-  bool relative = true;            ///< threshold is a share of the best, else an amount
-  std::int64_t cooldown = 0;       ///< epochs after a fall that are not counted
+  /// Threshold is a share of the best figure's absolute value, else an amount. PyTorch takes a
+  /// share of the best itself: of a negative one, as a log-likelihood is, any figure that is a
+  /// little worse counts as better there, and the rate never falls.
+  bool relative = true;
+  std::int64_t cooldown = 0;  ///< epochs after a fall that are not counted
   double min_lr = 0.0;
 };
 

@@ -12,6 +12,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/deck/deck.hpp>
@@ -183,6 +184,33 @@ fs::path checkpoint_of(const fs::path& checkpoint_or_run) {
       "there is no good checkpoint in {}. Name one, or another run folder.", folder.string()));
 }
 
+namespace {
+
+/// Of a file, or of the newest good one of a run folder; of the next newest where the run, which is
+/// alive, has removed that one meanwhile. `path` is told which.
+CheckpointContents load_newest(const fs::path& checkpoint_or_run, fs::path& path) {
+  constexpr int most_tries = 10;
+  for (int tries = 1;; ++tries) {
+    path = checkpoint_of(checkpoint_or_run);
+    try {
+      return load_checkpoint(path);
+    } catch (const CheckpointError&) {
+      std::error_code unknown;
+      if (path == checkpoint_or_run || fs::exists(path, unknown) || tries == most_tries) throw;
+    }
+    log(LogLevel::warning, removed_meanwhile(path));
+  }
+}
+
+}  // namespace
+
+std::string removed_meanwhile(const fs::path& checkpoint) {
+  return fmt::format(
+      "{} was removed while it was read, by the run that writes there: the next "
+      "newest is taken",
+      checkpoint.string());
+}
+
 struct Predictor::State {
   State(std::shared_ptr<nn::Module> given, ModelSignature said, Forward asked)
       : model(std::move(given)),
@@ -345,9 +373,9 @@ Predictor::Predictor(const fs::path& checkpoint_or_run) : Predictor(checkpoint_o
 
 Predictor::Predictor(const fs::path& checkpoint_or_run, std::shared_ptr<nn::Module> model,
                      const ModelSignature& signature, Forward forward) {
-  const fs::path path = checkpoint_of(checkpoint_or_run);
+  fs::path path;
+  CheckpointContents contents = load_newest(checkpoint_or_run, path);
   const std::string name = "checkpoint " + path.string();
-  CheckpointContents contents = load_checkpoint(path);
   contents.signature = known(contents.signature, signature, name);
   model = with_weights(model, contents, name);
   state_ =

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <variant>
 
 #include <lockstep/checkpoint/signature.hpp>
@@ -30,10 +31,10 @@ class Predictor {
   /// signature's order. May run on several threads at a time. By default model.forward(inputs[0]).
   using Forward = std::function<Variable(nn::Module& model, std::span<const Variable> inputs)>;
 
-  /// Of a checkpoint, or of a run folder: its newest good checkpoint. The network is the one that
-  /// the checkpoint's deck names. Throws CheckpointError for a file that is missing or damaged, or
-  /// says too little: one of a program with a model of its own, or from before format 3, for which
-  /// there is the next.
+  /// Of a checkpoint, or of a run folder, also of a run that is alive: its newest good checkpoint.
+  /// The network is the one that the checkpoint's deck names. Throws CheckpointError for a file
+  /// that is missing or damaged, or says too little: one of a program with a model of its own, or
+  /// from before format 3, for which there is the next.
   explicit Predictor(const std::filesystem::path& checkpoint_or_run);
   /// Of a checkpoint of a program's own model, whose weights `model` gets. Without a signature in
   /// the file, `signature` says what goes in and comes out; else it is not looked at.
@@ -73,5 +74,7 @@ class Predictor {
 /// The file that stands for a run folder: its newest good checkpoint; any other path itself. Throws
 /// CheckpointError where a run folder has none.
 [[nodiscard]] std::filesystem::path checkpoint_of(const std::filesystem::path& checkpoint_or_run);
+/// The warning where a run that is alive has removed that one before it was read.
+[[nodiscard]] std::string removed_meanwhile(const std::filesystem::path& checkpoint);
 
 }  // namespace lockstep

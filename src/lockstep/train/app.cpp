@@ -279,6 +279,10 @@ class Run {
     write_summary(!stopped);
     if (group_->rank() == 0) {
       console_.say(report_table(metrics_.rows()));
+      if (metrics_.epochs_apart() > 1) {
+        console_.say(fmt::format("(of {} epochs one, and the last; metrics.jsonl has all)",
+                                 metrics_.epochs_apart()));
+      }
       console_.say(anatomy_table(outcome_.times));
       if (outcome_.comm_hook) {
         console_.say(fmt::format("gradients   {}", traffic_in_words(*outcome_.comm_hook)));

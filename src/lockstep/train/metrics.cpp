@@ -128,33 +128,78 @@ std::optional<MetricsRow> row_of_line(const std::string& line) {
 
 MetricsFile::MetricsFile(std::filesystem::path file, const std::filesystem::path& past,
                          std::int64_t step, std::int64_t epochs)
-    : path_(std::move(file)) {
+    : path_(std::move(file)), past_(past), step_(step), epochs_done_(epochs) {
   std::error_code not_there;
   const bool own = std::filesystem::equivalent(past, path_, not_there);
   std::ifstream in(past);
   for (std::string line; std::getline(in, line);) {
     std::optional<MetricsRow> row = row_of_line(line);
     if (!row) continue;
-    if (row->step > step) {
-      if (own) steps_again_ = std::max(steps_again_, row->step - step);
-      continue;
-    }
-    // Saved after an epoch's last step and before its end: that is done, and written, once more.
-    if (row->kind != "step" && row->epoch > epochs) continue;
-    rows_.push_back(std::move(*row));
-    past_ += line + '\n';
+    if (own && row->step > step) steps_again_ = std::max(steps_again_, row->step - step);
+    if (is_past(*row)) keep(std::move(*row));
+  }
+}
+
+bool MetricsFile::is_past(const MetricsRow& row) const noexcept {
+  // Saved after an epoch's last step and before its end: that is done, and written, once more.
+  return row.step <= step_ && (row.kind == "step" || row.epoch <= epochs_done_);
+}
+
+void MetricsFile::erase(std::size_t at) {
+  --(rows_[at].kind == "step" ? steps_ : epochs_).kept;
+  rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(at));
+  indices_.erase(indices_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+void MetricsFile::keep(MetricsRow row) {
+  const bool is_step = row.kind == "step";
+  Thinned& kept = is_step ? steps_ : epochs_;
+  const std::int64_t index = is_step ? kept.seen : row.epoch;
+  ++kept.seen;
+  // The one before was there because it was the newest.
+  for (std::size_t at = rows_.size(); at-- > 0;) {
+    if (rows_[at].kind != row.kind || rows_[at].set != row.set) continue;
+    if (indices_[at] % kept.stride != 0) erase(at);
+    break;
+  }
+  rows_.push_back(std::move(row));
+  indices_.push_back(index);
+  if (++kept.kept <= most_rows) return;
+  kept.stride *= 2;
+  for (std::size_t at = rows_.size() - 1; at-- > 0;) {
+    const bool same_kind = (rows_[at].kind == "step") == is_step;
+    const bool newest_of_epoch = !is_step && indices_[at] == index;
+    if (same_kind && !newest_of_epoch && indices_[at] % kept.stride != 0) erase(at);
   }
 }
 
 void MetricsFile::begin() {
-  write_atomically(path_, std::exchange(past_, {}));
+  remove_unfinished_files_of(path_);
+  AtomicFile file(path_);
+  std::string lines;
+  std::int64_t written = 0;
+  const auto write = [&] {
+    file.file().write_at(written, lines.data(), std::ssize(lines));
+    written += std::ssize(lines);
+    lines.clear();
+  };
+  constexpr std::size_t at_a_time = std::size_t{1} << 20;
+  std::ifstream in(past_);
+  for (std::string line; !past_.empty() && std::getline(in, line);) {
+    const std::optional<MetricsRow> row = row_of_line(line);
+    if (!row || !is_past(*row)) continue;
+    lines += line + '\n';
+    if (lines.size() >= at_a_time) write();
+  }
+  write();
+  file.publish();
   errno = 0;
   out_.open(path_, std::ios::app);
   if (!out_) throw FileError("write", path_, errno != 0 ? errno : EIO);
 }
 
 void MetricsFile::append(const MetricsRow& row) {
-  rows_.push_back(row);
+  keep(row);
   errno = 0;
   out_ << to_json(row).dump() << '\n' << std::flush;
   if (!out_) throw FileError("write", path_, errno != 0 ? errno : EIO);

@@ -31,8 +31,8 @@ struct MetricsRow {
   std::optional<Slowest> slowest;  ///< with times, where a rank stands out
 };
 
-/// Appends to metrics.jsonl, a flushed line a row, and keeps the rows of this run (those of an
-/// earlier part included) for the report. Local.
+/// Appends to metrics.jsonl, a flushed line a row, and keeps rows of this run (those of an earlier
+/// part included) for the report: of a long run every so many-th, so that memory stays flat. Local.
 class MetricsFile {
  public:
   MetricsFile() = default;
@@ -48,16 +48,33 @@ class MetricsFile {
   void begin();
   /// Throws FileError.
   void append(const MetricsRow& row);
+  /// In their order: of at most `most_rows` "step" rows every so many-th, of as many "epoch" and
+  /// "eval" rows those of every so many-th epoch, and the newest of each kind and set.
   [[nodiscard]] const std::vector<MetricsRow>& rows() const noexcept { return rows_; }
+  static constexpr std::int64_t most_rows = 4096;
+  /// Of how many epochs rows() has one; 1: all.
+  [[nodiscard]] std::int64_t epochs_apart() const noexcept { return epochs_.stride; }
   /// Steps behind `step` that this file's own dropped rows tell of: lost work. A row comes every
   /// log.every_steps, so there may have been some more.
   [[nodiscard]] std::int64_t steps_again() const noexcept { return steps_again_; }
 
  private:
+  /// Rows whose index is a multiple of the stride stay.
+  struct Thinned {
+    std::int64_t stride = 1, kept = 0, seen = 0;
+  };
+  /// What of `past_` is before the point from which the run goes on.
+  [[nodiscard]] bool is_past(const MetricsRow& row) const noexcept;
+  void keep(MetricsRow row);
+  void erase(std::size_t at);
+
   std::ofstream out_;
   std::filesystem::path path_;
+  std::filesystem::path past_;  ///< read again by begin(); empty: none
+  std::int64_t step_ = 0, epochs_done_ = 0;
   std::vector<MetricsRow> rows_;
-  std::string past_;  ///< lines, until begin()
+  std::vector<std::int64_t> indices_;  ///< of rows_: number among "step" rows, or epoch
+  Thinned steps_, epochs_;
   std::int64_t steps_again_ = 0;
 };
 

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <type_traits>
 
 #include <lockstep/autograd/autocast.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/data/data_files.hpp>
@@ -110,19 +113,34 @@ std::vector<float> part_of_rows(std::span<const float> rows, std::int64_t width,
   return found;
 }
 
-/// Which element of each row is the largest.
+bool is_finite_row(const float* row, std::int64_t width) {
+  return std::all_of(row, row + width, [](float x) { return std::isfinite(x); });
+}
+
+/// Which element of each row is the largest; -1 of a row that is not finite.
 std::vector<std::int64_t> largest_of_rows(std::span<const float> rows, std::int64_t width) {
   std::vector<std::int64_t> found;
-  for (const float* row = rows.data(); row < rows.data() + rows.size(); row += width)
-    found.push_back(std::max_element(row, row + width) - row);
+  for (const float* row = rows.data(); row < rows.data() + rows.size(); row += width) {
+    found.push_back(is_finite_row(row, width) ? std::max_element(row, row + width) - row : -1);
+  }
   return found;
+}
+
+/// Notes the rows of `width` that are not finite; the first is sample number `begin`.
+void count_not_finite(std::span<const float> rows, std::int64_t width, std::int64_t begin,
+                      FilePrediction& counts) {
+  std::int64_t sample = begin;
+  for (const float* row = rows.data(); row < rows.data() + rows.size(); row += width, ++sample) {
+    if (is_finite_row(row, width)) continue;
+    if (counts.not_finite++ == 0) counts.first_not_finite = sample;
+  }
 }
 
 /// Reads, predicts and writes blocks [first, last).
 template <class T>
 void predict_blocks(const Predictor& predictor, const StoredArray& input,
                     const std::vector<PlannedArray>& arrays, const File& out, std::int64_t first,
-                    std::int64_t last) {
+                    std::int64_t last, FilePrediction& counts) {
   const std::int64_t block = block_of(predictor), in = predictor.input_elements(),
                      outputs = predictor.output_elements(),
                      width = predictor.signature().output.shape.numel(), parts = outputs / width;
@@ -140,6 +158,7 @@ void predict_blocks(const Predictor& predictor, const StoredArray& input,
     input.read(begin, end, samples);
     if constexpr (std::is_same_v<T, float>) expect_finite(samples, begin, input);
     predictor.predict(samples, found);
+    count_not_finite(found, outputs, begin, counts);
     if (parts == 1) {
       write(arrays[0], found);
     } else {
@@ -153,7 +172,8 @@ void predict_blocks(const Predictor& predictor, const StoredArray& input,
 /// Each rank its share of the blocks, some at a time: so ranks of different speed do not drift
 /// apart by more than the group's deadline, and what fails on one of them ends all soon.
 void predict_in_rounds(ProcessGroup& group, const Predictor& predictor, const StoredArray& input,
-                       const std::vector<PlannedArray>& arrays, const File& out) {
+                       const std::vector<PlannedArray>& arrays, const File& out,
+                       FilePrediction& counts) {
   constexpr std::int64_t blocks_a_round = 16;
   const std::int64_t block = block_of(predictor), blocks = (input.rows() + block - 1) / block,
                      most = (blocks + group.size() - 1) / group.size();
@@ -164,8 +184,45 @@ void predict_in_rounds(ProcessGroup& group, const Predictor& predictor, const St
                        last = std::min(begin + blocks_a_round, end);
     agree(group, [&, begin, last] {
       const auto& predict = integers ? predict_blocks<std::int64_t> : predict_blocks<float>;
-      predict(predictor, input, arrays, out, begin, last);
+      predict(predictor, input, arrays, out, begin, last, counts);
     });
+  }
+  const auto first_of_mine =
+      counts.not_finite > 0 ? counts.first_not_finite : std::numeric_limits<std::int64_t>::max();
+  const auto all = static_cast<std::int64_t>(
+      all_reduce_scalar(group, static_cast<double>(counts.not_finite), ReduceOp::sum));
+  const double least = all_reduce_scalar(group, static_cast<double>(first_of_mine), ReduceOp::min);
+  counts.not_finite = all;
+  counts.first_not_finite = all > 0 ? static_cast<std::int64_t>(least) : -1;
+}
+
+/// Throws InputError where the data of `now` mean something else than those the model was trained
+/// on, or its outputs would be read as something else.
+void expect_same_meaning(const Datasets& data, const LossDeckOptions& loss,
+                         const ModelSignature& signature) {
+  const auto alike = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return std::ranges::equal(a, b, [](double x, double y) {
+      return std::abs(x - y) <= 1e-6 * std::max(std::abs(x), std::abs(y));
+    });
+  };
+  const DataFacts& facts = data.facts;
+  const auto refuse = [](const std::string& what) {
+    throw InputError(fmt::format(
+        "{}: the weights fit what the model was trained on. Leave that --set out.", what));
+  };
+  if (signature.classes() == 0 && (!alike(facts.target_mean, signature.output.mean) ||
+                                   !alike(facts.target_std, signature.output.std))) {
+    refuse(
+        fmt::format("data.normalise_targets, target_mean or target_std say that the model's "
+                    "outputs are {}, but they are {}",
+                    facts.target_mean.empty() ? "as they are" : "normalised",
+                    signature.output.mean.empty() ? "as they are" : "normalised otherwise"));
+  }
+  const bool gaussian = loss.kind == LossDeckOptions::Kind::gaussian_nll,
+             was_gaussian = signature.kind == ModelSignature::Output::gaussian;
+  if (signature.classes() == 0 && gaussian != was_gaussian) {
+    refuse(fmt::format("loss.kind {} \"gaussian_nll\", but the model {} how sure it is",
+                       gaussian ? "is" : "is not", was_gaussian ? "tells" : "does not tell"));
   }
 }
 
@@ -217,6 +274,14 @@ void expect_alike(const Datasets& data, const ModelSignature& signature) {
   }
 }
 
+/// What is written is HDF5, whatever its name.
+void expect_hdf5_name(const fs::path& output) {
+  const std::string ending = output.extension().string();
+  if (!is_table(output) && ending != ".npy" && ending != ".npz") return;
+  throw InputError(fmt::format("predictions are written as HDF5, not as {}: name the output {}",
+                               ending, fs::path(output).replace_extension(".h5").string()));
+}
+
 }  // namespace
 
 DataSetName DataSetName::parse(const std::string& text, const std::string& otherwise) {
@@ -227,12 +292,27 @@ DataSetName DataSetName::parse(const std::string& text, const std::string& other
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
-fs::path agree_on_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_run) {
-  std::string path;
-  agree(group, [&] {
-    if (group.rank() == 0) path = checkpoint_of(checkpoint_or_run).string();
-  });
-  return broadcast_object(group, path, 0);
+fs::path with_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_run,
+                         const std::function<void(const fs::path&)>& part) {
+  constexpr int most_tries = 10;
+  for (int tries = 1;; ++tries) {
+    std::string found;
+    agree(group, [&] {
+      if (group.rank() == 0) found = checkpoint_of(checkpoint_or_run).string();
+    });
+    const fs::path path = broadcast_object(group, found, 0);
+    try {
+      part(path);
+      return path;
+    } catch (const AgreedError&) {
+      std::error_code unknown;
+      const bool gone =
+          group.rank() == 0 && path != checkpoint_or_run && !fs::exists(path, unknown);
+      if (all_reduce_scalar(group, gone ? 1.0 : 0.0, ReduceOp::max) == 0.0 || tries == most_tries)
+        throw;
+    }
+    if (group.rank() == 0) log(LogLevel::warning, removed_meanwhile(path));
+  }
 }
 
 std::vector<std::string> feature_columns_of(const fs::path& checkpoint) {
@@ -240,8 +320,8 @@ std::vector<std::string> feature_columns_of(const fs::path& checkpoint) {
   return deck.read<DataOptions>("data").files.columns.features;
 }
 
-std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const DataSetName& input,
-                          const DataSetName& output) {
+FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,
+                            const DataSetName& input, const DataSetName& output) {
   std::shared_ptr<const StoredArray> samples;
   std::optional<AtomicFile> file;
   std::vector<PlannedArray> arrays;
@@ -255,6 +335,7 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
     expect_fits(*samples, input.file, predictor);
     arrays = arrays_of(predictor, output.name, samples->rows());
     if (group.rank() != 0) return;
+    expect_hdf5_name(output.file);
     expect_not_replaced(input.file, output.file);
     file.emplace(output.file);
     for (const FilePiece& piece : lay_out(arrays))
@@ -267,7 +348,8 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
   for (PlannedArray& array : arrays) offsets >> array.offset;
   std::optional<File> out;
   agree(group, [&] { out.emplace(File::open_for_writing(temporary)); });
-  predict_in_rounds(group, predictor, *samples, arrays, *out);
+  FilePrediction counts{.samples = samples->rows()};
+  predict_in_rounds(group, predictor, *samples, arrays, *out, counts);
   agree(group, [&] {
     samples->expect_unchanged();
     out->sync();
@@ -275,26 +357,33 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
   agree(group, [&] {
     if (file) file->publish();
   });
-  return samples->rows();
+  return counts;
 }
 
 CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& group,
-                                         const fs::path& checkpoint, const std::string& data,
+                                         const fs::path& checkpoint_or_run, const std::string& data,
                                          const std::vector<std::string>& overrides) {
   std::optional<Predictor> predictor;
   std::unique_ptr<Task> task;
   EvalOptions options;
   Precision precision = Precision::f32;
+  std::optional<Deck> stored;
+  CheckpointEvaluation evaluation;
+  evaluation.checkpoint = with_checkpoint(*group, checkpoint_or_run, [&](const fs::path& path) {
+    agree(*group, [&] {
+      predictor.emplace(path);
+      stored.emplace(deck_of(path, data, overrides));
+    });
+  });
   agree(*group, [&] {
-    predictor.emplace(checkpoint);
-    Deck deck = deck_of(checkpoint, data, overrides);
+    Deck& deck = *stored;
     precision = read_run_plan(deck).train.precision;
     task = task_of(deck, predictor->signature());
     deck.check_all_read();
     options = deck.read<EvalOptions>("eval");
     expect_alike(task->data(), predictor->signature());
+    expect_same_meaning(task->data(), deck.read<LossDeckOptions>("loss"), predictor->signature());
   });
-  CheckpointEvaluation evaluation;
   evaluation.samples = task->data().test->size();
   evaluation.class_names = predictor->signature().class_names;
   const std::int64_t classes = predictor->signature().classes();
@@ -304,6 +393,13 @@ CheckpointEvaluation evaluate_checkpoint(const std::shared_ptr<ProcessGroup>& gr
   Evaluator evaluator(group, judge, task->data().test, options.batch_size);
   const Autocast autocast(precision);
   evaluation.figures = evaluator(predictor->model());
+  if (!std::isfinite(evaluation.figures.loss) && group->rank() == 0) {
+    log(LogLevel::warning,
+        fmt::format(
+            "the loss is {}: the model's outputs are not finite for some samples, as inputs "
+            "or weights are too large for f32",
+            evaluation.figures.loss));
+  }
   if (counts) evaluation.confusion = counted.take(evaluation.figures.metrics);
   return evaluation;
 }

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include <lockstep/base/log.hpp>
-#include <lockstep/base/read_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/io/atomic_file.hpp>
@@ -121,9 +120,23 @@ fs::path metrics_of(const fs::path& checkpoint) {
 void keep_metrics_of_branch(const RunFolder& folder, const fs::path& from) {
   const auto there = list_checkpoints(folder.checkpoints());
   const fs::path metrics = folder.file("metrics.jsonl");
-  if (there.empty() || fs::equivalent(there.front(), from) || !fs::exists(metrics)) return;
-  write_atomically(next_abandoned_folder(folder.checkpoints()) / metrics.filename(),
-                   read_file(metrics));
+  std::error_code not_there;
+  if (!fs::exists(metrics)) return;
+  if (!there.empty()) {
+    if (fs::equivalent(there.front(), from)) return;
+    copy_atomically(metrics, next_abandoned_folder(folder.checkpoints()) / metrics.filename());
+  } else if (!fs::equivalent(metrics_of(from), metrics, not_there)) {
+    // Of a run that saved nothing: no folder of abandoned checkpoints is its own.
+    int number = 1;
+    fs::path aside;
+    do {
+      aside = folder.file(fmt::format("metrics.abandoned.{}.jsonl", number++));
+    } while (fs::exists(aside));
+    copy_atomically(metrics, aside);
+    log(LogLevel::warning,
+        fmt::format("{} held a run that had saved no checkpoint: its metrics are kept as {}",
+                    folder.path().string(), aside.filename().string()));
+  }
 }
 
 void check_same_samples(const CheckpointContents& checkpoint, const std::string& deck) {

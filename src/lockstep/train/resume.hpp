@@ -24,8 +24,8 @@ namespace lockstep::train {
 [[nodiscard]] std::filesystem::path metrics_of(const std::filesystem::path& checkpoint);
 
 /// Before the run goes on from `from`: where checkpoints in `folder` are another branch's, a copy
-/// of metrics.jsonl goes to where they will be moved (RunCheckpoints::begin). Throws FileError.
-/// Local.
+/// of metrics.jsonl goes to where they will be moved (RunCheckpoints::begin); of a run that has
+/// saved none, to metrics.abandoned.N.jsonl. Throws FileError. Local.
 void keep_metrics_of_branch(const RunFolder& folder, const std::filesystem::path& from);
 
 /// Throws InputError if `checkpoint` is of the middle of an epoch and `deck` (resolved) names other

@@ -212,7 +212,8 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
 }
 
 void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
-  model().train();
+  // A part that eval() froze stays so, as it does where evaluation changes modes and back.
+  if (!model().is_training()) model().train();
   loader_.start_epoch(epoch, first_step);
 }
 

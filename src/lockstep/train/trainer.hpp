@@ -80,6 +80,8 @@ class Trainer {
   /// train.reduction "invariant", all ranks' on rank 0 and 0 elsewhere). What run() repeats: for
   /// benchmarks and tests. Call start_epoch first.
   double step();
+  /// The model trains, but for parts of it that the task or who holds model() has put into
+  /// evaluation mode.
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
 
   /// Mean loss and the task's metrics on the set that epochs are judged by (judged_by), the same

@@ -48,7 +48,8 @@ enum class KlDivReduction : std::uint8_t { none, mean, sum, batchmean };
 
 /// Negative log-likelihood of target under Gaussians of means x and variances var, which count as
 /// at least eps: (log var + (x - target)^2 / var) / 2; full: + log(2 pi) / 2. var is like x, or one
-/// for each last dimension, which is then 1 or absent. Throws InputError unless eps > 0.
+/// for each last dimension, which is then 1 or absent. Throws InputError unless eps > 0
+/// and no variance is negative.
 [[nodiscard]] Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var,
                                          bool full = false, double eps = 1e-6,
                                          Reduction reduction = Reduction::mean);

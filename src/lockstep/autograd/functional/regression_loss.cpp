@@ -5,6 +5,7 @@
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/gaussian_nll.hpp>
 #include <lockstep/tensor/kernels/reduction.hpp>
 #include <lockstep/tensor/kernels/regression_loss.hpp>
@@ -197,12 +198,34 @@ Variable sigmoid_focal_loss(const Operand& x, const Tensor& target, double alpha
   return element_loss({ElementLoss::focal, alpha, gamma}, x, target, reduction);
 }
 
+namespace {
+
+/// As PyTorch, which looks at each too.
+void expect_no_negative_variance(const Tensor& variances) {
+  Tensor var = variances;
+  if (var.device() != Device{}) {
+    var = Tensor::empty(variances.shape(), variances.dtype());
+    var.copy_from(variances);
+  }
+  dispatch_floating(var.dtype(), "gaussian_nll_loss", [&]<class T>() {
+    const T* values = static_cast<const T*>(var.data());
+    for (std::int64_t i = 0; i < var.numel(); ++i) {
+      if (!(static_cast<double>(values[i]) < 0.0)) continue;
+      throw InputError("gaussian_nll_loss: variances must be at least 0, and element " +
+                       std::to_string(i) + " is " + std::to_string(static_cast<double>(values[i])));
+    }
+  });
+}
+
+}  // namespace
+
 Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var, bool full,
                            double eps, Reduction reduction) {
   check_regression("gaussian_nll_loss", x.data(), target);
   if (!(eps > 0.0)) {
     throw InputError("gaussian_nll_loss: eps must be above 0, and is " + std::to_string(eps));
   }
+  expect_no_negative_variance(var.data());
   Variable each = var;
   if (var.shape() != x.shape()) {
     // One for a whole last dimension, with or without it.
