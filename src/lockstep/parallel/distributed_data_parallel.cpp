@@ -243,7 +243,7 @@ void DistributedDataParallel::pass_has_failed() noexcept {
   if (shards_) give_up_step();
 }
 
-void DistributedDataParallel::pass_is_over(GradStore& gradients) {
+void DistributedDataParallel::gradients_are_in(GradStore& gradients) {
   if (!at_hand_.syncs) return;
   if (!at_hand_.is_awaited) return warn_of_own_gradients();
   if (shards_) {

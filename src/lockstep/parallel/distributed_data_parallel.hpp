@@ -38,6 +38,7 @@ namespace lockstep {
 /// Gradients that are not zeroed add up, as PyTorch's do. What a sum leaves is
 ///   the mean over ranks of what passes without a weight have left on each since the last sum
 ///   + the sum over ranks of what those with a weight have + the gradient after the last sum.
+/// A pass of dist_autograd, begun on this rank, leaves the mean over ranks in its context.
 /// A rank that makes another number of passes than its peers ends, as they do, in an error of the
 /// group that names it, at the deadline. Where one pass goes through several of these, their sums
 /// follow in the order in which they were made; the first one's alone overlap with the pass.
@@ -211,7 +212,10 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   void leaves_are_known(bool first) override;
   void pass_is_over() override;
   void pass_has_failed() noexcept override;
-  void pass_is_over(GradStore& gradients) override;
+  void gradients_are_in(GradStore& gradients) override;
+  [[nodiscard]] bool awaits_pass() const noexcept override {
+    return at_hand_.syncs && at_hand_.is_awaited;
+  }
   /// Of a rank, or with DdpOptions::shards of a shard.
   [[nodiscard]] double equal_share() const;
   /// Makes the gradients that are held such shares.
