@@ -88,14 +88,16 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// undefined on a rank that has no samples: it then contributes zeros, and `weight` counts for
   /// nothing. Which parameters a loss depends on may differ between ranks and from call to call;
   /// those that no rank's depends on have no gradient afterwards, so that optimizers leave them and
-  /// their state as they are. With weights of 1 / ranks it is loss.backward(), but for leaves that
-  /// are no parameters: their gradients are weighted too. With DdpOptions::shards, each call is for
-  /// the next of this rank's shards(), {} for one without samples; calls before the last are local.
-  /// for_each_shard() is how to make them; where a rank has several and forward is collective, the
-  /// only way. Collective, outside no_sync(); returns when all gradients are final. Throws Error,
-  /// at once, for an undefined loss where the module's forward is collective, because the other
-  /// ranks wait for this one in it. Throws what backward or the group throws; then the other ranks
-  /// may be left waiting until their deadline, as after any failure between two collectives.
+  /// their state as they are. Others of these that the pass
+  /// comes to after a forward() of theirs are summed likewise. With weights of 1 / ranks it is
+  /// loss.backward(), but for leaves that are no parameters: their gradients are weighted too. With
+  /// DdpOptions::shards, each call is for the next of this rank's shards(), {} for one without
+  /// samples; calls before the last are local. for_each_shard() is how to make them; where a rank
+  /// has several and forward is collective, the only way. Collective, outside no_sync(); returns
+  /// when all gradients are final. Throws Error, at once, for an undefined loss where the module's
+  /// forward is collective, because the other ranks wait for this one in it. Throws what backward
+  /// or the group throws; then the other ranks may be left waiting until their deadline, as after
+  /// any failure between two collectives.
   void backward(const Variable& loss, double weight);
 
   /// While what is returned lives, a backward pass sends nothing, wherever its forward() ran, and
@@ -145,9 +147,9 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training), or
   /// reads rank 0's buffers (DdpOptions::broadcast_buffers_each_forward).
   void expect_joinable() const override;
-  /// For Join: the backward of a rank without samples, from no gradients, as in a loop that zeroes
-  /// them in each iteration; and at the end rank `last`'s trained parameters and buffers on every
-  /// rank. Collective.
+  /// For Join: the backward of a rank without samples, from no gradients but those of no_sync(), as
+  /// in a loop that zeroes them in each iteration; and at the end rank `last`'s trained parameters
+  /// and buffers on every rank. Collective.
   void shadow() override;
   void after_join(int last) override;
 
@@ -247,10 +249,13 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   std::int64_t sums_ = 0;            ///< over ranks, since construction
   /// Of each shard of this rank, where they take turns.
   struct AtHand {
-    bool syncs = true;         ///< outside no_sync()
-    bool is_awaited = false;   ///< forward() has run since the last sum: the next pass is summed
-    bool is_weighted = false;  ///< within backward(loss, weight),
-    bool is_met = false;       ///< whose pass has come to a parameter
+    bool syncs = true;        ///< outside no_sync()
+    bool is_awaited = false;  ///< forward() has run since the last sum: the next pass is summed
+    bool is_asked = false;    ///< within backward(loss, weight),
+    bool is_met = false;      ///< whose pass has come to a parameter
+    bool is_weighted =
+        false;             ///< the last pass that has come to one is of a backward(loss, weight)
+    bool has_own = false;  ///< a pass within no_sync() was the last one
     Share held = Share::mean;
   };
   AtHand at_hand_;
