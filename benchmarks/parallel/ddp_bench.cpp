@@ -61,8 +61,14 @@ void a_lone_ranks_step(benchmark::State& state) {
       ddp.backward(nll_loss(ddp.forward(Variable(images.pixels)), images.labels), 1.0);
       ddp_sgd.step();
     });
+    sides.add("loop", [&] {
+      ddp.zero_grad();
+      nll_loss(ddp.forward(Variable(images.pixels)), images.labels).backward();
+      ddp_sgd.step();
+    });
     sides.run(5);
     sides.report(state);
+    state.counters["loop/ddp"] = sides.median_us("loop") / sides.median_us("ddp");
     state.counters["ddp/alone"] = sides.median_us("ddp") / sides.median_us("alone");
   }
   group->close();

@@ -90,8 +90,11 @@ std::shared_ptr<ProcessGroup> same_work;  // this rank's: the trainers, or the o
 
 Trained train(const rpc::RRef<Table>& table, int steps) {
   DistributedDataParallel dense(make_dense(), same_work);
-  optim::SGD sgd(dense.module().named_parameters(), {.lr = learning_rate});
-  rpc::DistributedOptimizer sparse({.lr = learning_rate}, table.rpc_sync(&Table::references));
+  rpc::DistributedOptimizer of_dense({.lr = learning_rate}, rpc::parameter_rrefs(dense.module()));
+  // Each trainer's updates of the table are made, where one of their mean would be: hence the
+  // share.
+  rpc::DistributedOptimizer of_table({.lr = learning_rate / trainers},
+                                     table.rpc_sync(&Table::references));
   Trained trained;
   for (int step = 0; step < steps; ++step) {
     Samples samples;
@@ -99,20 +102,17 @@ Trained train(const rpc::RRef<Table>& table, int steps) {
     const dist_autograd::Context context;
     const Variable bagged =
         table.rpc_sync(&Table::forward, tensor_of(samples.index), tensor_of(samples.offsets));
-    const Variable input(bagged.data(), /*requires_grad=*/true);
-    const Variable loss = cross_entropy(dense.forward(input), tensor_of(samples.targets));
-    dense.backward(loss, 1.0 / trainers);  // sums over the trainers
-    // What has the input's gradient as its own: backward goes on at the server.
-    dist_autograd::backward(context, {sum(bagged * Variable(input.grad()))});
+    const Variable loss = cross_entropy(dense.forward(bagged), tensor_of(samples.targets));
+    // Averages the dense gradients over the trainers, and goes on at the server.
+    dist_autograd::backward(context, {loss});
 
     trained.losses.push_back(loss.data().item());
     if (step == 0) {
-      for (const Tensor& gradient : gradients_of(dense.module().parameters()))
-        trained.dense_gradients.push_back(gradient.clone());
+      trained.dense_gradients = gradients_of(dense.module().parameters(), context.id());
       trained.sparse_gradients = table.rpc_sync(&Table::gradients, context.id());
     }
-    sgd.step();
-    sparse.step(context);
+    of_dense.step(context);
+    of_table.step(context);
     same_work->barrier();  // the next words are looked up when both have changed the table
   }
   for (const Variable& parameter : dense.module().parameters())
@@ -150,12 +150,13 @@ void compare(int steps) {
         table_here->forward(tensor_of(samples.index), tensor_of(samples.offsets));
     cross_entropy(dense_here->forward(bagged), tensor_of(samples.targets)).backward();
     if (step == 0) {
-      const Variable both = Variable(a.sparse_gradients[0]) + Variable(b.sparse_gradients[0]);
+      const Variable mean =
+          (Variable(a.sparse_gradients[0]) + Variable(b.sparse_gradients[0])) / trainers;
       std::printf(
           "gradients differ from those of one process: dense %.1g and %.1g, sparse %.1g\n",
           relative_difference(a.dense_gradients, gradients_of(dense_here->parameters())),
           relative_difference(b.dense_gradients, gradients_of(dense_here->parameters())),
-          relative_difference({both.data()}, gradients_of(table_here->module().parameters())));
+          relative_difference({mean.data()}, gradients_of(table_here->module().parameters())));
     }
     sparse.step();
     dense.step();

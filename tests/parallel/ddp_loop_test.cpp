@@ -388,6 +388,19 @@ TEST_P(DdpLoop, OnePassThroughSeveralOfThemSumsAllOfThemInOneOrder) {
   });
 }
 
+TEST_P(DdpLoop, OnePassOfAWeightThroughSeveralOfThemWeighsAllOfThem) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto first = std::make_shared<Mlp>(1.0), second = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel one(first, group), two(second, group);
+    const Batch batch = make_batch(2, group->rank());
+    one.backward(mean_loss(one, batch) + mean_loss(two, batch), 0.25 + group->rank());
+    Numbers sum;
+    for (int r = 0; r < group->size(); ++r) add(sum, alone(make_batch(2, r)), 0.25 + r);
+    expect_near(gradients_in(*first), sum, "of the one that was asked");
+    expect_near(gradients_in(*second), sum, "of the other");
+  });
+}
+
 TEST_P(DdpLoop, RefusesToTrainWhatWasFrozenWhenItWasMadeAndGoesOn) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);

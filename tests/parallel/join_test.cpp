@@ -123,6 +123,38 @@ TEST_P(Joined, GradientsAreThoseOfTheMeanOverTheSamplesThatThereAreAndReplicasSt
   }
 }
 
+// The last rank runs out after what it has added up within no_sync(), which counts; afterwards it
+// brings zeros, to the mean over all ranks.
+TEST_P(Joined, PassesWithoutAWeightAreTheMeanOverAllRanksOfWhatEachHasBrought) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const int ranks = group->size(), last = ranks - 1;
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    int shadowed = 0;
+    const auto expect = [&](int rank_count) {
+      if (rank_count == 0) return;
+      Mlp whole(1.0);
+      for (int r = 0; r < rank_count; ++r) mean_loss(whole, batch_of(r, 0)).backward(1.0 / ranks);
+      EXPECT_LE(test::max_difference(model->W1.grad(), whole.W1.grad()), 1e-14);
+    };
+    Join join({ddp}, {.after_shadow = [&] { expect(shadowed++ == 0 ? ranks : last); }});
+    const auto pass = [&] { mean_loss(ddp, batch_of(group->rank(), 0)).backward(); };
+    if (group->rank() == last) {
+      const auto local = ddp.no_sync();
+      pass();
+    } else {
+      for (int k = 0; k < 2; ++k) {
+        static_cast<void>(join.step(1.0));
+        ddp.zero_grad();
+        pass();
+        expect(k == 0 ? ranks : last);
+      }
+    }
+    join.finish();
+    EXPECT_EQ(shadowed, group->rank() == last && ranks > 1 ? 2 : 0);
+  });
+}
+
 TEST_P(Joined, ARankMayGoOnWithoutSamples) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);

@@ -13,7 +13,7 @@
 
 #include "ranks.hpp"
 
-// ddp.h5, sync_batch_norm: four ranks with 5, 3, 8 and 1 samples.
+// ddp.h5, sync_batch_norm: ranks with different numbers of samples.
 
 namespace lockstep {
 namespace {
@@ -127,7 +127,7 @@ class SyncBatchNormGolden : public testing::TestWithParam<int> {};
 
 TEST_P(SyncBatchNormGolden, EveryNumberOfTheFileIsMet) {
   const SyncBatchNormCase golden;
-  ASSERT_EQ(golden.world, 4);
+  ASSERT_GE(golden.world, 1);
   EXPECT_EQ(golden.unread, std::vector<std::string>{});
   test::on_ranks(GetParam(), [&](const auto& group) {
     for (const DType dtype : {DType::f32, DType::f64}) {
@@ -139,12 +139,13 @@ TEST_P(SyncBatchNormGolden, EveryNumberOfTheFileIsMet) {
                           parts.begin() + static_cast<std::ptrdiff_t>(end)})
             .to(dtype);
       };
+      const std::int64_t features = golden.start.at("weight").size(0);
       StateDict start;
       for (const auto& entry : golden.start) {
         const bool floating = entry.tensor.dtype() == DType::f32;
         start.insert(entry.name, floating ? entry.tensor.to(dtype) : entry.tensor);
       }
-      SyncBatchNorm layer(6, *group, {.eps = golden.eps, .momentum = golden.momentum});
+      SyncBatchNorm layer(features, *group, {.eps = golden.eps, .momentum = golden.momentum});
       layer.load_state_dict(start);
 
       const Variable x(rows(golden.shares.x), true);
@@ -163,7 +164,7 @@ TEST_P(SyncBatchNormGolden, EveryNumberOfTheFileIsMet) {
       expect_near_reference(state.at("running_var"), golden.running_var_after, "running_var");
 
       // With a momentum of 1 the running statistics are the batch's, the variance unbiased.
-      SyncBatchNorm forgetful(6, *group, {.eps = golden.eps, .momentum = 1.0});
+      SyncBatchNorm forgetful(features, *group, {.eps = golden.eps, .momentum = 1.0});
       static_cast<void>(forgetful(x));
       const StateDict batch = forgetful.state_dict();
       expect_near_reference(batch.at("running_mean"), golden.mean, "mean");

@@ -346,7 +346,7 @@ TEST(DistAutograd, TheEndOfAPassComesToWhoCalledTheRankThatItBeganOn) {
 }
 
 TEST(DistAutograd, WhatComesOfAMessageOnceMoreIsAddedToWhatHasNotBeenSent) {
-  da::ContextPart part;
+  da::ContextPart part(1);
   const Variable x = part.add_received(1, 0, Tensor::full({2}, 1.0, DType::f64));
   const Variable y = mul(x, 2.0), awaited_in_vain = mul(x, 3.0);
   part.add_sent(1, y);
@@ -360,7 +360,7 @@ TEST(DistAutograd, WhatComesOfAMessageOnceMoreIsAddedToWhatHasNotBeenSent) {
 }
 
 TEST(DistAutograd, WhatComesLateOfAPassThatWasGivenUpLeavesTheNewerOneAsItIs) {
-  da::ContextPart part;
+  da::ContextPart part(1);
   const Variable x = part.add_received(1, 0, Tensor::full({2}, 1.0, DType::f64));
   part.add_sent(1, mul(x, 2.0));
   part.add_sent(2, mul(x, 3.0));

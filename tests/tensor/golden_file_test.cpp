@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <string>
+
+#include <gtest/gtest-spi.h>
 
 #include <lockstep/base/error.hpp>
 
@@ -74,7 +78,46 @@ TEST(GoldenFile, GroupsOfTheSharedFilesHaveReadersOrWaitForWhatTheyAreAbout) {
   expect("convnet.h5", {"init", "main", "step0"}, {"long"});
 }
 
+/// While alive, LOCKSTEP_GOLDEN_DIR is this, or unset if it is empty.
+class GoldenFolder {
+ public:
+  explicit GoldenFolder(const std::string& path) {
+    if (const char* before = std::getenv(variable)) before_ = before;
+    set(path);
+  }
+  ~GoldenFolder() { set(before_); }
+  GoldenFolder(const GoldenFolder&) = delete;
+  GoldenFolder& operator=(const GoldenFolder&) = delete;
+
+ private:
+  static constexpr const char* variable = "LOCKSTEP_GOLDEN_DIR";
+  static void set(const std::string& path) {
+    path.empty() ? unsetenv(variable) : setenv(variable, path.c_str(), 1);
+  }
+  std::string before_;
+};
+
+TEST(GoldenFile, ThatAFolderOfOnesOwnLacksIsASkippedTestThatNamesIt) {
+  testing::TestPartResultArray results;
+  {
+    const testing::ScopedFakeTestPartResultReporter intercepted(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+    const GoldenFolder folder("/no/such/folder");
+    EXPECT_THROW(GoldenFile("ops.h5"), testing::AssertionException);
+  }
+  ASSERT_EQ(results.size(), 1);
+  EXPECT_TRUE(results.GetTestPartResult(0).skipped());
+  EXPECT_NE(std::string(results.GetTestPartResult(0).message()).find("/no/such/folder/ops.h5"),
+            std::string::npos);
+  const char* const sources = std::getenv("LOCKSTEP_SOURCE_DIR");
+  const GoldenFolder own((sources ? std::string(sources) + "/" : "") + "tests/golden/");
+  EXPECT_NO_THROW(GoldenFile("ops.h5"));
+  EXPECT_THROW(GoldenFile("no_such_file.h5"), Error)
+      << "of the project's own nothing may be missing";
+}
+
 TEST(GoldenFile, SaysWhatIsMissing) {
+  const GoldenFolder own("");
   EXPECT_THROW(GoldenFile("no_such_file.h5"), Error);
   const GoldenFile ops("ops.h5");
   EXPECT_FALSE(ops.has("nowhere/at/all"));

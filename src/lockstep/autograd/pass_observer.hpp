@@ -42,7 +42,9 @@ class PassObserver {
 
   /// In place of all these, for a pass that has put the leaves' gradients into a store, such as one
   /// of dist_autograd: it is over.
-  virtual void pass_is_over(GradStore& /*gradients*/) {}
+  virtual void gradients_are_in(GradStore& /*store*/) {}
+  /// The next pass is to be told of. Asked where it cannot be.
+  [[nodiscard]] virtual bool awaits_pass() const noexcept { return false; }
 
   /// In the order in which they were made.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }

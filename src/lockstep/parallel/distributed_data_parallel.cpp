@@ -16,6 +16,9 @@
 namespace lockstep {
 namespace {
 
+/// This thread is within backward(loss, weight), of whichever of those that its pass comes to.
+thread_local constinit bool in_weighted_pass = false;
+
 /// Parameters that require a gradient.
 std::vector<Variable> trained_parameters(const nn::Module& module) {
   std::vector<Variable> trained;
@@ -164,11 +167,15 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
         "backward(sum(output), 0.0).");
   }
   weight *= reducer_->comm_hook().weight_factor();
-  at_hand_.is_weighted = true;
+  at_hand_.is_asked = true;
   at_hand_.is_met = false;
   struct Ending {
     AtHand& at_hand;
-    ~Ending() { at_hand.is_weighted = false; }
+    bool before = std::exchange(in_weighted_pass, true);
+    ~Ending() {
+      at_hand.is_asked = false;
+      in_weighted_pass = before;
+    }
   } const ending{at_hand_};
   try {
     if (loss.defined()) loss.backward(weight);
@@ -198,10 +205,10 @@ double DistributedDataParallel::equal_share() const {
 PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variable> roots,
                                                           double seed) {
   at_hand_.is_met = true;
-  const bool is_weighted = at_hand_.is_weighted;
-  if (at_hand_.syncs && !at_hand_.is_awaited && !is_weighted) {
+  const bool is_weighted = at_hand_.is_weighted = in_weighted_pass;
+  if (at_hand_.syncs && !at_hand_.is_awaited && !at_hand_.is_asked) {
     warn_of_own_gradients();
-    hold(Share::mean);
+    hold(is_weighted ? Share::weighted : Share::mean);
     return {};
   }
   set_held_aside();
@@ -227,6 +234,7 @@ void DistributedDataParallel::leaves_are_known(bool first) {
 }
 
 void DistributedDataParallel::pass_is_over() {
+  at_hand_.has_own = !at_hand_.syncs;
   if (!at_hand_.syncs) return;
   if (!shards_ || !shards_->keeps_apart()) return finish_sum();
   if (!at_hand_.is_weighted) shards_->gradients_at_hand().scale(equal_share());
@@ -243,7 +251,7 @@ void DistributedDataParallel::pass_has_failed() noexcept {
   if (shards_) give_up_step();
 }
 
-void DistributedDataParallel::pass_is_over(GradStore& gradients) {
+void DistributedDataParallel::gradients_are_in(GradStore& gradients) {
   if (!at_hand_.syncs) return;
   if (!at_hand_.is_awaited) return warn_of_own_gradients();
   if (shards_) {
@@ -365,7 +373,7 @@ void DistributedDataParallel::expect_joinable() const {
 }
 
 void DistributedDataParallel::shadow() {
-  zero_grad();
+  if (!at_hand_.has_own) zero_grad();
   for (std::int64_t shard = 0; shard < shards(); ++shard) backward({}, 0.0);
 }
 

@@ -38,6 +38,7 @@ namespace lockstep {
 /// Gradients that are not zeroed add up, as PyTorch's do. What a sum leaves is
 ///   the mean over ranks of what passes without a weight have left on each since the last sum
 ///   + the sum over ranks of what those with a weight have + the gradient after the last sum.
+/// A pass of dist_autograd, begun on this rank, leaves the mean over ranks in its context.
 /// A rank that makes another number of passes than its peers ends, as they do, in an error of the
 /// group that names it, at the deadline. Where one pass goes through several of these, their sums
 /// follow in the order in which they were made; the first one's alone overlap with the pass.
@@ -87,14 +88,16 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// undefined on a rank that has no samples: it then contributes zeros, and `weight` counts for
   /// nothing. Which parameters a loss depends on may differ between ranks and from call to call;
   /// those that no rank's depends on have no gradient afterwards, so that optimizers leave them and
-  /// their state as they are. With weights of 1 / ranks it is loss.backward(), but for leaves that
-  /// are no parameters: their gradients are weighted too. With DdpOptions::shards, each call is for
-  /// the next of this rank's shards(), {} for one without samples; calls before the last are local.
-  /// for_each_shard() is how to make them; where a rank has several and forward is collective, the
-  /// only way. Collective, outside no_sync(); returns when all gradients are final. Throws Error,
-  /// at once, for an undefined loss where the module's forward is collective, because the other
-  /// ranks wait for this one in it. Throws what backward or the group throws; then the other ranks
-  /// may be left waiting until their deadline, as after any failure between two collectives.
+  /// their state as they are. Others of these that the pass
+  /// comes to after a forward() of theirs are summed likewise. With weights of 1 / ranks it is
+  /// loss.backward(), but for leaves that are no parameters: their gradients are weighted too. With
+  /// DdpOptions::shards, each call is for the next of this rank's shards(), {} for one without
+  /// samples; calls before the last are local. for_each_shard() is how to make them; where a rank
+  /// has several and forward is collective, the only way. Collective, outside no_sync(); returns
+  /// when all gradients are final. Throws Error, at once, for an undefined loss where the module's
+  /// forward is collective, because the other ranks wait for this one in it. Throws what backward
+  /// or the group throws; then the other ranks may be left waiting until their deadline, as after
+  /// any failure between two collectives.
   void backward(const Variable& loss, double weight);
 
   /// While what is returned lives, a backward pass sends nothing, wherever its forward() ran, and
@@ -144,9 +147,9 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training), or
   /// reads rank 0's buffers (DdpOptions::broadcast_buffers_each_forward).
   void expect_joinable() const override;
-  /// For Join: the backward of a rank without samples, from no gradients, as in a loop that zeroes
-  /// them in each iteration; and at the end rank `last`'s trained parameters and buffers on every
-  /// rank. Collective.
+  /// For Join: the backward of a rank without samples, from no gradients but those of no_sync(), as
+  /// in a loop that zeroes them in each iteration; and at the end rank `last`'s trained parameters
+  /// and buffers on every rank. Collective.
   void shadow() override;
   void after_join(int last) override;
 
@@ -211,7 +214,10 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   void leaves_are_known(bool first) override;
   void pass_is_over() override;
   void pass_has_failed() noexcept override;
-  void pass_is_over(GradStore& gradients) override;
+  void gradients_are_in(GradStore& gradients) override;
+  [[nodiscard]] bool awaits_pass() const noexcept override {
+    return at_hand_.syncs && at_hand_.is_awaited;
+  }
   /// Of a rank, or with DdpOptions::shards of a shard.
   [[nodiscard]] double equal_share() const;
   /// Makes the gradients that are held such shares.
@@ -243,10 +249,13 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   std::int64_t sums_ = 0;            ///< over ranks, since construction
   /// Of each shard of this rank, where they take turns.
   struct AtHand {
-    bool syncs = true;         ///< outside no_sync()
-    bool is_awaited = false;   ///< forward() has run since the last sum: the next pass is summed
-    bool is_weighted = false;  ///< within backward(loss, weight),
-    bool is_met = false;       ///< whose pass has come to a parameter
+    bool syncs = true;        ///< outside no_sync()
+    bool is_awaited = false;  ///< forward() has run since the last sum: the next pass is summed
+    bool is_asked = false;    ///< within backward(loss, weight),
+    bool is_met = false;      ///< whose pass has come to a parameter
+    bool is_weighted =
+        false;             ///< the last pass that has come to one is of a backward(loss, weight)
+    bool has_own = false;  ///< a pass within no_sync() was the last one
     Share held = Share::mean;
   };
   AtHand at_hand_;

@@ -7,10 +7,14 @@
 
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/rpc/backward_pass.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep::dist_autograd {
 namespace {
+
+/// This thread runs a pass of a context, and not one of Variable::backward.
+thread_local constinit bool runs_own_pass = false;
 
 /// The producer of a variable that has come from another rank: keeps its gradient for the answer.
 class ReceivedNode final : public PooledNode<ReceivedNode> {
@@ -24,6 +28,14 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
       throw Error(
           "backward() came to a Variable that another rank sent, in a context that has ended: call "
           "dist_autograd::backward while it lives");
+    }
+    if (!runs_own_pass) {
+      const auto part = message->part.lock();
+      if (!part || !tell_when_over(part->onward())) {
+        throw Error(
+            "backward() came within a recomputed block to a Variable that another rank sent: take "
+            "the call out of the block");
+      }
     }
     Tensor& gradient = message->gradients[place_];
     if (gradient.defined()) return add_scaled(grad_output, 1.0, gradient);  // not sent so far
@@ -61,7 +73,8 @@ Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value
   auto place = std::ranges::find_if(
       received_, [&](const auto& r) { return r->message == message && r->from == from; });
   if (place == received_.end()) {
-    received_.push_back(std::make_shared<Received>(Received{message, from, {}, {}}));
+    received_.push_back(
+        std::make_shared<Received>(Received{weak_from_this(), message, from, {}, {}}));
     place = received_.end() - 1;
   }
   Received& received = **place;
@@ -78,8 +91,13 @@ Variable ContextPart::add_received(std::uint64_t message, int from, Tensor value
 template <class Step>
 Progress ContextPart::run(std::uint64_t pass, const Step& step) {
   if (pass_ == pass && failure_) std::rethrow_exception(failure_);
+  struct Own {
+    bool before = std::exchange(runs_own_pass, true);
+    ~Own() { runs_own_pass = before; }
+  } const own;
   try {
     step();
+    if (!begun_here_) expect_not_observed();
     return progress();
   } catch (...) {
     failure_ = std::current_exception();
@@ -92,12 +110,44 @@ void ContextPart::forget_pass(std::uint64_t next) {
   failure_ = nullptr;
   pass_ = next;
   awaited_.clear();
+  begun_here_ = false;
+  forget_received();
+}
+
+void ContextPart::forget_received() noexcept {
   const std::lock_guard lock(lists_);
   for (const auto& received : received_) {
     received->answered = false;
     std::ranges::fill(received->gradients, Tensor());
   }
 }
+
+void ContextPart::expect_not_observed() const {
+  for (const auto& [leaf, gradient] : store_.gradients()) {
+    for (const auto& hook : leaf.record()->grad_hooks) {
+      if (!hook.observer || !hook.observer->awaits_pass()) continue;
+      throw Error(
+          "a backward pass of dist_autograd that another rank has begun came to parameters of a "
+          "DistributedDataParallel: their gradients are averaged where the rank that has it begins "
+          "the pass");
+    }
+  }
+}
+
+void ContextPart::tell_observers() {
+  const std::lock_guard lock(running_);
+  std::vector<PassObserver*> observers;
+  for (const auto& [leaf, gradient] : store_.gradients()) {
+    for (const auto& hook : leaf.record()->grad_hooks) {
+      if (hook.observer && std::ranges::find(observers, hook.observer) == observers.end())
+        observers.push_back(hook.observer);
+    }
+  }
+  std::ranges::sort(observers, {}, &PassObserver::number);
+  for (PassObserver* const observer : observers) observer->gradients_are_in(store_);
+}
+
+void ContextPart::Onward::pass_is_over() { run_pass_onward(part_.shared_from_this()); }
 
 void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
   forget_pass(pass);
@@ -115,10 +165,28 @@ Progress ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses
   const std::lock_guard lock(running_);
   return run(pass, [&] {
     open(pass, losses);
+    begun_here_ = true;
     for (const Variable& loss : losses) {
       stages_->give(loss, Tensor::full(loss.shape(), 1.0, loss.data().dtype()));
     }
     stages_->run();
+  });
+}
+
+Progress ContextPart::begin_onward(std::uint64_t pass) {
+  const std::lock_guard lock(running_);
+  return run(pass, [&] {
+    std::vector<std::vector<Tensor>> gradients;
+    {
+      const std::lock_guard reading(lists_);
+      for (const auto& received : received_) gradients.push_back(received->gradients);
+    }
+    open(pass, {});
+    begun_here_ = true;
+    const std::lock_guard writing(lists_);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      std::ranges::copy(gradients[i], received_[i]->gradients.begin());
+    }
   });
 }
 
@@ -246,7 +314,7 @@ std::shared_ptr<ContextPart> Contexts::find(std::uint64_t id) const {
 std::shared_ptr<ContextPart> Contexts::find_or_make(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   auto& part = parts_[id];
-  if (!part) part = std::make_shared<ContextPart>();
+  if (!part) part = std::make_shared<ContextPart>(id);
   return part;
 }
 

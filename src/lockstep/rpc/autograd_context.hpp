@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lockstep/autograd/grad_store.hpp>
+#include <lockstep/autograd/pass_observer.hpp>
 #include <lockstep/autograd/staged_backward.hpp>
 #include <lockstep/rpc/rpc.hpp>
 
@@ -37,8 +38,11 @@ struct Progress {
   bool waits = false;  ///< for gradients that have not come
 };
 
+class ContextPart;
+
 /// Variables that came with one message, results here of what their sender has.
 struct Received {
+  std::weak_ptr<ContextPart> part;
   std::uint64_t message;  ///< chosen by the sender, within the context
   int from;
   std::vector<Variable> variables;
@@ -47,8 +51,10 @@ struct Received {
 };
 
 /// One rank's part of a context. Thread-safe.
-class ContextPart {
+class ContextPart : public std::enable_shared_from_this<ContextPart> {
  public:
+  explicit ContextPart(std::uint64_t id) : onward_(*this), id_(id) {}
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   /// A number for a message that is about to be written.
   [[nodiscard]] std::uint64_t next_message() noexcept { return ++messages_; }
   /// A call goes there.
@@ -62,12 +68,21 @@ class ContextPart {
 
   /// Begins a pass from losses of this rank.
   [[nodiscard]] Progress begin(std::uint64_t pass, std::span<const Variable> losses);
+  /// Begins a pass where one of Variable::backward has ended: at variables that came from
+  /// elsewhere.
+  [[nodiscard]] Progress begin_onward(std::uint64_t pass);
   /// Gradients have come. Throws Error if they are of an older pass than the one at hand, which was
   /// given up: it goes on as if they had not come.
   [[nodiscard]] Progress take(std::uint64_t pass, const Gradients& gradients);
   /// No rank has anything to do any more: none waits from now on for gradients that have not come.
   /// Nothing for a pass that has been finished here before, or is older than the one at hand.
   [[nodiscard]] std::optional<Progress> finish(std::uint64_t pass);
+
+  /// The pass, which was begun here, is over: observers of leaves that have a gradient are told.
+  void tell_observers();
+  /// Asked to be told when a pass of Variable::backward that comes to variables from elsewhere is
+  /// over, it goes on there.
+  [[nodiscard]] PassObserver& onward() noexcept { return onward_; }
 
   [[nodiscard]] Tensor gradient(const Variable& leaf) const;
   [[nodiscard]] std::vector<std::pair<Variable, Tensor>> gradients() const;
@@ -77,6 +92,15 @@ class ContextPart {
   [[nodiscard]] std::set<int> partners() const;
 
  private:
+  class Onward final : public PassObserver {
+   public:
+    explicit Onward(ContextPart& part) : part_(part) {}
+    void pass_is_over() override;
+    void pass_has_failed() noexcept override { part_.forget_received(); }
+
+   private:
+    ContextPart& part_;
+  };
   struct Sent {
     std::uint64_t message;
     std::vector<Variable> variables;
@@ -85,12 +109,17 @@ class ContextPart {
   template <class Step>
   [[nodiscard]] Progress run(std::uint64_t pass, const Step& step);
   void forget_pass(std::uint64_t next);
+  void forget_received() noexcept;
+  /// Throws Error where a leaf that has a gradient is observed: the pass was begun elsewhere.
+  void expect_not_observed() const;
   void open(std::uint64_t pass, std::span<const Variable> losses);
   void give(const Gradients& gradients);
   void stop_waiting();
   /// What is known of variables' gradients goes to where these came from.
   [[nodiscard]] Progress progress();
 
+  Onward onward_;
+  const std::uint64_t id_;
   std::atomic<std::uint64_t> messages_ = 0;
 
   mutable std::mutex lists_;  // guards what forward writes
@@ -100,6 +129,7 @@ class ContextPart {
 
   mutable std::mutex running_;  // guards the rest; taken before lists_
   std::uint64_t pass_ = 0, finished_ = 0;
+  bool begun_here_ = false;     ///< the pass at hand
   std::exception_ptr failure_;  ///< of the pass at hand
   bool waits_for_all_ = false;  ///< the pass at hand is run operation by operation, once each
   GradStore store_;

@@ -162,12 +162,9 @@ rpc::Future<Outcome> finish_pass(std::uint64_t context, std::uint64_t number) {
   return std::make_shared<Following>(pass)->follow(sent, false);
 }
 
-}  // namespace
-
-void run_backward_pass(std::uint64_t context, std::span<const Variable> losses) {
-  const Pass pass{context, next_number()};
+/// `begun` is what a pass that this rank has begun has come to here: runs the rest of it.
+void complete(const Pass& pass, const Progress& begun) {
   Outcomes sent;
-  const Progress begun = pass.part->begin(pass.number, losses);
   pass.send(begun, sent);
   if (!await_all(pass, std::move(sent), begun.waits)) return;
   const std::optional<Progress> finished = pass.part->finish(pass.number);
@@ -176,6 +173,20 @@ void run_backward_pass(std::uint64_t context, std::span<const Variable> losses) 
   pass.send(*finished, sent);
   pass.finish_elsewhere(sent);
   await_all(pass, std::move(sent), false);
+}
+
+}  // namespace
+
+void run_backward_pass(std::uint64_t context, std::span<const Variable> losses) {
+  const Pass pass{context, next_number()};
+  complete(pass, pass.part->begin(pass.number, losses));
+  pass.part->tell_observers();
+}
+
+void run_pass_onward(const std::shared_ptr<ContextPart>& part) {
+  const Pass pass{part->id(), next_number(), part};
+  complete(pass, part->begin_onward(pass.number));
+  part->tell_observers();
 }
 
 }  // namespace lockstep::dist_autograd

@@ -1,0 +1,171 @@
+// Backward passes that go through calls and through a DistributedDataParallel, against the same
+// model on one rank.
+#include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <lockstep/autograd/functional.hpp>
+#include <lockstep/base/error.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/rpc/dist_autograd.hpp>
+#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <rpc/workers.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace da = dist_autograd;
+
+Tensor values_of(const Shape& shape, double phase) {
+  std::vector<double> values(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sin(phase + 1.7 * static_cast<double>(i));
+  return Tensor::from(values, shape);
+}
+
+/// y = tanh(x W^T); at one rank, or a replica at each.
+struct Part : nn::Module {
+  explicit Part(double phase) : weight(register_parameter("weight", values_of({4, 4}, phase))) {}
+  Variable forward(const Variable& x) override { return tanh(linear(x, weight, Variable())); }
+  Variable weight;
+};
+/// The part that is on rank 0 alone.
+struct Remote {
+  Variable forward(const Variable& x) { return part.forward(x); }
+  Tensor gradient(std::uint64_t context) { return da::gradient(context, part.weight); }
+  Part part{0.3};
+};
+std::unique_ptr<Remote> make_remote() { return std::make_unique<Remote>(); }
+LOCKSTEP_RPC_AS("data parallel make_remote", make_remote);
+LOCKSTEP_RPC_AS("data parallel forward", Remote::forward);
+LOCKSTEP_RPC_AS("data parallel gradient", Remote::gradient);
+
+/// Of the replicated part and of the remote one, by this rank's samples, on one rank alone.
+struct Reference {
+  Tensor replicated, remote;
+};
+Reference reference(int rank, bool remote_first, double factor = 1.0) {
+  Part replica(0.9), other(0.3);
+  const Variable x(values_of({3, 4}, rank), true);
+  const Variable y =
+      remote_first ? replica.forward(other.forward(x)) : other.forward(replica.forward(x));
+  sum(y).backward(factor);
+  return {replica.weight.grad(), other.weight.grad()};
+}
+double share_of(int rank) { return 0.25 + 0.5 * rank; }
+
+void expect_near(const Tensor& actual, const Tensor& expected, const std::string& what) {
+  ASSERT_TRUE(actual.defined()) << what;
+  const auto a = actual.to_vector<double>(), e = expected.to_vector<double>();
+  for (std::size_t i = 0; i < e.size(); ++i) ASSERT_NEAR(a[i], e[i], 1e-14) << what;
+}
+/// The sum over ranks of factor(rank) x the replicated part's gradient.
+template <class F>
+Tensor over_ranks(int ranks, bool remote_first, const F& factor) {
+  const Tensor sum = Tensor::zeros({4, 4}, DType::f64);
+  for (int r = 0; r < ranks; ++r) add_scaled(reference(r, remote_first).replicated, factor(r), sum);
+  return sum;
+}
+
+/// body(ddp, remote) on each rank; all meet before the workers end.
+template <class Body>
+void on_trainers(const Body& body) {
+  test::on_workers(
+      [&](ProcessGroup& group) {
+        const auto same_work = group.twin();
+        const auto remote = rpc::remote(0, make_remote);
+        {
+          DistributedDataParallel ddp(std::make_shared<Part>(0.9), same_work);
+          body(ddp, remote);
+        }
+        same_work->barrier();
+      },
+      {.workers = 4});
+}
+const Variable& weight_of(const DistributedDataParallel& ddp) {
+  return dynamic_cast<Part&>(ddp.module()).weight;
+}
+
+TEST(DataParallelContext, HasTheMeanOverTheRanksWhicheverPartComesFirst) {
+  on_trainers([](DistributedDataParallel& ddp, const rpc::RRef<Remote>& remote) {
+    const int rank = ddp.group().rank(), ranks = ddp.group().size();
+    for (const bool remote_first : {true, false}) {
+      const da::Context context;
+      const Tensor mean = over_ranks(ranks, remote_first, [&](int) { return 1.0 / ranks; });
+      const Tensor twice = mean.clone();
+      add_scaled(mean, 1.0, twice);
+      for (const Tensor& expected : {mean, twice}) {  // a second pass adds up
+        const Variable x(values_of({3, 4}, rank), true);
+        const Variable y = remote_first ? ddp.forward(remote.rpc_sync(&Remote::forward, x))
+                                        : remote.rpc_sync(&Remote::forward, ddp.forward(x));
+        da::backward(context, {sum(y)});
+        expect_near(da::gradient(context, weight_of(ddp)), expected, "of the replicated part");
+      }
+      EXPECT_FALSE(weight_of(ddp).grad().defined()) << "the context has it";
+      const Reference own = reference(rank, remote_first, 2.0);
+      expect_near(remote.rpc_sync(&Remote::gradient, context.id()), own.remote, "elsewhere");
+    }
+  });
+}
+
+TEST(DataParallelContext, IsFilledByAPassOfBackwardWithAndWithoutAWeight) {
+  on_trainers([](DistributedDataParallel& ddp, const rpc::RRef<Remote>& remote) {
+    const int rank = ddp.group().rank(), ranks = ddp.group().size();
+    for (const bool weighted : {true, false}) {
+      const da::Context context;
+      const Variable x(values_of({3, 4}, rank));
+      const Variable loss = sum(ddp.forward(remote.rpc_sync(&Remote::forward, x)));
+      ddp.zero_grad();
+      weighted ? ddp.backward(loss, share_of(rank)) : loss.backward();
+      expect_near(
+          weight_of(ddp).grad(),
+          over_ranks(ranks, true, [&](int r) { return weighted ? share_of(r) : 1.0 / ranks; }),
+          "of the replicated part");
+      const Reference own = reference(rank, true, weighted ? share_of(rank) : 1.0);
+      expect_near(remote.rpc_sync(&Remote::gradient, context.id()), own.remote, "elsewhere");
+    }
+  });
+}
+
+/// The replicas that are set to work from elsewhere, by worker.
+std::mutex served_access;
+std::map<int, std::shared_ptr<DistributedDataParallel>> served;
+Variable served_forward(const Variable& x) {
+  const std::lock_guard lock(served_access);
+  return served.at(rpc::this_worker().id)->forward(x);
+}
+LOCKSTEP_RPC(served_forward);
+
+TEST(DataParallelContext, RefusesAReplicaWhosePassWasBegunElsewhere) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        const int rank = group.rank();
+        const auto twin = group.twin();
+        auto ddp = std::make_shared<DistributedDataParallel>(std::make_shared<Part>(0.9), twin);
+        {
+          const std::lock_guard lock(served_access);
+          served[rank] = std::move(ddp);
+        }
+        twin->barrier();
+        if (rank == 0 && group.size() > 1) {
+          const da::Context context;
+          const Variable x(values_of({3, 4}, rank), true);
+          const Variable loss = sum(rpc::rpc_sync(1, served_forward, x));
+          const std::string refused =
+              test::thrown_by<rpc::RemoteError>([&] { da::backward(context, {loss}); });
+          EXPECT_NE(refused.find("the rank that has it begins the pass"), std::string::npos)
+              << refused;
+        }
+        twin->barrier();
+        const std::lock_guard lock(served_access);
+        served.erase(rank);
+      },
+      {.workers = 4});
+}
+
+}  // namespace
+}  // namespace lockstep
