@@ -179,7 +179,7 @@ TEST(FurtherLayers, RefusalsSayWhatFits) {
       [&] {
         run(nn::Upsample({2.0}, Interpolation::bilinear), {1, 1, 3});
       },
-      "bilinear [N, C, H, W]");
+      "bilinear and bicubic [N, C, H, W]");
   expect([&] { run(nn::PixelShuffle(2), {1, 6, 2, 2}); }, "square");
   expect([&] { run(nn::InstanceNorm2d(3), {1, 3, 4}); }, "4 dimensions");
   expect([&] { run(nn::InstanceNorm1d(3), {1, 3, 1}); }, "more than one value");

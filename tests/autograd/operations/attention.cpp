@@ -29,6 +29,13 @@ Operations attention_operations() {
       {"multi_head_attention",
        {{2, 9, 24}, {2, 13, 24}, {2, 13, 24}},
        [](const Inputs& v) { return multi_head_attention(v[0], v[1], v[2], 3); }},
+      {"multi_head_attention_with_weights",
+       {{2, 9, 24}, {2, 13, 24}, {2, 13, 24}},
+       [](const Inputs& v) {
+         const auto y = multi_head_attention_with_weights(v[0], v[1], v[2], 3, causal());
+         const auto flat = [](const Variable& x) { return reshape(x, {x.data().numel()}); };
+         return concat({flat(y.output), flat(y.weights)});
+       }},
       {"in_projection",
        {{2, 9, 24}, {2, 13, 24}, {2, 13, 24}, {72, 24}, {72}},
        [](const Inputs& v) { return concat(in_projection(v[0], v[1], v[2], v[3], v[4]), 1); }}};

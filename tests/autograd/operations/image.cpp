@@ -32,6 +32,17 @@ Operations image_operations() {
       {"bilinear",
        {{2, 3, 7, 6}},
        [](const Inputs& v) { return interpolate_by(v[0], {2.0}, Interpolation::bilinear); }},
+      {"trilinear",
+       {{2, 3, 4, 7, 6}},
+       [](const Inputs& v) { return interpolate_by(v[0], 2.0, Interpolation::trilinear); }},
+      {"bicubic",
+       {{2, 3, 7, 6}},
+       [](const Inputs& v) { return interpolate_by(v[0], 1.5, Interpolation::bicubic, true); }},
+      {"area",
+       {{2, 3, 7, 6}},
+       [](const Inputs& v) {
+         return interpolate(v[0], {3, 4}, Interpolation::area);
+       }},
       {"pixel_shuffle", {{2, 8, 3, 5}}, [](const Inputs& v) { return pixel_shuffle(v[0], 2); }},
       {"pixel_unshuffle", {{2, 2, 6, 9}}, [](const Inputs& v) { return pixel_unshuffle(v[0], 3); }},
       {"pools_of_sequences",

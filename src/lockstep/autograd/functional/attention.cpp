@@ -25,21 +25,22 @@ Heads operand(const Tensor& t, const AttentionPlan& plan) {
 /// 1 where a query may see a key, else 0: [B,1,T,S].
 Tensor visible_keys(const AttentionPlan& plan, DType dtype) {
   const auto flags = [](const Tensor& t) {
-    return t.defined() ? t.to(DType::u8).to_vector<std::uint8_t>() : std::vector<std::uint8_t>();
+    return t.defined() ? static_cast<const bool*>(t.data()) : nullptr;
   };
-  const auto mask = flags(plan.mask), hidden = flags(plan.key_padding_mask);
-  std::vector<float> visible;
+  const bool *const seen = flags(plan.mask), *const hidden = flags(plan.key_padding_mask);
+  const Tensor visible = Tensor::empty({plan.batch, 1, plan.queries, plan.keys}, DType::f32);
+  auto* at = static_cast<float*>(visible.data());
   for (std::int64_t b = 0; b < plan.batch; ++b) {
     for (std::int64_t t = 0; t < plan.queries; ++t) {
       for (std::int64_t s = 0; s < plan.keys; ++s) {
-        const bool seen = (!plan.causal || s <= t) &&
-                          (mask.empty() || mask[static_cast<std::size_t>(t * plan.keys + s)]) &&
-                          (hidden.empty() || !hidden[static_cast<std::size_t>(b * plan.keys + s)]);
-        visible.push_back(seen ? 1.0F : 0.0F);
+        *at++ = (!plan.causal || s <= t) && (!seen || seen[t * plan.keys + s]) &&
+                        (!hidden || !hidden[b * plan.keys + s])
+                    ? 1.0F
+                    : 0.0F;
       }
     }
   }
-  return Tensor::from(visible, {plan.batch, 1, plan.queries, plan.keys}).to(dtype);
+  return visible.to(dtype);
 }
 
 /// softmax(scale q k^T + mask) of q and k [B,H,T,D].

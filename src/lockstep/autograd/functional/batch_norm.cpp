@@ -51,7 +51,9 @@ class BatchNormNode : public PooledNode<BatchNormNode> {
       const Variable centred = planes - middle;
       const Variable variance =
           training_ ? mean(pow(centred, 2.0), {0, 2}, true) : along(Variable(inputs_.running_var));
-      Variable y = centred * rsqrt(variance + eps_) * along(inputs[1]) + along(inputs[2]);
+      Variable y = centred * rsqrt(variance + eps_);
+      if (inputs[1].defined()) y = y * along(inputs[1]);
+      if (inputs[2].defined()) y = y + along(inputs[2]);
       y = reshape(y, x.shape());
       if (residual.defined()) y = y + from_channel_blocks(residual);
       if (inputs_.relu) y = relu(y);
@@ -148,15 +150,13 @@ double take_statistics_of_all(const StatisticsExchange& exchange, double momentu
 }
 
 /// `given`, or `value` for each channel of x where it is undefined.
-Variable or_constant(const Operand& given, const Operand& x, double value) {
-  if (given.defined()) return given;
-  return Variable(
-      Tensor::full({plain_shape(x.data())[1]}, value, x.data().dtype(), x.data().device()));
+Tensor or_constant(const Tensor& given, const Tensor& x, double value) {
+  return given.defined() ? given : Tensor::full({plain_shape(x)[1]}, value, x.dtype(), x.device());
 }
 
 }  // namespace
 
-Variable batch_norm(const Operand& x, const Operand& given_weight, const Operand& given_bias,
+Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias,
                     const BatchNormStatistics& statistics, bool training, double momentum,
                     double eps, const Operand& shortcut, bool relu) {
   Variable residual = shortcut;
@@ -168,16 +168,13 @@ Variable batch_norm(const Operand& x, const Operand& given_weight, const Operand
     throw ShapeError("batch_norm of x " + describe(x.data()) +
                      ": x is [N, C, ...], and evaluation needs running statistics");
   }
-  const Variable weight = or_constant(given_weight, x, 1.0), bias = or_constant(given_bias, x, 0.0);
-  // The kernels write running statistics in any case.
-  const auto kept_or_scratch = [&](const Tensor& running) {
-    return running.defined() ? running : or_constant({}, x, 0.0).data();
-  };
+  const auto data = [](const Operand& v) { return v.defined() ? v.data() : Tensor(); };
   BatchNormInputs inputs{.x = x.data(),
-                         .weight = weight.data(),
-                         .bias = bias.data(),
-                         .running_mean = kept_or_scratch(statistics.running_mean),
-                         .running_var = kept_or_scratch(statistics.running_var),
+                         .weight = or_constant(data(weight), x.data(), 1.0),
+                         .bias = or_constant(data(bias), x.data(), 0.0),
+                         // Scratch where none are kept: kernels write them in any case.
+                         .running_mean = or_constant(statistics.running_mean, x.data(), 0.0),
+                         .running_var = or_constant(statistics.running_var, x.data(), 0.0),
                          .residual = residual.defined() ? residual.data() : Tensor(),
                          .relu = relu};
   const bool shared = training && statistics.exchange;
@@ -186,7 +183,7 @@ Variable batch_norm(const Operand& x, const Operand& given_weight, const Operand
     return Tensor::empty(shape, x.data().dtype(), x.data().device());
   };
   Tensor y = Tensor::empty_like(x.data());
-  BatchNormSaved saved{empty(weight.shape()), empty(weight.shape())};
+  BatchNormSaved saved{empty(inputs.weight.shape()), empty(inputs.weight.shape())};
   const double count =
       shared ? take_statistics_of_all(*statistics.exchange, momentum, inputs) : 0.0;
   batch_norm_forward(inputs, training && !shared, momentum, eps, y, saved);

@@ -1,6 +1,8 @@
 #include <lockstep/autograd/functional/recurrent.hpp>
 
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
@@ -15,14 +17,28 @@
 namespace lockstep {
 namespace {
 
-/// bool [end - begin, N, 1]: whether elements `begin` to `end` are behind their sequence's end.
-Tensor elements_behind(const RnnPlan& plan, std::int64_t begin, std::int64_t end) {
-  Tensor behind = Tensor::empty({end - begin, plan.batch, 1}, DType::boolean);
-  auto* at = static_cast<bool*>(behind.data());
-  for (std::int64_t t = begin; t < end; ++t) {
-    for (std::int64_t n = 0; n < plan.batch; ++n) *at++ = plan.is_behind(n, t);
+/// bool [N, 1]: whether element t is behind the sequence's end.
+Tensor sequences_that_ended(const RnnPlan& plan, std::int64_t t) {
+  Tensor behind = Tensor::empty({plan.batch, 1}, DType::boolean);
+  for (std::int64_t n = 0; n < plan.batch; ++n) {
+    static_cast<bool*>(behind.data())[n] = plan.is_behind(n, t);
   }
   return behind;
+}
+
+/// A copy of t[T, N, ...] with zeros behind the sequences' ends; t itself if they are whole.
+Tensor zero_behind(const RnnPlan& plan, const Tensor& t) {
+  if (!plan.lengths.defined()) return t;
+  Tensor copy = t.clone();
+  const std::size_t row =
+      copy.numel() == 0 ? 0 : copy.bytes() / static_cast<std::size_t>(plan.steps * plan.batch);
+  auto* at = static_cast<std::byte*>(copy.data());
+  for (std::int64_t step = 0; step < plan.steps; ++step) {
+    for (std::int64_t n = 0; n < plan.batch; ++n, at += row) {
+      if (plan.is_behind(n, step)) std::memset(at, 0, row);
+    }
+  }
+  return copy;
 }
 
 void expect_lengths(const RnnPlan& plan) {
@@ -98,7 +114,7 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
                  ? v[state]
                  : Variable(Tensor::zeros({plan_.batch, hidden}, like.dtype(), like.device()));
     };
-    const Variable parts = linear(v[x], v[weight_ih], v[bias_ih]);
+    const Variable parts = linear(known_elements(v[x]), v[weight_ih], v[bias_ih]);
     Variable h = initial(h0), c = initial(c0);
     std::vector<Variable> states(static_cast<std::size_t>(plan_.steps));
     for (std::int64_t step = 0; step < plan_.steps; ++step) {
@@ -126,16 +142,30 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
           break;
         }
       }
+      Variable out = h;
       if (plan_.lengths.defined()) {
-        const Tensor behind = elements_behind(plan_, t, t + 1).reshape({plan_.batch, 1});
-        h = where(behind, h_before, h);
-        if (plan_.mode == RnnMode::lstm) c = where(behind, c_before, c);
+        const Tensor ended = sequences_that_ended(plan_, t);
+        h = where(ended, h_before, h);
+        if (plan_.mode == RnnMode::lstm) c = where(ended, c_before, c);
+        out = masked_fill(h, ended, 0.0);
       }
-      states[static_cast<std::size_t>(t)] = reshape(h, {1, plan_.batch, hidden});
+      states[static_cast<std::size_t>(t)] = reshape(out, {1, plan_.batch, hidden});
     }
     std::vector<Variable> outputs{concat(states), h};
     if (plan_.mode == RnnMode::lstm) outputs.push_back(c);
     return outputs;
+  }
+
+  /// x with zeros behind the sequences' ends, as it was multiplied.
+  [[nodiscard]] Variable known_elements(const Variable& all) const {
+    if (!plan_.lengths.defined()) return all;
+    std::vector<Variable> steps;
+    for (std::int64_t t = 0; t < plan_.steps; ++t) {
+      const Variable one = reshape(narrow(all, 0, t, 1), {plan_.batch, all.shape()[2]});
+      steps.push_back(reshape(masked_fill(one, sequences_that_ended(plan_, t), 0.0),
+                              {1, plan_.batch, all.shape()[2]}));
+    }
+    return concat(steps);
   }
 
   /// Copies, for both may be given one tensor.
@@ -187,24 +217,20 @@ RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, 
 
 }  // namespace
 
-RecurrentOutput recurrent_layer(RnnMode mode, const Operand& given_x, const Operand& h0,
+RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h0,
                                 const Operand& c0, const RecurrentWeights& given, bool reverse,
                                 const Tensor& lengths) {
   const Operand weight_ih_operand = given.weight_ih, weight_hh_operand = given.weight_hh,
                 bias_ih_operand = given.bias_ih, bias_hh_operand = given.bias_hh;
   const RecurrentWeights weights{weight_ih_operand, weight_hh_operand, bias_ih_operand,
                                  bias_hh_operand};
-  RnnPlan plan = plan_of(mode, given_x.data(), weights, reverse);
-  Tensor behind;
+  RnnPlan plan = plan_of(mode, x.data(), weights, reverse);
   if (lengths.defined()) {
     plan.lengths = lengths;
     expect_lengths(plan);
-    behind = elements_behind(plan, 0, plan.steps);
   }
   // Zeros where padding may be anything, as a weight's gradient is a product with all of x.
-  Variable x = given_x;
-  if (behind.defined()) x = masked_fill(given_x, behind, 0.0);
-  const Tensor& sequence = x.data();
+  const Tensor sequence = zero_behind(plan, x.data());
   const auto initial = [&](const char* what, const Variable& state) {
     const Shape shape{plan.batch, plan.hidden};
     if (!state.defined()) return Tensor::zeros(shape, sequence.dtype());
@@ -223,7 +249,8 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& given_x, const Oper
   RnnStates states =
       rnn_forward(plan, x_part, initial("h0", h0), lstm ? initial("c0", c0) : Tensor(),
                   weights.weight_hh.data(), bias(weights.bias_ih), bias(weights.bias_hh));
-  std::array<Tensor, 3> outputs{RnnStates::after(plan, states.h), RnnStates::last(plan, states.h),
+  std::array<Tensor, 3> outputs{zero_behind(plan, RnnStates::after(plan, states.h)),
+                                RnnStates::last(plan, states.h),
                                 lstm ? RnnStates::last(plan, states.c) : Tensor()};
   const std::size_t count = lstm ? 3 : 2;
   std::array<Variable, 3> results;
@@ -231,7 +258,6 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& given_x, const Oper
       std::span(outputs).first(count), std::span(results).first(count),
       {&x, &h0, &c0, &weights.weight_ih, &weights.weight_hh, &weights.bias_ih, &weights.bias_hh},
       plan, std::move(states), std::move(x_operand), std::move(ih_operand));
-  if (behind.defined()) results[0] = masked_fill(results[0], behind, 0.0);
   return {std::move(results[0]), std::move(results[1]), std::move(results[2])};
 }
 

@@ -73,26 +73,47 @@ struct InterpolateMap {
   static Tensor planes(const Tensor& t) { return t.reshape(planes_of(t.shape())); }
 };
 
-/// Along one dimension.
+/// Along one dimension behind N and C after the other: the last one first, as the others then have
+/// rows to add up.
 struct ResampleMap {
-  Resampling how;
-  int dimension;
+  Taps taps;
+  Ratios ratios;
+  bool align_corners;
 
   void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
-    accumulate_into(y, accumulate,
-                    [&](const Tensor& to) { resample_forward(lines(x), how, lines(to)); });
+    accumulate_into(y, accumulate, [&](const Tensor& to) {
+      Tensor from = x;
+      for (int d = x.dims() - 1; d >= 2; --d) {
+        const Tensor next = d == 2 ? to : resized(from, d, to.size(d));
+        resample_forward(lines(from, d), along(x, d), lines(next, d));
+        from = next;
+      }
+    });
   }
   void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
-    resample_backward(lines(y), how, accumulate, lines(x));
+    Tensor from = y;
+    for (int d = 2; d < x.dims(); ++d) {
+      const bool last = d == x.dims() - 1;
+      const Tensor next = last ? x : resized(from, d, x.size(d));
+      resample_backward(lines(from, d), along(x, d), last && accumulate, lines(next, d));
+      from = next;
+    }
   }
   [[nodiscard]] static const char* name() noexcept { return "interpolate"; }
 
  private:
-  [[nodiscard]] Tensor lines(const Tensor& t) const {
+  [[nodiscard]] Resampling along(const Tensor& x, int d) const {
+    return {taps, ratios[static_cast<std::size_t>(3 - x.dims() + d)], align_corners};
+  }
+  static Tensor resized(const Tensor& t, int d, std::int64_t extent) {
+    return Tensor::empty(with_extent(t.shape(), d, extent), t.dtype(), t.device());
+  }
+  /// [outer, extent of d, inner].
+  static Tensor lines(const Tensor& t, int d) {
     std::int64_t outer = 1, inner = 1;
-    for (int d = 0; d < dimension; ++d) outer *= t.size(d);
-    for (int d = dimension + 1; d < t.dims(); ++d) inner *= t.size(d);
-    return t.reshape({outer, t.size(dimension), inner});
+    for (int before = 0; before < d; ++before) outer *= t.size(before);
+    for (int behind = d + 1; behind < t.dims(); ++behind) inner *= t.size(behind);
+    return t.reshape({outer, t.size(d), inner});
   }
 };
 
@@ -143,34 +164,20 @@ Variable averaged_over_areas(const Variable& x, std::span<const std::int64_t> si
   }
 }
 
-/// Along the last dimension first, as the others then have less or longer rows.
-Variable resampled_one_by_one(const Variable& x, std::span<const std::int64_t> size,
-                              const Ratios& ratios, Interpolation mode, bool align_corners) {
-  const Taps taps = mode == Interpolation::bicubic ? Taps::cubic : Taps::linear;
-  Variable y = x;
-  for (std::size_t d = size.size(); d-- > 0;) {
-    const int dimension = static_cast<int>(d) + 2;
-    const Resampling how{taps, ratios[3 - size.size() + d], align_corners};
-    y = linear_map(ResampleMap{how, dimension}, y,
-                   Tensor::empty(with_extent(y.shape(), dimension, size[d]), y.data().dtype(),
-                                 y.data().device()));
-  }
-  return y;
-}
-
 Variable resampled(const Variable& x, std::span<const std::int64_t> size, const Ratios& ratios,
                    Interpolation mode, bool align_corners) {
   expect_host("interpolate", x);
   if (mode == Interpolation::area) return averaged_over_areas(x, size);
-  if (mode == Interpolation::trilinear || mode == Interpolation::bicubic) {
-    return resampled_one_by_one(x, size, ratios, mode, align_corners);
-  }
   Shape shape = x.shape();
   for (std::size_t d = 0; d < size.size(); ++d) {
     shape = with_extent(shape, static_cast<int>(d) + 2, size[d]);
   }
-  return linear_map(InterpolateMap{ratios, mode, align_corners}, x,
-                    Tensor::empty(shape, x.data().dtype(), x.data().device()));
+  const Tensor y = Tensor::empty(shape, x.data().dtype(), x.data().device());
+  if (mode == Interpolation::trilinear || mode == Interpolation::bicubic) {
+    const Taps taps = mode == Interpolation::bicubic ? Taps::cubic : Taps::linear;
+    return linear_map(ResampleMap{taps, ratios, align_corners}, x, y);
+  }
+  return linear_map(InterpolateMap{ratios, mode, align_corners}, x, y);
 }
 
 /// With the last three extents `last`.
