@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <span>
+
+#include <fmt/format.h>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -23,6 +26,30 @@ void expect_categories(const Variable& x) {
   if (x.shape().dims() < 1 || x.shape()[-1] < 1 || !is_floating(x.data().dtype())) {
     throw ShapeError("Categorical takes floating [..., C] with one category at least, not " +
                      describe(x.data()));
+  }
+}
+
+/// Each row's weights, or logarithms of weights, are numbers, and some of them make a sum that is
+/// positive and finite.
+void expect_distributions(const Tensor& x, bool are_weights) {
+  const Tensor on_host = x.to(DType::f64);
+  const std::int64_t categories = x.size(x.dims() - 1);
+  const std::span<const double> all(static_cast<const double*>(on_host.data()),
+                                    static_cast<std::size_t>(on_host.numel()));
+  for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(categories)) {
+    const auto row = all.subspan(i, static_cast<std::size_t>(categories));
+    const double largest = *std::ranges::max_element(row);
+    const bool numbers = std::ranges::all_of(row, [&](double value) {
+      return are_weights ? value >= 0.0 && std::isfinite(value)
+                         : value < std::numeric_limits<double>::infinity();
+    });
+    const double none = are_weights ? 0.0 : -std::numeric_limits<double>::infinity();
+    if (numbers && largest > none) continue;
+    throw InputError(fmt::format(
+        "Categorical: row {} is no distribution: {}", i / row.size(),
+        are_weights ? "weights are finite numbers from 0 on, and one of a row is above 0"
+                    : "logarithms of weights are numbers below infinity, and one of a row is above "
+                      "-infinity"));
   }
 }
 
@@ -53,11 +80,13 @@ Variable bounded_log(const Variable& p) {
 
 Categorical Categorical::from_logits(const Variable& logits) {
   expect_categories(logits);
+  expect_distributions(logits.data(), false);
   return Categorical(log_softmax(logits, -1));
 }
 
 Categorical Categorical::from_probs(const Variable& probs) {
   expect_categories(probs);
+  expect_distributions(probs.data(), true);
   return Categorical(bounded_log(probs / sum(probs, {-1}, true)));
 }
 

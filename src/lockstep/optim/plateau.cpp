@@ -28,9 +28,9 @@ bool ReduceLROnPlateau::is_better(double figure) const {
   if (std::isnan(figure)) return false;
   if (!state_.best) return true;
   const double best = *state_.best;
-  const double change = options_.greater_is_better ? options_.threshold : -options_.threshold;
-  const double limit = options_.relative ? best * (1.0 + change) : best + change;  // as PyTorch's
-  return options_.greater_is_better ? figure > limit : figure < limit;
+  const double size = options_.relative && std::isfinite(best) ? std::abs(best) : 1.0;
+  const double margin = options_.threshold * size;
+  return options_.greater_is_better ? figure > best + margin : figure < best - margin;
 }
 
 void ReduceLROnPlateau::step(double figure) {

@@ -4,13 +4,15 @@
 
 namespace lockstep::optim {
 
-/// torch.optim.lr_scheduler.ReduceLROnPlateau's options and defaults.
+/// torch.optim.lr_scheduler.ReduceLROnPlateau's options and defaults. It leaves PyTorch where the
+/// best figure is negative: PyTorch's relative threshold then lies on the wrong side of it, so that
+/// a figure that stands still counts as better and the rate never falls.
 struct PlateauOptions {
   bool greater_is_better = false;  ///< mode="max"
   double factor = 0.1;             ///< of each fall, above 0 and below 1
   std::int64_t patience = 10;      ///< epochs without a better figure that are borne
   double threshold = 1e-4;         ///< how much better counts as better
-  bool relative = true;            ///< threshold is a share of the best, else an amount
+  bool relative = true;            ///< threshold is a share of |best|, else an amount
   std::int64_t cooldown = 0;       ///< epochs after a fall that are not counted
   double min_lr = 0.0;
 };

@@ -25,7 +25,7 @@ struct Group {
 bool is_pointwise(const Conv2dProblem& p) {
   const auto& o = p.options;
   return p.depth == Conv2dProblem::Depth{p.depth.d, 1, p.depth.d} && p.kh == 1 && p.kw == 1 &&
-         o.stride == std::array<std::int64_t, 2>{1, 1} &&
+         p.oh == p.h && p.ow == p.w && o.stride == std::array<std::int64_t, 2>{1, 1} &&
          o.padding == std::array<std::int64_t, 2>{0, 0};
 }
 
