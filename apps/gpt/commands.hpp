@@ -28,6 +28,7 @@ struct SampleOptions {
   std::int64_t samples = 1;
   double temperature = 1.0;
   std::int64_t top_k = 0;
+  double top_p = 1.0;
   std::uint64_t seed = 1234;
 };
 

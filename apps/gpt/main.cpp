@@ -77,6 +77,10 @@ int main(int argc, char** argv) {
   sample->add_option("--top-k", sampling.top_k, "choose among the so many likeliest; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  sample
+      ->add_option("--top-p", sampling.top_p,
+                   "and of these among the likeliest that together have this probability; 1: all")
+      ->capture_default_str();
   sample->add_option("--seed", sampling.seed, "the same seed gives the same texts")
       ->capture_default_str();
   sample->add_option("--tokenizer", sampling.tokenizer,

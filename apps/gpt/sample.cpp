@@ -50,6 +50,7 @@ struct Setting {
     nn::GptSampler sampler(trained.model, prompt,
                            {.temperature = options.temperature,
                             .top_k = options.top_k,
+                            .top_p = options.top_p,
                             .vocabulary = tokenizer->vocabulary(),
                             .seed = options.seed,
                             .number = static_cast<std::uint64_t>(number)});

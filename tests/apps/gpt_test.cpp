@@ -193,7 +193,11 @@ TEST_F(Gpt, SamplesTheSameTextForTheSameSeedOnAnyNumberOfRanks) {
   EXPECT_EQ(three.substr(0, first.size() - 1) + "\n", first) << "the first of them";
   const std::string likeliest = text(1, {"--temperature", "0"});
   EXPECT_EQ(text(1, {"--top-k", "1", "--seed", "9"}), likeliest);
+  EXPECT_EQ(text(1, {"--top-p", "1e-6", "--seed", "9"}), likeliest);
   EXPECT_NE(text(1, {}), likeliest);
+  const Finished refused = gpt(1, "sample", {scratch_.file("run"), "--top-p", "0"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_TRUE(refused.says("top_p is a probability")) << refused.output;
 }
 
 TEST_F(Gpt, TakesBytesAndBytePairs) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
@@ -33,7 +34,7 @@ std::vector<float> slopes(const Variable& x, const Variable& y) {
   return x.grad().to_vector<float>();
 }
 
-// As PyTorch 2 has them.
+// As PyTorch 2.15 has them.
 TEST(Elements, GradientsAtKinksArePyTorchs) {
   const auto at = [](const auto& f, std::vector<float> x) {
     const Variable v = numbers(x);
@@ -41,12 +42,30 @@ TEST(Elements, GradientsAtKinksArePyTorchs) {
   };
   using V = const Variable&;
   EXPECT_EQ(at([](V x) { return abs(x); }, {0, -0.0F}), (std::vector<float>{0, 0}));
-  EXPECT_EQ(at([](V x) { return clamp(x, -1, 1); }, {-1, 1}), (std::vector<float>{1, 1}));
+  EXPECT_EQ(at([](V x) { return clamp(x, -1, 1); }, {-1, 1, nan}), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(at([](V x) { return clamp_min(x, 0); }, {0}), (std::vector<float>{0}));
+  EXPECT_EQ(at([](V x) { return clamp_max(x, 0); }, {0}), (std::vector<float>{0}));
+  EXPECT_EQ(at([](V x) { return hardswish(x); }, {-3, 3}), (std::vector<float>{0, 1}));
+  EXPECT_EQ(at([](V x) { return hardtanh(x); }, {nan}), (std::vector<float>{1}));
+  EXPECT_EQ(at([](V x) { return relu(x); }, {0}), (std::vector<float>{0}));
   EXPECT_EQ(at([](V x) { return hardtanh(x); }, {-1, 1}), (std::vector<float>{0, 0}));
   EXPECT_EQ(at([](V x) { return relu6(x); }, {0, 6}), (std::vector<float>{0, 0}));
   EXPECT_EQ(at([](V x) { return leaky_relu(x, 0.5); }, {0}), (std::vector<float>{0.5}));
   EXPECT_EQ(at([](V x) { return hardsigmoid(x); }, {-3, 3}), (std::vector<float>{0, 0}));
   EXPECT_EQ(at([](V x) { return elu(x, 0.5); }, {0}), (std::vector<float>{0.5}));
+}
+
+TEST(Elements, SecondDerivativesBesideKinksAreThePieces) {
+  const Variable x = numbers({-3, -2, 2, 3, 4});
+  const Variable first = grad(sum(hardswish(x)), x, {.create_graph = true});
+  EXPECT_EQ(values(first), (std::vector<float>{0, 0.5F - 2.0F / 3.0F, 0.5F + 2.0F / 3.0F, 1, 1}));
+  const Variable at = numbers({0, 4}), weight = numbers({0.25F});
+  const Variable by_weight = grad(sum(prelu(at, weight)), weight, {.create_graph = true});
+  EXPECT_EQ(values(grad(by_weight, at)), (std::vector<float>{0, 0}));
+  const Variable bent = grad(sum(softplus(at, 0.5, 2.0)), at, {.create_graph = true});
+  EXPECT_EQ(values(grad(sum(bent), at)), (std::vector<float>{0.125F, 0}));
+  const float third = 1.0F / 3.0F;
+  EXPECT_EQ(values(grad(sum(first), x)), (std::vector<float>{0, third, third, 0, 0}));
 }
 
 TEST(Elements, LimitsAreThoseOfTheFunctions) {

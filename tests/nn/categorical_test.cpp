@@ -120,8 +120,16 @@ TEST(Categorical, AMaskedLogitHasNoShareInTheEntropy) {
 
 TEST(Categorical, NamesWhatIsNoDistribution) {
   const auto said = [](const auto& call) { return test::message_of<Error>(call); };
-  const auto d = Categorical::from_logits(row({std::nan(""), 0.0}));
-  EXPECT_NE(said([&] { static_cast<void>(d.sample()); }).find("row 0"), std::string::npos);
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const auto& weights : {Doubles{-1, 2}, {0, 0}, {std::nan(""), 1}, {inf, 1}}) {
+    EXPECT_NE(said([&] { static_cast<void>(Categorical::from_probs(row(weights))); }).find("row 0"),
+              std::string::npos);
+  }
+  for (const auto& logits : {Doubles{std::nan(""), 0}, {inf, 0}, {-inf, -inf}}) {
+    EXPECT_NE(said([&] { static_cast<void>(Categorical::from_logits(row(logits))); }).find("row 0"),
+              std::string::npos);
+  }
+  const auto d = Categorical::from_logits(row({-inf, 0.0}));
   EXPECT_THROW(static_cast<void>(Categorical::from_logits(Variable(Tensor::zeros({})))),
                ShapeError);
   EXPECT_NE(

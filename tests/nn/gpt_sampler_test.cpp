@@ -102,6 +102,44 @@ TEST(GptSampler, DrawsEachTokenAsOftenAsItsProbabilitySays) {
   }
 }
 
+// Hugging Face's order: temperature, then top_k, then top_p of what these leave.
+TEST(GptSampler, DrawsFromTheNucleusOfTheLikeliestTokens) {
+  const auto model = small_model();
+  const auto logits = logits_after(*model, {4});
+  for (const double temperature : {1.0, 0.5}) {
+    for (const std::int64_t top_k : {7, 4}) {
+      for (const double top_p : {1e-3, 0.5, 0.9, 1.0}) {
+        std::vector<std::pair<double, std::int64_t>> order;
+        for (std::int64_t t = 0; t < 7; ++t)
+          order.emplace_back(std::exp(logits[static_cast<std::size_t>(t)] / temperature), t);
+        std::ranges::sort(order, std::greater<>());
+        order.resize(static_cast<std::size_t>(top_k));
+        double total = 0, sum = 0;
+        for (const auto& [weight, token] : order) total += weight;
+        std::set<std::int64_t> expected, drawn;
+        for (const auto& [weight, token] : order) {
+          if (sum >= top_p * total) break;
+          sum += weight;
+          expected.insert(token);
+        }
+        for (int i = 0; i < 2000; ++i) {
+          drawn.insert(sampled(model, {4}, 1,
+                               {.temperature = temperature,
+                                .top_k = top_k,
+                                .top_p = top_p,
+                                .seed = 3,
+                                .number = static_cast<std::uint64_t>(i)})
+                           .front());
+        }
+        for (const auto token : drawn) EXPECT_TRUE(expected.contains(token)) << token;
+        if (top_p < 1.0) {
+          EXPECT_EQ(drawn, expected) << temperature << " " << top_k << " " << top_p;
+        }
+      }
+    }
+  }
+}
+
 TEST(GptSampler, IsAFunctionOfSeedAndNumber) {
   const auto model = small_model();
   const auto text = [&](std::uint64_t seed, std::uint64_t number) {
@@ -125,6 +163,9 @@ TEST(GptSampler, RefusesWhatDoesNotFit) {
   EXPECT_THROW(GptSampler(model, Tokens{1}, {.temperature = -0.1}), InputError);
   EXPECT_THROW(GptSampler(model, Tokens{1}, {.temperature = std::nan("")}), InputError);
   EXPECT_THROW(GptSampler(model, Tokens{1}, {.top_k = -1}), InputError);
+  for (const double top_p : {0.0, -0.1, 1.1, std::nan("")}) {
+    EXPECT_THROW(GptSampler(model, Tokens{1}, {.top_p = top_p}), InputError);
+  }
   EXPECT_THROW(GptSampler(model, Tokens{1}, {.vocabulary = 8}), InputError);
   model->parameters().back().data().fill(std::nan(""));
   EXPECT_THROW(static_cast<void>(sampled(model, {1}, 1, {})), Error);

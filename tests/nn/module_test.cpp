@@ -157,7 +157,8 @@ TEST(Dropout, ActsInTrainingOnlyAndKeepsTheMean) {
 TEST(Layers, SizesThatCannotBeAreRefused) {
   EXPECT_THROW(Linear(0, 3), InputError);
   EXPECT_THROW(Conv2d(3, 4, 3, {.groups = 2}), InputError);
-  EXPECT_THROW(Dropout(1.0), InputError);
+  EXPECT_THROW(Dropout(1.1), InputError);
+  EXPECT_THROW(Dropout(-0.1), InputError);
   EXPECT_THROW(Dropout(std::nan("")), InputError);
 }
 

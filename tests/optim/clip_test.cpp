@@ -72,6 +72,17 @@ TEST(ClipGradNorm, DoesNotOverflowWhereFloatsWould) {
   EXPECT_FLOAT_EQ(gradient(a)[0], std::sqrt(0.5F));
 }
 
+TEST(ClipGradNorm, OfVeryLargeAndSmallDoublesIsTheirNorm) {
+  for (const double scale : {1e200, 1e-200}) {
+    const Tensor zeros = Tensor::zeros({1}, DType::f64);
+    const nn::NamedParameter a{"a", Variable(zeros, true)}, b{"b", Variable(zeros.clone(), true)};
+    set_grad(a.variable, 3.0 * scale);
+    set_grad(b.variable, 4.0 * scale);
+    EXPECT_NEAR(optim::grad_norm({a, b}) / (5.0 * scale), 1.0, 1e-14);
+    EXPECT_NEAR(euclidean_norm(a.variable.grad()) / (3.0 * scale), 1.0, 1e-14);
+  }
+}
+
 TEST(ClipFactor, IsWhatClipGradNormMultipliesBy) {
   EXPECT_EQ(optim::clip_factor(5.0, 1.0), 1.0 / 5.000001);
   EXPECT_EQ(optim::clip_factor(3.0, 3.5), 1.0);

@@ -245,6 +245,18 @@ TEST(Plateau, RateFallsOnNegativeFiguresToo) {
             (std::vector<double>{1, .5, .25, .125, .125, .0625}));
 }
 
+// PyTorch's limit, best (1 - threshold), lies above a negative best: it would never fall.
+TEST(Plateau, RateFallsForNegativeFiguresAsForPositiveOnes) {
+  EXPECT_EQ(
+      rates_after({{.factor = 0.5, .patience = 1}, 1.0}, {-5, -5, -5, -5.0001, -5.1, -5.1, -5.1}),
+      (std::vector<double>{1, 1, .5, .5, .5, .5, .25}));
+  EXPECT_EQ(rates_after({{.greater_is_better = true, .factor = 0.5, .patience = 1}, 1.0},
+                        {-5, -5, -5, -4.9999, -4.9, -4.9, -4.9}),
+            (std::vector<double>{1, 1, .5, .5, .5, .5, .25}));
+  EXPECT_EQ(rates_after({{.factor = 0.5, .patience = 0}, 1.0}, {0, 0, -1e-9}),
+            (std::vector<double>{1, .5, .5}));
+}
+
 TEST(Plateau, FiniteFiguresAreBetterThanAnInfiniteOne) {
   const double inf = std::numeric_limits<double>::infinity();
   for (const bool relative : {true, false}) {

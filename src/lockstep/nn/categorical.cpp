@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <span>
-#include <string>
+
+#include <fmt/format.h>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -27,23 +29,36 @@ void expect_categories(const Variable& x) {
   }
 }
 
+/// Each row's weights, or logarithms of weights, are numbers, and some of them make a sum that is
+/// positive and finite.
+void expect_distributions(const Tensor& x, bool are_weights) {
+  const Tensor on_host = x.to(DType::f64);
+  const std::int64_t categories = x.size(x.dims() - 1);
+  const std::span<const double> all(static_cast<const double*>(on_host.data()),
+                                    static_cast<std::size_t>(on_host.numel()));
+  for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(categories)) {
+    const auto row = all.subspan(i, static_cast<std::size_t>(categories));
+    const double largest = *std::ranges::max_element(row);
+    const bool numbers = std::ranges::all_of(row, [&](double value) {
+      return are_weights ? value >= 0.0 && std::isfinite(value)
+                         : value < std::numeric_limits<double>::infinity();
+    });
+    const double none = are_weights ? 0.0 : -std::numeric_limits<double>::infinity();
+    if (numbers && largest > none) continue;
+    throw InputError(fmt::format(
+        "Categorical: row {} is no distribution: {}", i / row.size(),
+        are_weights ? "weights are finite numbers from 0 on, and one of a row is above 0"
+                    : "logarithms of weights are numbers below infinity, and one of a row is above "
+                      "-infinity"));
+  }
+}
+
 /// [..., C] without its last dimension.
 Shape rows_of(const Shape& shape) {
   std::array<std::int64_t, Shape::max_dims> extents{};
   std::ranges::copy(shape, extents.begin());
   return Shape(
       std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.dims() - 1)));
-}
-
-void expect_not_negative(const Tensor& weights) {
-  dispatch_floating(weights.dtype(), "Categorical", [&]<class T>() {
-    const std::span<const T> all(static_cast<const T*>(weights.data()),
-                                 static_cast<std::size_t>(weights.numel()));
-    const auto at = std::ranges::find_if(all, [](T x) { return static_cast<double>(x) < 0.0; });
-    if (at == all.end()) return;
-    throw InputError("Categorical takes weights of at least 0, and one is " +
-                     std::to_string(static_cast<double>(*at)));
-  });
 }
 
 /// log(max(p, the smallest normal number)), without a gradient below it.
@@ -65,12 +80,13 @@ Variable bounded_log(const Variable& p) {
 
 Categorical Categorical::from_logits(const Variable& logits) {
   expect_categories(logits);
+  expect_distributions(logits.data(), false);
   return Categorical(log_softmax(logits, -1));
 }
 
 Categorical Categorical::from_probs(const Variable& probs) {
   expect_categories(probs);
-  expect_not_negative(probs.data());
+  expect_distributions(probs.data(), true);
   return Categorical(bounded_log(probs / sum(probs, {-1}, true)));
 }
 

@@ -8,8 +8,8 @@ namespace lockstep::nn {
 /// C - 1, one for each row of [..., C].
 class Categorical {
  public:
-  /// From logarithms of weights, or from weights that need not add up to 1; throws InputError for a
-  /// negative one.
+  /// From logarithms of weights, or from weights that need not add up to 1. Throws InputError for
+  /// a row that is no distribution: negative weights, NaN, infinite ones, none above 0.
   [[nodiscard]] static Categorical from_logits(const Variable& logits);
   [[nodiscard]] static Categorical from_probs(const Variable& probs);
 

@@ -24,7 +24,13 @@ double grad_norm(const std::vector<nn::NamedParameter>& parameters) {
     const Tensor gradient = parameter.variable.grad();
     if (gradient.defined()) squares += sum_of_squares(widened(gradient));
   }
-  return std::sqrt(squares);
+  if (!(squares < 1e-280 || squares > 1e280)) return std::sqrt(squares);
+  double norm = 0.0;  // of doubles whose squares would overflow or vanish
+  for (const auto& parameter : parameters) {
+    const Tensor gradient = parameter.variable.grad();
+    if (gradient.defined()) norm = std::hypot(norm, euclidean_norm(widened(gradient)));
+  }
+  return norm;
 }
 
 double clip_factor(double norm, double max_norm) {

@@ -4,7 +4,9 @@
 
 namespace lockstep::optim {
 
-/// torch.optim.lr_scheduler.ReduceLROnPlateau's options and defaults.
+/// torch.optim.lr_scheduler.ReduceLROnPlateau's options and defaults. It leaves PyTorch where the
+/// best figure is negative: PyTorch's relative threshold then lies on the wrong side of it, so that
+/// a figure that stands still counts as better and the rate never falls.
 struct PlateauOptions {
   bool greater_is_better = false;  ///< mode="max"
   double factor = 0.1;             ///< of each fall, above 0 and below 1

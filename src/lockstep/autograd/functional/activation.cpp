@@ -36,10 +36,9 @@ class GeluNode : public PooledNode<GeluNode> {
   void differentiate(Differentiation& d) override {
     d.give_as([this](std::span<const Variable> inputs) {
       const Variable& x = inputs[0];
-      if (approximation_ == Gelu::exact)
-        return 0.5 * x * (1.0 + erf(x * (std::numbers::sqrt2 / 2.0)));
+      if (approximation_ == Gelu::exact) return 0.5 * x * erfc(x * (-std::numbers::sqrt2 / 2.0));
       const double factor = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
-      return 0.5 * x * (1.0 + tanh(factor * (x + 0.044715 * pow(x, 3.0))));
+      return x * sigmoid(2.0 * factor * (x + 0.044715 * pow(x, 3.0)));
     });
   }
   [[nodiscard]] const char* name() const noexcept override { return "gelu"; }
@@ -72,7 +71,7 @@ class SigmoidNode : public PooledNode<SigmoidNode> {
     }
   }
   void differentiate(Differentiation& d) override {
-    d.give(0, d.grad_output() * (d.output() * (1.0 - d.output())));
+    d.give(0, d.grad_output() * (d.output() * sigmoid(-input(0))));  // 1 - y, all its digits
   }
   [[nodiscard]] const char* name() const noexcept override { return "sigmoid"; }
 
@@ -140,8 +139,19 @@ class LogSoftmaxNode : public PooledNode<LogSoftmaxNode> {
 /// For what looks at positions, which an image in channel blocks has elsewhere.
 Tensor empty_plain(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
+/// What is left if all is dropped: 0, of infinities and NaN too.
+struct Nothing {
+  static constexpr bool symmetric = true;
+
+  void apply(const Tensor&, bool accumulate, const Tensor& y) const {
+    if (!accumulate) y.zero();
+  }
+  [[nodiscard]] static const char* name() noexcept { return "dropout"; }
+};
+
 /// Each element or channel times 0 or 1 / (1 - p).
 Variable scaled(const Variable& x, const Shape& scale_shape, double p, const RandomKey& key) {
+  if (p == 1.0) return linear_map(Nothing{}, x, empty_plain(x.data()));
   Tensor scale = Tensor::empty(scale_shape, x.data().dtype(), x.data().device());
   dropout_scale(p, key, scale);
   return linear_map(detail::ScaleMap{"dropout", std::move(scale)}, x, empty_plain(x.data()));

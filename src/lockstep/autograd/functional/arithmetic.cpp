@@ -115,6 +115,53 @@ class DivNode : public PooledNode<DivNode> {
   Tensor y_;
 };
 
+// By y: x / (x^2 + y^2); by x: -y / (x^2 + y^2).
+class Atan2Node : public PooledNode<Atan2Node> {
+ public:
+  void backward(const Tensor& grad_output) override {
+    const Tensor slope = Tensor::empty_like(grad_output);
+    for (const int i : {0, 1}) {
+      const auto to = grad_target(i);
+      if (!to.wanted) continue;
+      arithmetic(Arithmetic::atan2_slope, input(i).data(), input(1 - i).data(), false, slope);
+      give(to, Arithmetic::multiply, grad_output, slope, grad_output.shape(), i == 0 ? 1 : -1);
+    }
+  }
+  void differentiate(Differentiation& d) override {
+    const Variable &y = input(0), &x = input(1);
+    const Variable squares = x * x + y * y;
+    const Tensor zero = Tensor::empty_like(squares.data());
+    arithmetic(Arithmetic::equal, squares.data(), scalar_like(squares.data(), 0.0), false, zero);
+    const Tensor at_zero = zero.to(DType::boolean);
+    const Variable share =
+        masked_fill(d.grad_output() / masked_fill(squares, at_zero, 1.0), at_zero, 0.0);
+    if (d.wants(0)) d.give(0, sum_to_size(share * x, y.shape()));
+    if (d.wants(1)) d.give(1, sum_to_size(-(share * y), x.shape()));
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "atan2"; }
+};
+
+/// y = number / x: dy/dx = -y / x.
+class NumberOverNode : public PooledNode<NumberOverNode> {
+ public:
+  explicit NumberOverNode(Tensor y) : y_(std::move(y)) {}
+
+  void backward(const Tensor& grad_output) override {
+    const auto x = grad_target(0);
+    if (!x.wanted) return;
+    const Tensor product = Tensor::empty_like(grad_output);
+    arithmetic(Arithmetic::multiply, grad_output, y_, false, product);
+    arithmetic(Arithmetic::divide, product, input(0).data(), x.accumulate, x.tensor, -1);
+  }
+  void differentiate(Differentiation& d) override {
+    d.give(0, -(d.grad_output() * d.output() / input(0)));
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "number_over"; }
+
+ private:
+  Tensor y_;
+};
+
 class AddNumberNode : public PooledNode<AddNumberNode> {
  public:
   void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
@@ -131,6 +178,17 @@ struct TimesNumber {
     arithmetic(Arithmetic::multiply, x, factor, accumulate, y);
   }
   [[nodiscard]] static const char* name() noexcept { return "mul_number"; }
+};
+
+/// x divided by a number.
+struct OverNumber {
+  static constexpr bool symmetric = true;
+  Tensor divisor;
+
+  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
+    arithmetic(Arithmetic::divide, x, divisor, accumulate, y);
+  }
+  [[nodiscard]] static const char* name() noexcept { return "div_number"; }
 };
 
 /// x with zeros where the mask is true: what masked_fill's result depends on.
@@ -199,9 +257,24 @@ Variable mul(const Operand& x, double number) {
   return record<LinearMapNode<TimesNumber>>(std::move(y), {&x}, TimesNumber{std::move(factor)});
 }
 
+Variable div(const Operand& x, double number) {
+  Tensor y = Tensor::empty_like(x.data());
+  Tensor divisor = scalar_like(x.data(), number);
+  arithmetic(Arithmetic::divide, x.data(), divisor, false, y);
+  return record<LinearMapNode<OverNumber>>(std::move(y), {&x}, OverNumber{std::move(divisor)});
+}
+
 Variable sub(double number, const Operand& x) { return add(mul(x, -1.0), number); }
 
-Variable div(double number, const Operand& x) { return mul(reciprocal(x), number); }
+Variable div(double number, const Operand& x) {
+  const Tensor y = Tensor::empty_like(x.data());
+  arithmetic(Arithmetic::divide, scalar_like(x.data(), number), x.data(), false, y);
+  return record<NumberOverNode>(y, {&x}, y);
+}
+
+Variable atan2(const Operand& y, const Operand& x) {
+  return record<Atan2Node>(combined("atan2", Arithmetic::atan2, y, x), {&y, &x});
+}
 
 Variable masked_fill(const Operand& x, const Tensor& mask, double value) {
   if (mask.dtype() != DType::boolean || !broadcasts_to(mask.shape(), x.shape())) {

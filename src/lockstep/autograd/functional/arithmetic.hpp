@@ -12,6 +12,7 @@ namespace lockstep {
 /// With a number, rounded to x's dtype.
 [[nodiscard]] Variable add(const Operand& x, double number);
 [[nodiscard]] Variable mul(const Operand& x, double number);
+[[nodiscard]] Variable div(const Operand& x, double number);
 [[nodiscard]] Variable sub(double number, const Operand& x);
 [[nodiscard]] Variable div(double number, const Operand& x);
 
@@ -22,7 +23,7 @@ namespace lockstep {
 [[nodiscard]] inline Variable operator+(const Operand& x, double number) { return add(x, number); }
 [[nodiscard]] inline Variable operator*(const Operand& x, double number) { return mul(x, number); }
 [[nodiscard]] inline Variable operator-(const Operand& x, double n) { return add(x, -n); }
-[[nodiscard]] inline Variable operator/(const Operand& x, double n) { return mul(x, 1.0 / n); }
+[[nodiscard]] inline Variable operator/(const Operand& x, double n) { return div(x, n); }
 [[nodiscard]] inline Variable operator+(double number, const Operand& x) { return add(x, number); }
 [[nodiscard]] inline Variable operator*(double number, const Operand& x) { return mul(x, number); }
 [[nodiscard]] inline Variable operator-(double number, const Operand& x) { return sub(number, x); }
@@ -38,13 +39,18 @@ namespace lockstep {
 [[nodiscard]] Variable abs(const Operand& x);
 [[nodiscard]] Variable sin(const Operand& x);
 [[nodiscard]] Variable cos(const Operand& x);
-/// The error function.
+/// The error function, and 1 less it, whose small values have all their digits.
 [[nodiscard]] Variable erf(const Operand& x);
+[[nodiscard]] Variable erfc(const Operand& x);
+/// The angle of the point (x, y) with the x axis, in (-pi, pi]; broadcast. Its gradient is 0 at
+/// (0, 0).
+[[nodiscard]] Variable atan2(const Operand& y, const Operand& x);
 
 /// x to the power `exponent`: NaN for a negative x unless the exponent is whole.
 [[nodiscard]] Variable pow(const Operand& x, double exponent);
 
-/// The nearest number in [min, max]; without gradient outside. max wins where min is larger.
+/// The nearest number in [min, max]; without gradient outside and at the limits. max wins where min
+/// is larger.
 [[nodiscard]] Variable clamp(const Operand& x, double min, double max);
 [[nodiscard]] Variable clamp_min(const Operand& x, double min);
 [[nodiscard]] Variable clamp_max(const Operand& x, double max);

@@ -71,9 +71,9 @@ CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_l
   std::int64_t count = 0;
   for (std::int64_t n = 0; n < samples; ++n) {
     const std::int64_t own_frames = result.frames_of(n), length = whole_numbers(lengths)[n];
-    if (own_frames < 1 || own_frames > frames) {
+    if (own_frames < 0 || own_frames > frames) {
       refuse("input length " + std::to_string(own_frames) + " of sample " + std::to_string(n) +
-             " must be between 1 and " + std::to_string(frames));
+             " must be between 0 and " + std::to_string(frames));
     }
     const std::int64_t begin = padded ? n * room : count;
     const std::int64_t left = padded ? room : room - begin;

@@ -3,26 +3,26 @@
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/distance.hpp>
+#include <lockstep/autograd/functional/reduced_by.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/broadcast.hpp>
 
 namespace lockstep {
 namespace {
 
-Variable reduced_by(const Variable& losses, Reduction reduction) {
-  switch (reduction) {
-    case Reduction::none:
-      break;
-    case Reduction::mean:
-      return mean(losses);
-    case Reduction::sum:
-      return sum(losses);
-  }
-  return losses;
+/// Of equal ones each takes half of the gradient.
+Variable smaller(const Variable& a, const Variable& b) {
+  const Shape &shape = a.shape(), one_row{1, shape.numel()};
+  return reshape(-amax(concat({reshape(-a, one_row), reshape(-b, one_row)}, 0), {0}), shape);
 }
 
-Variable smaller(const Variable& a, const Variable& b) { return a - clamp_min(a - b, 0.0); }
+/// Where a length is below `least` it counts as that, but for its gradient.
+Variable at_least(const Variable& length, double least) {
+  const Variable value(length.data());
+  return length + (clamp_min(value, least) - value);
+}
 
 }  // namespace
 
@@ -31,20 +31,21 @@ Variable pairwise_distance(const Operand& x1, const Operand& x2, double p, doubl
   if (!(p > 0.0)) {
     throw InputError("pairwise_distance: p must be above 0, and is " + std::to_string(p));
   }
-  const Variable d = x1 - x2 + eps;
-  if (p == 2.0) return sqrt(sum(pow(d, 2.0), {-1}, keepdim));
-  if (std::isinf(p)) return amax(abs(d), {-1}, keepdim);
-  if (p == 1.0) return sum(abs(d), {-1}, keepdim);
-  return pow(sum(pow(abs(d), p), {-1}, keepdim), 1.0 / p);
+  return norm(x1 - x2 + eps, p, {-1}, keepdim);
 }
 
+Variable normalize(const Operand& x, double p, int dim, double eps) {
+  return x / clamp_min(norm(x, p, {dim}, true), eps);
+}
+
+// The parts are of length 1 before they meet: the products of long ones might overflow.
 Variable cosine_similarity(const Operand& x1, const Operand& x2, int dim, double eps) {
-  const Variable product = x1 * x2;
-  // The root of what is bounded, and not bounded itself: it has no slope at 0.
-  const auto length = [&](const Variable& x) {
-    return sqrt(clamp_min(sum(expand(pow(x, 2.0), product.shape()), {dim}), eps * eps));
+  const Shape shape = broadcast_shape("cosine_similarity", x1.data(), x2.data());
+  const auto unit = [&](const Operand& x) {
+    const Variable part = expand(x, shape);
+    return part / at_least(norm(part, 2.0, {dim}, true), eps);
   };
-  return sum(product, {dim}) / (length(x1) * length(x2));
+  return sum(unit(x1) * unit(x2), {dim});
 }
 
 Variable triplet_margin_loss(const Operand& anchor, const Operand& positive,
@@ -54,8 +55,8 @@ Variable triplet_margin_loss(const Operand& anchor, const Operand& positive,
   };
   Variable far = distance(anchor, negative);
   if (options.swap) far = smaller(far, distance(positive, negative));
-  return reduced_by(clamp_min(distance(anchor, positive) - far + options.margin, 0.0),
-                    options.reduction);
+  return detail::reduced_by(clamp_min(distance(anchor, positive) - far + options.margin, 0.0),
+                            options.reduction);
 }
 
 Variable cosine_embedding_loss(const Operand& x1, const Operand& x2, const Tensor& target,
@@ -67,9 +68,13 @@ Variable cosine_embedding_loss(const Operand& x1, const Operand& x2, const Tenso
                      describe(x2.data()) + " with target " + describe(target) +
                      ": they are [N, D] or [D], with one target for each row");
   }
-  constexpr double eps = 1e-12;  // PyTorch's
-  const auto square = [](const Variable& x) { return sum(pow(x, 2.0), {-1}) + eps; };
-  const Variable cosine = sum(x1 * x2, {-1}) / sqrt(square(x1) * square(x2));
+  constexpr double eps = 1e-12;              // PyTorch's
+  const auto unit = [](const Variable& x) {  // x / sqrt(|x|^2 + eps), by parts that do not overflow
+    const Variable scale(clamp_min(norm(Variable(x.data()), 2.0, {-1}, true), 1.0).data());
+    const Variable part = x / scale;
+    return part / sqrt(sum(pow(part, 2.0), {-1}, true) + eps / scale / scale);
+  };
+  const Variable cosine = sum(unit(x1) * unit(x2), {-1});
   const Tensor alike = target.to(DType::f64).reshape(cosine.shape());
   const auto is = [&](double value) {
     std::vector<std::uint8_t> flags;
@@ -77,7 +82,7 @@ Variable cosine_embedding_loss(const Operand& x1, const Operand& x2, const Tenso
     return Tensor::from(flags, cosine.shape()).to(DType::boolean);
   };
   const Variable zeros(Tensor::zeros(cosine.shape(), x1.data().dtype(), x1.data().device()));
-  return reduced_by(
+  return detail::reduced_by(
       where(is(1.0), 1.0 - cosine, zeros) + where(is(-1.0), clamp_min(cosine - margin, 0.0), zeros),
       reduction);
 }

@@ -7,10 +7,12 @@
 namespace lockstep {
 
 /// The p-norm of x1 - x2 + eps over the last dimension; x1 and x2 are broadcast; p may be infinite.
-/// With eps = 0 the gradient of equal rows is NaN, unless p is 1 or infinite. Throws InputError
-/// unless p > 0.
+/// With eps = 0 the gradient of equal rows is 0. Throws InputError unless p > 0.
 [[nodiscard]] Variable pairwise_distance(const Operand& x1, const Operand& x2, double p = 2.0,
                                          double eps = 1e-6, bool keepdim = false);
+
+/// x / max(its p-norm along `dim`, eps).
+[[nodiscard]] Variable normalize(const Operand& x, double p = 2.0, int dim = 1, double eps = 1e-12);
 
 /// x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim` of the shape that x1 and x2 are
 /// broadcast to.

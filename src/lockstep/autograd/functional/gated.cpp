@@ -34,11 +34,19 @@ class PreluNode : public PooledNode<PreluNode> {
     }
   }
   void differentiate(Differentiation& d) override {
-    d.give_as([](std::span<const Variable> inputs) {
-      const Variable &x = inputs[0], &weight = inputs[1];
-      const Shape along = along_channels(weight.data(), x.shape()).shape();
-      return relu(x) + reshape(weight, along) * (x - relu(x));
-    });
+    const Variable &x = input(0), &weight = input(1);
+    const Shape along = along_channels(weight.data(), x.shape()).shape();
+    if (d.wants(0)) {
+      const Tensor one = Tensor::empty_like(x.data()), step = Tensor::empty_like(x.data());
+      one.fill(1.0);
+      prelu_backward(one, x.data(), Tensor::zeros(along, one.dtype(), one.device()), false, step);
+      const Variable positive(step);
+      d.give(0, d.grad_output() * (positive + (1.0 - positive) * reshape(weight, along)));
+    }
+    if (d.wants(1)) {
+      const Variable parts = d.grad_output() * clamp_max(x, 0.0);
+      d.give(1, reshape(sum_to_size(parts, along), weight.shape()));
+    }
   }
   [[nodiscard]] const char* name() const noexcept override { return "prelu"; }
 };

@@ -2,8 +2,10 @@
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/reduced_by.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/linear_map.hpp>
+#include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 
 namespace lockstep {
@@ -93,6 +95,29 @@ class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
   Tensor row_stats_;
 };
 
+/// cross_entropy against probabilities of the classes.
+Variable probability_cross_entropy(const Variable& x, const Tensor& target,
+                                   const LossOptions& options) {
+  if (x.shape().dims() < 2 || target.shape() != x.shape()) {
+    throw ShapeError("cross_entropy of x " + describe(x.data()) + " and probabilities " +
+                     describe(target) + ": they are [N, C, ...] both");
+  }
+  const std::int64_t classes = x.shape()[1];
+  check_options("cross_entropy", x.data(), options);
+  if (options.ignore_index >= 0) {
+    throw InputError("cross_entropy: ignore_index names a class, and the target " +
+                     describe(target) + " holds probabilities: leave it out");
+  }
+  const double e = options.label_smoothing;
+  Variable weights(target.to(x.data().dtype()));
+  if (e > 0.0) weights = weights * (1.0 - e) + e / static_cast<double>(classes);
+  if (const Tensor& weight = options.class_weight; weight.defined()) {
+    weights = weights * Variable(weight.reshape(with_one_extent(x.shape().dims(), 1, classes)));
+  }
+  const Variable losses = -sum(weights * log_softmax(x, 1), {1});
+  return detail::reduced_by(losses, options.reduction);
+}
+
 }  // namespace
 
 Variable nll_loss(const Operand& x, const Tensor& target, const LossOptions& options) {
@@ -105,6 +130,7 @@ Variable nll_loss(const Operand& x, const Tensor& target, const LossOptions& opt
 }
 
 Variable cross_entropy(const Operand& x, const Tensor& target, const LossOptions& options) {
+  if (is_floating(target.dtype())) return probability_cross_entropy(x, target, options);
   check_loss("cross_entropy", x.data(), target, options);
   const DType dtype = x.data().dtype();
   const Device device = x.data().device();

@@ -10,7 +10,9 @@ namespace lockstep {
 [[nodiscard]] Variable nll_loss(const Operand& x, const Tensor& target,
                                 const LossOptions& options = {});
 
-/// nll_loss(log_softmax(x, 1), target) in one pass, with label smoothing.
+/// nll_loss(log_softmax(x, 1), target) in one pass, with label smoothing. A floating target of x's
+/// shape holds each class's probability instead: -sum(w t log_softmax(x, 1)) over the classes,
+/// whose mean is over the samples; no ignore_index then.
 [[nodiscard]] Variable cross_entropy(const Operand& x, const Tensor& target,
                                      const LossOptions& options = {});
 
@@ -48,8 +50,8 @@ enum class KlDivReduction : std::uint8_t { none, mean, sum, batchmean };
 
 /// Negative log-likelihood of target under Gaussians of means x and variances var, which count as
 /// at least eps: (log var + (x - target)^2 / var) / 2; full: + log(2 pi) / 2. var is like x, or one
-/// for each last dimension, which is then 1 or absent. Throws InputError unless eps > 0
-/// and no variance is negative.
+/// for each last dimension, which is then 1 or absent. Throws InputError unless eps > 0, and, on
+/// the host, for a negative variance.
 [[nodiscard]] Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var,
                                          bool full = false, double eps = 1e-6,
                                          Reduction reduction = Reduction::mean);
@@ -81,8 +83,19 @@ enum class KlDivReduction : std::uint8_t { none, mean, sum, batchmean };
                                 bool zero_infinity = false);
 
 /// -(t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) for targets t in [0, 1] of x's shape and
-/// dtype, computed as max(x, 0) - x t + log(1 + exp(-|x|)).
+/// dtype, computed as max(x, 0) - x t + log(1 + exp(-|x|)). Each loss is multiplied by `weight`,
+/// the part of t by `pos_weight`, where they are given: of x's dtype, broadcast to its shape.
 [[nodiscard]] Variable binary_cross_entropy_with_logits(const Operand& x, const Tensor& target,
-                                                        Reduction reduction = Reduction::mean);
+                                                        Reduction reduction = Reduction::mean,
+                                                        const Tensor& weight = {},
+                                                        const Tensor& pos_weight = {});
+
+/// -(t log(x) + (1 - t) log(1 - x)) for probabilities x and targets t, both in [0, 1], each loss
+/// multiplied by `weight`; logarithms count as -100 at least. Of a network's outputs
+/// binary_cross_entropy_with_logits keeps more digits. Throws InputError, on the host, for an x
+/// that is no probability.
+[[nodiscard]] Variable binary_cross_entropy(const Operand& x, const Tensor& target,
+                                            Reduction reduction = Reduction::mean,
+                                            const Tensor& weight = {});
 
 }  // namespace lockstep

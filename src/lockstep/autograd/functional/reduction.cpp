@@ -204,4 +204,18 @@ Variable logsumexp(const Operand& x, int dim, bool keepdim) {
   return record<LogsumexpNode>(y, {&x}, dim, y);
 }
 
+Tensor argmax(const Operand& x, int dim, bool keepdim) {
+  const NoGradGuard no_grad;
+  return max(x, dim, keepdim).indices;
+}
+
+Tensor argmax(const Operand& x) { return argmax(reshape(x, {x.shape().numel()}), 0); }
+
+Tensor argmin(const Operand& x, int dim, bool keepdim) {
+  const NoGradGuard no_grad;
+  return max(-x, dim, keepdim).indices;
+}
+
+Tensor argmin(const Operand& x) { return argmin(reshape(x, {x.shape().numel()}), 0); }
+
 }  // namespace lockstep

@@ -1,11 +1,16 @@
+#include <algorithm>
+#include <span>
+
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/reduced_by.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/broadcast.hpp>
 #include <lockstep/tensor/kernels/gaussian_nll.hpp>
 #include <lockstep/tensor/kernels/reduction.hpp>
 #include <lockstep/tensor/kernels/regression_loss.hpp>
@@ -20,6 +25,8 @@ Variable derivative(const ElementLossFunction& f, const Variable& x, const Varia
       return 2.0 * (x - target);
     case ElementLoss::huber:
       return clamp(x - target, -f.a, f.a);
+    case ElementLoss::bce:
+      return (x - target) / clamp_min((1.0 - x) * x, 1e-12);
     case ElementLoss::bce_with_logits:
       return sigmoid(x) - target;
     case ElementLoss::poisson_nll_log:
@@ -27,7 +34,7 @@ Variable derivative(const ElementLossFunction& f, const Variable& x, const Varia
     case ElementLoss::poisson_nll:
       return 1.0 - target / (x + f.b);
     case ElementLoss::smooth_l1:
-      if (f.a > 0.0) return clamp((x - target) * (1.0 / f.a), -1.0, 1.0);
+      if (f.a > 0.0) return clamp((x - target) / f.a, -1.0, 1.0);
       [[fallthrough]];
     default: {  // of straight pieces
       const Tensor one = Tensor::empty_like(x.data()), slope = Tensor::empty_like(x.data());
@@ -40,7 +47,7 @@ Variable derivative(const ElementLossFunction& f, const Variable& x, const Varia
 
 /// The losses, or their sum divided by `divisor`, as `shape` has it.
 Variable reduced(const Variable& losses, const Shape& shape, double divisor) {
-  return shape == losses.shape() ? losses : sum(losses) * (1.0 / divisor);
+  return shape == losses.shape() ? losses : sum(losses) / divisor;
 }
 
 class RegressionLossNode : public PooledNode<RegressionLossNode> {
@@ -61,7 +68,7 @@ class RegressionLossNode : public PooledNode<RegressionLossNode> {
       });
     }
     const Variable& x = input(0);
-    d.give(0, d.grad_output() * (1.0 / divisor_) * derivative(f_, x, Variable(target_)));
+    d.give(0, d.grad_output() / divisor_ * derivative(f_, x, Variable(target_)));
   }
   [[nodiscard]] const char* name() const noexcept override { return name_of(f_.kind); }
 
@@ -136,10 +143,59 @@ Variable element_loss(const ElementLossFunction& f, const Variable& x, const Ten
   return element_loss(f, x, target, reduction, divisor_of(x.data(), reduction));
 }
 
+/// On the host, where a wrong one can be told to the user at once.
+void expect_no_negative_variance(const Tensor& var) {
+  if (var.device().type != DeviceType::host) return;
+  dispatch_floating(var.dtype(), "gaussian_nll_loss", [&]<class T>() {
+    const std::span<const T> all(static_cast<const T*>(var.data()),
+                                 static_cast<std::size_t>(var.numel()));
+    const auto negative = std::ranges::find_if(all, [](T v) { return v < T{0}; });
+    if (negative == all.end()) return;
+    throw InputError("gaussian_nll_loss: variance " + std::to_string(negative - all.begin()) +
+                     " is " + std::to_string(*negative) + ", and variances are not negative");
+  });
+}
+
 void expect_at_least_zero(const char* operation, const char* option, double value) {
   if (value >= 0.0) return;
   throw InputError(std::string(operation) + ": " + option + " must not be negative, and is " +
                    std::to_string(value));
+}
+
+void expect_weight(const char* operation, const char* what, const Tensor& x, const Tensor& weight) {
+  if (weight.dtype() == x.dtype() && broadcasts_to(weight.shape(), x.shape())) return;
+  throw ShapeError(std::string(operation) + " of x " + describe(x) + ": " + what + " " +
+                   describe(weight) + " is not of its dtype, or not broadcast to its shape");
+}
+
+Variable times_weight(const char* operation, const Variable& x, const Variable& losses,
+                      const Tensor& weight) {
+  if (!weight.defined()) return losses;
+  expect_weight(operation, "weight", x.data(), weight);
+  return losses * Variable(weight);
+}
+
+/// Losses, each times its weight, if there are any.
+Variable weighted(const ElementLossFunction& f, const Variable& x, const Tensor& target,
+                  const Tensor& weight, Reduction reduction) {
+  if (!weight.defined()) return element_loss(f, x, target, reduction);
+  const Variable losses = element_loss(f, x, target, Reduction::none);
+  return detail::reduced_by(times_weight(name_of(f.kind), x, losses, weight), reduction);
+}
+
+/// On the host, where a wrong one can be told to the user at once. A NaN goes through.
+void expect_probabilities(const Tensor& x) {
+  if (x.device().type != DeviceType::host) return;
+  dispatch_floating(x.dtype(), "binary_cross_entropy", [&]<class T>() {
+    const std::span<const T> all(static_cast<const T*>(x.data()),
+                                 static_cast<std::size_t>(x.numel()));
+    const auto wrong = std::ranges::find_if(all, [](T p) { return p < T{0} || p > T{1}; });
+    if (wrong == all.end()) return;
+    throw InputError("binary_cross_entropy: element " + std::to_string(wrong - all.begin()) +
+                     " is " + std::to_string(*wrong) +
+                     ", and probabilities are from 0 to 1: of a network's outputs, take "
+                     "binary_cross_entropy_with_logits");
+  });
 }
 
 }  // namespace
@@ -165,8 +221,23 @@ Variable huber_loss(const Operand& x, const Tensor& target, Reduction reduction,
 }
 
 Variable binary_cross_entropy_with_logits(const Operand& x, const Tensor& target,
-                                          Reduction reduction) {
-  return element_loss({ElementLoss::bce_with_logits}, x, target, reduction);
+                                          Reduction reduction, const Tensor& weight,
+                                          const Tensor& pos_weight) {
+  if (!pos_weight.defined()) {
+    return weighted({ElementLoss::bce_with_logits}, x, target, weight, reduction);
+  }
+  const char* const name = name_of(ElementLoss::bce_with_logits);
+  check_regression(name, x.data(), target);
+  expect_weight(name, "pos_weight", x.data(), pos_weight);
+  const Variable t(target),
+      losses = -(Variable(pos_weight) * t * logsigmoid(x) + (1.0 - t) * logsigmoid(-x));
+  return detail::reduced_by(times_weight(name, x, losses, weight), reduction);
+}
+
+Variable binary_cross_entropy(const Operand& x, const Tensor& target, Reduction reduction,
+                              const Tensor& weight) {
+  expect_probabilities(x.data());
+  return weighted({ElementLoss::bce}, x, target, weight, reduction);
 }
 
 Variable kl_div(const Operand& x, const Tensor& target, KlDivReduction reduction, bool log_target) {
@@ -198,34 +269,12 @@ Variable sigmoid_focal_loss(const Operand& x, const Tensor& target, double alpha
   return element_loss({ElementLoss::focal, alpha, gamma}, x, target, reduction);
 }
 
-namespace {
-
-/// As PyTorch, which looks at each too.
-void expect_no_negative_variance(const Tensor& variances) {
-  Tensor var = variances;
-  if (var.device() != Device{}) {
-    var = Tensor::empty(variances.shape(), variances.dtype());
-    var.copy_from(variances);
-  }
-  dispatch_floating(var.dtype(), "gaussian_nll_loss", [&]<class T>() {
-    const T* values = static_cast<const T*>(var.data());
-    for (std::int64_t i = 0; i < var.numel(); ++i) {
-      if (!(static_cast<double>(values[i]) < 0.0)) continue;
-      throw InputError("gaussian_nll_loss: variances must be at least 0, and element " +
-                       std::to_string(i) + " is " + std::to_string(static_cast<double>(values[i])));
-    }
-  });
-}
-
-}  // namespace
-
 Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var, bool full,
                            double eps, Reduction reduction) {
   check_regression("gaussian_nll_loss", x.data(), target);
   if (!(eps > 0.0)) {
     throw InputError("gaussian_nll_loss: eps must be above 0, and is " + std::to_string(eps));
   }
-  expect_no_negative_variance(var.data());
   Variable each = var;
   if (var.shape() != x.shape()) {
     // One for a whole last dimension, with or without it.
@@ -237,6 +286,7 @@ Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand
     }
   }
   check_regression("gaussian_nll_loss", x.data(), each.data());
+  expect_no_negative_variance(var.data());
   const Tensor losses = Tensor::empty(x.shape(), x.data().dtype(), x.data().device());
   gaussian_nll_forward(x.data(), target, each.data(), full, eps, losses);
   const double divisor = divisor_of(losses, reduction);

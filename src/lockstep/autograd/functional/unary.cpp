@@ -70,6 +70,8 @@ Variable derivative(const UnaryFunction& f, const Variable& x, const Variable& y
       return -sin(x);
     case Unary::erf:
       return 2.0 * std::numbers::inv_sqrtpi * exp(-pow(x, 2.0));
+    case Unary::erfc:
+      return -2.0 * std::numbers::inv_sqrtpi * exp(-pow(x, 2.0));
     case Unary::pow:
       return f.a * pow(x, f.a - 1.0);
     case Unary::elu: {
@@ -77,13 +79,13 @@ Variable derivative(const UnaryFunction& f, const Variable& x, const Variable& y
       return below * exp(f.c * clamp_max(x, 0.0)) + (f.b - below) * step(x);
     }
     case Unary::softplus: {
-      const Variable beyond = step(f.a * x - f.b);
-      return beyond + (1.0 - beyond) * sigmoid(f.a * x);
+      const Variable z = f.a * x, below = step(f.b - z);  // at the threshold itself constant
+      return below * sigmoid(z) + (1.0 - below) * slope(f, x);
     }
     case Unary::softsign:
       return pow(1.0 - abs(y), 2.0);
     case Unary::hardswish:
-      return step(x - 3.0) + slope({Unary::clamp, -3.0, 3.0}, x) * (x * (1.0 / 3.0) + 0.5);
+      return slope({Unary::clamp, -3.0, 3.0}, x) * (x / 3.0 + 0.5) + (1.0 - step(3.0 - x));
     case Unary::mish: {
       const Variable gate = tanh(softplus(x));
       return gate + x * (1.0 - pow(gate, 2.0)) * sigmoid(x);
@@ -136,6 +138,7 @@ Variable abs(const Operand& x) { return apply({Unary::abs}, x); }
 Variable sin(const Operand& x) { return apply({Unary::sin}, x); }
 Variable cos(const Operand& x) { return apply({Unary::cos}, x); }
 Variable erf(const Operand& x) { return apply({Unary::erf}, x); }
+Variable erfc(const Operand& x) { return apply({Unary::erfc}, x); }
 
 Variable pow(const Operand& x, double exponent) { return apply({Unary::pow, exponent}, x); }
 

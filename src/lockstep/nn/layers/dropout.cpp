@@ -6,9 +6,8 @@
 namespace lockstep::nn {
 
 Dropout::Dropout(double p) : p_(p) {
-  if (!(p >= 0.0 && p < 1.0)) {
-    throw InputError("Dropout: the probability must be at least 0 and below 1, not " +
-                     std::to_string(p));
+  if (!(p >= 0.0 && p <= 1.0)) {
+    throw InputError("Dropout: the probability must be from 0 to 1, not " + std::to_string(p));
   }
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::nn {
 /// under a RandomContextGuard, the same for a sample whatever rank computes it (nn/random.hpp).
 class Dropout : public Module {
  public:
-  /// Throws InputError unless 0 <= p < 1.
+  /// Throws InputError unless 0 <= p <= 1.
   explicit Dropout(double p = 0.5);
   Variable forward(const Variable& x) override;
   [[nodiscard]] double p() const noexcept { return p_; }

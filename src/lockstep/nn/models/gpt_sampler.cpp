@@ -22,7 +22,22 @@ const SamplingOptions& checked(const SamplingOptions& options) {
     throw InputError("top_k counts tokens, and 0 stands for all: it cannot be " +
                      std::to_string(options.top_k));
   }
+  if (!(options.top_p > 0.0 && options.top_p <= 1.0)) {
+    throw InputError("top_p is a probability above 0, and 1 stands for all tokens: it cannot be " +
+                     std::to_string(options.top_p));
+  }
   return options;
+}
+
+/// How many of the weights, the largest first, make up `share` of their sum; one at least. The rest
+/// is what has 1 - share at most, added up from the smallest on, as Hugging Face's TopPLogitsWarper
+/// decides.
+std::size_t nucleus(std::span<const double> weights, double share) {
+  const double rest = (1.0 - share) * std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::size_t kept = weights.size();
+  double sum = 0.0;
+  while (kept > 1 && (sum += weights[kept - 1]) <= rest) --kept;
+  return kept;
 }
 
 }  // namespace
@@ -91,10 +106,11 @@ std::int64_t GptSampler::choose(std::span<const float> logits) {
     const double logit = logits[static_cast<std::size_t>(*token)];
     weights_.push_back(std::exp((logit - largest) / options_.temperature));
   }
+  if (options_.top_p < 1.0) weights_.resize(nucleus(weights_, options_.top_p));
   double left = static_cast<double>(random_.uniform()) *
                 std::accumulate(weights_.begin(), weights_.end(), 0.0);
   std::size_t chosen = 0;
-  while (chosen + 1 < kept && left >= weights_[chosen]) left -= weights_[chosen++];
+  while (chosen + 1 < weights_.size() && left >= weights_[chosen]) left -= weights_[chosen++];
   return order_[chosen];
 }
 

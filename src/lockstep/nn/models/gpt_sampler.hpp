@@ -12,6 +12,9 @@ namespace lockstep::nn {
 struct SamplingOptions {
   double temperature = 1.0;  ///< the logits are divided by it; 0: always the likeliest token
   std::int64_t top_k = 0;    ///< only the so many likeliest tokens; 0: all
+  /// Of these, at this temperature, only the likeliest that together have this probability at
+  /// least: nucleus sampling (Holtzman et al. 2020, arXiv:1904.09751); 1: all.
+  double top_p = 1.0;
   /// Only tokens below it, where a model knows more than its tokenizer; 0: all.
   std::int64_t vocabulary = 0;
   std::uint64_t seed = 0;
@@ -24,8 +27,8 @@ struct SamplingOptions {
 class GptSampler {
  public:
   /// `model` must live as long. Throws InputError for an empty text, tokens outside the vocabulary,
-  /// a temperature that is negative or not finite, a negative top_k, and a vocabulary beyond the
-  /// model's.
+  /// a temperature that is negative or not finite, a negative top_k, a top_p that is not above 0
+  /// and at most 1, and a vocabulary beyond the model's.
   GptSampler(std::shared_ptr<Gpt> model, std::span<const std::int64_t> text,
              const SamplingOptions& options);
 

@@ -26,7 +26,7 @@ struct ExactGelu {
                               *backward = "lockstep::gelu_backward";
   template <class T>
   KOKKOS_FUNCTION static T value(T x) {
-    return x * math::normal_cdf(x);
+    return math::gelu(x);
   }
   template <class T>
   KOKKOS_FUNCTION static T gradient(T g, T x) {

@@ -1,5 +1,7 @@
 #include <lockstep/tensor/kernels/arithmetic.hpp>
 
+#include <cmath>
+
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
 
@@ -29,6 +31,22 @@ struct Divide {
 template <class T>
 struct Equal {
   KOKKOS_FUNCTION static T apply(T a, T b) { return a == b ? T{1} : T{0}; }
+};
+
+template <class T>
+struct Atan2 {
+  KOKKOS_FUNCTION static T apply(T a, T b) { return std::atan2(a, b); }
+};
+template <class T>
+struct Atan2Slope {
+  KOKKOS_FUNCTION static T apply(T a, T b) {
+    if (std::fabs(a) <= std::fabs(b)) {
+      const T ratio = a / b;
+      return b == T{0} ? T{0} : T{1} / (b * (T{1} + ratio * ratio));
+    }
+    const T ratio = b / a;
+    return ratio / (a * (T{1} + ratio * ratio));
+  }
 };
 
 // RepeatA, RepeatB: the operand is one element in the innermost loop, read before it.
@@ -102,6 +120,10 @@ void arithmetic(Arithmetic op, const Tensor& a, const Tensor& b, bool accumulate
           return run_arithmetic<T, Divide<T>>(space, a, b, accumulate, factor, out);
         case Arithmetic::equal:
           return run_arithmetic<T, Equal<T>>(space, a, b, accumulate, factor, out);
+        case Arithmetic::atan2:
+          return run_arithmetic<T, Atan2<T>>(space, a, b, accumulate, factor, out);
+        case Arithmetic::atan2_slope:
+          return run_arithmetic<T, Atan2Slope<T>>(space, a, b, accumulate, factor, out);
       }
     });
   });

@@ -5,10 +5,18 @@
 
 namespace lockstep {
 
-enum class Arithmetic : std::uint8_t { add, subtract, multiply, divide, equal };
+enum class Arithmetic : std::uint8_t {
+  add,
+  subtract,
+  multiply,
+  divide,
+  equal,        ///< 1 or 0
+  atan2,        ///< the angle of the point (b, a)
+  atan2_slope,  ///< b / (a^2 + b^2), without overflow; 0 where both are
+};
 
-/// out (+)= scale (a op b), elementwise; a and b are repeated to out's shape (broadcast.hpp). equal
-/// is 1 or 0. f32 or f64, one dtype.
+/// out (+)= scale (a op b), elementwise; a and b are repeated to out's shape (broadcast.hpp). f32
+/// or f64, one dtype.
 void arithmetic(Arithmetic op, const Tensor& a, const Tensor& b, bool accumulate, const Tensor& out,
                 double scale = 1.0);
 

@@ -1,7 +1,10 @@
 #include <lockstep/tensor/kernels/clip.hpp>
 
+#include <cmath>
+
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/ordered_sum.hpp>
+#include <lockstep/tensor/kernels/vector_norm.hpp>
 
 namespace lockstep {
 namespace {
@@ -27,6 +30,15 @@ double sum_of_squares(const Tensor& x) {
     });
   });
   return sum;
+}
+
+double euclidean_norm(const Tensor& x) {
+  const double squares = sum_of_squares(x);
+  const bool lossless = x.dtype() != DType::f64 || !(squares < 1e-280 || squares > 1e280);
+  if (lossless || x.numel() == 0) return std::sqrt(squares);
+  const Tensor norm = Tensor::empty({1}, x.dtype(), x.device());
+  vector_norm_forward(x.reshape({1, x.numel()}), 2.0, norm);
+  return norm.item();
 }
 
 void clamp(const Tensor& x, double limit) {

@@ -26,6 +26,17 @@ Conv2dProblem Conv2dProblem::of(const Tensor& x, const Tensor& weight, const Ten
           is_channel_blocked(y)};
 }
 
+bool Conv2dProblem::takes_all_windows() const {
+  const auto all = [](std::int64_t in, std::int64_t taps, std::int64_t out, std::int64_t stride,
+                      std::int64_t padding, std::int64_t dilation) {
+    return out == (in + 2 * padding - dilation * (taps - 1) - 1) / stride + 1;
+  };
+  const auto& o = options;
+  return all(h, kh, oh, o.stride[0], o.padding[0], o.dilation[0]) &&
+         all(w, kw, ow, o.stride[1], o.padding[1], o.dilation[1]) &&
+         (!is_3d || all(depth.d, depth.kd, depth.od, depth.stride, depth.padding, depth.dilation));
+}
+
 bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {
   const auto extents = [](const Conv2dProblem& p) {
     return std::array{p.n, p.c, p.h, p.w, p.o, p.kh, p.kw, p.oh, p.ow, p.options.groups};
@@ -51,10 +62,11 @@ const T* elements(const Tensor& t) {
 // or more with many groups or as a weight gradient of few channels; but its input gradient pads
 // few channels to whole vectors: 4.3 ms against 0.4 ms for conv 1 -> 10, 3.6 against 1.1 ms for
 // 3 -> 64.
-bool use_onednn(const Conv2dProblem& p) { return p.n > 0; }
+bool use_onednn(const Conv2dProblem& p) { return p.n > 0 && p.takes_all_windows(); }
 bool use_onednn_for_input_gradient(const Conv2dProblem& p) {
   constexpr std::int64_t vector_width = 16;
-  return p.n > 0 && (p.options.groups > 1 || p.c >= vector_width || p.x_blocked || p.y_blocked);
+  return use_onednn(p) &&
+         (p.options.groups > 1 || p.c >= vector_width || p.x_blocked || p.y_blocked);
 }
 
 template <class T, class Space>

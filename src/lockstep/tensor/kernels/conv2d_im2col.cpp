@@ -25,7 +25,7 @@ struct Group {
 bool is_pointwise(const Conv2dProblem& p) {
   const auto& o = p.options;
   return p.depth == Conv2dProblem::Depth{p.depth.d, 1, p.depth.d} && p.kh == 1 && p.kw == 1 &&
-         o.stride == 1 && o.padding == 0;
+         p.oh == p.h && p.ow == p.w && o.stride == 1 && o.padding == 0;
 }
 
 /// The output positions [begin, end) whose tap at offset `tap` lies inside an input of `size`.

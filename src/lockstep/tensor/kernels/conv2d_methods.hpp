@@ -24,6 +24,10 @@ struct Conv2dProblem {
   static Conv2dProblem of(const Tensor& x, const Tensor& weight, const Tensor& y,
                           const Conv2dOptions& options);
   friend bool operator==(const Conv2dProblem& a, const Conv2dProblem& b);
+
+  /// Whether y is as large as the convolution of x makes it. It is smaller where a transposed
+  /// convolution pads its output by a stride or more: then the last windows of x are not taken.
+  [[nodiscard]] bool takes_all_windows() const;
 };
 
 /// One sample at a time: its windows are laid out as columns, [c/groups * kh * kw, oh * ow] a
@@ -40,8 +44,9 @@ void backward_weight(const Conv2dProblem& problem, const T* grad_y, const T* x, 
                      T* grad_weight);
 }  // namespace im2col
 
-/// oneDNN's primitives in the layouts it prefers. Primitives, reorders and their memory are kept
-/// by shape for each thread, so that a call in a steady loop allocates nothing.
+/// oneDNN's primitives in the layouts it prefers, for problems that take all windows. Primitives,
+/// reorders and their memory are kept by shape for each thread, so that a call in a steady loop
+/// allocates nothing.
 namespace onednn {
 void forward(const Conv2dProblem& problem, const float* x, const float* weight, const float* bias,
              float* y);

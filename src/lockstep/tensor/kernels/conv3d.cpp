@@ -98,7 +98,7 @@ void conv3d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
   dispatch_floating(x.dtype(), "conv3d", [&]<class T>() {
     auto* const out = static_cast<T*>(y.data());
     if constexpr (std::is_same_v<T, float>) {
-      if (problem.n > 0) {
+      if (problem.n > 0 && problem.takes_all_windows()) {
         return detail::onednn::forward(problem, begin_of<T>(x), begin_of<T>(weight),
                                        begin_of<T>(bias), out);
       }
@@ -113,7 +113,7 @@ void conv3d_backward_input(const Tensor& grad_y, const Tensor& weight, const Con
   dispatch_floating(grad_y.dtype(), "conv3d", [&]<class T>() {
     auto* const out = static_cast<T*>(grad_x.data());
     if constexpr (std::is_same_v<T, float>) {
-      if (problem.n > 0) {
+      if (problem.n > 0 && problem.takes_all_windows()) {
         return detail::onednn::backward_input(problem, begin_of<T>(grad_y), begin_of<T>(weight),
                                               accumulate, out);
       }
@@ -129,7 +129,7 @@ void conv3d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv3dO
   dispatch_floating(grad_y.dtype(), "conv3d", [&]<class T>() {
     auto* const out = static_cast<T*>(grad_weight.data());
     if constexpr (std::is_same_v<T, float>) {
-      if (problem.n > 0) {
+      if (problem.n > 0 && problem.takes_all_windows()) {
         return detail::onednn::backward_weight(problem, begin_of<T>(grad_y), begin_of<T>(x),
                                                accumulate, out);
       }

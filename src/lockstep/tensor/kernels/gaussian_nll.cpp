@@ -33,8 +33,8 @@ void backward_of_gaussian(const Space& space, const Tensor& grad_loss, T divisor
   const std::int64_t step = grad_loss.numel() == 1 ? 0 : 1;
   for_each_element(
       "lockstep::gaussian_nll_backward", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) {
-        const T inverse = T{1} / (v(i) < eps ? eps : v(i)), d = (in(i)-t(i)) * inverse;
-        const T slope = by_var ? T{0.5} * (inverse - d * d) : d;
+        const T variance = v(i) < eps ? eps : v(i), d = in(i)-t(i), ratio = d / variance;
+        const T slope = by_var ? T{0.5} * (T{1} - d * ratio) / variance : ratio;
         const T value = slope * (g(i * step) / divisor);
         result(i) = accumulate ? result(i) + value : value;
       });

@@ -18,10 +18,13 @@ const std::vector<std::int32_t>& nearest_places(std::size_t dimension, std::int6
   auto& places = all[dimension];
   places.resize(static_cast<std::size_t>(to));
   for (std::int64_t i = 0; i < to; ++i) {
-    // As PyTorch, in single precision.
+    // As PyTorch, in single precision; for an extent that is kept or doubled without the ratio,
+    // which a factor such as 1.2 or 2.1 makes another one.
     const float at = static_cast<float>(i) * static_cast<float>(ratio);
-    places[static_cast<std::size_t>(i)] =
-        static_cast<std::int32_t>(std::min(static_cast<std::int64_t>(at), from - 1));
+    const std::int64_t place = to == from       ? i
+                               : to == 2 * from ? i / 2
+                                                : static_cast<std::int64_t>(at);
+    places[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(std::min(place, from - 1));
   }
   return places;
 }
@@ -109,6 +112,7 @@ const std::vector<Between<T>>& places_between(std::size_t dimension, std::int64_
   thread_local std::array<std::vector<Between<T>>, 2> all;
   auto& places = all[dimension];
   places.resize(static_cast<std::size_t>(to));
+  if (to == from) ratio = 1.0;  // also where a factor such as 1.2 has kept the extent
   const T step = align_corners ? (to > 1 ? static_cast<T>(from - 1) / static_cast<T>(to - 1) : T{0})
                                : static_cast<T>(ratio);
   for (std::int64_t i = 0; i < to; ++i) {

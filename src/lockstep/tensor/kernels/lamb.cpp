@@ -56,7 +56,7 @@ template <class T, class Space>
 double trust_ratio(const Space& space, const Tensor& parameter,
                    const Direction<T, Space>& direction, const LambUpdate& u) {
   if (!u.adapt) return 1.0;
-  const double x = std::sqrt(sum_of_squares(parameter));
+  const double x = euclidean_norm(parameter);
   const double d = std::sqrt(
       ordered_sum("lockstep::lamb_norm", space, parameter, parameter.numel(), Squares{direction}));
   return x > 0.0 && d > 0.0 ? x / d : 1.0;

@@ -12,8 +12,7 @@ namespace {
 
 double trust_ratio(const Tensor& parameter, const Tensor& gradient, const LarsUpdate& u) {
   if (!u.adapt) return 1.0;
-  const double w = std::sqrt(sum_of_squares(parameter)),
-               g = u.gradient_factor * std::sqrt(sum_of_squares(gradient));
+  const double w = euclidean_norm(parameter), g = u.gradient_factor * euclidean_norm(gradient);
   return w > 0.0 && g > 0.0 ? u.trust_coefficient * w / (g + u.weight_decay * w) : 1.0;
 }
 

@@ -102,15 +102,7 @@ void backward_kernel(const Space& space, const Tensor& grad_loss, const Tensor& 
 
 }  // namespace
 
-void check_loss(const char* operation, const Tensor& x, const Tensor& target,
-                const LossOptions& options, std::int64_t first_row) {
-  if (x.dims() < 2 || target.shape() != target_shape(x.shape())) {
-    throw ShapeError(std::string(operation) + " of x " + to_string(x.shape()) + " and target " +
-                     to_string(target.shape()) + ": x must be [N, C, ...] and the target [N, ...]");
-  }
-  if (target.dtype() != DType::i64) {
-    throw ShapeError(std::string(operation) + ": the target must be i64, not " + describe(target));
-  }
+void check_options(const char* operation, const Tensor& x, const LossOptions& options) {
   const auto& weight = options.class_weight;
   if (weight.defined() && (weight.shape() != Shape{x.size(1)} || weight.dtype() != x.dtype())) {
     throw ShapeError(std::string(operation) + ": class_weight " + describe(weight) +
@@ -120,6 +112,18 @@ void check_loss(const char* operation, const Tensor& x, const Tensor& target,
     throw Error(std::string(operation) + ": label_smoothing is " +
                 std::to_string(options.label_smoothing) + ", which is not between 0 and 1");
   }
+}
+
+void check_loss(const char* operation, const Tensor& x, const Tensor& target,
+                const LossOptions& options, std::int64_t first_row) {
+  if (x.dims() < 2 || target.shape() != target_shape(x.shape())) {
+    throw ShapeError(std::string(operation) + " of x " + to_string(x.shape()) + " and target " +
+                     to_string(target.shape()) + ": x must be [N, C, ...] and the target [N, ...]");
+  }
+  if (target.dtype() != DType::i64) {
+    throw ShapeError(std::string(operation) + ": the target must be i64, not " + describe(target));
+  }
+  check_options(operation, x, options);
   dispatch(current_stream(x.device()), [&]<class Space>(const Space&) {
     check_targets<Space>(operation, target, x.size(1), options.ignore_index, first_row);
   });

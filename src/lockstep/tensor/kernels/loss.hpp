@@ -25,6 +25,9 @@ struct LossOptions {
 void check_loss(const char* operation, const Tensor& x, const Tensor& target,
                 const LossOptions& options, std::int64_t first_row = 0);
 
+/// Of these, what concerns x and the options alone.
+void check_options(const char* operation, const Tensor& x, const LossOptions& options);
+
 /// losses[row] = -w[t] x[row, t], 0 for ignored rows. losses has the target's shape.
 void nll_loss_forward(const Tensor& x, const Tensor& target, const LossOptions& options,
                       const Tensor& losses);

@@ -30,7 +30,8 @@ void layer_norm_forward_kernel(const Space& space, const Tensor& x, const Tensor
   for_each_row(
       "lockstep::layer_norm_forward", space, x.size(0), width,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        const T m = share * lanes.sum([&](std::int64_t c) { return in(r, c); });
+        // Divided: the mean of equal numbers is that number, whatever the width.
+        const T m = lanes.sum([&](std::int64_t c) { return in(r, c); }) / static_cast<T>(width);
         const T variance = share * lanes.fetching(&in(r, 0) + width).sum([&](std::int64_t c) {
           const T difference = in(r, c) - m;
           return difference * difference;

@@ -125,29 +125,31 @@ void max_rows_back(const Tensor& grad_y, const Tensor& indices, const Tensor& gr
   });
 }
 
-/// One over the number of elements that output `o` of a dimension is the mean of.
-double share_of(const AveragePool& pool, std::size_t dimension, std::int64_t in, std::int64_t o) {
+/// The number of elements that output `o` of a dimension is the mean of.
+std::int64_t elements_of(const AveragePool& pool, std::size_t dimension, std::int64_t in,
+                         std::int64_t o) {
   const auto& w = pool.window;
   const std::int64_t begin = o * w.stride[dimension] - w.padding[dimension];
   const std::int64_t end = begin + w.kernel[dimension];
   const std::int64_t padded = std::min(end, in + w.padding[dimension]) - begin;
   const std::int64_t real = std::min(end, in) - std::max<std::int64_t>(begin, 0);
-  return 1.0 / static_cast<double>(pool.count_include_pad ? padded : real);
+  return pool.count_include_pad ? padded : real;
 }
 
-/// The share of output (d, h) of its windows along D and H, and those along W.
+/// What sums of windows are divided by: the product of the counts of output (d, h) along D and H,
+/// and of those along W.
 template <class T>
-struct Shares {
+struct Divisors {
   const AveragePool& pool;
   const Extents& e;
   std::vector<T>& along_w;  ///< of the calling thread, kept
 
-  Shares(const AveragePool& p, const Extents& extents)
+  Divisors(const AveragePool& p, const Extents& extents)
       : pool(p), e(extents), along_w(memory_of_this_thread()) {
     along_w.resize(static_cast<std::size_t>(e.out[2]));
     for (std::int64_t o = 0; o < e.out[2]; ++o) {
       along_w[static_cast<std::size_t>(o)] =
-          static_cast<T>(pool.divisor != 0 ? 1.0 : share_of(pool, 2, e.in[2], o));
+          static_cast<T>(pool.divisor != 0 ? 1 : elements_of(pool, 2, e.in[2], o));
     }
   }
   static std::vector<T>& memory_of_this_thread() {
@@ -155,15 +157,15 @@ struct Shares {
     return memory;
   }
   [[nodiscard]] T of_row(std::int64_t d, std::int64_t h) const {
-    if (pool.divisor != 0) return static_cast<T>(1.0 / static_cast<double>(pool.divisor));
-    return static_cast<T>(share_of(pool, 0, e.in[0], d) * share_of(pool, 1, e.in[1], h));
+    if (pool.divisor != 0) return static_cast<T>(pool.divisor);
+    return static_cast<T>(elements_of(pool, 0, e.in[0], d) * elements_of(pool, 1, e.in[1], h));
   }
 };
 
 template <class T>
 void avg_rows(const Tensor& x, const AveragePool& pool, const Tensor& y) {
   const Extents e(x, y);
-  const Shares<T> shares(pool, e);
+  const Divisors<T> divisors(pool, e);
   for_each_plane("lockstep::avg_pool_forward", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
     T* const out = static_cast<T*>(y.data()) + plane * e.out_plane;
@@ -182,9 +184,9 @@ void avg_rows(const Tensor& x, const AveragePool& pool, const Tensor& y) {
     for (std::int64_t d = 0; d < e.out[0]; ++d) {
       for (std::int64_t h = 0; h < e.out[1]; ++h) {
         T* const line = out + (d * e.out[1] + h) * e.out[2];
-        const T share = shares.of_row(d, h);
+        const T count = divisors.of_row(d, h);
         for (std::int64_t o = 0; o < e.out[2]; ++o) {
-          line[o] *= share * shares.along_w[static_cast<std::size_t>(o)];
+          line[o] /= count * divisors.along_w[static_cast<std::size_t>(o)];
         }
       }
     }
@@ -194,7 +196,7 @@ void avg_rows(const Tensor& x, const AveragePool& pool, const Tensor& y) {
 template <class T>
 void avg_rows_back(const Tensor& grad_y, const AveragePool& pool, const Tensor& grad_x) {
   const Extents e(grad_x, grad_y);
-  const Shares<T> shares(pool, e);
+  const Divisors<T> divisors(pool, e);
   for_each_plane("lockstep::avg_pool_backward", e, [&](std::int64_t plane) {
     const T* const g = static_cast<const T*>(grad_y.data()) + plane * e.out_plane;
     T* const out = static_cast<T*>(grad_x.data()) + plane * e.in_plane;
@@ -205,9 +207,9 @@ void avg_rows_back(const Tensor& grad_y, const AveragePool& pool, const Tensor& 
     for_each_tap_of_rows(
         e, pool.window,
         [&](std::int64_t row, std::int64_t d, std::int64_t h) {
-          const T share = shares.of_row(d, h);
+          const T count = divisors.of_row(d, h);
           for (std::int64_t o = 0; o < e.out[2]; ++o) {
-            scaled[o] = g[row + o] * share * shares.along_w[static_cast<std::size_t>(o)];
+            scaled[o] = g[row + o] / (count * divisors.along_w[static_cast<std::size_t>(o)]);
           }
         },
         [&](std::int64_t, std::int64_t in_row, const Inside& inside, std::int64_t tap) {

@@ -27,28 +27,45 @@ struct AbsoluteError {
   }
 };
 
-/// Both kinds: a parabola of this curvature within `limit`, and straight on beyond.
+/// Both kinds: d^2 / (2 divisor) within `limit`, and straight on beyond.
 template <class T, bool smooth>
 struct Huber {
   explicit Huber(const ElementLossFunction& f)
       : limit(static_cast<T>(f.a)),
-        curvature(static_cast<T>(!smooth ? 1.0 : (f.a > 0.0 ? 1.0 / f.a : 0.0))),
+        divisor(smooth ? limit : T{1}),
         steepness(smooth ? T{1} : limit) {}
   KOKKOS_FUNCTION T loss(T x, T t) const {
     const T d = std::fabs(x - t);
-    return d < limit ? T{0.5} * curvature * d * d : steepness * (d - T{0.5} * limit);
+    return d < limit ? T{0.5} * d * (d / divisor) : steepness * (d - T{0.5} * limit);
   }
   KOKKOS_FUNCTION T slope(T x, T t) const {
     const T d = x - t, straight = d < T{0} ? -steepness : steepness;
     const T beyond = d == d ? straight : d;
-    return std::fabs(d) < limit ? curvature * d : (d == T{0} ? T{0} : beyond);
+    return std::fabs(d) < limit ? d / divisor : (d == T{0} ? T{0} : beyond);
   }
-  T limit, curvature, steepness;
+  T limit, divisor, steepness;
 };
 template <class T>
 using SmoothL1 = Huber<T, true>;
 template <class T>
 using PlainHuber = Huber<T, false>;
+
+template <class T>
+struct ProbabilityCrossEntropy {
+  explicit ProbabilityCrossEntropy(const ElementLossFunction&) {}
+  KOKKOS_FUNCTION static T bounded(T logarithm) {
+    return logarithm < T{-100} ? T{-100} : logarithm;
+  }
+  KOKKOS_FUNCTION T loss(T x, T t) const {
+    const T small = x < T{0.5} ? x : T{0.5};  // beyond, 1 - x is exact
+    const T of_rest = x < T{0.5} ? math::log1p(-small) : math::log(T{1} - x);
+    return -(t * bounded(math::log(x)) + (T{1} - t) * bounded(of_rest));
+  }
+  KOKKOS_FUNCTION T slope(T x, T t) const {
+    const T spread = (T{1} - x) * x, least = static_cast<T>(1e-12);
+    return (x - t) / (spread < least ? least : spread);
+  }
+};
 
 template <class T>
 struct BinaryCrossEntropy {
@@ -57,7 +74,10 @@ struct BinaryCrossEntropy {
     return (x < T{0} ? T{0} : x) - x * t + math::log1p(math::exp(-std::fabs(x)));
   }
   KOKKOS_FUNCTION T loss(T x, T t) const { return value(x, t); }
-  KOKKOS_FUNCTION T slope(T x, T t) const { return math::sigmoid(x) - t; }
+  KOKKOS_FUNCTION T slope(T x, T t) const {  // sigmoid(x) - t, accurate where that is small
+    const auto s = math::sigmoid_and_complement(x);
+    return s.value * (T{1} - t) - s.complement * t;
+  }
 };
 
 template <class T>
@@ -200,6 +220,8 @@ Row row_of(ElementLoss kind) noexcept {
       return row_of<SmoothL1>("smooth_l1_loss");
     case ElementLoss::huber:
       return row_of<PlainHuber>("huber_loss");
+    case ElementLoss::bce:
+      return row_of<ProbabilityCrossEntropy>("binary_cross_entropy");
     case ElementLoss::bce_with_logits:
       return row_of<BinaryCrossEntropy>("binary_cross_entropy_with_logits");
     case ElementLoss::kl_div:

@@ -13,6 +13,7 @@ enum class ElementLoss : std::uint8_t {
   l1,               ///< |x - t|
   smooth_l1,        ///< (x - t)^2 / (2 a) where |x - t| < a, else |x - t| - a / 2
   huber,            ///< (x - t)^2 / 2 where |x - t| <= a, else a (|x - t| - a / 2)
+  bce,              ///< -(t log x + (1 - t) log(1 - x)), logarithms at least -100
   bce_with_logits,  ///< max(x, 0) - x t + log(1 + exp(-|x|)): nothing overflows
   kl_div,           ///< t (log t - x), 0 where t = 0
   kl_div_log,       ///< exp(t) (t - x)

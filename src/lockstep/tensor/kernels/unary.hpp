@@ -19,8 +19,9 @@ enum class Unary : std::uint8_t {
   sin,
   cos,
   erf,
+  erfc,
   pow,    ///< x^a
-  clamp,  ///< min(max(x, a), b); the gradient passes at a and at b
+  clamp,  ///< min(max(x, a), b); no gradient passes at a and at b
   // Activations: kernels/unary_activation.cpp.
   leaky_relu,   ///< x, or a x where x <= 0
   elu,          ///< b x, or a b (exp(c x) - 1) where x <= 0

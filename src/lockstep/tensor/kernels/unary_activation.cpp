@@ -38,19 +38,17 @@ template <class T>
 struct Softplus {
   static constexpr const char *forward = "lockstep::softplus", *backward = forward;
   explicit Softplus(const UnaryFunction& f)
-      : beta(static_cast<T>(f.a)),
-        inverse(static_cast<T>(1.0 / f.a)),
-        threshold(static_cast<T>(f.b)) {}
+      : beta(static_cast<T>(f.a)), threshold(static_cast<T>(f.b)) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T z = beta * x, larger = z < T{0} ? T{0} : z;
-    const T y = (larger + math::log1p(math::exp(-std::fabs(z)))) * inverse;
+    const T y = (larger + math::log1p(math::exp(-std::fabs(z)))) / beta;
     return z > threshold ? x : y;
   }
   KOKKOS_FUNCTION T gradient(T g, T x) const {
     const T z = beta * x, s = math::sigmoid(z);
     return z > threshold ? g : g * s;
   }
-  T beta, inverse, threshold;
+  T beta, threshold;
 };
 
 template <class T>
@@ -82,11 +80,9 @@ struct Hardsigmoid {
   explicit Hardsigmoid(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T raised = x < T{-3} ? T{0} : x + T{3};
-    return (raised > T{6} ? T{6} : raised) * (T{1} / T{6});
+    return (raised > T{6} ? T{6} : raised) / T{6};
   }
-  KOKKOS_FUNCTION T gradient(T g, T x) const {
-    return x <= T{-3} || x >= T{3} ? T{0} : g * (T{1} / T{6});
-  }
+  KOKKOS_FUNCTION T gradient(T g, T x) const { return x <= T{-3} || x >= T{3} ? T{0} : g / T{6}; }
 };
 
 template <class T>
@@ -95,12 +91,12 @@ struct Hardswish {
   explicit Hardswish(const UnaryFunction&) {}
   KOKKOS_FUNCTION T value(T x) const {
     const T raised = x < T{-3} ? T{0} : x + T{3};
-    return x * (raised > T{6} ? T{6} : raised) * (T{1} / T{6});
+    return x * (raised > T{6} ? T{6} : raised) / T{6};
   }
   KOKKOS_FUNCTION T gradient(T g, T x) const {
-    const T inside = g * (x * (T{1} / T{3}) + T{0.5});
-    const T lower = x < T{-3} ? T{0} : inside;
-    return x > T{3} ? g : lower;
+    const T inside = g * (x / T{3} + T{0.5});
+    const T lower = x <= T{-3} ? T{0} : inside;
+    return x >= T{3} ? g : lower;
   }
 };
 

@@ -84,6 +84,16 @@ struct Erf {
 };
 
 template <class T>
+struct Erfc {
+  static constexpr const char *forward = "lockstep::erfc", *backward = forward;
+  explicit Erfc(const UnaryFunction&) {}
+  KOKKOS_FUNCTION T value(T x) const { return std::erfc(x); }
+  KOKKOS_FUNCTION T gradient(T g, T x) const {
+    return g * (static_cast<T>(-2.0 * std::numbers::inv_sqrtpi) * math::exp(-x * x));
+  }
+};
+
+template <class T>
 struct Square {
   static constexpr const char *forward = "lockstep::square", *backward = forward;
   explicit Square(const UnaryFunction&) {}
@@ -120,7 +130,7 @@ struct Clamp {
     const T raised = x < low ? low : x;
     return raised > high ? high : raised;
   }
-  KOKKOS_FUNCTION T gradient(T g, T x) const { return x < low || x > high ? T{0} : g; }
+  KOKKOS_FUNCTION T gradient(T g, T x) const { return x > low && x < high ? g : T{0}; }
   T low, high;
 };
 
@@ -231,6 +241,8 @@ detail::UnaryRow detail::math_row(Unary kind) noexcept {
       return {"cos", false, angle_forward<false>, angle_backward<false>};
     case Unary::erf:
       return row_of<Erf>("erf");
+    case Unary::erfc:
+      return row_of<Erfc>("erfc");
     case Unary::pow:
       return {"pow", false, pow_forward, pow_backward};
     case Unary::clamp:
