@@ -51,7 +51,8 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
     train::agree(*group, [&] { predictor = std::make_unique<Predictor>(checkpoint); });
     auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);
     if (is_table(input.file))
-      train::agree(*group, [&] { input.columns = train::feature_columns_of(checkpoint); });
+      train::agree(*group, [&] { input.options = train::file_options_of(checkpoint); });
+    input.options.allow_external = options.allow_external;
     const auto output = train::DataSetName::parse(options.output, "predictions");
     train::agree(*group, [&] { expect_not_replaced(checkpoint, output.file); });
     const auto start = Clock::now();

@@ -235,9 +235,9 @@ fs::path agree_on_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_
   return broadcast_object(group, path, 0);
 }
 
-std::vector<std::string> feature_columns_of(const fs::path& checkpoint) {
+FileOptions file_options_of(const fs::path& checkpoint) {
   Deck deck = Deck::parse(CheckpointFile(checkpoint).text("/deck"), checkpoint.string());
-  return deck.read<DataOptions>("data").files.columns.features;
+  return deck.read<DataOptions>("data").files;
 }
 
 std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const DataSetName& input,
@@ -251,7 +251,7 @@ std::int64_t predict_file(ProcessGroup& group, const Predictor& predictor, const
       throw InputError(fmt::format("there is no input file {}. Name one: --input FILE.h5:NAME.",
                                    detail::looked_for(input.file)));
     }
-    samples = open_array(input.file, input.name, input.columns);
+    samples = open_array(input.file, input.name, input.options);
     expect_fits(*samples, input.file, predictor);
     arrays = arrays_of(predictor, output.name, samples->rows());
     if (group.rank() != 0) return;
