@@ -23,8 +23,9 @@ ExitCode doctor(int argc, char** argv, const DoctorOptions& options);
 
 /// Predicts the samples of a data set into a file (train/prediction.hpp). Starts MPI; collective.
 struct PredictOptions {
-  std::string source;         ///< run folder or checkpoint
-  std::string input, output;  ///< FILE or FILE:NAME
+  std::string source;           ///< run folder or checkpoint
+  std::string input, output;    ///< FILE or FILE:NAME
+  bool allow_external = false;  ///< data.allow_external of `input`
 };
 ExitCode predict(int argc, char** argv, const PredictOptions& options);
 

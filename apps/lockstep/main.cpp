@@ -93,6 +93,8 @@ int main(int argc, char** argv) {
   predict->add_option("RUN", prediction.source, "a run folder, or a checkpoint")->required();
   predict->add_option("--input", prediction.input, "samples: FILE or FILE:NAME")->required();
   predict->add_option("--output", prediction.output, "a new file: FILE or FILE:NAME")->required();
+  predict->add_flag("--allow-external", prediction.allow_external,
+                    "samples may stand in other files than an HDF5 input: data.allow_external");
 
   utility::EvaluateOptions evaluation;
   auto* evaluate = add(&cli, "evaluate", "loss and metrics of a trained network on other data",

@@ -48,16 +48,17 @@ std::vector<std::vector<std::int64_t>> rows_of(const train::Confusion& confusion
 ExitCode predict(int argc, char** argv, const PredictOptions& options) {
   return on_ranks(argc, argv, [&](const std::shared_ptr<ProcessGroup>& group) {
     std::unique_ptr<Predictor> predictor;
-    std::vector<std::string> columns;
+    FileOptions as_trained;
     const auto checkpoint =
         train::with_checkpoint(*group, options.source, [&](const std::filesystem::path& path) {
           train::agree(*group, [&] {
             predictor = std::make_unique<Predictor>(path);
-            columns = train::feature_columns_of(path);
+            as_trained = train::file_options_of(path);
           });
         });
     auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);
-    if (is_table(input.file)) input.columns = columns;
+    if (is_table(input.file)) input.options = as_trained;
+    input.options.allow_external = options.allow_external;
     const auto output = train::DataSetName::parse(options.output, "predictions");
     train::agree(*group, [&] { expect_not_replaced(checkpoint, output.file); });
     const auto start = Clock::now();

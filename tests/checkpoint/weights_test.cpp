@@ -1,5 +1,6 @@
 // Files of weights that other programs write and read.
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include <fmt/format.h>
 #include <cstdlib>
@@ -210,6 +211,32 @@ with h5py.File("d.h5", "w") as f:
   const auto refusal =
       test::message_of<CheckpointError>([&] { static_cast<void>(read_weights(folder_ / "d.h5")); });
   EXPECT_NE(refusal.find("/words is no array of numbers"), std::string::npos) << refusal;
+}
+
+// HDF5 reads them as fill values, and an external file as whatever it holds.
+TEST_F(Weights, OfAnHdf5FileThatAreNotInItAreRefused) {
+  const std::string file = folder_ / "e.h5", raw = folder_ / "raw";
+  std::ofstream(raw) << std::string(64, 'x');
+  for (const bool external : {false, true}) {
+    const hid_t created = H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t rows = 8, chunk = 4;
+    if (external) {
+      H5Pset_external(creation, raw.c_str(), 0, 64);
+    } else {
+      H5Pset_chunk(creation, 1, &chunk);
+    }
+    const hid_t space = H5Screate_simple(1, &rows, nullptr);
+    H5Dclose(H5Dcreate2(created, "w", H5T_IEEE_F64LE, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+    H5Sclose(space);
+    H5Pclose(creation);
+    H5Fclose(created);
+    const auto refusal =
+        test::message_of<CheckpointError>([&] { static_cast<void>(read_weights(file)); });
+    const std::string part = external ? "/w has its elements in another file, " + raw
+                                      : "/w has 0 of 2 chunks: the others were never written";
+    EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
+  }
 }
 
 TEST_F(Weights, ThatDifferAreNamedWithHowMuch) {

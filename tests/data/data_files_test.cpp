@@ -5,10 +5,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <data/hdf5_files.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/csv_number.hpp>
 #include <lockstep/data/csv_table.hpp>
 #include <lockstep/data/data_files.hpp>
 #include <lockstep/data/hdf5_array.hpp>
@@ -90,6 +93,67 @@ TEST(NpyArray, ReadsEveryTypeThatItNames) {
   expect(std::vector<std::int64_t>{0, 1, 1, 0, 1, 0}, "<i8", true);
 }
 
+TEST(NpyArray, ReadsNumbersInTheOtherByteOrder) {
+  const ScratchFolder folder;
+  const auto expect = [&](const std::string& type, auto one) {
+    using T = decltype(one);
+    std::vector<T> numbers;
+    for (const int value : {0, 1, 3, 100, 2, 1}) {
+      auto number = static_cast<T>(value);
+      auto* const bytes = reinterpret_cast<std::byte*>(&number);
+      std::reverse(bytes, bytes + sizeof(T));
+      numbers.push_back(number);
+    }
+    const NpyArray array(folder.write("a.npy", npy(">" + type, "(2, 3)", numbers)));
+    EXPECT_EQ(all_of<float>(array), (std::vector<float>{0, 1, 3, 100, 2, 1})) << type;
+    EXPECT_EQ(all_of<std::int64_t>(array), (std::vector<std::int64_t>{0, 1, 3, 100, 2, 1})) << type;
+  };
+  expect("f4", float{});
+  expect("f8", double{});
+  expect("u2", std::uint16_t{});
+  expect("i4", std::int32_t{});
+  expect("i8", std::int64_t{});
+  expect("u8", std::uint64_t{});
+}
+
+TEST(NpyArray, ReadsHalvesAndUnsignedIntegersOf64Bits) {
+  const ScratchFolder folder;
+  // 1.5, -2, 65504, 2^-24.
+  const std::vector<std::uint16_t> halves{0x3e00, 0xc000, 0x7bff, 0x0001};
+  const NpyArray half(folder.write("h.npy", npy("<f2", "(4,)", halves)));
+  EXPECT_EQ(all_of<float>(half), (std::vector<float>{1.5F, -2.0F, 65504.0F, 0x1p-24F}));
+  EXPECT_FALSE(half.integers());
+  const std::vector<std::uint64_t> large{7, std::uint64_t{1} << 62U, ~std::uint64_t{0}};
+  const NpyArray integers(folder.write("u.npy", npy("<u8", "(3,)", large)));
+  EXPECT_TRUE(integers.integers());
+  EXPECT_EQ(all_of<std::int64_t>(integers),
+            (std::vector<std::int64_t>{7, std::int64_t{1} << 62U, INT64_MAX}));
+  EXPECT_EQ(all_of<float>(integers), (std::vector<float>{7.0F, 0x1p62F, 0x1p64F}));
+}
+
+TEST(NpyArray, InFortranOrderIsTheSameArray) {
+  const ScratchFolder folder;
+  // Element (n, i, j) of [1500, 2, 3] is 100 n + 10 i + j; more rows than are read at a time.
+  constexpr std::int64_t n = 1500;
+  std::vector<float> c_order, fortran;
+  const auto value = [](std::int64_t r, std::int64_t i, std::int64_t j) {
+    return static_cast<float>(100 * r + 10 * i + j);
+  };
+  for (std::int64_t r = 0; r < n; ++r)
+    for (std::int64_t i = 0; i < 2; ++i)
+      for (std::int64_t j = 0; j < 3; ++j) c_order.push_back(value(r, i, j));
+  for (std::int64_t j = 0; j < 3; ++j)
+    for (std::int64_t i = 0; i < 2; ++i)
+      for (std::int64_t r = 0; r < n; ++r) fortran.push_back(value(r, i, j));
+  const NpyArray array(folder.write("f.npy", npy("<f4", "(1500, 2, 3)", fortran, "True")));
+  EXPECT_EQ(all_of<float>(array), c_order);
+  std::vector<float> rows(2 * 6);
+  array.read(1200, 1202, std::span(rows));
+  EXPECT_EQ(rows, std::vector<float>(c_order.begin() + 7200, c_order.begin() + 7212));
+  EXPECT_EQ(all_of<float>(NpyArray(folder.write("v.npy", npy("<f4", "(5,)", counted(5), "True")))),
+            counted(5));
+}
+
 TEST(NpyArray, ReadsSomeRows) {
   const ScratchFolder folder;
   const NpyArray array(folder.write("a.npy", npy("<f4", "(5, 2)", counted(10))));
@@ -110,8 +174,7 @@ TEST(NpyArray, WhatItCannotReadIsASentence) {
   expect_says(refusal("a,b\n1,2\n"), "is not a .npy file");
   expect_says(refusal(std::string(200, 'x')), "does not begin with \\x93NUMPY");
   expect_says(refusal(npy("<c8", "(2,)", counted(4))), "holds '<c8'");
-  expect_says(refusal(npy(">f4", "(2,)", counted(2))), "only little-endian");
-  expect_says(refusal(npy("<f4", "(2, 2)", counted(4), "True")), "Fortran order");
+  expect_says(refusal(npy("<f3", "(2,)", counted(2))), "only float16, float32, float64");
   expect_says(refusal(npy("<f4", "()", counted(1))), "has 0 dimensions");
   expect_says(refusal(npy("<f4", "(2, 3)", counted(5))), "is truncated: [2, 3] numbers need");
   expect_says(refusal(npy("<f4", "(99999999999, 99999999999)", counted(1))), "tells no shape");
@@ -356,6 +419,107 @@ TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
   const std::vector<fs::path> files{folder.write("a.csv", "x,y\n1,2\n"),
                                     folder.write("b.csv", "x,z\n1,2\n")};
   expect_says(input_error([&] { static_cast<void>(CsvTable(files)); }), "do not belong together");
+}
+
+TEST(CsvTable, ALineOfSamplesIsNotTakenForAHeader) {
+  const ScratchFolder folder;
+  const auto table = [&](const std::string& text, CsvHeader header = CsvHeader::automatic) {
+    return CsvTable({folder.write("t.csv", text)}, header);
+  };
+  for (const std::string samples :
+       {"0.346,1\n2,3\n", "1,1\n1,1\n", "5.1,3.5,setosa\n4.9,3.0,setosa\n", "1;2\n",
+        "1,5;2,5;a\n3,5;4,5;b\n"}) {
+    const std::string message = input_error([&] { table(samples); });
+    expect_says(message, "line 1 of ");
+    expect_says(message, "looks like a line of samples");
+    expect_says(message, "data.header = false");
+    EXPECT_EQ(table(samples, CsvHeader::no).rows(), std::ranges::count(samples, '\n')) << samples;
+  }
+  const CsvTable years = table("2010,2011,country\n1,2,7\n", CsvHeader::yes);
+  EXPECT_EQ(years.columns(), (std::vector<std::string>{"2010", "2011", "country"}));
+  EXPECT_EQ(table("x,2011\na,2\nb,3\n", CsvHeader::yes).rows(), 2);
+  EXPECT_EQ(table("2010,country\n1,2\n").rows(), 1) << "the second column has only a name";
+  const CsvTable without = table("5.1,setosa\n4.9,virginica\n", CsvHeader::no);
+  EXPECT_EQ(without.columns(), (std::vector<std::string>{"column_1", "column_2"}));
+  EXPECT_EQ(all_of<float>(*without.numbers({"column_1"}, true)), (std::vector<float>{5.1F, 4.9F}));
+  EXPECT_EQ(without.labels("column_2"), (std::vector<std::string>{"setosa", "virginica"}));
+  expect_says(input_error([&] { table("1,2\n3\n", CsvHeader::no); }), "line 2 of");
+}
+
+TEST(CsvTable, HeadersOfNumpyAndPandasAreReadOrNamed) {
+  const ScratchFolder folder;
+  // numpy.savetxt(..., delimiter=",", header="x,y") and DataFrame.to_csv().
+  const CsvTable numpy({folder.write("n.csv", "# x,y\n1.000e+00,2.000e+00\n")});
+  EXPECT_EQ(numpy.columns(), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(CsvTable({folder.write("1.csv", "# 1,2\n1,2\n")}).columns(),
+            (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(CsvTable({folder.write("2.csv", "#x,y\n1,2\n")}).columns()[0], "#x");
+  const std::string message =
+      input_error([&] { static_cast<void>(CsvTable({folder.write("p.csv", ",x\n0,1.5\n")})); });
+  expect_says(message, "a column has no name");
+  expect_says(message, "to_csv(index=False)");
+}
+
+TEST(CsvNumber, IsWhatProgramsWrite) {
+  EXPECT_EQ(csv_number("+5"), 5.0);
+  for (const char* text : {"+-5", "++5", "+", "-", "", "1.0D", "D5", "1D2", "0x10", "1,5", "inf",
+                           "nan", "1e40", "1.0D+40", "1e400", "-1e400", "1e99999999999999999999"})
+    EXPECT_FALSE(csv_number(text)) << text;
+  EXPECT_EQ(csv_number("1e-400"), 0.0);
+  EXPECT_EQ(csv_number("-12345678.5E-400"), 0.0);
+  EXPECT_EQ(csv_number("1e-99999999999999999999"), 0.0);
+  EXPECT_EQ(csv_number("0." + std::string(400, '0') + "1"), 0.0);
+  EXPECT_FALSE(csv_number(std::string(400, '1')));
+  EXPECT_FALSE(csv_number(std::string(400, '1') + "e-5"));
+  EXPECT_EQ(csv_number(std::string(400, '1') + "e-400").value() > 0.1, true);
+  EXPECT_EQ(csv_number("0.1500D+02"), 15.0);
+  EXPECT_EQ(csv_number("-1.5d-01"), -0.15);
+  EXPECT_EQ(csv_number("1,5", ','), 1.5);
+  EXPECT_EQ(csv_number("-2,5e3", ','), -2500.0);
+  EXPECT_EQ(csv_number("7", ','), 7.0);
+  for (const char* text : {"1.5", "1.234,5", "1,2,3"}) EXPECT_FALSE(csv_number(text, ',')) << text;
+}
+
+TEST(CsvTable, DecimalCommasAreNumbersBetweenSemicolons) {
+  const ScratchFolder folder;
+  const CsvTable table({folder.write("t.csv", "x;y;kind\n1,5;2;a\n-0,25;3;b\n")});
+  EXPECT_EQ(all_of<float>(*table.numbers({"x", "y"}, false)),
+            (std::vector<float>{1.5F, 2, -0.25F, 3}));
+  EXPECT_TRUE(table.is_numeric("x"));
+  const std::string mixed = input_error(
+      [&] { static_cast<void>(CsvTable({folder.write("m.csv", "x;y\n1;2.5\n1,5;2\n")})); });
+  expect_says(mixed, "line 3 of ");
+  expect_says(mixed, "\"1,5\", a number with a decimal comma, but line 2 of ");
+  expect_says(mixed, "\"2.5\", one with a point");
+}
+
+// Each took minutes: columns and classes were looked up one by one.
+TEST(CsvTable, ManyColumnsAndClassesTakeTimeInProportion) {
+  const ScratchFolder folder;
+  constexpr int n = 200'000;
+  std::string header, line, classes = "x,kind\n";
+  for (int i = 0; i < n; ++i) {
+    header += fmt::format("{}c{}", i == 0 ? "" : ",", i);
+    line += i == 0 ? "1" : ",1";
+    classes += fmt::format("1,k{}\n", i);
+  }
+  DataOptions options =
+      options_of(DataKind::csv, {folder.write("wide.csv", header + "\n" + line + "\n")});
+  const auto start = std::chrono::steady_clock::now();
+  const DataFiles wide(options, Split::train);
+  const auto features = wide.features(wide.completed(options, TargetKind::values));
+  EXPECT_EQ(features->row_elements(), n - 1);
+  EXPECT_LT(features->description().size(), 1000U) << "names are not listed whole";
+  options.path = {folder.write("classes.csv", classes)};
+  const DataFiles many(options, Split::train);
+  const DataOptions found = many.completed(options, TargetKind::classes);
+  EXPECT_EQ(std::ssize(found.class_names), n);
+  EXPECT_EQ(many.targets(found)->rows(), n);
+  const CsvTable other({folder.write("other.csv", "x,kind\n1,new\n")});
+  const std::string message =
+      input_error([&] { static_cast<void>(other.codes("kind", found.class_names)); });
+  expect_says(message, "and 199992 more");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 // What is kept of a table stands in decks and checkpoints, which are UTF-8 without NUL.

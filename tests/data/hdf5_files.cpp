@@ -74,19 +74,37 @@ template void write_hdf5(const fs::path&, const std::string&, const std::vector<
 template void write_hdf5(const fs::path&, const std::string&, const std::vector<std::int64_t>&,
                          const std::vector<std::int64_t>&, const Hdf5Layout&);
 
-void write_empty_hdf5(const fs::path& path, const std::string& name,
-                      const std::vector<std::int64_t>& extents,
-                      const std::vector<std::int64_t>& chunk) {
-  const hid_t file = open_or_make(path), creation = H5Pcreate(H5P_DATASET_CREATE);
+namespace {
+
+void make_data_set(const fs::path& path, const std::string& name,
+                   const std::vector<std::int64_t>& extents, hid_t creation) {
+  const hid_t file = open_or_make(path);
   const std::vector<hsize_t> size(extents.begin(), extents.end());
-  const std::vector<hsize_t> piece(chunk.begin(), chunk.end());
-  check(H5Pset_chunk(creation, static_cast<int>(piece.size()), piece.data()));
   const hid_t space = H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr);
   H5Dclose(
       H5Dcreate2(file, name.c_str(), H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT));
   H5Sclose(space);
   H5Pclose(creation);
   check(H5Fclose(file));
+}
+
+}  // namespace
+
+void write_empty_hdf5(const fs::path& path, const std::string& name,
+                      const std::vector<std::int64_t>& extents,
+                      const std::vector<std::int64_t>& chunk) {
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  const std::vector<hsize_t> piece(chunk.begin(), chunk.end());
+  check(H5Pset_chunk(creation, static_cast<int>(piece.size()), piece.data()));
+  make_data_set(path, name, extents, creation);
+}
+
+void write_sparse_hdf5(const fs::path& path, const std::string& name,
+                       const std::vector<std::int64_t>& extents) {
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  check(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY));
+  check(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER));
+  make_data_set(path, name, extents, creation);
 }
 
 void write_hdf5_text(const fs::path& path, const std::string& name, const std::string& text) {

@@ -27,6 +27,10 @@ void write_empty_hdf5(const std::filesystem::path& file, const std::string& name
                       const std::vector<std::int64_t>& extents,
                       const std::vector<std::int64_t>& chunk);
 
+/// A data set of floats in one piece that is in the file, but a hole of it, which takes no room.
+void write_sparse_hdf5(const std::filesystem::path& file, const std::string& name,
+                       const std::vector<std::int64_t>& extents);
+
 /// A data set of text.
 void write_hdf5_text(const std::filesystem::path& file, const std::string& name,
                      const std::string& text);

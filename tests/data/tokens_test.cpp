@@ -40,11 +40,17 @@ Bytes of_llm_c(std::int32_t magic, std::int32_t version, std::int32_t count, con
   return bytes;
 }
 
+Tokens all_of(const TokenFile& file) {
+  Tokens tokens(static_cast<std::size_t>(file.size()));
+  file.read(0, tokens);
+  return tokens;
+}
+
 TEST(TokenFile, ReadsWhatLlmCWrites) {
   const TemporaryFolder folder;
   const Tokens tokens{7, 0, 50256, 65535};
   const TokenFile file(folder.write("a.bin", of_llm_c(20240520, 1, 4, tokens)));
-  EXPECT_TRUE(std::ranges::equal(file.tokens(), tokens));
+  EXPECT_EQ(all_of(file), tokens);
   EXPECT_EQ(file.vocabulary(), 0);
 }
 
@@ -54,7 +60,7 @@ TEST(TokenFile, WrittenIsReadAgainAndIsLlmCs) {
   const Tokens tokens{3, 1, 2};
   write_token_file(path, tokens, 5);
   const TokenFile file(path);
-  EXPECT_TRUE(std::ranges::equal(file.tokens(), tokens));
+  EXPECT_EQ(all_of(file), tokens);
   EXPECT_EQ(file.vocabulary(), 5);
   Bytes expected = of_llm_c(20240520, 1, 3, tokens);
   expected[12] = 5;
@@ -78,8 +84,8 @@ TEST(TokenFile, RefusesOtherAndDamagedFiles) {
   EXPECT_TRUE(says(error(Bytes(100)), "has 100 bytes, fewer than the header's 1024"));
   EXPECT_TRUE(says(error({}), "has 0 bytes"));
   EXPECT_TRUE(says(input_error([&] { return TokenFile(folder.path() / "none.bin"); }),
-                   "No such file or directory"));
-  EXPECT_TRUE(says(input_error([&] { return TokenFile(folder.path()); }), "Is a directory"));
+                   "none.bin is missing. Token files are made by"));
+  EXPECT_TRUE(says(input_error([&] { return TokenFile(folder.path()); }), "which is not a file"));
 }
 
 class TokenWindows : public testing::Test {
@@ -147,6 +153,26 @@ TEST_F(TokenWindows, RefuseTokensOutsideTheVocabularyNamingThePlace) {
                    "a.bin: token 3 of the file is 9, outside the vocabulary of 9"));
   data.load(std::vector<std::int64_t>{1}, batch);
   EXPECT_THROW(data.load(std::vector<std::int64_t>{2}, batch), Error);
+}
+
+// A file that was mapped into memory ended the process by SIGBUS.
+TEST_F(TokenWindows, OfAFileThatIsCutWhileItIsReadAreAnErrorWithFileAndByte) {
+  const fs::path path = shard("a.bin", 0, 9000);
+  const TokenDataset data({path}, 4, 9000);
+  Batch batch(data, 1);
+  data.load(std::vector<std::int64_t>{2000}, batch);
+  fs::resize_file(path, 4096);
+  const auto error = [&](std::int64_t window) {
+    return input_error([&] {
+      data.load(std::vector<std::int64_t>{window}, batch);
+      return 0;
+    });
+  };
+  EXPECT_TRUE(says(error(2000), "a.bin: it ends at byte 17024, 10 bytes too early")) << error(2000);
+  EXPECT_TRUE(says(error(0),
+                   "a.bin was changed while the run reads it (it has 4096 bytes, and "
+                   "had 19024)"))
+      << error(0);
 }
 
 TEST_F(TokenWindows, PassOverAFileThatIsTooShort) {

@@ -213,5 +213,35 @@ TEST(DeckRead, WhereSaysFileAndLineOverrideOrDefault) {
   EXPECT_EQ(deck.where("nowhere", "dir"), "the default");
 }
 
+enum class Answer { automatic, yes, no };
+
+struct AnswerOptions {
+  Answer answer = Answer::automatic;
+};
+
+void declare(DeckTable& table, AnswerOptions& options) {
+  table.choice("answer", options.answer,
+               {{"auto", Answer::automatic}, {"true", Answer::yes}, {"false", Answer::no}},
+               "whether");
+}
+
+TEST(DeckRead, AChoiceNamedTrueMayBeABoolean) {
+  const auto answer = [](const std::string& toml) {
+    Deck deck = Deck::parse(toml, "a.toml");
+    const Answer read = deck.read<AnswerOptions>("x").answer;
+    Deck again = Deck::parse(deck.resolved(), "resolved");
+    EXPECT_EQ(again.read<AnswerOptions>("x").answer, read) << toml;
+    return read;
+  };
+  EXPECT_EQ(answer(""), Answer::automatic);
+  EXPECT_EQ(answer("x.answer = \"auto\""), Answer::automatic);
+  for (const std::string quote : {"", "\""}) {
+    EXPECT_EQ(answer("x.answer = " + quote + "true" + quote), Answer::yes);
+    EXPECT_EQ(answer("x.answer = " + quote + "false" + quote), Answer::no);
+  }
+  EXPECT_NE(error_of("train.pace = true").find("is a boolean, but must be one of"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::test

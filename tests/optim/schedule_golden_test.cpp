@@ -76,8 +76,8 @@ class ScheduleGolden : public testing::Test {
 TEST_F(ScheduleGolden, EveryRateAndMomentumAgreesWithPyTorch) {
   std::size_t rates_compared = 0, momenta_compared = 0;
   for (const auto& name : file_.groups("lr")) {
-    const auto options = optim::fit_to_run(schedule_of(name), 1, 1);
     const auto rates = file_.tensor("lr/" + name + "/lr").to_vector<double>();
+    const auto options = optim::fit_to_run(schedule_of(name), std::ssize(rates), 1);
     for (std::size_t k = 0; k < rates.size(); ++k) {
       const double lr =
           optim::scheduled_lr(options, number(name, "base_lr"), static_cast<std::int64_t>(k));

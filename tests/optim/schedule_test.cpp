@@ -100,6 +100,24 @@ TEST(Schedule, BeyondItsTotalTheRateStaysAtItsLastValue) {
   }
 }
 
+TEST(Schedule, ThatNeverFallsSaysWhy) {
+  const auto why = [](const ScheduleOptions& options) {
+    return optim::why_rate_never_falls(options, 10, 5);
+  };
+  EXPECT_EQ(
+      why({.kind = Kind::step, .step_size = 30}),
+      "the schedule never changes the rate: schedule.step_size = 30 epochs, but the run has 10");
+  EXPECT_EQ(
+      why({.kind = Kind::multistep, .unit = Unit::step, .milestones = {48, 99}, .warmup = 2}),
+      "the schedule never changes the rate: the first of schedule.milestones = 48 steps behind "
+      "a warm-up of 2, but the run has 50");
+  for (const ScheduleOptions& falls :
+       {ScheduleOptions{.kind = Kind::step, .step_size = 9},
+        ScheduleOptions{.kind = Kind::multistep, .unit = Unit::step, .milestones = {49}},
+        ScheduleOptions{.kind = Kind::cosine}, ScheduleOptions{}})
+    EXPECT_EQ(why(falls), "");
+}
+
 void expect_refused(const ScheduleOptions& options, const std::string& words) {
   try {
     static_cast<void>(optim::fit_to_run(options, 2, 5));
@@ -114,6 +132,11 @@ TEST(Schedule, OptionsThatDoNotFitTogetherAreRefused) {
                  "warmup = 10 must be shorter than the total of 10 steps");
   expect_refused({.kind = Kind::warmup_cosine, .warmup = 2},
                  "warmup = 2 must be shorter than the total of 2 epochs");
+  expect_refused({.kind = Kind::step, .warmup = 3},
+                 "warmup = 3 epochs is longer than the run of 2");
+  expect_refused({.unit = Unit::step, .warmup = 11},
+                 "warmup = 11 steps is longer than the run of 10");
+  EXPECT_NO_THROW(static_cast<void>(optim::fit_to_run({.unit = Unit::step, .warmup = 10}, 2, 5)));
   expect_refused({.kind = Kind::one_cycle, .warmup = 1}, "warm-up of its own");
   expect_refused({.kind = Kind::one_cycle}, "unit = \"step\"");  // 0.3 * 2 epochs
   expect_refused({.kind = Kind::one_cycle, .unit = Unit::step, .pct_start = 1.0}, "pct_start");

@@ -13,6 +13,7 @@
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/batch_norm_check.hpp>
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/run_folder.hpp>
@@ -156,6 +157,31 @@ TEST_P(BatchNormOnRanks, WithStatisticsOfAllRanksTheyTrainAsOneRankAlsoWithoutSa
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BatchNormOnRanks, testing::Values(1, 2, 3));
+
+// Against counting all parts of all shards.
+TEST(BatchNormCheck, FindsThePartsOfOneSample) {
+  for (std::int64_t batch = 1; batch <= 14; ++batch) {
+    for (std::int64_t shards = 1; shards <= 5; ++shards) {
+      for (std::int64_t accumulate = 1; accumulate <= 4; ++accumulate) {
+        bool apart = false, joined = false;
+        for (std::int64_t part = 0; part < accumulate; ++part) {
+          std::int64_t together = 0;
+          for (std::int64_t shard = 0; shard < shards; ++shard) {
+            const std::int64_t samples =
+                part_of(part_of(batch, shards, shard).size(), accumulate, part).size();
+            apart = apart || samples == 1;
+            together += samples;
+          }
+          joined = joined || together == 1;
+        }
+        EXPECT_EQ(has_part_of_one(batch, shards, accumulate, false), apart)
+            << batch << " " << shards << " " << accumulate;
+        EXPECT_EQ(has_part_of_one(batch, shards, accumulate, true), joined)
+            << batch << " " << shards << " " << accumulate;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::train

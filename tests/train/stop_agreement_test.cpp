@@ -60,5 +60,13 @@ TEST(SlurmTime, IsReadAsSqueuePrintsIt) {
     EXPECT_EQ(seconds_of_slurm_time(other), std::nullopt) << other;
 }
 
+TEST(SlurmTime, OfTheEndIsCountedFromNow) {
+  EXPECT_EQ(seconds_until("1100", 1000), 100);
+  EXPECT_EQ(seconds_until("99999999999999", 1000), 99999999998999.0);
+  EXPECT_EQ(seconds_until("99999999999999999999", 1000), std::numeric_limits<double>::infinity());
+  for (const char* other : {"", "0", "1000", "-5", "-99999999999999999999", "1e9", "1100s", "inf"})
+    EXPECT_EQ(seconds_until(other, 1000), std::nullopt) << other;
+}
+
 }  // namespace
 }  // namespace lockstep::train

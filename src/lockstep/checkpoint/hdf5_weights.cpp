@@ -10,6 +10,7 @@
 #include <hdf5.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/io/hdf5_elements.hpp>
 #include <lockstep/io/hdf5_file.hpp>
 
 namespace lockstep {
@@ -35,7 +36,8 @@ Element element_of(hid_t stored) {
   }
 }
 
-Tensor read_array(hid_t dataset) {
+Tensor read_array(const Hdf5Handle& file, hid_t dataset, const std::filesystem::path& path) {
+  expect_elements(file, dataset, path, ExternalElements::refused);
   const Hdf5Handle stored(H5Dget_type(dataset), H5Tclose, "look at its type");
   const Element element = element_of(stored.id());
   const Hdf5Handle space(H5Dget_space(dataset), H5Sclose, "look at its shape");
@@ -53,8 +55,10 @@ Tensor read_array(hid_t dataset) {
 }
 
 struct Visit {
-  StateDict tensors;
-  std::exception_ptr failure;
+  const Hdf5Handle& file;
+  const std::filesystem::path& path;
+  StateDict tensors = {};
+  std::exception_ptr failure = {};
 };
 
 /// No exception may pass through HDF5.
@@ -65,7 +69,7 @@ herr_t visit(hid_t object, const char* name, const H5O_info_t* info, void* data)
     const Hdf5Handle dataset(H5Dopen2(object, name, H5P_DEFAULT), H5Dclose, "open it");
     std::string dotted = name;
     std::ranges::replace(dotted, '/', '.');
-    visit.tensors.insert(std::move(dotted), read_array(dataset.id()));
+    visit.tensors.insert(std::move(dotted), read_array(visit.file, dataset.id(), visit.path));
     return 0;
   } catch (const std::exception& error) {
     visit.failure = std::make_exception_ptr(Error(std::string("/") + name + " " + error.what()));
@@ -77,17 +81,17 @@ herr_t visit(hid_t object, const char* name, const H5O_info_t* info, void* data)
 
 StateDict read_hdf5_weights(const std::filesystem::path& path) {
   const Hdf5Lock lock;
-  Visit all;
   try {
     const Hdf5Handle file = open_hdf5_for_reading(path);
+    Visit all{.file = file, .path = path};
     const auto visited =
         H5Ovisit2(file.id(), H5_INDEX_NAME, H5_ITER_NATIVE, &visit, &all, H5O_INFO_BASIC);
     if (all.failure) std::rethrow_exception(all.failure);
     hdf5_check(visited, "list what is in it");
+    return std::move(all.tensors);
   } catch (const std::exception& error) {
     throw CheckpointError("weights of " + path.string() + ": " + error.what());
   }
-  return std::move(all.tensors);
 }
 
 }  // namespace lockstep

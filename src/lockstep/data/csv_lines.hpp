@@ -18,6 +18,9 @@ class CsvLines {
   /// InputError if a quote does not end, or is followed by something else than a separator.
   bool next(std::vector<std::string_view>& cells);
 
+  /// What separates cells: a comma, a semicolon or a tab.
+  [[nodiscard]] char separator() const noexcept { return separator_; }
+
   /// Number of the line that next() has given, from 1 on.
   [[nodiscard]] std::int64_t line() const noexcept { return line_; }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -13,8 +12,10 @@
 #include <type_traits>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/some_of.hpp>
 #include <lockstep/data/byte_source.hpp>
 #include <lockstep/data/csv_lines.hpp>
+#include <lockstep/data/csv_number.hpp>
 #include <lockstep/data/utf8.hpp>
 #include <lockstep/deck/did_you_mean.hpp>
 
@@ -108,67 +109,136 @@ void expect_name(std::string_view name, const std::string& where) {
   }
 }
 
-/// A finite number within f32's range.
-std::optional<double> number_of(std::string_view cell) {
-  if (cell.starts_with('+')) cell.remove_prefix(1);
-  double number = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
-  if (error != std::errc() || end != cell.data() + cell.size()) return std::nullopt;
-  if (!std::isfinite(static_cast<float>(number))) return std::nullopt;
-  return number;
+bool is_any_number(std::string_view cell) { return csv_number(cell) || csv_number(cell, ','); }
+
+/// Whether what should be a header is more likely the first of the samples; `next` is the line
+/// behind it.
+bool looks_like_samples(std::span<const std::string> names,
+                        std::span<const std::string_view> next) {
+  if (std::ranges::all_of(names, is_any_number)) return true;
+  return std::ranges::any_of(names, is_any_number) &&
+         std::ranges::equal(names, next, {}, is_any_number, is_any_number);
+}
+
+/// numpy.savetxt writes a header as a comment.
+bool remove_comment_sign(std::string& first_name) {
+  if (!first_name.starts_with("# ")) return false;
+  first_name.erase(0, std::min(first_name.find_first_not_of(' ', 1), first_name.size()));
+  return true;
 }
 
 }  // namespace
 
-CsvTable::CsvTable(const std::vector<fs::path>& files)
+CsvTable::CsvTable(const std::vector<fs::path>& files, CsvHeader header)
     : files_(files), name_(files.at(0).string()) {
   if (files.size() > 1) name_ += fmt::format(" and {} more", files.size() - 1);
-  for (std::size_t file = 0; file < files.size(); ++file) add(file);
+  for (std::size_t file = 0; file < files.size(); ++file) add(file, header);
+  find_decimal_sign();
 }
 
-void CsvTable::add(std::size_t file) {
+void CsvTable::add(std::size_t file, CsvHeader header) {
   const std::string name = files_[file].string();
   const std::string& text = texts_.emplace_back(text_of(files_[file]));
   expect_no_utf16(text, name);
   CsvLines lines(text, texts_, name);
+  semicolons_ = semicolons_ && lines.separator() == ';';
   std::vector<std::string_view> cells;
-  if (!lines.next(cells)) throw InputError(fmt::format("{} is empty: it needs a header.", name));
-  const std::vector<std::string> header(cells.begin(), cells.end());
-  for (const std::string& column : header) {
-    expect_name(column, fmt::format("line {} of {}", lines.line(), name));
-    if (std::ranges::count(header, column) > 1 || column.empty()) {
-      throw InputError(fmt::format(
-          "line {} of {}: {}. Give every column a name of its own.", lines.line(), name,
-          column.empty() ? "a column has no name" : "column " + column + " is named twice"));
-    }
+  if (!lines.next(cells)) {
+    throw InputError(
+        fmt::format("{} is empty{}.", name, header == CsvHeader::no ? "" : ": it needs a header"));
   }
-  if (file == 0) columns_ = header;
-  if (header != columns_) {
-    throw InputError(fmt::format("{} has columns {}, but {} has {}. They do not belong together.",
-                                 name, fmt::join(header, ", "), files_[0].string(),
-                                 fmt::join(columns_, ", ")));
-  }
+  const std::int64_t first_line = lines.line();
+  const std::string where = fmt::format("line {} of {}", first_line, name);
   const std::size_t before = places_.size();
-  while (lines.next(cells)) {
-    if (cells.size() != columns_.size()) {
-      throw InputError(fmt::format("line {} of {} has {} cells, but the header names {} columns.",
-                                   lines.line(), name, cells.size(), columns_.size()));
+  if (header == CsvHeader::no) {
+    std::vector<std::string> names;
+    for (std::size_t c = 1; c <= cells.size(); ++c) names.push_back(fmt::format("column_{}", c));
+    take_names(file, names, where);
+    add_row(cells, {file, first_line});
+  } else {
+    std::vector<std::string> names(cells.begin(), cells.end());
+    const bool marked = remove_comment_sign(names[0]);
+    if (!lines.next(cells)) cells.clear();
+    if (header == CsvHeader::automatic && !marked && looks_like_samples(names, cells)) {
+      throw InputError(fmt::format(
+          "{}: the header should name the columns, but {} looks like a line of samples. "
+          "Set data.header = false if it is one, or data.header = true if these are "
+          "names (\"auto\" asks).",
+          where, some_of(names)));
     }
-    cells_.insert(cells_.end(), cells.begin(), cells.end());
-    places_.push_back({file, lines.line()});
+    take_names(file, names, where);
+    if (!cells.empty()) add_row(cells, {file, lines.line()});
   }
+  while (lines.next(cells)) add_row(cells, {file, lines.line()});
   if (places_.size() == before)
     throw InputError(fmt::format("{} has a header, but no line of samples.", name));
 }
 
+void CsvTable::take_names(std::size_t file, const std::vector<std::string>& names,
+                          const std::string& where) {
+  if (file > 0 && names != columns_) {
+    throw InputError(fmt::format("{} has columns {}, but {} has {}. They do not belong together.",
+                                 files_[file].string(), some_of(names), files_[0].string(),
+                                 some_of(columns_)));
+  }
+  if (file > 0) return;
+  for (const std::string& name : names) {
+    expect_name(name, where);
+    if (name.empty()) {
+      throw InputError(fmt::format(
+          "{}: a column has no name. Give every column a name of its own{}.", where,
+          &name == &names[0] ? "; the index of a pandas table is left out with to_csv(index=False)"
+                             : ""));
+    }
+    if (!places_of_columns_.emplace(name, columns_.size()).second) {
+      throw InputError(fmt::format(
+          "{}: column {} is named twice. Give every column a name of its own.", where, name));
+    }
+    columns_.push_back(name);
+  }
+}
+
+void CsvTable::add_row(const std::vector<std::string_view>& cells, Place place) {
+  if (cells.size() != columns_.size()) {
+    throw InputError(fmt::format("line {} of {} has {} cells, but the header names {} columns.",
+                                 place.line, files_[place.file].string(), cells.size(),
+                                 columns_.size()));
+  }
+  cells_.insert(cells_.end(), cells.begin(), cells.end());
+  places_.push_back(place);
+}
+
+void CsvTable::find_decimal_sign() {
+  if (!semicolons_) return;
+  const auto is_of = [](char sign) {
+    return [sign](std::string_view cell) {
+      return cell.find(sign) != std::string_view::npos && csv_number(cell, sign);
+    };
+  };
+  const auto comma = std::ranges::find_if(cells_, is_of(','));
+  if (comma == cells_.end()) return;
+  decimal_ = ',';
+  const auto point = std::ranges::find_if(cells_, is_of('.'));
+  if (point == cells_.end()) return;
+  const auto row = [&](const auto& cell) { return (cell - cells_.begin()) / std::ssize(columns_); };
+  throw InputError(
+      fmt::format("{} has \"{}\", a number with a decimal comma, but {} has \"{}\", one with a "
+                  "point. Write all with one of the two.",
+                  where(row(comma)), *comma, where(row(point)), *point));
+}
+
+std::optional<double> CsvTable::number(std::string_view cell) const {
+  return csv_number(cell, decimal_);
+}
+
 std::size_t CsvTable::index_of(const std::string& column) const {
-  const auto found = std::ranges::find(columns_, column);
-  if (found != columns_.end()) return static_cast<std::size_t>(found - columns_.begin());
+  const auto found = places_of_columns_.find(column);
+  if (found != places_of_columns_.end()) return found->second;
   const std::vector<std::string_view> known(columns_.begin(), columns_.end());
   const auto near = nearest_name(column, known);
   throw InputError(fmt::format("{} has no column {}. {}It has {}.", name_, column,
                                near ? fmt::format("Did you mean {}? ", *near) : "",
-                               fmt::join(columns_, ", ")));
+                               some_of(columns_)));
 }
 
 std::string_view CsvTable::cell(std::int64_t row, std::size_t column) const {
@@ -180,12 +250,12 @@ std::string CsvTable::where(std::int64_t row) const {
   return fmt::format("line {} of {}", place.line, files_[place.file].string());
 }
 
-bool CsvTable::is_number(std::string_view text) { return number_of(text).has_value(); }
+bool CsvTable::is_number(std::string_view text) { return csv_number(text).has_value(); }
 
 bool CsvTable::is_numeric(const std::string& column) const {
   const std::size_t c = index_of(column);
   for (std::int64_t row = 0; row < rows(); ++row) {
-    if (!is_number(cell(row, c))) return false;
+    if (!number(cell(row, c))) return false;
   }
   return true;
 }
@@ -193,7 +263,7 @@ bool CsvTable::is_numeric(const std::string& column) const {
 std::vector<std::string> CsvTable::labels(const std::string& column) const {
   const std::size_t c = index_of(column);
   std::set<std::string_view> found;
-  std::optional<std::int64_t> number, word;  // the first row of each
+  std::optional<std::int64_t> first_number, first_word;  // rows
   for (std::int64_t row = 0; row < rows(); ++row) {
     const std::string_view text = cell(row, c);
     if (text.empty()) {
@@ -202,14 +272,14 @@ std::vector<std::string> CsvTable::labels(const std::string& column) const {
     }
     if (!found.insert(text).second) continue;
     expect_name(text, where(row));
-    auto& first = number_of(text) ? number : word;
+    auto& first = number(text) ? first_number : first_word;
     if (!first) first = row;
   }
-  if (number && word) {
+  if (first_number && first_word) {
     throw InputError(fmt::format(
         "{}: column {} is \"{}\", no number as in {}. Repair the line, or, if these are the names "
         "of classes, list them all in data.class_names.",
-        where(*word), columns_[c], cell(*word, c), where(*number)));
+        where(*first_word), columns_[c], cell(*first_word, c), where(*first_number)));
   }
   return {found.begin(), found.end()};
 }
@@ -223,38 +293,40 @@ std::shared_ptr<const StoredArray> CsvTable::numbers(const std::vector<std::stri
   for (std::int64_t row = 0; row < rows(); ++row) {
     for (const std::size_t column : chosen) {
       const std::string_view text = cell(row, column);
-      const auto number = number_of(text);
-      if (!number) {
+      const auto found = number(text);
+      if (!found) {
         throw InputError(
             fmt::format("{}: column {} is {}, not a finite number. Repair the line{}.", where(row),
                         columns_[column], text.empty() ? "empty" : fmt::format("\"{}\"", text),
                         flat ? "" : ", or leave the column out (in a deck: data.feature_columns)"));
       }
-      numbers.push_back(*number);
+      numbers.push_back(*found);
     }
   }
   const Shape shape =
       flat && columns.size() == 1 ? Shape{rows()} : Shape{rows(), std::ssize(columns)};
   return std::make_shared<const NumbersInMemory>(
       std::move(numbers), shape,
-      fmt::format("column{} {} of {}, numbers {}", columns.size() == 1 ? "" : "s",
-                  fmt::join(columns, ", "), name_, to_string(shape)));
+      fmt::format("column{} {} of {}, numbers {}", columns.size() == 1 ? "" : "s", some_of(columns),
+                  name_, to_string(shape)));
 }
 
 std::shared_ptr<const StoredArray> CsvTable::codes(const std::string& column,
                                                    const std::vector<std::string>& labels) const {
   const std::size_t c = index_of(column);
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (const std::string& label : labels) places.emplace(label, places.size());
   std::vector<double> codes;
   for (std::int64_t row = 0; row < rows(); ++row) {
-    const auto found = std::ranges::find(labels, cell(row, c));
-    if (found == labels.end()) {
+    const auto found = places.find(cell(row, c));
+    if (found == places.end()) {
       expect_name(cell(row, c), where(row));
       throw InputError(
           fmt::format("{}: {} is \"{}\", which is none of the classes {}. Repair the line, or "
                       "correct data.class_names.",
-                      where(row), column, cell(row, c), fmt::join(labels, ", ")));
+                      where(row), column, cell(row, c), some_of(labels)));
     }
-    codes.push_back(static_cast<double>(found - labels.begin()));
+    codes.push_back(static_cast<double>(found->second));
   }
   return std::make_shared<const NumbersInMemory>(
       std::move(codes), Shape{rows()},

@@ -105,6 +105,10 @@ void declare(DeckTable& table, DataOptions& options) {
                     "they stay as they are"});
   table.key("test_path", files.test_path,
             {.doc = "hdf5, npy, csv, tokens: files of the test set; empty: those of path"});
+  table.choice("header", files.header,
+               {{"auto", CsvHeader::automatic}, {"true", CsvHeader::yes}, {"false", CsvHeader::no}},
+               "csv: whether the first line names the columns, which without it are column_1, "
+               "column_2, ...; auto: it does, and one that looks like samples is refused");
   table.key("feature_columns", files.columns.features,
             {.doc = "csv: names of the columns of inputs; empty: all that are no targets"});
   table.key("target_columns", files.columns.targets,
@@ -113,6 +117,9 @@ void declare(DeckTable& table, DataOptions& options) {
   table.key("classes", files.classes,
             {.doc = "hdf5, npy, csv: number of classes; 0: the largest training label plus 1",
              .min = 0.0});
+  table.key("allow_external", files.allow_external,
+            {.doc = "hdf5: samples may stand in other files: virtual data sets, external raw files "
+                    "and links to other files"});
   table.key(
       "indices", files.indices,
       {.doc =

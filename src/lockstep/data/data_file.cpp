@@ -31,11 +31,14 @@ DataFile::DataFile(const fs::path& path, const std::string& remedy)
     : file_(open_file(path, remedy)), bytes_(file_.size()), modified_ns_(file_.modified_ns()) {}
 
 void DataFile::expect_unchanged() const {
-  if (file_.size() == bytes_ && file_.modified_ns() == modified_ns_) return;
+  const std::int64_t bytes = file_.size();
+  if (bytes == bytes_ && file_.modified_ns() == modified_ns_) return;
   throw InputError(fmt::format(
-      "data file {} was changed while the run reads it, so earlier and later samples do not belong "
+      "data file {} was changed while the run reads it{}, so earlier and later samples do not "
+      "belong "
       "together. Start again, and write new data to a new file.",
-      file_.path().string()));
+      file_.path().string(),
+      bytes == bytes_ ? "" : fmt::format(" (it has {} bytes, and had {})", bytes, bytes_)));
 }
 
 }  // namespace lockstep

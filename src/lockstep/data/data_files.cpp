@@ -4,8 +4,11 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <iterator>
+#include <unordered_set>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/some_of.hpp>
 #include <lockstep/data/hdf5_array.hpp>
 #include <lockstep/data/joined_array.hpp>
 #include <lockstep/data/looked_for.hpp>
@@ -46,7 +49,11 @@ const std::vector<std::string>& paths_of(const DataOptions& options, Split split
       "their cells by commas, semicolons or tabs.",
       table.name(),
       table.columns().size() == 1 ? fmt::format("the one column \"{}\"", table.columns()[0])
-                                  : fmt::format("{}", fmt::join(table.columns(), ", "))));
+                                  : some_of(table.columns())));
+}
+
+ExternalElements external_of(const FileOptions& options) {
+  return options.allow_external ? ExternalElements::allowed : ExternalElements::refused;
 }
 
 fs::path npy_file(const fs::path& folder, const std::string& name) {
@@ -76,24 +83,29 @@ bool is_table(const fs::path& file) {
 }
 
 std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::string& name,
-                                              const std::vector<std::string>& columns) {
+                                              const FileOptions& options) {
   if (file.extension() == ".npy") return std::make_shared<const NpyArray>(file);
   if (is_table(file)) {
-    const CsvTable table({file});
+    const CsvTable table({file}, options.header);
+    const auto& columns = options.columns.features;
     return table.numbers(columns.empty() ? table.columns() : columns, false);
   }
-  return std::make_shared<const Hdf5Array>(file, name);
+  return std::make_shared<const Hdf5Array>(file, name, options.cache_mib << 20U,
+                                           external_of(options));
 }
 
 DataFiles::DataFiles(const DataOptions& options, Split split)
-    : kind_(options.kind), split_(split), files_(files_of(paths_of(options, split))) {
+    : kind_(options.kind),
+      split_(split),
+      external_(external_of(options.files)),
+      files_(files_of(paths_of(options, split))) {
   if (kind_ != DataKind::csv) return;
   if (split == Split::test && options.files.test_path.empty()) {
     throw InputError(
         "data.kind = \"csv\" needs data.test_path, the table of the test set. Name it, or hold "
         "some lines back instead: data.test_set = false, data.validation_fraction = 0.1.");
   }
-  table_.emplace(files_);
+  table_.emplace(files_, options.files.header);
 }
 
 DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
@@ -101,11 +113,10 @@ DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
   auto& [features, targets] = options.files.columns;
   if (targets.empty()) targets = {table_->columns().back()};
   if (features.empty()) {
-    for (const std::string& column : table_->columns()) {
-      const bool other =
-          column == options.sample_weights || std::ranges::find(targets, column) != targets.end();
-      if (!other) features.push_back(column);
-    }
+    std::unordered_set<std::string_view> others(targets.begin(), targets.end());
+    others.insert(options.sample_weights);
+    std::ranges::copy_if(table_->columns(), std::back_inserter(features),
+                         [&](const std::string& column) { return !others.contains(column); });
     if (features.empty()) refuse_without_features(*table_);
   }
   options.files.named_targets = kind == TargetKind::classes && targets_are_names(options);
@@ -165,8 +176,8 @@ std::shared_ptr<const StoredArray> DataFiles::array(const std::string& name,
     if (kind_ == DataKind::npy) {
       parts.push_back(std::make_shared<const NpyArray>(npy_file(file, name)));
     } else {
-      parts.push_back(
-          std::make_shared<const Hdf5Array>(file, name, cache_bytes / std::ssize(files_)));
+      parts.push_back(std::make_shared<const Hdf5Array>(
+          file, name, cache_bytes / std::ssize(files_), external_));
     }
   }
   if (parts.size() == 1) return parts[0];

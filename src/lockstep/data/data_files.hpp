@@ -7,6 +7,7 @@
 
 #include <lockstep/data/csv_table.hpp>
 #include <lockstep/data/data_options.hpp>
+#include <lockstep/data/hdf5_array.hpp>
 #include <lockstep/data/stored_array.hpp>
 #include <lockstep/data/stored_samples.hpp>
 
@@ -19,12 +20,12 @@ namespace lockstep {
 /// Whether the file's name says that it is a table: .csv or .csv.gz.
 [[nodiscard]] bool is_table(const std::filesystem::path& file);
 
-/// An array in one file, by what the file's name ends with: .npy, or a table, with these
-/// columns of it, or all where none are named; else data set `name` of an HDF5 file. Throws
-/// InputError.
-[[nodiscard]] std::shared_ptr<const StoredArray> open_array(
-    const std::filesystem::path& file, const std::string& name,
-    const std::vector<std::string>& columns);
+/// An array in one file, by what the file's name ends with: .npy, or a table, of whose columns the
+/// options name the features, or all where they name none; else data set `name` of an HDF5 file.
+/// Throws InputError.
+[[nodiscard]] std::shared_ptr<const StoredArray> open_array(const std::filesystem::path& file,
+                                                            const std::string& name,
+                                                            const FileOptions& options);
 
 /// The samples of one half in files, whatever their kind: hdf5, npy or csv.
 class DataFiles {
@@ -55,6 +56,7 @@ class DataFiles {
 
   DataKind kind_;
   Split split_;
+  ExternalElements external_;
   std::vector<std::filesystem::path> files_;
   std::optional<CsvTable> table_;
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <lockstep/data/augment.hpp>
+#include <lockstep/data/csv_table.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/permutation.hpp>
 #include <lockstep/data/stored_samples.hpp>
@@ -31,10 +32,13 @@ struct FileOptions {
   /// Further inputs of a sample, beside train_features and test_features: "mask" is train/mask.
   std::vector<std::string> other_features;
   std::vector<std::string> test_path;  ///< of the test set; empty: the training set's
-  Columns columns;                     ///< csv
-  bool named_targets = false;          ///< csv: targets are class_names (DataFiles::completed)
-  std::int64_t classes = 0;            ///< 0: the largest label of the training set plus 1
-  bool indices = false;         ///< features are integers for an Embedding, and stay as they are
+  CsvHeader header = CsvHeader::automatic;
+  Columns columns;             ///< csv
+  bool named_targets = false;  ///< csv: targets are class_names (DataFiles::completed)
+  std::int64_t classes = 0;    ///< 0: the largest label of the training set plus 1
+  bool indices = false;        ///< features are integers for an Embedding, and stay as they are
+  /// hdf5: elements may stand in other files: virtual data sets, external raw files and links.
+  bool allow_external = false;
   bool stream = false;          ///< read samples as they are needed, instead of all at the start
   std::int64_t cache_mib = 64;  ///< decoded chunks kept of each data set
 };

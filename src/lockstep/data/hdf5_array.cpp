@@ -67,7 +67,8 @@ constexpr const char* where_to_get_one =
 }  // namespace
 
 struct Hdf5Array::State {
-  State(const fs::path& path, const std::string& name, std::int64_t cache_bytes)
+  State(const fs::path& path, const std::string& name, std::int64_t cache_bytes,
+        ExternalElements external)
       : raw(path, where_to_get_one) {
     const Hdf5Lock lock;
     if (H5Fis_hdf5(path.c_str()) == 0) {
@@ -78,7 +79,7 @@ struct Hdf5Array::State {
     }
     try {
       file.emplace(open_hdf5_for_reading(path));
-      const Hdf5Handle access = examine(path, name, cache_bytes);
+      const Hdf5Handle access = examine(path, name, cache_bytes, external);
       dataset.emplace(H5Dopen2(file->id(), name.c_str(), access.id()), H5Dclose, "open " + name);
       space.emplace(H5Dget_space(dataset->id()), H5Sclose, "examine " + name);
     } catch (const InputError&) {
@@ -93,7 +94,8 @@ struct Hdf5Array::State {
 
   /// Learns all about the data set; returns how to open it for reading. It is closed again, because
   /// HDF5 gives an open data set no other cache.
-  Hdf5Handle examine(const fs::path& path, const std::string& name, std::int64_t cache_bytes) {
+  Hdf5Handle examine(const fs::path& path, const std::string& name, std::int64_t cache_bytes,
+                     ExternalElements external) {
     const Hdf5Handle found = open_data_set(file->id(), name, path.string());
     const Hdf5Handle type(H5Dget_type(found.id()), H5Tclose, "examine " + name);
     const Hdf5Handle extent(H5Dget_space(found.id()), H5Sclose, "examine " + name);
@@ -128,11 +130,21 @@ struct Hdf5Array::State {
     description = fmt::format("{} of {}, {}", name, path.string(), describe_data_set(found.id()));
     const Hdf5Handle layout(H5Dget_create_plist(found.id()), H5Pclose, "examine " + name);
     Hdf5Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "make a property list");
-    if (H5Pget_layout(layout.id()) == H5D_CONTIGUOUS)
+    if (H5Pget_layout(layout.id()) == H5D_CONTIGUOUS && !is_in_other_file(*file, found.id()))
       find_bytes(found.id(), layout.id(), path, name);
     if (H5Pget_layout(layout.id()) == H5D_CHUNKED) {
       expect_possible_chunks(found.id(), extent.id(), layout.id());
       set_cache(layout.id(), access.id(), cache_bytes);
+    }
+    try {
+      expect_elements(*file, found.id(), path, external);
+    } catch (const ExternalElementsError& error) {
+      throw InputError(
+          fmt::format("data set {} of {} {}. It is read with data.allow_external = true (lockstep "
+                      "predict --allow-external), if those files are meant.",
+                      name, path.string(), error.what()));
+    } catch (const Error& error) {
+      throw InputError(fmt::format("data set {} of {} {}.", name, path.string(), error.what()));
     }
     return access;
   }
@@ -243,8 +255,8 @@ struct Hdf5Array::State {
 };
 
 Hdf5Array::Hdf5Array(const std::filesystem::path& file, const std::string& name,
-                     std::int64_t cache_bytes)
-    : state_(std::make_unique<State>(file, name, cache_bytes)) {}
+                     std::int64_t cache_bytes, ExternalElements external)
+    : state_(std::make_unique<State>(file, name, cache_bytes, external)) {}
 Hdf5Array::~Hdf5Array() = default;
 
 const Shape& Hdf5Array::shape() const noexcept { return state_->shape; }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <lockstep/data/stored_array.hpp>
+#include <lockstep/io/hdf5_elements.hpp>
 
 namespace lockstep {
 
@@ -17,10 +18,11 @@ class Hdf5Array final : public StoredArray {
  public:
   /// Opens data set `name` ("train/features") of `file`; HDF5 may keep `cache_bytes` of decoded
   /// chunks, and always room for one row of them. Throws InputError if the file is missing, no HDF5
-  /// file or truncated, has no such data set (naming those it has), or it is not of numbers or has
-  /// no dimension.
+  /// file or truncated, has no such data set (naming those it has), or it is not of numbers, has
+  /// no dimension, or elements that are not stored (expect_elements).
   Hdf5Array(const std::filesystem::path& file, const std::string& name,
-            std::int64_t cache_bytes = std::int64_t{1} << 26U);
+            std::int64_t cache_bytes = std::int64_t{1} << 26U,
+            ExternalElements external = ExternalElements::refused);
   ~Hdf5Array() override;
 
   [[nodiscard]] const Shape& shape() const noexcept override;

@@ -17,16 +17,19 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::int64_t most_header_bytes = 1 << 16;
 
-const std::array<std::pair<std::string_view, StoredType>, 10> types{{{"<f4", StoredType::f32},
-                                                                     {"<f8", StoredType::f64},
-                                                                     {"|b1", StoredType::boolean},
-                                                                     {"|u1", StoredType::u8},
-                                                                     {"|i1", StoredType::i8},
-                                                                     {"<u2", StoredType::u16},
-                                                                     {"<i2", StoredType::i16},
-                                                                     {"<u4", StoredType::u32},
-                                                                     {"<i4", StoredType::i32},
-                                                                     {"<i8", StoredType::i64}}};
+/// Behind the sign of the byte order.
+const std::array<std::pair<std::string_view, StoredType>, 12> types{{{"f2", StoredType::f16},
+                                                                     {"f4", StoredType::f32},
+                                                                     {"f8", StoredType::f64},
+                                                                     {"b1", StoredType::boolean},
+                                                                     {"u1", StoredType::u8},
+                                                                     {"i1", StoredType::i8},
+                                                                     {"u2", StoredType::u16},
+                                                                     {"i2", StoredType::i16},
+                                                                     {"u4", StoredType::u32},
+                                                                     {"i4", StoredType::i32},
+                                                                     {"u8", StoredType::u64},
+                                                                     {"i8", StoredType::i64}}};
 
 [[noreturn]] void refuse(const DataFile& file, const std::string& why) {
   throw InputError(fmt::format("data file {} {}", file.file().path().string(), why));
@@ -98,17 +101,21 @@ Header read_header(const DataFile& file) {
 NpyArray::NpyArray(const std::filesystem::path& path)
     : file_(path, "Write it with numpy.save, or correct data.path and the names.") {
   const auto [header, begin] = read_header(file_);
-  const std::string_view descr = value_of(header, "descr");
-  const auto* const known = std::ranges::find_if(
-      types, [&](const auto& type) { return descr.starts_with(fmt::format("'{}'", type.first)); });
+  const std::string_view descr = value_of(header, "descr"), type = descr.substr(0, 5);
+  // "'<f4'", "'>f4'", "'|u1'": a quote, the byte order, the type and a quote.
+  const auto* const known = std::ranges::find_if(types, [&](const auto& candidate) {
+    return type.size() == 5 && type[0] == '\'' && type[4] == '\'' &&
+           std::string_view("<>|=").find(type[1]) != std::string_view::npos &&
+           type.substr(2, 2) == candidate.first;
+  });
   if (known == types.end()) {
-    refuse(file_, fmt::format("holds {}: only little-endian float32, float64, bool and integers up "
-                              "to int64 are read. Convert it with astype.",
+    refuse(file_, fmt::format("holds {}: only float16, float32, float64, bool and integers are "
+                              "read. Convert it with astype.",
                               descr.empty() ? "nothing known" : descr.substr(0, descr.find(','))));
   }
   type_ = known->second;
-  if (value_of(header, "fortran_order").starts_with("True"))
-    refuse(file_, "is in Fortran order: save numpy.ascontiguousarray(array) instead.");
+  order_ = type[1] == '>' ? ByteOrder::big : ByteOrder::little;
+  fortran_order_ = value_of(header, "fortran_order").starts_with("True");
   const auto extents = extents_of(value_of(header, "shape"));
   if (!extents) refuse(file_, "is damaged: its header tells no shape. Get a fresh copy.");
   if (extents->empty() || std::ssize(*extents) > Shape::max_dims) {
@@ -128,14 +135,43 @@ NpyArray::NpyArray(const std::filesystem::path& path)
                               "it, save each into a file of its own.",
                               file_.bytes() - end, to_string(shape_)));
   }
-  description_ = fmt::format("{}, {} {}", path.string(), known->first.substr(1), to_string(shape_));
+  description_ = fmt::format("{}, {} {}", path.string(), known->first, to_string(shape_));
+}
+
+/// Of an array [N, ...] in Fortran order, whose element (n, i, j ...) is number n + N (i + I (j
+/// ...)).
+template <class T>
+void NpyArray::read_columns(std::int64_t begin, std::span<T> out) const {
+  const std::int64_t width = row_elements(), rows = std::ssize(out) / width;
+  std::array<T, 1024> column;
+  for (std::int64_t element = 0; element < width; ++element) {
+    // `element` counts through a row in C order: its last index is the fastest.
+    std::int64_t rest = element, place = 0, before = width;
+    for (int d = shape_.dims() - 1; d > 0; --d) {
+      before /= shape_[d];
+      place += rest % shape_[d] * before;
+      rest /= shape_[d];
+    }
+    for (std::int64_t row = 0; row < rows; row += std::ssize(column)) {
+      const auto piece = std::span(column).first(
+          static_cast<std::size_t>(std::min(std::ssize(column), rows - row)));
+      const std::int64_t first = place * shape_[0] + begin + row;
+      read_numbers(file_.file(), offset_ + first * size_of(type_), type_, piece, order_);
+      for (std::size_t i = 0; i < piece.size(); ++i) {
+        out[static_cast<std::size_t>((row + static_cast<std::int64_t>(i)) * width + element)] =
+            piece[i];
+      }
+    }
+  }
 }
 
 template <class T>
 void NpyArray::read_rows(std::int64_t begin, std::int64_t end, std::span<T> out) const {
   expect_rows(begin, end, std::ssize(out));
   try {
-    read_numbers(file_.file(), offset_ + begin * row_elements() * size_of(type_), type_, out);
+    if (fortran_order_ && shape_.dims() > 1 && !out.empty()) return read_columns(begin, out);
+    read_numbers(file_.file(), offset_ + begin * row_elements() * size_of(type_), type_, out,
+                 order_);
   } catch (const FileError& error) {
     throw InputError(fmt::format("rows {} to {} of {} cannot be read: {}", begin, end, description_,
                                  error.what()));

@@ -8,8 +8,9 @@
 
 namespace lockstep {
 
-/// An array that numpy.save wrote, read with pread: format versions 1 to 3 (numpy.lib.format), in
-/// C order, little-endian, of float32, float64, bool or integers but uint64.
+/// An array that numpy.save wrote, read with pread: format versions 1 to 3 (numpy.lib.format), of
+/// float16, float32, float64, bool or integers, in either byte order. In Fortran order the numbers
+/// of a row stand far apart, and each takes a read of its own: read many rows at a time.
 class NpyArray final : public StoredArray {
  public:
   /// Throws InputError if the file is missing, no .npy file, truncated, of another kind, or has
@@ -28,10 +29,14 @@ class NpyArray final : public StoredArray {
 
  private:
   template <class T>
+  void read_columns(std::int64_t begin, std::span<T> out) const;
+  template <class T>
   void read_rows(std::int64_t begin, std::int64_t end, std::span<T> out) const;
 
   DataFile file_;
   StoredType type_ = StoredType::f32;
+  ByteOrder order_ = ByteOrder::little;
+  bool fortran_order_ = false;
   Shape shape_;
   std::int64_t offset_ = 0;  ///< of the first number
   std::string description_;

@@ -51,13 +51,13 @@ TokenDataset::TokenDataset(const std::vector<fs::path>& files, std::int64_t cont
                       path.string(), file.vocabulary(), vocabulary));
     }
     first_.push_back(size_);
-    size_ += std::max<std::int64_t>(std::ssize(file.tokens()) - 1, 0) / context;
+    size_ += std::max<std::int64_t>(file.size() - 1, 0) / context;
   }
   if (size_ == 0) {
     throw InputError(fmt::format(
         "{}{} has {} tokens, but a window of data.context = {} takes {}. Choose a shorter context.",
         files.front().string(), files.size() > 1 ? ", as the other files," : "",
-        files_.front().tokens().size(), context, context + 1));
+        files_.front().size(), context, context + 1));
   }
   if (limit > 0) size_ = std::min(size_, limit);
 }
@@ -67,23 +67,23 @@ void TokenDataset::load(std::span<const std::int64_t> indices, Batch& batch) con
   batch.reset(indices);
   auto* input = static_cast<std::int64_t*>(batch.inputs().data());
   auto* target = static_cast<std::int64_t*>(batch.targets().data());
+  thread_local std::vector<std::uint16_t> window;  // grows to the longest context of this thread
+  window.resize(std::max(window.size(), static_cast<std::size_t>(context_) + 1));
   for (const std::int64_t index : indices) {
     const auto of = std::ranges::upper_bound(first_, index) - first_.begin() - 1;
     const TokenFile& file = files_[static_cast<std::size_t>(of)];
     const std::int64_t begin = (index - first_[static_cast<std::size_t>(of)]) * context_;
-    const std::uint16_t* window = file.tokens().data() + begin;
-    std::int64_t largest = window[context_];
-    for (std::int64_t t = 0; t < context_; ++t) {
-      input[t] = window[t];
-      target[t] = window[t + 1];
-      largest = std::max<std::int64_t>(largest, window[t]);
-    }
-    if (largest >= vocabulary_) {
-      const auto at = std::find(window, window + context_ + 1, largest) - window;
-      throw InputError(
-          fmt::format("{}: token {} of the file is {}, outside the vocabulary of {}. Is this "
-                      "another tokenizer's file, or a damaged one?",
-                      file.path().string(), begin + at, largest, vocabulary_));
+    const auto tokens = std::span(window).first(static_cast<std::size_t>(context_) + 1);
+    file.read(begin, tokens);
+    file.expect_unchanged();
+    std::copy(tokens.begin(), tokens.end() - 1, input);
+    std::copy(tokens.begin() + 1, tokens.end(), target);
+    const auto largest = std::ranges::max_element(tokens);
+    if (*largest >= vocabulary_) {
+      throw InputError(fmt::format(
+          "{}: token {} of the file is {}, outside the vocabulary of {}. Is this "
+          "another tokenizer's file, or a damaged one?",
+          file.path().string(), begin + (largest - tokens.begin()), *largest, vocabulary_));
     }
     input += context_;
     target += context_;

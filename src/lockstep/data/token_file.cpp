@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstring>
 #include <limits>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/looked_for.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep {
@@ -15,32 +13,24 @@ namespace {
 
 constexpr std::int32_t magic = 20240520, version = 1;
 using Header = std::array<std::int32_t, 256>;
-
-MappedFile map(const std::filesystem::path& path) {
-  try {
-    return MappedFile(path);
-  } catch (const FileError& error) {
-    throw InputError(fmt::format(
-        "{}. Token files are made by `gpt tokens` or llm.c's scripts; data.path names them: {}",
-        error.what(), detail::looked_for(path)));
-  }
-}
+constexpr std::int64_t header_bytes = sizeof(Header);
 
 }  // namespace
 
-TokenFile::TokenFile(const std::filesystem::path& path) : file_(map(path)) {
-  const std::span<const std::byte> bytes = file_.bytes();
+TokenFile::TokenFile(const std::filesystem::path& path)
+    : file_(path, "Token files are made by `gpt tokens` or llm.c's scripts.") {
   const auto refuse = [&](const std::string& why) {
     throw InputError(fmt::format("{} {}", path.string(), why));
   };
   Header header{};
-  if (bytes.size() < sizeof header) {
+  const std::int64_t there = file_.bytes() - header_bytes;
+  if (there < 0) {
     refuse(
         fmt::format("is no token file: it has {} bytes, fewer than the header's {}. Make it "
                     "with `gpt tokens`.",
-                    bytes.size(), sizeof header));
+                    file_.bytes(), header_bytes));
   }
-  std::memcpy(header.data(), bytes.data(), sizeof header);
+  file_.file().read_at(0, header.data(), header_bytes);
   if (header[0] != magic) {
     refuse(
         fmt::format("is no token file: it begins with {}, not with {}. Make it with `gpt "
@@ -51,15 +41,12 @@ TokenFile::TokenFile(const std::filesystem::path& path) : file_(map(path)) {
     refuse(fmt::format("is a token file of version {}; known is {}, of tokens in 16 bits.",
                        header[1], version));
   }
-  const std::size_t there = bytes.size() - sizeof header;
-  if (header[2] < 0 || there != std::size_t{2} * static_cast<std::size_t>(header[2])) {
-    refuse(
-        fmt::format("is damaged: its header says {} tokens, behind it are {} bytes, {}. Get a "
-                    "fresh copy.",
-                    header[2], there,
-                    header[2] >= 0 && there < std::size_t{2} * static_cast<std::size_t>(header[2])
-                        ? "too few"
-                        : "more than they take"));
+  const std::int64_t wanted = 2 * std::int64_t{header[2]};
+  if (header[2] < 0 || there != wanted) {
+    refuse(fmt::format(
+        "is damaged: its header says {} tokens, behind it are {} bytes, {}. Get a "
+        "fresh copy.",
+        header[2], there, header[2] >= 0 && there < wanted ? "too few" : "more than they take"));
   }
   if (header[3] < 0 || header[3] > 65536) {
     refuse(
@@ -67,10 +54,20 @@ TokenFile::TokenFile(const std::filesystem::path& path) : file_(map(path)) {
                     "65536. Get a fresh copy.",
                     header[3]));
   }
-  // Aligned: a page's beginning and a whole number of tokens.
-  const auto* first = reinterpret_cast<const std::uint16_t*>(bytes.data() + sizeof header);
-  tokens_ = {first, there / 2};
+  size_ = header[2];
   vocabulary_ = header[3];
+}
+
+void TokenFile::read(std::int64_t begin, std::span<std::uint16_t> out) const {
+  try {
+    file_.file().read_at(header_bytes + 2 * begin, out.data(),
+                         static_cast<std::int64_t>(out.size_bytes()));
+  } catch (const Error& error) {
+    throw InputError(
+        fmt::format("{}. The file was whole when the run began: restore it, and go on "
+                    "with --resume.",
+                    error.what()));
+  }
 }
 
 void write_token_file(const std::filesystem::path& path, std::span<const std::uint16_t> tokens,

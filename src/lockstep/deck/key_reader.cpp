@@ -172,6 +172,11 @@ template std::vector<std::string> KeyReader::read(const DeckValue&,
                                                   const std::vector<std::string>&) const;
 
 std::size_t KeyReader::pick(const DeckValue& value, std::span<const std::string_view> names) const {
+  if (const auto* boolean = std::get_if<bool>(&value.data)) {
+    // Of "auto", "true" and "false" the last two may be written as TOML's.
+    const auto found = std::ranges::find(names, to_toml(*boolean));
+    if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  }
   const auto* text = std::get_if<std::string>(&value.data);
   if (!text) {
     throw deck_error(value.position,

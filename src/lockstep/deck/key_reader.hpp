@@ -28,7 +28,7 @@ class KeyReader {
   template <class T>
   [[nodiscard]] std::vector<T> read(const DeckValue& value, const std::vector<T>& fallback) const;
 
-  /// The index of the string `value` in `names`.
+  /// The index of the string `value` in `names`, or of the boolean as its word.
   [[nodiscard]] std::size_t pick(const DeckValue& value,
                                  std::span<const std::string_view> names) const;
 

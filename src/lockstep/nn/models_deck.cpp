@@ -16,8 +16,9 @@ void declare(DeckTable& table, ModelOptions& options) {
                "others take images or numbers");
   table.key("dropout", options.dropout,
             {.doc = "probability of each dropout layer (convnet)", .min = 0.0, .max = 0.99});
-  table.key("hidden", options.hidden,
-            {.doc = "features of each hidden layer (mlp)", .min = 1, .max = 1e6});
+  table.key(
+      "hidden", options.hidden,
+      {.doc = "features of each hidden layer, of at most 10,000 (mlp)", .min = 1, .max = 1e6});
   using Norm = MlpLayers::Norm;
   using Activation = MlpLayers::Activation;
   table.choice(
@@ -47,7 +48,8 @@ void declare(DeckTable& table, ModelOptions& options) {
       {.doc = "samples are indices below this, each looked up (transformer, with data.indices "
               "= true); 0: they are numbers",
        .min = 0});
-  table.key("depth", t.depth, {.doc = "encoder layers (transformer) or blocks (gpt)", .min = 1});
+  table.key("depth", t.depth,
+            {.doc = "encoder layers (transformer) or blocks (gpt)", .min = 1, .max = 1e4});
   table.key("heads", t.heads,
             {.doc = "attention heads, a divisor of width (transformer, gpt)", .min = 1});
   table.key("feedforward", t.feedforward,

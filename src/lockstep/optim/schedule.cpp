@@ -75,6 +75,19 @@ std::int64_t falls(const ScheduleOptions& o, std::int64_t k) {
 
 [[noreturn]] void refuse(const std::string& message) { throw InputError("schedule: " + message); }
 
+const char* unit_of(const ScheduleOptions& o) {
+  return o.unit == ScheduleOptions::Unit::epoch ? "epoch" : "step";
+}
+
+/// `run` in units of the schedule.
+void expect_warmup_ends(const ScheduleOptions& o, std::int64_t run) {
+  if (has_total(o.kind) || o.kind == Kind::polynomial || o.warmup <= run) return;
+  refuse(fmt::format(
+      "warmup = {0} {2}s is longer than the run of {1}, in which the rate never becomes "
+      "optimizer.lr. Lower warmup, or train longer.",
+      o.warmup, run, unit_of(o)));
+}
+
 void expect_fit(const ScheduleOptions& o) {
   const auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
     if (value < least) refuse(fmt::format("{} = {} must be at least {}.", name, value, least));
@@ -112,7 +125,7 @@ void expect_fit(const ScheduleOptions& o) {
     refuse(fmt::format(
         "warmup = {0} must be shorter than the total of {1} {2}s. Lower warmup, train longer, or "
         "set total.",
-        o.warmup, o.total, o.unit == ScheduleOptions::Unit::epoch ? "epoch" : "step"));
+        o.warmup, o.total, unit_of(o)));
   }
   // Of the peak's place, pct_start * total - 1, both sides must hold something.
   const double rising = o.pct_start * number(o.total);
@@ -121,7 +134,7 @@ void expect_fit(const ScheduleOptions& o) {
         "one_cycle over {0} {1}s with pct_start = {2} has no time to rise and fall: it needs "
         "pct_start * total above 1 and pct_start below 1. Count steps with unit = \"step\", train "
         "longer, or set pct_start.",
-        o.total, o.unit == ScheduleOptions::Unit::epoch ? "epoch" : "step", o.pct_start));
+        o.total, unit_of(o), o.pct_start));
   }
 }
 
@@ -129,14 +142,29 @@ void expect_fit(const ScheduleOptions& o) {
 
 ScheduleOptions fit_to_run(ScheduleOptions options, std::int64_t epochs,
                            std::int64_t steps_an_epoch) {
+  const std::int64_t run =
+      options.unit == ScheduleOptions::Unit::epoch ? epochs : epochs * steps_an_epoch;
+  expect_warmup_ends(options, run);
   if (options.total == 0) {
-    const std::int64_t run =
-        options.unit == ScheduleOptions::Unit::epoch ? epochs : epochs * steps_an_epoch;
     if (has_total(options.kind)) options.total = run;
     if (options.kind == Kind::polynomial) options.total = run - options.warmup;
   }
   expect_fit(options);
   return options;
+}
+
+std::string why_rate_never_falls(const ScheduleOptions& options, std::int64_t epochs,
+                                 std::int64_t steps_an_epoch) {
+  const std::int64_t run =
+      options.unit == ScheduleOptions::Unit::epoch ? epochs : epochs * steps_an_epoch;
+  const bool stepped = options.kind == Kind::step;
+  if (!stepped && options.kind != Kind::multistep) return "";
+  const std::int64_t first = stepped ? options.step_size : options.milestones.front();
+  if (options.warmup + first < run) return "";
+  return fmt::format(
+      "the schedule never changes the rate: {} = {} {}s{}, but the run has {}",
+      stepped ? "schedule.step_size" : "the first of schedule.milestones", first, unit_of(options),
+      options.warmup > 0 ? fmt::format(" behind a warm-up of {}", options.warmup) : "", run);
 }
 
 double scheduled_lr(const ScheduleOptions& options, double base_lr, std::int64_t k) {

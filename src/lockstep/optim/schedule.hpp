@@ -67,9 +67,15 @@ void declare(DeckTable& table, ScheduleOptions& options);
 
 /// The options for a run of so many epochs and so many steps an epoch: a total of 0 becomes the
 /// whole run. Throws InputError where options do not fit together, such as a warm-up that is not
-/// shorter than the total, or milestones that do not ascend, or lengths below 1.
+/// shorter than the total, or that is longer than the run, milestones that do not ascend, or
+/// lengths below 1.
 [[nodiscard]] ScheduleOptions fit_to_run(ScheduleOptions options, std::int64_t epochs,
                                          std::int64_t steps_an_epoch);
+
+/// Why a step or multistep schedule leaves the rate as it is in the whole run; empty if it does
+/// not.
+[[nodiscard]] std::string why_rate_never_falls(const ScheduleOptions& options, std::int64_t epochs,
+                                               std::int64_t steps_an_epoch);
 
 /// The rate after `k` finished units, k >= 0, a pure function, so that a resumed run needs no
 /// schedule state (B = base_lr, W = warmup, T = total, f = min_factor, s = start_factor):

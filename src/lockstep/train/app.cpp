@@ -16,6 +16,7 @@
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/mpi/launcher.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <lockstep/data/batch_plan.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
@@ -151,9 +152,19 @@ class Run {
     }
   }
 
+  void warn_of_schedule() const {
+    if (group_->rank() != 0) return;
+    const TrainOptions& options = plan_.train;
+    const BatchPlan batches(task_->data().train->size(), options.batch_size, 1, options.drop_last);
+    const std::string why =
+        optim::why_rate_never_falls(plan_.schedule, options.epochs, batches.steps());
+    if (!why.empty()) log(LogLevel::warning, why);
+  }
+
   void train() {
     agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
     warn_of_lost_digits();
+    warn_of_schedule();
     std::optional<StateDict> weights;  // to begin with; read before an earlier run is moved aside
     const auto read_weights = [&] {
       if (plan_.train.init_from.empty() || weights) return;

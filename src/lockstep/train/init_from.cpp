@@ -1,13 +1,13 @@
 #include <lockstep/train/init_from.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/some_of.hpp>
 #include <lockstep/checkpoint/weights.hpp>
 #include <lockstep/data/looked_for.hpp>
 #include <lockstep/predict/predictor.hpp>
@@ -29,22 +29,13 @@ std::string_view prefix_of(const StateDict& weights) {
   return wrapped ? wrapper : std::string_view();
 }
 
-/// At most so many names, and how many more there are.
-std::string list(const std::vector<std::string>& names) {
-  constexpr std::ptrdiff_t shown = 8;
-  const auto first = names.begin(), last = first + std::min(shown, std::ssize(names));
-  std::string text = fmt::format("{}", fmt::join(first, last, ", "));
-  if (std::ssize(names) > shown) text += fmt::format(" and {} more", std::ssize(names) - shown);
-  return text;
-}
-
 }  // namespace
 
 std::string WeightsTaken::in_words() const {
   const auto of_model = taken + std::ssize(other_shape) + std::ssize(missing);
   std::string text = fmt::format("took {} of {} tensors", taken, of_model);
   const auto add = [&](std::string_view what, const std::vector<std::string>& names) {
-    if (!names.empty()) text += fmt::format("; {}: {}", what, list(names));
+    if (!names.empty()) text += fmt::format("; {}: {}", what, some_of(names));
   };
   add("of another shape, left as initialised", other_shape);
   add("not there, left as initialised", missing);

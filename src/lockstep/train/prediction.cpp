@@ -315,9 +315,9 @@ fs::path with_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_run,
   }
 }
 
-std::vector<std::string> feature_columns_of(const fs::path& checkpoint) {
+FileOptions file_options_of(const fs::path& checkpoint) {
   Deck deck = Deck::parse(CheckpointFile(checkpoint).text("/deck"), checkpoint.string());
-  return deck.read<DataOptions>("data").files.columns.features;
+  return deck.read<DataOptions>("data").files;
 }
 
 FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,
@@ -331,7 +331,7 @@ FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,
       throw InputError(fmt::format("there is no input file {}. Name one: --input FILE.h5:NAME.",
                                    detail::looked_for(input.file)));
     }
-    samples = open_array(input.file, input.name, input.columns);
+    samples = open_array(input.file, input.name, input.options);
     expect_fits(*samples, input.file, predictor);
     arrays = arrays_of(predictor, output.name, samples->rows());
     if (group.rank() != 0) return;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/data_options.hpp>
 #include <lockstep/predict/predictor.hpp>
 #include <lockstep/train/confusion.hpp>
 #include <lockstep/train/evaluation.hpp>
@@ -21,7 +22,7 @@ namespace lockstep::train {
 struct DataSetName {
   std::filesystem::path file;
   std::string name;
-  std::vector<std::string> columns = {};  ///< of a table, in the order of the model's inputs
+  FileOptions options = {};  ///< how it is read: a table's columns are the model's inputs
 
   /// What is behind the last colon of `text` is the name; `otherwise` where there is no colon,
   /// `text` is a file as it stands, or the colon is in the name of its folder, "10:30/y.h5", which
@@ -37,8 +38,8 @@ std::filesystem::path with_checkpoint(
     ProcessGroup& group, const std::filesystem::path& checkpoint_or_run,
     const std::function<void(const std::filesystem::path&)>& part);
 
-/// The columns that a checkpoint's model was trained by; none where its data were no table.
-[[nodiscard]] std::vector<std::string> feature_columns_of(const std::filesystem::path& checkpoint);
+/// How the data that a checkpoint's model was trained by were read.
+[[nodiscard]] FileOptions file_options_of(const std::filesystem::path& checkpoint);
 
 /// Predicts each sample of `input` [N, ...], of the model's shape or flat, into `output` [N, ...],
 /// a new file that appears whole and replaces one of that name: values, or probabilities of classes

@@ -16,9 +16,7 @@ namespace {
 
 constexpr auto between_looks = std::chrono::milliseconds(250);
 
-Clock::time_point in_seconds(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
-}
+Clock::time_point in_seconds(double seconds) { return Clock::now() + bounded(Seconds(seconds)); }
 
 }  // namespace
 

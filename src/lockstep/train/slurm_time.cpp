@@ -11,7 +11,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <string>
+#include <system_error>
 
 extern char** environ;
 
@@ -81,12 +83,21 @@ std::optional<double> seconds_of_slurm_time(std::string_view text) {
   return seconds + part;
 }
 
+std::optional<double> seconds_until(std::string_view time, std::int64_t now) {
+  std::int64_t end = 0;
+  const auto [rest, error] = std::from_chars(time.data(), time.data() + time.size(), end);
+  const bool digits = !time.empty() && rest == time.data() + time.size() && time[0] != '-';
+  if (digits && error == std::errc::result_out_of_range)
+    return std::numeric_limits<double>::infinity();
+  if (!digits || error != std::errc() || end <= now) return std::nullopt;
+  return static_cast<double>(end - now);
+}
+
 std::optional<double> seconds_left_in_slurm_job(const std::stop_token& stop) {
   const char* const job = std::getenv("SLURM_JOB_ID");
   if (!job) return std::nullopt;
   if (const char* const end = std::getenv("SLURM_JOB_END_TIME")) {
-    const double left = std::strtod(end, nullptr) - static_cast<double>(std::time(nullptr));
-    if (left > 0) return left;
+    if (const auto left = seconds_until(end, std::time(nullptr))) return left;
   }
   return seconds_of_slurm_time(
       answer_of({"squeue", "--noheader", "--format=%L", "--jobs", job, nullptr}, stop));

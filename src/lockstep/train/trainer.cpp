@@ -15,6 +15,7 @@
 #include <lockstep/tensor/math/product_speed.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/batch_norm_check.hpp>
 #include <lockstep/train/console.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/report.hpp>
@@ -205,10 +206,11 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks) {
   static_cast<void>(plateau_of(plan, task));
   CheckpointOptions checkpoint = plan.checkpoint;
   choose_best(checkpoint, task);
-  const auto optimizer =
-      optim::make_optimizer(plan.optimizer, task.make_model()->trained_parameters());
+  const auto model = task.make_model();
+  const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
   const auto schedule = optim::fit_to_run(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(schedule, plan.optimizer.lr, 0, 0, *optimizer);
+  expect_batches_normalise(task, plan, batches, *model);
 }
 
 void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
@@ -239,7 +241,8 @@ void Trainer::average_after_epoch() {
   // batches on any number of ranks.
   const bool whole = plan_.ddp.shards > 0;
   const int rank = whole ? 0 : group_->rank();
-  const BatchPlan batches(batches_.samples(), batches_.batch_size(), whole ? 1 : group_->size());
+  const BatchPlan batches(batches_.samples(), batches_.batch_size(), whole ? 1 : group_->size(),
+                          plan_.train.drop_last);
   Loader loader(
       task_.data().train,
       std::make_unique<TrainBatches>(

@@ -151,8 +151,9 @@ void expect_no_negative_variance(const Tensor& var) {
                                  static_cast<std::size_t>(var.numel()));
     const auto negative = std::ranges::find_if(all, [](T v) { return v < T{0}; });
     if (negative == all.end()) return;
-    throw InputError("gaussian_nll_loss: variance " + std::to_string(negative - all.begin()) +
-                     " is " + std::to_string(*negative) + ", and variances are not negative");
+    throw InputError("gaussian_nll_loss: variances must be at least 0, and element " +
+                     std::to_string(negative - all.begin()) + " is " +
+                     std::to_string(static_cast<double>(*negative)));
   });
 }
 

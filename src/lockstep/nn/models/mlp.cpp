@@ -36,6 +36,12 @@ void push_activation(Sequential& model, MlpLayers::Activation activation, const 
 std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t outputs,
                                 const std::vector<std::int64_t>& hidden, Head head,
                                 const MlpLayers& layers) {
+  constexpr std::size_t most_layers = 10'000;
+  if (hidden.size() > most_layers) {
+    throw InputError("model mlp has " + std::to_string(hidden.size()) +
+                     " hidden layers, but at most " + std::to_string(most_layers) +
+                     " are possible. Shorten model.hidden.");
+  }
   auto model = std::make_shared<Sequential>();
   model->push_back("flatten", std::make_shared<Flatten>());
   std::int64_t features = sample.numel();

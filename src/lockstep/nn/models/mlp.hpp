@@ -21,7 +21,8 @@ struct MlpLayers {
 void push_activation(Sequential& model, MlpLayers::Activation activation, const std::string& at);
 
 /// Flatten, then for each hidden size Linear and what `layers` says, Linear to `outputs`, and the
-/// head's log-softmax. Parameters fc1, norm1, fc2, ...
+/// head's log-softmax. Parameters fc1, norm1, fc2, ... Throws InputError for more than 10,000
+/// hidden layers.
 [[nodiscard]] std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t outputs,
                                               const std::vector<std::int64_t>& hidden,
                                               Head head = Head::log_probabilities,
