@@ -198,11 +198,11 @@ RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, 
         "[gates H, H], not " +
         describe(x) + " and " + describe(hh));
   }
-  const RnnPlan plan{.mode = mode,
-                     .steps = x.size(0),
-                     .batch = x.size(1),
-                     .hidden = hh.size(1),
-                     .reverse = reverse};
+  RnnPlan plan{.mode = mode,
+               .steps = x.size(0),
+               .batch = x.size(1),
+               .hidden = hh.size(1),
+               .reverse = reverse};
   const std::int64_t width = gates_of(mode) * plan.hidden;
   expect_shape("weight_hh", hh, {width, plan.hidden}, x.dtype());
   expect_shape("weight_ih", weights.weight_ih.data(), {width, x.size(2)}, x.dtype());

@@ -103,7 +103,10 @@ struct ResampleMap {
 
  private:
   [[nodiscard]] Resampling along(const Tensor& x, int d) const {
-    return {taps, ratios[static_cast<std::size_t>(3 - x.dims() + d)], align_corners};
+    return {
+        taps,
+        ratios[std::size_t{3} + static_cast<std::size_t>(d) - static_cast<std::size_t>(x.dims())],
+        align_corners};
   }
   static Tensor resized(const Tensor& t, int d, std::int64_t extent) {
     return Tensor::empty(with_extent(t.shape(), d, extent), t.dtype(), t.device());
