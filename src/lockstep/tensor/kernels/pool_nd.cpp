@@ -13,12 +13,12 @@ namespace lockstep {
 namespace {
 
 /// The extents of one pool: x[planes, in...], y[planes, out...].
-struct Extents {
+struct PoolExtents {
   std::int64_t planes;
   std::array<std::int64_t, 3> in, out;
   std::int64_t in_plane, out_plane;
 
-  Extents(const Tensor& x, const Tensor& y)
+  PoolExtents(const Tensor& x, const Tensor& y)
       : planes(x.size(0)),
         in{x.size(1), x.size(2), x.size(3)},
         out{y.size(1), y.size(2), y.size(3)},
@@ -52,7 +52,8 @@ void for_each_output(const Inside& inside, std::int64_t stride, const F& f) {
 /// along W and each tap that meets it, taps in row-major order; begin(output row) before them. Rows
 /// are offsets in a plane.
 template <class Begin, class F>
-void for_each_tap_of_rows(const Extents& e, const PoolWindow& w, const Begin& begin, const F& f) {
+void for_each_tap_of_rows(const PoolExtents& e, const PoolWindow& w, const Begin& begin,
+                          const F& f) {
   for (std::int64_t d = 0; d < e.out[0]; ++d) {
     for (std::int64_t h = 0; h < e.out[1]; ++h) {
       const std::int64_t row = (d * e.out[1] + h) * e.out[2];
@@ -76,7 +77,7 @@ void for_each_tap_of_rows(const Extents& e, const PoolWindow& w, const Begin& be
 
 /// Runs each(plane) for all planes; a thread takes a plane.
 template <class F>
-void for_each_plane(const char* label, const Extents& e, const F& each) {
+void for_each_plane(const char* label, const PoolExtents& e, const F& each) {
   ensure_kokkos();
   for_each(label, Kokkos::DefaultHostExecutionSpace(), e.planes,
            [&](std::int64_t plane) { each(plane); });
@@ -84,7 +85,7 @@ void for_each_plane(const char* label, const Extents& e, const F& each) {
 
 template <class T>
 void max_rows(const Tensor& x, const PoolWindow& w, const Tensor& y, const Tensor& indices) {
-  const Extents e(x, y);
+  const PoolExtents e(x, y);
   for_each_plane("lockstep::max_pool_forward", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
     T* const out = static_cast<T*>(y.data()) + plane * e.out_plane;
@@ -115,7 +116,7 @@ void max_rows(const Tensor& x, const PoolWindow& w, const Tensor& y, const Tenso
 
 template <class T>
 void max_rows_back(const Tensor& grad_y, const Tensor& indices, const Tensor& grad_x) {
-  const Extents e(grad_x, grad_y);
+  const PoolExtents e(grad_x, grad_y);
   for_each_plane("lockstep::max_pool_backward", e, [&](std::int64_t plane) {
     const T* const g = static_cast<const T*>(grad_y.data()) + plane * e.out_plane;
     const auto* const where =
@@ -141,10 +142,10 @@ std::int64_t elements_of(const AveragePool& pool, std::size_t dimension, std::in
 template <class T>
 struct Divisors {
   const AveragePool& pool;
-  const Extents& e;
+  const PoolExtents& e;
   std::vector<T>& along_w;  ///< of the calling thread, kept
 
-  Divisors(const AveragePool& p, const Extents& extents)
+  Divisors(const AveragePool& p, const PoolExtents& extents)
       : pool(p), e(extents), along_w(memory_of_this_thread()) {
     along_w.resize(static_cast<std::size_t>(e.out[2]));
     for (std::int64_t o = 0; o < e.out[2]; ++o) {
@@ -164,7 +165,7 @@ struct Divisors {
 
 template <class T>
 void avg_rows(const Tensor& x, const AveragePool& pool, const Tensor& y) {
-  const Extents e(x, y);
+  const PoolExtents e(x, y);
   const Divisors<T> divisors(pool, e);
   for_each_plane("lockstep::avg_pool_forward", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
@@ -195,7 +196,7 @@ void avg_rows(const Tensor& x, const AveragePool& pool, const Tensor& y) {
 
 template <class T>
 void avg_rows_back(const Tensor& grad_y, const AveragePool& pool, const Tensor& grad_x) {
-  const Extents e(grad_x, grad_y);
+  const PoolExtents e(grad_x, grad_y);
   const Divisors<T> divisors(pool, e);
   for_each_plane("lockstep::avg_pool_backward", e, [&](std::int64_t plane) {
     const T* const g = static_cast<const T*>(grad_y.data()) + plane * e.out_plane;
@@ -230,7 +231,7 @@ struct Part {
 
 /// Calls f(output row, D part, H part) for the rows of outputs of a plane.
 template <class F>
-void for_each_row_of_parts(const Extents& e, const F& f) {
+void for_each_row_of_parts(const PoolExtents& e, const F& f) {
   std::int64_t row = 0;
   for (std::int64_t d = 0; d < e.out[0]; ++d) {
     for (std::int64_t h = 0; h < e.out[1]; ++h, row += e.out[2]) {
@@ -241,7 +242,7 @@ void for_each_row_of_parts(const Extents& e, const F& f) {
 
 /// Calls f(input row) for the rows of two parts.
 template <class F>
-void for_each_row_in(const Extents& e, const Part& d, const Part& h, const F& f) {
+void for_each_row_in(const PoolExtents& e, const Part& d, const Part& h, const F& f) {
   for (std::int64_t i = d.begin; i < d.end; ++i) {
     for (std::int64_t j = h.begin; j < h.end; ++j) f((i * e.in[1] + j) * e.in[2]);
   }
@@ -251,7 +252,7 @@ void for_each_row_in(const Extents& e, const Part& d, const Part& h, const F& f)
 // parts one number each.
 template <class T>
 void adaptive_max(const Tensor& x, const Tensor& y, const Tensor& indices) {
-  const Extents e(x, y);
+  const PoolExtents e(x, y);
   const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_max_pool", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
@@ -296,7 +297,7 @@ void adaptive_max(const Tensor& x, const Tensor& y, const Tensor& indices) {
 
 template <class T>
 void adaptive_avg(const Tensor& x, const Tensor& y) {
-  const Extents e(x, y);
+  const PoolExtents e(x, y);
   const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_avg_pool", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
@@ -320,7 +321,7 @@ void adaptive_avg(const Tensor& x, const Tensor& y) {
 
 template <class T>
 void adaptive_avg_back(const Tensor& grad_y, const Tensor& grad_x) {
-  const Extents e(grad_x, grad_y);
+  const PoolExtents e(grad_x, grad_y);
   const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_avg_pool_backward", e, [&](std::int64_t plane) {
     const T* const g = static_cast<const T*>(grad_y.data()) + plane * e.out_plane;
