@@ -82,8 +82,8 @@ TEST(Arguments, RootsAndPeersMustBeRanksOfTheGroup) {
     refused([&] { return group.irecv(t, group.size()); }, {"recv " + peer, ranks_to(group)});
     refused([&] { return group.isend(t, any_source); }, {"send names rank -1 as its peer"});
     refused([&] { return group.irecv(t, -2); }, {"recv names rank -2 as its peer"});
-    refused([&] { return group.isend(t, 0, -1); }, {"send with tag -1: tags are 0 to 1048575"});
-    refused([&] { return group.irecv(t, 0, 1 << 20); }, {"recv with tag 1048576"});
+    refused([&] { return group.isend(t, 0, -1); }, {"send with tag -1: tags are 0 to 131071"});
+    refused([&] { return group.irecv(t, 0, message_tags); }, {"recv with tag 131072"});
   });
 }
 

@@ -1,6 +1,7 @@
 // Waiting without a deadline costs next to nothing, and ends soon after a message was sent.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <ctime>
 #include <thread>
 #include <vector>
@@ -50,11 +51,15 @@ double seconds_to_wake(ProcessGroup& group) {
       auto message = group.irecv_message(1);
       while (!message.wait_for(std::chrono::seconds(1))) {
       }
-      const double sent = *static_cast<const double*>(message.message().data());
+      double sent = 0.0;
+      std::memcpy(&sent, message.message().data(), sizeof sent);
       times.push_back(seconds_of(CLOCK_MONOTONIC) - sent);
     } else if (group.rank() == 1) {
       std::this_thread::sleep_for(milliseconds(20));
-      group.send(Tensor::full({1}, seconds_of(CLOCK_MONOTONIC), DType::f64), 0);
+      const double now = seconds_of(CLOCK_MONOTONIC);
+      std::vector<std::uint8_t> bytes(sizeof now);
+      std::memcpy(bytes.data(), &now, sizeof now);
+      group.send(Tensor::from(bytes), 0);
     }
   }
   group.barrier();

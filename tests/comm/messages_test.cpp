@@ -1,6 +1,7 @@
 #include <chrono>
 #include <future>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
@@ -8,6 +9,7 @@
 #include <comm/tensors.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/thread_level.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -67,7 +69,7 @@ TEST(Messages, BlockingOnesMeet) {
 
 TEST(Messages, AreToldApartByTheirTags) {
   test::on_every_group([](ProcessGroup& group) {
-    constexpr int tags[] = {0, 1, (1 << 20) - 1, 77};
+    constexpr int tags[] = {0, 1, message_tags - 1, 77};
     std::vector<Work> works;
     std::vector<Tensor> received;
     for (const int tag : tags) {
@@ -173,18 +175,17 @@ TEST(Messages, OfUnknownLengthBringTheirBytes) {
     for (const std::int64_t n : {0, 1, 5000, 300000}) {
       for (const int peer : {before(group), any_source}) {
         auto receiving = group.irecv_message(peer, 4);
-        auto sending = group.isend(Tensor::full({n}, group.rank() + 0.5), after(group), 4);
+        auto sending = group.isend(Tensor::full({n}, group.rank() + 3, DType::u8), after(group), 4);
         receiving.wait();
         sending.wait();
         EXPECT_EQ(receiving.source(), before(group));
         const Tensor bytes = receiving.message();
         ASSERT_TRUE(bytes.defined());
         EXPECT_EQ(bytes.dtype(), DType::u8);
-        ASSERT_EQ(bytes.shape(), Shape({n * 4}));
-        const auto* first = static_cast<const float*>(bytes.data());
-        EXPECT_EQ(std::vector<float>(first, first + n),
-                  std::vector<float>(static_cast<std::size_t>(n),
-                                     static_cast<float>(before(group) + 0.5)));
+        ASSERT_EQ(bytes.shape(), Shape({n}));
+        EXPECT_EQ(bytes.to_vector<std::uint8_t>(),
+                  std::vector<std::uint8_t>(static_cast<std::size_t>(n),
+                                            static_cast<std::uint8_t>(before(group) + 3)));
         EXPECT_FALSE(sending.message().defined());
       }
     }
@@ -195,24 +196,78 @@ TEST(Messages, OfUnknownLengthBringTheirBytes) {
 TEST(Messages, OfKnownAndUnknownLengthKeepTheirOrder) {
   test::on_every_group([](ProcessGroup& group) {
     for (int i = 0; i < 200; ++i) {
-      const auto known = Tensor::zeros({2}, DType::i32), last = Tensor::zeros({2}, DType::i32);
+      const auto known = Tensor::zeros({8}, DType::u8), last = Tensor::zeros({8}, DType::u8);
       auto first = group.irecv_message(i % 2 == 0 ? any_source : before(group), 8);
       auto second = group.irecv(known, before(group), 8);
       auto third = group.irecv_message(before(group), 8);
       auto fourth = group.irecv(last, before(group), 8);
       std::vector<Work> sending;
       for (int k = 0; k < 4; ++k) {
-        sending.push_back(group.isend(Tensor::full({2}, 4 * i + k, DType::i32), after(group), 8));
+        sending.push_back(
+            group.isend(Tensor::full({8}, (4 * i + k) % 256, DType::u8), after(group), 8));
       }
       fourth.wait();
       third.wait();
       second.wait();
       first.wait();
       for (Work& work : sending) work.wait();
-      ASSERT_EQ(*static_cast<const std::int32_t*>(first.message().data()), 4 * i);
-      ASSERT_EQ(known.to_vector<std::int32_t>().back(), 4 * i + 1);
-      ASSERT_EQ(*static_cast<const std::int32_t*>(third.message().data()), 4 * i + 2);
-      ASSERT_EQ(last.to_vector<std::int32_t>().back(), 4 * i + 3);
+      ASSERT_EQ(first.message()[0].item(), 4 * i % 256);
+      ASSERT_EQ(known[-1].item(), (4 * i + 1) % 256);
+      ASSERT_EQ(third.message()[0].item(), (4 * i + 2) % 256);
+      ASSERT_EQ(last[-1].item(), (4 * i + 3) % 256);
+    }
+  });
+}
+
+/// Every rank sends its neighbour `sent` and expects `expected`; what the refusal says.
+std::string refusal_of(ProcessGroup& group, const Tensor& sent, const Tensor& expected, int from) {
+  return test::message_of<CommError>([&] {
+    auto sending = group.isend(sent, after(group), 2);
+    auto receiving =
+        expected.defined() ? group.irecv(expected, from, 2) : group.irecv_message(from, 2);
+    receiving.wait();
+  });
+}
+
+TEST(Messages, OfAnotherDtypeAreRefusedAndNotWritten) {
+  for (const std::int64_t n : {1, 5, 300000}) {
+    for (const bool from_any : {false, true}) {
+      test::on_every_new_group([&](ProcessGroup& group) {
+        const auto expected = Tensor::full({n}, 7, DType::i32);
+        const auto message = refusal_of(group, Tensor::full({n}, 5.0), expected,
+                                        from_any ? any_source : before(group));
+        EXPECT_NE(message.find("f32"), std::string::npos) << message;
+        EXPECT_NE(message.find("i32"), std::string::npos) << message;
+        EXPECT_EQ(expected.to_vector<std::int32_t>(),
+                  std::vector<std::int32_t>(static_cast<std::size_t>(n), 7));
+      });
+    }
+  }
+}
+
+TEST(Messages, WithoutALengthAreBytesOnly) {
+  test::on_every_new_group([](ProcessGroup& group) {
+    const auto message = refusal_of(group, Tensor::full({2}, 5.0), Tensor(), before(group));
+    EXPECT_NE(message.find("f32"), std::string::npos) << message;
+    EXPECT_NE(message.find("u8"), std::string::npos) << message;
+  });
+}
+
+// One of another dtype that follows is not taken for the one that is awaited.
+TEST(Messages, OfSeveralDtypesUnderOneTagArriveSideBySide) {
+  test::on_every_group([](ProcessGroup& group) {
+    for (const std::int64_t n : {3, 2000000}) {
+      auto first = group.isend(Tensor::full({n}, 1.5), after(group), 3);
+      auto second = group.isend(Tensor::full({3}, 2, DType::i32), after(group), 3);
+      const auto x = Tensor::zeros({n});
+      const auto y = Tensor::zeros({3}, DType::i32);
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      group.recv(x, before(group), 3);
+      group.recv(y, before(group), 3);
+      first.wait();
+      second.wait();
+      EXPECT_EQ(x[-1].item(), 1.5);
+      EXPECT_EQ(y.to_vector<std::int32_t>(), (std::vector<std::int32_t>{2, 2, 2}));
     }
   });
 }
@@ -265,7 +320,7 @@ TEST(Messages, MayBeWaitedForLongerThanTheDeadline) {
     auto receiving = group.irecv_message(before(group), 1);
     EXPECT_FALSE(receiving.wait_for(deadline * 3 / 2));
     group.barrier();
-    auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), 1);
+    auto sending = group.isend(Tensor::full({3}, group.rank(), DType::u8), after(group), 1);
     for (int i = 0; !receiving.wait_for(std::chrono::seconds(1)); ++i) {
       if (i == 30) return std::string("the message has not come");
     }
@@ -286,10 +341,10 @@ TEST(Messages, MayBeWaitedForForEver) {
       static_cast<void>(group.irecv(Tensor::zeros({3}), before(group), 2));
       EXPECT_TRUE(batch.end().wait_for(for_ever));
     }
-    auto sending = group.isend(Tensor::full({3}, group.rank()), after(group), 1);
+    auto sending = group.isend(Tensor::full({3}, group.rank(), DType::u8), after(group), 1);
     EXPECT_TRUE(first.wait_for(for_ever, for_ever));
     auto last = group.irecv_message(before(group), 1);
-    auto answer = group.isend(Tensor::full({3}, group.rank()), after(group), 1);
+    auto answer = group.isend(Tensor::full({3}, group.rank(), DType::u8), after(group), 1);
     EXPECT_TRUE(last.wait_for(for_ever));
     sending.wait();
     answer.wait();

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -37,8 +39,11 @@ TEST(NewGroup, HasItsRanksInTheGivenOrder) {
     for (const auto& ranks : lists) {
       const auto some = group.new_group(ranks);
       const auto place = std::ranges::find(ranks, me);
-      ASSERT_EQ(some != nullptr, place != ranks.end());
-      if (!some) continue;
+      EXPECT_EQ(some->ranks(), ranks);
+      if (place == ranks.end()) {
+        EXPECT_EQ(some->rank(), -1);
+        continue;
+      }
       EXPECT_EQ(some->rank(), place - ranks.begin());
       EXPECT_EQ(some->size(), static_cast<int>(ranks.size()));
       EXPECT_STREQ(some->backend(), group.backend());
@@ -46,6 +51,75 @@ TEST(NewGroup, HasItsRanksInTheGivenOrder) {
       some->close();
     }
     EXPECT_EQ(all_reduce_scalar(group, 1.0, ReduceOp::sum), n);
+  });
+}
+
+TEST(NewGroup, TellsARankOutsideThatItIsNotIn) {
+  test::on_every_group([](ProcessGroup& group) {
+    if (group.size() < 2) return;
+    const auto some = group.new_group({group.size() - 1});
+    if (group.rank() == group.size() - 1) return some->close();
+    EXPECT_EQ(some->size(), 1);
+    EXPECT_STREQ(some->backend(), "none");
+    const auto t = Tensor::zeros({1});
+    const std::vector<std::function<void()>> calls = {
+        [&] { some->all_reduce(t, ReduceOp::sum).wait(); },
+        [&] { some->all_gather_v(t, t, {1}).wait(); },
+        [&] { some->scatter_v(t, t, {1}, 0).wait(); },
+        [&] { some->barrier(); },
+        [&] { some->send(t, 0); },
+        [&] { static_cast<void>(some->irecv_message(0)); },
+        [&] { static_cast<void>(some->new_group({0})); },
+        [&] { static_cast<void>(some->split(0, 0)); },
+        [&] { static_cast<void>(some->twin()); },
+        [&] { static_cast<void>(some->shared_buffer({1}, DType::f32)); },
+        [&] { static_cast<void>(all_reduce_scalar(*some, 1.0, ReduceOp::sum)); }};
+    for (const auto& call : calls) {
+      const auto message = test::message_of<Error>(call);
+      EXPECT_NE(message.find("rank " + std::to_string(group.rank()) +
+                             " is not in this group, which has ranks [" +
+                             std::to_string(group.global_rank(group.size() - 1)) + "]"),
+                std::string::npos)
+          << message;
+    }
+    some->close();
+  });
+}
+
+TEST(NewGroup, KnowsTheGlobalRanks) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size();
+    const std::vector<int> forwards = group.ranks();  // of one that may be a part itself
+    const std::vector<int> other_way(forwards.rbegin(), forwards.rend());
+    const auto backwards = group.new_group(reversed(0, n));
+    EXPECT_EQ(backwards->ranks(), other_way);
+    EXPECT_EQ(backwards->twin()->ranks(), other_way);
+    EXPECT_EQ(backwards->global_rank(0), forwards.back());
+    EXPECT_EQ(backwards->group_rank(forwards.back()), 0);
+    EXPECT_EQ(backwards->global_rank(backwards->rank()), group.global_rank(group.rank()));
+    // Of a group of a group, too.
+    const auto one = backwards->split(backwards->rank(), 0);
+    const int me = group.global_rank(group.rank());
+    EXPECT_EQ(one->ranks(), std::vector<int>{me});
+    EXPECT_EQ(one->group_rank(me), 0);
+    EXPECT_THROW(static_cast<void>(one->group_rank(me + 1)), InputError);
+    EXPECT_THROW(static_cast<void>(one->global_rank(1)), InputError);
+    EXPECT_THROW(static_cast<void>(one->global_rank(-1)), InputError);
+    one->close();
+    backwards->close();
+  });
+}
+
+TEST(NewSubgroups, AreOfNeighbours) {
+  test::on_every_group([](ProcessGroup& group) {
+    const int n = group.size(), half = n % 2 == 0 ? n / 2 : n;
+    const auto mine = group.new_subgroups(half);
+    EXPECT_EQ(mine->size(), half);
+    EXPECT_EQ(mine->global_rank(0), group.global_rank(group.rank() / half * half));
+    EXPECT_EQ(mine->rank(), group.rank() % half);
+    EXPECT_THROW(static_cast<void>(group.new_subgroups(0)), InputError);
+    EXPECT_THROW(static_cast<void>(group.new_subgroups(n + 1)), InputError);
+    mine->close();
   });
 }
 
@@ -87,7 +161,6 @@ TEST(Split, GroupsEqualColoursByKeyThenRank) {
   test::on_every_group([](ProcessGroup& group) {
     const int n = group.size(), me = group.rank();
     const auto parity = group.split(me % 2, -me);
-    ASSERT_NE(parity, nullptr);
     std::vector<int> expected;
     for (int r = n; r-- > 0;) {
       if (r % 2 == me % 2) expected.push_back(r);
@@ -105,11 +178,11 @@ TEST(Split, LeavesOutNegativeColours) {
   test::on_every_group([](ProcessGroup& group) {
     const bool out = group.rank() == group.size() - 1;
     const auto rest = group.split(out ? -1 : 3, 0);
-    EXPECT_EQ(rest == nullptr, out);
-    if (rest) {
+    EXPECT_EQ(rest->rank() < 0, out);
+    if (!out) {
       EXPECT_EQ(all_reduce_scalar(*rest, 1.0, ReduceOp::sum), group.size() - 1);
     }
-    EXPECT_EQ(group.split(-7, 0), nullptr);
+    EXPECT_EQ(group.split(-7, 0)->rank(), -1);
   });
 }
 
@@ -159,9 +232,8 @@ TEST(Subgroups, AreSplitAgain) {
     const int me = group.rank();
     const auto backwards = group.new_group(reversed(0, group.size()));
     const auto parity = backwards->split(backwards->rank() % 2, 0);
-    ASSERT_NE(parity, nullptr);
     const auto pair = parity->new_group(std::vector<int>{0});
-    EXPECT_EQ(pair != nullptr, parity->rank() == 0);
+    EXPECT_EQ(pair->rank() >= 0, parity->rank() == 0);
     std::vector<int> expected;
     for (int r = 0; r < backwards->size(); ++r) {
       if (r % 2 == backwards->rank() % 2) expected.push_back(group.size() - 1 - r);

@@ -92,7 +92,7 @@ TEST(Sgd, ParametersThatCannotBeOptimizedAreRefused) {
   EXPECT_THROW(optim::SGD({}, {}), Error);
   EXPECT_THROW(optim::SGD({p, p}, {}), Error);
   EXPECT_THROW(optim::SGD({p, {"v", p.variable}}, {}), Error);
-  EXPECT_THROW(optim::SGD({{"frozen", Variable(Tensor::zeros({1}))}}, {}), Error);
+  EXPECT_THROW(optim::SGD({{"counts", Variable(Tensor::zeros({1}, DType::i64))}}, {}), Error);
 }
 
 TEST(Sgd, LearningRateOfTheNextStepCanBeSet) {

@@ -41,7 +41,9 @@ class RecordingGroup : public ProcessGroup {
   [[nodiscard]] int rank() const noexcept override { return 0; }
   [[nodiscard]] int size() const noexcept override { return 1; }
   [[nodiscard]] const char* backend() const noexcept override { return "recording"; }
-  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int, int) override { return nullptr; }
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int>) override {
+    return nullptr;
+  }
 
   std::vector<const void*> reduced;  ///< address of each bucket, in order
   int polls = 0;

@@ -60,12 +60,39 @@ struct VariableRecord : RefCounted<VariableRecord> {
 class Variable {
  public:
   Variable() = default;
+  ~Variable() = default;
+  Variable(const Variable&) = default;
+  Variable(Variable&&) = default;
+  /// Another variable for this handle. Not for what a call returns: `x[i] = y` would change
+  /// nothing.
+  Variable& operator=(const Variable&) & = default;
+  Variable& operator=(Variable&&) & = default;
   /// Throws Error for an undefined tensor, and for a gradient of what is not floating.
   explicit Variable(Tensor data, bool requires_grad = false);
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(record_); }
   [[nodiscard]] const Tensor& data() const { return value().data; }
   [[nodiscard]] const Shape& shape() const { return value().data.shape(); }
+  /// The value of a variable of one element.
+  [[nodiscard]] double item() const { return data().item(); }
+  /// Row `i` of the leading dimension, without that dimension; counts from the end if negative. A
+  /// copy, whose gradient goes to that row. Throws ShapeError if there is no such row.
+  [[nodiscard]] Variable operator[](std::int64_t i) const;
+
+  /// Where operations record: x becomes the result of x + y, with its gradient; other handles to
+  /// the old x, and what was computed from it, keep the old value. A leaf that requires a gradient
+  /// throws Error, as in PyTorch. Where they do not (NoGradGuard): the value changes in its own
+  /// memory, for every handle to x; not between a forward pass that used it and its backward.
+  /// Throws ShapeError if y cannot be repeated to the shape of x.
+  Variable& operator+=(const Variable& y) &;
+  Variable& operator-=(const Variable& y) &;
+  Variable& operator*=(const Variable& y) &;
+  Variable& operator/=(const Variable& y) &;
+  Variable& operator+=(double number) &;
+  Variable& operator-=(double number) &;
+  Variable& operator*=(double number) &;
+  Variable& operator/=(double number) &;
+
   [[nodiscard]] bool requires_grad() const noexcept { return record_ && record_->requires_grad; }
   /// Freezes this leaf, whose gradient is dropped and no longer computed, or trains it again.
   /// Throws Error for the result of an operation, and for a gradient of what is not floating.
@@ -121,6 +148,7 @@ class Variable {
     if (!record_) detail::refuse_undefined();
     return *record_;
   }
+  Variable& become(const char* operation, const Variable& result);
   explicit Variable(IntrusivePtr<detail::VariableRecord> record) : record_(std::move(record)) {}
 
   IntrusivePtr<detail::VariableRecord> record_;

@@ -38,9 +38,9 @@ void expect_root(const Call& call, int root) {
 }
 
 void expect_peer(const Call& call, int peer, int tag) {
-  constexpr int tags = 1 << 20;
-  if (tag < 0 || tag >= tags) {
-    throw ShapeError(fmt::format("{} with tag {}: tags are 0 to {}", call.name, tag, tags - 1));
+  if (tag < 0 || tag >= message_tags) {
+    throw ShapeError(
+        fmt::format("{} with tag {}: tags are 0 to {}", call.name, tag, message_tags - 1));
   }
   if (peer >= 0 && peer < call.size) return;
   throw ShapeError(fmt::format("{} names rank {} as its peer: the group's ranks are 0 to {}",

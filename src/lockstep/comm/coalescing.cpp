@@ -91,7 +91,7 @@ Work Coalescing::end() {
 
 // Without a Coalescing, of which a group has one at a time, and without a backend's batch where all
 // of it is the host's: several threads may be here.
-Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages) {
+Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages) {
   if (group.coalescing_thread_.load() == std::this_thread::get_id()) {
     throw Error("batch_isend_irecv was called within a Coalescing of its group: end that first.");
   }

@@ -6,7 +6,6 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/operation.hpp>
-#include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {
 namespace {
@@ -76,20 +75,11 @@ Work FakeGroup::start(Operation&& operation) {
   return {};
 }
 
-std::shared_ptr<ProcessGroup> FakeGroup::new_group(std::span<const int> ranks) {
-  expect_open();
-  expect_members(ranks, size_);
-  const auto place = std::ranges::find(ranks, rank_);
-  if (place == ranks.end()) return nullptr;
-  return std::make_shared<FakeGroup>(static_cast<int>(ranks.size()),
-                                     static_cast<int>(place - ranks.begin()));
-}
-
-std::shared_ptr<ProcessGroup> FakeGroup::split(int colour, int key) {
-  static_cast<void>(key);
-  expect_open();
-  if (colour < 0) return nullptr;
-  return std::make_shared<FakeGroup>(size_, rank_);
+std::shared_ptr<ProcessGroup> FakeGroup::make_subgroup(std::span<const int> members) {
+  if (members.empty()) return nullptr;
+  const auto place = std::ranges::find(members, rank_);
+  return std::make_shared<FakeGroup>(static_cast<int>(members.size()),
+                                     static_cast<int>(place - members.begin()));
 }
 
 }  // namespace lockstep

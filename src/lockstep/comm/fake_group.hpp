@@ -20,8 +20,6 @@ class FakeGroup final : public ProcessGroup {
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
   [[nodiscard]] const char* backend() const noexcept override { return "fake"; }
-  [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks) override;
-  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override;
 
   /// What this rank would have sent so far.
   struct Traffic {
@@ -33,6 +31,7 @@ class FakeGroup final : public ProcessGroup {
  private:
   [[nodiscard]] Work start(Operation&& operation) override;
   void release() override { closed_ = true; }
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override;
   void expect_open() const;
 
   int size_, rank_;

@@ -1,10 +1,16 @@
 #include <lockstep/comm/process_group.hpp>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/comm/arguments.hpp>
 #include <lockstep/comm/operation.hpp>
+#include <lockstep/comm/outside_group.hpp>
 #include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {
@@ -37,6 +43,11 @@ Operation reduction(Kind kind, ReduceOp op, const Tensor& input, const Tensor& o
   return operation;
 }
 
+Call call_on(const ProcessGroup& group, const char* name) {
+  if (group.rank() < 0) refuse_outside(group, name);
+  return {name, group.rank(), group.size()};
+}
+
 }  // namespace
 
 Work ProcessGroup::launch(Operation&& operation) {
@@ -52,7 +63,7 @@ Work ProcessGroup::start_on(ProcessGroup& group, Operation&& operation) {
 }
 
 Work ProcessGroup::all_reduce(const Tensor& input, const Tensor& output, ReduceOp op) {
-  const Call call{"all_reduce", rank(), size()};
+  const Call call = call_on(*this, "all_reduce");
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_equal(call, input, output);
@@ -62,7 +73,7 @@ Work ProcessGroup::all_reduce(const Tensor& input, const Tensor& output, ReduceO
 }
 
 Work ProcessGroup::reduce(const Tensor& input, const Tensor& output, int root, ReduceOp op) {
-  const Call call{"reduce", rank(), size()};
+  const Call call = call_on(*this, "reduce");
   const bool gets = rank() == root;
   expect_root(call, root);
   expect_defined(call, "its input", input);
@@ -78,14 +89,14 @@ Work ProcessGroup::reduce(const Tensor& input, const Tensor& output, int root, R
 }
 
 Work ProcessGroup::broadcast(const Tensor& t, int root) {
-  const Call call{"broadcast", rank(), size()};
+  const Call call = call_on(*this, "broadcast");
   expect_root(call, root);
   expect_defined(call, "its argument", t);
   return launch(rooted(Kind::broadcast, root, t, t));
 }
 
 Work ProcessGroup::all_gather(const Tensor& input, const Tensor& output) {
-  const Call call{"all_gather", rank(), size()};
+  const Call call = call_on(*this, "all_gather");
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_rows(call, input, output);
@@ -94,8 +105,8 @@ Work ProcessGroup::all_gather(const Tensor& input, const Tensor& output) {
 }
 
 Work ProcessGroup::all_gather_v(const Tensor& input, const Tensor& output,
-                                std::span<const std::int64_t> counts) {
-  const Call call{"all_gather_v", rank(), size()};
+                                ListView<std::int64_t> counts) {
+  const Call call = call_on(*this, "all_gather_v");
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_counts(call, counts);
@@ -109,7 +120,7 @@ Work ProcessGroup::all_gather_v(const Tensor& input, const Tensor& output,
 }
 
 Work ProcessGroup::gather(const Tensor& input, const Tensor& output, int root) {
-  const Call call{"gather", rank(), size()};
+  const Call call = call_on(*this, "gather");
   const bool gets = rank() == root;
   expect_root(call, root);
   expect_defined(call, "its input", input);
@@ -122,8 +133,8 @@ Work ProcessGroup::gather(const Tensor& input, const Tensor& output, int root) {
 }
 
 Work ProcessGroup::gather_v(const Tensor& input, const Tensor& output,
-                            std::span<const std::int64_t> counts, int root) {
-  const Call call{"gather_v", rank(), size()};
+                            ListView<std::int64_t> counts, int root) {
+  const Call call = call_on(*this, "gather_v");
   const bool gets = rank() == root;
   expect_root(call, root);
   expect_defined(call, "its input", input);
@@ -143,7 +154,7 @@ Work ProcessGroup::gather_v(const Tensor& input, const Tensor& output,
 }
 
 Work ProcessGroup::scatter(const Tensor& input, const Tensor& output, int root) {
-  const Call call{"scatter", rank(), size()};
+  const Call call = call_on(*this, "scatter");
   const bool brings = rank() == root;
   expect_root(call, root);
   expect_defined(call, "its output", output);
@@ -156,8 +167,8 @@ Work ProcessGroup::scatter(const Tensor& input, const Tensor& output, int root) 
 }
 
 Work ProcessGroup::scatter_v(const Tensor& input, const Tensor& output,
-                             std::span<const std::int64_t> counts, int root) {
-  const Call call{"scatter_v", rank(), size()};
+                             ListView<std::int64_t> counts, int root) {
+  const Call call = call_on(*this, "scatter_v");
   const bool brings = rank() == root;
   expect_root(call, root);
   expect_defined(call, "its output", output);
@@ -177,7 +188,7 @@ Work ProcessGroup::scatter_v(const Tensor& input, const Tensor& output,
 }
 
 Work ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op) {
-  const Call call{"reduce_scatter", rank(), size()};
+  const Call call = call_on(*this, "reduce_scatter");
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_rows(call, output, input);
@@ -187,8 +198,8 @@ Work ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, Red
 }
 
 Work ProcessGroup::reduce_scatter_v(const Tensor& input, const Tensor& output,
-                                    std::span<const std::int64_t> counts, ReduceOp op) {
-  const Call call{"reduce_scatter_v", rank(), size()};
+                                    ListView<std::int64_t> counts, ReduceOp op) {
+  const Call call = call_on(*this, "reduce_scatter_v");
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_counts(call, counts);
@@ -203,7 +214,7 @@ Work ProcessGroup::reduce_scatter_v(const Tensor& input, const Tensor& output,
 }
 
 Work ProcessGroup::all_to_all(const Tensor& input, const Tensor& output) {
-  const Call call{"all_to_all", rank(), size()};
+  const Call call = call_on(*this, "all_to_all");
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_equal(call, input, output);
@@ -213,9 +224,9 @@ Work ProcessGroup::all_to_all(const Tensor& input, const Tensor& output) {
 }
 
 Work ProcessGroup::all_to_all_v(const Tensor& input, const Tensor& output,
-                                std::span<const std::int64_t> send_counts,
-                                std::span<const std::int64_t> receive_counts) {
-  const Call call{"all_to_all_v", rank(), size()};
+                                ListView<std::int64_t> send_counts,
+                                ListView<std::int64_t> receive_counts) {
+  const Call call = call_on(*this, "all_to_all_v");
   expect_defined(call, "its input", input);
   expect_defined(call, "its output", output);
   expect_counts(call, send_counts);
@@ -233,7 +244,7 @@ Work ProcessGroup::all_to_all_v(const Tensor& input, const Tensor& output,
 void ProcessGroup::barrier() { start(Operation{}).wait(); }
 
 Work ProcessGroup::isend(const Tensor& t, int peer, int tag) {
-  const Call call{"send", rank(), size()};
+  const Call call = call_on(*this, "send");
   expect_defined(call, "its argument", t);
   expect_peer(call, peer, tag);
   Operation operation = rooted(Kind::send, peer, t, Tensor());
@@ -242,7 +253,7 @@ Work ProcessGroup::isend(const Tensor& t, int peer, int tag) {
 }
 
 Work ProcessGroup::irecv(const Tensor& t, int peer, int tag) {
-  const Call call{"recv", rank(), size()};
+  const Call call = call_on(*this, "recv");
   expect_defined(call, "its argument", t);
   expect_peer(call, peer == any_source ? 0 : peer, tag);
   Operation operation = rooted(Kind::receive, peer, Tensor(), t);
@@ -251,7 +262,7 @@ Work ProcessGroup::irecv(const Tensor& t, int peer, int tag) {
 }
 
 Work ProcessGroup::irecv_message(int peer, int tag) {
-  expect_peer({"recv", rank(), size()}, peer == any_source ? 0 : peer, tag);
+  expect_peer(call_on(*this, "recv"), peer == any_source ? 0 : peer, tag);
   Operation operation = rooted(Kind::receive, peer, Tensor(), Tensor());
   operation.tag = tag;
   return launch(std::move(operation));
@@ -280,12 +291,69 @@ void ProcessGroup::close() {
   if (other) other->close();
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks) {
+std::shared_ptr<ProcessGroup> ProcessGroup::subgroup(std::span<const int> members,
+                                                     std::span<const int> of_the_others) {
+  auto group = make_subgroup(members);
+  if (members.empty()) {
+    group = std::make_shared<OutsideGroup>(rank(), static_cast<int>(of_the_others.size()));
+    members = of_the_others;
+  }
+  std::vector<int> global(members.begin(), members.end());
+  for (int& member : global) member = global_rank(member);
+  if (global != group->ranks()) group->global_ranks_ = std::move(global);
+  return group;
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::make_subgroup_of(ProcessGroup& group,
+                                                             std::span<const int> members) {
+  return group.make_subgroup(members);
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::new_group(ListView<int> ranks) {
+  if (rank() < 0) refuse_outside(*this, "new_group");
   expect_same_members(*this, ranks);
   expect_members(ranks, size());
-  const auto place = std::ranges::find(ranks, rank());
-  if (place == ranks.end()) return split(-1, 0);
-  return split(0, static_cast<int>(place - ranks.begin()));
+  const bool is_member = std::ranges::find(ranks, rank()) != ranks.end();
+  return subgroup(is_member ? std::span<const int>(ranks) : std::span<const int>(), ranks);
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::split(int colour, int key) {
+  if (rank() < 0) refuse_outside(*this, "split");
+  return subgroup(members_of_split(*this, colour, key), {});
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::new_subgroups(int group_size) {
+  if (rank() < 0) refuse_outside(*this, "new_subgroups");
+  if (group_size < 1 || size() % group_size != 0) {
+    throw InputError(
+        fmt::format("new_subgroups of {} ranks: a group of {} has no equal parts of so many",
+                    group_size, size()));
+  }
+  return split(rank() / group_size, rank() % group_size);
+}
+
+std::vector<int> ProcessGroup::ranks() const {
+  if (!global_ranks_.empty()) return global_ranks_;
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+int ProcessGroup::global_rank(int rank) const {
+  if (rank < 0 || rank >= size()) {
+    throw InputError(fmt::format("there is no rank {} in a group of {}", rank, size()));
+  }
+  return global_ranks_.empty() ? rank : global_ranks_[static_cast<std::size_t>(rank)];
+}
+
+int ProcessGroup::group_rank(int global_rank) const {
+  const std::vector<int> all = ranks();
+  const auto place = std::ranges::find(all, global_rank);
+  if (place == all.end()) {
+    throw InputError(fmt::format("global rank {} is not in this group, which has [{}]", global_rank,
+                                 fmt::join(all, ", ")));
+  }
+  return static_cast<int>(place - all.begin());
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/base/list_view.hpp>
 #include <lockstep/comm/reduce_op.hpp>
 #include <lockstep/comm/work.hpp>
 #include <lockstep/tensor/tensor.hpp>
@@ -61,6 +62,8 @@ void declare(DeckTable& table, GroupOptions& options);
 
 /// As a peer: whichever rank's message comes first (irecv, recv).
 inline constexpr int any_source = -1;
+/// Tags of messages are 0 to message_tags - 1.
+inline constexpr int message_tags = 1 << 17;
 
 /// An ordered set of ranks that talk to each other and to nobody else.
 ///
@@ -84,10 +87,11 @@ class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
 
-  [[nodiscard]] virtual int rank() const noexcept = 0;  ///< in [0, size())
+  /// In [0, size()); -1 for who got this group and is not in it (new_group).
+  [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;  ///< at least 1
   [[nodiscard]] virtual const char* backend()
-      const noexcept = 0;  ///< "mpi", "threads", "nccl", "fake"
+      const noexcept = 0;  ///< "mpi", "threads", "nccl", "fake"; "none" for who is not in it
 
   /// Replaces `t` by its reduction over all ranks. Every rank gets the same bits; another group
   /// size may round differently. Collective.
@@ -110,25 +114,25 @@ class ProcessGroup {
   [[nodiscard]] Work all_gather(const Tensor& input, const Tensor& output);
   /// Rank r brings counts[r] rows; `output` holds all of them in rank order. Collective.
   [[nodiscard]] Work all_gather_v(const Tensor& input, const Tensor& output,
-                                  std::span<const std::int64_t> counts);
+                                  ListView<std::int64_t> counts);
 
   /// As all_gather, but only rank `root` gets, and only its `output` is looked at. Collective.
   [[nodiscard]] Work gather(const Tensor& input, const Tensor& output, int root);
   [[nodiscard]] Work gather_v(const Tensor& input, const Tensor& output,
-                              std::span<const std::int64_t> counts, int root);
+                              ListView<std::int64_t> counts, int root);
 
   /// Rank r gets row r of rank `root`'s `input`, of shape [size(), ...output.shape()]; the others'
   /// `input` is not looked at. Collective.
   [[nodiscard]] Work scatter(const Tensor& input, const Tensor& output, int root);
   /// Rank r gets the counts[r] rows that follow those of the ranks before it. Collective.
   [[nodiscard]] Work scatter_v(const Tensor& input, const Tensor& output,
-                               std::span<const std::int64_t> counts, int root);
+                               ListView<std::int64_t> counts, int root);
 
   /// Rank r gets row r of the reduction of all inputs, of shape [size(), ...output.shape()].
   /// Collective.
   [[nodiscard]] Work reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op);
   [[nodiscard]] Work reduce_scatter_v(const Tensor& input, const Tensor& output,
-                                      std::span<const std::int64_t> counts, ReduceOp op);
+                                      ListView<std::int64_t> counts, ReduceOp op);
 
   /// Row r of `input` goes to rank r, which finds it in row rank() of its `output`; both of shape
   /// [size(), ...], not the same memory. Collective.
@@ -136,30 +140,45 @@ class ProcessGroup {
   /// The first send_counts[0] rows go to rank 0, the next to rank 1 ...; `output` gets
   /// receive_counts[r] rows from rank r, which must have sent as many. Collective.
   [[nodiscard]] Work all_to_all_v(const Tensor& input, const Tensor& output,
-                                  std::span<const std::int64_t> send_counts,
-                                  std::span<const std::int64_t> receive_counts);
+                                  ListView<std::int64_t> send_counts,
+                                  ListView<std::int64_t> receive_counts);
 
   /// Returns when every rank has entered, or throws TimeoutError. Collective.
   void barrier();
 
-  /// One message from this rank to rank `peer`, which receives it into a tensor of equal bytes.
-  /// Messages of one sender and tag arrive in order. 0 <= tag < 2^20.
+  /// One message from this rank to rank `peer`, which receives it into a tensor of the same dtype
+  /// and number of elements. Messages of one sender, tag and dtype arrive in order. 0 <= tag <
+  /// message_tags.
   [[nodiscard]] Work isend(const Tensor& t, int peer, int tag = 0);
   /// `peer` may be any_source; Work::source() tells who it was. Throws CommError, from wait(), if
-  /// the message that came has another length.
+  /// the message that came has another length or dtype; it is not written to `t` then.
   [[nodiscard]] Work irecv(const Tensor& t, int peer, int tag = 0);
-  /// One message of any length from `peer`, or from any_source: its bytes are in Work::message().
+  /// One u8 message of any length from `peer`, or from any_source: Work::message().
   [[nodiscard]] Work irecv_message(int peer, int tag = 0);
   void send(const Tensor& t, int peer, int tag = 0) { isend(t, peer, tag).wait(); }
   /// Returns the sender's rank.
   int recv(const Tensor& t, int peer, int tag = 0);
 
-  /// The group of the given ranks of this one, in that order: on them; nullptr on the others.
-  /// Collective over this group, with the same `ranks` everywhere: else InputError on every rank.
-  [[nodiscard]] virtual std::shared_ptr<ProcessGroup> new_group(std::span<const int> ranks);
+  /// The group of the given ranks of this one, in that order. On the other ranks a group that they
+  /// are not in: its rank() is -1, size() and ranks() tell of the members, close() is allowed, and
+  /// every other call throws Error saying so. Collective over this group, with the same `ranks`
+  /// everywhere: else InputError on every rank.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(ListView<int> ranks);
   /// Ranks that pass the same colour become a group, ordered by key, then by rank here; a negative
-  /// colour gets nullptr. Collective.
-  [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int colour, int key) = 0;
+  /// colour gets a group of nobody, as new_group gives. Collective.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key);
+  /// This rank's of the groups of `group_size` neighbours: ranks 0 to group_size - 1, the next as
+  /// many, and so on. Throws InputError unless size() is a multiple of it. Collective.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> new_subgroups(int group_size);
+
+  /// What the members are called in the group that was not made from another one, in their order
+  /// here: their global ranks. 0 to size() - 1 in that group itself.
+  [[nodiscard]] std::vector<int> ranks() const;
+  /// The global rank of rank `rank` of this group; throws InputError if there is none.
+  [[nodiscard]] int global_rank(int rank) const;
+  /// The rank here of who has this global rank; throws InputError for who is not in this group.
+  [[nodiscard]] int group_rank(int global_rank) const;
+
   /// A group of the same ranks, for calls that keep no order with those here, such as in the midst
   /// of forward. Made at the first call, and the same one ever after: all who ask for it keep one
   /// order among themselves. close() closes it too. Collective.
@@ -197,6 +216,11 @@ class ProcessGroup {
 
   /// What a backend is: starts one operation whose arguments have been checked.
   [[nodiscard]] virtual Work start(Operation&& operation) = 0;
+  /// Called on all ranks: a group of `members`, which are ranks here, in the order that they are to
+  /// have; the same list on each of them. Empty on a rank that is in no new group: the result is
+  /// not looked at.
+  [[nodiscard]] virtual std::shared_ptr<ProcessGroup> make_subgroup(
+      std::span<const int> members) = 0;
   /// Operations started between these belong to one Coalescing.
   virtual void begin_batch() {}
   virtual void end_batch() {}
@@ -204,15 +228,20 @@ class ProcessGroup {
   virtual void release() = 0;
   /// For backends that leave some operations to another group.
   [[nodiscard]] static Work start_on(ProcessGroup& group, Operation&& operation);
+  [[nodiscard]] static std::shared_ptr<ProcessGroup> make_subgroup_of(ProcessGroup& group,
+                                                                      std::span<const int> members);
 
  private:
   friend class Coalescing;
-  friend Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages);
+  friend Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages);
   Work launch(Operation&& operation);
+  [[nodiscard]] std::shared_ptr<ProcessGroup> subgroup(std::span<const int> members,
+                                                       std::span<const int> of_the_others);
 
   class Coalescing* coalescing_ = nullptr;          // the batch that is being collected, if any
   std::atomic<std::thread::id> coalescing_thread_;  // whose calls these are; id(): there is none
   std::shared_ptr<ProcessGroup> twin_;              // which does not hold this one
+  std::vector<int> global_ranks_;                   // empty: those here
 };
 
 /// While it lives, the works of all calls that its thread makes on `group` are collected, to be
@@ -244,6 +273,6 @@ struct P2POp {
 };
 /// Starts all of them; their order does not matter, so that ranks that all send first do not lock
 /// each other up.
-[[nodiscard]] Work batch_isend_irecv(ProcessGroup& group, std::span<const P2POp> messages);
+[[nodiscard]] Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/adadelta.hpp>
 
 namespace lockstep::optim {
@@ -24,13 +25,14 @@ Adadelta::Adadelta(std::vector<nn::NamedParameter> parameters, const AdadeltaOpt
                  .weight_decay = options.weight_decay,
                  .slots = {"square_avg", "acc_delta"}},
                 groups),
-      options_(validated(options)) {}
+      options_(grouped("Adadelta", options, groups, validated)) {}
 
 void Adadelta::update(const Run& run) {
+  const AdadeltaOptions& options = options_[run.group];
   adadelta_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
                   {.lr = run.lr,
-                   .rho = options_.rho,
-                   .eps = options_.eps,
+                   .rho = options.rho,
+                   .eps = options.eps,
                    .weight_decay = run.weight_decay,
                    .gradient_factor = run.gradient_factor});
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/adagrad.hpp>
 
 namespace lockstep::optim {
@@ -22,19 +23,22 @@ Adagrad::Adagrad(std::vector<nn::NamedParameter> parameters, const AdagradOption
                  const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
                 {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"sum"}}, groups),
-      options_(validated(options)) {
-  if (options_.initial_accumulator_value == 0.0) return;
-  for (const auto& entry : state_dict()) {
-    if (entry.name.ends_with("/sum")) entry.tensor.fill(options_.initial_accumulator_value);
+      options_(grouped("Adagrad", options, groups, validated)) {
+  const StateDict state = state_dict();
+  const auto of_each = group_of_each(this->parameters(), groups);
+  for (std::size_t i = 0; i < of_each.size(); ++i) {
+    const double initial = options_[of_each[i]].initial_accumulator_value;
+    if (initial != 0.0) state.find(this->parameters()[i].name + "/sum")->tensor.fill(initial);
   }
 }
 
 void Adagrad::update(const Run& run) {
+  const AdagradOptions& options = options_[run.group];
   adagrad_update(run.parameter, run.gradient, run.slots[0],
                  {.lr = run.lr,
-                  .lr_decay = options_.lr_decay,
+                  .lr_decay = options.lr_decay,
                   .weight_decay = run.weight_decay,
-                  .eps = options_.eps,
+                  .eps = options.eps,
                   .step = run.step,
                   .gradient_factor = run.gradient_factor});
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -28,7 +29,7 @@ class Adagrad : public Optimizer {
   void update(const Run& run) override;
   void keep_momentum(double /*momentum*/) override {}
 
-  AdagradOptions options_;
+  GroupedOptions<AdagradOptions> options_;
 };
 
 }  // namespace lockstep::optim

@@ -3,22 +3,30 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/adam.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const AdamOptions& validated(const char* name, const AdamOptions& options) {
+void validate(const char* name, const AdamOptions& options) {
   expect_below_one(name, "first beta", options.betas[0]);
   expect_below_one(name, "second beta", options.betas[1]);
   expect_not_negative(name, "eps", options.eps);
   expect_not_negative(name, "weight_decay", options.weight_decay);
-  return options;
 }
 
-std::vector<std::string> slots_of(const AdamOptions& options) {
+GroupedOptions<AdamOptions> grouped_adam(const char* name, const AdamOptions& options,
+                                         const std::vector<ParameterGroup>& groups) {
+  return grouped_and([&](const AdamOptions& of_group) { validate(name, of_group); }, name, options,
+                     groups);
+}
+
+std::vector<std::string> slots_of(const char* name, const AdamOptions& options,
+                                  const std::vector<ParameterGroup>& groups) {
   std::vector<std::string> slots{"exp_avg", "exp_avg_sq"};
-  if (options.amsgrad) slots.emplace_back("max_exp_avg_sq");
+  const auto amsgrad = [](const AdamOptions& of_group) { return of_group.amsgrad; };
+  if (grouped_adam(name, options, groups).any(amsgrad)) slots.emplace_back("max_exp_avg_sq");
   return slots;
 }
 
@@ -30,20 +38,22 @@ Adam::Adam(std::vector<nn::NamedParameter> parameters, const AdamOptions& option
 
 Adam::Adam(const char* name, std::vector<nn::NamedParameter> parameters, const AdamOptions& options,
            bool decoupled_weight_decay, const std::vector<ParameterGroup>& groups)
-    : Optimizer(
-          std::move(parameters),
-          {.lr = options.lr, .weight_decay = options.weight_decay, .slots = slots_of(options)},
-          groups),
-      options_(validated(name, options)),
+    : Optimizer(std::move(parameters),
+                {.lr = options.lr,
+                 .weight_decay = options.weight_decay,
+                 .slots = slots_of(name, options, groups)},
+                groups),
+      options_(grouped_adam(name, options, groups)),
       decoupled_weight_decay_(decoupled_weight_decay) {}
 
 void Adam::update(const Run& run) {
+  const AdamOptions& options = options_[run.group];
   adam_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
-              options_.amsgrad ? run.slots[2] : Tensor(),
+              options.amsgrad ? run.slots[2] : Tensor(),
               {.lr = run.lr,
-               .beta1 = options_.betas[0],
-               .beta2 = options_.betas[1],
-               .eps = options_.eps,
+               .beta1 = options.betas[0],
+               .beta2 = options.betas[1],
+               .eps = options.eps,
                .weight_decay = run.weight_decay,
                .decoupled = decoupled_weight_decay_,
                .step = run.step,

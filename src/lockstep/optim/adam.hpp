@@ -2,6 +2,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
+#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -24,7 +25,7 @@ class Adam : public Optimizer {
   explicit Adam(std::vector<nn::NamedParameter> parameters, const AdamOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.betas[0]; }
+  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
 
  protected:
   Adam(const char* name, std::vector<nn::NamedParameter> parameters, const AdamOptions& options,
@@ -32,9 +33,11 @@ class Adam : public Optimizer {
 
  private:
   void update(const Run& run) override;
-  void keep_momentum(double momentum) override { options_.betas[0] = momentum; }
+  void keep_momentum(double momentum) override {
+    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
+  }
 
-  AdamOptions options_;
+  GroupedOptions<AdamOptions> options_;
   bool decoupled_weight_decay_;
 };
 

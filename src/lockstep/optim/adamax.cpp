@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/adamax.hpp>
 
 namespace lockstep::optim {
@@ -24,14 +25,15 @@ Adamax::Adamax(std::vector<nn::NamedParameter> parameters, const AdamaxOptions& 
           std::move(parameters),
           {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"exp_avg", "exp_inf"}},
           groups),
-      options_(validated(options)) {}
+      options_(grouped("Adamax", options, groups, validated)) {}
 
 void Adamax::update(const Run& run) {
+  const AdamaxOptions& options = options_[run.group];
   adamax_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
                 {.lr = run.lr,
-                 .beta1 = options_.betas[0],
-                 .beta2 = options_.betas[1],
-                 .eps = options_.eps,
+                 .beta1 = options.betas[0],
+                 .beta2 = options.betas[1],
+                 .eps = options.eps,
                  .weight_decay = run.weight_decay,
                  .step = run.step,
                  .gradient_factor = run.gradient_factor});

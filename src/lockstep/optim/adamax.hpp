@@ -2,6 +2,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
+#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -22,13 +23,15 @@ class Adamax : public Optimizer {
   explicit Adamax(std::vector<nn::NamedParameter> parameters, const AdamaxOptions& options = {},
                   const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.betas[0]; }
+  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
 
  private:
   void update(const Run& run) override;
-  void keep_momentum(double momentum) override { options_.betas[0] = momentum; }
+  void keep_momentum(double momentum) override {
+    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
+  }
 
-  AdamaxOptions options_;
+  GroupedOptions<AdamaxOptions> options_;
 };
 
 }  // namespace lockstep::optim

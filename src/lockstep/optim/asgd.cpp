@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/asgd.hpp>
 
 namespace lockstep::optim {
@@ -22,14 +23,15 @@ ASGD::ASGD(std::vector<nn::NamedParameter> parameters, const AsgdOptions& option
            const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
                 {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"ax"}}, groups),
-      options_(validated(options)) {}
+      options_(grouped("ASGD", options, groups, validated)) {}
 
 void ASGD::update(const Run& run) {
+  const AsgdOptions& options = options_[run.group];
   asgd_update(run.parameter, run.gradient, run.slots[0],
               {.lr = run.lr,
-               .lambd = options_.lambd,
-               .alpha = options_.alpha,
-               .t0 = options_.t0,
+               .lambd = options.lambd,
+               .alpha = options.alpha,
+               .t0 = options.t0,
                .weight_decay = run.weight_decay,
                .step = run.step,
                .gradient_factor = run.gradient_factor});

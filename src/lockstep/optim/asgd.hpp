@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -28,7 +29,7 @@ class ASGD : public Optimizer {
   void update(const Run& run) override;
   void keep_momentum(double /*momentum*/) override {}
 
-  AsgdOptions options_;
+  GroupedOptions<AsgdOptions> options_;
 };
 
 }  // namespace lockstep::optim

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/lamb.hpp>
 #include <lockstep/tensor/kernels/lars.hpp>
 
@@ -49,14 +50,15 @@ LARS::LARS(std::vector<nn::NamedParameter> parameters, const LarsOptions& option
                  .slots = {"momentum_buffer"},
                  .elementwise = false},
                 groups, options.not_adapted),
-      options_(validated(options)) {}
+      options_(grouped("LARS", options, groups, validated)) {}
 
 void LARS::update(const Run& run) {
+  const LarsOptions& options = options_[run.group];
   lars_update(run.parameter, run.gradient, run.slots[0],
               {.lr = run.lr,
-               .momentum = options_.momentum,
+               .momentum = options.momentum,
                .weight_decay = run.weight_decay,
-               .trust_coefficient = options_.trust_coefficient,
+               .trust_coefficient = options.trust_coefficient,
                .adapt = adapts(run),
                .gradient_factor = run.gradient_factor});
 }
@@ -69,14 +71,15 @@ LAMB::LAMB(std::vector<nn::NamedParameter> parameters, const LambOptions& option
                  .slots = {"exp_avg", "exp_avg_sq"},
                  .elementwise = false},
                 groups, options.not_adapted),
-      options_(validated(options)) {}
+      options_(grouped("LAMB", options, groups, validated)) {}
 
 void LAMB::update(const Run& run) {
+  const LambOptions& options = options_[run.group];
   lamb_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
               {.lr = run.lr,
-               .beta1 = options_.betas[0],
-               .beta2 = options_.betas[1],
-               .eps = options_.eps,
+               .beta1 = options.betas[0],
+               .beta2 = options.betas[1],
+               .eps = options.eps,
                .weight_decay = run.weight_decay,
                .adapt = adapts(run),
                .step = run.step,

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
+#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -39,13 +40,15 @@ class LARS : public LayerWise {
   explicit LARS(std::vector<nn::NamedParameter> parameters, const LarsOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.momentum; }
+  [[nodiscard]] double momentum() const noexcept override { return options_.usual().momentum; }
 
  private:
   void update(const Run& run) override;
-  void keep_momentum(double momentum) override { options_.momentum = momentum; }
+  void keep_momentum(double momentum) override {
+    options_.change_all([&](auto& options) { options.momentum = momentum; });
+  }
 
-  LarsOptions options_;
+  GroupedOptions<LarsOptions> options_;
 };
 
 /// LAMB's hyper-parameters.
@@ -65,13 +68,15 @@ class LAMB : public LayerWise {
   explicit LAMB(std::vector<nn::NamedParameter> parameters, const LambOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.betas[0]; }
+  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
 
  private:
   void update(const Run& run) override;
-  void keep_momentum(double momentum) override { options_.betas[0] = momentum; }
+  void keep_momentum(double momentum) override {
+    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
+  }
 
-  LambOptions options_;
+  GroupedOptions<LambOptions> options_;
 };
 
 }  // namespace lockstep::optim

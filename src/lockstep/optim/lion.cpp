@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/lion.hpp>
 
 namespace lockstep::optim {
@@ -22,13 +23,14 @@ Lion::Lion(std::vector<nn::NamedParameter> parameters, const LionOptions& option
     : Optimizer(std::move(parameters),
                 {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"exp_avg"}},
                 groups),
-      options_(validated(options)) {}
+      options_(grouped("Lion", options, groups, validated)) {}
 
 void Lion::update(const Run& run) {
+  const LionOptions& options = options_[run.group];
   lion_update(run.parameter, run.gradient, run.slots[0],
               {.lr = run.lr,
-               .beta1 = options_.betas[0],
-               .beta2 = options_.betas[1],
+               .beta1 = options.betas[0],
+               .beta2 = options.betas[1],
                .weight_decay = run.weight_decay,
                .gradient_factor = run.gradient_factor});
 }

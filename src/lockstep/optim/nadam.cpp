@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/nadam.hpp>
 
 namespace lockstep::optim {
@@ -27,35 +28,38 @@ NAdam::NAdam(std::vector<nn::NamedParameter> parameters, const NAdamOptions& opt
                  .weight_decay = options.weight_decay,
                  .slots = {"exp_avg", "exp_avg_sq"}},
                 groups),
-      options_(validated(options)) {}
+      products_(groups.size() + 1),
+      options_(grouped("NAdam", options, groups, validated)) {}
 
 void NAdam::update(const Run& run) {
+  const NAdamOptions& options = options_[run.group];
   nadam_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
                {.lr = run.lr,
-                .beta1 = options_.betas[0],
-                .beta2 = options_.betas[1],
-                .eps = options_.eps,
+                .beta1 = options.betas[0],
+                .beta2 = options.betas[1],
+                .eps = options.eps,
                 .weight_decay = run.weight_decay,
-                .decoupled = options_.decoupled_weight_decay,
-                .mu = mu(run.step),
-                .next_mu = mu(run.step + 1),
-                .mu_product = mu_product(run.step),
+                .decoupled = options.decoupled_weight_decay,
+                .mu = mu(options, run.step),
+                .next_mu = mu(options, run.step + 1),
+                .mu_product = mu_product(run.group, run.step),
                 .step = run.step,
                 .gradient_factor = run.gradient_factor});
 }
 
-double NAdam::mu(std::int64_t step) const {
-  const double decay = std::pow(0.96, static_cast<double>(step) * options_.momentum_decay);
-  return options_.betas[0] * (1.0 - 0.5 * decay);
+double NAdam::mu(const NAdamOptions& options, std::int64_t step) {
+  const double decay = std::pow(0.96, static_cast<double>(step) * options.momentum_decay);
+  return options.betas[0] * (1.0 - 0.5 * decay);
 }
 
-double NAdam::mu_product(std::int64_t step) {
-  if (step < multiplied_) {
-    multiplied_ = 0;
-    product_ = 1.0;
+double NAdam::mu_product(std::size_t group, std::int64_t step) {
+  auto& [multiplied, product] = products_[group];
+  if (step < multiplied) {
+    multiplied = 0;
+    product = 1.0;
   }
-  while (multiplied_ < step) product_ *= mu(++multiplied_);
-  return product_;
+  while (multiplied < step) product *= mu(options_[group], ++multiplied);
+  return product;
 }
 
 }  // namespace lockstep::optim

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
+#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -32,13 +33,16 @@ class NAdam : public Optimizer {
  private:
   void update(const Run& run) override;
   void keep_momentum(double /*momentum*/) override {}
-  [[nodiscard]] double mu(std::int64_t step) const;
+  [[nodiscard]] static double mu(const NAdamOptions& options, std::int64_t step);
   /// mu(1) mu(2) ... mu(step): worked out from the step, so that the state need not hold it.
-  [[nodiscard]] double mu_product(std::int64_t step);
+  [[nodiscard]] double mu_product(std::size_t group, std::int64_t step);
 
-  std::int64_t multiplied_ = 0;  ///< the step that product_ is of
-  double product_ = 1.0;
-  NAdamOptions options_;
+  struct Product {
+    std::int64_t multiplied = 0;  ///< the step that it is of
+    double product = 1.0;
+  };
+  std::vector<Product> products_;  ///< [group]
+  GroupedOptions<NAdamOptions> options_;
 };
 
 }  // namespace lockstep::optim

@@ -24,9 +24,9 @@ void expect_trainable(const std::vector<nn::NamedParameter>& parameters) {
   std::unordered_set<std::string_view> names;
   std::unordered_set<const void*> records;
   for (const auto& [name, variable] : parameters) {
-    if (!variable.defined() || !variable.requires_grad() || !variable.is_leaf()) {
+    if (!variable.defined() || !variable.is_leaf() || !is_floating(variable.data().dtype())) {
       throw Error(fmt::format(
-          "parameter '{}' cannot be optimized: it must be a leaf that requires a gradient", name));
+          "parameter '{}' cannot be optimized: it must be a leaf of a floating dtype", name));
     }
     if (!names.insert(name).second || !records.insert(variable.record()).second) {
       throw Error(fmt::format("parameter '{}' was given to the optimizer twice", name));
@@ -77,11 +77,17 @@ Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
                      const std::vector<ParameterGroup>& groups)
     : parameters_(std::move(parameters)), setup_(std::move(setup)) {
   expect_trainable(parameters_);
+  for (const ParameterGroup& group : groups) {
+    own_lrs_.push_back(group.lr);
+    lr_factors_.push_back(group.lr_factor);
+  }
+  own_lrs_.emplace_back();
+  lr_factors_.push_back(1.0);
+  lrs_.resize(lr_factors_.size());
   set_lr(setup_.lr);
   for (const std::size_t g : group_of_each(parameters_, groups)) {
-    Settings& settings = settings_.emplace_back(Settings{1.0, setup_.weight_decay});
+    Settings& settings = settings_.emplace_back(Settings{setup_.weight_decay, g});
     if (g == groups.size()) continue;
-    settings.lr_factor = groups[g].lr_factor;
     settings.weight_decay = groups[g].weight_decay.value_or(setup_.weight_decay);
   }
   for (const auto& parameter : parameters_) {
@@ -131,7 +137,7 @@ void Optimizer::step(double gradient_factor) {
   std::size_t begin = 0;
   for (auto& [run, end] : plan_) {
     const Settings& settings = settings_[run.first];
-    run.lr = lr_ * settings.lr_factor;
+    run.lr = lrs_[settings.group];
     run.weight_decay = settings.weight_decay;
     run.gradient_factor = gradient_factor;
     for (; begin < end; ++begin) {
@@ -204,6 +210,7 @@ Optimizer::Run Optimizer::run_of(std::size_t parameter, const Tensor& gradient) 
   for (const auto& slot : slots_) run.slots.push_back(slot[parameter]);
   if (!steps_.empty()) run.step = static_cast<std::int64_t>(steps_[parameter].item());
   run.first = parameter;
+  run.group = settings_[parameter].group;
   return run;
 }
 
@@ -235,6 +242,17 @@ void Optimizer::set_lr(double lr) {
     throw InputError(fmt::format("a learning rate must be finite and not negative, not {}", lr));
   }
   lr_ = lr;
+  for (std::size_t g = 0; g < lrs_.size(); ++g) {
+    // Of its own rate exactly that, as long as the optimizer's is what it was made with.
+    const double ratio = lr == setup_.lr || setup_.lr == 0.0 ? 1.0 : lr / setup_.lr;
+    lrs_[g] = own_lrs_[g] ? *own_lrs_[g] * ratio : lr * lr_factors_[g];
+  }
+}
+
+void Optimizer::set_lr(double lr, const std::function<double(double)>& f) {
+  set_lr(lr);
+  for (double& of_group : lrs_) of_group = f(of_group);
+  lr_ = lrs_.back();
 }
 
 void Optimizer::set_momentum(double momentum) {

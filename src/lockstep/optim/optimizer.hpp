@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +31,16 @@ class Optimizer {
   /// Forgets the gradients; their memory is overwritten by the next backward.
   void zero_grad() const;
 
-  /// The learning rate of the next step, before the groups' factors; schedules set it, checkpoints
-  /// do not hold it.
+  /// The learning rate of the next step of parameters in no group; schedules set it, checkpoints do
+  /// not hold it.
   [[nodiscard]] double lr() const noexcept { return lr_; }
-  void set_lr(double lr);  ///< throws InputError if negative or not finite
+  /// That of the group of this index, in the order that groups were given.
+  [[nodiscard]] double group_lr(std::size_t group) const { return lrs_.at(group); }
+  /// Each group's rate changes in proportion. Throws InputError if negative or not finite.
+  void set_lr(double lr);
+  /// The same, and then each group's rate becomes `f` of what it is: how a schedule acts on each
+  /// group's own base rate.
+  void set_lr(double lr, const std::function<double(double)>& f);
 
   /// The share of the running mean of gradients that the next step keeps: SGD's and LARS's
   /// momentum, Adam's and LAMB's beta1. What one-cycle schedules move. 0: there is none.
@@ -73,10 +81,12 @@ class Optimizer {
     double lr = 0.0, weight_decay = 0.0, gradient_factor = 1.0;
     std::int64_t step = 0;  ///< this update's number, from 1; 0 without state
     std::size_t first = 0;  ///< index of the first parameter in parameters()
+    std::size_t group = 0;  ///< index of the parameters' group; the number of groups for none
   };
 
   /// Throws InputError for groups or numbers that are out of range, Error if there are no
-  /// parameters, or one is undefined, needs no gradient, or is there twice (by name or by memory).
+  /// parameters, or one is undefined, no leaf, not floating, or there twice (by name or by memory).
+  /// Frozen ones have state as the others, and are skipped for as long as they have no gradient.
   Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
             const std::vector<ParameterGroup>& groups);
 
@@ -86,7 +96,8 @@ class Optimizer {
 
  private:
   struct Settings {
-    double lr_factor = 1.0, weight_decay = 0.0;
+    double weight_decay = 0.0;
+    std::size_t group = 0;
     friend bool operator==(const Settings&, const Settings&) = default;
   };
 
@@ -116,6 +127,9 @@ class Optimizer {
   std::vector<nn::NamedParameter> parameters_;
   Setup setup_;
   double lr_ = 0.0;
+  std::vector<std::optional<double>> own_lrs_;  ///< [group], and none for no group
+  std::vector<double> lr_factors_;              ///< the same
+  std::vector<double> lrs_;                     ///< the same: of the next step
   std::vector<Tensor> masters_;             ///< one a parameter, undefined unless it has 16 bits
   std::vector<Settings> settings_;          ///< one a parameter
   std::vector<std::size_t> order_;          ///< the parameters by address

@@ -24,6 +24,11 @@ std::vector<std::size_t> group_of_each(const std::vector<nn::NamedParameter>& pa
                                        std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {
     expect_setting_not_negative(group, "lr_factor", group.lr_factor);
+    if (group.lr) expect_setting_not_negative(group, "lr", *group.lr);
+    if (group.lr && group.lr_factor != 1.0) {
+      throw InputError(fmt::format("parameter group '{}' has both an lr and an lr_factor: give one",
+                                   group.pattern));
+    }
     if (group.weight_decay) expect_setting_not_negative(group, "weight_decay", *group.weight_decay);
     nn::expect_some_fit(group.pattern, parameters);
   }

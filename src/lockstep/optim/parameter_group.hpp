@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -11,18 +12,38 @@ namespace lockstep::optim {
 
 /// Parameters by name, and what is different for them:
 ///   optim::AdamW(model.named_parameters(), {.lr = 1e-3},
-///                {{.pattern = "*.bias", .weight_decay = 0.0}, {.pattern = "head.*", .lr_factor =
-///                10}})
-/// A parameter belongs to the first group whose pattern fits its name, and to none if no pattern
-/// does. Groups change neither the order nor the names of the state in checkpoints.
+///                {{.pattern = "*.bias", .weight_decay = 0.0}, {.pattern = "head.*", .lr = 1e-2}})
+/// What a group leaves out is the optimizer's; an option that the optimizer does not have is
+/// refused. A parameter belongs to the first group whose pattern fits its name, and to none if no
+/// pattern does. Groups change neither the order nor the names of the state in checkpoints.
 struct ParameterGroup {
   std::string pattern;     ///< a whole name, where '*' is any characters and '?' is any one
   double lr_factor = 1.0;  ///< of the optimizer's learning rate, which a schedule may move
-  std::optional<double> weight_decay = {};  ///< empty: the optimizer's
+  std::optional<double> weight_decay = {};
+  /// Its own rate, instead of lr_factor. Schedules start from it; set_lr multiplies it as the
+  /// optimizer's.
+  std::optional<double> lr = {};
+  std::optional<double> momentum = {};
+  std::optional<double> dampening = {};
+  std::optional<bool> nesterov = {};
+  std::optional<std::array<double, 2>> betas = {};
+  std::optional<double> eps = {};
+  std::optional<bool> amsgrad = {};
+  std::optional<double> alpha = {};
+  std::optional<bool> centered = {};
+  std::optional<double> lr_decay = {};
+  std::optional<double> initial_accumulator_value = {};
+  std::optional<double> rho = {};
+  std::optional<double> momentum_decay = {};
+  std::optional<bool> decoupled_weight_decay = {};
+  std::optional<double> lambd = {};
+  std::optional<double> t0 = {};
+  std::optional<double> trust_coefficient = {};
 };
 
 /// For each parameter the index of its group, or groups.size() for none. Throws InputError for a
-/// factor or decay that is negative or not finite, and for a pattern that fits no parameter, naming
+/// factor, rate or decay that is negative or not finite, for a rate beside a factor, and for a
+/// pattern that fits no parameter, naming
 /// the nearest names.
 [[nodiscard]] std::vector<std::size_t> group_of_each(
     const std::vector<nn::NamedParameter>& parameters, std::span<const ParameterGroup> groups);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/radam.hpp>
 
 namespace lockstep::optim {
@@ -25,16 +26,17 @@ RAdam::RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& opt
                  .weight_decay = options.weight_decay,
                  .slots = {"exp_avg", "exp_avg_sq"}},
                 groups),
-      options_(validated(options)) {}
+      options_(grouped("RAdam", options, groups, validated)) {}
 
 void RAdam::update(const Run& run) {
+  const RAdamOptions& options = options_[run.group];
   radam_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
                {.lr = run.lr,
-                .beta1 = options_.betas[0],
-                .beta2 = options_.betas[1],
-                .eps = options_.eps,
+                .beta1 = options.betas[0],
+                .beta2 = options.betas[1],
+                .eps = options.eps,
                 .weight_decay = run.weight_decay,
-                .decoupled = options_.decoupled_weight_decay,
+                .decoupled = options.decoupled_weight_decay,
                 .step = run.step,
                 .gradient_factor = run.gradient_factor});
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/rmsprop.hpp>
 
 namespace lockstep::optim {
@@ -16,10 +17,15 @@ const RmspropOptions& validated(const RmspropOptions& options) {
   return options;
 }
 
-std::vector<std::string> slots_of(const RmspropOptions& options) {
+bool is_centered(const RmspropOptions& options) { return options.centered; }
+bool has_momentum(const RmspropOptions& options) { return options.momentum > 0.0; }
+
+std::vector<std::string> slots_of(const RmspropOptions& usual,
+                                  const std::vector<ParameterGroup>& groups) {
+  const auto options = grouped("RMSprop", usual, groups, validated);
   std::vector<std::string> slots{"square_avg"};
-  if (options.centered) slots.emplace_back("grad_avg");
-  if (options.momentum > 0.0) slots.emplace_back("momentum_buffer");
+  if (options.any(is_centered)) slots.emplace_back("grad_avg");
+  if (options.any(has_momentum)) slots.emplace_back("momentum_buffer");
   return slots;
 }
 
@@ -27,21 +33,23 @@ std::vector<std::string> slots_of(const RmspropOptions& options) {
 
 RMSprop::RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOptions& options,
                  const std::vector<ParameterGroup>& groups)
-    : Optimizer(
-          std::move(parameters),
-          {.lr = options.lr, .weight_decay = options.weight_decay, .slots = slots_of(options)},
-          groups),
-      options_(validated(options)) {}
+    : Optimizer(std::move(parameters),
+                {.lr = options.lr,
+                 .weight_decay = options.weight_decay,
+                 .slots = slots_of(options, groups)},
+                groups),
+      options_(grouped("RMSprop", options, groups, validated)) {}
 
 void RMSprop::update(const Run& run) {
+  const RmspropOptions& options = options_[run.group];
   rmsprop_update(run.parameter, run.gradient, run.slots[0],
-                 options_.centered ? run.slots[1] : Tensor(),
-                 options_.momentum > 0.0 ? run.slots.back() : Tensor(),
+                 options.centered ? run.slots[1] : Tensor(),
+                 options.momentum > 0.0 ? run.slots.back() : Tensor(),
                  {.lr = run.lr,
-                  .alpha = options_.alpha,
-                  .eps = options_.eps,
+                  .alpha = options.alpha,
+                  .eps = options.eps,
                   .weight_decay = run.weight_decay,
-                  .momentum = options_.momentum,
+                  .momentum = options.momentum,
                   .gradient_factor = run.gradient_factor});
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -24,13 +25,15 @@ class RMSprop : public Optimizer {
   explicit RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOptions& options = {},
                    const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.momentum; }
+  [[nodiscard]] double momentum() const noexcept override { return options_.usual().momentum; }
 
  private:
   void update(const Run& run) override;
-  void keep_momentum(double momentum) override { options_.momentum = momentum; }
+  void keep_momentum(double momentum) override {
+    options_.change_all([&](auto& options) { options.momentum = momentum; });
+  }
 
-  RmspropOptions options_;
+  GroupedOptions<RmspropOptions> options_;
 };
 
 }  // namespace lockstep::optim

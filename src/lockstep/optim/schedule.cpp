@@ -206,7 +206,7 @@ std::optional<double> scheduled_momentum(const ScheduleOptions& options, std::in
 void apply_schedule(const ScheduleOptions& options, double base_lr, std::int64_t epochs,
                     std::int64_t steps, Optimizer& optimizer) {
   const std::int64_t k = options.unit == ScheduleOptions::Unit::epoch ? epochs : steps;
-  optimizer.set_lr(scheduled_lr(options, base_lr, k));
+  optimizer.set_lr(base_lr, [&](double base) { return scheduled_lr(options, base, k); });
   const auto momentum = scheduled_momentum(options, k);
   if (!momentum) return;
   if (optimizer.momentum() == 0.0) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/take_options.hpp>
 #include <lockstep/tensor/kernels/sgd.hpp>
 
 namespace lockstep::optim {
@@ -22,8 +23,11 @@ const SgdOptions& validated(const SgdOptions& options) {
   return options;
 }
 
-std::vector<std::string> slots_of(const SgdOptions& options) {
-  if (options.momentum == 0.0) return {};
+bool has_momentum(const SgdOptions& options) { return options.momentum != 0.0; }
+
+std::vector<std::string> slots_of(const SgdOptions& options,
+                                  const std::vector<ParameterGroup>& groups) {
+  if (!grouped("SGD", options, groups, validated).any(has_momentum)) return {};
   return {"momentum_buffer"};
 }
 
@@ -31,19 +35,21 @@ std::vector<std::string> slots_of(const SgdOptions& options) {
 
 SGD::SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options,
          const std::vector<ParameterGroup>& groups)
-    : Optimizer(
-          std::move(parameters),
-          {.lr = options.lr, .weight_decay = options.weight_decay, .slots = slots_of(options)},
-          groups),
-      options_(validated(options)) {}
+    : Optimizer(std::move(parameters),
+                {.lr = options.lr,
+                 .weight_decay = options.weight_decay,
+                 .slots = slots_of(options, groups)},
+                groups),
+      options_(grouped("SGD", options, groups, validated)) {}
 
 void SGD::update(const Run& run) {
-  sgd_update(run.parameter, run.gradient, run.slots.empty() ? Tensor() : run.slots[0],
+  const SgdOptions& options = options_[run.group];
+  sgd_update(run.parameter, run.gradient, has_momentum(options) ? run.slots[0] : Tensor(),
              {.lr = run.lr,
-              .momentum = options_.momentum,
-              .dampening = options_.dampening,
+              .momentum = options.momentum,
+              .dampening = options.dampening,
               .weight_decay = run.weight_decay,
-              .nesterov = options_.nesterov,
+              .nesterov = options.nesterov,
               .first = run.step == 1,
               .gradient_factor = run.gradient_factor});
 }

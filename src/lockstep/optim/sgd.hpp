@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 namespace lockstep::optim {
@@ -24,14 +25,16 @@ class SGD : public Optimizer {
   explicit SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options = {},
                const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] const SgdOptions& options() const noexcept { return options_; }
-  [[nodiscard]] double momentum() const noexcept override { return options_.momentum; }
+  [[nodiscard]] const SgdOptions& options() const noexcept { return options_.usual(); }
+  [[nodiscard]] double momentum() const noexcept override { return options_.usual().momentum; }
 
  private:
   void update(const Run& run) override;
-  void keep_momentum(double momentum) override { options_.momentum = momentum; }
+  void keep_momentum(double momentum) override {
+    options_.change_all([&](auto& options) { options.momentum = momentum; });
+  }
 
-  SgdOptions options_;
+  GroupedOptions<SgdOptions> options_;
 };
 
 }  // namespace lockstep::optim

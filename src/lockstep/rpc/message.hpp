@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/comm/process_group.hpp>
 #include <lockstep/rpc/error.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
@@ -95,7 +96,7 @@ class OutgoingMessage {
   [[nodiscard]] std::span<const Tensor> long_tensors() const noexcept { return parts_->long_ones; }
 
   /// Tag 0 is that of messages.
-  static constexpr std::uint32_t tags = (1U << 20U) - 1;
+  static constexpr std::uint32_t tags = message_tags - 1;
   [[nodiscard]] static int tag_of(std::uint32_t number) noexcept {
     return static_cast<int>(1 + number % tags);
   }

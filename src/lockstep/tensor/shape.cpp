@@ -42,6 +42,48 @@ void detail::refuse_extents(std::size_t given, std::size_t dims) {
                    "or one for each");
 }
 
+Shape Shape::without_leading() const {
+  if (dims_ == 0) throw ShapeError("a scalar has no leading dimension");
+  return Shape(std::span(begin() + 1, end()));
+}
+
+OpenShape::OpenShape(std::span<const std::int64_t> extents) {
+  std::array<std::int64_t, Shape::max_dims> closed{};
+  for (std::size_t d = 0; d < std::min(extents.size(), closed.size()); ++d) {
+    closed[d] = extents[d];
+    if (extents[d] != -1) continue;
+    if (open_ >= 0)
+      throw ShapeError("only one extent of a shape can be -1, which stands for what is left");
+    open_ = static_cast<int>(d);
+    closed[d] = 1;
+  }
+  shape_ = extents.size() > closed.size() ? Shape(extents)
+                                          : Shape(std::span(closed).first(extents.size()));
+}
+
+Shape OpenShape::closed(const Shape& from) const {
+  const std::int64_t known = shape_.numel(), numel = from.numel();
+  if (open_ < 0 && known == numel) return shape_;
+  if (open_ >= 0 && known > 0 && numel % known == 0) {
+    std::array<std::int64_t, Shape::max_dims> extents{};
+    std::ranges::copy(shape_, extents.begin());
+    extents[static_cast<std::size_t>(open_)] = numel / known;
+    return Shape(
+        std::span<const std::int64_t>(extents).first(static_cast<std::size_t>(shape_.dims())));
+  }
+  std::string wanted = "[";
+  for (int d = 0; d < shape_.dims(); ++d) {
+    if (d > 0) wanted += ", ";
+    wanted += std::to_string(d == open_ ? -1 : shape_[d]);
+  }
+  wanted += "]";
+  const char* why = open_ < 0    ? " elements)"
+                    : known == 0 ? " elements for any extent in the place of -1)"
+                                 : " elements or a multiple of them)";
+  throw ShapeError("cannot reshape " + to_string(from) + " (" + std::to_string(numel) +
+                   " elements) to " + wanted + " (" + std::to_string(known) + why);
+}
+
 std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (const auto extent : shape) {

@@ -32,6 +32,8 @@ class Shape {
 
   /// The same shape with the leading dimension replaced.
   [[nodiscard]] Shape with_leading(std::int64_t extent) const;
+  /// The same shape with the leading dimension removed.
+  [[nodiscard]] Shape without_leading() const;
 
   friend bool operator==(const Shape& a, const Shape& b) noexcept {
     if (a.dims_ != b.dims_) return false;
@@ -45,6 +47,24 @@ class Shape {
  private:
   std::array<std::int64_t, max_dims> extents_{};
   int dims_ = 0;
+};
+
+/// A shape in which one extent may be left open, as -1: it is whatever keeps the number of
+/// elements.
+class OpenShape {
+ public:
+  /// Throws ShapeError for an extent below -1, for more than one of -1, or too many of them.
+  OpenShape(std::initializer_list<std::int64_t> extents)
+      : OpenShape(std::span(extents.begin(), extents.size())) {}
+  explicit OpenShape(std::span<const std::int64_t> extents);
+  OpenShape(const Shape& shape) : shape_(shape) {}
+
+  /// The shape of as many elements as `from` has. Throws ShapeError printing both.
+  [[nodiscard]] Shape closed(const Shape& from) const;
+
+ private:
+  Shape shape_;    // 1 where it is open
+  int open_ = -1;  // which dimension is; -1: none
 };
 
 /// "[128, 1, 28, 28]".

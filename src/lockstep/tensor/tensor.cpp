@@ -34,6 +34,7 @@ Tensor Tensor::empty_like(const Tensor& other) {
 
 Tensor Tensor::over(IntrusivePtr<Storage> storage, std::size_t offset_bytes, const Shape& shape,
                     DType dtype) {
+  if (!storage) throw Error("a tensor over storage: the storage is null");
   Tensor t;
   t.offset_ = offset_bytes;
   t.shape_ = shape;
@@ -63,15 +64,22 @@ void Tensor::expect_plain(const char* operation) const {
                    ": arrange it plainly first, with from_channel_blocks");
 }
 
-Tensor Tensor::reshape(const Shape& shape) const {
+Tensor Tensor::reshape(const OpenShape& shape) const {
   expect_plain("reshape");
-  if (shape.numel() != numel()) {
-    throw ShapeError("cannot reshape " + to_string(shape_) + " (" + std::to_string(numel()) +
-                     " elements) to " + to_string(shape) + " (" + std::to_string(shape.numel()) +
-                     " elements)");
-  }
   Tensor t = *this;
-  t.shape_ = shape;
+  t.shape_ = shape.closed(shape_);
+  return t;
+}
+
+Tensor Tensor::operator[](std::int64_t i) const {
+  expect_plain("a row");
+  const std::int64_t rows = dims() == 0 ? 0 : size(0), row = i < 0 ? i + rows : i;
+  if (row < 0 || row >= rows) {
+    throw ShapeError("there is no row " + std::to_string(i) + " in a tensor of shape " +
+                     to_string(shape_));
+  }
+  Tensor t = slice(row, row + 1);
+  t.shape_ = shape_.without_leading();
   return t;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,12 @@ class Tensor {
  public:
   /// No tensor at all: defined() is false and everything else is off limits.
   Tensor() = default;
+  ~Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) = default;
+  /// Another tensor for this handle. Not for what a call returns: `t[i] = x` would change nothing.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & = default;
 
   /// Elements unspecified.
   [[nodiscard]] static Tensor empty(const Shape& shape, DType dtype = DType::f32,
@@ -44,6 +51,21 @@ class Tensor {
   [[nodiscard]] static Tensor from(const std::vector<T>& elements, const Shape& shape,
                                    Device device = {}) {
     return from(std::span<const T>(elements), shape, device);
+  }
+  /// The same, in one dimension.
+  template <class T>
+  [[nodiscard]] static Tensor from(const std::vector<T>& elements) {
+    return from(elements, {static_cast<std::int64_t>(elements.size())});
+  }
+  /// Of the elements' own dtype: from({1.F, 2.F}) is f32, from({1, 2}) i32, from({1.0, 2.0}) f64.
+  template <class T>
+  [[nodiscard]] static Tensor from(std::initializer_list<T> elements) {
+    return from(elements, {static_cast<std::int64_t>(elements.size())});
+  }
+  template <class T>
+  [[nodiscard]] static Tensor from(std::initializer_list<T> elements, const Shape& shape,
+                                   Device device = {}) {
+    return from(std::span<const T>(elements.begin(), elements.size()), shape, device);
   }
   /// A new tensor of `other`'s shape, dtype, device and layout.
   [[nodiscard]] static Tensor empty_like(const Tensor& other);
@@ -74,17 +96,33 @@ class Tensor {
   /// The same memory, said to be arranged so: for operations that arrange it so, or that take each
   /// arrangement apart themselves. Channel blocks are [N, C/B, H, W, B] in f32, else ShapeError.
   [[nodiscard]] Tensor with_layout(Layout layout) const;
-  /// The same elements under another shape of equal numel; shares storage. Throws ShapeError
-  /// printing both shapes, also for an image in channel blocks.
-  [[nodiscard]] Tensor reshape(const Shape& shape) const;
+  /// The same elements under another shape of equal numel, of which one extent may be -1: what is
+  /// left. Shares storage. Throws ShapeError printing both shapes, also for an image in channel
+  /// blocks.
+  [[nodiscard]] Tensor reshape(const OpenShape& shape) const;
   /// Rows [begin, end) of the leading dimension; shares storage.
   [[nodiscard]] Tensor slice(std::int64_t begin, std::int64_t end) const;
+  /// Row `i` of the leading dimension, without that dimension; counts from the end if negative;
+  /// shares storage. Throws ShapeError if there is no such row.
+  [[nodiscard]] Tensor operator[](std::int64_t i) const;
 
   [[nodiscard]] Tensor clone() const;
   [[nodiscard]] Tensor to(DType dtype) const;  ///< converted copy, or this tensor if equal already
   void copy_from(const Tensor& source) const;  ///< same shape, dtype and layout; any devices
   void fill(double value) const;
   void zero() const;
+
+  /// In place, for every handle to the same storage. Throws ShapeError where the result would not
+  /// be of this dtype: a fraction added to whole numbers, whole numbers divided, bool.
+  const Tensor& operator+=(double number) const;
+  const Tensor& operator-=(double number) const;
+  const Tensor& operator*=(double number) const;
+  const Tensor& operator/=(double number) const;
+  /// `other` is repeated to this shape by broadcasting; both floating and of one dtype.
+  const Tensor& operator+=(const Tensor& other) const;
+  const Tensor& operator-=(const Tensor& other) const;
+  const Tensor& operator*=(const Tensor& other) const;
+  const Tensor& operator/=(const Tensor& other) const;
 
   /// Element access for host code: copies, and converts nothing (T must match dtype).
   template <class T>

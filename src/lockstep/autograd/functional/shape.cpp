@@ -132,7 +132,7 @@ Shape concat_shape(std::span<const Variable> parts, int dim) {
 
 }  // namespace
 
-Variable reshape(const Operand& x, const Shape& shape) {
+Variable reshape(const Operand& x, const OpenShape& shape) {
   return record<ReshapeNode>(x.data().reshape(shape), {&x});
 }
 

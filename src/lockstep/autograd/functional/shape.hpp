@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// The same elements under another shape.
-[[nodiscard]] Variable reshape(const Operand& x, const Shape& shape);
+/// The same elements under another shape, of which one extent may be -1: what is left.
+[[nodiscard]] Variable reshape(const Operand& x, const OpenShape& shape);
 
 /// x[N, ...] -> [N, rest].
 [[nodiscard]] Variable flatten(const Operand& x);

@@ -91,10 +91,23 @@ ByMpi::State ByMpi::move(const Operation& operation, const MpiPlace& place,
                          PendingReceives& pending) {
   const double start_s = is_long(operation) ? thread_seconds() : 0.0;
   do {
-    if (!receives_over(calls_, place, pending, status_)) break;
+    if (!receives_over(calls_, place, pending, status_)) {
+      if (operation.kind == Kind::receive && status_ == MPI_SUCCESS) {
+        status_ = other_dtype_.look(*calls_.receives.begin(), operation, place, pending);
+      }
+      break;
+    }
+    if (operation.kind == Kind::receive && OtherDtype::took_back(*calls_.receives.begin())) {
+      status_ = other_dtype_.take(*calls_.receives.begin(), operation, place, pending);
+      break;
+    }
+    if (other_dtype_.has_come()) {
+      finding_ = other_dtype_.finding(operation, *calls_.receives.begin(), *place.ranks);
+      return State::wrong_message;
+    }
     // Only now, for the sake of all their senders.
     for (const MpiReceive& receive : calls_.receives) {
-      if (!has_expected_length(operation, *place.ranks, receive)) return State::wrong_length;
+      if (!has_expected_length(operation, *place.ranks, receive)) return State::wrong_message;
     }
     if (!requests_over(calls_, status_)) break;
     if (!goes_on(operation, place, pending)) {

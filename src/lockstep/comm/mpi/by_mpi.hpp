@@ -2,6 +2,7 @@
 #include <string>
 
 #include <lockstep/comm/mpi/calls.hpp>
+#include <lockstep/comm/mpi/other_dtype.hpp>
 
 namespace lockstep {
 
@@ -13,12 +14,12 @@ class ByMpi {
   [[nodiscard]] int start(const Operation& operation, const MpiPlace& place,
                           PendingReceives& pending);
 
-  enum class State : std::uint8_t { waiting, moved, over, mpi_failed, wrong_length };
+  enum class State : std::uint8_t { waiting, moved, over, mpi_failed, wrong_message };
   [[nodiscard]] State move(const Operation& operation, const MpiPlace& place,
                            PendingReceives& pending);
   /// MPI's, after State::mpi_failed.
   [[nodiscard]] int status() const noexcept { return status_; }
-  /// What came instead, after State::wrong_length.
+  /// What came instead, after State::wrong_message.
   [[nodiscard]] const std::string& finding() const noexcept { return finding_; }
   /// The message that was received.
   [[nodiscard]] const MpiReceive& received() noexcept { return *calls_.receives.begin(); }
@@ -38,6 +39,7 @@ class ByMpi {
                                          const MpiReceive& receive);
 
   bool is_staged_ = false;
+  OtherDtype other_dtype_;
   Tensor staged_input_, staged_output_;
   MpiCalls calls_;
   int status_ = MPI_SUCCESS;

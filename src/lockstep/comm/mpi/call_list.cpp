@@ -15,11 +15,12 @@ int collective_tag(const MpiRanks& ranks, const Operation& operation) {
 
 void CallList::send_message() {
   send(ranks().messages(), input(), all_of(input()), operation_.root,
-       ranks().tag_of_message(operation_.tag));
+       ranks().tag_of_message(operation_.tag, input().dtype()));
 }
 
 void CallList::receive_message() {
-  const int tag = ranks().tag_of_message(operation_.tag);
+  const DType dtype = output().defined() ? output().dtype() : DType::u8;
+  const int tag = ranks().tag_of_message(operation_.tag, dtype);
   if (output().defined()) {
     return receive(ranks().messages(), output(), all_of(output()), operation_.root, tag);
   }

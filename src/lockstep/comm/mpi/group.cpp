@@ -1,9 +1,9 @@
 #include <lockstep/comm/mpi_group.hpp>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi/core.hpp>
 #include <lockstep/comm/mpi/lifetime.hpp>
 #include <lockstep/comm/operation.hpp>
-#include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {
 namespace {
@@ -17,11 +17,6 @@ class MpiGroup final : public ProcessGroup {
   [[nodiscard]] int size() const noexcept override { return core_->size(); }
   [[nodiscard]] const char* backend() const noexcept override { return "mpi"; }
 
-  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override {
-    const std::vector<int> members = members_of_split(*this, colour, key);
-    if (members.empty()) return nullptr;
-    return owned(core_->subgroup(members));
-  }
   [[nodiscard]] Tensor shared_buffer(const Shape& shape, DType dtype) override {
     const auto bytes = static_cast<std::size_t>(shape.numel()) * lockstep::size_of(dtype);
     auto t = Tensor::over(core_->allocate_shared(bytes), 0, shape, dtype);
@@ -48,6 +43,9 @@ class MpiGroup final : public ProcessGroup {
     return core_->start(std::move(operation));
   }
   void release() override { core_->close(); }
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
+    return members.empty() ? nullptr : owned(core_->subgroup({members.begin(), members.end()}));
+  }
 
   IntrusivePtr<MpiCore> core_;
 };
@@ -55,6 +53,12 @@ class MpiGroup final : public ProcessGroup {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> make_mpi_group(MPI_Comm comm, const GroupOptions& options) {
+  if (comm == MPI_COMM_NULL) {
+    throw Error(
+        "make_mpi_group: the communicator is MPI_COMM_NULL, as MPI_Comm_split gives to a process "
+        "that "
+        "is in no part");
+  }
   return MpiGroup::owned(IntrusivePtr<MpiCore>(new MpiCore(comm, options)));
 }
 

@@ -98,7 +98,7 @@ Motion MpiInFlight::move_by_mpi(ByMpi& way) {
     case ByMpi::State::mpi_failed:
       expect_success(way.status());
       return Motion::none;
-    case ByMpi::State::wrong_length:
+    case ByMpi::State::wrong_message:
       core_.fail(operation(), way.finding());
     case ByMpi::State::over:
       break;

@@ -6,6 +6,7 @@
 
 #include <mpi.h>
 #include <lockstep/comm/mpi/wait.hpp>
+#include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {
 
@@ -53,16 +54,20 @@ class MpiRanks {
     for (int step = 1; step < size_; ++step) f((rank_ + step) % size_);
   }
 
-  static constexpr int tag_bits = 20;  ///< of a user's
+  static constexpr int tag_bits = 20;  ///< a user's and a dtype, or one of Lockstep's own
   /// What a message of Lockstep's own is for, in the upper of these bits; the lower ones tell the
   /// operations in flight apart.
   enum class Purpose : std::uint8_t { set_up, meeting, piece, collective };
   [[nodiscard]] int tag(Purpose purpose, std::uint64_t sequence = 0) const noexcept {
     constexpr int sequence_bits = tag_bits - 2;
-    return tag_of_message(static_cast<int>(purpose) << sequence_bits |
-                          static_cast<int>(sequence % (1U << sequence_bits)));
+    return number_ << tag_bits | static_cast<int>(purpose) << sequence_bits |
+           static_cast<int>(sequence % (1U << sequence_bits));
   }
-  [[nodiscard]] int tag_of_message(int tag) const noexcept { return number_ << tag_bits | tag; }
+  /// Of a user's message: MPI gives no message to a receive of another dtype.
+  [[nodiscard]] int tag_of_message(int tag, DType dtype) const noexcept {
+    static_assert(message_tags << 3 == 1 << tag_bits);
+    return number_ << tag_bits | static_cast<int>(dtype) << (tag_bits - 3) | tag;
+  }
 
  private:
   std::shared_ptr<MpiComms> comms_;

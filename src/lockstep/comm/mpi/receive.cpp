@@ -33,7 +33,7 @@ int MpiReceive::test() {
   const bool longer = status != MPI_SUCCESS && is_truncation(status);
   if ((status != MPI_SUCCESS && !longer) || (status == MPI_SUCCESS && over == 0)) return status;
   int gone = 0;
-  const int asked = giving_up ? MPI_Test_cancelled(&envelope, &gone) : MPI_SUCCESS;
+  const int asked = giving_up || doubted ? MPI_Test_cancelled(&envelope, &gone) : MPI_SUCCESS;
   if (gone != 0 || asked != MPI_SUCCESS) {
     cancelled = gone != 0;
     return asked;
@@ -54,22 +54,32 @@ void MpiReceive::cancel() noexcept {
   giving_up = true;
   if (looked_for) {
     cancelled = length < 0;
-  } else if (request != MPI_REQUEST_NULL) {
+  } else if (request != MPI_REQUEST_NULL && !doubted) {
     static_cast<void>(MPI_Cancel(&request));
   }
 }
 
 int MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count) {
+  return take(handle, envelope, max_count, true);
+}
+
+int MpiReceive::take_elsewhere(MPI_Message handle, const MPI_Status& envelope,
+                               std::int64_t max_count) {
+  return take(handle, envelope, max_count, false);
+}
+
+int MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count,
+                     bool fits) {
   MPI_Count found = 0;
   const int status = MPI_Get_elements_x(&envelope, MPI_BYTE, &found);
   if (status != MPI_SUCCESS) return status;
   source = envelope.MPI_SOURCE;
   length = found;
   std::byte* memory = target;
-  if (bytes == any_length) {
+  if (bytes == any_length && fits) {
     message = Tensor::empty({length}, DType::u8);
     memory = address_of(message);
-  } else if (length != bytes) {
+  } else if (length != bytes || !fits) {
     // Received all the same, for the sender's sake, unless there is no memory for it.
     elsewhere.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(length)]);
     if (!elsewhere) return MPI_SUCCESS;

@@ -34,6 +34,7 @@ struct MpiReceive {
   std::unique_ptr<std::byte[]> elsewhere;  // where a message of another length goes
   Tensor message;                          ///< where one of any length goes
   bool giving_up = false;                  ///< nobody wants it any more
+  bool doubted = false;                    ///< taken back, as another dtype has come (OtherDtype)
   bool cancelled = false;                  ///< it did not come
 
   [[nodiscard]] bool takes(MPI_Comm its_comm, const MPI_Status& envelope) const noexcept {
@@ -46,8 +47,16 @@ struct MpiReceive {
   [[nodiscard]] int test();
   /// Cancels what was posted; test() tells what became of it. No call of MPI is made twice.
   void cancel() noexcept;
+  /// Starts receiving a message that MPI_Improbe has found, but not into the target: for its
+  /// sender's sake.
+  [[nodiscard]] int take_elsewhere(MPI_Message handle, const MPI_Status& envelope,
+                                   std::int64_t max_count);
   /// Starts receiving a message that MPI_Improbe has found.
   [[nodiscard]] int take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count);
+
+ private:
+  [[nodiscard]] int take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count,
+                         bool fits);
 };
 
 /// The messages that a group's operations must look for, oldest first.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/nccl/core.hpp>
 #include <lockstep/comm/nccl/enqueue.hpp>
@@ -36,12 +37,6 @@ class NcclGroup final : public ProcessGroup {
   [[nodiscard]] int size() const noexcept override { return control_->size(); }
   [[nodiscard]] const char* backend() const noexcept override { return "nccl"; }
 
-  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override {
-    core_->expect_usable();
-    auto part = control_->split(colour, key);
-    if (!part) return nullptr;
-    return std::make_shared<NcclGroup>(api_, std::move(part), device_, core_->options());
-  }
   [[nodiscard]] Tensor shared_buffer(const Shape& shape, DType dtype) override {
     core_->expect_usable();
     return control_->shared_buffer(shape, dtype);
@@ -66,6 +61,12 @@ class NcclGroup final : public ProcessGroup {
   void begin_batch() override { core_->begin_batch(); }
   void end_batch() override { core_->end_batch(); }
   void release() override { core_->close(); }
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
+    core_->expect_usable();
+    auto part = make_subgroup_of(*control_, members);
+    if (members.empty()) return nullptr;
+    return std::make_shared<NcclGroup>(api_, std::move(part), device_, core_->options());
+  }
 
   /// What NCCL does not reduce. Blocks the host: its result must be on the device before anything
   /// that the current stream gets from now on.
@@ -117,6 +118,7 @@ class NcclGroup final : public ProcessGroup {
 std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<NcclApi> api,
                                               std::shared_ptr<ProcessGroup> control, Device device,
                                               const GroupOptions& options) {
+  expect_given("make_nccl_group", "the group that it talks through", control);
   expect_gpus(*api, *control, device);
   return std::make_shared<NcclGroup>(std::move(api), std::move(control), device, options);
 }
@@ -128,6 +130,7 @@ std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<ProcessGroup> cont
 
 std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<ProcessGroup> control, Device device,
                                          const GroupOptions& options) {
+  expect_given("make_group", "the group of the host", control);
   if (device.type == DeviceType::host) return control;
   return make_nccl_group(std::move(control), device, options);
 }

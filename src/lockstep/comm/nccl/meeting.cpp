@@ -144,9 +144,10 @@ std::string NcclMeeting::dispute(const Operation& operation) const {
 void NcclHandshake::post(ProcessGroup& messages, const Operation& message) {
   sends_ = message.kind == Operation::Kind::send;
   const Tensor& t = sends_ ? message.input : message.output;
-  mine_ = Tensor::empty({1}, DType::i64);
-  theirs_ = Tensor::empty({1}, DType::i64);
+  mine_ = Tensor::empty({2}, DType::i64);
+  theirs_ = Tensor::empty({2}, DType::i64);
   elements(mine_)[0] = static_cast<std::int64_t>(t.bytes());
+  elements(mine_)[1] = static_cast<std::int64_t>(t.dtype());
   telling_ = messages.isend(mine_, message.root, sends_ ? length_of_sent : length_of_received);
   hearing_ = messages.irecv(theirs_, message.root, sends_ ? length_of_received : length_of_sent);
 }
@@ -156,7 +157,11 @@ bool NcclHandshake::look(std::string& finding) {
   const bool told = telling_.test();
   if (!hearing_.test() || !told) return false;
   const std::int64_t here = elements(mine_)[0], there = elements(theirs_)[0];
-  if (here != there) {
+  if (const auto dtype = elements(mine_)[1], other = elements(theirs_)[1]; dtype != other) {
+    const auto name = [](std::int64_t d) { return name_of(static_cast<DType>(d)); };
+    finding = fmt::format("a message of {} came where {} was expected",
+                          name(sends_ ? dtype : other), name(sends_ ? other : dtype));
+  } else if (here != there) {
     finding = fmt::format("a message of {} bytes came where {} were expected",
                           sends_ ? here : there, sends_ ? there : here);
   }

@@ -11,7 +11,6 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/comm/operation.hpp>
-#include <lockstep/comm/subgroup.hpp>
 #include <lockstep/comm/threads/core.hpp>
 
 namespace lockstep {
@@ -27,15 +26,6 @@ class ThreadsGroup final : public ProcessGroup {
   [[nodiscard]] int size() const noexcept override { return core_->size(); }
   [[nodiscard]] const char* backend() const noexcept override { return "threads"; }
 
-  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int colour, int key) override {
-    const std::uint64_t number = ++splits_;
-    const std::vector<int> members = members_of_split(*this, colour, key);
-    if (members.empty()) return nullptr;
-    const auto me = std::ranges::find(members, rank()) - members.begin();
-    return std::make_shared<ThreadsGroup>(
-        core_->hub().child(number, members[0], static_cast<int>(members.size())),
-        static_cast<int>(me));
-  }
   [[nodiscard]] double work_seconds() const noexcept override { return core_->clock().seconds(); }
   [[nodiscard]] double late_seconds() const noexcept override {
     return core_->clock().late_seconds();
@@ -46,6 +36,14 @@ class ThreadsGroup final : public ProcessGroup {
     return core_->start(std::move(operation));
   }
   void release() override { static_cast<void>(core_->drain_and_close()); }
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
+    const std::uint64_t number = ++splits_;
+    if (members.empty()) return nullptr;
+    const auto me = std::ranges::find(members, rank()) - members.begin();
+    return std::make_shared<ThreadsGroup>(
+        core_->hub().child(number, members[0], static_cast<int>(members.size())),
+        static_cast<int>(me));
+  }
 
   IntrusivePtr<ThreadsCore> core_;
   std::uint64_t splits_ = 0;

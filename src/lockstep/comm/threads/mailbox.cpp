@@ -20,10 +20,11 @@ bool match(const MessageEnd& sent, const MessageEnd& received) {
 
 void deliver(MessageEnd& sent, MessageEnd& received) {
   const Tensor &source = sent.operation->input, &target = received.operation->output;
-  if (!target.defined()) {
+  if (!target.defined() && source.dtype() == DType::u8) {
     received.message = Tensor::empty({static_cast<std::int64_t>(source.bytes())}, DType::u8);
     std::memcpy(received.message.data(), source.data(), source.bytes());
-  } else if (source.dtype() == target.dtype() && source.numel() == target.numel()) {
+  } else if (target.defined() && source.dtype() == target.dtype() &&
+             source.numel() == target.numel()) {
     elements_of(target, {0, target.numel()}).copy_from(elements_of(source, {0, source.numel()}));
   } else {
     const std::string calls = fmt::format("rank {} called {} where rank {} called {}",
@@ -32,7 +33,7 @@ void deliver(MessageEnd& sent, MessageEnd& received) {
     for (MessageEnd* end : {&sent, &received}) {
       end->mismatch = calls +
                       ": a message is received into a tensor of the dtype and the number of "
-                      "elements that were sent";
+                      "elements that were sent, and without a length into u8";
     }
   }
   received.source = sent.rank;

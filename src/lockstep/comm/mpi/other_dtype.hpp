@@ -1,0 +1,42 @@
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include <lockstep/comm/mpi/calls.hpp>
+
+namespace lockstep {
+
+/// Whether a message that is waited for has come in another dtype. MPI keeps dtypes apart, by the
+/// tag, so that what is received is right or is not received; this looks, now and then, for what
+/// waits under the tag of another dtype. A message found there may also be one that follows the
+/// awaited one, which is still being transferred: so the receive is taken back first, which MPI
+/// allows only if nothing has been matched with it.
+class OtherDtype {
+ public:
+  /// To be called whenever `receive`, of `operation`, was not over. Returns MPI's status.
+  [[nodiscard]] int look(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
+                         PendingReceives& pending);
+  /// `receive` has been taken back by look(), not by the user: take() comes next.
+  [[nodiscard]] static bool took_back(const MpiReceive& receive) noexcept {
+    return receive.doubted && receive.cancelled && !receive.giving_up;
+  }
+  /// Starts to receive the other message, elsewhere, for its sender's sake; if it is gone, goes on
+  /// with `receive`. Returns MPI's status.
+  [[nodiscard]] int take(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
+                         PendingReceives& pending);
+  [[nodiscard]] bool has_come() const noexcept { return came_.has_value(); }
+  [[nodiscard]] std::string finding(const Operation& operation, const MpiReceive& receive,
+                                    const MpiRanks& ranks) const;
+
+ private:
+  /// The dtype of a message that waits, if one does.
+  [[nodiscard]] std::optional<DType> waiting(const MpiReceive& receive, const Operation& operation,
+                                             const MpiPlace& place, int& status) const;
+
+  int looks_ = 0;
+  std::chrono::steady_clock::time_point next_{};
+  std::optional<DType> seen_, came_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+
+/// What new_group and split give to a rank that is not in the new group. Private to the layer.
+class OutsideGroup final : public ProcessGroup {
+ public:
+  /// `who`: the rank in the group that it was made from.
+  OutsideGroup(int who, int members) : who_(who), members_(members) {}
+
+  [[nodiscard]] int rank() const noexcept override { return -1; }
+  [[nodiscard]] int size() const noexcept override { return members_; }
+  [[nodiscard]] const char* backend() const noexcept override { return "none"; }
+  void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) override;
+  [[nodiscard]] Tensor shared_buffer(const Shape& shape, DType dtype) override;
+
+  /// The rank that is outside, in the group that this one was made from.
+  [[nodiscard]] int who() const noexcept { return who_; }
+
+ private:
+  [[nodiscard]] Work start(Operation&& operation) override;
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override;
+  void release() override {}
+
+  int who_, members_;
+};
+
+/// Throws Error: `call` was made on a group that this rank is not in.
+[[noreturn]] void refuse_outside(const ProcessGroup& group, const char* call);
+
+}  // namespace lockstep
