@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/autograd/grad_store.hpp>
+#include <lockstep/autograd/pass_observer.hpp>
 #include <lockstep/base/error.hpp>
 
 namespace lockstep {
@@ -29,6 +31,76 @@ TEST(GradHook, SeveralAreCalledInTheOrderInWhichTheyWereAdded) {
   const GradHook d = w.add_grad_hook([&] { called += 'd'; });
   sum(mul(w, 3.0)).backward();
   EXPECT_EQ(called, "abcacd");
+}
+
+/// Writes down what it is told.
+struct Told final : PassObserver {
+  Told(char its_name, std::string& all) : name(its_name), told(all) {}
+  Answer pass_begins(std::span<const Variable> /*roots*/, double seed) override {
+    write(seed == 2.0 ? "begins2 " : "begins ");
+    return {follows, sink};
+  }
+  void leaves_are_known(bool first) override {
+    write(first ? "first " : "known ");
+    if (fails_at_leaves) throw Error("not these leaves");
+  }
+  void pass_is_over() override { write("over "); }
+  void pass_has_failed() noexcept override { write("failed "); }
+  void write(const char* what) { told += std::string(1, name) + ' ' + what; }
+
+  char name;
+  std::string& told;
+  bool follows = true, fails_at_leaves = false;
+  GradSink* sink = nullptr;
+};
+
+TEST(PassObserver, IsToldOfAPassOnceInTheOrderInWhichTheyWereMade) {
+  std::string told;
+  Told a('a', told), b('b', told), stays_out('c', told);
+  stays_out.follows = false;
+  const Variable v = leaf({1, 2}), w = leaf({3, 4});
+  const GradHook hooks[] = {v.add_grad_hook([] {}, &b), w.add_grad_hook([] {}, &b),
+                            w.add_grad_hook([] {}, &a), v.add_grad_hook([] {}, &stays_out)};
+  sum(mul(mul(v, w), v)).backward(2.0);
+  EXPECT_EQ(told, "b begins2 c begins2 a begins2 a first b known a over b over ");
+  told.clear();
+  static_cast<void>(grad(sum(mul(v, w)), v));
+  GradStore store;
+  const Variable loss = sum(mul(v, w));
+  backward({&loss, 1}, {}, {.sink = &store});
+  EXPECT_EQ(told, "") << "gradients go elsewhere";
+}
+
+TEST(PassObserver, IsToldOfAFailureWhereverItComesFrom) {
+  std::string told;
+  Told a('a', told), b('b', told);
+  b.fails_at_leaves = true;
+  const Variable v = leaf({1, 2});
+  const GradHook hooks[] = {v.add_grad_hook([] {}, &a), v.add_grad_hook([] {}, &b)};
+  EXPECT_THROW(sum(v).backward(), Error);
+  EXPECT_EQ(told, "a begins b begins a first b known a failed b failed ");
+  EXPECT_FALSE(v.grad().defined());
+  b.fails_at_leaves = false;
+  told.clear();
+  const Variable freed = sum(mul(leaf({1}), leaf({2})));
+  freed.backward();
+  const Variable one = leaf({5});
+  const GradHook hook = one.add_grad_hook([] {}, &a);
+  EXPECT_THROW(add(sum(one), add(one, freed)).backward(), Error);
+  EXPECT_EQ(told, "a begins a failed ");
+}
+
+TEST(PassObserver, MaySendGradientsOfItsLeavesElsewhere) {
+  std::string told;
+  Told a('a', told);
+  GradStore store;
+  a.sink = &store;
+  const Variable v = leaf({1, 2});
+  const GradHook hook = v.add_grad_hook([] {}, &a);
+  sum(mul(v, v)).backward();
+  EXPECT_FALSE(v.grad().defined());
+  EXPECT_EQ(store.gradient(v).to_vector<double>(), (std::vector<double>{2, 4}));
+  EXPECT_EQ(told, "a begins a first a over ");
 }
 
 TEST(GradHook, MovedGoesWithTheLastThatHoldsIt) {
