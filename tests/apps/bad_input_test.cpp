@@ -319,6 +319,23 @@ TEST(Launch, WorldOfOneUnderALauncherOfSeveralIsExitCodeTwoWithTheRemedy) {
   expect_refused(run(command, {{"SLURM_STEP_NUM_TASKS", "4"}}), 2, {"alone", "srun --mpi=pmi2"});
 }
 
+TEST(BadInput, AFolderOfLocalCopiesWithoutANameIsASentence) {
+  const Finished finished = lockstep_utility(
+      {"deck", "check", source("inputs/synthetic.toml"), "--set", "checkpoint.local_dir=\"\""});
+  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  EXPECT_TRUE(finished.says("checkpoint.local_dir = \"\" names no folder")) << finished.output;
+}
+
+TEST(BadInput, ANoteOfLocalCopiesThatIsAPipeIsNotWaitedFor) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run"), note = dir + "/checkpoints/local";
+  fs::create_directories(dir + "/checkpoints");
+  ASSERT_EQ(mkfifo(note.c_str(), 0600), 0);
+  const Finished finished =
+      run(app(1, "apps/classify", small_run(dir, {"--resume", "--set", "train.epochs=1"})), {}, 60);
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+}
+
 TEST(BadInput, NamesOfTensorsReachNoTerminalAsCommands) {
   const ScratchFolder scratch;
   const std::string text =
