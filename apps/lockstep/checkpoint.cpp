@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include <lockstep/base/printable.hpp>
 #include <lockstep/checkpoint/compare.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/hugging_face.hpp>
@@ -24,7 +25,7 @@ ExitCode print_reports(const std::vector<std::string>& files,
   ExitCode code = ExitCode::done;
   for (const auto& file : files) {
     const auto report = report_on(file);
-    train::write_stdout(report.text);
+    train::write_stdout(printable(report.text));
     if (report.code != ExitCode::done) code = report.code;
   }
   return code;
@@ -65,7 +66,7 @@ ExitCode verify_checkpoints(const std::vector<std::string>& files) {
 
 ExitCode compare(const std::string& first, const std::string& second, double tolerance) {
   const auto report = compare_checkpoints(first, second, tolerance);
-  train::write_stdout(report.text);
+  train::write_stdout(printable(report.text));
   return report.code;
 }
 

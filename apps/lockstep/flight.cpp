@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/base/printable.hpp>
 #include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/comm/flight/verdict.hpp>
 #include <lockstep/train/standard_output.hpp>
@@ -136,8 +137,8 @@ ExitCode show_flight(const std::string& dir, bool json) {
     train::write_stdout(report.dump(2) + '\n');
     return ExitCode::done;
   }
-  train::write_stdout(
-      fmt::format("{}\n{}verdict: {}\n", table_of(rings), last_words_of(rings), verdict.text));
+  train::write_stdout(printable(
+      fmt::format("{}\n{}verdict: {}\n", table_of(rings), last_words_of(rings), verdict.text)));
   return ExitCode::done;
 }
 

@@ -319,5 +319,43 @@ TEST(Launch, WorldOfOneUnderALauncherOfSeveralIsExitCodeTwoWithTheRemedy) {
   expect_refused(run(command, {{"SLURM_STEP_NUM_TASKS", "4"}}), 2, {"alone", "srun --mpi=pmi2"});
 }
 
+TEST(BadInput, AFolderOfLocalCopiesWithoutANameIsASentence) {
+  const Finished finished = lockstep_utility(
+      {"deck", "check", source("inputs/synthetic.toml"), "--set", "checkpoint.local_dir=\"\""});
+  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  EXPECT_TRUE(finished.says("checkpoint.local_dir = \"\" names no folder")) << finished.output;
+}
+
+TEST(BadInput, ANoteOfLocalCopiesThatIsAPipeIsNotWaitedFor) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run"), note = dir + "/checkpoints/local";
+  fs::create_directories(dir + "/checkpoints");
+  ASSERT_EQ(mkfifo(note.c_str(), 0600), 0);
+  const Finished finished =
+      run(app(1, "apps/classify", small_run(dir, {"--resume", "--set", "train.epochs=1"})), {}, 60);
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+}
+
+TEST(BadInput, NamesOfTensorsReachNoTerminalAsCommands) {
+  const ScratchFolder scratch;
+  const std::string text =
+      R"({"\u001b[2J\u0007w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::string length{static_cast<char>(text.size()), 0, 0, 0, 0, 0, 0, 0};
+  const std::string weights = scratch.write("w.safetensors", length + text + std::string(4, '\0'));
+  const std::string other =
+      scratch.write("empty.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"import", weights, "-o", scratch.file("w.h5")},
+        {"diff", weights, other},
+        {"inspect", scratch.file("\x1b[2J\x07w")}}) {
+    std::vector<std::string> words{"checkpoint"};
+    words.insert(words.end(), command.begin(), command.end());
+    const Finished finished = lockstep_utility(words);
+    EXPECT_NE(finished.exit_code, 0) << command.front();
+    EXPECT_EQ(finished.output.find_first_of("\x1b\x07"), std::string::npos) << command.front();
+    EXPECT_TRUE(finished.says("\\x1b[2J\\x07w")) << finished.output;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -183,6 +183,23 @@ TEST(RunFolder, ThatHoldsTheProgramsOwnFolderIsRefused) {
   EXPECT_FALSE(fs::exists(scratch.file("link.1")));
 }
 
+TEST(RunFolder, HasFilesOfItsOwnWhereLinksElsewhereStand) {
+  const ScratchFolder scratch;
+  const std::string dir = scratch.file("run"), mine = scratch.write("mine", "untouched");
+  ASSERT_EQ(classify(2, small_run(dir, {"--set", "train.epochs=1"})).exit_code, 0);
+  for (const char* name : {"log.txt", "curves.svg", "curves.gp", ".summary.json.tmp"}) {
+    fs::remove(dir + "/" + name);
+    fs::create_symlink(mine, dir + "/" + name);
+  }
+  fs::create_symlink(mine, dir + "/stop");  // nobody asked this run to stop
+  const Finished resumed = classify(2, small_run(dir, {"--set", "train.epochs=2", "--resume"}));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_TRUE(is_completed(dir));
+  EXPECT_EQ(read_file(mine), "untouched");
+  EXPECT_NE(read_file(dir + "/log.txt").find("resumed from"), std::string::npos);
+  EXPECT_NE(read_file(dir + "/curves.svg").find("<svg"), std::string::npos);
+}
+
 TEST(RunFolder, ThatIsASymbolicLinkIsFollowed) {
   const ScratchFolder scratch;
   const std::string target = scratch.file("target"), link = scratch.file("link");

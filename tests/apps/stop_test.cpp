@@ -306,6 +306,19 @@ TEST(Stop, ByAFileInTheRunFolderIsOnceAndWithinAStep) {
   EXPECT_EQ(summary_of(dir)["stopped_by"], "run.max_minutes") << "it goes on";
 }
 
+TEST(FileSizeLimit, BelowWhatMpiItselfTakesIsASentenceBeforeMpiBegins) {
+  const ScratchFolder scratch;
+  const auto limited = [&](const std::vector<std::string>& command) {
+    return run({"sh", "-c", "ulimit -f 64; exec " + quoted(command)});  // 32 KiB
+  };
+  for (const int ranks : {1, 2}) {
+    const Finished refused = limited(app(ranks, "apps/classify", small_run(scratch.file("run"))));
+    EXPECT_TRUE(refused.ended_with(2)) << refused.exit_code << refused.output;
+    EXPECT_TRUE(refused.says("32.0 KiB (ulimit -f), is below the 8.0 MiB")) << refused.output;
+  }
+  EXPECT_FALSE(fs::exists(scratch.file("run")));
+}
+
 TEST(FileSizeLimit, IsASentenceAndExitCodeFourNotADeathBySignal) {
   const ScratchFolder scratch;
   // 8 MiB: enough for MPI's own files in shared memory, not for 21 MB of weights and momentum.

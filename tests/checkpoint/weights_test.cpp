@@ -13,6 +13,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/compare.hpp>
+#include <lockstep/checkpoint/inspect.hpp>
 #include <lockstep/checkpoint/safetensors.hpp>
 #include <lockstep/checkpoint/weights.hpp>
 
@@ -153,6 +154,19 @@ TEST(Safetensors, CutOffAnywhereAreRefused) {
     EXPECT_THROW(static_cast<void>(read_safetensors(folder / "cut.safetensors")), CheckpointError)
         << bytes << " of " << whole.size();
   }
+}
+
+TEST(Inspection, ListsNoMoreTensorsThanAnybodyReads) {
+  const auto folder = test::scratch("many-tensors");
+  fs::create_directories(folder);
+  CheckpointContents contents;
+  for (int i = 0; i < 10'005; ++i)
+    contents.model.insert(fmt::format("w{}", i), Tensor::full({1}, 1.0, DType::u8));
+  write_weights(folder / "many.h5", contents, WeightsFormat::h5);
+  const std::string text = inspect_checkpoint(folder / "many.h5").text;
+  EXPECT_NE(text.find("/model/w9999 "), std::string::npos);
+  EXPECT_EQ(text.find("/model/w10000 "), std::string::npos);
+  EXPECT_NE(text.find("  ... 5 more\n  10005 tensors"), std::string::npos);
 }
 
 class Weights : public testing::Test {

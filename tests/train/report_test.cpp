@@ -120,6 +120,29 @@ TEST(Report, CurvesOfARunThatIsNotJudgedAreThoseOfItsTraining) {
   EXPECT_EQ(text.find("test"), std::string::npos);
 }
 
+TEST(Report, AGnuplotThatHangsIsEndedAfterItsTime) {
+  const test::ScratchFolder scratch, programs;
+  const std::string gnuplot = programs.write("gnuplot", "#!/bin/sh\nexec sleep 1000\n");
+  std::filesystem::permissions(gnuplot, std::filesystem::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (programs.path() + ":" + path).c_str(), 1);
+  const std::string told = draw_curves(two_epochs(), scratch.file("curves.svg"), 0.5);
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_NE(told.find("gnuplot did not end within 0.5 s"), std::string::npos) << told;
+}
+
+TEST(Report, CurvesThatAreALinkElsewhereAreReplaced) {
+  const test::ScratchFolder scratch, elsewhere;
+  const std::string svg = scratch.file("curves.svg");
+  const std::string mine = elsewhere.write("mine", "untouched"),
+                    more = elsewhere.write("more", "too");
+  std::filesystem::create_symlink(mine, svg);
+  std::filesystem::create_symlink(more, scratch.file("curves.gp"));
+  ASSERT_EQ(draw_curves(two_epochs(), svg), svg);
+  EXPECT_NE(test::read_file(svg).find("<svg"), std::string::npos);
+  EXPECT_EQ(test::read_file(mine) + test::read_file(more), "untouchedtoo");
+}
+
 TEST(Report, WhyThereAreNoCurvesIsSaidAsItIs) {
   const test::ScratchFolder scratch;
   const std::string svg = scratch.file("curves.svg");

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/io/own_file.hpp>
 
 namespace lockstep::elastic {
 namespace {
@@ -93,6 +94,7 @@ void History::folder_is_there() {
 void History::flush() {
   if (!folder_is_there_) return;
   // Opened for each line: the folder may be moved, and programs read along.
+  remove_link(file_);
   std::ofstream out(file_, std::ios::app);
   for (const std::string& text : kept_) out << text << '\n';
   kept_.clear();

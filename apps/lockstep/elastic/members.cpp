@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <future>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -90,26 +91,29 @@ struct SlurmMembers {
           nodes, tasks));
     }
     for (std::size_t i = 0; i < listed.size(); ++i) all.push_back({listed[i], slots[i]});
-    look();
+    now = look();
+    asked = Clock::now();
   }
 
-  void look() {
-    asked = Clock::now();
+  /// What is left of `all`.
+  [[nodiscard]] Hosts look() const {
     // A node that failed is no longer in the job, even if it is up again.
     const auto still = words_of(
         ask({"squeue", "--noheader", "--jobs", environment("SLURM_JOB_ID"), "--format", "%N"},
             slurm_answers_s)
             .output);
-    now = all;
-    if (!still.empty()) keep(names_in(still.front()));
-    keep(living(nodes));
+    Hosts left = all;
+    if (!still.empty()) keep(left, names_in(still.front()));
+    keep(left, living(nodes));
+    return left;
   }
 
-  void keep(const std::vector<std::string>& names) {
+  static void keep(Hosts& hosts, const std::vector<std::string>& names) {
     // No answer at all is a controller that is busy or away, not an allocation without nodes.
     if (names.empty()) return;
-    std::erase_if(
-        now, [&](const Host& host) { return std::ranges::find(names, host.name) == names.end(); });
+    std::erase_if(hosts, [&](const Host& host) {
+      return std::ranges::find(names, host.name) == names.end();
+    });
   }
 };
 
@@ -182,10 +186,21 @@ Members members_of_file(const std::string& path) {
 }
 
 Members members_of_slurm() {
-  auto slurm = std::make_shared<SlurmMembers>();
-  return [slurm](bool now) {
-    if (now || seconds_since(slurm->asked) > slurm_asked_s) slurm->look();
-    return slurm->now;
+  struct State {
+    SlurmMembers slurm;
+    std::future<Hosts> answer;  // of a question that is under way
+  };
+  auto state = std::make_shared<State>();
+  return [state](bool now) {
+    auto& [slurm, answer] = *state;
+    // Beside the caller, who passes on what the ranks print: a busy Slurm takes its time.
+    if (!answer.valid() && (now || seconds_since(slurm.asked) > slurm_asked_s)) {
+      slurm.asked = Clock::now();
+      answer = std::async(std::launch::async, [&slurm] { return slurm.look(); });
+    }
+    if (answer.valid() && (now || answer.wait_for(Seconds(0)) == std::future_status::ready))
+      slurm.now = answer.get();
+    return slurm.now;
   };
 }
 

@@ -24,22 +24,28 @@ std::string describe_contents(const std::filesystem::path& path) {
   fmt::format_to(to, "{}: {}\n", path.string(), format_bytes(file.bytes()));
 
   std::size_t width = 0;
-  for (const auto& d : datasets) width = std::max(width, d.path.size());
+  constexpr std::size_t widest = 100;
+  for (const auto& d : datasets) width = std::max(width, std::min(widest, d.path.size()));
+  // More has only who wants to fill the screen.
+  constexpr std::int64_t most_values = 1000, most_tensors = 10'000;
+  std::int64_t values = 0;
   for (const auto& d : datasets) {
     if (d.path == "/deck" || d.path == "/signature" || is_tensor(d)) continue;
+    if (++values > most_values) continue;
     const auto value = d.text                  ? file.text(d.path)
                        : d.dtype == DType::f64 ? fmt::format("{}", file.real(d.path))
                                                : fmt::format("{}", file.integer(d.path));
     fmt::format_to(to, "  {:<{}}  {}\n", d.path, width, value);
   }
 
+  if (values > most_values) fmt::format_to(to, "  ... {} more\n", values - most_values);
+
   fmt::format_to(to, "\n  {:<{}}  {:<5} {:<20} {:>14}\n", "tensor", width, "dtype", "shape",
                  "bytes");
   std::int64_t tensors = 0, elements = 0, bytes = 0, stored = 0;
-  constexpr std::int64_t most_lines = 10'000;  // more has only who wants to fill the screen
   for (const auto& d : datasets) {
     if (!is_tensor(d)) continue;
-    if (tensors < most_lines) {
+    if (tensors < most_tensors) {
       fmt::format_to(to, "  {:<{}}  {:<5} {:<20} {:>14}\n", d.path, width, name_of(d.dtype),
                      to_string(d.shape), d.bytes());
     }
@@ -48,7 +54,7 @@ std::string describe_contents(const std::filesystem::path& path) {
     bytes += d.bytes();
     stored += d.stored_bytes();
   }
-  if (tensors > most_lines) fmt::format_to(to, "  ... {} more\n", tensors - most_lines);
+  if (tensors > most_tensors) fmt::format_to(to, "  ... {} more\n", tensors - most_tensors);
   fmt::format_to(to, "  {} tensors, {} elements, {}{}\n", tensors, elements, format_bytes(bytes),
                  stored < bytes ? ", compressed to " + format_bytes(stored) : "");
   for (const auto* text : {"/signature", "/deck"}) {

@@ -11,6 +11,7 @@
 #include <limits>
 #include <string_view>
 
+#include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/checkpoint_file.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
@@ -285,10 +286,12 @@ class Run {
 
   ExitCode finish() {
     const bool stopped = outcome_.stopped != StopReason::none;
-    std::string curves;
-    if (group_->rank() == 0) curves = draw_curves(metrics_.rows(), folder_->file("curves.svg"));
     write_summary(!stopped);
+    group_->close();
     if (group_->rank() == 0) {
+      // Behind the last that the ranks do together, but for MPI_Finalize: gnuplot may hang.
+      const double limit_s = std::min(20.0, Seconds(plan_.group.timeout).count() / 2);
+      const std::string curves = draw_curves(metrics_.rows(), folder_->file("curves.svg"), limit_s);
       console_.say(report_table(metrics_.rows()));
       if (metrics_.epochs_apart() > 1) {
         console_.say(fmt::format("(of {} epochs one, and the last; metrics.jsonl has all)",
@@ -313,7 +316,6 @@ class Run {
       }
       if (outcome_.stopped == StopReason::stop_file) folder_->remove_stop_file();
     }
-    group_->close();
     if (group_->rank() == 0) forget_flight(folder_->path());
     return stopped ? ExitCode::requeue : ExitCode::done;
   }
@@ -372,6 +374,7 @@ int App::run(int argc, char** argv) {
   const Start start = look_ahead(name_, argc, argv);
   try {
     expect_address_space(std::max(1, start.threads));
+    if (start.threads == 0) expect_file_size();
   } catch (const Error& error) {
     // There is no console yet. Not fmt::print: where stderr takes nothing, the exit code must tell.
     std::fputs(fmt::format("{}: {}\n", name_, error.what()).c_str(), stderr);

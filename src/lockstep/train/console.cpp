@@ -12,6 +12,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/printable.hpp>
 #include <lockstep/base/rank.hpp>
+#include <lockstep/io/own_file.hpp>
 #include <lockstep/train/standard_output.hpp>
 
 namespace lockstep::train {
@@ -88,6 +89,7 @@ void Console::hear(LogLevel severity, std::string_view text) {
 void Console::open_log(const std::filesystem::path& file) {
   if (speaker() != 0) return;
   const std::lock_guard lock(mutex_);
+  remove_link(file);
   loggers_->file = std::make_unique<spdlog::logger>(
       "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string()));
   loggers_->file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");

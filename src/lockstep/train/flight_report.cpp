@@ -14,6 +14,7 @@
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/comm/flight/verdict.hpp>
+#include <lockstep/io/own_file.hpp>
 
 namespace lockstep::train {
 namespace fs = std::filesystem;
@@ -88,6 +89,7 @@ class Report {
 };
 
 void write_text(const fs::path& file, const std::string& text) {
+  remove_link(file);
   std::ofstream out(file);
   out << text << '\n';
 }

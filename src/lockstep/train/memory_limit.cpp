@@ -42,4 +42,16 @@ void expect_address_space(int ranks) {
       format_bytes(static_cast<std::int64_t>(limit.rlim_cur)), format_bytes(needed)));
 }
 
+void expect_file_size() {
+  constexpr rlim_t of_mpi = 8 * mib;  // seen of MPICH 4.0 with UCX 1.13: more than 4, less than 8
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (limit.rlim_cur >= of_mpi) return;
+  throw InputError(fmt::format(
+      "the limit on the size of files, {} (ulimit -f), is below the {} that MPI's files in shared "
+      "memory take. Raise it, or leave MPI out with --ranks-as-threads.",
+      format_bytes(static_cast<std::int64_t>(limit.rlim_cur)),
+      format_bytes(static_cast<std::int64_t>(of_mpi))));
+}
+
 }  // namespace lockstep::train

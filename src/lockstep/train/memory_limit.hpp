@@ -8,4 +8,9 @@ namespace lockstep::train {
 /// is too little for a model, is std::bad_alloc. For programs, first of all.
 void expect_address_space(int ranks);
 
+/// Throws InputError with a sentence where `ulimit -f` leaves this process smaller files than MPI
+/// makes in the node's memory when it begins: it ends the process there in ways of its own (abort,
+/// SIGBUS). For programs that call MPI, before MPI_Init.
+void expect_file_size();
+
 }  // namespace lockstep::train

@@ -9,10 +9,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <thread>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/io/own_file.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -93,7 +99,7 @@ std::string quoted(const std::string& text) {
 
 /// Runs `gnuplot script` in the folder, so that the script needs no path, its output thrown away.
 /// Returns why there is no drawing; "" if there is one.
-std::string run_gnuplot(const std::filesystem::path& folder, std::string script) {
+std::string run_gnuplot(const std::filesystem::path& folder, std::string script, double limit_s) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
@@ -104,11 +110,20 @@ std::string run_gnuplot(const std::filesystem::path& folder, std::string script)
   pid_t child = 0;
   const int error = posix_spawnp(&child, "gnuplot", &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  int status = 0;
   if (error != 0) return "gnuplot could not be run (Debian: gnuplot-nox)";
-  const bool drawn =
-      waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  return drawn ? "" : "gnuplot failed";
+  int status = 0;
+  pid_t ended = 0;
+  for (const auto begun = Clock::now(); seconds_since(begun) < limit_s;) {
+    ended = waitpid(child, &status, WNOHANG);
+    if (ended != 0 && !(ended < 0 && errno == EINTR)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (ended == 0) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return fmt::format("gnuplot did not end within {:g} s", limit_s);
+  }
+  return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "gnuplot failed";
 }
 
 /// gnuplot's script: of the lines those that have a point, as gnuplot refuses to plot nothing. ""
@@ -231,14 +246,17 @@ std::string traffic_in_words(const HookReport& hook) {
       sent / 1e6, replaced / sent, replaced / 1e6);
 }
 
-std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesystem::path& svg) {
+std::string draw_curves(const std::vector<MetricsRow>& rows, const std::filesystem::path& svg,
+                        double limit_s) {
   const std::string commands = curves_script(rows, svg.filename().string());
   if (commands.empty()) return "not drawn, because there is nothing to draw";
   const auto folder = svg.has_parent_path() ? svg.parent_path() : ".";
   auto script = svg;
   script.replace_extension(".gp");
+  remove_link(script);
+  remove_link(svg);
   std::ofstream(script) << commands;
-  const std::string failure = run_gnuplot(folder, script.filename().string());
+  const std::string failure = run_gnuplot(folder, script.filename().string(), limit_s);
   if (failure.empty()) {
     std::error_code ignored;
     std::filesystem::remove(script, ignored);

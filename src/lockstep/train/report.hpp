@@ -23,8 +23,9 @@ namespace lockstep::train {
 [[nodiscard]] std::string traffic_in_words(const HookReport& hook);
 
 /// Draws the losses and the task's first metric over the steps as an SVG with gnuplot. Returns what
-/// to tell the user: the file's name, or why there is none.
+/// to tell the user: the file's name, or why there is none, as where gnuplot takes longer than
+/// `limit_s` seconds and is killed.
 [[nodiscard]] std::string draw_curves(const std::vector<MetricsRow>& rows,
-                                      const std::filesystem::path& svg);
+                                      const std::filesystem::path& svg, double limit_s = 20);
 
 }  // namespace lockstep::train

@@ -13,6 +13,7 @@
 #include <lockstep/io/file.hpp>
 #include <lockstep/io/folder.hpp>
 #include <lockstep/io/folder_lock.hpp>
+#include <lockstep/io/own_file.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/launch/shared_folder.hpp>
 #include <lockstep/train/run_watch.hpp>
@@ -139,6 +140,7 @@ void RunFolder::remove_stop_file() const noexcept {
 
 void RunFolder::write(const std::string& name, const std::string& text) const {
   const fs::path temporary = path_ / ("." + name + ".tmp");
+  remove_link(temporary);
   errno = 0;
   std::ofstream out(temporary, std::ios::binary);
   out << text << std::flush;

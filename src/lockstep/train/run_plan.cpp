@@ -1,5 +1,6 @@
 #include <lockstep/train/run_plan.hpp>
 
+#include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
 
 namespace lockstep::train {
@@ -42,6 +43,11 @@ Options read_tables(Deck& deck) {
 
 RunPlan read_run_plan(Deck& deck) {
   auto plan = read_tables<RunPlan>(deck);
+  if (plan.checkpoint.local_dir.empty()) {
+    throw InputError(
+        "checkpoint.local_dir = \"\" names no folder: /dev/shm is the default. To keep no copies "
+        "set checkpoint.local_steps = 0.");
+  }
   plan.optimizer = optim::read_optimizer_options(deck);  // what its keys must be to each other
   return plan;
 }

@@ -1,7 +1,7 @@
 #include <lockstep/train/run_watch.hpp>
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <condition_variable>
 #include <mutex>
@@ -18,6 +18,12 @@ constexpr auto between_looks = std::chrono::milliseconds(250);
 
 Clock::time_point in_seconds(double seconds) { return Clock::now() + bounded(Seconds(seconds)); }
 
+/// Not a link, which may hang from something that others make.
+bool is_there(const fs::path& stop_file) {
+  struct stat status {};
+  return ::lstat(stop_file.c_str(), &status) == 0 && !S_ISLNK(status.st_mode);
+}
+
 }  // namespace
 
 RunWatch::RunWatch(FolderLock lock, const fs::path& folder, const RunOptions& options)
@@ -28,10 +34,13 @@ RunWatch::RunWatch(FolderLock lock, const fs::path& folder, const RunOptions& op
       latest_end_((Clock::time_point::max)()) {
   if (options.max_minutes > 0)
     latest_end_ = in_seconds(options.max_minutes * 60 - seconds_since_process_start());
+  if (stop_before_limit_s_ > 0)
+    asking_ = std::jthread([this](const std::stop_token& over) { ask_slurm(over); });
   thread_ = std::jthread([this](const std::stop_token& over) { watch(over); });
 }
 
 RunWatch::~RunWatch() {
+  asking_.request_stop();
   thread_.request_stop();
   thread_.join();  // before the lock goes
 }
@@ -63,14 +72,13 @@ void RunWatch::ask_slurm(const std::stop_token& over) {
 }
 
 void RunWatch::watch(const std::stop_token& over) {
-  if (stop_before_limit_s_ > 0) ask_slurm(over);
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any changed;
   auto sign_of_life = Clock::now();
   while (!over.stop_requested()) {
     lost_ = !lock_.is_held();
-    stop_wanted_ = ::access(stop_file_.c_str(), F_OK) == 0;
+    stop_wanted_ = is_there(stop_file_);
     if (Clock::now() - sign_of_life > FolderLock::heartbeat) {
       lock_.refresh();
       sign_of_life = Clock::now();

@@ -42,6 +42,7 @@ class RunWatch {
   std::atomic<Clock::time_point> job_end_{
       (Clock::time_point::max)()};  ///< Slurm's, with the margin
   std::atomic<bool> stop_wanted_{false}, lost_{false};
+  std::jthread asking_;  ///< Slurm, which may take its time: the folder is watched meanwhile
   std::jthread thread_;
 };
 
