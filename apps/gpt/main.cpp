@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   sample->add_option("--seed", sampling.seed, "the same seed gives the same texts")
+      ->check(lockstep::seed_of_64_bits())
       ->capture_default_str();
   sample->add_option("--tokenizer", sampling.tokenizer,
                      "the folder of its files, where the run's data have gone");
