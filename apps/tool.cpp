@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/io/atomic_file.hpp>
@@ -38,6 +41,18 @@ CLI::Validator number_within(double least, double most) {
                : fmt::format("{} is no number from {:g} to {:g}", text, least, most);
   };
   return {fault, fmt::format("[{:g} - {:g}]", least, most)};
+}
+
+CLI::Validator seed_of_64_bits() {
+  const auto fault = [](const std::string& text) {
+    std::uint64_t seed = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, seed);
+    return error == std::errc() && rest == end
+               ? std::string()
+               : fmt::format("{} is no whole number from 0 to 2^64 - 1", text);
+  };
+  return {fault, "[0 - 2^64 - 1]"};
 }
 
 int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode()>& action) {

@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
                    "and of these among the likeliest that together have this probability; 1: all")
       ->capture_default_str();
   sample->add_option("--seed", sampling.seed, "the same seed gives the same texts")
+      ->check(lockstep::seed_of_64_bits())
       ->capture_default_str();
   sample->add_option("--tokenizer", sampling.tokenizer,
                      "the folder of its files, where the run's data have gone");

@@ -37,7 +37,9 @@ int main(int argc, char** argv) {
         std::int64_t{0}, many);
   cli.add_option("--step", options.step_dims, "fields one step apart, in 2 or 3 dimensions")
       ->check(CLI::Range(2, 3));
-  cli.add_option("--seed", options.seed, "of the random sources")->capture_default_str();
+  cli.add_option("--seed", options.seed, "of the random sources")
+      ->check(lockstep::seed_of_64_bits())
+      ->capture_default_str();
   return lockstep::run_tool(cli, argc, argv, [&] {
     lockstep::heat::write_file(options);
     lockstep::train::write_stdout(fmt::format(

@@ -52,6 +52,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"EndlessShards",
                   {"--set", "train.shards=9223372036854775806"},
                   {"train.shards", "at most 65536"}},
+        BadOption{"SeedBeyond64Bits",
+                  {"--set", "train.seed=18446744073709551623"},
+                  {"18446744073709551623", "9223372036854775807"}},
+        BadOption{"WarmUpBeyondTheEnd",
+                  {"--set", "schedule.kind=\"cosine\"", "--set", "schedule.warmup=5"},
+                  {"warmup = 5 epochs is longer than the run of 4"}},
         BadOption{"NotANumber", {"--set", "optimizer.lr=nan"}, {"optimizer.lr"}},
         BadOption{"BareWord", {"--set", "run.dir=here"}, {"run.dir", "\""}},
         BadOption{"BatchOfZero", {"--set", "train.batch_size=0"}, {"train.batch_size"}},
@@ -234,6 +240,105 @@ TEST(Data, MissingOnOneRankAloneEndsAllRanksNamingIt) {
   const Finished finished = run_as_one_job(command, command, {{"LOCKSTEP_DATA", scratch.path()}},
                                            {"-env", "LOCKSTEP_DATA", scratch.file("nowhere")});
   expect_refused(finished, 2, {"rank 1 of 2", "nowhere"});
+}
+
+// It was taken for 2^64 - 1.
+TEST(Option, ASeedBeyond64BitsIsExitCodeTwo) {
+  const ScratchFolder scratch;
+  for (const std::string seed : {"18446744073709551616", "99999999999999999999", "-1", "1.5", ""}) {
+    for (const Finished& refused :
+         {run(app(1, "apps/heat_data", {scratch.file("heat.h5"), "--seed", seed})),
+          run(app(1, "apps/gpt", {"sample", scratch.path(), "--seed", seed}))}) {
+      EXPECT_EQ(refused.exit_code, 2) << refused.output;
+      EXPECT_TRUE(refused.says("--seed")) << refused.output;
+    }
+  }
+  EXPECT_EQ(run(app(1, "apps/heat_data",
+                    {scratch.file("heat.h5"), "--train", "1", "--test", "1", "--points", "2",
+                     "--seed", "18446744073709551615"}))
+                .exit_code,
+            0);
+}
+
+TEST(Deck, AMillionHiddenLayersAreRefusedAtOnce) {
+  const ScratchFolder scratch;
+  std::string hidden = "1";
+  for (int i = 1; i < 1'000'000; ++i) hidden += ",1";
+  const std::string deck = scratch.write(
+      "deck.toml", "[data]\nkind = \"synthetic\"\n[model]\nkind = \"mlp\"\nhidden = [" + hidden +
+                       "]\n[run]\ndir = \"" + scratch.file("run") + "\"\n");
+  const Finished run = classify(1, {deck, "--dry-run"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_TRUE(run.says("has 1000000 hidden layers, but at most 10000"))
+      << run.output.substr(0, 9999);
+  EXPECT_LT(run.seconds, 60);
+}
+
+/// A table of 13 samples, and how a run is told to normalise them by the batch.
+std::vector<std::string> thirteen_samples(const ScratchFolder& scratch, const std::string& table) {
+  return {scratch.write("deck.toml", "[data]\nkind = \"csv\"\ntest_set = false\npath = \"" + table +
+                                         "\"\n[model]\nkind = \"mlp\"\nhidden = 4\n"
+                                         "norm = \"batch\"\n[train]\nepochs = 2\nbatch_size = 4\n"),
+          "--set", "run.dir=\"" + scratch.file("run") + "\""};
+}
+
+// It died in step 4 of the first epoch.
+TEST(Launch, AStepOfOneSampleWithBatchNormIsForeseen) {
+  const ScratchFolder scratch;
+  std::string text = "x,y,kind\n";
+  for (int i = 0; i < 13; ++i)
+    text +=
+        std::to_string(i % 5) + "," + std::to_string(i % 3) + "," + std::to_string(i % 2) + "\n";
+  const auto arguments = thirteen_samples(scratch, scratch.write("t.csv", text));
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), arguments.begin(), arguments.end());
+    return more;
+  };
+  for (const int ranks : {1, 2}) {
+    expect_refused(classify(ranks, with({})), 2,
+                   {"step 4 of an epoch, a batch of 1 of the 13", "train.drop_last = true"});
+    const Finished dropped = classify(ranks, with({"--set", "train.drop_last=true"}));
+    EXPECT_EQ(dropped.exit_code, 0) << dropped.output;
+  }
+  expect_refused(classify(1, with({"--dry-run"})), 2, {"train.drop_last = true"});
+  expect_refused(
+      classify(2, with({"--set", "train.drop_last=true", "--set", "train.accumulate=2"})), 2,
+      {"step 1 of an epoch, a batch of 4", "ddp.sync_batch_norm = true"});
+  const Finished joined =
+      classify(2, with({"--set", "train.drop_last=true", "--set", "train.accumulate=2", "--set",
+                        "ddp.sync_batch_norm=true"}));
+  EXPECT_EQ(joined.exit_code, 0) << joined.output;
+}
+
+// The first sample was taken for a header, and lost.
+TEST(Data, ATableWithoutAHeaderLosesNoSample) {
+  const ScratchFolder scratch;
+  std::string text;
+  for (int i = 0; i < 12; ++i)
+    text += std::to_string(0.346 + i % 5) + "," + std::to_string(i % 2) + "\n";
+  const std::string table = scratch.write("t.csv", text);
+  auto arguments = thirteen_samples(scratch, table);
+  expect_refused(classify(1, arguments), 2, {"line 1 of", "t.csv", "data.header = false"});
+  arguments.insert(arguments.end(), {"--set", "data.header=false"});
+  const Finished trained = classify(1, arguments);
+  EXPECT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_TRUE(trained.says("12 training samples")) << trained.output;
+  const Finished predicted = lockstep_utility(
+      {"predict", scratch.file("run"), "--input", table, "--output", scratch.file("y.h5")});
+  EXPECT_EQ(predicted.exit_code, 0) << predicted.output;
+  EXPECT_TRUE(predicted.says("12 samples")) << predicted.output;
+}
+
+// A day beyond the clock's was over at once: "time limit" at step 0.
+TEST(Launch, AHugeEndOfASlurmJobIsNoLimit) {
+  const ScratchFolder scratch;
+  for (const std::string end : {"99999999999999", "99999999999999999999"}) {
+    const Finished trained =
+        run(app(1, "apps/classify", small_run(scratch.file(end), {"--set", "train.epochs=1"})),
+            {{"SLURM_JOB_ID", "1"}, {"SLURM_JOB_END_TIME", end}});
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_FALSE(trained.says("time limit")) << trained.output;
+  }
 }
 
 TEST(Launch, DecksThatDifferBetweenRanksAreExitCodeTwo) {

@@ -144,6 +144,26 @@ TEST_F(Table, ATransformerLearnsRowsAndSequences) {
   ASSERT_EQ(steps.exit_code, 0) << steps.output;
 }
 
+// Their names did not fit into the header of a data set.
+TEST_F(Table, OfTenThousandClassesIsTrainedAndPredictedWithTheirNames) {
+  std::string text = "kind,length,width\n";
+  for (int i = 0; i < 10'000; ++i)
+    text += "species_" + std::to_string(i) + "," + std::to_string(i % 5) + ",1\n";
+  const Finished trained =
+      classify(1, deck("many", {"--set", "data.path=\"" + scratch_.write("many.csv", text) + "\"",
+                                "--set", "data.test_set=false", "--set", "data.test_path=[]",
+                                "--set", "data.train_limit=40", "--set", "model.hidden=2"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output.substr(0, 2000);
+  EXPECT_LT(trained.output.size(), 5000U) << "the names are listed";
+  scratch_.write("new.csv", "width,length\n1.5,2\n");
+  const Finished predicted =
+      lockstep_utility({"predict", scratch_.file("many"), "--input", scratch_.file("new.csv"),
+                        "--output", scratch_.file("y.h5")});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.output;
+  EXPECT_EQ(Hdf5Array(scratch_.file("y.h5"), "predictions").shape(), Shape({1, 10'000}));
+  EXPECT_NE(read_file(scratch_.file("y.h5")).find("species_9999"), std::string::npos);
+}
+
 /// A .npy file of zeros, f32 [rows, width], that takes no room.
 std::string hollow_npy(const ScratchFolder& scratch, std::int64_t rows, std::int64_t width) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +

@@ -19,9 +19,21 @@ Hdf5Handle space_of(const std::vector<hsize_t>& extents) {
           "create a space"};
 }
 
-void set_class_names(const Hdf5Handle& dataset, const std::vector<std::string>& names) {
+std::size_t longest_of(const std::vector<std::string>& names) {
   std::size_t longest = 1;
   for (const auto& name : names) longest = std::max(longest, name.size());
+  return longest;
+}
+
+/// Whether the names need more room than a data set's header has, 64 KiB: HDF5 1.8 and later keep
+/// them outside of it.
+bool are_large(const std::vector<std::string>& names) {
+  constexpr std::size_t room = 60'000;
+  return names.size() * longest_of(names) > room;
+}
+
+void set_class_names(const Hdf5Handle& dataset, const std::vector<std::string>& names) {
+  const std::size_t longest = longest_of(names);
   std::string text;
   for (const auto& name : names) text += name + std::string(longest - name.size(), '\0');
   const Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose, "copy a type");
@@ -43,6 +55,7 @@ void make(const Hdf5Handle& file, PlannedArray& array) {
   hdf5_check(H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY), what);
   hdf5_check(H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER), what);
   hdf5_check(H5Pset_obj_track_times(creation.id(), false), what);  // the same bytes at any time
+  if (are_large(array.class_names)) hdf5_check(H5Pset_attr_phase_change(creation.id(), 0, 0), what);
   hdf5_check(H5Pset_create_intermediate_group(links.id(), 1), what);
   const Hdf5Handle space = space_of({array.shape.begin(), array.shape.end()});
   const Hdf5Handle dataset(H5Dcreate2(file.id(), array.name.c_str(),
@@ -66,6 +79,10 @@ std::vector<FilePiece> lay_out(std::vector<PlannedArray>& arrays) {
   const Hdf5Lock lock;
   Hdf5Image image;
   const Hdf5Handle access = property_list(H5P_FILE_ACCESS);
+  if (std::ranges::any_of(arrays, are_large, &PlannedArray::class_names)) {
+    hdf5_check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18),
+               "choose the file's version");
+  }
   Hdf5Handle file = image.create(property_list(H5P_FILE_CREATE), access);
   for (PlannedArray& array : arrays) make(file, array);
   file.close("lay out a file in memory");
