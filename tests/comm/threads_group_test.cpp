@@ -8,8 +8,10 @@
 #include <comm/deadlines.hpp>
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -161,6 +163,14 @@ TEST(ThreadsGroup, ACallThatWasRefusedIsNotCounted) {
 
 TEST(ThreadsGroup, NeedsAtLeastOneRank) {
   EXPECT_THROW(run_ranks_as_threads(0, [](ProcessGroup&) {}), InputError);
+}
+
+TEST(NullPointers, AreSentencesWhereGroupsAreMade) {
+  for (const Device device : {Device{}, Device{DeviceType::cuda, 0}}) {
+    const auto message =
+        test::message_of<Error>([&] { static_cast<void>(make_group(nullptr, device)); });
+    EXPECT_NE(message.find("group of the host is null"), std::string::npos) << message;
+  }
 }
 
 }  // namespace

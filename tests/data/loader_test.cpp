@@ -4,12 +4,19 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/joined_array.hpp>
+#include <lockstep/data/sampler.hpp>
+#include <lockstep/data/stacked_dataset.hpp>
+#include <lockstep/data/streamed_dataset.hpp>
+#include <lockstep/data/subset.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -258,6 +265,65 @@ TEST(Loader, SeveralLoadersShareADataSet) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(together, apart);
+}
+
+/// What a rank's batches of `epoch` hold.
+std::vector<List> batches_of(Loader& loader, std::int64_t epoch) {
+  std::vector<List> batches;
+  loader.start_epoch(epoch);
+  while (loader.has_next()) batches.push_back(loader.next().targets().to_vector<std::int64_t>());
+  return batches;
+}
+
+TEST(SampledBatches, FeedALoaderWithWhatTheSamplerGives) {
+  constexpr std::int64_t n = 11;
+  const auto data = std::make_shared<NumberDataset>(n);
+  for (int rank = 0; rank < 2; ++rank) {
+    DistributedSampler sampler(n, 2, rank, {.seed = 5});
+    Loader loader(data, std::make_unique<SampledBatches>(sampler, 4));
+    EXPECT_EQ(loader.steps(), 2);
+    for (const std::int64_t epoch : {0, 1, 0}) {
+      sampler.set_epoch(epoch);
+      const auto mine = sampler.indices();
+      const auto batches = batches_of(loader, epoch);
+      ASSERT_EQ(batches.size(), 2U);
+      EXPECT_EQ(batches[0], List(mine.begin(), mine.begin() + 4));
+      EXPECT_EQ(batches[1], List(mine.begin() + 4, mine.end()));
+    }
+  }
+}
+
+TEST(SampledBatches, LeaveOutTheTailIfAsked) {
+  const DistributedSampler sampler(11, 2, 0, {.shuffle = false});
+  Loader loader(std::make_shared<NumberDataset>(11),
+                std::make_unique<SampledBatches>(sampler, 4, true));
+  EXPECT_EQ(batches_of(loader, 0), (std::vector<List>{{0, 2, 4, 6}}));
+  Loader none(std::make_shared<NumberDataset>(11),
+              std::make_unique<SampledBatches>(sampler, 7, true));
+  EXPECT_EQ(none.steps(), 0);
+  EXPECT_THROW(SampledBatches(sampler, 0), InputError);
+}
+
+TEST(NullPointers, AreSentencesInEveryPartOfLoading) {
+  const auto data = std::make_shared<NumberDataset>(3);
+  const auto batches = [] {
+    return std::make_unique<SampledBatches>(DistributedSampler(3, 1, 0), 1);
+  };
+  const std::vector<std::function<void()>> calls = {
+      [&] { Loader(nullptr, batches()); },
+      [&] { Loader(data, nullptr); },
+      [&] { Loader(data, batches(), 2, {nullptr}); },
+      [&] { TrainBatches(BatchPlan(3, 1, 1), 0, std::unique_ptr<EpochOrder>()); },
+      [&] { Subset(nullptr, {0}); },
+      [&] { StackedDataset(nullptr, {data}); },
+      [&] { StackedDataset(data, {nullptr}); },
+      [&] { JoinedArray({nullptr}); },
+      [&] { static_cast<void>(pair_samples(nullptr, nullptr, TargetKind::values, 0)); },
+      [&] { StreamedDataset(StoredSamples{}, 0, std::nullopt); }};
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto message = test::message_of<Error>(calls[i]);
+    EXPECT_NE(message.find(" is null"), std::string::npos) << i << ": " << message;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <optional>
 
 #include <support/message_of.hpp>
@@ -11,7 +12,9 @@
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers/dropout.hpp>
 #include <lockstep/nn/layers/linear.hpp>
+#include <lockstep/nn/layers/residual.hpp>
 #include <lockstep/nn/models/gpt.hpp>
+#include <lockstep/nn/models/gpt_sampler.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/nn/recompute.hpp>
 #include <lockstep/nn/sequential.hpp>
@@ -19,6 +22,15 @@
 
 namespace lockstep::nn {
 namespace {
+
+TEST(NullPointers, AreSentencesWhereModulesAreTaken) {
+  for (const auto& call : std::vector<std::function<void()>>{
+           [] { Recomputed(nullptr); }, [] { Sequential({nullptr}); }, [] { Residual(nullptr); },
+           [] { GptSampler(nullptr, {}, {}); }}) {
+    const auto message = test::message_of<Error>(call);
+    EXPECT_NE(message.find(" is null"), std::string::npos) << message;
+  }
+}
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() && a.shape() == b.shape() && a.dtype() == b.dtype() &&

@@ -143,6 +143,7 @@ TEST(Predictor, RefusesOtherNumbersOfElementsAndModelsOfOtherShapes) {
             "7 elements of input and 4 of output are not so many samples of 4 and 2 each");
   EXPECT_THROW(predictor.predict(Floats(4), output), InputError);
   EXPECT_NO_THROW(predictor.predict(Floats(), std::span<float>()));
+  EXPECT_THROW(Predictor(std::shared_ptr<nn::Module>(), test::signature_of({4}, {2})), Error);
   EXPECT_THROW(Predictor(model, test::signature_of({4}, {3})), InputError);
   EXPECT_THROW(Predictor(model, test::signature_of({2, 3}, {2, 2})), InputError);
   EXPECT_THROW(Predictor(model, test::signature_of({2, 4}, {2, 2})), InputError)

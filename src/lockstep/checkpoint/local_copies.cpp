@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/checkpoint/checkpoint_file.hpp>
@@ -101,7 +102,7 @@ Taken take(const LocalCopy& copy, const fs::path& target, const ExpectFits& expe
 
 LocalCopies::LocalCopies(std::shared_ptr<ProcessGroup> node, fs::path folder,
                          const std::string& start, const std::string& node_name)
-    : node_(std::move(node)) {
+    : node_(expect_given("LocalCopies", "the group of the node", std::move(node))) {
   for (std::size_t i = 0; i < generations_.size(); ++i)
     generations_[i].path = folder / fmt::format("{}{}-{}.h5", names_of(start), node_name, i);
 }

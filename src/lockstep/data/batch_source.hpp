@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/data/permutation.hpp>
+#include <lockstep/data/sampler.hpp>
 
 namespace lockstep {
 
@@ -28,7 +30,9 @@ class BatchSource {
 class TrainBatches final : public BatchSource {
  public:
   TrainBatches(const BatchPlan& plan, int rank, std::unique_ptr<EpochOrder> order)
-      : plan_(plan), rank_(rank), order_(std::move(order)) {}
+      : plan_(plan),
+        rank_(rank),
+        order_(expect_given("TrainBatches", "the epoch's order", std::move(order))) {}
   TrainBatches(const BatchPlan& plan, int rank, std::uint64_t seed, const Shuffle& shuffle = {})
       : TrainBatches(plan, rank, std::make_unique<Permutation>(plan.samples(), seed, shuffle)) {}
 
@@ -57,6 +61,28 @@ class EvalBatches final : public BatchSource {
   EvalPlan plan_;
   int rank_;
   std::vector<std::int64_t> indices_;
+};
+
+/// The samples that a DistributedSampler gives this rank, in batches: what torch.utils.data's
+/// DataLoader makes of `batch_size`, `sampler` and `drop_last`. The last batch of a rank is
+/// smaller, or left out with `drop_last`. Loader::start_epoch sets the sampler's epoch.
+///
+///   Loader loader(dataset, std::make_unique<SampledBatches>(
+///       DistributedSampler(dataset->size(), group->size(), group->rank()), 64));
+class SampledBatches final : public BatchSource {
+ public:
+  /// Throws InputError if batch_size is below 1.
+  SampledBatches(DistributedSampler sampler, std::int64_t batch_size, bool drop_last = false);
+
+  [[nodiscard]] std::int64_t steps() const override;
+  [[nodiscard]] std::int64_t largest_batch() const override;
+  void start_epoch(std::int64_t epoch) override { sampler_.set_epoch(epoch); }
+  [[nodiscard]] std::span<const std::int64_t> indices(std::int64_t step) override;
+
+ private:
+  DistributedSampler sampler_;
+  std::int64_t batch_size_;
+  bool drop_last_;
 };
 
 }  // namespace lockstep

@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 
 namespace lockstep {
 
 JoinedArray::JoinedArray(std::vector<std::shared_ptr<const StoredArray>> parts)
     : parts_(std::move(parts)) {
+  for (const auto& part : parts_) expect_given("JoinedArray", "a part", part);
   const StoredArray& first = *parts_.at(0);
   std::int64_t rows = 0;
   for (const auto& part : parts_) {

@@ -11,6 +11,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/base/trace.hpp>
 
@@ -119,8 +120,11 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, std::unique_ptr<BatchSour
                     "to load ahead.",
                     prefetch));
   }
-  state_ = std::make_unique<State>(std::move(dataset), std::move(batches), prefetch,
-                                   std::move(transforms));
+  for (const auto& transform : transforms) expect_given("Loader", "a transform", transform);
+  state_ =
+      std::make_unique<State>(expect_given("Loader", "the data set", std::move(dataset)),
+                              expect_given("Loader", "the source of batches", std::move(batches)),
+                              prefetch, std::move(transforms));
   state_->first = state_->loaded = state_->taken = state_->steps;
   state_->thread = std::thread([state = state_.get(), rank = thread_rank()] {
     const ThreadRank works_for(rank);

@@ -5,12 +5,14 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 
 namespace lockstep {
 
 StackedDataset::StackedDataset(std::shared_ptr<const Dataset> first,
                                std::vector<std::shared_ptr<const Dataset>> others)
-    : first_(std::move(first)), others_(std::move(others)) {
+    : first_(expect_given("StackedDataset", "the first data set", std::move(first))),
+      others_(std::move(others)) {
   if (others_.empty()) throw InputError("a StackedDataset needs two data sets or more");
   const auto expect_plain = [](const Dataset& data) {
     if (data.others().empty()) return;
@@ -18,7 +20,7 @@ StackedDataset::StackedDataset(std::shared_ptr<const Dataset> first,
   };
   expect_plain(*first_);
   for (const auto& other : others_) {
-    expect_plain(*other);
+    expect_plain(*expect_given("StackedDataset", "a data set", other));
     if (other->size() == first_->size()) continue;
     throw InputError(
         fmt::format("{} samples, but {} in another data set of their inputs. They do not belong "

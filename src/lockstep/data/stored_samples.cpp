@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 
 namespace lockstep {
@@ -131,7 +132,9 @@ void expect_finite(std::span<const float> values, std::int64_t first_row,
 StoredSamples pair_samples(std::shared_ptr<const StoredArray> all_features,
                            std::shared_ptr<const StoredArray> all_targets, TargetKind kind,
                            std::int64_t limit) {
-  StoredSamples samples{std::move(all_features), std::move(all_targets), 0};
+  StoredSamples samples{
+      expect_given("pair_samples", "the array of features", std::move(all_features)),
+      expect_given("pair_samples", "the array of targets", std::move(all_targets)), 0};
   const StoredArray& features = *samples.features;
   const StoredArray& targets = *samples.targets;
   if (features.rows() != targets.rows()) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 
 namespace lockstep {
@@ -69,7 +70,8 @@ StreamedDataset::StreamedDataset(const StoredSamples& samples, std::int64_t clas
   s.classes = classes;
   if (classes == 0)
     s.target_shape = samples.targets ? target_shape_of(samples.targets->shape()) : Shape{0};
-  const StoredArray& array = *samples.features;
+  const StoredArray& array =
+      *expect_given("StreamedDataset", "the array of features", samples.features);
   if (normalisation) {
     s.sample_shape = sample_shape_of(array.shape());
     s.scale = channel_scale(*normalisation, s.sample_shape, array.bytes() ? DType::u8 : DType::f32,

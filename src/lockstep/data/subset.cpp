@@ -6,13 +6,15 @@
 #include <cmath>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/data/permutation.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 
 namespace lockstep {
 
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples)
-    : whole_(std::move(whole)), samples_(std::move(samples)) {
+    : whole_(expect_given("Subset", "the data set", std::move(whole))),
+      samples_(std::move(samples)) {
   if (samples_.empty()) throw InputError("a subset of no samples");
   const auto [least, greatest] = std::ranges::minmax(samples_);
   if (least >= 0 && greatest < whole_->size()) return;

@@ -7,6 +7,7 @@
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/nn/random.hpp>
 
 namespace lockstep::nn {
@@ -77,7 +78,7 @@ class RecomputeNode : public PooledNode<RecomputeNode> {
 }  // namespace
 
 Recomputed::Recomputed(std::shared_ptr<Module> module, Again again)
-    : module_(std::move(module)), again_(again) {
+    : module_(expect_given("Recomputed", "the module", std::move(module))), again_(again) {
   inputs_.emplace_back();
   for (const NamedParameter& parameter : module_->trained_parameters())
     inputs_.push_back(parameter.variable);

@@ -9,6 +9,7 @@
 
 #include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
@@ -39,7 +40,8 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
                                                  std::shared_ptr<ProcessGroup> group,
                                                  const DdpOptions& options,
                                                  std::shared_ptr<CommHook> hook)
-    : module_(std::move(module)), group_(std::move(group)) {
+    : module_(expect_given("DistributedDataParallel", "the module", std::move(module))),
+      group_(expect_given("DistributedDataParallel", "the process group", std::move(group))) {
   const BucketOptions& sizes = options.buckets;
   const bool own_hook = hook != nullptr;
   if (!own_hook) hook = make_comm_hook(options);

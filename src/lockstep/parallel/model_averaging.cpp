@@ -6,6 +6,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 
 namespace lockstep {
 
@@ -23,7 +24,7 @@ PeriodicModelAverager::PeriodicModelAverager(std::vector<Tensor> values,
                                              std::shared_ptr<ProcessGroup> group,
                                              std::int64_t period, std::int64_t warmup_steps)
     : values_(std::move(values)),
-      group_(std::move(group)),
+      group_(expect_given("PeriodicModelAverager", "the process group", std::move(group))),
       period_(period),
       warmup_steps_(warmup_steps) {
   if (period >= 1 && warmup_steps >= 0) return;

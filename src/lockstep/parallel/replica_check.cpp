@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/objects.hpp>
@@ -62,7 +63,7 @@ std::string sentence(const ReplicaDifference& found, std::size_t tensors,
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(std::shared_ptr<ProcessGroup> group, StateDict state)
-    : group_(std::move(group)),
+    : group_(expect_given("ReplicaCheck", "the process group", std::move(group))),
       state_(std::move(state)),
       hashes_(state_.size()),
       digest_(Tensor::empty({1}, DType::i64)),

@@ -12,6 +12,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
@@ -213,7 +214,7 @@ std::string removed_meanwhile(const fs::path& checkpoint) {
 
 struct Predictor::State {
   State(std::shared_ptr<nn::Module> given, ModelSignature said, Forward asked)
-      : model(std::move(given)),
+      : model(expect_given("Predictor", "the model", std::move(given))),
         signature(std::move(said)),
         forward(std::move(asked)),
         outputs(signature.model_outputs()),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 
@@ -19,9 +20,9 @@ double combined(double a, double b, ReduceOp op) {
 
 Evaluator::Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
                      std::shared_ptr<const Dataset> data, std::int64_t batch_size)
-    : group_(std::move(group)),
+    : group_(expect_given("Evaluator", "the process group", std::move(group))),
       task_(task),
-      data_(std::move(data)),
+      data_(expect_given("Evaluator", "the data set", std::move(data))),
       batches_(data_->size(), batch_size, group_->size()),
       loader_(data_, std::make_unique<EvalBatches>(batches_, group_->rank()),
               task.loading().prefetch) {}

@@ -1,4 +1,5 @@
 #include <lockstep/autograd/autocast.hpp>
+#include <lockstep/base/expect_given.hpp>
 #include <lockstep/train/trainer.hpp>
 
 #include <fmt/format.h>
@@ -123,7 +124,7 @@ std::int64_t shards_of(const TrainOptions& options, int ranks) {
 
 Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const RunPlan& plan,
                  std::vector<std::pair<std::string, std::string>> library_versions)
-    : group_(std::move(group)),
+    : group_(expect_given("Trainer", "the process group", std::move(group))),
       task_(task),
       plan_(plan),
       library_versions_(std::move(library_versions)),

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/expect_given.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -44,7 +45,7 @@ std::size_t nucleus(std::span<const double> weights, double share) {
 
 GptSampler::GptSampler(std::shared_ptr<Gpt> model, std::span<const std::int64_t> text,
                        const SamplingOptions& options)
-    : model_(std::move(model)),
+    : model_(expect_given("GptSampler", "the model", std::move(model))),
       options_(checked(options)),
       cache_(*model_),
       text_(text.begin(), text.end()),

@@ -1,0 +1,128 @@
+#pragma once
+#include <concepts>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <lockstep/comm/objects.hpp>
+#include <lockstep/rpc/archive.hpp>
+#include <lockstep/rpc/function.hpp>
+
+// Objects of any serialisable type in collectives and messages: those that cereal knows (numbers,
+// strings, containers, smart pointers), tensors, and classes with a serialize() member. For
+// settings, names and totals, not for what is timed. What comes must be of the type that is asked
+// for: else MalformedMessage. Strings go as comm/objects.hpp sends them.
+
+namespace lockstep {
+
+/// What the templates below take.
+template <class T>
+concept SerialisableObject =
+    std::default_initializable<T> && !std::convertible_to<const T&, std::string>;
+
+namespace rpc {
+
+inline constexpr Limits no_limits{.inline_bytes = std::numeric_limits<std::int64_t>::max(),
+                                  .message_bytes = std::numeric_limits<std::int64_t>::max(),
+                                  .tensor_bytes = std::numeric_limits<std::int64_t>::max()};
+
+/// The object as u8 [bytes], with its tensors. Throws InputError for an object that holds an RRef.
+template <class T>
+[[nodiscard]] Tensor serialised(const T& object) {
+  OutgoingMessage message(Kind::nudge, no_limits);
+  message.head().signature = hash_of_name(typeid(T).name());
+  OutputArchive archive(message);
+  archive(object);
+  if (!message.references().empty()) {
+    throw InputError("an object with an RRef can only be an argument or a result of a remote call");
+  }
+  return message.seal(0);
+}
+
+/// The object of these bytes, which came from rank `from`. Throws MalformedMessage.
+template <class T>
+[[nodiscard]] T deserialised(const Tensor& bytes, int from) {
+  IncomingMessage message(bytes, from, no_limits);
+  if (message.head().signature != hash_of_name(typeid(T).name())) {
+    throw MalformedMessage("rank " + std::to_string(from) +
+                           " sent an object of another type than the one that is asked for here");
+  }
+  T object{};
+  try {
+    InputArchive archive(message);
+    archive(object);
+    archive.expect_end();
+  } catch (const cereal::Exception& error) {
+    throw MalformedMessage(std::string("an object was refused: ") + error.what());
+  }
+  return object;
+}
+
+template <class T>
+[[nodiscard]] std::string serialised_text(const T& object) {
+  const Tensor bytes = serialised(object);
+  return {static_cast<const char*>(bytes.data()), bytes.bytes()};
+}
+
+template <class T>
+[[nodiscard]] T deserialised_text(const std::string& text, int from) {
+  const auto* begin = reinterpret_cast<const std::uint8_t*>(text.data());
+  return deserialised<T>(Tensor::from(std::vector<std::uint8_t>(begin, begin + text.size())), from);
+}
+
+}  // namespace rpc
+
+/// Rank `root`'s object on every rank; the others' are not looked at. Collective.
+template <SerialisableObject T>
+[[nodiscard]] T broadcast_object(ProcessGroup& group, const T& object, int root) {
+  const std::string own = group.rank() == root ? rpc::serialised_text(object) : std::string();
+  return rpc::deserialised_text<T>(broadcast_object(group, own, root), root);
+}
+
+/// Every rank's object, in rank order, on every rank. Collective.
+template <SerialisableObject T>
+[[nodiscard]] std::vector<T> all_gather_object(ProcessGroup& group, const T& object) {
+  std::vector<T> objects;
+  int from = 0;
+  for (const std::string& text : all_gather_object(group, rpc::serialised_text(object)))
+    objects.push_back(rpc::deserialised_text<T>(text, from++));
+  return objects;
+}
+
+/// The same on rank `root` only; empty elsewhere. Collective.
+template <SerialisableObject T>
+[[nodiscard]] std::vector<T> gather_object(ProcessGroup& group, const T& object, int root) {
+  std::vector<T> objects;
+  int from = 0;
+  for (const std::string& text : gather_object(group, rpc::serialised_text(object), root))
+    objects.push_back(rpc::deserialised_text<T>(text, from++));
+  return objects;
+}
+
+/// Element r of rank `root`'s list on rank r; the others' lists are not looked at. Collective.
+/// Throws InputError on every rank if root's list has not one element a rank.
+template <SerialisableObject T>
+[[nodiscard]] T scatter_object(ProcessGroup& group, const std::vector<T>& objects, int root) {
+  std::vector<std::string> texts;
+  if (group.rank() == root) {
+    for (const T& object : objects) texts.push_back(rpc::serialised_text(object));
+  }
+  return rpc::deserialised_text<T>(scatter_object(group, texts, root), root);
+}
+
+/// One object to rank `peer`, which calls recv_object with the same type.
+template <SerialisableObject T>
+void send_object(ProcessGroup& group, const T& object, int peer, int tag = 0) {
+  group.send(rpc::serialised(object), peer, tag);
+}
+
+/// One object from rank `peer`, or from any_source. Returns the sender's rank.
+template <SerialisableObject T>
+int recv_object(ProcessGroup& group, T& object, int peer, int tag = 0) {
+  Work work = group.irecv_message(peer, tag);
+  work.wait();
+  object = rpc::deserialised<T>(work.message(), work.source());
+  return work.source();
+}
+
+}  // namespace lockstep
