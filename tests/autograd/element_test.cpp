@@ -62,6 +62,9 @@ TEST(Elements, SecondDerivativesBesideKinksAreThePieces) {
   const Variable at = numbers({0, 4}), weight = numbers({0.25F});
   const Variable by_weight = grad(sum(prelu(at, weight)), weight, {.create_graph = true});
   EXPECT_EQ(values(grad(by_weight, at)), (std::vector<float>{0, 0}));
+  const Variable by_x = grad(sum(prelu(at, weight)), at, {.create_graph = true});
+  EXPECT_EQ(values(by_x), (std::vector<float>{0.25F, 1}));
+  EXPECT_EQ(values(grad(sum(by_x), weight)), (std::vector<float>{0}));
   const Variable bent = grad(sum(softplus(at, 0.5, 2.0)), at, {.create_graph = true});
   EXPECT_EQ(values(grad(sum(bent), at)), (std::vector<float>{0.125F, 0}));
   const float third = 1.0F / 3.0F;

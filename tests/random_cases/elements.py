@@ -160,7 +160,7 @@ def cosine(d, name):
     rank = max(len(a), len(b))
     dim, eps = d.whole(0, rank - 1), d.pick(1e-8, 0.5)
     scale = d.pick(1.0, 1.0, 1e-3, 1e8)
-    if torch.broadcast_shapes(a, b)[dim] == 1:  # a constant, whose gradient is rounding alone
+    if any(len(s) < rank - dim or s[dim - rank] == 1 for s in (a, b)):  # gradients are rounding alone
         return cosine(d, name)
     return Case(name, lambda v: F.cosine_similarity(v["a"], v["b"], dim, eps),
                 {"a": d.normal(a, scale), "b": d.normal(b)},
@@ -182,6 +182,8 @@ def normalize(d, name):
     shape = d.shape()
     p, dim = d.pick(1.0, 2.0, 3.0, math.inf), d.whole(0, len(shape) - 1)
     x = d.normal(shape)
+    if shape[dim] == 1:
+        return normalize(d, name)
     if d.chance(0.3):
         x = x * 0
     return Case(name, lambda v: F.normalize(v["x"], p, dim, 1e-12), {"x": x},

@@ -96,6 +96,16 @@ def adaptive(d, name):
 MODES = ["nearest", "linear", "bilinear"]
 
 
+def nearest_by(x, factors):
+    for i, factor in enumerate(factors):
+        n = x.shape[i + 2]
+        m = int(n * factor)
+        ratio = 1.0 if m == n else 0.5 if m == 2 * n else 1 / factor
+        place = (torch.arange(m, dtype=torch.float32) * torch.tensor(ratio, dtype=torch.float32)).long()
+        x = x.index_select(i + 2, place.clamp(max=n - 1))
+    return x
+
+
 @operation("interpolate", "interpolate_by")
 def interpolate(d, name):
     mode = d.whole(0, 2)
@@ -113,10 +123,8 @@ def interpolate(d, name):
         factors = [f if extent[i] * f >= 1 else 1.0 for i, f in enumerate(factors)]
         numbers["factors"] = factors
         function = lambda v: F.interpolate(v["x"], scale_factor=factors, mode=MODES[mode], **torch_align)  # noqa: E731
-    if mode == 0 and n == 1:  # PyTorch's 1-D forward does not agree with its own gradient, nor with 2-D
-        keep = numbers.get("size")
-        function = lambda v: F.interpolate(  # noqa: E731
-            v["x"][:, :, None], **({"size": [1, *keep]} if keep else {"scale_factor": (1.0, *factors)}))[:, :, 0]
+    if name == "interpolate_by" and mode == 0:  # PyTorch's forward in 1-D and 3-D differs from 2-D and from its own gradient
+        function = lambda v: nearest_by(v["x"], factors)  # noqa: E731
     return Case(name, function, {"x": x}, numbers=numbers)
 
 

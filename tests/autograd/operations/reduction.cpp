@@ -21,6 +21,15 @@ Operations reduction_operations() {
            [](const Inputs& v) {
              return amax(v[0], {0, 2});
            }},
+          {"prod", {{8, 20, 7}}, [](const Inputs& v) { return prod(v[0] + 2.0, {2}); }},
+          {"norm",
+           {{8, 20, 33}},
+           [](const Inputs& v) {
+             return norm(v[0], 2.0, {0, 2});
+           }},
+          {"norm_3", {{64, 51}}, [](const Inputs& v) { return norm(v[0], 3.0, {1}); }},
+          {"var", {{64, 51}}, [](const Inputs& v) { return var(v[0], {1}); }},
+          {"std", {{64, 51}}, [](const Inputs& v) { return lockstep::std(v[0], {1}); }},
           {"max", {{64, 51}}, [](const Inputs& v) { return max(v[0], 1).values; }},
           {"logsumexp", {{64, 51, 3}}, [](const Inputs& v) { return logsumexp(v[0], 1); }}};
 }

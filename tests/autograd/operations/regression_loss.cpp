@@ -1,3 +1,4 @@
+#include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
@@ -25,6 +26,18 @@ Operations regression_loss_operations() {
       {"gaussian_nll_loss",
        {{64, 51}, {64, 51}},
        [](const Inputs& v) { return gaussian_nll_loss(v[0], target_for(v[0]), v[1] + 2.0); }},
+      {"binary_cross_entropy",
+       {{64, 51}},
+       [](const Inputs& v) {
+         return binary_cross_entropy(sigmoid(v[0]), target_for(v[0]), Reduction::mean,
+                                     target_for(v[0]));
+       }},
+      {"weighted_binary_cross_entropy",
+       {{64, 51}},
+       [](const Inputs& v) {
+         const Tensor& one = target_for(v[0]);
+         return binary_cross_entropy_with_logits(v[0], one, Reduction::mean, one, one);
+       }},
       {"triplet_margin_loss",
        {{64, 51}, {64, 51}, {64, 51}},
        [](const Inputs& v) { return triplet_margin_loss(v[0], v[1], v[2]); }},

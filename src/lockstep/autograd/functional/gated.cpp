@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
@@ -8,6 +10,7 @@
 #include <lockstep/tensor/kernels/broadcast.hpp>
 #include <lockstep/tensor/kernels/gated.hpp>
 #include <lockstep/tensor/kernels/reduction.hpp>
+#include <lockstep/tensor/kernels/unary.hpp>
 
 namespace lockstep {
 namespace {
@@ -37,11 +40,15 @@ class PreluNode : public PooledNode<PreluNode> {
     const Variable &x = input(0), &weight = input(1);
     const Shape along = along_channels(weight.data(), x.shape()).shape();
     if (d.wants(0)) {
-      const Tensor one = Tensor::empty_like(x.data()), step = Tensor::empty_like(x.data());
+      // At 0 the slope is the weight, but, as in PyTorch, does not depend on it.
+      const Tensor one = Tensor::empty_like(x.data()), below = Tensor::empty_like(x.data()),
+                   slope = Tensor::empty_like(x.data());
       one.fill(1.0);
-      prelu_backward(one, x.data(), Tensor::zeros(along, one.dtype(), one.device()), false, step);
-      const Variable positive(step);
-      d.give(0, d.grad_output() * (positive + (1.0 - positive) * reshape(weight, along)));
+      unary_backward({Unary::clamp, -HUGE_VAL, 0.0}, one, x.data(), false, below);
+      prelu_backward(one, x.data(), along_channels(weight.data(), x.shape()), false, slope);
+      const Variable negative(below);
+      d.give(0, d.grad_output() *
+                    (negative * reshape(weight, along) + (1.0 - negative) * Variable(slope)));
     }
     if (d.wants(1)) {
       const Variable parts = d.grad_output() * clamp_max(x, 0.0);

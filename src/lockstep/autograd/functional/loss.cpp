@@ -4,6 +4,7 @@
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/reduced_by.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
@@ -130,7 +131,10 @@ Variable nll_loss(const Operand& x, const Tensor& target, const LossOptions& opt
 }
 
 Variable cross_entropy(const Operand& x, const Tensor& target, const LossOptions& options) {
-  if (is_floating(target.dtype())) return probability_cross_entropy(x, target, options);
+  if (is_floating(target.dtype())) {
+    return detail::rounded_once(
+        x, [&](const Variable& v) { return probability_cross_entropy(v, target, options); });
+  }
   check_loss("cross_entropy", x.data(), target, options);
   const DType dtype = x.data().dtype();
   const Device device = x.data().device();

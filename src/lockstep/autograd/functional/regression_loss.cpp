@@ -7,6 +7,7 @@
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/reduced_by.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch.hpp>
@@ -169,19 +170,10 @@ void expect_weight(const char* operation, const char* what, const Tensor& x, con
                    describe(weight) + " is not of its dtype, or not broadcast to its shape");
 }
 
-Variable times_weight(const char* operation, const Variable& x, const Variable& losses,
-                      const Tensor& weight) {
+Variable times_weight(const char* operation, const Variable& losses, const Tensor& weight) {
   if (!weight.defined()) return losses;
-  expect_weight(operation, "weight", x.data(), weight);
+  expect_weight(operation, "weight", losses.data(), weight);
   return losses * Variable(weight);
-}
-
-/// Losses, each times its weight, if there are any.
-Variable weighted(const ElementLossFunction& f, const Variable& x, const Tensor& target,
-                  const Tensor& weight, Reduction reduction) {
-  if (!weight.defined()) return element_loss(f, x, target, reduction);
-  const Variable losses = element_loss(f, x, target, Reduction::none);
-  return detail::reduced_by(times_weight(name_of(f.kind), x, losses, weight), reduction);
 }
 
 /// On the host, where a wrong one can be told to the user at once. A NaN goes through.
@@ -224,21 +216,32 @@ Variable huber_loss(const Operand& x, const Tensor& target, Reduction reduction,
 Variable binary_cross_entropy_with_logits(const Operand& x, const Tensor& target,
                                           Reduction reduction, const Tensor& weight,
                                           const Tensor& pos_weight) {
-  if (!pos_weight.defined()) {
-    return weighted({ElementLoss::bce_with_logits}, x, target, weight, reduction);
-  }
-  const char* const name = name_of(ElementLoss::bce_with_logits);
-  check_regression(name, x.data(), target);
-  expect_weight(name, "pos_weight", x.data(), pos_weight);
-  const Variable t(target),
-      losses = -(Variable(pos_weight) * t * logsigmoid(x) + (1.0 - t) * logsigmoid(-x));
-  return detail::reduced_by(times_weight(name, x, losses, weight), reduction);
+  const ElementLossFunction f{ElementLoss::bce_with_logits};
+  if (!weight.defined() && !pos_weight.defined()) return element_loss(f, x, target, reduction);
+  return detail::rounded_once(x, [&](const Variable& v) {
+    const char* const name = name_of(f.kind);
+    Variable losses;
+    if (pos_weight.defined()) {
+      check_regression(name, v.data(), target);
+      expect_weight(name, "pos_weight", v.data(), pos_weight);
+      const Variable t(target);
+      losses = -(Variable(pos_weight) * t * logsigmoid(v) + (1.0 - t) * logsigmoid(-v));
+    } else {
+      losses = element_loss(f, v, target, Reduction::none);
+    }
+    return detail::reduced_by(times_weight(name, losses, weight), reduction);
+  });
 }
 
 Variable binary_cross_entropy(const Operand& x, const Tensor& target, Reduction reduction,
                               const Tensor& weight) {
+  const ElementLossFunction f{ElementLoss::bce};
   expect_probabilities(x.data());
-  return weighted({ElementLoss::bce}, x, target, weight, reduction);
+  if (!weight.defined()) return element_loss(f, x, target, reduction);
+  return detail::rounded_once(x, [&](const Variable& v) {
+    const Variable losses = element_loss(f, v, target, Reduction::none);
+    return detail::reduced_by(times_weight(name_of(f.kind), losses, weight), reduction);
+  });
 }
 
 Variable kl_div(const Operand& x, const Tensor& target, KlDivReduction reduction, bool log_target) {

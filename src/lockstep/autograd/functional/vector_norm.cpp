@@ -7,6 +7,7 @@
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
@@ -94,13 +95,6 @@ double degrees_of_freedom(const Variable& x, const Dims& dims, double correction
   return std::max(static_cast<double>(count) - correction, 0.0);
 }
 
-/// f(x), for an x of 16 bits in f32 and rounded once.
-template <class F>
-Variable rounded_once(const Operand& x, const F& f) {
-  const DType dtype = x.given().data().dtype();
-  return is_half(dtype) ? to(f(to(x.given(), DType::f32)), dtype) : f(x.given());
-}
-
 Variable norm_in_rows(const Variable& x, double p, const Dims& dims, bool keepdim) {
   const ReducedRows reduced(x, dims, keepdim);
   if (reduced.width == 0 && reduced.result.numel() > 0 && (p < 0.0 || std::isinf(p))) {
@@ -133,25 +127,26 @@ Variable prod_in_rows(const Variable& x, const Dims& dims, bool keepdim) {
 
 Variable norm(const Operand& x, double p, const Dims& dims, bool keepdim) {
   if (std::isnan(p)) throw InputError("norm: p is not a number");
-  return rounded_once(x, [&](const Variable& v) { return norm_in_rows(v, p, dims, keepdim); });
+  return detail::rounded_once(x,
+                              [&](const Variable& v) { return norm_in_rows(v, p, dims, keepdim); });
 }
 
 Variable var(const Operand& x, const Dims& dims, double correction, bool keepdim) {
-  return rounded_once(x, [&](const Variable& v) {
+  return detail::rounded_once(x, [&](const Variable& v) {
     return sum(pow(v - mean(v, dims, true), 2.0), dims, keepdim) /
            degrees_of_freedom(v, dims, correction);
   });
 }
 
 Variable std(const Operand& x, const Dims& dims, double correction, bool keepdim) {
-  return rounded_once(x, [&](const Variable& v) {
+  return detail::rounded_once(x, [&](const Variable& v) {
     return norm_in_rows(v - mean(v, dims, true), 2.0, dims, keepdim) /
            std::sqrt(degrees_of_freedom(v, dims, correction));
   });
 }
 
 Variable prod(const Operand& x, const Dims& dims, bool keepdim) {
-  return rounded_once(x, [&](const Variable& v) { return prod_in_rows(v, dims, keepdim); });
+  return detail::rounded_once(x, [&](const Variable& v) { return prod_in_rows(v, dims, keepdim); });
 }
 
 }  // namespace lockstep
