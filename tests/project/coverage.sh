@@ -12,9 +12,16 @@ fail() {
 }
 
 declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/*.hpp \
-  "$sources"/parallel/sync_batch_norm.hpp)
+  "$sources"/parallel/{comm_hook,distributed_data_parallel,join,model_averaging,post_local_sgd,power_sgd_hook,sync_batch_norm}.hpp \
+  "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/*.hpp "$sources"/tensor/state_dict.hpp \
+  "$sources"/data/{batch_source,loader,sampler}.hpp)
 is_declared() {
-  local name=${1##*::}
+  local name=${1##*::} verb
+  if [[ $name == 'lockstep '* ]]; then  # a verb of the program
+    verb=${name#lockstep }
+    grep -q "\"${verb%% *}\"" "$root/apps/lockstep/main.cpp"
+    return
+  fi
   grep -qE "(class|struct|using) $name\b|[ &]$name\(|^ +$name,|[ ]$name =" <<<"$declared"
 }
 
@@ -30,7 +37,7 @@ while IFS='|' read -r _ pytorch here note _; do
   fi
   # shellcheck disable=SC2016  # the page's own marks
   names=$(grep -oE '`[^`]+`' <<<"$here" | tr -d '`') || { fail "$pytorch names nothing that is here, nor \"no\""; continue; }
-  for name in $names; do is_declared "$name" || fail "$pytorch: $name is declared nowhere"; done
+  while read -r name; do is_declared "$name" || fail "$pytorch: $name is declared nowhere"; done <<<"$names"
 done < <(grep '^|' "$page")
 ((rows > 200)) || fail "only $rows rows were read"
 
