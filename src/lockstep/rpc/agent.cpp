@@ -482,6 +482,11 @@ void Agent::refuse(const ReplyTo& to, Status status, const std::string& text) no
 
 Request* Agent::receive(std::chrono::microseconds at_most, bool soon) {
   const auto awake = soon ? awake_ : std::chrono::microseconds{0};
+  if (late_answers_.some()) {
+    constexpr std::chrono::milliseconds between_deadlines{100};
+    expire_late_answers();
+    at_most = std::min<std::chrono::microseconds>(at_most, between_deadlines);
+  }
   if (is_all_sent()) {
     return request_work_.wait_for(at_most, awake) ? take_request() : nullptr;
   }
@@ -512,8 +517,10 @@ Request* Agent::admit(Tensor bytes, int from) {
     request->message = IncomingMessage(std::move(bytes), from, limits_);
     IncomingMessage& message = request->message;
     const Head& head = message.head();
-    answers_out_->has_received(from, head.received);
-    if (requests_in_.add(from)) send_notice(Kind::credit, from);
+    if (from != id_) {  // a nudge to oneself goes past the outbox
+      answers_out_->has_received(from, head.received);
+      if (requests_in_.add(from)) send_notice(Kind::credit, from);
+    }
     if (head.kind == Kind::call || head.kind == Kind::create) {
       references_->take_over(message);
       if (head.kind == Kind::create) {

@@ -1,7 +1,8 @@
 #pragma once
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -19,13 +20,18 @@ class LateAnswers {
   [[nodiscard]] std::uint64_t add(const Call& call, Clock::time_point deadline) {
     const std::lock_guard lock(mutex_);
     calls_.emplace(++last_, Entry{call, deadline});
+    count_.store(calls_.size());
     if (deadline < earliest_) earliest_ = deadline;
     return last_;
   }
+  /// Whether there are any. Without a lock.
+  [[nodiscard]] bool some() const noexcept { return count_.load(std::memory_order_relaxed) > 0; }
   /// Whether it is the caller's to answer: it is not over, and is from now on.
   [[nodiscard]] bool take(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
-    return calls_.erase(number) > 0;
+    const bool found = calls_.erase(number) > 0;
+    count_.store(calls_.size());
+    return found;
   }
   /// All those whose deadline has passed: they are over.
   [[nodiscard]] std::vector<Call> take_overdue(Clock::time_point now) {
@@ -42,6 +48,7 @@ class LateAnswers {
         ++it;
       }
     }
+    count_.store(calls_.size());
     return overdue;
   }
 
@@ -52,6 +59,7 @@ class LateAnswers {
   };
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, Entry> calls_;
+  std::atomic<std::size_t> count_ = 0;
   std::uint64_t last_ = 0;
   Clock::time_point earliest_ = Clock::time_point::max();
 };

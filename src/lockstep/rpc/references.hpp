@@ -83,7 +83,7 @@ class ReferenceHandle {
 struct OwnedObject {
   std::shared_ptr<void> object;
   const ObjectType* type = nullptr;
-  BasesOfObject bases;
+  mutable BasesOfObject bases;
   IntrusivePtr<ValueState<void>> ready = ValueState<void>::make();
 
   bool begun = false;                  ///< its create() has come, or it was made here
