@@ -6,7 +6,6 @@
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
-#include <lockstep/parallel/post_local_sgd.hpp>
 #include <lockstep/parallel/replica_check.hpp>
 #include <support/message_of.hpp>
 
