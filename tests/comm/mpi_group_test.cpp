@@ -62,10 +62,6 @@ TEST(MpiGroup, OnASubCommunicatorTalksToItsRanksOnly) {
 }
 
 // Each of them needs a number in its messages' tags.
-TEST(MpiGroup, OfTheNullCommunicatorIsRefused) {
-  EXPECT_THROW(static_cast<void>(make_mpi_group(MPI_COMM_NULL)), Error);
-}
-
 TEST(MpiGroup, SaysWhenMoreGroupsAreInUseThanItCanKeepApart) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   std::vector<std::shared_ptr<ProcessGroup>> alone;

@@ -6,7 +6,6 @@
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
-#include <lockstep/parallel/post_local_sgd.hpp>
 #include <lockstep/parallel/replica_check.hpp>
 #include <support/message_of.hpp>
 
@@ -21,7 +20,7 @@ TEST(NullPointers, AreSentencesInEveryPartOfParallelTraining) {
   const std::vector<std::function<void()>> calls = {
       [&] { DistributedDataParallel(model, nullptr); },
       [&] { DistributedDataParallel(nullptr, group); },
-      [&] { PeriodicModelAverager({}, nullptr, 1, 0); }, [&] { PostLocalSgdHook(nullptr, 0); },
+      [&] { PeriodicModelAverager({}, nullptr, 1, 0); },
       [&] { ReplicaCheck(nullptr, model->state_dict()); }};
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto message = test::message_of<Error>(calls[i]);

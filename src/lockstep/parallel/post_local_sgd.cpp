@@ -5,13 +5,11 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/base/expect_given.hpp>
 
 namespace lockstep {
 
 PostLocalSgdHook::PostLocalSgdHook(std::shared_ptr<ProcessGroup> subgroup, std::int64_t start_step)
-    : subgroup_(expect_given("PostLocalSgdHook", "the subgroup", std::move(subgroup))),
-      start_step_(start_step) {
+    : subgroup_(std::move(subgroup)), start_step_(start_step) {
   if (start_step >= 0) return;
   throw InputError(fmt::format("post-local SGD starts at step 0 or later, not {}", start_step));
 }

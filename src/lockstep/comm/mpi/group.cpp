@@ -1,6 +1,5 @@
 #include <lockstep/comm/mpi_group.hpp>
 
-#include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi/core.hpp>
 #include <lockstep/comm/mpi/lifetime.hpp>
 #include <lockstep/comm/operation.hpp>
@@ -53,12 +52,6 @@ class MpiGroup final : public ProcessGroup {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> make_mpi_group(MPI_Comm comm, const GroupOptions& options) {
-  if (comm == MPI_COMM_NULL) {
-    throw Error(
-        "make_mpi_group: the communicator is MPI_COMM_NULL, as MPI_Comm_split gives to a process "
-        "that "
-        "is in no part");
-  }
   return MpiGroup::owned(IntrusivePtr<MpiCore>(new MpiCore(comm, options)));
 }
 
