@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include <lockstep/nn/module.hpp>
+#include <lockstep/optim/betas.hpp>
 
 namespace lockstep::optim {
 
@@ -26,7 +26,7 @@ struct ParameterGroup {
   std::optional<double> momentum = {};
   std::optional<double> dampening = {};
   std::optional<bool> nesterov = {};
-  std::optional<std::array<double, 2>> betas = {};
+  std::optional<Betas> betas = {};
   std::optional<double> eps = {};
   std::optional<bool> amsgrad = {};
   std::optional<double> alpha = {};
