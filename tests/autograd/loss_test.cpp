@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 
@@ -104,6 +105,16 @@ TEST(Losses, RefuseWhatDoesNotFit) {
   many.back() = 7;
   const Variable rows(Tensor::zeros({300, 2})), weight(Tensor::zeros({3, 2}));
   expect([&] { return linear_cross_entropy(rows, weight, labels(many)); }, "in row 299 ");
+}
+
+TEST(CrossEntropy, HasNoGradientWhereNoRowCounts) {
+  const Variable x(random_tensor({2, 3}, 4), true);
+  const LossOptions options{.ignore_index = 1, .label_smoothing = 0.1};
+  const Variable loss = cross_entropy(x, labels({1, 1}), options);
+  for (const bool create_graph : {false, true}) {
+    const Variable gradient = grad(loss, x, {.create_graph = create_graph, .retain_graph = true});
+    EXPECT_EQ(gradient.data().to_vector<double>(), std::vector<double>(6, 0.0)) << create_graph;
+  }
 }
 
 TEST(Losses, OfNothingAreNothing) {

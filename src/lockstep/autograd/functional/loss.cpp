@@ -8,6 +8,7 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
+#include <lockstep/tensor/kernels/arithmetic.hpp>
 
 namespace lockstep {
 namespace {
@@ -87,7 +88,12 @@ class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
     }
     const Variable rows =
         sum(weighted, {1}) * Variable(counts) * (1.0 / static_cast<double>(classes));
-    return options_.reduction == Reduction::none ? rows : sum(rows) / Variable(divisor_);
+    if (options_.reduction == Reduction::none) return rows;
+    // Where no row counts there is nothing to divide, and no gradient.
+    const Tensor none = Tensor::empty_like(divisor_);
+    arithmetic(Arithmetic::equal, divisor_, Tensor::zeros({}, none.dtype(), none.device()), false,
+               none);
+    return sum(rows) / masked_fill(Variable(divisor_), none.to(DType::boolean), 1.0);
   }
 
   Tensor target_;
