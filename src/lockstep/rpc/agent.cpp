@@ -622,19 +622,23 @@ void Agent::run(Request& request) {
   IncomingMessage& message = request.message;
   const Head& head = message.head();
   Function* const function = find_function(head.function);
+  auto start = Clock::now();
   ReplyTo reply{.agent = this,
                 .function = function,
                 .kind = head.kind,
                 .caller = message.from(),
                 .id = head.id,
-                .deadline = deadline_of(head),
+                .deadline = start + bounded(std::chrono::milliseconds(head.timeout_ms)),
                 .reference = head.reference};
   const auto refuse_it = [&](Status status, const std::string& text) {
     refuse(reply, status, text);
     count_handled();
   };
   try {
-    receive_tensors(message);
+    if (!message.awaited().empty()) {
+      receive_tensors(message);
+      start = Clock::now();
+    }
   } catch (...) {
     return refuse_it(Status::threw, text_of(std::current_exception()));
   }
@@ -649,7 +653,6 @@ void Agent::run(Request& request) {
                                  function->signature_text));
   }
   const TraceScope scope("rpc", function->name, "execute", static_cast<std::int64_t>(head.id));
-  const std::int64_t start = trace_now();
   const InCallScope scope_of_calls({.deadline = reply.deadline, .depth = head.depth});
   try {
     const Entered entered(message);
@@ -663,7 +666,9 @@ void Agent::run(Request& request) {
     refuse_it(Status::threw, text_of(std::current_exception()));
   }
   auto& usual = function->usual_ns;
-  usual.store((3 * usual.load(std::memory_order_relaxed) + trace_now() - start) / 4,
+  usual.store((3 * usual.load(std::memory_order_relaxed) +
+               std::chrono::nanoseconds(Clock::now() - start).count()) /
+                  4,
               std::memory_order_relaxed);
 }
 

@@ -33,32 +33,40 @@ Outbox::Outbox(ProcessGroup& group, Receipts& come, bool must_push, microseconds
 
 void Outbox::send(int to, Parcel&& parcel) {
   Line& line = lines_[static_cast<std::size_t>(to)];
+  if (!parcel.waits || (!line.some_wait.load() && has_room(line))) {
+    line.sent.fetch_add(1);
+    return post(to, line, parcel);
+  }
   {
     const std::lock_guard lock(line.lock);
-    const bool has_room = line.waiting.empty() && line.sent - line.received < window_;
-    if (parcel.waits && !has_room) {
-      line.waiting.push_back(std::move(parcel));
-      return;
-    }
-    ++line.sent;
+    line.waiting.push_back(std::move(parcel));
+    line.some_wait.store(true);
   }
-  post(to, line, parcel);
+  post_waiting(to, line);  // there may be room since it was looked for
 }
 
 void Outbox::has_received(int by, std::uint32_t messages) {
   Line& line = lines_[static_cast<std::size_t>(by)];
+  // An older message may come later, and a damaged one say anything.
+  std::uint32_t known = line.received.load();
+  while (messages != known && messages - known <= line.sent.load() - known &&
+         !line.received.compare_exchange_weak(known, messages)) {
+  }
+  if (line.some_wait.load()) post_waiting(by, line);
+}
+
+void Outbox::post_waiting(int to, Line& line) {
   for (;;) {
     Parcel parcel;
     {
       const std::lock_guard lock(line.lock);
-      // An older message may come later, and a damaged one say anything.
-      if (messages - line.received <= line.sent - line.received) line.received = messages;
-      if (line.waiting.empty() || line.sent - line.received >= window_) return;
+      if (line.waiting.empty() || !has_room(line)) return;
       parcel = std::move(line.waiting.front());
       line.waiting.pop_front();
-      ++line.sent;
+      line.some_wait.store(!line.waiting.empty());
+      line.sent.fetch_add(1);
     }
-    post(by, line, parcel);
+    post(to, line, parcel);
   }
 }
 

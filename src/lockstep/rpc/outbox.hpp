@@ -67,14 +67,19 @@ class Outbox {
  private:
   /// To one rank.
   struct Line {
+    std::atomic<std::uint32_t> sent = 0, received = 0;
+    std::atomic<bool> some_wait = false;
     SpinLock lock;  // guards what follows
-    std::uint32_t sent = 0, received = 0;
     std::deque<Parcel> waiting;
     std::deque<Work> unsent;
     Clock::time_point changed;  // unsent
   };
 
+  [[nodiscard]] bool has_room(const Line& line) const noexcept {
+    return line.sent.load() - line.received.load() < window_;
+  }
   void post(int to, Line& line, Parcel& parcel);
+  void post_waiting(int to, Line& line);
   /// False if it could not be sent at once.
   bool keep_until_sent(Line& line, const Work& started);
   void push_awake(Work& work);
