@@ -287,7 +287,7 @@ def poisson(d, name):
 
 @operation("nll_loss", "cross_entropy")
 def classes(d, name):
-    n, c, rest = d.whole(1, 5), d.whole(1, 9), d.pick([], [], [d.whole(1, 4)], [2, d.whole(1, 3)])
+    n, c, rest = d.whole(1, 5), d.whole(2, 9), d.pick([], [], [d.whole(1, 4)], [2, d.whole(1, 3)])
     reduction = d.whole(0, 2)
     target = d.indices([n, *rest], c)
     ignore = -100
