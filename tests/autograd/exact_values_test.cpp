@@ -12,6 +12,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 
+#include "doubles_of.hpp"
 #include "gradient_check.hpp"
 #include "weighted_sum.hpp"
 
@@ -24,9 +25,6 @@ template <class T>
 Variable row_of(const std::vector<T>& values) {
   return Variable(Tensor::from(values, {static_cast<std::int64_t>(values.size())}), true);
 }
-
-std::vector<double> doubles_of(const Tensor& t) { return t.to(DType::f64).to_vector<double>(); }
-std::vector<double> doubles_of(const Variable& v) { return doubles_of(v.data()); }
 
 /// d sum(y) / dx.
 std::vector<double> slopes_of(const Variable& y, const Variable& x) {

@@ -8,6 +8,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 
+#include "doubles_of.hpp"
 #include "gradient_check.hpp"
 
 namespace lockstep::test {
@@ -19,7 +20,6 @@ Variable count_up(const Shape& shape) {
   for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<double>(i);
   return Variable(Tensor::from(elements, shape));
 }
-std::vector<double> doubles_of(const Variable& x) { return x.data().to_vector<double>(); }
 using Doubles = std::vector<double>;
 
 TEST(Pool, StrideIsTheKernelUnlessGiven) {
