@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <lockstep/base/log.hpp>
@@ -32,12 +33,6 @@ class MeddledGroup final : public ProcessGroup {
   int rank() const noexcept override { return inner_->rank(); }
   int size() const noexcept override { return inner_->size(); }
   const char* backend() const noexcept override { return inner_->backend(); }
-  std::shared_ptr<ProcessGroup> split(int colour, int key) override {
-    const bool first = !meddling_.requests;
-    auto made = inner_->split(colour, key);
-    if (first) meddling_.requests = made;
-    return std::make_shared<MeddledGroup>(std::move(made), meddling_, first);
-  }
   void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) override {
     inner_->wake_over_nodes(awake, by_datagrams);
   }
@@ -53,6 +48,12 @@ class MeddledGroup final : public ProcessGroup {
       }
     }
     return start_on(*inner_, std::move(operation));
+  }
+  std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {
+    const bool first = !meddling_.requests;
+    auto made = make_subgroup_of(*inner_, members);
+    if (first) meddling_.requests = made;
+    return std::make_shared<MeddledGroup>(std::move(made), meddling_, first);
   }
   void release() override { inner_->close(); }
 

@@ -404,9 +404,12 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
   // Answers to calls that nobody waits for yet must not pile up. What follows one may call again.
   constexpr std::size_t many = 64;
   static thread_local bool receives = false;
-  if (calls_.open() < many || std::exchange(receives, true)) return;
+  if (calls_.open() < many || receives) return;
+  const struct Receiving {
+    Receiving() { receives = true; }
+    ~Receiving() { receives = false; }
+  } receiving;
   receive_answers_once();
-  receives = false;
 }
 
 std::chrono::milliseconds Agent::limit_within(const CallScope& scope, Clock::time_point now,
