@@ -12,9 +12,9 @@ int main(int argc, char** argv) {
   const int rank = world->rank();
   std::string said = "rank " + std::to_string(rank) + ":";
 
-  // The same list on every rank of the world; those that are not in it get nullptr.
-  const auto pair = world->new_group(std::vector<int>{1, 0});
-  if (pair) said += " number " + std::to_string(pair->rank()) + " of the pair,";
+  // The same list on every rank of the world; for those that are not in it, rank() is -1.
+  const auto pair = world->new_group({1, 0});
+  if (pair->rank() >= 0) said += " number " + std::to_string(pair->rank()) + " of the pair,";
 
   // Ranks that name the same colour become a group, ordered by the key.
   const auto parity = world->split(rank % 2, rank);
@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   said += ", " + settings + "\n";
   for (const std::string& line : gather_object(*world, said, 0)) std::printf("%s", line.c_str());
 
-  if (pair) pair->close();
+  pair->close();
   parity->close();
   world->close();
 }

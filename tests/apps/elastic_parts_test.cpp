@@ -97,7 +97,7 @@ TEST(MembersFile, IsRefusedWithTheLineThatIsWrong) {
 TEST(MembersFile, NamesHostsThatNoProgramTakesForAnOptionAUserOrAList) {
   const std::string longest(253, 'n');
   for (const std::string& good :
-       {std::string("node1"), std::string("a.b-c_d.example"), std::string("10.0.0.7"), longest})
+       {std::string("node1"), std::string("a.b-c_d.example"), std::string("192.0.2.7"), longest})
     EXPECT_EQ(parse_members(good + " 2\n", "members"), (Hosts{{good, 2}}));
   for (const std::string& bad :
        {std::string("-x"), std::string("-oProxyCommand=touch"), std::string("me@node1"),

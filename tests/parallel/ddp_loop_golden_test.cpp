@@ -15,6 +15,7 @@
 
 #include "ranks.hpp"
 #include "small_models.hpp"
+#include "two_ranks.hpp"
 
 namespace lockstep {
 namespace {
@@ -208,11 +209,10 @@ const std::map<std::string, std::function<void(LoopRun&, int)>> loop_cases{
 class DdpLoopGolden : public testing::TestWithParam<int> {};
 
 TEST_P(DdpLoopGolden, LeavesTheGradientsThatPyTorchLeaves) {
-  if (GetParam() != file_ranks) GTEST_SKIP() << "the file is of two ranks";
   const LoopGolden golden;
   EXPECT_EQ(golden.unread, std::vector<std::string>{});
   ASSERT_EQ(golden.cases.size(), loop_cases.size());
-  test::on_ranks(file_ranks, [&](const auto& group) {
+  test::on_two_ranks(GetParam(), [&](const auto& group) {
     for (const auto& [name, run_case] : loop_cases) {
       for (const BucketOptions& buckets : {BucketOptions{}, BucketOptions{1, 1}}) {
         LoopRun run(golden, name, group, {.buckets = buckets});

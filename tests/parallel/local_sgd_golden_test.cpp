@@ -7,13 +7,13 @@
 #include <gtest/gtest.h>
 #include <support/golden_file.hpp>
 
-#include <lockstep/comm/threads_group.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
 
 #include "ranks.hpp"
 #include "small_models.hpp"
+#include "two_ranks.hpp"
 
 // ddp.h5, local_sgd: two ranks, each of which follows the gradients of its own samples.
 
@@ -68,22 +68,6 @@ Tensor element(const Tensor& t, std::int64_t i, std::int64_t j) {
   return row.slice(j, j + 1).reshape(Shape(std::span(shape.begin() + 2, shape.end())));
 }
 
-/// The first two ranks of a group, or two threads where it has only one.
-void on_two_ranks(int ranks, const test::RankBody& body) {
-  if (ranks == 1) {
-    run_ranks_as_threads(2, [&](ProcessGroup& group) {
-      body(std::shared_ptr<ProcessGroup>(std::shared_ptr<void>(), &group));
-    });
-    return;
-  }
-  test::on_ranks(ranks, [&](const auto& group) {
-    const auto two = group->new_group(std::vector<int>{0, 1});
-    if (!two) return;
-    body(two);
-    two->close();
-  });
-}
-
 class LocalSgdGolden : public testing::TestWithParam<int> {};
 
 TEST_P(LocalSgdGolden, WeightsAndLossesAreThoseOfEveryStep) {
@@ -92,7 +76,7 @@ TEST_P(LocalSgdGolden, WeightsAndLossesAreThoseOfEveryStep) {
   ASSERT_EQ(golden.steps, static_cast<std::int64_t>(golden.file.number("local_sgd", "steps")));
   EXPECT_EQ(golden.file.unread("local_sgd"), std::vector<std::string>{});
 
-  on_two_ranks(GetParam(), [&](const auto& group) {
+  test::on_two_ranks(GetParam(), [&](const auto& group) {
     const std::int64_t rank = group->rank();
     for (const LocalSgdCase* expected : {&golden.averager, &golden.end_of_period}) {
       const auto model = std::make_shared<LinearModel>(golden.weight.clone(), golden.bias.clone());
