@@ -49,11 +49,12 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
   return on_ranks(argc, argv, [&](const std::shared_ptr<ProcessGroup>& group) {
     std::unique_ptr<Predictor> predictor;
     FileOptions as_trained;
+    const auto of_input = train::DataSetName::parse(options.input, "").file;
     const auto checkpoint =
         train::with_checkpoint(*group, options.source, [&](const std::filesystem::path& path) {
           train::agree(*group, [&] {
             predictor = std::make_unique<Predictor>(path);
-            as_trained = train::file_options_of(path);
+            if (is_table(of_input)) as_trained = train::file_options_of(path);
           });
         });
     auto input = train::DataSetName::parse(options.input, predictor->signature().input.name);

@@ -425,8 +425,9 @@ TEST(Launch, WorldOfOneUnderALauncherOfSeveralIsExitCodeTwoWithTheRemedy) {
 }
 
 TEST(BadInput, AFolderOfLocalCopiesWithoutANameIsASentence) {
-  const Finished finished = lockstep_utility(
-      {"deck", "check", source("inputs/synthetic.toml"), "--set", "checkpoint.local_dir=\"\""});
+  const Finished finished =
+      lockstep_utility({"deck", "check", source("inputs/synthetic.toml"), "--set",
+                        "checkpoint.local_dir=\"\"", "--set", "checkpoint.local_steps=1"});
   EXPECT_EQ(finished.exit_code, 2) << finished.output;
   EXPECT_TRUE(finished.says("checkpoint.local_dir = \"\" names no folder")) << finished.output;
 }

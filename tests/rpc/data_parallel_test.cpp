@@ -131,6 +131,24 @@ TEST(DataParallelContext, IsFilledByAPassOfBackwardWithAndWithoutAWeight) {
   });
 }
 
+TEST(DataParallelContext, WeightsCountOnceWhereTheReplicatedPartComesFirst) {
+  on_trainers([](DistributedDataParallel& ddp, const rpc::RRef<Remote>& remote) {
+    const int rank = ddp.group().rank(), ranks = ddp.group().size();
+    const da::Context context;
+    const Variable x(values_of({3, 4}, rank), true);
+    int bodies = 0;
+    ddp.for_each_shard([&](std::int64_t) {  // which counts the sums over ranks
+      ++bodies;
+      ddp.backward(sum(remote.rpc_sync(&Remote::forward, ddp.forward(x))), share_of(rank));
+    });
+    EXPECT_EQ(bodies, 1);
+    expect_near(da::gradient(context, weight_of(ddp)), over_ranks(ranks, false, share_of),
+                "of the replicated part");
+    const Reference own = reference(rank, false, share_of(rank));
+    expect_near(remote.rpc_sync(&Remote::gradient, context.id()), own.remote, "elsewhere");
+  });
+}
+
 /// The replicas that are set to work from elsewhere, by worker.
 std::mutex served_access;
 std::map<int, std::shared_ptr<DistributedDataParallel>> served;

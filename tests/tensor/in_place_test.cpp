@@ -1,3 +1,4 @@
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -51,6 +52,26 @@ TEST(TensorReshape, RefusesWhatDoesNotFitPrintingBothShapes) {
   EXPECT_NE(refusal({-1, -1}).find("only one extent"), std::string::npos);
   EXPECT_NE(refusal({-2, 12}).find("negative extent"), std::string::npos);
   EXPECT_NE(refusal({1, 1, 1, 1, 1, 1, 1, 1, -1}).find("at most 8 dimensions"), std::string::npos);
+}
+
+TEST(TensorInPlace, ReadsAnOperandInItsOwnMemoryBeforeItIsWritten) {
+  const auto t = Tensor::from({1.F, 2.F, 3.F, 4.F, 5.F, 6.F}, {3, 2});
+  t -= t[0];
+  EXPECT_EQ(t.to_vector<float>(), (Floats{0, 0, 2, 2, 4, 4}));
+  t.slice(1, 3) += t.slice(0, 2);
+  EXPECT_EQ(t.to_vector<float>(), (Floats{0, 0, 2, 2, 6, 6}));
+  t += t;
+  EXPECT_EQ(t.to_vector<float>(), (Floats{0, 0, 4, 4, 12, 12}));
+}
+
+TEST(TensorInPlace, WholeNumbersCountModuloTheirRangeAndRefuseInfinity) {
+  const auto bytes = Tensor::full({1}, 3, DType::u8);
+  bytes += -4;
+  EXPECT_EQ(bytes.item(), 255);
+  bytes *= 300;
+  EXPECT_EQ(bytes.item(), 255 * 300 % 256);
+  const auto longs = Tensor::full({1}, 1, DType::i64);
+  EXPECT_THROW(longs += std::numeric_limits<double>::infinity(), ShapeError);
 }
 
 TEST(TensorRow, SharesStorageAndCountsFromTheEnd) {

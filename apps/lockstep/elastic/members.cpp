@@ -194,6 +194,7 @@ Members members_of_slurm() {
   return [state](bool now) {
     auto& [slurm, answer] = *state;
     // Beside the caller, who passes on what the ranks print: a busy Slurm takes its time.
+    if (now && answer.valid()) slurm.now = answer.get();  // of a question from before
     if (!answer.valid() && (now || seconds_since(slurm.asked) > slurm_asked_s)) {
       slurm.asked = Clock::now();
       answer = std::async(std::launch::async, [&slurm] { return slurm.look(); });

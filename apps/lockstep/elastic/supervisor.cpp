@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
@@ -224,6 +225,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
     while (!watch.hung && watch.nobody_answers.empty() && !child.wait(look_each))
       look_after(child, placement, watch);
     down_since_ = Clock::now();
+    if (!watch.hung) await_answers(watch);
     if (child.kill_all() > 0 || child.code() != 0) launcher_.end_elsewhere(number);
     evidence.code = child.code();
   }
@@ -239,7 +241,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   evidence.stop_was_asked = stops > 0;
   evidence.stopped_before_up = watch.stopped_before_up || !run_.is_up();
   evidence.silent_s = watch.silent_s;
-  if (!run_.is_up() && nobody_answers(watch)) evidence.nobody_answers = watch.nobody_answers;
+  if (!run_.is_up()) evidence.nobody_answers = watch.nobody_answers;
   evidence.rings = run_.take_rings();
   if (watch.hung) evidence.rings = std::move(watch.rings_when_hung);
   Ending ending = judge(evidence, placement, run_, memory_);
@@ -272,11 +274,10 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
 
 /// Beside the first start: a launcher that cannot reach any host may wait for ever.
 void Supervisor::ask_hosts(const Placement& placement, Watch& watch) const {
-  constexpr std::size_t enough = 16;
+  constexpr std::size_t most = 64;  // of more, lost hosts are found when the start has failed
   constexpr double first_answer_within_s = 8;
-  if (!launcher_.names_hosts() || launcher_.is_srun()) return;
+  if (!launcher_.names_hosts() || launcher_.is_srun() || placement.hosts.size() > most) return;
   for (const Host& host : placement.hosts) {
-    if (watch.silent.size() == enough) return;
     watch.silent.push_back(std::async(std::launch::async, [launcher = launcher_, name = host.name] {
       return launcher.why_silent(name, first_answer_within_s);
     }));
@@ -299,6 +300,18 @@ bool Supervisor::nobody_answers(Watch& watch) {
     if (watch.nobody_answers.empty()) watch.nobody_answers = *why;
   }
   return true;
+}
+
+/// For a launcher that fails at once, as those do that ask the hosts beside it. Afterwards they are
+/// killed with it, and say nothing any more.
+void Supervisor::await_answers(Watch& watch) {
+  constexpr std::chrono::seconds patience{2};
+  constexpr std::chrono::milliseconds between_looks{20};
+  const auto until = Clock::now() + patience;
+  while (!run_.shows_life() && !run_.is_up() && !watch.silent.empty() && !nobody_answers(watch) &&
+         Clock::now() < until) {
+    std::this_thread::sleep_for(between_looks);
+  }
 }
 
 /// SIGUSR1: launchers pass it on. Of SIGTERM srun makes SIGKILL for the ranks, so that is for those

@@ -50,6 +50,7 @@ class Supervisor {
   void look_after(Child& child, const Placement& placement, Watch& watch);
   void ask_hosts(const Placement& placement, Watch& watch) const;
   [[nodiscard]] static bool nobody_answers(Watch& watch);
+  void await_answers(Watch& watch);
   void ask_to_stop(Child& child, Watch& watch);
   void end_hung(Child& child, Watch& watch);
   void find_lost_hosts(const Placement& placement, const Blame& blame, Ending& ending);

@@ -138,7 +138,7 @@ GradSink* Engine::redirected_sink_of(const Variable& leaf) const {
 
 void Engine::begin_following() {
   const auto is_out = [](const Follower& follower) { return !follower.answer.follows; };
-  followers_.erase(std::ranges::remove_if(followers_, is_out).begin(), followers_.end());
+  std::erase_if(followers_, is_out);
   std::ranges::sort(followers_, {},
                     [](const Follower& follower) { return follower.observer->number(); });
   for (std::size_t i = 0; i < followers_.size(); ++i) {

@@ -8,7 +8,7 @@ namespace lockstep {
 
 std::string shortened(const std::string& text) {
   constexpr std::size_t longest = 2000, beginning = 1400, end = 500;
-  const std::string message = printable(text);
+  std::string message = printable(text);
   if (message.size() <= longest) return message;
   const auto is_inside_character = [&](std::size_t at) {
     return (static_cast<unsigned char>(message[at]) & 0xC0U) == 0x80U;

@@ -12,8 +12,8 @@ class ListView : public std::span<const T> {
  public:
   ListView(std::initializer_list<T> list) : std::span<const T>(list.begin(), list.size()) {}
   template <class Range>
-  requires std::convertible_to<Range&&, std::span<const T>> ListView(Range&& range)
-      : std::span<const T>(std::span<const T>(static_cast<Range&&>(range))) {}
+  requires std::convertible_to<const Range&, std::span<const T>> ListView(const Range& range)
+      : std::span<const T>(std::span<const T>(range)) {}
 };
 
 }  // namespace lockstep

@@ -18,7 +18,12 @@ std::size_t character_bytes(std::string_view text) {
   const auto goes_on = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; };
   const bool whole =
       bytes <= text.size() && bytes > 0 && std::ranges::all_of(text.substr(1, bytes - 1), goes_on);
-  return whole ? bytes : 0;
+  if (!whole || bytes < 3) return whole ? bytes : 0;
+  const auto second =
+      static_cast<unsigned char>(text[1]);  // longer than needed, a surrogate, or none
+  const bool is_none = (first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) ||
+                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
+  return is_none ? 0 : bytes;
 }
 
 bool is_control(std::string_view character) {

@@ -1,6 +1,7 @@
 #include <lockstep/base/some_of.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -315,7 +315,11 @@ std::shared_ptr<const StoredArray> CsvTable::codes(const std::string& column,
                                                    const std::vector<std::string>& labels) const {
   const std::size_t c = index_of(column);
   std::unordered_map<std::string_view, std::size_t> places;
-  for (const std::string& label : labels) places.emplace(label, places.size());
+  for (const std::string& label : labels) {
+    if (places.emplace(label, places.size()).second) continue;
+    throw InputError(
+        fmt::format("the class names have \"{}\" twice. Name each class once.", shortened(label)));
+  }
   std::vector<double> codes;
   for (std::int64_t row = 0; row < rows(); ++row) {
     const auto found = places.find(cell(row, c));

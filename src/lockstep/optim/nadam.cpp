@@ -53,13 +53,11 @@ double NAdam::mu(const NAdamOptions& options, std::int64_t step) {
 }
 
 double NAdam::mu_product(std::size_t group, std::int64_t step) {
-  auto& [multiplied, product] = products_[group];
-  if (step < multiplied) {
-    multiplied = 0;
-    product = 1.0;
-  }
-  while (multiplied < step) product *= mu(options_[group], ++multiplied);
-  return product;
+  Product& known = products_[group];
+  if (step < known.multiplied) known = {};
+  for (; known.multiplied < step; ++known.multiplied)
+    known.product *= mu(options_[group], known.multiplied + 1);
+  return known.product;
 }
 
 }  // namespace lockstep::optim

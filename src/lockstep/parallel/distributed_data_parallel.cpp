@@ -261,6 +261,8 @@ void DistributedDataParallel::gradients_are_in(GradStore& gradients) {
         "DistributedDataParallel: with DdpOptions::shards gradients are not summed in a context of "
         "dist_autograd: call backward(loss, weight)");
   }
+  at_hand_.is_met = true;
+  buffers_are_there_ = false;
   HeldGradients held;
   held.take(reducer_->buckets());
   const auto each = [&](const auto& visit) {
@@ -274,8 +276,16 @@ void DistributedDataParallel::gradients_are_in(GradStore& gradients) {
     parameter.mark_grad_present();
   });
   const auto share_before = std::exchange(at_hand_.held, Share::mean);
-  reducer_->begin(equal_share());
-  finish_sum();
+  try {
+    reducer_->begin(in_weighted_pass ? 1.0 : equal_share());
+    finish_sum();
+  } catch (...) {
+    reducer_->give_up();
+    reducer_->zero_grad();
+    held.give_back();
+    at_hand_.held = share_before;
+    throw;
+  }
   each([&](const Variable& parameter) {
     if (parameter.grad().defined()) gradients.target(parameter).tensor.copy_from(parameter.grad());
     parameter.zero_grad();
@@ -307,9 +317,16 @@ void DistributedDataParallel::give_up_step() {
 
 void DistributedDataParallel::finish_sum() {
   const bool of_all = comm_hook().sums_over_all();
-  reducer_->finish();
+  try {
+    reducer_->finish();
+    if (shards_) shards_->finish();
+  } catch (...) {
+    reducer_->give_up();
+    at_hand_.is_awaited = false;
+    if (shards_) give_up_step();
+    throw;
+  }
   if (shards_) {
-    shards_->finish();
     is_set_aside_ = false;
     held_.give_back();
   }

@@ -33,8 +33,6 @@ void Reducer::zero_grad() const {
   }
 }
 
-bool Reducer::any_held() const { return std::ranges::any_of(buckets_, &holds_any); }
-
 void Reducer::scale_held(double factor) const {
   for (const Bucket& bucket : buckets_) {
     if (holds_any(bucket)) scale_gradients(bucket.gradients, factor);

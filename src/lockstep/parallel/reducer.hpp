@@ -44,7 +44,6 @@ class Reducer {
 
   /// Forgets the gradients; their memory stays in the buckets.
   void zero_grad() const;
-  [[nodiscard]] bool any_held() const;
   /// Multiplies the gradients that are held.
   void scale_held(double factor) const;
 

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <cstddef>
+#include <functional>
 #include <string>
 
 #include <lockstep/base/error.hpp>
@@ -20,11 +22,12 @@ void apply(Arithmetic op, const Tensor& t, const Tensor& other) {
 template <class T>
 void apply_whole(Arithmetic op, const Tensor& t, double number) {
   std::vector<T> elements = t.to_vector<T>();
-  const T n = static_cast<T>(number);
-  for (T& element : elements) {
-    element = static_cast<T>(op == Arithmetic::add        ? element + n
-                             : op == Arithmetic::subtract ? element - n
-                                                          : element * n);
+  const auto n = static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
+  for (T& element : elements) {  // modulo 2^64, as the hardware and PyTorch count
+    const auto e = static_cast<std::uint64_t>(element);
+    element = static_cast<T>(op == Arithmetic::add        ? e + n
+                             : op == Arithmetic::subtract ? e - n
+                                                          : e * n);
   }
   t.copy_from_host(std::span<const T>(elements));
 }
@@ -35,7 +38,8 @@ const Tensor& apply_number(const char* sign, Arithmetic op, const Tensor& t, dou
     apply(op, t, Tensor::full({}, number, wide, t.device()));
     return t;
   }
-  if (t.dtype() == DType::boolean || op == Arithmetic::divide || std::trunc(number) != number) {
+  const bool is_whole = std::trunc(number) == number && std::abs(number) < 0x1p63;
+  if (t.dtype() == DType::boolean || op == Arithmetic::divide || !is_whole) {
     throw ShapeError(describe(t) + " " + sign + " " + std::to_string(number) +
                      ": the result is not of this dtype; convert the tensor with to() first");
   }
@@ -43,6 +47,14 @@ const Tensor& apply_number(const char* sign, Arithmetic op, const Tensor& t, dou
   if (t.dtype() == DType::i32) apply_whole<std::int32_t>(op, t, number);
   if (t.dtype() == DType::u8) apply_whole<std::uint8_t>(op, t, number);
   return t;
+}
+
+/// Whether writing to `t` would change what is still to be read of `other`, as in x -= x[0].
+bool shares_part(const Tensor& t, const Tensor& other) {
+  const auto* a = static_cast<const std::byte*>(t.data());
+  const auto* b = static_cast<const std::byte*>(other.data());
+  const bool is_same = a == b && t.shape() == other.shape();
+  return !is_same && std::less<>()(a, b + other.bytes()) && std::less<>()(b, a + t.bytes());
 }
 
 const Tensor& apply_tensor(const char* sign, Arithmetic op, const Tensor& t, const Tensor& other) {
@@ -53,7 +65,7 @@ const Tensor& apply_tensor(const char* sign, Arithmetic op, const Tensor& t, con
                      ": both must be floating and of one dtype, and the second must be repeatable "
                      "to the shape of the first");
   }
-  apply(op, t, other);
+  apply(op, t, shares_part(t, other) ? other.clone() : other);
   return t;
 }
 

@@ -371,6 +371,7 @@ int App::run(int argc, char** argv) {
   keep_closed_streams_closed();
   listen_for_stop_requests();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error like a full disk
+  raise_open_files_limit();
   const Start start = look_ahead(name_, argc, argv);
   try {
     expect_address_space(std::max(1, start.threads));

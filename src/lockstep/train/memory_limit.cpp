@@ -54,4 +54,12 @@ void expect_file_size() {
       format_bytes(static_cast<std::int64_t>(of_mpi))));
 }
 
+void raise_open_files_limit() noexcept {
+  constexpr rlim_t most = 65536;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= most) return;
+  limit.rlim_cur = std::min(limit.rlim_max, most);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace lockstep::train

@@ -13,4 +13,8 @@ void expect_address_space(int ranks);
 /// SIGBUS). For programs that call MPI, before MPI_Init.
 void expect_file_size();
 
+/// Raises `ulimit -n` of this process as far as it may, to 65,536 at most: each file of a data set
+/// stays open. For programs, first of all.
+void raise_open_files_limit() noexcept;
+
 }  // namespace lockstep::train

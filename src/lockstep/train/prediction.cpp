@@ -300,7 +300,7 @@ fs::path with_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_run,
     agree(group, [&] {
       if (group.rank() == 0) found = checkpoint_of(checkpoint_or_run).string();
     });
-    const fs::path path = broadcast_object(group, found, 0);
+    fs::path path = broadcast_object(group, found, 0);
     try {
       part(path);
       return path;

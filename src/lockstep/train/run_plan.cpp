@@ -43,7 +43,7 @@ Options read_tables(Deck& deck) {
 
 RunPlan read_run_plan(Deck& deck) {
   auto plan = read_tables<RunPlan>(deck);
-  if (plan.checkpoint.local_dir.empty()) {
+  if (plan.checkpoint.local_steps > 0 && plan.checkpoint.local_dir.empty()) {
     throw InputError(
         "checkpoint.local_dir = \"\" names no folder: /dev/shm is the default. To keep no copies "
         "set checkpoint.local_steps = 0.");

@@ -172,7 +172,9 @@ void RunSaves::settle() {
         fmt::format("saved {} ({:.1f} MB in {:.0f} ms, of which the step waited {:.0f} ms)",
                     path.string(), static_cast<double>(report.bytes) / 1e6, report.seconds * 1e3,
                     report.blocked_seconds * 1e3));
-    if (report.not_finite.empty() || group_.rank() != 0) return;
+    if (report.not_finite.empty()) return;
+    best_ = best_before_;  // best.h5 is of finite states
+    if (group_.rank() != 0) return;
     const auto finite = checkpoints_->newest_finite();
     log(LogLevel::warning,
         fmt::format("{} has elements that are not finite numbers in {} (train.on_nan = "

@@ -116,7 +116,7 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
   }
   state_ = saved;
   ddp_->set_step(state_.step);
-  const std::string news = ddp_->comm_hook().load_state_dict(model().trained_parameters(), hook);
+  const std::string news = ddp_->comm_hook().load_state_dict(model().named_parameters(), hook);
   if (!news.empty() && group_->rank() == 0) log(LogLevel::warning, news);
   if (averager_) averager_->set_step(state_.step);
   epoch_loss_ = 0;
@@ -157,7 +157,7 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
 }
 
 StateDict Trainer::hook_state() const {
-  return ddp_->comm_hook().state_dict(model().trained_parameters());
+  return ddp_->comm_hook().state_dict(model().named_parameters());
 }
 
 StateDict Trainer::optimizer_state(bool of_all_ranks) const {

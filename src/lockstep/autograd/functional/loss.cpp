@@ -86,8 +86,7 @@ class CrossEntropyNode : public PooledNode<CrossEntropyNode> {
     if (const Tensor& weight = options_.class_weight; weight.defined()) {
       weighted = p * Variable(weight.reshape(with_one_extent(p.shape().dims(), 1, classes)));
     }
-    const Variable rows =
-        sum(weighted, {1}) * Variable(counts) * (1.0 / static_cast<double>(classes));
+    Variable rows = sum(weighted, {1}) * Variable(counts) * (1.0 / static_cast<double>(classes));
     if (options_.reduction == Reduction::none) return rows;
     // Where no row counts there is nothing to divide, and no gradient.
     const Tensor none = Tensor::empty_like(divisor_);

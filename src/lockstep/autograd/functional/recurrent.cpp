@@ -228,6 +228,7 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h
   if (lengths.defined()) {
     plan.lengths = lengths;
     expect_lengths(plan);
+    plan.lengths = lengths.clone();  // backward reads them, when the caller may have others in them
   }
   // Zeros where padding may be anything, as a weight's gradient is a product with all of x.
   const Tensor sequence = zero_behind(plan, x.data());

@@ -34,7 +34,7 @@ class OtherDtype {
   [[nodiscard]] std::optional<DType> waiting(const MpiReceive& receive, const Operation& operation,
                                              const MpiPlace& place, int& status) const;
 
-  int looks_ = 0;
+  std::uint32_t looks_ = 0;
   std::chrono::steady_clock::time_point next_{};
   std::optional<DType> seen_, came_;
 };
