@@ -308,6 +308,7 @@ TEST(Leftovers, AreTheProcessesOfADeadSupervisorOfTheSameRunFolder) {
   for (int i = 0; i < 500 && found().empty(); ++i) usleep(10'000);  // until it is sleep
   EXPECT_EQ(found(), std::vector<int>{all[1]});
   for (const int pid : all) kill(pid, SIGKILL);
+  for (int i = 0; i < 500 && !found().empty(); ++i) usleep(10'000);  // until they are dead
   EXPECT_TRUE(found().empty());
   for (const int pid : all) waitpid(pid, nullptr, 0);
 }
