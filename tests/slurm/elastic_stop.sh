@@ -22,7 +22,7 @@ for launcher in srun mpiexec; do
     code=$(scontrol show job "$job" | sed -n 's/.*ExitCode=\([0-9]*\):.*/\1/p')
     [ "$code" = 75 ] || fail "with $launcher and SIG$signal the supervisor ended with $code, not 75"
     expect_summary "$run" 's["completed"], s["stopped_early"]' "(False, True)"
-    [ "$(ls "$run/checkpoints" | grep -c '^step-')" = 1 ] || fail "$run has saved nothing: $(ls "$run/checkpoints")"
+    [ "$(find "$run/checkpoints" -name 'step-*' | wc -l)" = 1 ] || fail "$run has saved nothing: $(ls "$run/checkpoints")"
     [ ! -e "$run/run.lock" ] || fail "$run is still held"
   done
 done
