@@ -5,47 +5,25 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <data/hdf5_files.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/csv_number.hpp>
-#include <lockstep/data/csv_table.hpp>
 #include <lockstep/data/data_files.hpp>
 #include <lockstep/data/hdf5_array.hpp>
 #include <lockstep/data/joined_array.hpp>
 #include <lockstep/data/npy_array.hpp>
 #include <numeric>
+#include <support/message_of.hpp>
 #include <support/process.hpp>
+
+#include "stored_numbers.hpp"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 using test::ScratchFolder;
-
-template <class F>
-std::string input_error(const F& f) {
-  try {
-    f();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no InputError";
-}
-
-void expect_says(const std::string& message, const std::string& part) {
-  EXPECT_NE(message.find(part), std::string::npos) << message;
-}
-
-template <class T>
-std::vector<T> all_of(const StoredArray& array) {
-  std::vector<T> numbers(static_cast<std::size_t>(array.shape().numel()));
-  array.read(0, array.rows(), std::span(numbers));
-  return numbers;
-}
 
 /// What numpy.save writes of `numbers`.
 template <class T>
@@ -167,10 +145,11 @@ TEST(NpyArray, WhatItCannotReadIsASentence) {
   const ScratchFolder folder;
   const auto refusal = [&](const std::string& text) {
     const fs::path file = folder.write("bad.npy", text);
-    return input_error([&] { static_cast<void>(NpyArray(file)); });
+    return test::message_of<InputError>([&] { static_cast<void>(NpyArray(file)); });
   };
-  expect_says(input_error([&] { static_cast<void>(NpyArray(folder.file("none.npy"))); }),
-              "none.npy is missing. Write it with numpy.save");
+  expect_says(
+      test::message_of<InputError>([&] { static_cast<void>(NpyArray(folder.file("none.npy"))); }),
+      "none.npy is missing. Write it with numpy.save");
   expect_says(refusal("a,b\n1,2\n"), "is not a .npy file");
   expect_says(refusal(std::string(200, 'x')), "does not begin with \\x93NUMPY");
   expect_says(refusal(npy("<c8", "(2,)", counted(4))), "holds '<c8'");
@@ -246,7 +225,8 @@ TEST(Hdf5Array, AFilterThatThisHdf5LacksIsNamed) {
   H5Fclose(h5);
   EXPECT_EQ(all_of<float>(Hdf5Array(file, "skipped")), (std::vector<float>{1, 2, 3, 4}));
   const Hdf5Array array(file, "compressed");
-  const std::string message = input_error([&] { static_cast<void>(all_of<float>(array)); });
+  const std::string message =
+      test::message_of<InputError>([&] { static_cast<void>(all_of<float>(array)); });
   expect_says(message, "compressed of " + file.string());
   expect_says(message, "32000");
   expect_says(message, "which this HDF5 does not have. Rewrite it with compression=\"gzip\"");
@@ -266,7 +246,8 @@ TEST(Hdf5Array, ThatTheLimitOfOpenFilesKeepsClosedSaysSo) {
     rlimit low = before;
     low.rlim_cur = static_cast<rlim_t>(next + more);
     ::setrlimit(RLIMIT_NOFILE, &low);
-    const std::string message = input_error([&] { static_cast<void>(Hdf5Array(file, "x")); });
+    const std::string message =
+        test::message_of<InputError>([&] { static_cast<void>(Hdf5Array(file, "x")); });
     ::setrlimit(RLIMIT_NOFILE, &before);
     expect_says(message, "numbers.h5: Too many open files");
     expect_says(message, "ulimit -n");
@@ -294,7 +275,7 @@ TEST(JoinedArray, IsOneArrayAfterAnother) {
   }
   const auto other =
       std::make_shared<const NpyArray>(folder.write("d.npy", npy("<f4", "(2, 3)", counted(6))));
-  expect_says(input_error([&] {
+  expect_says(test::message_of<InputError>([&] {
                 static_cast<void>(JoinedArray({part("a.npy", 0, 3), other}));
               }),
               "cannot be joined");
@@ -309,15 +290,9 @@ TEST(DataFiles, APatternIsWhatItFitsInTheOrderOfNames) {
             (std::vector<fs::path>{in + "part-0.h5", in + "part-1.h5", in + "part-2.h5",
                                    in + "other.h5"}));
   EXPECT_EQ(files_of({in + "missing.h5"}), std::vector<fs::path>{in + "missing.h5"});
-  expect_says(input_error([&] { static_cast<void>(files_of({in + "none-*.h5"})); }),
-              "no file fits " + in + "none-*.h5");
-}
-
-DataOptions options_of(DataKind kind, std::vector<std::string> path) {
-  DataOptions options;
-  options.kind = kind;
-  options.path = std::move(path);
-  return options;
+  expect_says(
+      test::message_of<InputError>([&] { static_cast<void>(files_of({in + "none-*.h5"})); }),
+      "no file fits " + in + "none-*.h5");
 }
 
 /// Every sample and target of a data set.
@@ -355,7 +330,7 @@ TEST(DataFiles, SamplesInSeveralFilesOfAnyKindAreThoseOfOneHdf5File) {
   write_part("part-2", 3, 4);
   write_part("part-3", 4, 10);
   DataOptions whole = options_of(DataKind::hdf5, {in + "whole.h5"});
-  expect_says(input_error([&] { static_cast<void>(make_datasets(whole)); }),
+  expect_says(test::message_of<InputError>([&] { static_cast<void>(make_datasets(whole)); }),
               "Data without a test set are read with data.test_set = false");
   whole.test_set = false;
   const auto expected = contents_of(*make_datasets(whole).train);
@@ -374,204 +349,13 @@ TEST(DataFiles, SamplesInSeveralFilesOfAnyKindAreThoseOfOneHdf5File) {
   }
 }
 
-TEST(CsvTable, CellsMayBeQuotedAndSeparatedAsSpreadsheetsDo) {
-  const ScratchFolder folder;
-  const auto expect = [&](const std::string& text) {
-    const CsvTable table({folder.write("t.csv", text)});
-    EXPECT_EQ(table.columns(), (std::vector<std::string>{"size, cm", "kind"})) << text;
-    EXPECT_EQ(table.rows(), 2) << text;
-    EXPECT_EQ(all_of<float>(*table.numbers({"size, cm"}, true)), (std::vector<float>{1.5F, -2e3F}));
-    EXPECT_EQ(table.labels("kind"), (std::vector<std::string>{"a \"b\"\nc", "d"})) << text;
-  };
-  expect("\"size, cm\",kind\n1.5,\"a \"\"b\"\"\nc\"\n-2e3,d\n");
-  expect("\xef\xbb\xbf\"size, cm\",kind\r\n1.5 , \"a \"\"b\"\"\nc\" \r\n\r\n-2e3,d");
-  expect("\"size, cm\";kind\n1.5;\"a \"\"b\"\"\nc\"\n-2e3;d\n");
-  expect("\"size, cm\"\tkind\n1.5\t\"a \"\"b\"\"\nc\"\n-2e3\td\n");
-  const CsvTable quotes({folder.write("q.csv", "\"a\"\"\n,;\";\"b;\";5\" size, cm\n1;2;3\n")});
-  EXPECT_EQ(quotes.columns(), (std::vector<std::string>{"a\"\n,;", "b;", "5\" size, cm"}));
-  const CsvTable semicolons({folder.write("s.csv", "x;y\n1;2\n")});
-  EXPECT_EQ(semicolons.columns(), (std::vector<std::string>{"x", "y"}));
-  const CsvTable tabs({folder.write("tabs.csv", "x\ty\n+1\t2\n")});
-  EXPECT_EQ(all_of<std::int64_t>(*tabs.numbers({"y", "x"}, false)),
-            (std::vector<std::int64_t>{2, 1}));
-}
-
-TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
-  const ScratchFolder folder;
-  const auto refusal = [&](const std::string& text) {
-    const fs::path file = folder.write("t.csv", text);
-    return input_error([&] { static_cast<void>(CsvTable({file}).numbers({"x", "y"}, false)); });
-  };
-  expect_says(refusal(""), "t.csv is empty");
-  expect_says(refusal("x,y\n"), "has a header, but no line of samples");
-  expect_says(refusal("x,x\n1,2\n"), "column x is named twice");
-  expect_says(refusal("x,\n1,2\n"), "a column has no name");
-  expect_says(refusal("x,y\n1,2\n3\n"), "line 3 of");
-  expect_says(refusal("x,y\n1,2\n3\n"), "has 1 cells, but the header names 2 columns");
-  expect_says(refusal("x,y\n1,\"2\n3,4\n"), "a quote that begins here does not end");
-  expect_says(refusal("x,y\n1,\"2\"3\n"), "followed by \"3\"");
-  expect_says(refusal("x,y\n1,2\n\n3,four\n"), "column y is \"four\", not a finite number");
-  expect_says(refusal("x,y\n1,2\n\n3,four\n"), "line 4 of");
-  expect_says(refusal("x,y\n1,\n"), "column y is empty");
-  expect_says(refusal("x,y\n1,nan\n"), "column y is \"nan\"");
-  expect_says(refusal("x,y\n1,1e40\n"), "column y is \"1e40\"");
-  expect_says(refusal("x,yy\n1,2\n"), "has no column y");
-  const std::vector<fs::path> files{folder.write("a.csv", "x,y\n1,2\n"),
-                                    folder.write("b.csv", "x,z\n1,2\n")};
-  expect_says(input_error([&] { static_cast<void>(CsvTable(files)); }), "do not belong together");
-}
-
-TEST(CsvTable, ALineOfSamplesIsNotTakenForAHeader) {
-  const ScratchFolder folder;
-  const auto table = [&](const std::string& text, CsvHeader header = CsvHeader::automatic) {
-    return CsvTable({folder.write("t.csv", text)}, header);
-  };
-  for (const std::string samples :
-       {"0.346,1\n2,3\n", "1,1\n1,1\n", "5.1,3.5,setosa\n4.9,3.0,setosa\n", "1;2\n",
-        "1,5;2,5;a\n3,5;4,5;b\n"}) {
-    const std::string message = input_error([&] { table(samples); });
-    expect_says(message, "line 1 of ");
-    expect_says(message, "looks like a line of samples");
-    expect_says(message, "data.header = false");
-    EXPECT_EQ(table(samples, CsvHeader::no).rows(), std::ranges::count(samples, '\n')) << samples;
-  }
-  const CsvTable years = table("2010,2011,country\n1,2,7\n", CsvHeader::yes);
-  EXPECT_EQ(years.columns(), (std::vector<std::string>{"2010", "2011", "country"}));
-  EXPECT_EQ(table("x,2011\na,2\nb,3\n", CsvHeader::yes).rows(), 2);
-  EXPECT_EQ(table("2010,country\n1,2\n").rows(), 1) << "the second column has only a name";
-  const CsvTable without = table("5.1,setosa\n4.9,virginica\n", CsvHeader::no);
-  EXPECT_EQ(without.columns(), (std::vector<std::string>{"column_1", "column_2"}));
-  EXPECT_EQ(all_of<float>(*without.numbers({"column_1"}, true)), (std::vector<float>{5.1F, 4.9F}));
-  EXPECT_EQ(without.labels("column_2"), (std::vector<std::string>{"setosa", "virginica"}));
-  expect_says(input_error([&] { table("1,2\n3\n", CsvHeader::no); }), "line 2 of");
-}
-
-TEST(CsvTable, HeadersOfNumpyAndPandasAreReadOrNamed) {
-  const ScratchFolder folder;
-  // numpy.savetxt(..., delimiter=",", header="x,y") and DataFrame.to_csv().
-  const CsvTable numpy({folder.write("n.csv", "# x,y\n1.000e+00,2.000e+00\n")});
-  EXPECT_EQ(numpy.columns(), (std::vector<std::string>{"x", "y"}));
-  EXPECT_EQ(CsvTable({folder.write("1.csv", "# 1,2\n1,2\n")}).columns(),
-            (std::vector<std::string>{"1", "2"}));
-  EXPECT_EQ(CsvTable({folder.write("2.csv", "#x,y\n1,2\n")}).columns()[0], "#x");
-  const std::string message =
-      input_error([&] { static_cast<void>(CsvTable({folder.write("p.csv", ",x\n0,1.5\n")})); });
-  expect_says(message, "a column has no name");
-  expect_says(message, "to_csv(index=False)");
-}
-
-TEST(CsvNumber, IsWhatProgramsWrite) {
-  EXPECT_EQ(csv_number("+5"), 5.0);
-  for (const char* text : {"+-5", "++5", "+", "-", "", "1.0D", "D5", "1D2", "0x10", "1,5", "inf",
-                           "nan", "1e40", "1.0D+40", "1e400", "-1e400", "1e99999999999999999999"})
-    EXPECT_FALSE(csv_number(text)) << text;
-  EXPECT_EQ(csv_number("1e-400"), 0.0);
-  EXPECT_EQ(csv_number("-12345678.5E-400"), 0.0);
-  EXPECT_EQ(csv_number("1e-99999999999999999999"), 0.0);
-  EXPECT_EQ(csv_number("0." + std::string(400, '0') + "1"), 0.0);
-  EXPECT_FALSE(csv_number(std::string(400, '1')));
-  EXPECT_FALSE(csv_number(std::string(400, '1') + "e-5"));
-  EXPECT_EQ(csv_number(std::string(400, '1') + "e-400").value() > 0.1, true);
-  EXPECT_EQ(csv_number("0.1500D+02"), 15.0);
-  EXPECT_EQ(csv_number("-1.5d-01"), -0.15);
-  EXPECT_EQ(csv_number("1,5", ','), 1.5);
-  EXPECT_EQ(csv_number("-2,5e3", ','), -2500.0);
-  EXPECT_EQ(csv_number("7", ','), 7.0);
-  for (const char* text : {"1.5", "1.234,5", "1,2,3"}) EXPECT_FALSE(csv_number(text, ',')) << text;
-}
-
-TEST(CsvTable, DecimalCommasAreNumbersBetweenSemicolons) {
-  const ScratchFolder folder;
-  const CsvTable table({folder.write("t.csv", "x;y;kind\n1,5;2;a\n-0,25;3;b\n")});
-  EXPECT_EQ(all_of<float>(*table.numbers({"x", "y"}, false)),
-            (std::vector<float>{1.5F, 2, -0.25F, 3}));
-  EXPECT_TRUE(table.is_numeric("x"));
-  const std::string mixed = input_error(
-      [&] { static_cast<void>(CsvTable({folder.write("m.csv", "x;y\n1;2.5\n1,5;2\n")})); });
-  expect_says(mixed, "line 3 of ");
-  expect_says(mixed, "\"1,5\", a number with a decimal comma, but line 2 of ");
-  expect_says(mixed, "\"2.5\", one with a point");
-}
-
-// Each took minutes: columns and classes were looked up one by one.
-TEST(CsvTable, ManyColumnsAndClassesTakeTimeInProportion) {
-  const ScratchFolder folder;
-  constexpr int n = 200'000;
-  std::string header, line, classes = "x,kind\n";
-  for (int i = 0; i < n; ++i) {
-    header += fmt::format("{}c{}", i == 0 ? "" : ",", i);
-    line += i == 0 ? "1" : ",1";
-    classes += fmt::format("1,k{}\n", i);
-  }
-  DataOptions options =
-      options_of(DataKind::csv, {folder.write("wide.csv", header + "\n" + line + "\n")});
-  const auto start = std::chrono::steady_clock::now();
-  const DataFiles wide(options, Split::train);
-  const auto features = wide.features(wide.completed(options, TargetKind::values));
-  EXPECT_EQ(features->row_elements(), n - 1);
-  EXPECT_LT(features->description().size(), 1000U) << "names are not listed whole";
-  options.path = {folder.write("classes.csv", classes)};
-  const DataFiles many(options, Split::train);
-  const DataOptions found = many.completed(options, TargetKind::classes);
-  EXPECT_EQ(std::ssize(found.class_names), n);
-  EXPECT_EQ(many.targets(found)->rows(), n);
-  const CsvTable other({folder.write("other.csv", "x,kind\n1,new\n")});
-  const std::string message =
-      input_error([&] { static_cast<void>(other.codes("kind", found.class_names)); });
-  expect_says(message, "and 199992 more");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-}
-
-// What is kept of a table stands in decks and checkpoints, which are UTF-8 without NUL.
-TEST(CsvTable, NamesThatAreNoUtf8AreRefusedWithTheirPlace) {
-  const ScratchFolder folder;
-  const auto refusal = [&](const std::string& text) {
-    const fs::path file = folder.write("l1.csv", text);
-    return input_error([&] { static_cast<void>(CsvTable({file}).labels("kind")); });
-  };
-  const std::string header = refusal("caf\xe9,kind\n1,a\n");
-  expect_says(header, "line 1 of ");
-  expect_says(header, "l1.csv: byte 0xe9 is no UTF-8 text. Save the table as UTF-8");
-  const std::string label = refusal("x,kind\n1,tea\n2,caf\xe9\n");
-  expect_says(label, "line 3 of ");
-  expect_says(label, "l1.csv: byte 0xe9 is no UTF-8 text. Save the table as UTF-8");
-  const std::string nul(1, '\0');
-  expect_says(refusal("x" + nul + ",kind\n1,a\n"), "l1.csv: a name holds a NUL byte");
-  expect_says(refusal("x,kind\n1,a" + nul + "\n"), "l1.csv: a name holds a NUL byte");
-  for (const std::string mark : {"\xff\xfe", "\xfe\xff"})
-    expect_says(refusal(mark + "x" + nul + ",\n"),
-                "l1.csv is UTF-16 text. Save the table as UTF-8");
-  const CsvTable table({folder.write("u8.csv", "x,kind\n1,caf\xc3\xa9\n2,th\xe9\n")});
-  const std::string code =
-      input_error([&] { static_cast<void>(table.codes("kind", {"caf\xc3\xa9"})); });
-  expect_says(code, "u8.csv: byte 0xe9 is no UTF-8 text");
-  EXPECT_EQ(CsvTable({folder.write("u8.csv", "x,kind\n1,caf\xc3\xa9\n")}).labels("kind"),
-            std::vector<std::string>{"caf\xc3\xa9"});
-}
-
-TEST(CsvTable, IntegersThatAreNotExactAreNoLabels) {
-  const ScratchFolder folder;
-  for (const std::string large : {"99999999999999999999", "1e19", "-1e19", "9007199254740993"}) {
-    const CsvTable table({folder.write("t.csv", "x,kind\n1,0\n2," + large + "\n")});
-    const auto array = table.numbers({"kind"}, true);
-    const std::string message =
-        input_error([&] { static_cast<void>(all_of<std::int64_t>(*array)); });
-    expect_says(message, "column kind of ");
-    expect_says(message, "sample 1 is ");
-    expect_says(message, "lie below 2^53");
-    EXPECT_EQ(all_of<float>(*array).at(1), std::stof(large)) << "a value may be large";
-  }
-  const CsvTable table({folder.write("t.csv", "kind\n9007199254740991\n-9007199254740991\n")});
-  EXPECT_EQ(all_of<std::int64_t>(*table.numbers({"kind"}, true)),
-            (std::vector<std::int64_t>{9007199254740991, -9007199254740991}));
-}
-
 TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
   const ScratchFolder folder;
   for (const std::string header : {"a b kind", "a|b|kind"}) {
     DataOptions options = options_of(DataKind::csv, {folder.write("s.csv", header + "\n1\n2\n")});
     options.test_set = false;
-    const std::string message = input_error([&] { static_cast<void>(make_datasets(options)); });
+    const std::string message =
+        test::message_of<InputError>([&] { static_cast<void>(make_datasets(options)); });
     expect_says(message,
                 "s.csv has no column for features, only the one column \"" + header + "\"");
     expect_says(message, "separate their cells by commas, semicolons or tabs");
@@ -579,7 +363,7 @@ TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
   DataOptions options = options_of(DataKind::csv, {folder.write("s.csv", "w,kind\n1,0\n")});
   options.test_set = false;
   options.sample_weights = "w";
-  expect_says(input_error([&] { static_cast<void>(make_datasets(options)); }),
+  expect_says(test::message_of<InputError>([&] { static_cast<void>(make_datasets(options)); }),
               "s.csv has no column for features, only w, kind.");
 }
 
@@ -600,7 +384,7 @@ TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
   EXPECT_EQ(contents_of(*make_test_set(found, TargetKind::classes).test), contents_of(*sets.test))
       << "what was found makes the same test set alone";
   folder.write("test.csv", "kind,x,y\ncow,1,2\n");
-  expect_says(input_error([&] { static_cast<void>(make_datasets(options)); }),
+  expect_says(test::message_of<InputError>([&] { static_cast<void>(make_datasets(options)); }),
               "kind is \"cow\", which is none of the classes cat, dog");
 }
 
@@ -611,7 +395,7 @@ TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
   options.test_set = false;
   const auto refusal = [&](const std::string& text, TargetKind kind = TargetKind::classes) {
     options.path = {folder.write("t.csv", text)};
-    return input_error([&] { static_cast<void>(make_datasets(options, kind)); });
+    return test::message_of<InputError>([&] { static_cast<void>(make_datasets(options, kind)); });
   };
   expect_says(refusal("x,kind\n1,0\n2,\n3,1\n"), "column kind is empty");
   expect_says(refusal("x,kind\n1,cat\n2,\n"), "column kind is empty");
@@ -649,7 +433,9 @@ TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
       options_of(DataKind::csv, {folder.write("train.csv", "x,kind\n1,1\n2,0\n")});
   options.files.test_path = {folder.write("test.csv", "x,kind\n1,1.0\n2,0.0\n")};
   options.class_names = {"1", "0"};
-  const auto refusal = [](const auto& f) { return input_error([&] { static_cast<void>(f()); }); };
+  const auto refusal = [](const auto& f) {
+    return test::message_of<InputError>([&] { static_cast<void>(f()); });
+  };
   const auto sets = [&] { return make_datasets(options); };
   const std::string other = "kind is \"1.0\", which is none of the classes 1, 0";
   expect_says(refusal(sets), other);
@@ -675,7 +461,8 @@ TEST(DataFiles, TrainingAndTestSetInDifferentUnitsAreRefused) {
     folder.write(half + "/targets.npy", npy("<f4", "(3,)", counted(3)));
   folder.write("train/features.npy", npy("|u1", "(3, 1)", std::vector<std::uint8_t>{1, 2, 255}));
   folder.write("test/features.npy", npy("<f4", "(3, 1)", counted(3)));
-  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+  expect_says(test::message_of<InputError>(
+                  [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
               "divided by 255");
   folder.write("test/features.npy", npy("|u1", "(3, 1)", std::vector<std::uint8_t>{4, 5, 6}));
   EXPECT_EQ(make_datasets(options, TargetKind::values).test->size(), 3);
@@ -708,10 +495,12 @@ TEST(DataFiles, FieldsThatAreTargetsAreNotLeftBehindByAnAugmentation) {
     folder.write("train/" + name + ".npy", npy("<f4", "(2, 1, 3, 3)", counted(18)));
   EXPECT_EQ(make_datasets(options, TargetKind::values).train->size(), 2);
   options.augment.flip = true;
-  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+  expect_says(test::message_of<InputError>(
+                  [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
               "targets are fields");
   options.augment = {.crop_padding = 1};
-  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+  expect_says(test::message_of<InputError>(
+                  [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
               "targets are fields");
 }
 
@@ -720,7 +509,8 @@ TEST(DataFiles, ATableOfValuesNeedsNoNamesOfColumns) {
   const std::string file = folder.write("t.csv", "x,y,force\n1,2,0.5\n3,4,1.5\n5,6,2.5\n");
   DataOptions options = options_of(DataKind::csv, {file});
   EXPECT_EQ(target_kind(options), TargetKind::values);
-  expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+  expect_says(test::message_of<InputError>(
+                  [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
               "needs data.test_path");
   options.test_set = false;
   const Datasets sets = make_datasets(options, TargetKind::values);
@@ -747,7 +537,8 @@ TEST(DataFiles, WeightsOfSamplesStandBesideThem) {
   folder.write("y.npy", npy("<f4", "(3,)", counted(3)));
   for (const std::int64_t count : {2, 4}) {  // of another file
     folder.write("w.npy", npy("<f4", fmt::format("({},)", count), counted(count)));
-    expect_says(input_error([&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+    expect_says(test::message_of<InputError>(
+                    [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
                 "cannot be the weights of 3 samples");
   }
   folder.write("w.npy", npy("<f4", "(3,)", counted(3)));
