@@ -277,7 +277,7 @@ TEST(Stress, CallsThatFollowCallsKeepTheStackFlat) {
 }
 
 TEST(Stress, CallsMayBeNestedDeeply) {
-  static constexpr int depth = is_sanitized ? 50 : 400;
+  static constexpr int depth = is_sanitized ? 50 : 1000;
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     if (group.rank() == 0) {
       EXPECT_EQ(rpc::rpc_sync(test::after(group), deep, 0, depth), depth);

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -182,6 +183,12 @@ class Agent final : private Employer {
     std::vector<Work> works;
     [[nodiscard]] bool is_over();
   };
+  /// Who waits while another one has the role of the receiver of answers. The first takes it next.
+  struct Follower {
+    FutureState* state;
+    std::atomic<bool> called = false;  ///< it is the first now, or the role may be free
+    void call() noexcept;
+  };
   // With the role of the receiver of answers:
   [[nodiscard]] std::optional<Come> look_for_answer();
   [[nodiscard]] std::optional<Come> take_answer(Tensor bytes, int from);
@@ -268,7 +275,7 @@ class Agent final : private Employer {
   std::vector<Arriving> arriving_;
   SpinLock answer_posted_lock_;  // around each change of answer_work_, and of who has not the role
   std::mutex followers_mutex_;
-  std::vector<FutureState*> followers_;
+  std::list<Follower> followers_;
 
   std::atomic<int> watched_ = 0;
   std::mutex answerer_mutex_;

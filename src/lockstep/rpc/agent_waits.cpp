@@ -312,7 +312,7 @@ bool Agent::receive_answers_once() {
   return some;
 }
 
-// The first few of those who follow look again soon, as who has the role may be held up by what an
+// The first of those who follow looks again soon, as who has the role may be held up by what an
 // answer leads to. The others sleep until they are called: there may be thousands.
 void Agent::follow(FutureState& state, Clock::time_point until, bool looks) {
   for (int look = 0; looks && look < looks_awake; ++look) {
@@ -320,30 +320,33 @@ void Agent::follow(FutureState& state, Clock::time_point until, bool looks) {
     if (answers_lock_.try_lock()) return receive_answers(state, until);
     sched_yield();
   }
-  constexpr milliseconds soon{10}, later{1000};
-  constexpr std::ptrdiff_t few = 8;
-  bool is_early = false;
-  {
-    const std::lock_guard lock(followers_mutex_);
-    is_early = std::ssize(followers_) < few;
-    followers_.push_back(&state);
+  constexpr milliseconds soon{10};
+  std::unique_lock lock(followers_mutex_);
+  const auto mine = followers_.emplace(followers_.end(), &state);
+  for (;;) {
+    const bool is_first = mine == followers_.begin();
+    lock.unlock();
+    const bool is_free = answers_lock_.try_lock();  // given up since the last look
+    if (is_free) answers_lock_.unlock();
+    if (!is_free) {
+      state.park(is_first ? std::min(until, Clock::now() + soon) : until, &mine->called);
+    }
+    lock.lock();
+    if (is_free || state.done() || state.is_coming() || Clock::now() >= until) break;
   }
-  if (answers_lock_.try_lock()) {  // it was given up between the last look and now
-    answers_lock_.unlock();
-  } else {
-    state.park(std::min(until, Clock::now() + (is_early ? soon : later)));
-  }
-  const std::lock_guard lock(followers_mutex_);
-  const auto mine = std::ranges::find(followers_, &state);
-  if (mine == followers_.end()) return;
-  const bool was_early = mine - followers_.begin() < few;
+  const bool was_first = mine == followers_.begin();
   followers_.erase(mine);
-  if (was_early && std::ssize(followers_) >= few) followers_[few - 1]->call();
+  if (was_first && !followers_.empty()) followers_.front().call();
 }
 
 void Agent::promote_follower() noexcept {
   const std::lock_guard lock(followers_mutex_);
-  if (!followers_.empty()) followers_.front()->call();
+  if (!followers_.empty()) followers_.front().call();
+}
+
+void Agent::Follower::call() noexcept {
+  called.store(true);
+  state->wake();
 }
 
 // ---- nobody waits, but something is to happen

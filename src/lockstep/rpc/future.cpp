@@ -1,28 +1,12 @@
 #include <lockstep/rpc/future.hpp>
 
-#include <array>
-#include <condition_variable>
 #include <mutex>
 
+#include <lockstep/base/futex.hpp>
 #include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/call_scope.hpp>
 
 namespace lockstep::rpc {
-namespace {
-
-/// Where threads sleep that wait for futures: few of all futures are ever slept for.
-struct Place {
-  std::mutex mutex;
-  std::condition_variable changed;
-};
-
-Place& place_of(const FutureState* state) {
-  static auto* places = new std::array<Place, 64>;  // futures may outlive main()
-  return (*places)[reinterpret_cast<std::uintptr_t>(state) / 64 % places->size()];
-}
-
-}  // namespace
-
 FutureState::~FutureState() {
   while (next_continuation()) {  // nobody will complete it
   }
@@ -32,31 +16,25 @@ std::exception_ptr dropped_promise() noexcept {
   return std::make_exception_ptr(Error("the promise of this value was dropped without one"));
 }
 
-void FutureState::park(Clock::time_point until) {
-  Place& place = place_of(this);
+void FutureState::park(Clock::time_point until, std::atomic<bool>* called) {
+  using std::chrono::microseconds;
+  constexpr microseconds longest = std::chrono::hours(1);
   parked_.fetch_add(1);
-  {
-    std::unique_lock lock(place.mutex);
-    const auto over = [&] { return status_.load() != Status::pending || called_.exchange(false); };
-    if (until == Clock::time_point::max()) {
-      place.changed.wait(lock, over);
-    } else {
-      place.changed.wait_until(lock, until, over);
-    }
+  for (;;) {
+    const std::uint32_t seen = wakes_.load();
+    if (status_.load() != Status::pending || (called && called->exchange(false))) break;
+    const auto now = Clock::now();
+    if (now >= until) break;  // which may be the least time there is
+    const bool is_far = until - now > longest;
+    futex_wait(wakes_, seen, is_far ? longest : std::chrono::ceil<microseconds>(until - now));
   }
   parked_.fetch_sub(1);
 }
 
 void FutureState::wake() noexcept {
   if (parked_.load() == 0) return;
-  Place& place = place_of(this);
-  { const std::lock_guard lock(place.mutex); }
-  place.changed.notify_all();
-}
-
-void FutureState::call() noexcept {
-  called_.store(true);
-  wake();
+  wakes_.fetch_add(1);
+  futex_wake_all(wakes_);
 }
 
 void FutureState::settle(Status status) noexcept {

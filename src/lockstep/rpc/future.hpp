@@ -89,10 +89,10 @@ class FutureState : public RefCounted<FutureState> {
   [[nodiscard]] Agent* agent() const noexcept { return agent_; }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-  /// Sleeps until complete, or called, or `until`.
-  void park(Clock::time_point until);
-  /// Ends a park() without completing.
-  void call() noexcept;
+  /// Sleeps until complete, or `until`, or until `called` is set, which it takes back.
+  void park(Clock::time_point until, std::atomic<bool>* called = nullptr);
+  /// Each park() looks again.
+  void wake() noexcept;
 
  protected:
   FutureState() = default;
@@ -105,13 +105,12 @@ class FutureState : public RefCounted<FutureState> {
   void settle(Status status) noexcept;
   void run_continuations() noexcept;
   [[nodiscard]] std::unique_ptr<Continuation> next_continuation() noexcept;
-  void wake() noexcept;
 
   std::atomic<Status> status_ = Status::pending;
   std::atomic<bool> claimed_ = false;
-  std::atomic<bool> called_ = false;
   std::atomic<bool> coming_ = false;
   std::atomic<int> parked_ = 0;
+  std::atomic<std::uint32_t> wakes_ = 0;
   SpinLock lock_;                      // guards the list and kept_, until it is settled
   Continuation* first_ = nullptr;      // newest first; once settled, in the order of then()
   IntrusivePtr<FutureState> resumed_;  // whose continuations go on when this one's have run

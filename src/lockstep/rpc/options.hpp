@@ -23,9 +23,8 @@ struct Options {
   /// answered a call, or waits for one within its deadline. 0: as long as it takes.
   std::chrono::milliseconds shutdown_timeout{0};
   /// So many calls may wait for each other, one made within the other on any ranks; each takes a
-  /// thread. A deeper one throws Error at once. Without threads 1000
-  /// at most.
-  int max_depth = 1000;
+  /// thread. A deeper one throws Error at once. Without threads 1000 at most.
+  int max_depth = 10'000;
   /// So many threads of this rank execute calls; those that wait for an answer are not counted, and
   /// replaced. 0, and always where MPI grants less than MPI_THREAD_MULTIPLE: none, calls are
   /// executed by who waits, and by serve().
