@@ -80,18 +80,29 @@ constexpr Damage damages[] = {
     {offsetof(rpc::Head, version), 77, false},
 };
 
+template <class F>
+void expect_refused(const F& call) {
+  const auto start = Clock::now();
+  const std::string said = test::thrown_by<Error>(call);
+  EXPECT_NE(said.find("a message was refused"), std::string::npos) << said;
+  EXPECT_LT(seconds_since(start), 20) << "at once, not at the deadline";
+}
+
 void call_with_damages(Meddling& meddling, int to) {
   for (const Damage& damage : damages) {
-    meddling.byte = damage.byte;
-    meddling.place = static_cast<std::ptrdiff_t>(damage.place);
-    const auto start = Clock::now();
-    const auto limit = damage.is_answered ? milliseconds(30'000) : milliseconds(50);
-    const std::string said =
-        test::thrown_by<Error>([&] { rpc::rpc_sync(rpc::To(to).within(limit), quadruple, 1); });
-    EXPECT_NE(said, "");
+    const auto damage_next = [&] {
+      meddling.byte = damage.byte;
+      meddling.place = static_cast<std::ptrdiff_t>(damage.place);
+    };
+    damage_next();
     if (damage.is_answered) {
-      EXPECT_NE(said.find("a message was refused"), std::string::npos) << said;
-      EXPECT_LT(seconds_since(start), 20) << "at once, not at the deadline";
+      const auto there = rpc::To(to).within(milliseconds(30'000));
+      expect_refused([&] { rpc::rpc_sync(there, quadruple, 1); });
+      damage_next();
+      expect_refused([&] { static_cast<void>(rpc::remote(there, quadruple, 1).to_here()); });
+    } else {
+      const auto there = rpc::To(to).within(milliseconds(50));
+      EXPECT_NE(test::thrown_by<Error>([&] { rpc::rpc_sync(there, quadruple, 1); }), "");
     }
     EXPECT_EQ(rpc::rpc_sync(to, quadruple, 2), 8);
   }

@@ -574,12 +574,16 @@ void Agent::refuse_malformed(const std::optional<Head>& head, int from,
   refused_.fetch_add(1);
   log(LogLevel::warning,
       fmt::format("{}: a message of rank {} was not executed: {}", speaker(), from, why));
-  if (head && head->kind == Kind::call) {
+  if (head && (head->kind == Kind::call || head->kind == Kind::create)) {
+    if (head->kind == Kind::create) {
+      references_->begin(head->reference, head->fork, from, deadline_of(*head));
+    }
     refuse({.agent = this,
             .function = find_function(head->function),
-            .kind = Kind::call,
+            .kind = head->kind,
             .caller = from,
-            .id = head->id},
+            .id = head->id,
+            .reference = head->reference},
            Status::malformed, why);
   }
   count_handled();
