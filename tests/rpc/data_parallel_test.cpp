@@ -1,9 +1,11 @@
 // Backward passes that go through calls and through a DistributedDataParallel, against the same
 // model on one rank.
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -136,16 +138,97 @@ TEST(DataParallelContext, WeightsCountOnceWhereTheReplicatedPartComesFirst) {
     const int rank = ddp.group().rank(), ranks = ddp.group().size();
     const da::Context context;
     const Variable x(values_of({3, 4}, rank), true);
-    int bodies = 0;
-    ddp.for_each_shard([&](std::int64_t) {  // which counts the sums over ranks
-      ++bodies;
-      ddp.backward(sum(remote.rpc_sync(&Remote::forward, ddp.forward(x))), share_of(rank));
-    });
-    EXPECT_EQ(bodies, 1);
-    expect_near(da::gradient(context, weight_of(ddp)), over_ranks(ranks, false, share_of),
-                "of the replicated part");
-    const Reference own = reference(rank, false, share_of(rank));
-    expect_near(remote.rpc_sync(&Remote::gradient, context.id()), own.remote, "elsewhere");
+    for (int passes = 1; passes <= 3; ++passes) {
+      int bodies = 0;
+      ddp.for_each_shard([&](std::int64_t) {  // which counts the sums over ranks
+        ++bodies;
+        ddp.backward(sum(remote.rpc_sync(&Remote::forward, ddp.forward(x))), share_of(rank));
+      });
+      EXPECT_EQ(bodies, 1);
+      expect_near(da::gradient(context, weight_of(ddp)),
+                  over_ranks(ranks, false, [&](int r) { return passes * share_of(r); }),
+                  "of the replicated part");
+      const Reference own = reference(rank, false, passes * share_of(rank));
+      expect_near(remote.rpc_sync(&Remote::gradient, context.id()), own.remote, "elsewhere");
+    }
+  });
+}
+
+// The rule of DistributedDataParallel, in plain numbers.
+TEST(DataParallelContext, HasTheMeanOfWhatHasNoWeightAndTheSumOfWhatHasOneInAnyOrderOfPasses) {
+  enum class Pass : std::uint8_t { mean, weighted, local, weighted_local };
+  constexpr Pass kinds[] = {Pass::mean, Pass::weighted, Pass::local, Pass::weighted_local};
+  on_trainers([&](DistributedDataParallel& ddp, const rpc::RRef<Remote>& remote) {
+    const int rank = ddp.group().rank(), ranks = ddp.group().size();
+    const Variable x(values_of({3, 4}, rank), true);
+    for (const Pass first : kinds) {
+      for (const Pass second : kinds) {
+        for (const Pass last : {Pass::mean, Pass::weighted}) {
+          const da::Context context;
+          double equal = 0, weighted = 0;  // this rank's gradients, in so many shares of each kind
+          Tensor expected = Tensor::zeros({4, 4}, DType::f64);
+          for (const Pass kind : {first, second, last}) {
+            const bool is_local = kind == Pass::local || kind == Pass::weighted_local;
+            const bool has_weight = kind == Pass::weighted || kind == Pass::weighted_local;
+            const auto pass = [&] {
+              const Variable loss = sum(remote.rpc_sync(&Remote::forward, ddp.forward(x)));
+              if (has_weight) {
+                ddp.backward(loss, share_of(rank));
+              } else if (rank % 2 == 0) {
+                loss.backward();
+              } else {
+                da::backward(context, {loss});
+              }
+            };
+            (has_weight ? weighted : equal) += 1;
+            if (is_local) {
+              const auto local = ddp.no_sync();
+              pass();
+              continue;
+            }
+            pass();
+            add_scaled(over_ranks(ranks, false,
+                                  [&](int r) { return equal / ranks + weighted * share_of(r); }),
+                       1.0, expected);
+            equal = weighted = 0;
+            expect_near(da::gradient(context, weight_of(ddp)), expected,
+                        "first " + std::to_string(static_cast<int>(first)) + ", second " +
+                            std::to_string(static_cast<int>(second)));
+          }
+        }
+      }
+    }
+  });
+}
+
+void differentiates_there(const Variable& x) {
+  const Variable loss = sum(x);
+  da::backward(da::current_context(), std::span(&loss, 1));
+}
+LOCKSTEP_RPC_AS("data parallel differentiates_there", differentiates_there);
+
+// Between two passes that go through it some ranks make others, in the same context.
+TEST(DataParallelContext, PassesThatDoNotComeToAReplicaLeaveItsGradientAndItsSumAsTheyAre) {
+  on_trainers([](DistributedDataParallel& ddp, const rpc::RRef<Remote>& remote) {
+    const int rank = ddp.group().rank(), ranks = ddp.group().size();
+    const da::Context context;
+    const Variable x(values_of({3, 4}, rank), true), other(values_of({3, 4}, 0.5), true);
+    const auto through = [&] { return sum(remote.rpc_sync(&Remote::forward, ddp.forward(x))); };
+    da::backward(context, {through()});
+    const auto bits = da::gradient(context, weight_of(ddp)).to_vector<double>();
+
+    const Variable waits = through();  // for a pass that is summed
+    if (rank == 0) da::backward(context, {sum(remote.rpc_sync(&Remote::forward, other))});
+    if (rank == ranks - 1) {  // which another rank begins
+      rpc::rpc_sync((rank + 1) % ranks, differentiates_there, mul(other, 2.0));
+    }
+    EXPECT_EQ(da::gradient(context, weight_of(ddp)).to_vector<double>(), bits);
+
+    da::backward(context, {waits});
+    const Tensor found = da::gradient(context, weight_of(ddp));
+    expect_near(found, over_ranks(ranks, false, [&](int) { return 2.0 / ranks; }), "of two passes");
+    EXPECT_TRUE(test::same_on_all_ranks(
+        ddp.group(), std::string(static_cast<const char*>(found.data()), found.bytes())));
   });
 }
 

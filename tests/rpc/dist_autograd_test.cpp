@@ -1,7 +1,11 @@
 // Backward passes through calls, against the same model on one rank: the same bits.
+#include <chrono>
 #include <cmath>
+#include <mutex>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <lockstep/autograd/functional.hpp>
@@ -403,6 +407,63 @@ TEST(DistAutograd, OutlivedByAVariableTellsWhatIsMissing) {
     const auto message = test::thrown_by<Error>([&] { sum(y).backward(); });
     EXPECT_NE(message.find("in a context that has ended"), std::string::npos) << message;
   });
+}
+
+/// Its backward takes until no context is left here.
+struct SlowNode : PooledNode<SlowNode> {
+  void backward(const Tensor& gradient) override {
+    const auto start = Clock::now();
+    while (da::context_count() > 0 && seconds_since(start) < 30.0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pass_grad(0, gradient);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "slow"; }
+};
+std::mutex thrown_access;
+std::string thrown_there;
+/// A pass of Variable::backward, which has come to what was sent when its context ends.
+void differentiates_slowly(const Variable& /*first*/, const Variable& x) {
+  const Variable leaf(wave({3, 4}, 0.1), true);
+  Variable slow;  // older than x for the pass, which so comes to it later
+  std::thread([&] { slow = record<SlowNode>(leaf.data().clone(), {&leaf}); }).join();
+  const Variable loss = sum(add(slow, x));
+  std::string thrown = test::thrown_by<Error>([&] { loss.backward(); });
+  const std::lock_guard lock(thrown_access);
+  thrown_there = thrown.empty() ? "nothing" : std::move(thrown);
+}
+LOCKSTEP_RPC_AS("autograd differentiates_slowly", differentiates_slowly);
+
+TEST(DistAutograd, ACallerThatGaveUpLeavesTheCalleesPassWithASentence) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        const int callee = 1 % group.size();
+        if (group.rank() == callee) {
+          const std::lock_guard lock(thrown_access);
+          thrown_there.clear();
+        }
+        group.barrier();
+        if (group.rank() == 0) {
+          const da::Context context;
+          const Variable x = mul(input(), 2.0), y = mul(x, 2.0);
+          EXPECT_THROW(rpc::rpc_sync(rpc::To(callee).within(std::chrono::milliseconds(200)),
+                                     differentiates_slowly, x, y),
+                       TimeoutError);
+        }
+        if (group.rank() == callee) {
+          const auto thrown = [] {
+            const std::lock_guard lock(thrown_access);
+            return thrown_there;
+          };
+          const auto start = Clock::now();
+          while (thrown().empty() && seconds_since(start) < 30.0)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          EXPECT_NE(thrown().find("after the deadline of the call that it serves"),
+                    std::string::npos)
+              << thrown();
+        }
+        group.barrier();
+      },
+      {.workers = 4});
 }
 
 }  // namespace
