@@ -1,6 +1,5 @@
 // Backward passes through calls, against the same model on one rank: the same bits.
 #include <chrono>
-#include <cmath>
 #include <mutex>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
+#include <parallel/small_models.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
@@ -19,14 +19,9 @@ namespace {
 
 namespace da = dist_autograd;
 using rpc::RRef;
+using test::wave;
 using Values = std::vector<double>;
 
-Tensor wave(const Shape& shape, double phase) {
-  Values values(static_cast<std::size_t>(shape.numel()));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = std::sin(phase + 1.7 * static_cast<double>(i));
-  return Tensor::from(values, shape);
-}
 Values of(const Tensor& t) { return t.defined() ? t.to_vector<double>() : Values(); }
 
 /// Keeps a result for later.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to optimizers: what a parameter group can have beside lr and weight_decay, in
+// For optimizers: what a parameter group can have beside lr and weight_decay, in
 // ParameterGroup and, by these names, in checkpoints (Optimizer::param_groups).
 
 #define LOCKSTEP_EACH_GROUP_OPTION(visit)                                                      \

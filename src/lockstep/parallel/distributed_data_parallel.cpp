@@ -201,6 +201,11 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
     return pass_is_over();
   }
   try {
+    if (loss.data().numel() != 1) {
+      throw Error(
+          "DistributedDataParallel: backward() starts from a loss of one element, not from " +
+          describe(loss.data()));
+    }
     Engine::instance().run({.roots = std::span(&loss, 1), .seed = weight, .observer = this});
   } catch (...) {
     if (!at_hand_.is_met) pass_has_failed();
