@@ -273,8 +273,11 @@ Variable sigmoid_focal_loss(const Operand& x, const Tensor& target, double alpha
   return element_loss({ElementLoss::focal, alpha, gamma}, x, target, reduction);
 }
 
-Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var, bool full,
-                           double eps, Reduction reduction) {
+namespace {
+
+/// gaussian_nll_loss of f32 or f64.
+Variable gaussian_nll(const Variable& x, const Tensor& target, const Variable& var, bool full,
+                      double eps, Reduction reduction) {
   check_regression("gaussian_nll_loss", x.data(), target);
   if (!(eps > 0.0)) {
     throw InputError("gaussian_nll_loss: eps must be above 0, and is " + std::to_string(eps));
@@ -296,6 +299,15 @@ Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand
   const double divisor = divisor_of(losses, reduction);
   return record<GaussianNllNode>(reduced(losses, reduction, divisor), {&x, &each}, target, eps,
                                  divisor);
+}
+
+}  // namespace
+
+Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var, bool full,
+                           double eps, Reduction reduction) {
+  return detail::rounded_once(x, var, [&](const Variable& mean, const Variable& variance) {
+    return gaussian_nll(mean, target, variance, full, eps, reduction);
+  });
 }
 
 }  // namespace lockstep
