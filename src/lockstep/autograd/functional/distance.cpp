@@ -35,13 +35,14 @@ Variable distance(const Variable& x1, const Variable& x2, double p, double eps, 
 
 /// The cosines of the rows of x1 and x2 as cosine_embedding_loss has them.
 Variable embedding_cosines(const Variable& x1, const Variable& x2) {
-  constexpr double eps = 1e-12;              // PyTorch's
-  const auto unit = [](const Variable& x) {  // x / sqrt(|x|^2 + eps), by parts that do not overflow
-    const Variable scale(clamp_min(norm(Variable(x.data()), 2.0, {-1}, true), 1.0).data());
-    const Variable part = x / scale;
-    return part / sqrt(sum(pow(part, 2.0), {-1}, true) + eps / scale / scale);
+  // sqrt(|x|^2 + eps), with PyTorch's eps. It counts for short rows only, and the squares of long
+  // ones might overflow. An infinite length is NaN, as in PyTorch.
+  const auto length = [](const Variable& x, bool keepdim) {
+    constexpr double eps = 1e-12, longest = 1e4;
+    const Variable plain = norm(x, 2.0, {-1}, keepdim), part = clamp_max(plain, longest);
+    return plain + (sqrt(pow(part, 2.0) + eps) - part) + 0.0 * plain;
   };
-  return sum(unit(x1) * unit(x2), {-1});
+  return sum(x1 / length(x1, true) * x2, {-1}) / length(x2, false);
 }
 
 }  // namespace

@@ -150,8 +150,10 @@ void expect_no_negative_variance(const Tensor& var) {
   dispatch_floating(var.dtype(), "gaussian_nll_loss", [&]<class T>() {
     const std::span<const T> all(static_cast<const T*>(var.data()),
                                  static_cast<std::size_t>(var.numel()));
-    const auto negative = std::ranges::find_if(all, [](T v) { return v < T{0}; });
-    if (negative == all.end()) return;
+    const auto is_negative = [](T v) { return v < T{0}; };
+    if (std::ranges::count_if(all, is_negative) == 0)
+      return;  // a loop of vectors, which a search is not
+    const auto negative = std::ranges::find_if(all, is_negative);
     throw InputError("gaussian_nll_loss: variances must be at least 0, and element " +
                      std::to_string(negative - all.begin()) + " is " +
                      std::to_string(static_cast<double>(*negative)));
