@@ -147,6 +147,10 @@ TEST_F(Elements, ThatWereNeverWrittenAreAFillValueThatWasChosen) {
   H5Pclose(filled);
   H5Fclose(file);
   EXPECT_EQ(read("some"), (Numbers{7, 7, 7, 1, 2, 3, 7, 7}));
+  const hid_t half = creation(false, 5);
+  map(half, 4, 4, ".", "some", 8);
+  make("half", half);
+  EXPECT_EQ(read("half"), (Numbers{5, 5, 5, 5, 7, 7, 7, 1}));
   expect_refused("large", "was never written, and its fill value stands for 4398046511104 bytes");
 }
 

@@ -82,7 +82,7 @@ class Elements {
       case H5D_CHUNKED:
         return expect_chunks(dataset, space.id(), creation.id(), bytes);
       case H5D_VIRTUAL:
-        return expect_sources(creation.id(), space.id(), elements, file, path);
+        return expect_sources(creation.id(), space.id(), elements, bytes, file, path);
       default:
         if (H5Pget_external_count(creation.id()) > 0)
           return expect_raw_files(creation.id(), path, bytes);
@@ -204,8 +204,8 @@ class Elements {
       throw Error(fmt::format("has {} of {} bytes in its external files", covered, bytes));
   }
 
-  void expect_sources(hid_t creation, hid_t space, hssize_t elements, const Hdf5Handle& file,
-                      const fs::path& path) {
+  void expect_sources(hid_t creation, hid_t space, hssize_t elements, hsize_t bytes,
+                      const Hdf5Handle& file, const fs::path& path) {
     expect_allowed("is virtual: its elements are those of other data sets");
     std::size_t sources = 0;
     hdf5_check(H5Pget_virtual_count(creation, &sources), "look at a virtual data set");
@@ -227,8 +227,10 @@ class Elements {
     }
     const hssize_t found = sources == 0 ? 0 : H5Sget_select_npoints(covered.id());
     if (found != elements) {
-      throw Error(fmt::format("is virtual, and {} of its {} elements have no source",
-                              elements - found, elements));
+      const auto missing = static_cast<hsize_t>(elements - found);
+      expect_chosen_fill(
+          creation, missing * (bytes / static_cast<hsize_t>(elements)),
+          fmt::format("is virtual, and {} of its {} elements have no source", missing, elements));
     }
   }
 
