@@ -6,6 +6,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/data/data_files.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
@@ -96,7 +97,7 @@ ExitCode evaluate(int argc, char** argv, const EvaluateOptions& options) {
       text += confusion->table(found.class_names);
       json["confusion"] = rows_of(*confusion);
     }
-    return options.json ? json.dump(2) + "\n" : text;
+    return options.json ? detail::json_text(json, 2) + "\n" : text;
   });
 }
 

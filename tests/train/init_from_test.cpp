@@ -35,11 +35,11 @@ TEST(TakeWeights, OfAnotherModelAreKnownByWhatIsNotUsed) {
   StateDict model = one(DType::f32, 0), weights = one(DType::f32, 1);
   const Tensor rest = Tensor::zeros({1});
   EXPECT_FALSE(train::take_weights(weights, model).are_another_models());
-  for (int i = 0; i < 109; ++i) weights.insert("other." + std::to_string(i), rest);
+  for (int i = 0; i < 1009; ++i) weights.insert("other." + std::to_string(i), rest);
   EXPECT_FALSE(train::take_weights(weights, model).are_another_models());
-  weights.insert("other.109", rest);
+  weights.insert("other.1009", rest);
   EXPECT_TRUE(train::take_weights(weights, model).are_another_models());
-  for (int i = 110; i < 100'000; ++i) weights.insert("other." + std::to_string(i), rest);
+  for (int i = 1010; i < 100'000; ++i) weights.insert("other." + std::to_string(i), rest);
   const train::WeightsTaken many = train::take_weights(weights, model);
   EXPECT_EQ(many.in_words(),
             "took 1 of 1 tensors; there and not used: other.0, other.1, other.2, other.3, other.4, "

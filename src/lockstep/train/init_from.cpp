@@ -44,7 +44,7 @@ std::string WeightsTaken::in_words() const {
 }
 
 bool WeightsTaken::are_another_models() const noexcept {
-  return taken == 0 || std::ssize(unused) > 100 + 9 * taken;
+  return taken == 0 || std::ssize(unused) > 1000 + 9 * taken;
 }
 
 WeightsTaken take_weights(const StateDict& weights, const StateDict& model) {

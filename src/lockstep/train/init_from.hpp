@@ -20,7 +20,7 @@ struct WeightsTaken {
   /// "took 60 of 62 tensors; of another shape, left as initialised: ..."
   [[nodiscard]] std::string in_words() const;
   /// Whether the weights are another model's: none was taken, or fewer than one of ten that are
-  /// there, but for 100. A backbone with another head, or one part of several, is not.
+  /// there, but for 1000. A backbone with another head, or one part of several, is not.
   [[nodiscard]] bool are_another_models() const noexcept;
 };
 

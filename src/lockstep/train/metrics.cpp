@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep::train {
@@ -201,7 +202,7 @@ void MetricsFile::begin() {
 void MetricsFile::append(const MetricsRow& row) {
   keep(row);
   errno = 0;
-  out_ << to_json(row).dump() << '\n' << std::flush;
+  out_ << detail::json_text(to_json(row)) << '\n' << std::flush;
   if (!out_) throw FileError("write", path_, errno != 0 ? errno : EIO);
 }
 
