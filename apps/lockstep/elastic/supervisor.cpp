@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "find_program.hpp"
-#include "hangup.hpp"
 #include "leftovers.hpp"
 
 namespace lockstep::elastic {
@@ -38,8 +37,8 @@ void listen() {
     stops = now_ms() - first_stop_ms < second_stop_s * 1e3 ? 1 : stops + 1;
   };
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, note);
-  // A terminal that is closed.
-  std::signal(SIGHUP, hangup_was_ignored() ? SIG_IGN : +note);
+  // A terminal that is closed; nohup has it ignored (apps/hangup.c).
+  if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
