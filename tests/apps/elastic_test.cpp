@@ -386,18 +386,55 @@ TEST_F(PretendedHosts, AMembersFileShrinksAndGrowsAndNoStepIsLost) {
 }
 
 TEST_F(PretendedHosts, OfWhichNoneCanBeReachedEndItWithTheLaunchersWords) {
-  const std::string unknown = "echo \"ssh: Could not resolve hostname $1\" >&2; exit 255\n";
-  for (const auto& [reach, words] :
-       {std::pair(unknown, "ssh: Could not resolve hostname node"),
-        std::pair(std::string("exec sleep 1000\n"), "no answer within 8 s")}) {
-    launcher_ = launcher();
-    Words options = hosts("node1 1\nnode2 1\n", reach);
-    options.insert(options.end(), {"--max", "2"});
-    const Finished finished = run(command(options), {}, 60);
-    EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says(words)) << finished.output;
-    EXPECT_LT(finished.seconds, 30) << finished.output;  // 10, and what a busy machine needs
+  Words options =
+      hosts("node1 1\nnode2 1\n", "echo \"ssh: Could not resolve hostname $1\" >&2; exit 255\n");
+  options.insert(options.end(), {"--max", "2"});
+  const Finished finished = run(command(options), {}, 60);
+  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  EXPECT_TRUE(finished.says("ssh: Could not resolve hostname node")) << finished.output;
+  EXPECT_LT(finished.seconds, 30) << finished.output;  // 10, and what a busy machine needs
+}
+
+TEST_F(PretendedHosts, ThatStillConnectAreWaitedForAndSaidToBe) {
+  Words options = hosts("node1 1\nnode2 1\n", "echo \"Connecting to $1\" >&2; exec sleep 1000\n");
+  options.insert(options.end(), {"--max", "2", "--hang-after", "12"});
+  const Finished finished = run(command(options), {}, 100);
+  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  EXPECT_TRUE(
+      finished.says("no host has answered for 8 s (node1, node2); the launcher is still "
+                    "connecting, and has said: Connecting to node"))
+      << finished.output;
+  EXPECT_TRUE(finished.says("nothing can be started on any of its hosts")) << finished.output;
+  EXPECT_GE(finished.seconds, 12) << finished.output;
+  expect_nothing_left();
+}
+
+TEST_F(PretendedHosts, WhoseSshTakesTwelveSecondsAreNeitherEndedNorLost) {
+  Words options = hosts("node1 1\nnode2 1\n", "sleep 12\nshift\neval \"exec $*\"\n");
+  options.insert(options.end(), {"--min", "2", "--max", "2", "--rejoin", "0"});
+  const Finished finished = supervise(options, {"--set", "train.epochs=1"}, "kill 1 7");
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("no host has answered for 8 s (node1, node2)")) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"killed", "completed"})) << finished.output;
+}
+
+TEST_F(PretendedHosts, OfASlurmWhoseCommandsHangAreStartedOnAllTheSame) {
+  const Words options = hosts("", "shift\neval \"exec $*\"\n");
+  const std::string hang = "#!/bin/sh\nexec sleep 1000\n";
+  for (const auto& [name, text] : {std::pair("scontrol", std::string("#!/bin/sh\necho node1\n")),
+                                   std::pair("squeue", hang), std::pair("sinfo", hang)}) {
+    const std::string program = scratch_.write(std::string("bin/") + name, text);
+    fs::permissions(program, fs::perms::owner_all);
   }
+  const Finished finished =
+      run(command({"--max", "2"}), {{"PATH", scratch_.file("bin") + ":" + std::getenv("PATH")},
+                                    {"SLURM_JOB_ID", "1"},
+                                    {"SLURM_JOB_NODELIST", "node1"},
+                                    {"SLURM_TASKS_PER_NODE", "2"}});
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json::array({"completed"})) << finished.output;
+  EXPECT_LT(finished.seconds, 120) << finished.output;  // 10, and what a busy machine needs
+  expect_nothing_left();
 }
 
 TEST_F(PretendedHosts, AreNotReachedFromAMachineWhoseOwnNameDoesNotResolve) {
