@@ -22,10 +22,11 @@ namespace lockstep::train {
 namespace fs = std::filesystem;
 namespace {
 
-std::string cannot_be_written(const std::string& dir, const std::string& why) {
+std::string cannot_be_written(const std::string& dir, const std::string& why,
+                              const std::string& choose = "Choose") {
   return fmt::format(
-      "the run folder {} cannot be written: {}. Choose another with --set 'run.dir=\"...\"'.", dir,
-      why);
+      "the run folder {} cannot be written: {}. {} another with --set 'run.dir=\"...\"'.", dir, why,
+      choose);
 }
 
 bool holds_a_run(const fs::path& dir) {
@@ -97,9 +98,10 @@ RunFolder RunFolder::open(ProcessGroup& group, const RunOptions& options, bool r
     } catch (const fs::filesystem_error& error) {
       throw InputError(cannot_be_written(options.dir, error.code().message()));
     } catch (const FileError& error) {
-      if (error.error_number() == ENOSPC || error.error_number() == EDQUOT) throw;
-      throw InputError(
-          cannot_be_written(options.dir, std::generic_category().message(error.error_number())));
+      const std::string why = std::generic_category().message(error.error_number());
+      if (error.error_number() == ENOSPC || error.error_number() == EDQUOT)
+        throw Error(cannot_be_written(options.dir, why, "Free space there, or choose"));
+      throw InputError(cannot_be_written(options.dir, why));
     }
   });
   dir = broadcast_object(group, dir.string(), 0);
