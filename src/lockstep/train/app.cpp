@@ -286,6 +286,9 @@ class Run {
 
   ExitCode finish() {
     const bool stopped = outcome_.stopped != StopReason::none;
+    agree(*group_, [&] {
+      if (group_->rank() == 0) folder_->write_in([&] { metrics_.flush(); });
+    });
     write_summary(!stopped);
     group_->close();
     if (group_->rank() == 0) {
