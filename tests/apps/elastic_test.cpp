@@ -149,7 +149,7 @@ TEST_F(Elastic, RepeatsTheCheckpointItWasGivenUntilTheRunHasSavedOneOfItsOwn) {
 
 TEST_F(Elastic, ARankThatStopsAnsweringIsNamedAndTheOthersGoOn) {
   const Finished finished = supervise({"--min", "1", "--max", "3", "--rejoin", "100"},
-                                      {"--set", "comm.timeout=8"}, "stop 1 12");
+                                      {"--set", "comm.timeout=12"}, "stop 1 12");
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("start", "ranks"), Json({3, 2})) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"no answer", "completed"})) << finished.output;
@@ -158,7 +158,7 @@ TEST_F(Elastic, ARankThatStopsAnsweringIsNamedAndTheOthersGoOn) {
 
 TEST_F(Elastic, EndsAJobWhoseRunIsCompleteButWhoseProcessWasStoppedBehindMpiFinalize) {
   const Finished finished =
-      supervise({"--min", "2", "--max", "2", "--hang-after", "8"}, {}, "linger 1", "0", false);
+      supervise({"--min", "2", "--max", "2", "--hang-after", "12"}, {}, "linger 1", "0", false);
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json::array({"completed"})) << finished.output;
   EXPECT_LT(finished.seconds, 80) << finished.output;
@@ -166,7 +166,7 @@ TEST_F(Elastic, EndsAJobWhoseRunIsCompleteButWhoseProcessWasStoppedBehindMpiFina
 
 TEST_F(Elastic, RanksThatAreAllStoppedAreEndedForWantOfLife) {
   const Finished finished =
-      supervise({"--min", "2", "--max", "2", "--hang-after", "8"}, {}, "stop -1 12");
+      supervise({"--min", "2", "--max", "2", "--hang-after", "12"}, {}, "stop -1 12");
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"hung", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({0, 1})) << finished.output;
@@ -248,7 +248,7 @@ TEST_F(Elastic, MoreRanksOrHostsThanCanBeStartedAreASentenceAtOnce) {
     const Finished finished = run(command(options), {}, 60);
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
     EXPECT_TRUE(finished.says(says)) << finished.output;
-    EXPECT_LT(finished.seconds, 20) << finished.output;  // 5, and what a busy machine needs
+    EXPECT_LT(finished.seconds, 50) << finished.output;  // 5, and what a busy machine needs
   }
   EXPECT_FALSE(fs::exists(dir()));
 }
@@ -327,16 +327,22 @@ TEST_F(Elastic, ANextSupervisorWaitsForTheRanksOfOneThatWasKilled) {
   const auto first = command({"--min", "2", "--max", "2"}, more);
   auto next = first;
   next.emplace_back("--resume");
-  // A process that has a rank's mark, and lasts: on a busy machine the ranks may be over first.
+  // A process that has a rank's mark, and lasts until it is waited for: on a busy machine the ranks
+  // may be over first.
+  const std::string said = scratch_.file("said");
   const std::string leave_one =
       "stepped 1; read launcher rest </proc/$pid/task/$pid/children\n"
       "mark=$(tr '\\0' '\\n' </proc/$launcher/environ | grep ^LOCKSTEP_SUPERVISOR=)\n"
-      "kill -KILL $pid; wait $pid; env \"$mark\" sleep 2 >/dev/null 2>&1 &\n";
-  const Finished finished = with_script(first, dir(), leave_one + quoted(next) + "& pid=$!", "50");
+      "kill -KILL $pid; wait $pid; env \"$mark\" sleep 1000 >/dev/null 2>&1 & left=$!\n";
+  const std::string until_it_waits =
+      "until grep -q 'left behind' " + said + " || ! kill -0 $pid; do sleep 0.05; done; kill $left";
+  const Finished finished = with_script(
+      first, dir(), leave_one + quoted(next) + ">" + said + " 2>&1 & pid=$!\n" + until_it_waits,
+      "50");
   EXPECT_TRUE(finished.says("exit=0")) << finished.output;
-  EXPECT_TRUE(finished.says("of this run that a killed supervisor left behind: "))
-      << finished.output;
-  EXPECT_TRUE(finished.says("resumed from ")) << finished.output;
+  const std::string next_said = read_file(said);
+  for (const char* part : {"of this run that a killed supervisor left behind: ", "resumed from "})
+    EXPECT_NE(next_said.find(part), std::string::npos) << next_said;
   expect_nothing_left();
 }
 
@@ -389,10 +395,10 @@ TEST_F(PretendedHosts, OfWhichNoneCanBeReachedEndItWithTheLaunchersWords) {
   Words options =
       hosts("node1 1\nnode2 1\n", "echo \"ssh: Could not resolve hostname $1\" >&2; exit 255\n");
   options.insert(options.end(), {"--max", "2"});
-  const Finished finished = run(command(options), {}, 60);
+  const Finished finished = run(command(options), {}, 120);
   EXPECT_EQ(finished.exit_code, 2) << finished.output;
   EXPECT_TRUE(finished.says("ssh: Could not resolve hostname node")) << finished.output;
-  EXPECT_LT(finished.seconds, 30) << finished.output;  // 10, and what a busy machine needs
+  EXPECT_LT(finished.seconds, 90) << finished.output;  // 10, and what a busy machine needs
 }
 
 TEST_F(PretendedHosts, ThatStillConnectAreWaitedForAndSaidToBe) {
@@ -456,7 +462,7 @@ TEST_F(PretendedHosts, AreNotReachedFromAMachineWhoseOwnNameDoesNotResolve) {
   const Finished by_name = supervised(/*by_address=*/false);
   EXPECT_EQ(by_name.exit_code, 2) << by_name.output;
   EXPECT_TRUE(by_name.says("unable to get host address for nowhere")) << by_name.output;
-  EXPECT_LT(by_name.seconds, 30) << by_name.output;
+  EXPECT_LT(by_name.seconds, 90) << by_name.output;
   fs::remove_all(dir());
   const Finished by_address = supervised(/*by_address=*/true);
   EXPECT_EQ(by_address.exit_code, 0) << by_address.output;
@@ -466,7 +472,7 @@ TEST_F(PretendedHosts, LosingTheFirstNodeDoesNotLoseTheRun) {
   Words options = hosts("node1 1\nnode2 2\n");
   options.insert(options.end(), {"--min", "2", "--max", "3", "--rejoin", "1"});
   const Finished finished = supervise(
-      options, {"--set", "comm.timeout=10", "--set", "train.epochs=10"}, "node 0 12", "10");
+      options, {"--set", "comm.timeout=15", "--set", "train.epochs=10"}, "node 0 12", "10");
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"host lost", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_hosts"), Json({"node1"})) << finished.output;

@@ -154,7 +154,7 @@ TEST(Stop, OfAProcessThatNoLauncherStartedSaves) {
         const auto bytes = fs::file_size(dir + "/metrics.jsonl", none);
         return !none && bytes > 0;
       };
-      for (int i = 0; i < 6000 && !steps(); ++i) std::this_thread::sleep_for(milliseconds(5));
+      for (int i = 0; i < 24'000 && !steps(); ++i) std::this_thread::sleep_for(milliseconds(5));
       for (const Listener& process : listeners("STOP_TEST=alone")) kill(process.pid, number);
     });
     std::vector<std::string> command = small_run(dir, {"--set", "train.epochs=4000"});
