@@ -365,6 +365,20 @@ TEST(Launch, HelperProgramsThatHangAreEndedAndTheRunIsComplete) {
   }
 }
 
+TEST(Launch, AWorkingDirectoryThatIsGoneIsASentence) {
+  const ScratchFolder scratch;
+  std::vector<std::string> train = small_run(scratch.file("run"));
+  train.insert(train.begin(), built("apps/classify"));
+  const std::vector<std::string> look{built("apps/lockstep"), "checkpoint", "latest", "run"},
+      write{built("apps/gpt"), "tokens", "/etc/passwd", "-o", "tokens"};
+  const std::string gone = scratch.file("gone");
+  const std::string in_it = "mkdir " + gone + "; cd " + gone + "; rmdir " + gone + "; exec ";
+  for (const auto& command : {train, look, write}) {
+    expect_refused(run({"sh", "-c", in_it + quoted(command)}), 2,
+                   {"the folder that this program was started in", "from a folder that exists"});
+  }
+}
+
 TEST(Launch, DecksThatDifferBetweenRanksAreExitCodeTwo) {
   const ScratchFolder scratch;
   const Finished finished = run_as_one_job(

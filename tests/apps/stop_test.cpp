@@ -317,6 +317,10 @@ TEST(FileSizeLimit, BelowWhatMpiItselfTakesIsASentenceBeforeMpiBegins) {
     EXPECT_TRUE(refused.says("32.0 KiB (ulimit -f), is below the 8.0 MiB")) << refused.output;
   }
   EXPECT_FALSE(fs::exists(scratch.file("run")));
+  const Finished tool = limited(app(
+      1, "apps/lockstep", {"predict", "run", "--input", "x.h5", "--output", scratch.file("y.h5")}));
+  EXPECT_TRUE(tool.ended_with(2)) << tool.exit_code << tool.output;
+  EXPECT_TRUE(tool.says("32.0 KiB (ulimit -f), is below the 8.0 MiB")) << tool.output;
 }
 
 TEST(FileSizeLimit, IsASentenceAndExitCodeFourNotADeathBySignal) {

@@ -11,6 +11,8 @@
 #include <sstream>
 #include <thread>
 
+#include <lockstep/io/folder.hpp>
+
 #include "find_program.hpp"
 #include "leftovers.hpp"
 
@@ -135,7 +137,7 @@ ExitCode Supervisor::run() {
     Ending ending = run_start(number, *placement);
     history_.end(number, *placement, ending);
     if (const auto code = final_code(ending)) return *code;
-    check_working_directory();
+    expect_working_directory();  // mpiexec ends by a signal without one, at each try
     if (ending.why == Why::members) continue;
     if (const auto code = answer_failure(ending, *placement)) return *code;
   }
