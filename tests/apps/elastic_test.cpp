@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+
 namespace lockstep::test {
 namespace {
 
@@ -307,7 +309,7 @@ TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
   const Words once = command({"--min", "2", "--max", "2"});
   const Finished before = run({"sh", "-c", in_it + "rmdir " + gone + "; exec " + quoted(once)});
   EXPECT_EQ(before.exit_code, 2) << before.output;
-  EXPECT_TRUE(before.says("the folder that lockstep elastic was started in")) << before.output;
+  EXPECT_TRUE(before.says("the folder that this program was started in")) << before.output;
   EXPECT_FALSE(before.says("start 1")) << before.output;
 
   const Finished meanwhile =
@@ -316,8 +318,7 @@ TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
                " ]; do sleep 0.05; done; rmdir " + gone + "; wait $pid"},
           {{"MISBEHAVE", "kill 1 7"}, {"MISBEHAVE_MARK", scratch_.file("mark")}});
   EXPECT_EQ(meanwhile.exit_code, 2) << meanwhile.output;
-  EXPECT_TRUE(meanwhile.says("the folder that lockstep elastic was started in"))
-      << meanwhile.output;
+  EXPECT_TRUE(meanwhile.says("the folder that this program was started in")) << meanwhile.output;
   EXPECT_FALSE(meanwhile.says("start 2")) << meanwhile.output;
   expect_nothing_left();
 }
@@ -346,11 +347,13 @@ TEST_F(Elastic, ANextSupervisorWaitsForTheRanksOfOneThatWasKilled) {
   expect_nothing_left();
 }
 
-TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehind) {
+TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehindAndTheySave) {
   const auto command = this->command({"--min", "2", "--max", "2"}, {"--set", "train.epochs=2000"});
   const Finished finished = with_script(command, dir(), "stepped 1; kill -KILL $pid", "5");
   EXPECT_TRUE(finished.says("exit=137")) << finished.output;
   expect_nothing_left(/*within_s=*/30);
+  EXPECT_EQ(Json::parse(read_file(dir() + "/summary.json")).at("stopped_by"), "SIGTERM");
+  EXPECT_TRUE(newest_good_checkpoint(dir() + "/checkpoints"));
 }
 
 /// Hosts that are this machine: `ssh` runs the command here, unless the file down is there and the

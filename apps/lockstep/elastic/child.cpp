@@ -17,6 +17,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 
 #include <lockstep/base/error.hpp>
@@ -30,7 +31,7 @@ constexpr auto death_takes = std::chrono::milliseconds(10);
 constexpr double longest_death_s = 10;
 
 [[noreturn]] void become(const std::vector<std::string>& command, const Environment& environment,
-                         int out, int err) {
+                         int out, int err, std::span<const int> kept) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGPIPE, SIGXFSZ})
@@ -39,6 +40,7 @@ constexpr double longest_death_s = 10;
   dup2(nothing, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
+  for (const int end : kept) fcntl(end, F_SETFD, 0);
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> arguments;
   for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -59,11 +61,12 @@ struct Pipe {
   }
 };
 
+/// `kept`: descriptors that the command has, too.
 pid_t start(const std::vector<std::string>& command, const Environment& environment, int out,
-            int err) {
+            int err, std::span<const int> kept = {}) {
   const pid_t pid = fork();
   if (pid < 0) throw Error(std::string("no process can be started: ") + std::strerror(errno));
-  if (pid == 0) become(command, environment, out, err);
+  if (pid == 0) become(command, environment, out, err, kept);
   setpgid(pid, pid);  // here as well: whichever comes first
   return pid;
 }
@@ -128,7 +131,12 @@ Child::Child(const std::vector<std::string>& command, const Environment& environ
     : listener_(std::move(listener)) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const Pipe out, err;
-  pid_ = start(command, environment, out.ends[1], err.ends[1]);
+  // mpiexec ends its ranks when nobody reads what it prints. So it holds the reading ends itself,
+  // and has room for the last words of ranks that save because this process has died.
+  constexpr int room = 1 << 20U;
+  for (const Pipe* pipe : {&out, &err}) fcntl(pipe->ends[1], F_SETPIPE_SZ, room);
+  const std::array<int, 2> readers{out.ends[0], err.ends[0]};
+  pid_ = start(command, environment, out.ends[1], err.ends[1], readers);
   ends_ = {out.keep_reading_end(), err.keep_reading_end()};
 }
 

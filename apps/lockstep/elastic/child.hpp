@@ -16,8 +16,8 @@ namespace lockstep::elastic {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 /// A command in a process group of its own, with /dev/null to read from. What it prints is passed
-/// on, and told line by line. If this process dies, however, the command gets SIGTERM;
-/// nobody reads then what it prints, so a launcher ends its ranks.
+/// on, and told line by line. If this process dies, however, the command gets SIGTERM, of which
+/// mpiexec tells its ranks: they save and end. Nobody reads then what it prints.
 ///
 /// What it starts in its turn, in whatever session, is known to belong to it: a launcher's ranks
 /// on this machine are in sessions of their own. So one child at a time, apart from `ask`.
