@@ -81,7 +81,14 @@ FolderLock prepare(const fs::path& dir, bool resume) {
     lock.folder_moved(move_aside(dir));
     return prepare(dir, resume);
   }
-  make_folder(dir / "checkpoints");
+  const fs::path checkpoints = dir / "checkpoints";
+  if (fs::exists(fs::symlink_status(checkpoints)) && !fs::is_directory(checkpoints)) {
+    throw InputError(
+        fmt::format("{} is no folder, nor a link to one: remove it, or choose another folder with "
+                    "--set 'run.dir=\"...\"'.",
+                    checkpoints.string()));
+  }
+  make_folder(checkpoints);
   return lock;
 }
 
