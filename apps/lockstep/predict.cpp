@@ -11,6 +11,7 @@
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/launch/launch.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/prediction.hpp>
 #include <lockstep/train/ranks.hpp>
 #include <lockstep/train/verbs.hpp>
@@ -23,6 +24,7 @@ namespace {
 /// On the ranks of the job, each with the math threads of the cores it owns.
 ExitCode on_ranks(int argc, char** argv,
                   const std::function<std::string(const std::shared_ptr<ProcessGroup>&)>& work) {
+  train::expect_file_size();
   return train::run_ranks_as_processes(
       "lockstep", {}, argc, argv,
       [&](const std::shared_ptr<ProcessGroup>& group, train::Console&, std::filesystem::path&) {
