@@ -105,7 +105,7 @@ TEST(RanksAsThreads, LookAndPrintOnce) {
 
 TEST(RanksAsThreads, BadNumberIsExitCodeTwoAndSaysWhichAreGood) {
   const ScratchFolder scratch;
-  for (const char* number : {"0", "-1", "257", "100000", "99999999999999999999", "two", ""}) {
+  for (const char* number : {"0", "-1", "1025", "100000", "99999999999999999999", "two", ""}) {
     const Finished run = test::run({built("apps/classify"), source("inputs/synthetic.toml"),
                                     std::string("--ranks-as-threads=") + number});
     EXPECT_EQ(run.exit_code, 2) << number << run.output;
