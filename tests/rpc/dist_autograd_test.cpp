@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/rpc/autograd_context.hpp>

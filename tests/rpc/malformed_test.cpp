@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <rpc/workers.hpp>
