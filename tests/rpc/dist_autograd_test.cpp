@@ -4,9 +4,9 @@
 #include <thread>
 #include <vector>
 
-#include <lockstep/rpc/agent.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
 #include <rpc/workers.hpp>

@@ -178,7 +178,7 @@ void Agent::begin_thread() {
 }
 
 ShutdownReport Agent::shut_down(bool graceful) {
-  if (Crew::is_member()) {
+  if (ThreadPool::is_member()) {
     throw Error("rpc::shutdown was called by a function that is executed for another worker");
   }
   ShutdownReport report;
@@ -316,7 +316,7 @@ void Agent::await(FutureState& state, Clock::time_point until) {
     static_cast<void>(answers_.receive());
   } else {
     const TraceScope scope("rpc", "wait");
-    const Crew::Blocked blocked(server_.crew());
+    const ThreadPool::Blocked blocked(server_.pool());
     if (is_call) {
       answers_.await(state, std::min(until, state.deadline()));
     } else {

@@ -68,7 +68,7 @@ bool Answers::Arriving::is_over() {
   return true;
 }
 
-std::optional<Answers::Come> Answers::look() {
+std::optional<Answers::Received> Answers::look() {
   if (auto over = take_arrived()) return over;
   if (!work_.test()) return std::nullopt;
   const Work done = work_;
@@ -83,14 +83,14 @@ std::optional<Answers::Come> Answers::look() {
   return take_message(done.message(), done.source());
 }
 
-std::optional<Answers::Come> Answers::take_message(Tensor bytes, int from) {
+std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
   try {
-    Come come;
-    come.message = IncomingMessage(std::move(bytes), from, transport_.limits());
-    IncomingMessage& message = come.message;
+    Received received;
+    received.message = IncomingMessage(std::move(bytes), from, transport_.limits());
+    IncomingMessage& message = received.message;
     transport_.has_come(Channel::answers, from, message.head(), calls_.open() > 0);
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
-    if (message.awaited().empty()) return taken(std::move(come.message));
+    if (message.awaited().empty()) return taken(std::move(received.message));
     // Received though they may be too late: they would lie about.
     try {
       message.allocate_awaited();
@@ -116,29 +116,29 @@ std::optional<Answers::Come> Answers::take_message(Tensor bytes, int from) {
   return std::nullopt;
 }
 
-std::optional<Answers::Come> Answers::take_arrived() {
+std::optional<Answers::Received> Answers::take_arrived() {
   const auto found = std::ranges::find_if(arriving_, [](Arriving& one) { return one.is_over(); });
   if (found == arriving_.end()) return std::nullopt;
-  Come come = taken(std::move(found->message));
+  Received received = taken(std::move(found->message));
   arriving_.erase(found);
-  return come;
+  return received;
 }
 
-Answers::Come Answers::taken(IncomingMessage&& message) {
-  Come come;
-  come.entry = calls_.take(message.head().id);
-  come.message = std::move(message);
-  if (come.entry.state) come.entry.state->set_coming();
-  return come;
+Answers::Received Answers::taken(IncomingMessage&& message) {
+  Received received;
+  received.entry = calls_.take(message.head().id);
+  received.message = std::move(message);
+  if (received.entry.state) received.entry.state->set_coming();
+  return received;
 }
 
-void Answers::complete(Come& come) noexcept {
+void Answers::complete(Received& received) noexcept {
   try {
-    references_.take_over(come.message);
+    references_.take_over(received.message);
   } catch (const std::exception& error) {
     log(LogLevel::warning, fmt::format("{}: {}", workers_.speaker(), error.what()));
   }
-  if (come.entry.state) complete(come.entry, come.message);
+  if (received.entry.state) complete(received.entry, received.message);
 }
 
 void Answers::complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept {
@@ -240,8 +240,8 @@ void Answers::receive_until(FutureState& state, Clock::time_point until) {
             Clock::now() >= until)
           break;
       }
-      std::optional<Come> come = look();
-      if (!come) {
+      std::optional<Received> received = look();
+      if (!received) {
         const auto now = Clock::now();
         if (now >= until) break;
         if (!arriving_.empty()) {
@@ -252,7 +252,7 @@ void Answers::receive_until(FutureState& state, Clock::time_point until) {
       }
       in_vain_since.reset();
       role_.unlock();
-      complete(*come);
+      complete(*received);
       if (state.done()) return promote_follower();
       if (!role_.try_lock()) return;
     }
@@ -268,17 +268,17 @@ void Answers::receive_until(FutureState& state, Clock::time_point until) {
 bool Answers::receive() {
   bool some = false;
   while (role_.try_lock()) {
-    std::optional<Come> come;
+    std::optional<Received> received;
     try {
-      come = look();
+      received = look();
     } catch (const std::exception& error) {
       role_.unlock();
       lost(error);
       return some;
     }
     role_.unlock();
-    if (!come) break;
-    complete(*come);
+    if (!received) break;
+    complete(*received);
     some = true;
   }
   promote_follower();
@@ -286,9 +286,9 @@ bool Answers::receive() {
 }
 
 bool Answers::receive_one() {
-  std::optional<Come> come = look();
-  if (come) complete(*come);
-  return come.has_value();
+  std::optional<Received> received = look();
+  if (received) complete(*received);
+  return received.has_value();
 }
 
 void Answers::nap(microseconds at_most) {

@@ -74,7 +74,7 @@ class Answers {
 
  private:
   /// An answer that has come, and what it answers: without state, if nobody waits any more.
-  struct Come {
+  struct Received {
     CallTable::Entry entry;
     IncomingMessage message;
   };
@@ -91,15 +91,15 @@ class Answers {
     void call() noexcept;
   };
   // With the role of the receiver:
-  [[nodiscard]] std::optional<Come> look();
-  [[nodiscard]] std::optional<Come> take_message(Tensor bytes, int from);
+  [[nodiscard]] std::optional<Received> look();
+  [[nodiscard]] std::optional<Received> take_message(Tensor bytes, int from);
   /// With what it answers, out of the table.
-  [[nodiscard]] Come taken(IncomingMessage&& message);
-  [[nodiscard]] std::optional<Come> take_arrived();
+  [[nodiscard]] Received taken(IncomingMessage&& message);
+  [[nodiscard]] std::optional<Received> take_arrived();
   /// The same; gives the role up.
   void receive_until(FutureState& state, Clock::time_point until);
   // Without it:
-  void complete(Come& come) noexcept;
+  void complete(Received& received) noexcept;
   void complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept;
   /// `looks`: before it sleeps.
   void follow(FutureState& state, Clock::time_point until, bool looks);

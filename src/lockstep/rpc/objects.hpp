@@ -29,7 +29,7 @@ inline constexpr Limits no_limits{.inline_bytes = std::numeric_limits<std::int64
 /// The object as u8 [bytes], with its tensors. Throws InputError for an object that holds an RRef.
 template <class T>
 [[nodiscard]] Tensor serialised(const T& object) {
-  OutgoingMessage message(Kind::nudge, no_limits);
+  OutgoingMessage message(Kind::wake, no_limits);
   message.head().signature = hash_of_name(typeid(T).name());
   OutputArchive archive(message);
   archive(object);

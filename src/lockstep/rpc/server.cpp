@@ -61,7 +61,7 @@ Server::Server(const Parts& parts, int threads, std::function<void()> begin_thre
       has_threads_(threads > 0),
       begin_thread_(std::move(begin_thread)),
       work_(transport_.receive_next(Channel::requests)),
-      crew_(*this, std::max(1, threads)) {}
+      pool_(*this, std::max(1, threads)) {}
 
 void Server::take(IncomingMessage&& message) {
   references_.take_over(message);
@@ -73,7 +73,7 @@ void Server::take(IncomingMessage&& message) {
   request->message = std::move(message);
   transport_.count().sent.fetch_add(1);
   if (has_threads_) {
-    crew_.push(request);
+    pool_.push(request);
   } else {
     (local_last_ ? local_last_->next : local_first_) = request;
     local_last_ = request;
@@ -100,11 +100,11 @@ void Server::nap(std::chrono::microseconds at_most) {
   static_cast<void>(work_.wait_for(at_most, transport_.awake()));
 }
 
-// The group could not be closed while a nudge is on its way.
+// The group could not be closed while a wake is on its way.
 void Server::cancel(std::chrono::milliseconds at_most) {
   const auto begin = Clock::now();
   try {
-    while (nudges_.load() > 0 && Clock::now() - begin < at_most) {
+    while (wakes_.load() > 0 && Clock::now() - begin < at_most) {
       if (Request* late = receive(std::chrono::milliseconds(1), false)) execute(late);
     }
   } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): the group has failed before
@@ -228,10 +228,10 @@ void Server::take_notice(IncomingMessage& message) {
   const Head& head = message.head();
   const int from = message.from();
   switch (head.kind) {
-    case Kind::nudge:
+    case Kind::wake:
       if (from != workers_.id())
-        throw MalformedMessage("a message was refused: nobody nudges another");
-      nudges_.fetch_sub(1);
+        throw MalformedMessage("a message was refused: nobody wakes another");
+      wakes_.fetch_sub(1);
       return;  // was not counted
     case Kind::control:
       references_.handle(message);
@@ -359,10 +359,10 @@ void Server::run(Request& request) {
               std::memory_order_relaxed);
 }
 
-void Server::nudge() noexcept {
+void Server::wake() noexcept {
   try {
-    OutgoingMessage message(Kind::nudge, transport_.limits());
-    nudges_.fetch_add(1);
+    OutgoingMessage message(Kind::wake, transport_.limits());
+    wakes_.fetch_add(1);
     transport_.send_to_self(message);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): receive() fails as well then
   }

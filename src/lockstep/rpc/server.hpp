@@ -7,19 +7,19 @@
 
 #include <lockstep/rpc/answers.hpp>
 #include <lockstep/rpc/availability.hpp>
-#include <lockstep/rpc/crew.hpp>
 #include <lockstep/rpc/late_answers.hpp>
 #include <lockstep/rpc/references.hpp>
 #include <lockstep/rpc/reply.hpp>
 #include <lockstep/rpc/termination.hpp>
+#include <lockstep/rpc/thread_pool.hpp>
 #include <lockstep/rpc/transport.hpp>
 #include <lockstep/rpc/worker_table.hpp>
 
 namespace lockstep::rpc {
 
-/// What a rank does for others: requests are received and executed by the crew, or, without
+/// What a rank does for others: requests are received and executed by the pool, or, without
 /// threads, by who waits (step()), and answered. Thread-safe.
-class Server final : private Employer {
+class Server final : private RequestHandler {
  public:
   /// What it works with, and for whom.
   struct Parts {
@@ -34,7 +34,7 @@ class Server final : private Employer {
   /// `begin_thread` is called at the beginning of each thread. `threads`: Options::workers, or 0.
   Server(const Parts& parts, int threads, std::function<void()> begin_thread);
 
-  void start() { crew_.start(); }
+  void start() { pool_.start(); }
   /// Executes a call of this rank to itself.
   void take(IncomingMessage&& message);
 
@@ -55,25 +55,25 @@ class Server final : private Employer {
   /// Sleeps until a request is there, or for `at_most`.
   void nap(std::chrono::microseconds at_most);
 
-  [[nodiscard]] Crew& crew() noexcept { return crew_; }
+  [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
   /// Ends the threads; false if some are still in a call after `at_most`.
-  bool stop(std::chrono::milliseconds at_most) { return crew_.stop(at_most); }
+  bool stop(std::chrono::milliseconds at_most) { return pool_.stop(at_most); }
   /// Ends what is being received, once the threads have ended.
   void cancel(std::chrono::milliseconds at_most);
   /// Waits for the end of the last receive.
   void await_end(std::chrono::milliseconds at_most) { static_cast<void>(work_.wait_for(at_most)); }
 
  private:
-  // ---- Employer
+  // ---- RequestHandler
   Request* receive(std::chrono::microseconds at_most, bool soon) override;
   bool is_long(const Request& request) noexcept override;
   void execute(Request* request) noexcept override;
-  void nudge() noexcept override;
+  void wake() noexcept override;
   void lost(const std::exception& error) noexcept override { answers_.lost(error); }
-  void moved_in() noexcept override { begin_thread_(); }
+  void begin_thread() noexcept override { begin_thread_(); }
 
   [[nodiscard]] Request* take_message();
-  /// Takes a message apart; nullptr if it is not one for the crew.
+  /// Takes a message apart; nullptr if it is not one for the pool.
   [[nodiscard]] Request* admit(Tensor bytes, int from);
   /// Executes a message that is no call.
   void take_notice(IncomingMessage& message);
@@ -92,12 +92,12 @@ class Server final : private Employer {
   const bool has_threads_;
   const std::function<void()> begin_thread_;
   LateAnswers<Reply> late_answers_;
-  Work work_;                       // of the crew's receiver
+  Work work_;                       // of the pool's leader
   Request* local_first_ = nullptr;  // without threads: what this rank has called itself
   Request* local_last_ = nullptr;
-  int executing_ = 0;            // without threads: calls, one within another
-  std::atomic<int> nudges_ = 0;  // on their way
-  Crew crew_;
+  int executing_ = 0;           // without threads: calls, one within another
+  std::atomic<int> wakes_ = 0;  // on their way
+  ThreadPool pool_;
 };
 
 }  // namespace lockstep::rpc

@@ -80,7 +80,7 @@ Work Transport::receive_tensor(Channel channel, const Tensor& tensor, int from, 
 
 void Transport::has_come(Channel channel, int from, const Head& head, bool tells) {
   const bool is_request = channel == Channel::requests;
-  if (is_request && from == rank_) return;  // a nudge: past the outbox
+  if (is_request && from == rank_) return;  // a wake: past the outbox
   (is_request ? answers_out_ : requests_out_)->has_received(from, head.received);
   if ((is_request ? requests_in_ : answers_in_).add(from) && tells) send_credit(from);
 }
