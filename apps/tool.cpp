@@ -14,6 +14,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/io/atomic_file.hpp>
+#include <lockstep/io/folder.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/standard_output.hpp>
@@ -66,6 +67,7 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
     has_room = true;
     try {
       cli.parse(argc, argv);
+      expect_working_directory();
       code = action();
     } catch (const CLI::ParseError& error) {
       code = answer(cli, error);

@@ -2,6 +2,7 @@
 #
 # An application: build/<preset>/apps/NAME, installed to bin/. It links Lockstep::train and what LINK
 # names, compiles for size, and begins with apps/cpu_check.c: a node that lacks instructions the build uses gets a sentence.
+# apps/hangup.c undoes what libraries make of SIGHUP when they are loaded.
 
 include(CheckCSourceCompiles)
 
@@ -57,6 +58,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(lockstep_cpu_check PRIVATE -march=x86-64)
 endif()
 
+add_library(lockstep_hangup OBJECT ${PROJECT_SOURCE_DIR}/apps/hangup.c)
+target_compile_options(lockstep_hangup PRIVATE -Wall -Wextra)
+
 # What a part of an application has in common with the layers: warnings, batches, and, as it only steers, -Os.
 function(lockstep_compile_as_app target)
   target_link_libraries(${target} PRIVATE Lockstep::options Lockstep::warnings PUBLIC Lockstep::train)
@@ -68,7 +72,8 @@ endfunction()
 
 function(lockstep_add_app name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK")
-  add_executable(${name} ${arg_UNPARSED_ARGUMENTS} $<TARGET_OBJECTS:lockstep_cpu_check>)
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS} $<TARGET_OBJECTS:lockstep_cpu_check>
+    $<TARGET_OBJECTS:lockstep_hangup>)
   lockstep_compile_as_app(${name})
   target_link_libraries(${name} PRIVATE ${arg_LINK})
   set_target_properties(${name} PROPERTIES

@@ -9,6 +9,7 @@
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/language_model.hpp>
 #include <lockstep/train/launch/launch.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/prediction.hpp>
 #include <lockstep/train/ranks.hpp>
 #include <lockstep/train/verbs.hpp>
@@ -64,6 +65,7 @@ struct Setting {
 }  // namespace
 
 ExitCode sample(int argc, char** argv, const SampleOptions& options) {
+  train::expect_file_size();
   return train::run_ranks_as_processes(
       "gpt sample", {}, argc, argv,
       [&](const std::shared_ptr<ProcessGroup>& group, train::Console&, std::filesystem::path&) {

@@ -3,6 +3,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/train/agreement.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/verbs.hpp>
 
 #include "commands.hpp"
@@ -11,6 +12,7 @@
 namespace lockstep::utility {
 
 ExitCode doctor(int argc, char** argv, const DoctorOptions& options) {
+  train::expect_file_size();
   const MpiSession mpi(argc, argv);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   ExitCode code = ExitCode::done;

@@ -10,6 +10,7 @@
 #include <lockstep/base/printable.hpp>
 #include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/comm/flight/verdict.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/train/standard_output.hpp>
 
 #include "commands.hpp"
@@ -134,7 +135,7 @@ ExitCode show_flight(const std::string& dir, bool json) {
                                            {"verdict", verdict.text},
                                            {"look_at", verdict.ranks},
                                            {"ranks", std::move(ranks)}};
-    train::write_stdout(report.dump(2) + '\n');
+    train::write_stdout(detail::json_text(report, 2) + '\n');
     return ExitCode::done;
   }
   train::write_stdout(printable(

@@ -6,10 +6,12 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/data/data_files.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/launch/launch.hpp>
+#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/prediction.hpp>
 #include <lockstep/train/ranks.hpp>
 #include <lockstep/train/verbs.hpp>
@@ -22,6 +24,7 @@ namespace {
 /// On the ranks of the job, each with the math threads of the cores it owns.
 ExitCode on_ranks(int argc, char** argv,
                   const std::function<std::string(const std::shared_ptr<ProcessGroup>&)>& work) {
+  train::expect_file_size();
   return train::run_ranks_as_processes(
       "lockstep", {}, argc, argv,
       [&](const std::shared_ptr<ProcessGroup>& group, train::Console&, std::filesystem::path&) {
@@ -96,7 +99,7 @@ ExitCode evaluate(int argc, char** argv, const EvaluateOptions& options) {
       text += confusion->table(found.class_names);
       json["confusion"] = rows_of(*confusion);
     }
-    return options.json ? json.dump(2) + "\n" : text;
+    return options.json ? detail::json_text(json, 2) + "\n" : text;
   });
 }
 

@@ -341,6 +341,44 @@ TEST(Launch, AHugeEndOfASlurmJobIsNoLimit) {
   }
 }
 
+// squeue is asked beside the run, gnuplot behind its end; neither may hold it up, nor stay behind.
+TEST(Launch, HelperProgramsThatHangAreEndedAndTheRunIsComplete) {
+  const ScratchFolder scratch;
+  const std::string sleeper = scratch.file("bin/sleeper");
+  for (const char* name : {"squeue", "gnuplot"}) {
+    const std::string program =
+        scratch.write(std::string("bin/") + name,
+                      "#!/bin/sh\ntouch " + scratch.file(name) + "\n" + sleeper + " 1000\n");
+    fs::permissions(program, fs::perms::owner_all);
+  }
+  fs::create_symlink("/bin/sleep", sleeper);
+  for (const int ranks : {1, 2}) {
+    const Finished trained = run(
+        app(ranks, "apps/classify", small_run(scratch.file("run"), {"--set", "comm.timeout=20"})),
+        {{"PATH", scratch.file("bin") + ":" + std::getenv("PATH")}, {"SLURM_JOB_ID", "1"}});
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_TRUE(trained.says("gnuplot did not end within 10 s")) << trained.output;
+    EXPECT_TRUE(fs::remove(scratch.file("squeue"))) << "it was asked";
+    EXPECT_LT(trained.seconds, 2 * soon_s) << trained.output;
+    for (const auto& entry : fs::directory_iterator("/proc"))
+      EXPECT_EQ(read_of_process(entry.path() / "cmdline").find(sleeper), std::string::npos);
+  }
+}
+
+TEST(Launch, AWorkingDirectoryThatIsGoneIsASentence) {
+  const ScratchFolder scratch;
+  std::vector<std::string> train = small_run(scratch.file("run"));
+  train.insert(train.begin(), built("apps/classify"));
+  const std::vector<std::string> look{built("apps/lockstep"), "checkpoint", "latest", "run"},
+      write{built("apps/gpt"), "tokens", "/etc/passwd", "-o", "tokens"};
+  const std::string gone = scratch.file("gone");
+  const std::string in_it = "mkdir " + gone + "; cd " + gone + "; rmdir " + gone + "; exec ";
+  for (const auto& command : {train, look, write}) {
+    expect_refused(run({"sh", "-c", in_it + quoted(command)}), 2,
+                   {"the folder that this program was started in", "from a folder that exists"});
+  }
+}
+
 TEST(Launch, DecksThatDifferBetweenRanksAreExitCodeTwo) {
   const ScratchFolder scratch;
   const Finished finished = run_as_one_job(

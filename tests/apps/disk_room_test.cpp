@@ -1,4 +1,5 @@
-// A disk that is full for one save of a run and has room again for the next.
+// A disk that is full for one save of a run, or one row of its metrics, and has room again for the
+// next.
 #include <gtest/gtest.h>
 
 #include <apps/small_run.hpp>
@@ -34,6 +35,26 @@ TEST(DiskRoom, ForTheSaveAfterTheOneThatFailedEndsTheRunWithZeroAndAGoodCheckpoi
       << finished.output;
   EXPECT_TRUE(finished.says("step-00000010.h5\nstep-00000030.h5\n")) << finished.output;
   EXPECT_TRUE(finished.says("good")) << finished.output;
+}
+
+TEST(DiskRoom, ForARowOfMetricsLaterThanItsStepLosesNeitherRowNorRun) {
+  if (in_namespace("true").exit_code != 0) GTEST_SKIP() << "this machine forbids user namespaces";
+  const ScratchFolder scratch;
+  const std::string disk = scratch.file("disk"), said = scratch.file("said"),
+                    rows = disk + "/run/metrics.jsonl";
+  std::filesystem::create_directory(disk);
+  const std::string train = quoted(
+      app(2, "tests/apps/misbehave", small_run(disk + "/run", {"--set", "log.every_steps=1"})));
+  // Full from the first row on until one has found no room; the program says so elsewhere.
+  const Finished finished = in_namespace(
+      "mount -t tmpfs -o size=4m tmpfs " + disk + " && export MISBEHAVE_PACE=100\n(" + train +
+      "; echo exit=$?) >" + said + " 2>&1 & until [ -s " + rows + " ]; do sleep 0.02; done\n" +
+      "dd if=/dev/zero of=" + disk + "/fill bs=1k count=9999 2>/dev/null\n" + "until grep -q -e '" +
+      rows + ": No space left on device' -e exit= " + said + "; do sleep 0.02; done\n" + "rm " +
+      disk + "/fill; wait; cat " + said + "; echo rows=$(wc -l <" + rows + ")");
+  EXPECT_TRUE(finished.says("exit=0")) << finished.output;
+  EXPECT_TRUE(finished.says("metrics.jsonl: No space left on device")) << finished.output;
+  EXPECT_TRUE(finished.says("rows=48\n")) << finished.output;  // 40 steps, 4 epochs, 4 evaluations
 }
 
 }  // namespace

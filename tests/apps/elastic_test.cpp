@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/checkpoint/folder_of_checkpoints.hpp>
+
 namespace lockstep::test {
 namespace {
 
@@ -149,7 +151,7 @@ TEST_F(Elastic, RepeatsTheCheckpointItWasGivenUntilTheRunHasSavedOneOfItsOwn) {
 
 TEST_F(Elastic, ARankThatStopsAnsweringIsNamedAndTheOthersGoOn) {
   const Finished finished = supervise({"--min", "1", "--max", "3", "--rejoin", "100"},
-                                      {"--set", "comm.timeout=8"}, "stop 1 12");
+                                      {"--set", "comm.timeout=12"}, "stop 1 12");
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("start", "ranks"), Json({3, 2})) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"no answer", "completed"})) << finished.output;
@@ -158,7 +160,7 @@ TEST_F(Elastic, ARankThatStopsAnsweringIsNamedAndTheOthersGoOn) {
 
 TEST_F(Elastic, EndsAJobWhoseRunIsCompleteButWhoseProcessWasStoppedBehindMpiFinalize) {
   const Finished finished =
-      supervise({"--min", "2", "--max", "2", "--hang-after", "8"}, {}, "linger 1", "0", false);
+      supervise({"--min", "2", "--max", "2", "--hang-after", "12"}, {}, "linger 1", "0", false);
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json::array({"completed"})) << finished.output;
   EXPECT_LT(finished.seconds, 80) << finished.output;
@@ -166,7 +168,7 @@ TEST_F(Elastic, EndsAJobWhoseRunIsCompleteButWhoseProcessWasStoppedBehindMpiFina
 
 TEST_F(Elastic, RanksThatAreAllStoppedAreEndedForWantOfLife) {
   const Finished finished =
-      supervise({"--min", "2", "--max", "2", "--hang-after", "8"}, {}, "stop -1 12");
+      supervise({"--min", "2", "--max", "2", "--hang-after", "12"}, {}, "stop -1 12");
   ASSERT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"hung", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_ranks"), Json({0, 1})) << finished.output;
@@ -248,7 +250,7 @@ TEST_F(Elastic, MoreRanksOrHostsThanCanBeStartedAreASentenceAtOnce) {
     const Finished finished = run(command(options), {}, 60);
     EXPECT_EQ(finished.exit_code, 2) << finished.output;
     EXPECT_TRUE(finished.says(says)) << finished.output;
-    EXPECT_LT(finished.seconds, 20) << finished.output;  // 5, and what a busy machine needs
+    EXPECT_LT(finished.seconds, 50) << finished.output;  // 5, and what a busy machine needs
   }
   EXPECT_FALSE(fs::exists(dir()));
 }
@@ -307,7 +309,7 @@ TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
   const Words once = command({"--min", "2", "--max", "2"});
   const Finished before = run({"sh", "-c", in_it + "rmdir " + gone + "; exec " + quoted(once)});
   EXPECT_EQ(before.exit_code, 2) << before.output;
-  EXPECT_TRUE(before.says("the folder that lockstep elastic was started in")) << before.output;
+  EXPECT_TRUE(before.says("the folder that this program was started in")) << before.output;
   EXPECT_FALSE(before.says("start 1")) << before.output;
 
   const Finished meanwhile =
@@ -316,8 +318,7 @@ TEST_F(Elastic, AWorkingDirectoryThatIsGoneEndsItWithASentence) {
                " ]; do sleep 0.05; done; rmdir " + gone + "; wait $pid"},
           {{"MISBEHAVE", "kill 1 7"}, {"MISBEHAVE_MARK", scratch_.file("mark")}});
   EXPECT_EQ(meanwhile.exit_code, 2) << meanwhile.output;
-  EXPECT_TRUE(meanwhile.says("the folder that lockstep elastic was started in"))
-      << meanwhile.output;
+  EXPECT_TRUE(meanwhile.says("the folder that this program was started in")) << meanwhile.output;
   EXPECT_FALSE(meanwhile.says("start 2")) << meanwhile.output;
   expect_nothing_left();
 }
@@ -327,24 +328,32 @@ TEST_F(Elastic, ANextSupervisorWaitsForTheRanksOfOneThatWasKilled) {
   const auto first = command({"--min", "2", "--max", "2"}, more);
   auto next = first;
   next.emplace_back("--resume");
-  // A process that has a rank's mark, and lasts: on a busy machine the ranks may be over first.
+  // A process that has a rank's mark, and lasts until it is waited for: on a busy machine the ranks
+  // may be over first.
+  const std::string said = scratch_.file("said");
   const std::string leave_one =
       "stepped 1; read launcher rest </proc/$pid/task/$pid/children\n"
       "mark=$(tr '\\0' '\\n' </proc/$launcher/environ | grep ^LOCKSTEP_SUPERVISOR=)\n"
-      "kill -KILL $pid; wait $pid; env \"$mark\" sleep 2 >/dev/null 2>&1 &\n";
-  const Finished finished = with_script(first, dir(), leave_one + quoted(next) + "& pid=$!", "50");
+      "kill -KILL $pid; wait $pid; env \"$mark\" sleep 1000 >/dev/null 2>&1 & left=$!\n";
+  const std::string until_it_waits =
+      "until grep -q 'left behind' " + said + " || ! kill -0 $pid; do sleep 0.05; done; kill $left";
+  const Finished finished = with_script(
+      first, dir(), leave_one + quoted(next) + ">" + said + " 2>&1 & pid=$!\n" + until_it_waits,
+      "50");
   EXPECT_TRUE(finished.says("exit=0")) << finished.output;
-  EXPECT_TRUE(finished.says("of this run that a killed supervisor left behind: "))
-      << finished.output;
-  EXPECT_TRUE(finished.says("resumed from ")) << finished.output;
+  const std::string next_said = read_file(said);
+  for (const char* part : {"of this run that a killed supervisor left behind: ", "resumed from "})
+    EXPECT_NE(next_said.find(part), std::string::npos) << next_said;
   expect_nothing_left();
 }
 
-TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehind) {
+TEST_F(Elastic, ASupervisorThatIsKilledLeavesNoRankBehindAndTheySave) {
   const auto command = this->command({"--min", "2", "--max", "2"}, {"--set", "train.epochs=2000"});
   const Finished finished = with_script(command, dir(), "stepped 1; kill -KILL $pid", "5");
   EXPECT_TRUE(finished.says("exit=137")) << finished.output;
   expect_nothing_left(/*within_s=*/30);
+  EXPECT_EQ(Json::parse(read_file(dir() + "/summary.json")).at("stopped_by"), "SIGTERM");
+  EXPECT_TRUE(newest_good_checkpoint(dir() + "/checkpoints"));
 }
 
 /// Hosts that are this machine: `ssh` runs the command here, unless the file down is there and the
@@ -386,18 +395,55 @@ TEST_F(PretendedHosts, AMembersFileShrinksAndGrowsAndNoStepIsLost) {
 }
 
 TEST_F(PretendedHosts, OfWhichNoneCanBeReachedEndItWithTheLaunchersWords) {
-  const std::string unknown = "echo \"ssh: Could not resolve hostname $1\" >&2; exit 255\n";
-  for (const auto& [reach, words] :
-       {std::pair(unknown, "ssh: Could not resolve hostname node"),
-        std::pair(std::string("exec sleep 1000\n"), "no answer within 8 s")}) {
-    launcher_ = launcher();
-    Words options = hosts("node1 1\nnode2 1\n", reach);
-    options.insert(options.end(), {"--max", "2"});
-    const Finished finished = run(command(options), {}, 60);
-    EXPECT_EQ(finished.exit_code, 2) << finished.output;
-    EXPECT_TRUE(finished.says(words)) << finished.output;
-    EXPECT_LT(finished.seconds, 30) << finished.output;  // 10, and what a busy machine needs
+  Words options =
+      hosts("node1 1\nnode2 1\n", "echo \"ssh: Could not resolve hostname $1\" >&2; exit 255\n");
+  options.insert(options.end(), {"--max", "2"});
+  const Finished finished = run(command(options), {}, 120);
+  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  EXPECT_TRUE(finished.says("ssh: Could not resolve hostname node")) << finished.output;
+  EXPECT_LT(finished.seconds, 90) << finished.output;  // 10, and what a busy machine needs
+}
+
+TEST_F(PretendedHosts, ThatStillConnectAreWaitedForAndSaidToBe) {
+  Words options = hosts("node1 1\nnode2 1\n", "echo \"Connecting to $1\" >&2; exec sleep 1000\n");
+  options.insert(options.end(), {"--max", "2", "--hang-after", "12"});
+  const Finished finished = run(command(options), {}, 100);
+  EXPECT_EQ(finished.exit_code, 2) << finished.output;
+  EXPECT_TRUE(
+      finished.says("no host has answered for 8 s (node1, node2); the launcher is still "
+                    "connecting, and has said: Connecting to node"))
+      << finished.output;
+  EXPECT_TRUE(finished.says("nothing can be started on any of its hosts")) << finished.output;
+  EXPECT_GE(finished.seconds, 12) << finished.output;
+  expect_nothing_left();
+}
+
+TEST_F(PretendedHosts, WhoseSshTakesTwelveSecondsAreNeitherEndedNorLost) {
+  Words options = hosts("node1 1\nnode2 1\n", "sleep 12\nshift\neval \"exec $*\"\n");
+  options.insert(options.end(), {"--min", "2", "--max", "2", "--rejoin", "0"});
+  const Finished finished = supervise(options, {"--set", "train.epochs=1"}, "kill 1 7");
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_TRUE(finished.says("no host has answered for 8 s (node1, node2)")) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json({"killed", "completed"})) << finished.output;
+}
+
+TEST_F(PretendedHosts, OfASlurmWhoseCommandsHangAreStartedOnAllTheSame) {
+  const Words options = hosts("", "shift\neval \"exec $*\"\n");
+  const std::string hang = "#!/bin/sh\nexec sleep 1000\n";
+  for (const auto& [name, text] : {std::pair("scontrol", std::string("#!/bin/sh\necho node1\n")),
+                                   std::pair("squeue", hang), std::pair("sinfo", hang)}) {
+    const std::string program = scratch_.write(std::string("bin/") + name, text);
+    fs::permissions(program, fs::perms::owner_all);
   }
+  const Finished finished =
+      run(command({"--max", "2"}), {{"PATH", scratch_.file("bin") + ":" + std::getenv("PATH")},
+                                    {"SLURM_JOB_ID", "1"},
+                                    {"SLURM_JOB_NODELIST", "node1"},
+                                    {"SLURM_TASKS_PER_NODE", "2"}});
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(all("end", "why"), Json::array({"completed"})) << finished.output;
+  EXPECT_LT(finished.seconds, 120) << finished.output;  // 10, and what a busy machine needs
+  expect_nothing_left();
 }
 
 TEST_F(PretendedHosts, AreNotReachedFromAMachineWhoseOwnNameDoesNotResolve) {
@@ -419,7 +465,7 @@ TEST_F(PretendedHosts, AreNotReachedFromAMachineWhoseOwnNameDoesNotResolve) {
   const Finished by_name = supervised(/*by_address=*/false);
   EXPECT_EQ(by_name.exit_code, 2) << by_name.output;
   EXPECT_TRUE(by_name.says("unable to get host address for nowhere")) << by_name.output;
-  EXPECT_LT(by_name.seconds, 30) << by_name.output;
+  EXPECT_LT(by_name.seconds, 90) << by_name.output;
   fs::remove_all(dir());
   const Finished by_address = supervised(/*by_address=*/true);
   EXPECT_EQ(by_address.exit_code, 0) << by_address.output;
@@ -429,7 +475,7 @@ TEST_F(PretendedHosts, LosingTheFirstNodeDoesNotLoseTheRun) {
   Words options = hosts("node1 1\nnode2 2\n");
   options.insert(options.end(), {"--min", "2", "--max", "3", "--rejoin", "1"});
   const Finished finished = supervise(
-      options, {"--set", "comm.timeout=10", "--set", "train.epochs=10"}, "node 0 12", "10");
+      options, {"--set", "comm.timeout=15", "--set", "train.epochs=10"}, "node 0 12", "10");
   EXPECT_EQ(finished.exit_code, 0) << finished.output;
   EXPECT_EQ(all("end", "why"), Json({"host lost", "completed"})) << finished.output;
   EXPECT_EQ(history("end")[0].at("blamed_hosts"), Json({"node1"})) << finished.output;

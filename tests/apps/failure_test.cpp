@@ -144,7 +144,7 @@ TEST(DiskFull, DuringARunFailsTheSaveInOneSentenceAndTheRunGoesOn) {
   EXPECT_TRUE(finished.says("half written: 1\n")) << "one would be seen\n" << finished.output;
 }
 
-TEST(DiskFull, ForMetricsIsExitCodeOneAndOneSentenceWithTheReason) {
+TEST(DiskFull, ForMetricsToTheEndIsAWarningAndThenExitCodeOneWithTheReason) {
   if (run_on_small_disk("true").exit_code != 0)
     GTEST_SKIP() << "this machine forbids user namespaces";
   const ScratchFolder scratch;
@@ -156,10 +156,16 @@ TEST(DiskFull, ForMetricsIsExitCodeOneAndOneSentenceWithTheReason) {
   const Finished finished = run_on_small_disk("mount -t tmpfs -o size=40k tmpfs " + dir + " && " +
                                               quoted(train) + "; echo exit=$?");
   EXPECT_TRUE(finished.says("exit=1\n")) << finished.output;
+  EXPECT_TRUE(finished.says("epoch 100/100")) << "the run went on\n" << finished.output;
   const std::string sentence = "metrics.jsonl: No space left on device";
-  const auto said = finished.output.find(sentence);
-  EXPECT_NE(said, std::string::npos) << finished.output;
-  EXPECT_EQ(finished.output.find(sentence, said + 1), std::string::npos) << finished.output;
+  const auto warned = finished.output.find(sentence);
+  ASSERT_NE(warned, std::string::npos) << finished.output;
+  EXPECT_EQ(finished.output.find(". Free space there. The run goes on", warned),
+            warned + sentence.size())
+      << finished.output;
+  const auto in_the_end = finished.output.find(sentence, warned + 1);
+  ASSERT_NE(in_the_end, std::string::npos) << finished.output;
+  EXPECT_EQ(finished.output.find(sentence, in_the_end + 1), std::string::npos) << finished.output;
   EXPECT_FALSE(finished.says("LOG ERROR")) << finished.output;
 }
 

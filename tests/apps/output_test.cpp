@@ -165,18 +165,5 @@ TEST(Output, ErrorsThatCannotBeToldKeepTheirExitCode) {
   }
 }
 
-TEST(Curves, OfAGnuplotThatHangsDoNotCostTheRun) {
-  const ScratchFolder scratch;
-  const std::string gnuplot = scratch.write("gnuplot", "#!/bin/sh\nexec sleep 1000\n");
-  std::filesystem::permissions(gnuplot, std::filesystem::perms::owner_all);
-  const Finished finished = run(
-      app(2, "apps/classify",
-          small_run(scratch.file("run"), {"--set", "train.epochs=1", "--set", "comm.timeout=10"})),
-      {{"PATH", scratch.path() + ":" + std::getenv("PATH")}});
-  EXPECT_EQ(finished.exit_code, 0) << finished.output;
-  EXPECT_TRUE(finished.says("not drawn, because gnuplot did not end within 5 s"))
-      << finished.output;
-}
-
 }  // namespace
 }  // namespace lockstep::test

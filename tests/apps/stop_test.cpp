@@ -154,7 +154,7 @@ TEST(Stop, OfAProcessThatNoLauncherStartedSaves) {
         const auto bytes = fs::file_size(dir + "/metrics.jsonl", none);
         return !none && bytes > 0;
       };
-      for (int i = 0; i < 6000 && !steps(); ++i) std::this_thread::sleep_for(milliseconds(5));
+      for (int i = 0; i < 24'000 && !steps(); ++i) std::this_thread::sleep_for(milliseconds(5));
       for (const Listener& process : listeners("STOP_TEST=alone")) kill(process.pid, number);
     });
     std::vector<std::string> command = small_run(dir, {"--set", "train.epochs=4000"});
@@ -317,6 +317,10 @@ TEST(FileSizeLimit, BelowWhatMpiItselfTakesIsASentenceBeforeMpiBegins) {
     EXPECT_TRUE(refused.says("32.0 KiB (ulimit -f), is below the 8.0 MiB")) << refused.output;
   }
   EXPECT_FALSE(fs::exists(scratch.file("run")));
+  const Finished tool = limited(app(
+      1, "apps/lockstep", {"predict", "run", "--input", "x.h5", "--output", scratch.file("y.h5")}));
+  EXPECT_TRUE(tool.ended_with(2)) << tool.exit_code << tool.output;
+  EXPECT_TRUE(tool.says("32.0 KiB (ulimit -f), is below the 8.0 MiB")) << tool.output;
 }
 
 TEST(FileSizeLimit, IsASentenceAndExitCodeFourNotADeathBySignal) {

@@ -195,6 +195,27 @@ TEST(ExactValues, LongVectorsHaveACosineAndADirection) {
     EXPECT_TRUE(std::isfinite(g));
 }
 
+// Such a length is no number to divide by: PyTorch 2.15's results.
+TEST(ExactValues, VectorsOfInfiniteLengthHaveNoDirection) {
+  const auto row = [](float a, float b) {
+    return Variable(Tensor::from(std::vector<float>{a, b}, {1, 2}));
+  };
+  const Variable longest = row(3e38F, 3e38F), one = row(3, 4);
+  const Variable infinitely_long = row(static_cast<float>(infinite), 1);
+  const auto loss = [&](const Variable& x, double target) {
+    return cosine_embedding_loss(x, one, Tensor::full({1}, target)).data().item();
+  };
+  EXPECT_EQ(doubles_of(normalize(longest)), (std::vector<double>{0, 0}));
+  EXPECT_EQ(cosine_similarity(longest, longest).data().item(), 0.0);
+  EXPECT_TRUE(std::isnan(doubles_of(normalize(infinitely_long))[0]));
+  EXPECT_EQ(doubles_of(normalize(infinitely_long))[1], 0.0);
+  EXPECT_TRUE(std::isnan(cosine_similarity(infinitely_long, one).data().item()));
+  for (const double target : {1.0, -1.0}) {
+    EXPECT_TRUE(std::isnan(loss(longest, target)));
+    EXPECT_TRUE(std::isnan(loss(infinitely_long, target)));
+  }
+}
+
 TEST(ExactValues, SpreadsAreThoseOfTheFormulas) {
   const Variable x = row_of<double>({1, 2, 4, 9});
   EXPECT_NEAR(var(x).data().item(), 38.0 / 3, 1e-14);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <lockstep/autograd/engine.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/autograd/pass_observer.hpp>
@@ -36,12 +37,14 @@ TEST(GradHook, SeveralAreCalledInTheOrderInWhichTheyWereAdded) {
 /// Writes down what it is told.
 struct Told final : PassObserver {
   Told(char its_name, std::string& all) : name(its_name), told(all) {}
-  Answer pass_begins(std::span<const Variable> /*roots*/, double seed) override {
-    write(seed == 2.0 ? "begins2 " : "begins ");
+  Answer pass_begins(std::span<const Variable> /*roots*/, std::span<const Tensor> gradients,
+                     double seed) override {
+    write(!gradients.empty() ? "begins with gradients " : seed == 2.0 ? "begins2 " : "begins ");
     return {follows, sink};
   }
-  void leaves_are_known(bool first) override {
+  void leaves_are_known(bool first, bool reached) override {
     write(first ? "first " : "known ");
+    if (!reached) write("without leaves ");
     if (fails_at_leaves) throw Error("not these leaves");
   }
   void pass_is_over() override { write("over "); }
@@ -69,6 +72,64 @@ TEST(PassObserver, IsToldOfAPassOnceInTheOrderInWhichTheyWereMade) {
   const Variable loss = sum(mul(v, w));
   backward({&loss, 1}, {}, {.sink = &store});
   EXPECT_EQ(told, "") << "gradients go elsewhere";
+}
+
+TEST(PassObserver, GivenToAPassIsToldOnceOfItWhetherOrNotItComesToItsLeaves) {
+  std::string told;
+  Told a('a', told), b('b', told);
+  const Variable v = leaf({1, 2}), w = leaf({3, 4});
+  const GradHook hooks[] = {v.add_grad_hook([] {}, &a), w.add_grad_hook([] {}, &b)};
+  Variable loss = sum(mul(w, w));
+  Engine::instance().run({.roots = {&loss, 1}, .observer = &a});
+  EXPECT_EQ(told, "b begins a begins a first a without leaves b known a over b over ");
+  told.clear();
+  loss = sum(mul(v, w));
+  Engine::instance().run({.roots = {&loss, 1}, .observer = &a});
+  EXPECT_EQ(told, "a begins b begins a first b known a over b over ");
+  told.clear();
+  backward(std::vector{mul(v, 2.0)}, std::vector{Tensor::full({2}, 1.0, DType::f64)});
+  EXPECT_EQ(told, "a begins with gradients a first a over ");
+}
+
+/// What a pass in a store leaves apart.
+TEST(GradStore, KnowsWhatAPassAddsToLeavesThatHaveObserversUntilItEnds) {
+  std::string told;
+  Told a('a', told);
+  const Variable v = leaf({1, 2}), w = leaf({3, 4});
+  const GradHook hook = v.add_grad_hook([] {}, &a);
+  const auto of = [](const Tensor& t) { return t.to_vector<double>(); };
+  using Values = std::vector<double>;
+  GradStore store;
+  const auto pass = [&](double factor, bool with_w) {
+    const Variable loss = with_w ? sum(mul(add(v, w), factor)) : sum(mul(v, factor));
+    backward({&loss, 1}, {}, {.sink = &store});
+  };
+  store.begin_pass(true);
+  pass(1.0, true);
+  EXPECT_EQ(store.leaves_of_pass().size(), 2U);
+  EXPECT_EQ(of(store.part_of_sum(v, 0.25)), Values(2, 1.0));
+  store.put_sum(v, Tensor::full({2}, 10.0, DType::f64));
+  store.begin_pass(true);
+  pass(2.0, false);
+  ASSERT_EQ(store.leaves_of_pass().size(), 1U);
+  EXPECT_EQ(store.leaves_of_pass()[0].record(), v.record());
+  EXPECT_EQ(of(store.part_of_sum(v, 0.25)), Values(2, 2.0)) << "without what all ranks have";
+  store.keep_own(v, 4.0);
+  EXPECT_EQ(of(store.gradient(v)), Values(2, 18.0));
+  store.begin_pass(true);
+  EXPECT_EQ(of(store.part_of_sum(v, 0.25)), Values(2, 4.5)) << "of what is this rank's own";
+  pass(3.0, true);
+  EXPECT_EQ(of(store.part_of_sum(v, 0.25)), Values(2, 7.5));
+  store.put_sum(v, Tensor::full({2}, 20.0, DType::f64));
+  EXPECT_EQ(of(store.gradient(v)), Values(2, 20.0)) << "the sum has what was this rank's own";
+  store.begin_pass(true);
+  store.put_sum(v, Tensor::full({2}, 5.0, DType::f64));
+  EXPECT_EQ(of(store.gradient(v)), Values(2, 25.0)) << "of other ranks";
+  pass(1.0, false);
+  store.end_pass();  // nobody asked
+  EXPECT_EQ(of(store.gradient(v)), Values(2, 26.0));
+  EXPECT_EQ(of(store.gradient(w)), Values(2, 4.0));
+  EXPECT_EQ(of(store.part_of_sum(v, 1.0)), Values(2, 26.0)) << "and nobody knows that it is alike";
 }
 
 TEST(PassObserver, IsToldOfAFailureWhereverItComesFrom) {

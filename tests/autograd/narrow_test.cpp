@@ -1,6 +1,7 @@
 // bf16 and f16 variables: operations on them are those in f32 with results rounded once.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -28,6 +29,19 @@ double relative(const Tensor& a, const Tensor& b) {
   return size == 0 ? difference : std::sqrt(difference / size);
 }
 
+constexpr DType narrow_types[] = {DType::bf16, DType::f16};
+
+/// `values` in rows of `width`, in dtype.
+Variable rows_of(const std::vector<float>& values, std::int64_t width, DType dtype) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  return Variable(Tensor::from(values, {count / width, width}).to(dtype), true);
+}
+
+/// What of `value` is left in dtype.
+double rounded(double value, DType dtype) {
+  return Tensor::full({}, value, DType::f64).to(dtype).item();
+}
+
 struct Outcome {
   Tensor y;
   std::vector<Tensor> gradients;
@@ -52,24 +66,26 @@ Outcome outcome(const Operation& operation, DType dtype) {
 }
 
 TEST(Narrow, EveryOperationIsThatInDoubleWithinARoundingOfItsResults) {
-  constexpr double unit = 0x1p-9;
   int compared = 0;
   for (const Operation& operation : all_operations()) {
     if (std::string(operation.name).find("blocks") != std::string::npos) continue;  // f32 only
-    SCOPED_TRACE(operation.name);
     const Outcome exact = outcome(operation, DType::f64);
-    const Outcome found = outcome(operation, DType::bf16);
-    EXPECT_EQ(found.y.dtype(), DType::bf16);
-    EXPECT_LT(relative(found.y, exact.y), 4 * unit);
-    for (std::size_t i = 0; i < exact.gradients.size(); ++i) {
-      ASSERT_EQ(found.gradients[i].defined(), exact.gradients[i].defined()) << i;
-      if (!exact.gradients[i].defined()) continue;
-      EXPECT_EQ(found.gradients[i].dtype(), DType::bf16) << i;
-      EXPECT_LT(relative(found.gradients[i], exact.gradients[i]), 4 * unit) << i;
-      ++compared;
+    for (const DType dtype : narrow_types) {
+      SCOPED_TRACE(std::string(operation.name) + " of " + std::string(name_of(dtype)));
+      const double unit = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
+      const Outcome found = outcome(operation, dtype);
+      EXPECT_EQ(found.y.dtype(), dtype);
+      EXPECT_LT(relative(found.y, exact.y), 4 * unit);
+      for (std::size_t i = 0; i < exact.gradients.size(); ++i) {
+        ASSERT_EQ(found.gradients[i].defined(), exact.gradients[i].defined()) << i;
+        if (!exact.gradients[i].defined()) continue;
+        EXPECT_EQ(found.gradients[i].dtype(), dtype) << i;
+        EXPECT_LT(relative(found.gradients[i], exact.gradients[i]), 4 * unit) << i;
+        ++compared;
+      }
     }
   }
-  EXPECT_GT(compared, 100);
+  EXPECT_GT(compared, 200);
 }
 
 TEST(Narrow, AResultIsRoundedOnce) {
@@ -80,6 +96,81 @@ TEST(Narrow, AResultIsRoundedOnce) {
   EXPECT_EQ((one + small * 3.0).data().item(), 1.0 + 0x1p-6);
   // Not in between: the sum of 256 such is exact.
   EXPECT_EQ(sum(Variable(Tensor::full({256}, 1.0 + 0x1p-7, DType::bf16))).data().item(), 258.0);
+}
+
+// eps is 0 in f16.
+TEST(Narrow, RowsOfZerosHaveNoDirectionAndNoNaN) {
+  for (const DType dtype : narrow_types) {
+    const Variable zero = rows_of({0, 0}, 2, dtype), one = rows_of({3, 4}, 2, dtype);
+    EXPECT_EQ(numbers(normalize(zero).data()), (std::vector<double>{0, 0}));
+    EXPECT_EQ(cosine_similarity(zero, one).data().item(), 0.0);
+    EXPECT_EQ(cosine_similarity(zero, zero).data().item(), 0.0);
+    const auto loss = [&](double target) {
+      return cosine_embedding_loss(zero, one, Tensor::full({1}, target)).data().item();
+    };
+    EXPECT_EQ(loss(1.0), 1.0);
+    EXPECT_EQ(loss(-1.0), 0.0);
+    EXPECT_EQ(triplet_margin_loss(zero, zero, zero).data().item(), 1.0);
+    const Variable wide = rows_of({0, 0, 0, 0}, 4, dtype);
+    EXPECT_EQ(pairwise_distance(wide, wide).data().item(), rounded(2e-6, dtype));
+  }
+}
+
+TEST(Narrow, DistancesAreRoundedOnce) {
+  for (const DType dtype : narrow_types) {
+    // The length, 84853, is above the largest number of f16.
+    const Variable x = rows_of({60000, 60000}, 2, dtype), y = rows_of({1, 2}, 2, dtype);
+    for (const double part : numbers(normalize(x).data())) {
+      EXPECT_EQ(part, rounded(std::sqrt(0.5), dtype));
+    }
+    EXPECT_EQ(cosine_similarity(x, x).data().item(), 1.0);
+    EXPECT_EQ(cosine_similarity(x, y).data().item(), rounded(3 / std::sqrt(10.0), dtype));
+    EXPECT_NEAR(cosine_embedding_loss(y, y, Tensor::full({1}, 1.0)).data().item(), 0.0, 2e-7);
+    EXPECT_EQ(cosine_similarity(x, y).data().dtype(), dtype);
+    EXPECT_EQ(cosine_similarity(x, to(y, DType::f32)).data().dtype(), DType::f32);
+  }
+}
+
+TEST(Narrow, AVarianceForARowLeavesTheLossOfItsType) {
+  for (const DType dtype : narrow_types) {
+    const Variable x = rows_of({1, 2, 3, 4}, 2, dtype), var = rows_of({2, 4}, 1, dtype);
+    const Variable loss =
+        gaussian_nll_loss(x, Tensor::zeros({2, 2}), var, false, 1e-6, Reduction::sum);
+    EXPECT_EQ(loss.data().dtype(), dtype);
+    // Half of 2 log 2 + 5 / 2 and 2 log 4 + 25 / 4.
+    EXPECT_EQ(loss.data().item(), rounded(3 * std::log(2.0) + 35.0 / 8, dtype));
+    loss.backward();
+    EXPECT_EQ(numbers(x.grad()), (std::vector<double>{0.5, 1, 0.75, 1}));
+  }
+}
+
+TEST(Narrow, AQueryWithoutKeysHasZeroWeights) {
+  for (const DType dtype : narrow_types) {
+    const auto zeros = [&] { return Variable(Tensor::zeros({2, 3, 4}, dtype), true); };
+    const Variable q = zeros(), k = zeros(), v(Tensor::full({2, 3, 4}, 1.5, dtype), true);
+    AttentionOptions options;
+    options.key_padding_mask = Tensor::zeros({2, 3}, DType::boolean);
+    options.key_padding_mask.slice(1, 2).fill(1);
+    options.key_padding_mask.slice(0, 1).reshape({3}).slice(2, 3).fill(1);
+    const auto y = multi_head_attention_with_weights(q, k, v, 2, options);
+    EXPECT_EQ(y.weights.data().dtype(), dtype);
+    EXPECT_EQ(y.output.data().dtype(), dtype);
+    std::vector<double> weights, output(24, 0.0);
+    for (int row = 0; row < 3; ++row) weights.insert(weights.end(), {0.5, 0.5, 0.0});
+    weights.resize(18, 0.0);
+    std::fill_n(output.begin(), 12, 1.5);
+    EXPECT_EQ(numbers(y.weights.data()), weights);
+    EXPECT_EQ(numbers(y.output.data()), output);
+
+    (sum(y.output * y.output) + sum(y.weights)).backward();
+    std::vector<double> slope(24, 0.0);  // 3 queries, each half of 2 * 1.5
+    std::fill_n(slope.begin(), 8, 4.5);
+    EXPECT_EQ(numbers(v.grad()), slope);
+    EXPECT_EQ(numbers(q.grad()), std::vector<double>(24, 0.0));
+    const Variable first =
+        grad(sum(multi_head_attention(q, k, v, 2, options)), v, {.create_graph = true});
+    EXPECT_EQ(numbers(grad(sum(first * first), q).data()), std::vector<double>(24, 0.0));
+  }
 }
 
 TEST(Narrow, BesideAnotherFloatingTypeResultsAreF32AndGradientsOfEachType) {

@@ -9,9 +9,9 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-Clock::duration time_of(Clock::duration waited) {
+Clock::duration time_of(Clock::duration waited, std::size_t crowd = 1) {
   const auto start = Clock::now();
-  make_room(waited);
+  make_room(waited, crowd);
   return Clock::now() - start;
 }
 
@@ -25,6 +25,11 @@ TEST(MakeRoom, ButNeverForMoreThanAMillisecondAtATime) {
   for (int i = 0; i < 20; ++i) shortest = std::min(shortest, time_of(std::chrono::hours(1)));
   EXPECT_GE(shortest, milliseconds(1));
   EXPECT_LT(shortest, milliseconds(20));
+}
+
+TEST(MakeRoom, OfAThousandThreadsEachLooksLessOften) {
+  EXPECT_GE(time_of(std::chrono::hours(1), 1'000'000), milliseconds(8));
+  EXPECT_GE(time_of(milliseconds(128), 1'000'000), milliseconds(2));
 }
 
 }  // namespace

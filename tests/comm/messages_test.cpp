@@ -1,3 +1,4 @@
+#include <array>
 #include <chrono>
 #include <future>
 #include <string>
@@ -270,6 +271,46 @@ TEST(Messages, OfSeveralDtypesUnderOneTagArriveSideBySide) {
       EXPECT_EQ(y.to_vector<std::int32_t>(), (std::vector<std::int32_t>{2, 2, 2}));
     }
   });
+}
+
+/// Every rank starts receives of f32 and i32, then its neighbour sends to them after a while each.
+void exchange_two_dtypes(ProcessGroup& group, bool in_order, const Tensor& x, const Tensor& y) {
+  constexpr auto a_while = std::chrono::milliseconds(120);  // OtherDtype looks every 25 ms
+  const Tensor a = Tensor::full({3}, 1.5), b = Tensor::full({3}, 2, DType::i32);
+  auto of_x = group.irecv(x, before(group), 3), of_y = group.irecv(y, before(group), 3);
+  for (const Tensor& t : in_order ? std::array{a, b} : std::array{b, a}) {
+    static_cast<void>(of_x.wait_for(a_while));
+    group.send(t, after(group), 3);
+  }
+  of_x.wait();
+  of_y.wait();
+}
+
+TEST(Messages, OfSeveralDtypesMayBeAwaitedUnderOneTagInTheirOrder) {
+  test::on_every_group([](ProcessGroup& group) {
+    const Tensor x = Tensor::zeros({3}), y = Tensor::zeros({3}, DType::i32);
+    exchange_two_dtypes(group, true, x, y);
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(3, 1.5F));
+    EXPECT_EQ(y.to_vector<std::int32_t>(), (std::vector<std::int32_t>{2, 2, 2}));
+  });
+}
+
+// In another order they fail, or get what is theirs: never what is another's.
+TEST(Messages, OfSeveralDtypesInAnotherOrderAreNeverMistaken) {
+  const auto claim = [](ProcessGroup& group) {
+    const Tensor x = Tensor::zeros({3}), y = Tensor::zeros({3}, DType::i32);
+    try {
+      exchange_two_dtypes(group, false, x, y);
+      EXPECT_EQ(x.to_vector<float>(), std::vector<float>(3, 1.5F));
+      EXPECT_EQ(y.to_vector<std::int32_t>(), (std::vector<std::int32_t>{2, 2, 2}));
+    } catch (const CommError&) {
+      EXPECT_TRUE(x[0].item() == 0.0 || x[0].item() == 1.5);
+      EXPECT_TRUE(y[0].item() == 0.0 || y[0].item() == 2.0);
+    }
+  };
+  GroupOptions options = test::usual_options;
+  options.timeout = std::chrono::seconds(5);  // a rank may wait for a neighbour that has failed
+  test::on_every_new_group(claim, options);
 }
 
 TEST(Messages, MayBeGivenUpAndLeaveTheirTensorAlone) {

@@ -4,6 +4,7 @@
 #include <comm/backend.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -56,16 +57,40 @@ TEST(Objects, AreScatteredFromTheRootsList) {
 TEST(Objects, OfAWrongNumberAreRefusedByEveryRank) {
   test::on_every_group([](ProcessGroup& group) {
     const int root = group.size() - 1;
-    try {
-      static_cast<void>(scatter_object(group, objects_of(group.size() + 1), root));
-      ADD_FAILURE() << "was scattered";
-    } catch (const InputError& error) {
-      EXPECT_EQ(std::string(error.what()), "scatter_object: rank " + std::to_string(root) +
-                                               " must bring one object a rank, " +
-                                               std::to_string(group.size()) + " of them");
-    }
+    EXPECT_EQ(test::message_of<InputError>([&] {
+                static_cast<void>(scatter_object(group, objects_of(group.size() + 1), root));
+              }),
+              "rank " + std::to_string(root) + " of " + std::to_string(group.size()) +
+                  " cannot send its object: scatter_object takes one object a rank, " +
+                  std::to_string(group.size()) + " of them, not " +
+                  std::to_string(group.size() + 1));
     EXPECT_THROW(static_cast<void>(broadcast_object(group, "x", group.size())), ShapeError);
     EXPECT_EQ(broadcast_object(group, object_of(group.rank()), root), object_of(root));
+  });
+}
+
+TEST(Objects, ThatOneRankDoesNotHaveAreRefusedByEveryRank) {
+  test::on_every_group([](ProcessGroup& group) {
+    for (int failing = 0; failing < group.size(); ++failing) {
+      const bool fails = group.rank() == failing;
+      const ObjectBytes mine =
+          fails ? ObjectBytes{.bytes = "it is a lock", .failed = true} : ObjectBytes{.bytes = "x"};
+      std::vector<ObjectBytes> list(static_cast<std::size_t>(group.size()), ObjectBytes{"x"});
+      list.back() = mine;
+      const std::string expected = "rank " + std::to_string(failing) + " of " +
+                                   std::to_string(group.size()) +
+                                   " cannot send its object: it is a lock";
+      const auto expect_refused = [&](const auto& call) {
+        EXPECT_EQ(test::message_of<InputError>([&] { static_cast<void>(call()); }), expected);
+      };
+      expect_refused([&] { return broadcast_object(group, mine, failing); });
+      expect_refused([&] { return all_gather_object(group, mine); });
+      for (int root = 0; root < group.size(); ++root) {
+        expect_refused([&] { return gather_object(group, mine, root); });
+      }
+      expect_refused([&] { return scatter_object(group, list, failing); });
+      EXPECT_EQ(all_gather_object(group, object_of(group.rank())), objects_of(group.size()));
+    }
   });
 }
 

@@ -56,7 +56,7 @@ TEST(CsvTable, WhatIsWrongIsNamedWithFileAndLine) {
   expect_says(refusal("x,x\n1,2\n"), "column x is named twice");
   expect_says(refusal("x,\n1,2\n"), "a column has no name");
   expect_says(refusal("x,y\n1,2\n3\n"), "line 3 of");
-  expect_says(refusal("x,y\n1,2\n3\n"), "has 1 cells, but the header names 2 columns");
+  expect_says(refusal("x,y\n1,2\n3\n"), "has 1 cell, but the header names 2 columns");
   expect_says(refusal("x,y\n1,\"2\n3,4\n"), "a quote that begins here does not end");
   expect_says(refusal("x,y\n1,\"2\"3\n"), "followed by \"3\"");
   expect_says(refusal("x,y\n1,2\n\n3,four\n"), "column y is \"four\", not a finite number");
@@ -141,6 +141,34 @@ TEST(CsvTable, DecimalCommasAreNumbersBetweenSemicolons) {
   expect_says(mixed, "line 3 of ");
   expect_says(mixed, "\"1,5\", a number with a decimal comma, but line 2 of ");
   expect_says(mixed, "\"2.5\", one with a point");
+}
+
+TEST(CsvTable, TheDecimalSignIsThatOfTheColumnsThatAreUsed) {
+  const ScratchFolder folder;
+  const fs::path file = folder.write("t.csv", "x;version;y\n1,5;2.5;3,5\n2;7.25;4\n");
+  const CsvTable table({file}, CsvHeader::automatic, {.names = {"x", "y"}});
+  EXPECT_EQ(all_of<float>(*table.numbers({"x", "y"}, false)),
+            (std::vector<float>{1.5F, 3.5F, 2, 4}));
+  const CsvTable other({file}, CsvHeader::automatic, {.names = {"version"}});
+  EXPECT_EQ(all_of<float>(*other.numbers({"version"}, true)), (std::vector<float>{2.5F, 7.25F}));
+  expect_says(test::message_of<InputError>([&] {
+                static_cast<void>(CsvTable({file}, CsvHeader::automatic,
+                                           {.names = {"version"}, .and_last = true}));
+              }),
+              "\"3,5\", a number with a decimal comma, but line 2 of ");
+}
+
+TEST(CsvTable, ARaggedLineWithoutAHeaderIsComparedWithTheFirst) {
+  const ScratchFolder folder;
+  const auto refusal = [&](const std::vector<fs::path>& files) {
+    return test::message_of<InputError>([&] { static_cast<void>(CsvTable(files, CsvHeader::no)); });
+  };
+  const fs::path a = folder.write("a.csv", "\n1,2\n3,4\n5\n"), b = folder.write("b.csv", "1,2\n"),
+                 c = folder.write("c.csv", "1,2,3\n");
+  EXPECT_EQ(refusal({a}), "line 4 of " + a.string() + " has 1 cell, but line 2 of " + a.string() +
+                              ", the first of the table, has 2.");
+  EXPECT_EQ(refusal({b, c}), "line 1 of " + c.string() + " has 3 cells, but line 1 of " +
+                                 b.string() + ", the first of the table, has 2.");
 }
 
 // Each took minutes: columns and classes were looked up one by one.

@@ -367,6 +367,30 @@ TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
               "s.csv has no column for features, only w, kind.");
 }
 
+TEST(DataFiles, TheDecimalSignOfColumnsThatAreNotUsedDoesNotMatter) {
+  const ScratchFolder folder;
+  DataOptions options =
+      options_of(DataKind::csv, {folder.write("t.csv", "version;x;y\n2.5;1,5;0,5\n3.5;2;1,5\n")});
+  options.test_set = false;
+  options.files.columns.features = {"x"};
+  for (const std::vector<std::string>& targets : {{}, std::vector<std::string>{"y"}}) {
+    options.files.columns.targets = targets;  // left out: the last column
+    const Datasets sets = make_datasets(options, TargetKind::values);
+    Batch batch(*sets.train, 2);
+    sets.train->load(std::vector<std::int64_t>{0, 1}, batch);
+    EXPECT_EQ(batch.inputs().to_vector<float>(), (std::vector<float>{-1, 1}));  // 1.5 and 2
+  }
+  options.sample_weights = "version";
+  expect_says(test::message_of<InputError>(
+                  [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+              "Write all with one of the two");
+  options.sample_weights = "";
+  options.files.columns.features = {};
+  expect_says(test::message_of<InputError>(
+                  [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
+              "Write all with one of the two");
+}
+
 TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
   const ScratchFolder folder;
   const std::string train = folder.write("train.csv", "kind,x,y\ncat,1,2\ndog,3,4\ncat,5,6\n");

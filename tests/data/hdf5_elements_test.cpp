@@ -115,6 +115,45 @@ TEST_F(Elements, ThatWereNeverWrittenAreNoData) {
   expect_refused("one", "has 1 of 3 chunks");
 }
 
+TEST_F(Elements, ThatWereNeverWrittenAreAFillValueThatWasChosen) {
+  const auto creation = [](bool chunked, float fill) {
+    const hid_t made = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t piece = 3;
+    if (chunked) H5Pset_chunk(made, 1, &piece);
+    H5Pset_fill_value(made, H5T_NATIVE_FLOAT, &fill);
+    return made;
+  };
+  make("contiguous", creation(false, 7));
+  make("chunks", creation(true, 0));  // the default's value, but chosen
+  EXPECT_EQ(read("contiguous"), Numbers(8, 7));
+  EXPECT_EQ(read("chunks"), Numbers(8, 0));
+
+  make("some", creation(true, 7));
+  const hsize_t piece = 3, begin = 3;
+  const hid_t file = H5Fopen(main_.c_str(), H5F_ACC_RDWR, H5P_DEFAULT),
+              data = H5Dopen2(file, "some", H5P_DEFAULT), space = H5Dget_space(data),
+              memory = H5Screate_simple(1, &piece, nullptr);
+  const Numbers some{1, 2, 3};
+  H5Sselect_hyperslab(space, H5S_SELECT_SET, &begin, nullptr, &piece, nullptr);
+  H5Dwrite(data, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, some.data());
+  for (const hid_t id : {memory, space}) H5Sclose(id);
+  H5Dclose(data);
+
+  const hid_t filled = creation(false, 7);
+  const hsize_t rows = hsize_t{1} << 40U;
+  const hid_t large = H5Screate_simple(1, &rows, nullptr);
+  H5Dclose(H5Dcreate2(file, "large", H5T_IEEE_F32LE, large, H5P_DEFAULT, filled, H5P_DEFAULT));
+  H5Sclose(large);
+  H5Pclose(filled);
+  H5Fclose(file);
+  EXPECT_EQ(read("some"), (Numbers{7, 7, 7, 1, 2, 3, 7, 7}));
+  const hid_t half = creation(false, 5);
+  map(half, 4, 4, ".", "some", 8);
+  make("half", half);
+  EXPECT_EQ(read("half"), (Numbers{5, 5, 5, 5, 7, 7, 7, 1}));
+  expect_refused("large", "was never written, and its fill value stands for 4398046511104 bytes");
+}
+
 TEST_F(Elements, MoreThanAFileHoldsAreRefusedBeforeTheyAreRead) {
   constexpr std::int64_t rows = std::int64_t{1} << 40U;
   test::write_empty_hdf5(main_, "chunks", {rows}, {1024});

@@ -1,9 +1,11 @@
 // Token files, the windows that are drawn from them, and the options that name them.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include <lockstep/data/batch_source.hpp>
 #include <lockstep/data/data_options.hpp>
@@ -173,6 +175,59 @@ TEST_F(TokenWindows, OfAFileThatIsCutWhileItIsReadAreAnErrorWithFileAndByte) {
                    "a.bin was changed while the run reads it (it has 4096 bytes, and "
                    "had 19024)"))
       << error(0);
+}
+
+/// Descriptors that this process has open.
+std::ptrdiff_t descriptors() {
+  return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+}
+
+TEST_F(TokenWindows, OfThousandsOfFilesTakeAQuarterOfTheDescriptors) {
+  constexpr int n = 2000;
+  rlimit before{}, low{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  low = before;
+  low.rlim_cur = 256;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto others = descriptors();
+  std::vector<fs::path> files;
+  for (int i = 0; i < n; ++i) {
+    const Tokens tokens{static_cast<std::uint16_t>(i), 1, 2, 3};
+    files.push_back(folder_.write(std::to_string(i) + ".bin", of_llm_c(20240520, 1, 4, tokens)));
+  }
+  const TokenDataset data(files, 3, n);
+  EXPECT_EQ(data.size(), n);
+  std::vector<std::int64_t> every_third(n);
+  for (std::size_t i = 0; i < n; ++i) every_third[i] = static_cast<std::int64_t>(i) * 7 % n;
+  std::vector<std::jthread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&] {
+      Batch batch(data, n);
+      data.load(every_third, batch);
+      const auto tokens = batch.inputs().to_vector<std::int64_t>();
+      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(tokens[3 * i], every_third[i]);
+    });
+  }
+  readers.clear();
+  EXPECT_LE(descriptors(), others + 64);
+
+  // What is opened again must be the file that it was.
+  Batch batch(data, 1);
+  const auto error = [&](std::int64_t window) {
+    return input_error([&] {
+      data.load(std::vector<std::int64_t>{window}, batch);
+      return 0;
+    });
+  };
+  data.load(std::vector<std::int64_t>(every_third.begin() + 1000, every_third.begin() + 1001),
+            batch);
+  const auto closed = static_cast<std::size_t>(every_third[1]);  // long ago
+  fs::resize_file(files[closed], 1026);
+  EXPECT_TRUE(says(error(every_third[1]), files[closed].string() + " was replaced or changed"));
+  fs::remove(files[closed]);
+  EXPECT_TRUE(says(error(every_third[1]), "cannot open " + files[closed].string()));
+  EXPECT_TRUE(says(error(every_third[1]), "go on with --resume"));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(TokenWindows, PassOverAFileThatIsTooShort) {

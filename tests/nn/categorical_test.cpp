@@ -104,6 +104,19 @@ TEST(Categorical, WhatIsImpossibleHasAFiniteLogProbAndNoShareInTheEntropy) {
   for (const double g : probs.grad().to_vector<double>()) EXPECT_TRUE(std::isfinite(g));
 }
 
+TEST(Categorical, TakesProbabilitiesOf16Bits) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto d = Categorical::from_probs(Variable(row({1.0, 3.0, 0.0}).data().to(dtype)));
+    const auto log_prob = [&](double category) {
+      return d.log_prob(Tensor::full({1}, category, DType::i64)).data().item();
+    };
+    EXPECT_NEAR(log_prob(0), std::log(0.25), 8e-3);
+    EXPECT_NEAR(log_prob(1), std::log(0.75), 2e-3);
+    EXPECT_NEAR(log_prob(2), std::log(std::numeric_limits<float>::min()), 0.5);
+    EXPECT_LT(d.sample({1, 2, 3, 4}).item(), 2);
+  }
+}
+
 TEST(Categorical, AMaskedLogitHasNoShareInTheEntropy) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {

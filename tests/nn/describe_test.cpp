@@ -39,6 +39,17 @@ TEST(DescribeLayers, ListsShapesParametersAndFlopsInOrderOfUse) {
   EXPECT_EQ(parameters, model->parameter_count());
 }
 
+// Their names are those of their classes.
+TEST(DescribeLayers, NamesTheLayersOfAnyDimensionAsPyTorchDoes) {
+  Sequential model{std::make_shared<Conv1d>(1, 2, 3), std::make_shared<MaxPool1d>(2),
+                   std::make_shared<AvgPool1d>(2), std::make_shared<AdaptiveMaxPool1d>(4),
+                   std::make_shared<AdaptiveAvgPool1d>(2)};
+  std::vector<std::string> types;
+  for (const auto& l : describe_layers(model, {1, 34})) types.push_back(l.type);
+  EXPECT_EQ(types, (std::vector<std::string>{"Conv1d", "MaxPool1d", "AvgPool1d",
+                                             "AdaptiveMaxPool1d", "AdaptiveAvgPool1d"}));
+}
+
 TEST(DescribeLayers, CountsTheFusedPathLikeItsParts) {
   const auto model = convnet({1, 28, 28}, 10);
   std::int64_t apart = 0;

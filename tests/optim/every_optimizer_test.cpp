@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <support/allocation_counter.hpp>
+#include <support/message_of.hpp>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
@@ -165,6 +166,95 @@ void expect_exact_resume(const OptimizerOptions& options, int before) {
 
 TEST_P(EveryOptimizer, ResumedHasTheSameBits) {
   for (const int before : {0, 1, 3}) expect_exact_resume(GetParam().options, before);
+}
+
+std::vector<double> numbers_in(const StateDict& scalars) {
+  std::vector<double> numbers;
+  for (const auto& entry : scalars) numbers.push_back(entry.tensor.item());
+  return numbers;
+}
+
+/// Of the same kind, and with the same state, but every option another.
+OptimizerOptions others(OptimizerOptions options) {
+  options.lr *= 3;
+  options.weight_decay += 0.25;
+  if (options.momentum > 0.0) options.momentum *= 0.5;
+  if (!options.nesterov) options.dampening += 0.125;
+  options.betas = {0.5, 0.75};
+  options.eps *= 7;
+  options.alpha *= 0.5;
+  options.lr_decay += 0.5;
+  options.rho *= 0.5;
+  options.momentum_decay *= 2;
+  options.decoupled_weight_decay = !options.decoupled_weight_decay;
+  options.lambd *= 2;
+  options.t0 += 1;
+  options.trust_coefficient *= 2;
+  options.group_lr_factor = {3.0, 0.125};
+  options.group_weight_decay = {0.75, 0.375};
+  return options;
+}
+
+// torch.optim's state_dict has param_groups, and load_state_dict takes them in place of what the
+// optimizer was made with.
+TEST_P(EveryOptimizer, ResumedHasTheOptionsOfEachGroupThatWereSaved) {
+  OptimizerOptions options = GetParam().options;
+  options.group_pattern = {"a", "b"};
+  options.group_lr_factor = {0.5, 2.0};
+  options.group_weight_decay = {0.0, 0.5};
+  const auto make_all = [] {
+    std::vector<nn::NamedParameter> all;
+    for (const char* name : {"a", "b", "c"}) all.push_back(parameter(name, {0.3F, -1.7F, 2.9F}));
+    return all;
+  };
+  const auto step = [](optim::Optimizer& optimizer, int s) {
+    for (const auto& p : optimizer.parameters()) set_grad(p.variable, waves(3, s));
+    optimizer.step();
+  };
+  const auto first = make_all(), second = make_all();
+  const auto saved = optim::make_optimizer(options, first);
+  for (int s = 0; s < 2; ++s) step(*saved, s);
+  saved->set_lr(0.07, [](double lr) { return lr * lr; });
+  if (saved->momentum() > 0.0) saved->set_momentum(0.625);
+  step(*saved, 2);
+
+  StateDict state = saved->state_dict();
+  const StateDict groups = saved->param_groups();
+  EXPECT_EQ(groups.at("param_groups/1/weight_decay").item(), 0.5);
+  EXPECT_EQ(groups.at("param_groups/2/lr").item(), saved->lr());
+  state.insert_all("", groups);
+  const auto resumed = optim::make_optimizer(others(options), second);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    second[i].variable.data().copy_from(first[i].variable.data());
+  EXPECT_NE(numbers_in(resumed->param_groups()), numbers_in(groups));
+  resumed->load_state_dict(state);
+  EXPECT_EQ(numbers_in(resumed->param_groups()), numbers_in(groups));
+  for (const auto* which : {"as they were", "after another set_lr"}) {
+    for (int s = 3; s < 5; ++s) {
+      step(*saved, s);
+      step(*resumed, s);
+    }
+    for (std::size_t i = 0; i < first.size(); ++i)
+      EXPECT_EQ(values(second[i]), values(first[i])) << first[i].name << " " << which;
+    for (auto* const optimizer : {saved.get(), resumed.get()}) optimizer->set_lr(0.03);
+  }
+}
+
+TEST_P(EveryOptimizer, TakesAStateWithoutOptionsAndRefusesThoseOfOtherGroups) {
+  OptimizerOptions options = GetParam().options;
+  const auto one = make({parameter("w", {1.0F})}), other = make({parameter("w", {1.0F})});
+  const auto before = numbers_in(one->param_groups());
+  other->set_lr(0.7);
+  one->load_state_dict(other->state_dict());  // as checkpoints were
+  EXPECT_EQ(numbers_in(one->param_groups()), before);
+
+  options.group_pattern = {"w"};
+  const auto grouped = optim::make_optimizer(options, {parameter("w", {1.0F})});
+  StateDict state = grouped->state_dict();
+  state.insert_all("", grouped->param_groups());
+  const auto message = test::message_of<Error>([&] { one->load_state_dict(state); });
+  EXPECT_NE(message.find("param_groups/1/lr is not in the model"), std::string::npos) << message;
+  EXPECT_EQ(numbers_in(one->param_groups()), before);
 }
 
 TEST_P(EveryOptimizer, LeavesAParameterWithoutGradientAsItIs) {

@@ -6,6 +6,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/comm/fake_group.hpp>
+#include <lockstep/parallel/bucket.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include "small_models.hpp"
@@ -107,6 +108,29 @@ TEST(BucketPlan, OneRankOf4096SendsEachBucketOnceAStep) {
 }
 
 TEST(BucketPlan, NoParametersNeedNoBuckets) { EXPECT_TRUE(plan_buckets({}, {}).empty()); }
+
+// As much as is in use is the most that has been: memory for another tensor would be seen.
+TEST(Bucket, ScalesGradientsOf16BitsByOneRoundingAndWithoutFurtherMemory) {
+  FakeGroup group(1, 0);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Variable parameter(Tensor::zeros({40'001}, dtype), true);
+    const auto buckets = lay_out_in_buckets(std::vector{parameter}, {}, group);
+    const Tensor gradient = parameter.grad_buffer();
+    const Tensor start = test::wave({40'001}, 0.3, DType::f32).to(dtype);
+    gradient.copy_from(start);
+    parameter.mark_grad_present();
+    const MemoryStats before = memory_stats();
+    const Tensor rest = Tensor::empty({before.peak_in_use - before.in_use + 64}, DType::u8);
+    const std::int64_t most = memory_stats().peak_in_use;
+    ASSERT_EQ(memory_stats().in_use, most);
+    scale_gradients(buckets.at(0), 1.0 / 3.0);
+    EXPECT_EQ(memory_stats().peak_in_use, most);
+    const auto found = gradient.to(DType::f32).to_vector<float>();
+    auto expected = start.to(DType::f32).to_vector<float>();
+    for (float& value : expected) value *= static_cast<float>(1.0 / 3.0);
+    EXPECT_EQ(found, Tensor::from(expected, {40'001}).to(dtype).to(DType::f32).to_vector<float>());
+  }
+}
 
 }  // namespace
 }  // namespace lockstep

@@ -131,6 +131,24 @@ TEST_P(DdpAllocation, SteadyStepsAllocateNothing) {
   }
 }
 
+TEST_P(DdpAllocation, StepsOf16BitsAllocateNothing) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
+    model->to(DType::bf16);
+    DistributedDataParallel ddp(model, group, {.buckets = {256, 512}});
+    optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
+    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const double allocations = allocations_of(*group, [&] {
+      ddp.zero_grad();
+      nll_loss(ddp.forward(x), target).backward();
+      ddp.backward(nll_loss(ddp.forward(x), target), 0.5);
+      sgd.step();
+    });
+    EXPECT_EQ(allocations, 0.0);
+  });
+}
+
 TEST_P(DdpAllocation, PowerSgdOfRandomStartsAllocatesNothing) {
   expect_no_allocation(GetParam(), {.buckets = {256, 512},
                                     .comm_hook = CommHookKind::power_sgd,

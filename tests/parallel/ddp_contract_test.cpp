@@ -215,6 +215,19 @@ TEST_P(DdpContract, BackwardWithinBackwardIsRefusedInWords) {
   });
 }
 
+TEST_P(DdpContract, RefusesALossOfSeveralElementsAndGoesOn) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const auto model = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group);
+    const auto refused = test::message_of<Error>(
+        [&] { ddp.backward(ddp.forward(Variable(make_batch(2, 0.5).x)), 1.0); });
+    EXPECT_NE(refused.find("a loss of one element, not from f64[2, 4]"), std::string::npos)
+        << refused;
+    ddp.backward(mean_loss(ddp, make_batch(2, 0.5)), 1.0);
+    EXPECT_TRUE(model->W1.grad().defined());
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, DdpContract, testing::ValuesIn(test::rank_counts()),
                          testing::PrintToStringParamName());
 

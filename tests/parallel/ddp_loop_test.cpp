@@ -4,7 +4,6 @@
 #include <support/golden_file.hpp>
 #include <support/message_of.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -26,54 +25,23 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
+#include "gradient_numbers.hpp"
 #include "ranks.hpp"
 #include "small_models.hpp"
 
 namespace lockstep {
 namespace {
 
+using test::add;
+using test::alone;
 using test::Batch;
+using test::expect_near;
+using test::gradients_in;
 using test::make_batch;
 using test::max_difference;
 using test::mean_loss;
 using test::Mlp;
-
-/// Of the parameters that there are.
-using Numbers = std::vector<std::vector<double>>;
-
-Numbers gradients_in(const nn::Module& module) {
-  Numbers numbers;
-  for (const Variable& parameter : module.parameters()) {
-    numbers.push_back(parameter.grad().defined()
-                          ? parameter.grad().to(DType::f64).to_vector<double>()
-                          : std::vector<double>());
-  }
-  return numbers;
-}
-
-/// The gradients of a pass over this batch on one rank alone.
-Numbers alone(const Batch& batch) {
-  Mlp model(1.0);
-  mean_loss(model, batch).backward();
-  return gradients_in(model);
-}
-
-void add(Numbers& to, const Numbers& numbers, double factor) {
-  to.resize(numbers.size());
-  for (std::size_t p = 0; p < numbers.size(); ++p) {
-    to[p].resize(std::max(to[p].size(), numbers[p].size()));
-    for (std::size_t i = 0; i < numbers[p].size(); ++i) to[p][i] += factor * numbers[p][i];
-  }
-}
-
-void expect_near(const Numbers& actual, const Numbers& expected, const std::string& what) {
-  for (std::size_t p = 0; p < expected.size(); ++p) {
-    ASSERT_EQ(actual[p].size(), expected[p].size()) << "parameter " << p << " " << what;
-    for (std::size_t i = 0; i < expected[p].size(); ++i) {
-      ASSERT_NEAR(actual[p][i], expected[p][i], 1e-13) << "parameter " << p << " " << what;
-    }
-  }
-}
+using test::Numbers;
 
 bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 
@@ -363,41 +331,6 @@ TEST_P(DdpLoop, RecomputesAndDifferentiatesTwice) {
         for (std::size_t i = 0; i < mean[p].size(); ++i) EXPECT_NEAR(found[p][i], mean[p][i], 2e-6);
       }
     }
-  });
-}
-
-// The pass goes through them in another order on every other rank.
-TEST_P(DdpLoop, OnePassThroughSeveralOfThemSumsAllOfThemInOneOrder) {
-  test::on_ranks(GetParam(), [](const auto& group) {
-    for (int step = 0; step < 2; ++step) {
-      const auto first = std::make_shared<Mlp>(1.0), second = std::make_shared<Mlp>(1.0);
-      DistributedDataParallel one(first, group, {.buckets = {1, 1}}),
-          two(second, group, {.buckets = {1, 1}});
-      const Batch batch = make_batch(2, group->rank());
-      const bool swapped = (group->rank() + step) % 2 == 0;
-      const Variable a = mean_loss(swapped ? two : one, batch),
-                     b = mean_loss(swapped ? one : two, batch);
-      (a + b).backward();
-      Numbers mean;
-      for (int r = 0; r < group->size(); ++r) {
-        add(mean, alone(make_batch(2, r)), 1.0 / group->size());
-      }
-      expect_near(gradients_in(*first), mean, "of the first");
-      expect_near(gradients_in(*second), mean, "of the second");
-    }
-  });
-}
-
-TEST_P(DdpLoop, OnePassOfAWeightThroughSeveralOfThemWeighsAllOfThem) {
-  test::on_ranks(GetParam(), [](const auto& group) {
-    const auto first = std::make_shared<Mlp>(1.0), second = std::make_shared<Mlp>(1.0);
-    DistributedDataParallel one(first, group), two(second, group);
-    const Batch batch = make_batch(2, group->rank());
-    one.backward(mean_loss(one, batch) + mean_loss(two, batch), 0.25 + group->rank());
-    Numbers sum;
-    for (int r = 0; r < group->size(); ++r) add(sum, alone(make_batch(2, r)), 0.25 + r);
-    expect_near(gradients_in(*first), sum, "of the one that was asked");
-    expect_near(gradients_in(*second), sum, "of the other");
   });
 }
 

@@ -65,7 +65,20 @@ expect 1 'nn/b.hpp:4: lockstep::A is also defined in ./base/a.hpp:4' "$here/one_
 sed -i 's/class A/class C/' "$nn"
 expect 0 '2 classes, 0 defined twice' "$here/one_definition.sh" "$work"
 
+mkdir -p "$work"/{benchmarks/tensor,docs}
+: >"$work/README.md" && : >"$work/CONTRIBUTING.md" && : >"$work/benchmarks/tensor/a_bench.cpp"
+list=$work/benchmarks/tensor/CMakeLists.txt
+echo 'lockstep_add_benchmark(NAME tensor.a SOURCES a_bench.cpp)' >"$list"
+echo 'build/release/benchmarks/tensor/tensor.a_bench' >"$work/docs/page.md"
+expect 0 '1 sources, 1 names, 0 wrong' "$here/benchmarks.sh" "$work"
+: >"$work/benchmarks/tensor/b_bench.cpp"
+expect 1 'b_bench.cpp is not in benchmarks/tensor/CMakeLists.txt' "$here/benchmarks.sh" "$work"
+echo 'lockstep_add_benchmark(NAME tensor.c SOURCES a_bench.cpp b_bench.cpp)' >"$list"
+expect 1 'docs/page.md: no benchmark is called tensor.a_bench' "$here/benchmarks.sh" "$work"
+
 # Nothing to look at is a failure, not a pass.
+rm -r "$work/benchmarks"/*
+expect 1 '0 sources' "$here/benchmarks.sh" "$work"
 rm -r "$work/src/lockstep"/* "$work/deck.toml"
 expect 1 '0 files' "$here/layering.sh" "$work"
 expect 1 '0 classes' "$here/one_definition.sh" "$work"

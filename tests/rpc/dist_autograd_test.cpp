@@ -1,7 +1,10 @@
 // Backward passes through calls, against the same model on one rank: the same bits.
-#include <cmath>
+#include <chrono>
+#include <mutex>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <lockstep/autograd/functional.hpp>
@@ -9,6 +12,7 @@
 #include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
+#include <parallel/small_models.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
@@ -16,14 +20,9 @@ namespace {
 
 namespace da = dist_autograd;
 using rpc::RRef;
+using test::wave;
 using Values = std::vector<double>;
 
-Tensor wave(const Shape& shape, double phase) {
-  Values values(static_cast<std::size_t>(shape.numel()));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = std::sin(phase + 1.7 * static_cast<double>(i));
-  return Tensor::from(values, shape);
-}
 Values of(const Tensor& t) { return t.defined() ? t.to_vector<double>() : Values(); }
 
 /// Keeps a result for later.
@@ -404,6 +403,63 @@ TEST(DistAutograd, OutlivedByAVariableTellsWhatIsMissing) {
     const auto message = test::thrown_by<Error>([&] { sum(y).backward(); });
     EXPECT_NE(message.find("in a context that has ended"), std::string::npos) << message;
   });
+}
+
+/// Its backward takes until no context is left here.
+struct SlowNode : PooledNode<SlowNode> {
+  void backward(const Tensor& gradient) override {
+    const auto start = Clock::now();
+    while (da::context_count() > 0 && seconds_since(start) < 30.0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pass_grad(0, gradient);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "slow"; }
+};
+std::mutex thrown_access;
+std::string thrown_there;
+/// A pass of Variable::backward, which has come to what was sent when its context ends.
+void differentiates_slowly(const Variable& /*first*/, const Variable& x) {
+  const Variable leaf(wave({3, 4}, 0.1), true);
+  Variable slow;  // older than x for the pass, which so comes to it later
+  std::thread([&] { slow = record<SlowNode>(leaf.data().clone(), {&leaf}); }).join();
+  const Variable loss = sum(add(slow, x));
+  std::string thrown = test::thrown_by<Error>([&] { loss.backward(); });
+  const std::lock_guard lock(thrown_access);
+  thrown_there = thrown.empty() ? "nothing" : std::move(thrown);
+}
+LOCKSTEP_RPC_AS("autograd differentiates_slowly", differentiates_slowly);
+
+TEST(DistAutograd, ACallerThatGaveUpLeavesTheCalleesPassWithASentence) {
+  test::on_workers(
+      [](ProcessGroup& group) {
+        const int callee = 1 % group.size();
+        if (group.rank() == callee) {
+          const std::lock_guard lock(thrown_access);
+          thrown_there.clear();
+        }
+        group.barrier();
+        if (group.rank() == 0) {
+          const da::Context context;
+          const Variable x = mul(input(), 2.0), y = mul(x, 2.0);
+          EXPECT_THROW(rpc::rpc_sync(rpc::To(callee).within(std::chrono::milliseconds(200)),
+                                     differentiates_slowly, x, y),
+                       TimeoutError);
+        }
+        if (group.rank() == callee) {
+          const auto thrown = [] {
+            const std::lock_guard lock(thrown_access);
+            return thrown_there;
+          };
+          const auto start = Clock::now();
+          while (thrown().empty() && seconds_since(start) < 30.0)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          EXPECT_NE(thrown().find("after the deadline of the call that it serves"),
+                    std::string::npos)
+              << thrown();
+        }
+        group.barrier();
+      },
+      {.workers = 4});
 }
 
 }  // namespace

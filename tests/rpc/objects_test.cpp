@@ -1,6 +1,7 @@
 // Objects of any serialisable type, in collectives and messages.
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/rpc/objects.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -82,6 +84,65 @@ TEST(Objects, OfAnotherTypeAreRefused) {
     if (group.rank() == 1) return send_object(group, 1.5, 0);
     int number = 0;
     EXPECT_THROW(recv_object(group, number, 1), rpc::MalformedMessage);
+  });
+}
+
+/// Cannot be serialised where `why` is not empty, and by something odd where it is "number".
+struct Fragile {
+  std::string why;
+  template <class Archive>
+  void save(Archive& archive) const {
+    if (why == "number") throw 7;
+    if (!why.empty()) throw std::runtime_error(why);
+    archive(why);
+  }
+  template <class Archive>
+  void load(Archive& archive) {
+    archive(why);
+  }
+};
+
+TEST(Objects, ThatCannotBeSerialisedOnOneRankAreRefusedOnAll) {
+  run_ranks_as_threads(object_ranks, [](ProcessGroup& group) {
+    for (const std::string& why :
+         {std::string("the file is closed"), std::string("number"), std::string(100000, 'x')}) {
+      for (int failing = 0; failing < object_ranks; ++failing) {
+        const Fragile mine{group.rank() == failing ? why : ""};
+        const std::string begin =
+            "rank " + std::to_string(failing) + " of 3 cannot send its object: ";
+        const auto expect_refused = [&](const auto& call) {
+          const std::string message =
+              test::message_of<InputError>([&] { static_cast<void>(call()); });
+          EXPECT_TRUE(message.starts_with(begin)) << message;
+          EXPECT_LT(message.size(), 3000U);
+          if (why == "the file is closed") {
+            EXPECT_EQ(message, begin + why);
+          }
+        };
+        expect_refused([&] { return all_gather_object(group, mine); });
+        expect_refused([&] { return gather_object(group, mine, 1); });
+        expect_refused([&] { return broadcast_object(group, mine, failing); });
+        expect_refused([&] {
+          return scatter_object(group, std::vector<Fragile>{{}, mine, {}}, failing);
+        });
+      }
+    }
+    EXPECT_EQ(all_gather_object(group, group.rank()), (std::vector<int>{0, 1, 2}));
+  });
+}
+
+TEST(Objects, OfAMessageThatCannotBeSerialisedAreRefusedOnBothSides) {
+  run_ranks_as_threads(2, [](ProcessGroup& group) {
+    Fragile received;
+    EXPECT_EQ(test::message_of<InputError>([&] {
+                if (group.rank() == 1) return send_object(group, Fragile{"it is closed"}, 0);
+                static_cast<void>(recv_object(group, received, any_source));
+              }),
+              "rank 1 cannot send its object: it is closed");
+    if (group.rank() == 1) return send_object(group, 5, 0);
+    int number = 0;
+    EXPECT_EQ(recv_object(group, number, 1), 1);
+    EXPECT_EQ(number, 5);
   });
 }
 

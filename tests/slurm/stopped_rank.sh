@@ -9,7 +9,7 @@ export LOCKSTEP_APP="$LOCKSTEP_BINARY_DIR/tests/apps/misbehave"
 stopped() {
   export MISBEHAVE=$1
   local job
-  job=$(submit --nodes=4 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}" --set comm.timeout=8)
+  job=$(submit --nodes=4 scripts/slurm/train.sbatch inputs/synthetic.toml "${small[@]}" --set comm.timeout=15)
   wait_until 240 "the end of job $job" is_over "$job"
   expect "runs/$job/flight/verdict.txt" "$2"
   expect "lockstep-$job.log" "$2"

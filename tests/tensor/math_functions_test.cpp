@@ -160,7 +160,13 @@ TEST(MathFunctions, NormalDistributionAndGeluAreExactToAFewUlps) {
     worst = test::larger(worst, std::abs(error) / ulp(larger));
   });
   EXPECT_LE(worst, 8.0);
-  for (const float x : {-infinity, -88.0F, -13.3F}) {
+  // Below -12.9 the smallest numbers, which lack digits.
+  for_floats(-13.3F, -12.9F, [](float x) {
+    const auto at = static_cast<double>(x);
+    ASSERT_NEAR(math::normal_cdf(x), math::normal_cdf(at), 3e-40) << x;
+    ASSERT_NEAR(math::gelu(x), math::gelu(at), 4e-39) << x;
+  });
+  for (const float x : {-infinity, -1e30F, -88.0F, -13.3F}) {
     EXPECT_EQ(math::normal_cdf(x), 0.0F) << x;
     EXPECT_TRUE(std::isinf(x) ? std::isnan(math::gelu(x)) : math::gelu(x) == 0.0F) << x;
     EXPECT_EQ(math::gelu_derivative(x), 0.0F) << x;
@@ -168,9 +174,10 @@ TEST(MathFunctions, NormalDistributionAndGeluAreExactToAFewUlps) {
     EXPECT_EQ(math::gelu(-x), -x) << -x;
     EXPECT_EQ(math::gelu_derivative(-x), 1.0F) << -x;
   }
-  EXPECT_TRUE(std::isnan(math::gelu(nan)));
-  EXPECT_TRUE(std::isnan(math::normal_cdf(nan)));
-  EXPECT_TRUE(std::isnan(math::gelu_derivative(nan)));
+  for (const float any : {nan, -nan}) {
+    EXPECT_TRUE(std::isnan(math::gelu(any)));
+    EXPECT_TRUE(std::isnan(math::gelu_derivative(any)));
+  }
 }
 
 /// f of all of xs in a loop of vectors.
@@ -211,7 +218,6 @@ TEST(MathFunctions, GiveTheSameBitsInAVectorAsAlone) {
   expect_same_bits(xs, [](float x) { return math::cos(x); });
   const math::Power<float> power(1.7);
   expect_same_bits(xs, [&](float x) { return power(x); });
-  expect_same_bits(xs, [](float x) { return math::normal_cdf(x); });
   expect_same_bits(xs, [](float x) { return math::gelu(x); });
   expect_same_bits(xs, [](float x) { return math::gelu_derivative(x); });
 }

@@ -30,5 +30,24 @@ TEST(TakeWeights, RefusesWhatIsNotFiniteInTheModelsType) {
   EXPECT_EQ(model.at("w").to_vector<float>(), (std::vector<float>{1e38F, 1e38F}));
 }
 
+// A checkpoint may be forged, its checksums too.
+TEST(TakeWeights, OfAnotherModelAreKnownByWhatIsNotUsed) {
+  StateDict model = one(DType::f32, 0), weights = one(DType::f32, 1);
+  const Tensor rest = Tensor::zeros({1});
+  EXPECT_FALSE(train::take_weights(weights, model).are_another_models());
+  for (int i = 0; i < 1009; ++i) weights.insert("other." + std::to_string(i), rest);
+  EXPECT_FALSE(train::take_weights(weights, model).are_another_models());
+  weights.insert("other.1009", rest);
+  EXPECT_TRUE(train::take_weights(weights, model).are_another_models());
+  for (int i = 1010; i < 100'000; ++i) weights.insert("other." + std::to_string(i), rest);
+  const train::WeightsTaken many = train::take_weights(weights, model);
+  EXPECT_EQ(many.in_words(),
+            "took 1 of 1 tensors; there and not used: other.0, other.1, other.2, other.3, other.4, "
+            "other.5, other.6, other.7 and 99992 more");
+  weights = StateDict();
+  weights.insert("other", rest);
+  EXPECT_TRUE(train::take_weights(weights, model).are_another_models());
+}
+
 }  // namespace
 }  // namespace lockstep

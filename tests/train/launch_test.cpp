@@ -53,6 +53,7 @@ TEST(Launch, SeatTravelsWhole) {
   EXPECT_GE(seat.shm_mib, seat.shm_free_mib);
   const std::string bytes = to_bytes(seat);
   EXPECT_EQ(to_bytes(seat_from(bytes)), bytes);
+  EXPECT_EQ(seat_from(to_bytes({.host = "no\xff"})).host, "no\xef\xbf\xbd");
 }
 
 TEST(Launch, CoreListIsWhatTasksetTakes) {

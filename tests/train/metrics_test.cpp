@@ -6,7 +6,9 @@
 #include <csignal>
 #include <fstream>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
 #include <lockstep/base/read_file.hpp>
+#include <lockstep/io/file.hpp>
 #include <lockstep/train/metrics.hpp>
 #include <optional>
 #include <support/process.hpp>
@@ -149,6 +151,51 @@ TEST(MetricsFile, AResumeThatCannotWriteLeavesTheRowsOfThePast) {
   EXPECT_THROW(begun(file, 10), Error);
   setrlimit(RLIMIT_FSIZE, &limit);
   EXPECT_EQ(test::read_file(file), before);
+}
+
+TEST(MetricsFile, ARowThatFindsNoRoomIsWrittenWhenThereIsSome) {
+  const test::ScratchFolder scratch;
+  const std::string file = scratch.file("metrics.jsonl");
+  MetricsFile metrics = begun(file);
+  metrics.append(step_row(10));
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit full{static_cast<rlim_t>(std::filesystem::file_size(file)) + 5, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &full);
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view text) { warnings.emplace_back(text); });
+  for (const std::int64_t step : {20, 30}) metrics.append(step_row(step));
+  EXPECT_THROW(metrics.flush(), FileError);
+  const auto cut = MetricsFile(file, file, 100, 1);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  metrics.append(step_row(40));
+  set_log_sink({});
+  EXPECT_EQ(cut.rows().size(), 1U) << "half a line is none";
+  const auto whole = MetricsFile(file, file, 100, 1);
+  ASSERT_EQ(whole.rows().size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(whole.rows()[i].step, 10 * (static_cast<std::int64_t>(i) + 1));
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("metrics.jsonl: File too large"), std::string::npos) << warnings[0];
+}
+
+TEST(MetricsFile, RowsThatNeverFindRoomAreAnErrorInTheEnd) {
+  const test::ScratchFolder scratch;
+  MetricsFile metrics = begun(scratch.file("metrics.jsonl"));
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit nothing{0, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &nothing);
+  set_log_sink([](LogLevel, std::string_view) {});
+  const auto fill = [&] {
+    for (std::size_t row = 0; row < MetricsFile::most_unwritten / 10; ++row)
+      metrics.append(step_row(10));
+  };
+  EXPECT_THROW(fill(), FileError);
+  set_log_sink({});
+  setrlimit(RLIMIT_FSIZE, &limit);
 }
 
 TEST(MetricsFile, ResumingDropsLaterRowsAndAHalfWrittenLine) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <support/message_of.hpp>
 #include <support/process.hpp>
 
 #include <lockstep/base/error.hpp>
@@ -44,6 +45,23 @@ TEST(RunFolder, AFailureInAFolderThatIsLostIsThatItIsLost) {
           << error.what();
     }
   });
+}
+
+TEST(RunFolder, WhoseCheckpointsAreAFileOrALinkToNothingIsRefused) {
+  const test::ScratchFolder scratch;
+  fs::create_directory(scratch.file("linked"));
+  fs::create_symlink(scratch.file("none"), scratch.file("linked/checkpoints"));
+  scratch.write("file/checkpoints", "");
+  for (const std::string& dir : {scratch.file("linked"), scratch.file("file")}) {
+    std::string said;
+    run_ranks_as_threads(1, [&](ProcessGroup& group) {
+      said = test::message_of<Error>([&] {
+        static_cast<void>(RunFolder::open(group, {.dir = dir, .stop_before_limit_s = 0}, true));
+      });
+    });
+    EXPECT_NE(said.find(dir + "/checkpoints is no folder"), std::string::npos) << said;
+    EXPECT_FALSE(fs::exists(dir + "/run.lock"));
+  }
 }
 
 // --resume=FILE of another run, into the folder of one that saved nothing.

@@ -40,22 +40,11 @@ train::CommandLine parse(const std::vector<std::string>& command) {
 
 }  // namespace
 
-void check_working_directory() {
-  std::error_code error;
-  static_cast<void>(fs::current_path(error));
-  if (!error) return;
-  throw InputError(fmt::format(
-      "the folder that lockstep elastic was started in cannot be used any more: {}. No launcher "
-      "starts a program from there. Start it again, from a folder that exists.",
-      error.message()));
-}
-
 Assignment read_assignment(const Options& options) {
   if (options.min < 1 || options.max < options.min) {
     throw InputError(
         fmt::format("--min {} and --max {}: 1 <= min <= max is wanted", options.min, options.max));
   }
-  check_working_directory();
   const train::CommandLine line = parse(options.command);
   if (!line.trains() || line.ranks_as_threads > 0) {
     throw InputError(

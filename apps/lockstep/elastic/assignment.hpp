@@ -23,8 +23,4 @@ struct Assignment {
 /// task. Throws InputError: a bad one, one that trains nothing, sizes that cannot be had.
 [[nodiscard]] Assignment read_assignment(const Options& options);
 
-/// Throws InputError if the working directory is not there any more: mpiexec ends by a signal then,
-/// at each try.
-void check_working_directory();
-
 }  // namespace lockstep::elastic

@@ -14,8 +14,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 
 #include <lockstep/base/error.hpp>
@@ -29,7 +31,7 @@ constexpr auto death_takes = std::chrono::milliseconds(10);
 constexpr double longest_death_s = 10;
 
 [[noreturn]] void become(const std::vector<std::string>& command, const Environment& environment,
-                         int out, int err) {
+                         int out, int err, std::span<const int> kept) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGPIPE, SIGXFSZ})
@@ -38,6 +40,7 @@ constexpr double longest_death_s = 10;
   dup2(nothing, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
+  for (const int end : kept) fcntl(end, F_SETFD, 0);
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> arguments;
   for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -58,19 +61,20 @@ struct Pipe {
   }
 };
 
+/// `kept`: descriptors that the command has, too.
 pid_t start(const std::vector<std::string>& command, const Environment& environment, int out,
-            int err) {
+            int err, std::span<const int> kept = {}) {
   const pid_t pid = fork();
   if (pid < 0) throw Error(std::string("no process can be started: ") + std::strerror(errno));
-  if (pid == 0) become(command, environment, out, err);
+  if (pid == 0) become(command, environment, out, err, kept);
   setpgid(pid, pid);  // here as well: whichever comes first
   return pid;
 }
 
 int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-/// All that this process and those it started have started and not seen end, dead ones left out.
-std::vector<pid_t> descendants() {
+/// Living processes by their parents.
+std::multimap<pid_t, pid_t> children_by_parent() {
   namespace fs = std::filesystem;
   std::multimap<pid_t, pid_t> children;
   std::error_code error;
@@ -87,6 +91,12 @@ std::vector<pid_t> descendants() {
     if (std::sscanf(line.c_str() + behind + 1, " %c %d", &state, &parent) != 2) continue;
     if (state != 'Z' && state != 'X') children.insert({parent, std::stoi(name)});
   }
+  return children;
+}
+
+/// All that this process and those it started have started and not seen end, dead ones left out.
+std::vector<pid_t> descendants() {
+  const auto children = children_by_parent();
   std::vector<pid_t> found, open{getpid()};
   while (!open.empty()) {
     const auto [first, last] = children.equal_range(open.back());
@@ -121,7 +131,12 @@ Child::Child(const std::vector<std::string>& command, const Environment& environ
     : listener_(std::move(listener)) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const Pipe out, err;
-  pid_ = start(command, environment, out.ends[1], err.ends[1]);
+  // mpiexec ends its ranks when nobody reads what it prints. So it holds the reading ends itself,
+  // and has room for the last words of ranks that save because this process has died.
+  constexpr int room = 1 << 20U;
+  for (const Pipe* pipe : {&out, &err}) fcntl(pipe->ends[1], F_SETPIPE_SZ, room);
+  const std::array<int, 2> readers{out.ends[0], err.ends[0]};
+  pid_ = start(command, environment, out.ends[1], err.ends[1], readers);
   ends_ = {out.keep_reading_end(), err.keep_reading_end()};
 }
 
@@ -213,34 +228,73 @@ int Child::kill_all() {
   }
 }
 
-Answer ask(const std::vector<std::string>& command, double limit_s, const Environment& environment,
-           bool with_errors) {
-  constexpr std::size_t most_kept = 4 << 20U;
+Question::Question(const std::vector<std::string>& command, const Environment& environment,
+                   bool with_errors) {
   const Pipe pipe;
   const int errors = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  const pid_t pid = start(command, environment, pipe.ends[1], with_errors ? pipe.ends[1] : errors);
-  const int end = pipe.keep_reading_end();
+  pid_ = start(command, environment, pipe.ends[1], with_errors ? pipe.ends[1] : errors);
+  end_ = pipe.keep_reading_end();
   close(errors);
-  const auto begun = Clock::now();
-  Answer answer;
-  std::array<char, 4096> buffer{};
-  bool late = false;
-  for (bool open = true; open && !late;) {
-    pollfd readable{end, POLLIN, 0};
-    if (poll(&readable, 1, 50) > 0) {
-      const ssize_t count = read(end, buffer.data(), buffer.size());
-      if (count > 0) answer.output.append(buffer.data(), static_cast<std::size_t>(count));
-      if (answer.output.size() > most_kept) answer.output.erase(0, most_kept / 2);
-      open = count > 0 || (count < 0 && errno == EINTR);
-    }
-    late = seconds_since(begun) > limit_s;
+}
+
+Question::~Question() {
+  if (!ended_ && waitpid(pid_, nullptr, WNOHANG) == 0) {  // not if others have seen its end
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
   }
-  close(end);
-  if (late) kill(-pid, SIGKILL);
-  int status = 0;
-  const bool known = waitpid(pid, &status, 0) == pid;
-  answer.code = late ? 124 : known ? code_of(status) : -1;
-  return answer;
+  if (end_ >= 0) close(end_);
+}
+
+void Question::read_some(Seconds most) {
+  constexpr std::size_t most_kept = 4 << 20U;
+  std::array<char, 4096> buffer{};
+  pollfd readable{end_, POLLIN, 0};
+  if (poll(&readable, 1, static_cast<int>(most.count() * 1e3)) <= 0) return;
+  const ssize_t count = read(end_, buffer.data(), buffer.size());
+  if (count < 0 && errno == EINTR) return;
+  if (count <= 0) {
+    close(std::exchange(end_, -1));  // poll() passes over it from now on
+    return;
+  }
+  output_.append(buffer.data(), static_cast<std::size_t>(count));
+  if (output_.size() > most_kept) output_.erase(0, most_kept / 2);
+}
+
+bool Question::wait(Seconds most) {
+  const auto begun = Clock::now();
+  constexpr Seconds at_a_time{0.02};  // the end of a child is no event of poll()
+  do {
+    read_some(std::min(at_a_time, most));
+    int status = 0;
+    const pid_t found = ended_ ? 0 : waitpid(pid_, &status, WNOHANG);
+    if (found == 0) continue;
+    ended_ = true;
+    if (found == pid_) code_ = code_of(status);
+    // What it said last. Somebody it started may still have the other end.
+    const auto end = Clock::now();
+    std::size_t before = 0;
+    do {
+      before = output_.size();
+      read_some(Seconds(0));
+    } while (output_.size() != before && seconds_since(end) < 1);
+  } while (!ended_ && seconds_since(begun) < most.count());
+  return ended_;
+}
+
+std::vector<pid_t> parents_of_living(const std::vector<pid_t>& processes) {
+  const auto children = children_by_parent();
+  std::vector<pid_t> parents;
+  std::ranges::copy_if(processes, std::back_inserter(parents),
+                       [&](pid_t process) { return children.contains(process); });
+  return parents;
+}
+
+Answer ask(const std::vector<std::string>& command, double limit_s, const Environment& environment,
+           bool with_errors) {
+  constexpr int code_when_late = 124;
+  Question question(command, environment, with_errors);
+  const bool ended = question.wait(Seconds(limit_s));
+  return {.output = question.output(), .code = ended ? question.code() : code_when_late};
 }
 
 }  // namespace lockstep::elastic

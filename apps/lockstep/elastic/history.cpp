@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/io/own_file.hpp>
 
 namespace lockstep::elastic {
@@ -83,7 +84,7 @@ void History::say(const std::string& text) const {
 
 void History::write(Json line) {
   line["time"] = now_text();
-  kept_.push_back(line.dump());
+  kept_.push_back(detail::json_text(line));
   flush();
 }
 

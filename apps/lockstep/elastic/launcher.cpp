@@ -62,16 +62,6 @@ void read_srun(std::string_view text, Blame& blame) {
   blame.signal = signal_called(text.substr(reason + 2));
 }
 
-/// Of what a launcher printed: the first line that says something. What follows from it follows.
-std::string first_words(const std::string& output) {
-  constexpr std::size_t longest = 300;
-  std::istringstream lines(output);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find_first_not_of(" \t\r") != std::string::npos) return line.substr(0, longest);
-  }
-  return {};
-}
-
 /// What Linux takes as one word of a command line (MAX_ARG_STRLEN).
 constexpr std::size_t longest_word = 131'071;
 
@@ -87,6 +77,15 @@ void read_mpiexec(std::string_view text, Blame& blame) {
 }
 
 }  // namespace
+
+std::string first_words(const std::string& output) {
+  constexpr std::size_t longest = 300;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) return line.substr(0, longest);
+  }
+  return {};
+}
 
 void LauncherWords::line(std::string_view text) {
   read_srun(text, blame_);
@@ -134,12 +133,16 @@ Launcher::Command Launcher::command(const Placement& placement, int start,
   return command;
 }
 
+std::vector<std::string> Launcher::probe(const std::string& host) const {
+  auto command = words_;
+  command.insert(command.end(), {"-hosts", host, "-n", "1", "true"});
+  return command;
+}
+
 std::optional<std::string> Launcher::why_silent(const std::string& host, double limit_s) const {
   // Slurm takes a lost node out of the members itself.
   if (!names_hosts_ || is_srun_) return std::nullopt;
-  auto command = words_;
-  command.insert(command.end(), {"-hosts", host, "-n", "1", "true"});
-  const Answer answer = ask(command, limit_s, {}, /*with_errors=*/true);
+  const Answer answer = ask(probe(host), limit_s, {}, /*with_errors=*/true);
   if (answer.code == 0) return std::nullopt;
   const std::string words = first_words(answer.output);
   return words.empty() ? fmt::format("no answer within {:.0f} s", limit_s) : words;

@@ -31,6 +31,9 @@ class LauncherWords {
   Blame blame_;
 };
 
+/// Of what a launcher printed: the first line that says something. What follows from it follows.
+[[nodiscard]] std::string first_words(const std::string& output);
+
 /// mpiexec, or srun within an allocation of Slurm's.
 class Launcher {
  public:
@@ -47,9 +50,12 @@ class Launcher {
   [[nodiscard]] Command command(const Placement& placement, int start,
                                 const std::vector<std::string>& app) const;
 
-  /// Why nothing can be started on `host` now, in the launcher's own words; nothing if it can.
+  /// A command that does nothing on `host`.
+  [[nodiscard]] std::vector<std::string> probe(const std::string& host) const;
+  /// Why nothing can be started on `host` within `limit_s`, in the launcher's own words; nothing if
+  /// it can.
   [[nodiscard]] std::optional<std::string> why_silent(const std::string& host,
-                                                      double limit_s = answers_within_s) const;
+                                                      double limit_s) const;
   static constexpr double answers_within_s = 10;
 
   /// After the launcher was killed: what it may have left on other machines. srun's step goes on

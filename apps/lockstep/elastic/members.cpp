@@ -57,13 +57,10 @@ std::vector<std::string> names_in(const std::string& nodes) {
   return words_of(ask({"scontrol", "show", "hostnames", nodes}, slurm_answers_s).output);
 }
 
-/// Names of `nodes` that Slurm does not count as lost.
-std::vector<std::string> living(const std::string& nodes) {
-  const Answer answer = ask(
-      {"sinfo", "--noheader", "--Node", "--nodes", nodes, "--format", "%N %T"}, slurm_answers_s);
-  if (answer.code != 0) return {};
+/// Of sinfo's lines NODE STATE: names of nodes that Slurm does not count as lost.
+std::vector<std::string> living(const std::string& sinfo) {
   std::vector<std::string> names;
-  std::istringstream lines(answer.output);
+  std::istringstream lines(sinfo);
   for (std::string name, state; lines >> name >> state;) {
     const bool lost = state.starts_with("down") || state.starts_with("fail") ||
                       state.starts_with("unknown") || state.ends_with("*");
@@ -76,7 +73,7 @@ std::vector<std::string> living(const std::string& nodes) {
 struct SlurmMembers {
   std::string nodes = environment("SLURM_JOB_NODELIST");
   Hosts all, now;
-  Clock::time_point asked;
+  Clock::time_point asked, answered;
 
   SlurmMembers() {
     const auto listed = names_in(nodes);
@@ -92,19 +89,24 @@ struct SlurmMembers {
     }
     for (std::size_t i = 0; i < listed.size(); ++i) all.push_back({listed[i], slots[i]});
     now = look();
-    asked = Clock::now();
+    asked = answered = Clock::now();
   }
 
-  /// What is left of `all`.
+  /// What is left of `all`. Both are asked at the same time: either may hang.
   [[nodiscard]] Hosts look() const {
+    const auto begun = Clock::now();
     // A node that failed is no longer in the job, even if it is up again.
-    const auto still = words_of(
-        ask({"squeue", "--noheader", "--jobs", environment("SLURM_JOB_ID"), "--format", "%N"},
-            slurm_answers_s)
-            .output);
+    Question squeue(
+        {"squeue", "--noheader", "--jobs", environment("SLURM_JOB_ID"), "--format", "%N"});
+    Question sinfo({"sinfo", "--noheader", "--Node", "--nodes", nodes, "--format", "%N %T"});
+    const auto says = [&](Question& question) {
+      const Seconds left(std::max(0.0, slurm_answers_s - seconds_since(begun)));
+      return question.wait(left) && question.code() == 0 ? question.output() : std::string();
+    };
+    const auto still = words_of(says(squeue));
     Hosts left = all;
     if (!still.empty()) keep(left, names_in(still.front()));
-    keep(left, living(nodes));
+    keep(left, living(says(sinfo)));
     return left;
   }
 
@@ -193,14 +195,19 @@ Members members_of_slurm() {
   auto state = std::make_shared<State>();
   return [state](bool now) {
     auto& [slurm, answer] = *state;
+    // One question is enough for what is asked at the beginning.
+    constexpr double new_enough_s = 1;
+    now = now && seconds_since(slurm.answered) > new_enough_s;
     // Beside the caller, who passes on what the ranks print: a busy Slurm takes its time.
     if (now && answer.valid()) slurm.now = answer.get();  // of a question from before
     if (!answer.valid() && (now || seconds_since(slurm.asked) > slurm_asked_s)) {
       slurm.asked = Clock::now();
       answer = std::async(std::launch::async, [&slurm] { return slurm.look(); });
     }
-    if (answer.valid() && (now || answer.wait_for(Seconds(0)) == std::future_status::ready))
+    if (answer.valid() && (now || answer.wait_for(Seconds(0)) == std::future_status::ready)) {
       slurm.now = answer.get();
+      slurm.answered = Clock::now();
+    }
     return slurm.now;
   };
 }

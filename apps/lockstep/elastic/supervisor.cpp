@@ -11,8 +11,9 @@
 #include <sstream>
 #include <thread>
 
+#include <lockstep/io/folder.hpp>
+
 #include "find_program.hpp"
-#include "hangup.hpp"
 #include "leftovers.hpp"
 
 namespace lockstep::elastic {
@@ -38,8 +39,8 @@ void listen() {
     stops = now_ms() - first_stop_ms < second_stop_s * 1e3 ? 1 : stops + 1;
   };
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, note);
-  // A terminal that is closed.
-  std::signal(SIGHUP, hangup_was_ignored() ? SIG_IGN : +note);
+  // A terminal that is closed; nohup has it ignored (apps/hangup.c).
+  if (std::signal(SIGHUP, note) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -136,7 +137,7 @@ ExitCode Supervisor::run() {
     Ending ending = run_start(number, *placement);
     history_.end(number, *placement, ending);
     if (const auto code = final_code(ending)) return *code;
-    check_working_directory();
+    expect_working_directory();  // mpiexec ends by a signal without one, at each try
     if (ending.why == Why::members) continue;
     if (const auto code = answer_failure(ending, *placement)) return *code;
   }
@@ -172,8 +173,10 @@ void Supervisor::look_after_lost_hosts() {
   for (const std::string& host : losses_.hosts_due(Clock::now())) {
     auto& probe = probes_[host];
     if (!probe.valid()) {
-      probe = std::async(std::launch::async,
-                         [launcher = launcher_, host] { return launcher.why_silent(host); });
+      probe =
+          std::async(std::launch::async, [launcher = launcher_, host, limit_s = answers_within_s_] {
+            return launcher.why_silent(host, limit_s);
+          });
     } else if (probe.wait_for(Seconds(0)) == std::future_status::ready) {
       if (!probe.get()) {
         losses_.host_is_back(host);
@@ -222,10 +225,12 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   {
     Child child(command.words, command.environment,
                 [&](std::string_view line) { words.line(line); });
-    while (!watch.hung && watch.nobody_answers.empty() && !child.wait(look_each))
+    while (!watch.hung && !nobody_answers(watch) && !child.wait(look_each))
       look_after(child, placement, watch);
     down_since_ = Clock::now();
     if (!watch.hung) await_answers(watch);
+    evidence.nobody_answers = why_nobody_answers(watch);
+    watch.contact.reset();
     if (child.kill_all() > 0 || child.code() != 0) launcher_.end_elsewhere(number);
     evidence.code = child.code();
   }
@@ -241,7 +246,6 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   evidence.stop_was_asked = stops > 0;
   evidence.stopped_before_up = watch.stopped_before_up || !run_.is_up();
   evidence.silent_s = watch.silent_s;
-  if (!run_.is_up()) evidence.nobody_answers = watch.nobody_answers;
   evidence.rings = run_.take_rings();
   if (watch.hung) evidence.rings = std::move(watch.rings_when_hung);
   Ending ending = judge(evidence, placement, run_, memory_);
@@ -267,39 +271,31 @@ void Supervisor::look_after(Child& child, const Placement& placement, Watch& wat
       history_.note("members have changed: the ranks save");
     child.signal(SIGUSR1);
   }
-  if (!run_.is_up()) static_cast<void>(nobody_answers(watch));
+  look_at_hosts(watch);
   watch.silent_s = seconds_since(watch.life);
   if (watch.silent_s > options_.hang_after) end_hung(child, watch);
 }
 
-/// Beside the first start: a launcher that cannot reach any host may wait for ever.
 void Supervisor::ask_hosts(const Placement& placement, Watch& watch) const {
   constexpr std::size_t most = 64;  // of more, lost hosts are found when the start has failed
-  constexpr double first_answer_within_s = 8;
   if (!launcher_.names_hosts() || launcher_.is_srun() || placement.hosts.size() > most) return;
-  for (const Host& host : placement.hosts) {
-    watch.silent.push_back(std::async(std::launch::async, [launcher = launcher_, name = host.name] {
-      return launcher.why_silent(name, first_answer_within_s);
-    }));
+  watch.contact.emplace(launcher_, placement.hosts);
+}
+
+void Supervisor::look_at_hosts(Watch& watch) {
+  constexpr double slower_later = 3;
+  if (!watch.contact) return;
+  watch.contact->look();
+  answers_within_s_ = std::max(answers_within_s_, slower_later * watch.contact->slowest_s());
+  if (run_.is_up()) return;
+  if (const auto news = watch.contact->news()) {
+    history_.note(fmt::format("{}. It is waited for, {:.0f} s at most (--hang-after)", *news,
+                              options_.hang_after));
   }
 }
 
-/// All that were asked have failed. Once one has answered, nobody is asked again.
-bool Supervisor::nobody_answers(Watch& watch) {
-  if (!watch.nobody_answers.empty()) return true;
-  const bool all_known = std::ranges::all_of(watch.silent, [](const auto& answer) {
-    return answer.wait_for(Seconds(0)) == std::future_status::ready;
-  });
-  if (watch.silent.empty() || !all_known) return false;
-  for (auto& answer : std::exchange(watch.silent, {})) {
-    const auto why = answer.get();
-    if (!why) {
-      watch.nobody_answers.clear();
-      return false;
-    }
-    if (watch.nobody_answers.empty()) watch.nobody_answers = *why;
-  }
-  return true;
+bool Supervisor::nobody_answers(const Watch& watch) const {
+  return watch.contact && !run_.is_up() && watch.contact->failure();
 }
 
 /// For a launcher that fails at once, as those do that ask the hosts beside it. Afterwards they are
@@ -308,10 +304,20 @@ void Supervisor::await_answers(Watch& watch) {
   constexpr std::chrono::seconds patience{2};
   constexpr std::chrono::milliseconds between_looks{20};
   const auto until = Clock::now() + patience;
-  while (!run_.shows_life() && !run_.is_up() && !watch.silent.empty() && !nobody_answers(watch) &&
-         Clock::now() < until) {
+  while (watch.contact && !run_.shows_life() && !run_.is_up() && !watch.contact->has_answered() &&
+         !nobody_answers(watch) && Clock::now() < until) {
     std::this_thread::sleep_for(between_looks);
+    look_at_hosts(watch);
   }
+}
+
+/// Empty where one does, or where nobody was asked.
+std::string Supervisor::why_nobody_answers(const Watch& watch) const {
+  if (!watch.contact || run_.is_up()) return {};
+  if (const auto failure = watch.contact->failure()) return *failure;
+  if (!watch.hung || watch.contact->has_answered()) return {};
+  const std::string words = watch.contact->words();
+  return words.empty() ? fmt::format("nothing for {:.0f} s", watch.silent_s) : words;
 }
 
 /// SIGUSR1: launchers pass it on. Of SIGTERM srun makes SIGKILL for the ranks, so that is for those
@@ -347,8 +353,9 @@ void Supervisor::find_lost_hosts(const Placement& placement, const Blame& blame,
   }
   std::vector<std::future<std::optional<std::string>>> answers;
   for (const std::string& host : asked) {
-    answers.push_back(
-        std::async(std::launch::async, [this, host] { return launcher_.why_silent(host); }));
+    answers.push_back(std::async(std::launch::async, [this, host] {
+      return launcher_.why_silent(host, answers_within_s_);
+    }));
   }
   std::vector<std::string> lost;
   for (std::size_t i = 0; i < asked.size(); ++i) {

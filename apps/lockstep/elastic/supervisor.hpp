@@ -10,6 +10,7 @@
 #include "budget.hpp"
 #include "child.hpp"
 #include "death_watch.hpp"
+#include "first_contact.hpp"
 #include "history.hpp"
 #include "judge.hpp"
 #include "launcher.hpp"
@@ -39,9 +40,7 @@ class Supervisor {
     double silent_s = 0;
     DeathWatch deaths;
     std::vector<FlightRing> rings_when_hung;
-    /// Of the first start: why no host answers, until one does; none: not asked.
-    std::vector<std::future<std::optional<std::string>>> silent;
-    std::string nobody_answers;  ///< the first host's reason
+    std::optional<FirstContact> contact;  ///< of the first start, if its hosts are asked
   };
 
   void wait_for_leftovers();
@@ -49,8 +48,10 @@ class Supervisor {
   Ending run_start(int number, const Placement& placement);
   void look_after(Child& child, const Placement& placement, Watch& watch);
   void ask_hosts(const Placement& placement, Watch& watch) const;
-  [[nodiscard]] static bool nobody_answers(Watch& watch);
+  void look_at_hosts(Watch& watch);
+  [[nodiscard]] bool nobody_answers(const Watch& watch) const;
   void await_answers(Watch& watch);
+  [[nodiscard]] std::string why_nobody_answers(const Watch& watch) const;
   void ask_to_stop(Child& child, Watch& watch);
   void end_hung(Child& child, Watch& watch);
   void find_lost_hosts(const Placement& placement, const Blame& blame, Ending& ending);
@@ -78,7 +79,9 @@ class Supervisor {
   Losses losses_;
   MemoryWatch memory_;
   std::map<std::string, std::future<std::optional<std::string>>>
-      probes_;                             ///< of lost hosts, that are under way
+      probes_;  ///< of lost hosts, that are under way
+  /// For a host after a failure: more where the first answers took long.
+  double answers_within_s_ = Launcher::answers_within_s;
   bool resumes_ = false;                   ///< the next start, from the newest checkpoint
   std::int64_t reached_ = 0;               ///< the last start's newest step
   std::optional<std::int64_t> failed_at_;  ///< step of the last start, if it ended with exit code 1

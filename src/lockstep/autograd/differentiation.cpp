@@ -2,6 +2,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <lockstep/autograd/engine.hpp>
@@ -44,6 +45,27 @@ class AliasNode : public PooledNode<AliasNode> {
   void backward(const Tensor& grad_output) override { pass_grad(0, grad_output); }
   void differentiate(Differentiation& d) override { d.give(0, d.grad_output()); }
   [[nodiscard]] const char* name() const noexcept override { return "alias"; }
+};
+
+/// While one lives, the inputs of a node are f32 to what reads them, also where grad() is part of
+/// the expression that made them and the Operands of 16 bits that they are copies for still live.
+class WithoutRounding {
+ public:
+  WithoutRounding() = default;
+  void cover(const Variable& input) {
+    auto* const record = input.record();
+    if (!record || record->rounds_results_to == DType::f32) return;
+    rounded_.emplace_back(record, record->rounds_results_to);
+    record->rounds_results_to = DType::f32;
+  }
+  ~WithoutRounding() {
+    for (const auto& [record, dtype] : rounded_) record->rounds_results_to = dtype;
+  }
+  WithoutRounding(const WithoutRounding&) = delete;
+  WithoutRounding& operator=(const WithoutRounding&) = delete;
+
+ private:
+  std::vector<std::pair<detail::VariableRecord*, DType>> rounded_;
 };
 
 std::vector<Tensor> values_of(std::span<const Variable> variables) {
@@ -108,6 +130,8 @@ std::vector<Variable> Engine::run_recorded_pass(const BackwardPass& given,
     {
       const TraceScope scope("backward", node->name(), node->layer_);
       const PrecisionGuard precision(node->precision_);
+      WithoutRounding without_rounding;
+      for (int k = 0; k < node->input_count_; ++k) without_rounding.cover(node->input(k));
       Differentiation differentiation(*this, *node, outputs, grad_outputs, grad_inputs);
       node->differentiate(differentiation);
     }

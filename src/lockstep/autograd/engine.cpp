@@ -115,17 +115,24 @@ void Engine::tell_observers(const Variable& leaf) {
   for (const detail::GradHookEntry& hook : leaf.record()->grad_hooks) {
     if (!hook.observer) continue;
     const auto place = std::ranges::find(followers_, hook.observer, &Follower::observer);
-    if (place != followers_.end()) continue;
-    Follower& follower = followers_.emplace_back(Follower{hook.observer, {}});
-    follower.answer = hook.observer->pass_begins(pass_->roots, pass_->seed);
-    any_redirected_ = any_redirected_ || follower.answer.sink;
+    if (place == followers_.end()) tell_of_pass(*hook.observer, true);
   }
+}
+
+void Engine::tell_of_pass(PassObserver& observer, bool is_reached) {
+  Follower& follower =
+      followers_.emplace_back(Follower{.observer = &observer, .is_reached = is_reached});
+  follower.answer = observer.pass_begins(pass_->roots, pass_->gradients, pass_->seed);
+  any_redirected_ = any_redirected_ || follower.answer.sink;
 }
 
 bool Engine::tell_when_over(PassObserver& observer) {
   if (!tells_observers_) return false;
   const auto place = std::ranges::find(followers_, &observer, &Follower::observer);
-  if (place == followers_.end()) followers_.push_back({&observer, {.follows = true}});
+  if (place == followers_.end()) {
+    followers_.push_back(
+        {.observer = &observer, .answer = {.follows = true}, .keeps = observer.owner()});
+  }
   return true;
 }
 
@@ -137,17 +144,27 @@ GradSink* Engine::redirected_sink_of(const Variable& leaf) const {
 }
 
 void Engine::begin_following() {
+  PassObserver* const asked = pass_->observer;
+  if (asked && std::ranges::find(followers_, asked, &Follower::observer) == followers_.end())
+    tell_of_pass(*asked, false);
   const auto is_out = [](const Follower& follower) { return !follower.answer.follows; };
   std::erase_if(followers_, is_out);
   std::ranges::sort(followers_, {},
                     [](const Follower& follower) { return follower.observer->number(); });
   for (std::size_t i = 0; i < followers_.size(); ++i) {
-    followers_[i].observer->leaves_are_known(i == 0);
+    followers_[i].observer->leaves_are_known(i == 0, followers_[i].is_reached);
   }
 }
 
 void Engine::end_following() {
   any_redirected_ = false;
+  if (!followers_.empty() && followers_.back().keeps) {  // the pass goes on by way of that one
+    const auto unreached = std::ranges::find_if(
+        followers_, [](const Follower& one) { return !one.is_reached && !one.keeps; });
+    if (unreached != followers_.end())
+      std::rotate(unreached, unreached + 1,
+                  followers_.end());  // one at most: BackwardPass::observer
+  }
   for (; !followers_.empty(); followers_.erase(followers_.begin())) {
     PassObserver& observer = *followers_.front().observer;
     try {

@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct BackwardPass {
   GradSink* sink = nullptr;
   std::span<const Variable>
       inputs;  ///< if any: nothing but the sink's gradients of these is wanted
+  PassObserver* observer = nullptr;  ///< is told of the pass also if it comes to none of its leaves
 };
 
 /// Runs backward passes. One engine a thread, its lists reused from pass to pass.
@@ -73,7 +75,9 @@ class Engine {
   /// Who follows the pass, and where the gradients of their leaves go.
   struct Follower {
     PassObserver* observer;
-    PassObserver::Answer answer;
+    PassObserver::Answer answer = {};
+    bool is_reached = false;           ///< the pass comes to a leaf of theirs
+    std::shared_ptr<void> keeps = {};  ///< the observer, where it may end during the pass
   };
 
   struct Ending {
@@ -93,6 +97,7 @@ class Engine {
   void visit(const Variable& variable);
   /// Tells observers of a leaf, if this is the pass's first one of theirs.
   void tell_observers(const Variable& leaf);
+  void tell_of_pass(PassObserver& observer, bool is_reached);
   /// See Node.
   [[nodiscard]] bool tell_when_over(PassObserver& observer);
   void begin_following();

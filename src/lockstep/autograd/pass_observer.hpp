@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include <lockstep/autograd/backward.hpp>
@@ -27,20 +28,30 @@ class PassObserver {
     bool follows = false;      ///< false: nothing else is told of this pass
     GradSink* sink = nullptr;  ///< takes gradients of leaves in this pass; null: they get their own
   };
-  /// A pass has come to a leaf; nothing is computed so far, and it may still turn out that it
-  /// cannot be. `roots` start with `seed` as their gradients, unless they were given others.
-  virtual Answer pass_begins(std::span<const Variable> /*roots*/, double /*seed*/) { return {}; }
+  /// A pass has come to a leaf, or was begun with this observer (BackwardPass::observer); nothing
+  /// is computed so far, and it may still turn out that it cannot be. roots[i] starts with
+  /// gradients[i], or with `seed` where there is none.
+  virtual Answer pass_begins(std::span<const Variable> /*roots*/,
+                             std::span<const Tensor> /*gradients*/, double /*seed*/) {
+    return {};
+  }
   /// All leaves that the pass reaches are known (Variable::awaits_gradient), and no gradient is
   /// touched yet. `first` of the observers that follow this pass: those are asked in the order in
-  /// which they were made. What this throws ends the pass.
-  virtual void leaves_are_known(bool /*first*/) {}
+  /// which they were made. `reached`: the pass comes to a leaf. What this throws ends the pass.
+  virtual void leaves_are_known(bool /*first*/, bool /*reached*/) {}
   /// All gradients are there. Called by Variable::backward or lockstep::backward before it returns,
-  /// in the order in which observers were made; throws what that is to throw.
+  /// in the order in which observers were made; throws what that is to throw. Where the pass goes
+  /// on elsewhere (Node::tell_when_over), those whose leaves it has not come to are last: it may
+  /// have come to them there.
   virtual void pass_is_over() = 0;
   /// The pass has thrown, or an observer before this one.
   virtual void pass_has_failed() noexcept {}
 
-  /// In place of all these, for a pass that has put the leaves' gradients into a store, such as one
+  /// What keeps this object until a pass is over that it was to be told of
+  /// (Node::tell_when_over); null: whoever has it.
+  [[nodiscard]] virtual std::shared_ptr<void> owner() { return nullptr; }
+
+  /// In place of all these, for a pass that has put gradients of leaves into a store, such as one
   /// of dist_autograd: it is over.
   virtual void gradients_are_in(GradStore& /*store*/) {}
   /// The next pass is to be told of. Asked where it cannot be.

@@ -39,31 +39,6 @@ void for_each_file(const fs::path& folder, const std::string& prefix, const Visi
   }
 }
 
-/// Returns why it cannot be read, if so. Throws where it cannot be written.
-std::string copy_bytes(const fs::path& from, const File& to) {
-  std::vector<char> buffer(static_cast<std::size_t>(slab_bytes));
-  std::optional<File> source;
-  std::int64_t size = 0;
-  const auto why_not = [](const auto& read) -> std::string {
-    try {
-      read();
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return "";
-  };
-  std::string bad = why_not([&] {
-    source.emplace(File::open_for_reading(from));
-    size = source->size();
-  });
-  for (std::int64_t done = 0; bad.empty() && done < size; done += slab_bytes) {
-    const std::int64_t bytes = std::min(slab_bytes, size - done);
-    bad = why_not([&] { source->read_at(done, buffer.data(), bytes); });
-    if (bad.empty()) to.write_at(done, buffer.data(), bytes);
-  }
-  return bad;
-}
-
 /// Whether the name is still that of the open file.
 bool has_its_name(const File& file) {
   struct stat open {
@@ -87,8 +62,16 @@ Taken take(const LocalCopy& copy, const fs::path& target, const ExpectFits& expe
   const auto bytes = static_cast<std::int64_t>(fs::file_size(copy.path, unknown));
   taken.not_published = failure_of(target, bytes, [&] {
     AtomicFile file(target);
-    taken.bad = copy_bytes(copy.path, file.file());
-    if (!taken.bad.empty()) return;
+    try {
+      copy_bytes(File::open_for_reading(copy.path), file.file());
+    } catch (const FileError& error) {
+      if (error.path() == file.temporary_path()) throw;
+      taken.bad = error.what();
+      return;
+    } catch (const Error& error) {
+      taken.bad = error.what();
+      return;
+    }
     // As it lies there now: the copy may be written again while it is read.
     const fs::path& written = file.temporary_path();
     try {

@@ -15,10 +15,11 @@ namespace lockstep {
 ///
 /// `control` carries what NCCL does not: the unique ID, the contract check, operations on host
 /// tensors, and band, bor and bxor of device tensors (copied; they block the host). Both are one
-/// order of calls. f16 and bf16 are added in their dtype, rounded at every step; a mean is the sum
-/// times 1/size(). On the device messages and collectives run in the order of the calls; messages
-/// that cross each other belong in one batch_isend_irecv; tags other than 0 and any_source are
-/// ShapeErrors.
+/// order of calls. Its global ranks are the new group's; a rank that is not in `control`
+/// (new_group) gets `control` back. f16 and bf16 are added in their dtype, rounded at every step; a
+/// mean is the sum times 1/size(). On the device messages and collectives run in the order of the
+/// calls; messages that cross each other belong in one batch_isend_irecv; tags other than 0 and
+/// any_source are ShapeErrors.
 ///
 /// Not closed, it leaves what is in flight to its end, and frees the communicator when the next
 /// such group is made or destroyed. Collective over `control`, which it keeps and closes. Throws

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <span>
+#include <string_view>
 
 #include <lockstep/base/error.hpp>
 
@@ -12,7 +14,22 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-Tensor as_tensor(const std::string& bytes) {
+/// What this rank brings: bytes, or the reason why it has none.
+struct Part {
+  std::string_view bytes;
+  bool failed = false;
+
+  /// What tells the others of it: the length of the bytes, or ~ that of the reason.
+  [[nodiscard]] std::int64_t mark() const {
+    const auto length = static_cast<std::int64_t>(bytes.size());
+    return failed ? ~length : length;
+  }
+};
+
+bool says_failed(std::int64_t mark) { return mark < 0; }
+std::int64_t length_in(std::int64_t mark) { return says_failed(mark) ? ~mark : mark; }
+
+Tensor as_tensor(std::string_view bytes) {
   auto t = Tensor::empty({static_cast<std::int64_t>(bytes.size())}, DType::u8);
   t.copy_from_host(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
   return t;
@@ -23,22 +40,17 @@ std::string as_string(const Tensor& bytes) {
   return {elements.begin(), elements.end()};
 }
 
-Tensor length_of(const std::string& bytes) {
-  return Tensor::from(Counts{static_cast<std::int64_t>(bytes.size())}, {});
-}
-
 std::int64_t total(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
 void wait_for(Work& work) { work.wait(); }
 
-Counts all_lengths(ProcessGroup& group, const std::string& bytes,
-                   const std::function<void(Work&)>& wait) {
-  const auto lengths = Tensor::empty({group.size()}, DType::i64);
-  Work work = group.all_gather(length_of(bytes), lengths);
-  wait(work);
-  return lengths.to_vector<std::int64_t>();
+using Wait = std::function<void(Work&)>;
+
+[[noreturn]] void refuse(const ProcessGroup& group, int rank, const std::string& reason) {
+  throw InputError(fmt::format("rank {} of {} cannot send its object: {}", rank, group.size(),
+                               shortened(reason)));
 }
 
 /// The strings that stand in `all` one after the other.
@@ -53,61 +65,121 @@ std::vector<std::string> cut(const Tensor& all, const Counts& lengths) {
   return objects;
 }
 
-}  // namespace
-
-std::string broadcast_object(ProcessGroup& group, const std::string& bytes, int root) {
-  const auto length = length_of(bytes);
-  group.broadcast(length, root).wait();
-  const auto roots_length = length.to_vector<std::int64_t>()[0];
-  // Not empty where it need not be: on a rank whose others are imagined, its own come back.
-  const auto payload = roots_length == static_cast<std::int64_t>(bytes.size())
-                           ? as_tensor(bytes)
-                           : Tensor::empty({roots_length}, DType::u8);
-  group.broadcast(payload, root).wait();
-  return as_string(payload);
-}
-
-std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes) {
-  return all_gather_object(group, bytes, wait_for);
-}
-
-std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes,
-                                           const std::function<void(Work&)>& wait) {
-  const Counts lengths = all_lengths(group, bytes, wait);
+std::vector<std::string> gather_everywhere(ProcessGroup& group, std::string_view mine,
+                                           const Counts& lengths, const Wait& wait) {
   const auto all = Tensor::empty({total(lengths)}, DType::u8);
-  Work work = group.all_gather_v(as_tensor(bytes), all, lengths);
+  Work work = group.all_gather_v(as_tensor(mine), all, lengths);
   wait(work);
   return cut(all, lengths);
 }
 
-std::vector<std::string> gather_object(ProcessGroup& group, const std::string& bytes, int root) {
-  const Counts lengths = all_lengths(group, bytes, wait_for);
+/// The length of every rank's bytes. Where a rank has none, all ranks tell each other why not, and
+/// throw.
+Counts all_lengths(ProcessGroup& group, const Part& mine, const Wait& wait) {
+  const auto marks = Tensor::empty({group.size()}, DType::i64);
+  Work work = group.all_gather(Tensor::from(Counts{mine.mark()}, {}), marks);
+  wait(work);
+  Counts lengths = marks.to_vector<std::int64_t>();
+  const auto failed = std::ranges::find_if(lengths, says_failed);
+  if (failed == lengths.end()) return lengths;
+
+  const auto rank = static_cast<std::size_t>(failed - lengths.begin());
+  for (std::int64_t& mark : lengths) mark = says_failed(mark) ? length_in(mark) : 0;
+  const auto reasons =
+      gather_everywhere(group, mine.failed ? mine.bytes : std::string_view(), lengths, wait);
+  refuse(group, static_cast<int>(rank), reasons[rank]);
+}
+
+std::string broadcast_part(ProcessGroup& group, const Part& part, int root) {
+  const auto mark = Tensor::from(Counts{part.mark()}, {});
+  group.broadcast(mark, root).wait();
+  const auto roots_mark = mark.to_vector<std::int64_t>()[0];
+  // Not empty where it need not be: on a rank whose others are imagined, its own come back.
+  const auto payload = roots_mark == part.mark()
+                           ? as_tensor(part.bytes)
+                           : Tensor::empty({length_in(roots_mark)}, DType::u8);
+  group.broadcast(payload, root).wait();
+  if (says_failed(roots_mark)) refuse(group, root, as_string(payload));
+  return as_string(payload);
+}
+
+std::vector<std::string> all_gather_parts(ProcessGroup& group, const Part& mine, const Wait& wait) {
+  const Counts lengths = all_lengths(group, mine, wait);
+  return gather_everywhere(group, mine.bytes, lengths, wait);
+}
+
+std::vector<std::string> gather_parts(ProcessGroup& group, const Part& mine, int root) {
+  const Counts lengths = all_lengths(group, mine, wait_for);
   const bool gets = group.rank() == root;
   const auto all = gets ? Tensor::empty({total(lengths)}, DType::u8) : Tensor();
-  group.gather_v(as_tensor(bytes), all, lengths, root).wait();
+  group.gather_v(as_tensor(mine.bytes), all, lengths, root).wait();
   return gets ? cut(all, lengths) : std::vector<std::string>();
 }
 
+Part part_of(const ObjectBytes& object) { return {object.bytes, object.failed}; }
+
+}  // namespace
+
+std::string broadcast_object(ProcessGroup& group, const std::string& bytes, int root) {
+  return broadcast_part(group, {bytes}, root);
+}
+std::string broadcast_object(ProcessGroup& group, const ObjectBytes& object, int root) {
+  return broadcast_part(group, part_of(object), root);
+}
+
+std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes) {
+  return all_gather_parts(group, {bytes}, wait_for);
+}
+std::vector<std::string> all_gather_object(ProcessGroup& group, const ObjectBytes& object) {
+  return all_gather_parts(group, part_of(object), wait_for);
+}
+std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes,
+                                           const Wait& wait) {
+  return all_gather_parts(group, {bytes}, wait);
+}
+
+std::vector<std::string> gather_object(ProcessGroup& group, const std::string& bytes, int root) {
+  return gather_parts(group, {bytes}, root);
+}
+std::vector<std::string> gather_object(ProcessGroup& group, const ObjectBytes& object, int root) {
+  return gather_parts(group, part_of(object), root);
+}
+
 std::string scatter_object(ProcessGroup& group, const std::vector<std::string>& objects, int root) {
+  std::vector<ObjectBytes> all;
+  if (group.rank() == root) {
+    for (const std::string& object : objects) all.push_back({.bytes = object});
+  }
+  return scatter_object(group, all, root);
+}
+
+std::string scatter_object(ProcessGroup& group, const std::vector<ObjectBytes>& objects, int root) {
   const auto size = static_cast<std::size_t>(group.size());
-  const auto lengths = Tensor::full({group.size()}, -1, DType::i64);
+  const auto marks = Tensor::full({group.size()}, -1, DType::i64);
+  const bool gives = group.rank() == root;
   std::string joined;
-  if (group.rank() == root && objects.size() == size) {
-    Counts counts;
-    for (const auto& object : objects) {
-      counts.push_back(static_cast<std::int64_t>(object.size()));
-      joined += object;
+  ObjectBytes none{.failed = true};  // where the root has none
+  if (gives) {
+    Counts lengths;
+    for (const ObjectBytes& object : objects) {
+      lengths.push_back(static_cast<std::int64_t>(object.bytes.size()));
+      joined += object.bytes;
     }
-    lengths.copy_from_host(std::span<const std::int64_t>(counts));
+    const auto failed = std::ranges::find_if(objects, &ObjectBytes::failed);
+    if (failed != objects.end()) {
+      none = *failed;
+    } else if (objects.size() != size) {
+      none.bytes = fmt::format("scatter_object takes one object a rank, {} of them, not {}", size,
+                               objects.size());
+    }
+    if (failed != objects.end() || objects.size() != size) lengths.assign(size, -1);
+    marks.copy_from_host(std::span<const std::int64_t>(lengths));
   }
-  group.broadcast(lengths, root).wait();
-  const auto counts = lengths.to_vector<std::int64_t>();
-  if (counts[0] < 0) {
-    throw InputError(fmt::format("scatter_object: rank {} must bring one object a rank, {} of them",
-                                 root, size));
-  }
-  const auto mine = Tensor::empty({counts[static_cast<std::size_t>(group.rank())]}, DType::u8);
-  group.scatter_v(group.rank() == root ? as_tensor(joined) : Tensor(), mine, counts, root).wait();
+  group.broadcast(marks, root).wait();
+  const auto lengths = marks.to_vector<std::int64_t>();
+  if (says_failed(lengths[0])) return broadcast_object(group, none, root);  // which throws
+  const auto mine = Tensor::empty({lengths[static_cast<std::size_t>(group.rank())]}, DType::u8);
+  group.scatter_v(gives ? as_tensor(joined) : Tensor(), mine, lengths, root).wait();
   return as_string(mine);
 }
 

@@ -147,11 +147,14 @@ class ProcessGroup {
   void barrier();
 
   /// One message from this rank to rank `peer`, which receives it into a tensor of the same dtype
-  /// and number of elements. Messages of one sender, tag and dtype arrive in order. 0 <= tag <
-  /// message_tags.
+  /// and number of elements. Messages of one sender and tag are received in the order in which they
+  /// were sent, whatever their dtypes. 0 <= tag < message_tags.
   [[nodiscard]] Work isend(const Tensor& t, int peer, int tag = 0);
   /// `peer` may be any_source; Work::source() tells who it was. Throws CommError, from wait(), if
-  /// the message that came has another length or dtype; it is not written to `t` then.
+  /// the message that came has another length or dtype; it is not written to `t` then. Receives of
+  /// several dtypes may be pending under one tag, if they are started in the order of the sends.
+  /// Started in another order they fail, except that an mpi group may find for each of them a later
+  /// message of its own dtype: which of the two happens is a matter of timing.
   [[nodiscard]] Work irecv(const Tensor& t, int peer, int tag = 0);
   /// One u8 message of any length from `peer`, or from any_source: Work::message().
   [[nodiscard]] Work irecv_message(int peer, int tag = 0);
@@ -226,7 +229,9 @@ class ProcessGroup {
   virtual void end_batch() {}
   /// close(), of what is the backend's.
   virtual void release() = 0;
-  /// For backends that leave some operations to another group.
+  /// For backends that leave some operations to another group, of the same ranks: whose global
+  /// ranks are then this one's.
+  void take_global_ranks_of(const ProcessGroup& other) { global_ranks_ = other.global_ranks_; }
   [[nodiscard]] static Work start_on(ProcessGroup& group, Operation&& operation);
   [[nodiscard]] static std::shared_ptr<ProcessGroup> make_subgroup_of(ProcessGroup& group,
                                                                       std::span<const int> members);

@@ -129,11 +129,11 @@ bool remove_comment_sign(std::string& first_name) {
 
 }  // namespace
 
-CsvTable::CsvTable(const std::vector<fs::path>& files, CsvHeader header)
-    : files_(files), name_(files.at(0).string()) {
+CsvTable::CsvTable(const std::vector<fs::path>& files, CsvHeader header, const UsedColumns& used)
+    : files_(files), name_(files.at(0).string()), has_header_(header != CsvHeader::no) {
   if (files.size() > 1) name_ += fmt::format(" and {} more", files.size() - 1);
   for (std::size_t file = 0; file < files.size(); ++file) add(file, header);
-  find_decimal_sign();
+  find_decimal_sign(used);
 }
 
 void CsvTable::add(std::size_t file, CsvHeader header) {
@@ -153,7 +153,7 @@ void CsvTable::add(std::size_t file, CsvHeader header) {
   if (header == CsvHeader::no) {
     std::vector<std::string> names;
     for (std::size_t c = 1; c <= cells.size(); ++c) names.push_back(fmt::format("column_{}", c));
-    take_names(file, names, where);
+    if (file == 0) take_names(file, names, where);
     add_row(cells, {file, first_line});
   } else {
     std::vector<std::string> names(cells.begin(), cells.end());
@@ -200,31 +200,43 @@ void CsvTable::take_names(std::size_t file, const std::vector<std::string>& name
 
 void CsvTable::add_row(const std::vector<std::string_view>& cells, Place place) {
   if (cells.size() != columns_.size()) {
-    throw InputError(fmt::format("line {} of {} has {} cells, but the header names {} columns.",
-                                 place.line, files_[place.file].string(), cells.size(),
-                                 columns_.size()));
+    const auto wanted = columns_.size();
+    throw InputError(fmt::format(
+        "{} has {} cell{}, but {}.", where(place), cells.size(), cells.size() == 1 ? "" : "s",
+        has_header_
+            ? fmt::format("the header names {} column{}", wanted, wanted == 1 ? "" : "s")
+            : fmt::format("{}, the first of the table, has {}", where(places_.front()), wanted)));
   }
   cells_.insert(cells_.end(), cells.begin(), cells.end());
   places_.push_back(place);
 }
 
-void CsvTable::find_decimal_sign() {
+void CsvTable::find_decimal_sign(const UsedColumns& used) {
   if (!semicolons_) return;
-  const auto is_of = [](char sign) {
-    return [sign](std::string_view cell) {
-      return cell.find(sign) != std::string_view::npos && csv_number(cell, sign);
-    };
+  std::vector<bool> is_used(columns_.size(), used.names.empty());
+  is_used.back() = is_used.back() || used.and_last;
+  for (const std::string& column : used.names) {
+    const auto found = places_of_columns_.find(column);  // who reads it says if it is not there
+    if (found != places_of_columns_.end()) is_used[found->second] = true;
+  }
+  const auto first_with = [&](char sign) {
+    std::size_t at = 0;
+    while (at < cells_.size() &&
+           !(is_used[at % columns_.size()] && cells_[at].find(sign) != std::string_view::npos &&
+             csv_number(cells_[at], sign)))
+      ++at;
+    return at;
   };
-  const auto comma = std::ranges::find_if(cells_, is_of(','));
-  if (comma == cells_.end()) return;
+  const std::size_t comma = first_with(',');
+  if (comma == cells_.size()) return;
   decimal_ = ',';
-  const auto point = std::ranges::find_if(cells_, is_of('.'));
-  if (point == cells_.end()) return;
-  const auto row = [&](const auto& cell) { return (cell - cells_.begin()) / std::ssize(columns_); };
+  const std::size_t point = first_with('.');
+  if (point == cells_.size()) return;
+  const auto place = [&](std::size_t at) { return where(places_[at / columns_.size()]); };
   throw InputError(
       fmt::format("{} has \"{}\", a number with a decimal comma, but {} has \"{}\", one with a "
                   "point. Write all with one of the two.",
-                  where(row(comma)), *comma, where(row(point)), *point));
+                  place(comma), cells_[comma], place(point), cells_[point]));
 }
 
 std::optional<double> CsvTable::number(std::string_view cell) const {
@@ -246,7 +258,10 @@ std::string_view CsvTable::cell(std::int64_t row, std::size_t column) const {
 }
 
 std::string CsvTable::where(std::int64_t row) const {
-  const Place& place = places_[static_cast<std::size_t>(row)];
+  return where(places_[static_cast<std::size_t>(row)]);
+}
+
+std::string CsvTable::where(const Place& place) const {
   return fmt::format("line {} of {}", place.line, files_[place.file].string());
 }
 

@@ -17,22 +17,29 @@ namespace lockstep {
 /// that looks like samples.
 enum class CsvHeader : std::uint8_t { automatic, yes, no };
 
+/// The columns of a table that are read: all of them if no names are given.
+struct UsedColumns {
+  std::vector<std::string> names;
+  bool and_last = false;  ///< the table's last one too
+};
+
 /// A small table of comma-separated values (RFC 4180) in memory, from one file or several with the
 /// same header, plain or gzip: a line of column names, then a line a sample. Cells are separated by
 /// commas, semicolons or tabs, whichever the header has most of outside quotes; a cell in double
 /// quotes may hold separators, line ends and doubled quotes. Empty lines are left out. Names of
 /// columns and of classes are UTF-8 without NUL. "# " in front of the header, as numpy.savetxt
 /// writes it, is not part of a name. Numbers are those of csv_number(), with decimal commas where
-/// cells are separated by semicolons and no number of the table has a point.
+/// cells are separated by semicolons and a number of the columns that are used has one.
 class CsvTable {
  public:
-  /// Without a header columns are "column_1", "column_2" ... Throws InputError, naming file and
-  /// line, if one is missing, has no line of samples, a line has other than a cell a column, a
-  /// quote does not end, the header names a column twice, is no UTF-8 or, with
-  /// CsvHeader::automatic, looks like samples: all its names are numbers, or some, and the same
-  /// columns of the next line are.
+  /// Without a header columns are "column_1", "column_2" ... Throws InputError,
+  /// naming file and line, if among the `used` ones are numbers with a decimal comma and others
+  /// with a point, or if a file is missing, has no line of samples,
+  /// a line has other than a cell a column, a quote does not end, the header names a column twice,
+  /// is no UTF-8 or, with CsvHeader::automatic, looks like samples: all its names are numbers, or
+  /// some, and the same columns of the next line are.
   explicit CsvTable(const std::vector<std::filesystem::path>& files,
-                    CsvHeader header = CsvHeader::automatic);
+                    CsvHeader header = CsvHeader::automatic, const UsedColumns& used = {});
 
   [[nodiscard]] std::int64_t rows() const noexcept { return std::ssize(places_); }
   [[nodiscard]] const std::vector<std::string>& columns() const noexcept { return columns_; }
@@ -68,18 +75,20 @@ class CsvTable {
   void take_names(std::size_t file, const std::vector<std::string>& names,
                   const std::string& where);
   void add_row(const std::vector<std::string_view>& cells, Place place);
-  void find_decimal_sign();
+  void find_decimal_sign(const UsedColumns& used);
   /// The finite number of a cell, if it is one.
   [[nodiscard]] std::optional<double> number(std::string_view cell) const;
   [[nodiscard]] std::size_t index_of(const std::string& column) const;
   [[nodiscard]] std::string_view cell(std::int64_t row, std::size_t column) const;
   /// "line 5 of iris.csv".
   [[nodiscard]] std::string where(std::int64_t row) const;
+  [[nodiscard]] std::string where(const Place& place) const;
 
   std::vector<std::filesystem::path> files_;
   std::string name_;
   std::vector<std::string> columns_;
   std::unordered_map<std::string, std::size_t> places_of_columns_;
+  bool has_header_;         ///< which names the columns
   bool semicolons_ = true;  ///< separate the cells of all files
   char decimal_ = '.';
   std::deque<std::string> texts_;        ///< of the files, and of cells whose quotes were taken off

@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-File open_file(const fs::path& path, const std::string& remedy) {
+std::unique_ptr<KnownFile> open_file(const fs::path& path, const std::string& remedy) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw InputError(fmt::format("data file {} is missing. {}", detail::looked_for(path), remedy));
@@ -19,7 +19,7 @@ File open_file(const fs::path& path, const std::string& remedy) {
                                  detail::looked_for(path), remedy));
   }
   try {
-    return File::open_for_reading(path);
+    return std::make_unique<KnownFile>(path);
   } catch (const Error& error) {
     throw InputError(error.what());
   }
@@ -28,17 +28,28 @@ File open_file(const fs::path& path, const std::string& remedy) {
 }  // namespace
 
 DataFile::DataFile(const fs::path& path, const std::string& remedy)
-    : file_(open_file(path, remedy)), bytes_(file_.size()), modified_ns_(file_.modified_ns()) {}
+    : known_(open_file(path, remedy)) {}
+
+std::shared_ptr<const File> DataFile::open() const {
+  try {
+    return OpenFiles::instance().use(*known_);
+  } catch (const FileError& error) {
+    throw InputError(fmt::format(
+        "{}. The file was there when the run began: restore it, and go on with --resume.",
+        error.what()));
+  }
+}
 
 void DataFile::expect_unchanged() const {
-  const std::int64_t bytes = file_.size();
-  if (bytes == bytes_ && file_.modified_ns() == modified_ns_) return;
+  const FileStatus now = open()->status();
+  if (now == known_->status()) return;
   throw InputError(fmt::format(
       "data file {} was changed while the run reads it{}, so earlier and later samples do not "
       "belong "
       "together. Start again, and write new data to a new file.",
-      file_.path().string(),
-      bytes == bytes_ ? "" : fmt::format(" (it has {} bytes, and had {})", bytes, bytes_)));
+      path().string(),
+      now.bytes == bytes() ? ""
+                           : fmt::format(" (it has {} bytes, and had {})", now.bytes, bytes())));
 }
 
 }  // namespace lockstep

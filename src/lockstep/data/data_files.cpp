@@ -52,6 +52,16 @@ const std::vector<std::string>& paths_of(const DataOptions& options, Split split
                                   : some_of(table.columns())));
 }
 
+/// What is read of a table, also where some of it is left to the table (DataFiles::completed).
+UsedColumns columns_of(const DataOptions& options) {
+  const auto& [features, targets] = options.files.columns;
+  if (features.empty()) return {};
+  UsedColumns used{.names = features, .and_last = targets.empty()};
+  used.names.insert(used.names.end(), targets.begin(), targets.end());
+  used.names.push_back(options.sample_weights);
+  return used;
+}
+
 ExternalElements external_of(const FileOptions& options) {
   return options.allow_external ? ExternalElements::allowed : ExternalElements::refused;
 }
@@ -86,8 +96,8 @@ std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::s
                                               const FileOptions& options) {
   if (file.extension() == ".npy") return std::make_shared<const NpyArray>(file);
   if (is_table(file)) {
-    const CsvTable table({file}, options.header);
     const auto& columns = options.columns.features;
+    const CsvTable table({file}, options.header, {.names = columns});
     return table.numbers(columns.empty() ? table.columns() : columns, false);
   }
   return std::make_shared<const Hdf5Array>(file, name, options.cache_mib << 20U,
@@ -105,7 +115,7 @@ DataFiles::DataFiles(const DataOptions& options, Split split)
         "data.kind = \"csv\" needs data.test_path, the table of the test set. Name it, or hold "
         "some lines back instead: data.test_set = false, data.validation_fraction = 0.1.");
   }
-  table_.emplace(files_, options.files.header);
+  table_.emplace(files_, options.files.header, columns_of(options));
 }
 
 DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {

@@ -212,7 +212,7 @@ struct Hdf5Array::State {
     if (out.empty()) return;
     try {
       if (offset >= 0) {
-        read_numbers(raw.file(), offset + begin * row_elements * element_bytes, *stored, out);
+        read_numbers(*raw.open(), offset + begin * row_elements * element_bytes, *stored, out);
       } else {
         hdf5_rows(begin, end, out.data(), memory_type<T>());
       }

@@ -38,4 +38,8 @@ nlohmann::json read_json_file(const std::filesystem::path& file, std::int64_t mo
   }
 }
 
+std::string json_text(const nlohmann::json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace lockstep::detail

@@ -32,7 +32,7 @@ const std::array<std::pair<std::string_view, StoredType>, 12> types{{{"f2", Stor
                                                                      {"i8", StoredType::i64}}};
 
 [[noreturn]] void refuse(const DataFile& file, const std::string& why) {
-  throw InputError(fmt::format("data file {} {}", file.file().path().string(), why));
+  throw InputError(fmt::format("data file {} {}", file.path().string(), why));
 }
 
 /// The text behind `'key':` in a header, a Python dictionary: "{'descr': '<f4', ...}".
@@ -74,7 +74,7 @@ Header read_header(const DataFile& file) {
   constexpr std::int64_t fixed = 12;  // of version 2; version 1 has two bytes less and 16 more
   if (file.bytes() < fixed) refuse(file, "is not a .npy file: it is too short.");
   std::array<unsigned char, fixed> start{};
-  file.file().read_at(0, start.data(), fixed);
+  file.open()->read_at(0, start.data(), fixed);
   const std::string_view first(reinterpret_cast<const char*>(start.data()), magic.size());
   if (first != magic) {
     refuse(
@@ -92,7 +92,7 @@ Header read_header(const DataFile& file) {
   if (length > most_header_bytes || begin + length > file.bytes())
     refuse(file, "is damaged or truncated: its header does not end. Get a fresh copy.");
   Header header{std::string(static_cast<std::size_t>(length), '\0'), begin + length};
-  file.file().read_at(begin, header.text.data(), length);
+  file.open()->read_at(begin, header.text.data(), length);
   return header;
 }
 
@@ -156,7 +156,7 @@ void NpyArray::read_columns(std::int64_t begin, std::span<T> out) const {
       const auto piece = std::span(column).first(
           static_cast<std::size_t>(std::min(std::ssize(column), rows - row)));
       const std::int64_t first = place * shape_[0] + begin + row;
-      read_numbers(file_.file(), offset_ + first * size_of(type_), type_, piece, order_);
+      read_numbers(*file_.open(), offset_ + first * size_of(type_), type_, piece, order_);
       for (std::size_t i = 0; i < piece.size(); ++i) {
         out[static_cast<std::size_t>((row + static_cast<std::int64_t>(i)) * width + element)] =
             piece[i];
@@ -170,7 +170,7 @@ void NpyArray::read_rows(std::int64_t begin, std::int64_t end, std::span<T> out)
   expect_rows(begin, end, std::ssize(out));
   try {
     if (fortran_order_ && shape_.dims() > 1 && !out.empty()) return read_columns(begin, out);
-    read_numbers(file_.file(), offset_ + begin * row_elements() * size_of(type_), type_, out,
+    read_numbers(*file_.open(), offset_ + begin * row_elements() * size_of(type_), type_, out,
                  order_);
   } catch (const FileError& error) {
     throw InputError(fmt::format("rows {} to {} of {} cannot be read: {}", begin, end, description_,

@@ -32,6 +32,33 @@ bool says_one_of(std::string_view name, std::span<const std::string_view> words)
   return false;
 }
 
+/// The files that samples of one batch come from, each once: they are asked once whether somebody
+/// has written to them. Allocates nothing once it has seen the largest batch.
+class FilesOfABatch {
+ public:
+  void begin(std::size_t files) {
+    for (const std::size_t file : numbers_) is_noted_[file] = false;
+    numbers_.clear();
+    is_noted_.resize(std::max(files, is_noted_.size()));
+  }
+  void note(std::size_t file) {
+    if (!is_noted_[file]) numbers_.push_back(file);
+    is_noted_[file] = true;
+  }
+  [[nodiscard]] std::span<const std::size_t> numbers() const noexcept { return numbers_; }
+
+ private:
+  std::vector<std::size_t> numbers_;
+  std::vector<bool> is_noted_;  // [file]
+};
+
+/// This thread's, with nothing noted.
+FilesOfABatch& files_of_a_batch(std::size_t files) {
+  thread_local FilesOfABatch noted;
+  noted.begin(files);
+  return noted;
+}
+
 }  // namespace
 
 TokenDataset::TokenDataset(const std::vector<fs::path>& files, std::int64_t context,
@@ -69,17 +96,19 @@ void TokenDataset::load(std::span<const std::int64_t> indices, Batch& batch) con
   auto* target = static_cast<std::int64_t*>(batch.targets().data());
   thread_local std::vector<std::uint16_t> window;  // grows to the longest context of this thread
   window.resize(std::max(window.size(), static_cast<std::size_t>(context_) + 1));
+  FilesOfABatch& read = files_of_a_batch(files_.size());
   for (const std::int64_t index : indices) {
     const auto of = std::ranges::upper_bound(first_, index) - first_.begin() - 1;
     const TokenFile& file = files_[static_cast<std::size_t>(of)];
     const std::int64_t begin = (index - first_[static_cast<std::size_t>(of)]) * context_;
     const auto tokens = std::span(window).first(static_cast<std::size_t>(context_) + 1);
     file.read(begin, tokens);
-    file.expect_unchanged();
+    read.note(static_cast<std::size_t>(of));
     std::copy(tokens.begin(), tokens.end() - 1, input);
     std::copy(tokens.begin() + 1, tokens.end(), target);
     const auto largest = std::ranges::max_element(tokens);
     if (*largest >= vocabulary_) {
+      file.expect_unchanged();
       throw InputError(fmt::format(
           "{}: token {} of the file is {}, outside the vocabulary of {}. Is this "
           "another tokenizer's file, or a damaged one?",
@@ -88,6 +117,7 @@ void TokenDataset::load(std::span<const std::int64_t> indices, Batch& batch) con
     input += context_;
     target += context_;
   }
+  for (const std::size_t file : read.numbers()) files_[file].expect_unchanged();
 }
 
 std::vector<fs::path> token_files(const fs::path& path, Split split) {

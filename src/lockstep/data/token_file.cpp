@@ -30,7 +30,7 @@ TokenFile::TokenFile(const std::filesystem::path& path)
                     "with `gpt tokens`.",
                     file_.bytes(), header_bytes));
   }
-  file_.file().read_at(0, header.data(), header_bytes);
+  file_.open()->read_at(0, header.data(), header_bytes);
   if (header[0] != magic) {
     refuse(
         fmt::format("is no token file: it begins with {}, not with {}. Make it with `gpt "
@@ -59,9 +59,10 @@ TokenFile::TokenFile(const std::filesystem::path& path)
 }
 
 void TokenFile::read(std::int64_t begin, std::span<std::uint16_t> out) const {
+  const std::shared_ptr<const File> file = file_.open();
   try {
-    file_.file().read_at(header_bytes + 2 * begin, out.data(),
-                         static_cast<std::int64_t>(out.size_bytes()));
+    file->read_at(header_bytes + 2 * begin, out.data(),
+                  static_cast<std::int64_t>(out.size_bytes()));
   } catch (const Error& error) {
     throw InputError(
         fmt::format("{}. The file was whole when the run began: restore it, and go on "

@@ -109,7 +109,7 @@ std::unique_ptr<DeckTable> Deck::open(std::string_view name) {
       throw deck_error(value->position,
                        fmt::format("{0} = {1} is a value, but {0} must be a table. Write its keys "
                                    "below a line [{0}].",
-                                   name.substr(0, end), shortened(to_toml(*value))));
+                                   name.substr(0, end), excerpt(to_toml(*value))));
     }
   }
   return std::make_unique<Reader>(state_->tree, state_->read, name);

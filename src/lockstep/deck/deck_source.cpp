@@ -148,7 +148,7 @@ DeckTree parse_override(const std::string& text) {
     throw InputError(
         fmt::format("--set {} is not of the form table.key=value, e.g. "
                     "--set train.epochs=1.",
-                    shortened(text)));
+                    excerpt(text)));
   }
   check_deck_text(text, {"--set", 0});
   const auto key = text.substr(0, equals);
@@ -175,7 +175,7 @@ DeckTree parse_override(const std::string& text) {
     throw InputError(
         fmt::format("--set {}: the value is not valid TOML. Strings need quotes that "
                     "the shell leaves alone: --set '{}'",
-                    shortened(text), meant));
+                    excerpt(text), meant));
   }
   if (!tree) tree = parse_toml(text, "--set", /*numbered=*/false);
   const auto& top = tree->tables.at("").keys;
@@ -186,7 +186,7 @@ DeckTree parse_override(const std::string& text) {
     throw InputError(
         fmt::format("--set {} sets nothing. The form is table.key=value, e.g. "
                     "--set train.epochs=1.",
-                    shortened(text)));
+                    excerpt(text)));
   }
   return std::move(*tree);
 }

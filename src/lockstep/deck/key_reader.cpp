@@ -84,17 +84,17 @@ KeyReader::KeyReader(std::string_view table, std::string_view key, const KeyInfo
 void KeyReader::wrong_type(const DeckValue& value, std::string_view wanted) const {
   const auto better = meant(value, wanted);
   const auto remedy = better.empty() ? fmt::format("{} is: {}; its default is {}.", key_, info_.doc,
-                                                   shortened(default_text_))
-                                     : fmt::format("Write {}", shortened(better));
-  throw deck_error(value.position, fmt::format("{} = {} is {}, but must be {}. {}", path_,
-                                               shortened(to_toml(value)), what_it_is(value),
-                                               with_article(wanted), remedy));
+                                                   excerpt(default_text_))
+                                     : fmt::format("Write {}", excerpt(better));
+  throw deck_error(value.position,
+                   fmt::format("{} = {} is {}, but must be {}. {}", path_, excerpt(to_toml(value)),
+                               what_it_is(value), with_article(wanted), remedy));
 }
 
 void KeyReader::refuse(const DeckValue& value, std::string_view reason) const {
   throw deck_error(value.position,
                    fmt::format("{} = {} {} Correct it, or leave {} out for its default, {}.", path_,
-                               shortened(to_toml(value)), reason, key_, shortened(default_text_)));
+                               excerpt(to_toml(value)), reason, key_, excerpt(default_text_)));
 }
 
 template <class T>
@@ -180,7 +180,7 @@ std::size_t KeyReader::pick(const DeckValue& value, std::span<const std::string_
   const auto* text = std::get_if<std::string>(&value.data);
   if (!text) {
     throw deck_error(value.position,
-                     fmt::format("{} = {} is {}, but must be {}.", path_, shortened(to_toml(value)),
+                     fmt::format("{} = {} is {}, but must be {}.", path_, excerpt(to_toml(value)),
                                  what_it_is(value), choices_in_words(names)));
   }
   const auto found = std::ranges::find(names, *text);
@@ -189,7 +189,7 @@ std::size_t KeyReader::pick(const DeckValue& value, std::span<const std::string_
   const auto remedy = near ? fmt::format("Did you mean {}?", to_toml(*near))
                            : fmt::format("Its default is {}.", default_text_);
   throw deck_error(value.position,
-                   fmt::format("{} = {} is not {}. {}", path_, shortened(to_toml(*text)),
+                   fmt::format("{} = {} is not {}. {}", path_, excerpt(to_toml(*text)),
                                choices_in_words(names), remedy));
 }
 

@@ -115,7 +115,7 @@ std::optional<DeckValue> number_from_word(std::string_view word) {
   return integer ? integer : parsed_as<double>(word);
 }
 
-std::string shortened(std::string_view text) {
+std::string excerpt(std::string_view text) {
   constexpr std::size_t most = 60;
   if (text.size() <= most) return std::string(text);
   std::size_t end = most - 3;

@@ -32,7 +32,7 @@ namespace lockstep::detail {
 [[nodiscard]] std::optional<DeckValue> number_from_word(std::string_view word);
 
 /// At most 60 bytes of `text`, cut between characters and then ended by "...".
-[[nodiscard]] std::string shortened(std::string_view text);
+[[nodiscard]] std::string excerpt(std::string_view text);
 
 /// `one of "a", "b"`; empty if there are no choices.
 [[nodiscard]] std::string choices_in_words(std::span<const std::string_view> choices);

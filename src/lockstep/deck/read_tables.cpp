@@ -33,7 +33,7 @@ class Checker {
       } else if (name.empty() || leads_to_read_table(name)) {
         check_keys(ReadTable{name, {}}, table);
       } else if (!table.keys.empty() || !has_inner_tables(name)) {
-        problems_.push_back({table.position, fmt::format("unknown table [{}]. {}", shortened(name),
+        problems_.push_back({table.position, fmt::format("unknown table [{}]. {}", excerpt(name),
                                                          did_you_mean(name, table_names_))});
       }
     }
@@ -51,7 +51,7 @@ class Checker {
   }
 
   std::string unknown_key(const ReadTable& table, const std::string& key) const {
-    const auto path = shortened(join_path(table.name, key));
+    const auto path = excerpt(join_path(table.name, key));
     if (key == "include") {
       return fmt::format("unknown key {}. Includes stand above the first [table].", path);
     }

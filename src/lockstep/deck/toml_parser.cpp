@@ -172,10 +172,10 @@ InputError given_twice(const DeckPosition& position, const Line& line, std::stri
   if (line.text.starts_with('[')) {
     return deck_error(position, fmt::format("the table [{}] is given twice{}. Keep one header and "
                                             "write all of its keys below that.",
-                                            shortened(path), first));
+                                            excerpt(path), first));
   }
   return deck_error(position,
-                    fmt::format("{} is given twice{}. Keep one of them.", shortened(path), first));
+                    fmt::format("{} is given twice{}. Keep one of them.", excerpt(path), first));
 }
 
 // What stands behind the "=" of a line, without a comment; empty where there is no "=".
@@ -224,13 +224,13 @@ InputError explained(const toml::parse_error& error, std::string_view text,
   if (reason.find("not representable in 64 bits") != std::string_view::npos) {
     remedy = "Whole numbers lie between -9223372036854775808 and 9223372036854775807.";
   } else if (const auto correct = misspelt_number(value_of(line.text)); !correct.empty()) {
-    remedy = fmt::format("TOML writes that number so: {} = {}", shortened(key), correct);
+    remedy = fmt::format("TOML writes that number so: {} = {}", excerpt(key), correct);
   } else if (const auto word = bare_word(value_of(line.text)); !word.empty()) {
     remedy = fmt::format("Strings need quotes, and booleans are true or false; write {} = {}",
-                         shortened(key), shortened(to_toml_from_word(word)));
+                         excerpt(key), excerpt(to_toml_from_word(word)));
   }
   return deck_error(position, fmt::format("{} is not valid TOML ({}). {}",
-                                          to_toml(shortened(line.text)), reason, remedy));
+                                          to_toml(excerpt(line.text)), reason, remedy));
 }
 
 }  // namespace

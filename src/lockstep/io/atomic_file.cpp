@@ -12,7 +12,6 @@
 #include <iterator>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <lockstep/io/folder.hpp>
 
@@ -136,16 +135,9 @@ void write_atomically(const std::filesystem::path& path, std::string_view text) 
 }
 
 void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to) {
-  constexpr std::int64_t at_a_time = std::int64_t{1} << 20;
   const File source = File::open_for_reading(from);
   AtomicFile target(to);
-  std::vector<char> buffer(static_cast<std::size_t>(at_a_time));
-  const std::int64_t size = source.size();
-  for (std::int64_t done = 0; done < size; done += at_a_time) {
-    const std::int64_t bytes = std::min(at_a_time, size - done);
-    source.read_at(done, buffer.data(), bytes);
-    target.file().write_at(done, buffer.data(), bytes);
-  }
+  copy_bytes(source, target.file());
   target.publish();
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -37,11 +38,14 @@ int open_or_throw(const char* what, const std::filesystem::path& path, int flags
 
 FileError::FileError(const std::string& what, const std::filesystem::path& path, int error_number)
     : Error("cannot " + what + " " + path.string() + ": " + why(error_number)),
+      path_(path),
       error_number_(error_number) {}
 
 FileError::FileError(const std::string& what, const std::filesystem::path& path,
                      const std::string& why)
-    : Error("cannot " + what + " " + path.string() + ": " + why), error_number_(EINVAL) {}
+    : Error("cannot " + what + " " + path.string() + ": " + why),
+      path_(path),
+      error_number_(EINVAL) {}
 
 File File::open_for_reading(const std::filesystem::path& path) {
   // Without O_NONBLOCK a pipe would be waited for; a regular file knows no such thing.
@@ -112,16 +116,13 @@ void File::write_at(std::int64_t offset, const void* source, std::int64_t bytes)
   }
 }
 
-std::int64_t File::size() const {
+FileStatus File::status() const {
   struct stat info {};
   if (::fstat(descriptor_, &info) != 0) throw FileError("examine", path_, errno);
-  return info.st_size;
-}
-
-std::int64_t File::modified_ns() const {
-  struct stat info {};
-  if (::fstat(descriptor_, &info) != 0) throw FileError("examine", path_, errno);
-  return info.st_mtim.tv_sec * std::int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
+  return {.device = info.st_dev,
+          .inode = info.st_ino,
+          .bytes = info.st_size,
+          .modified_ns = info.st_mtim.tv_sec * std::int64_t{1'000'000'000} + info.st_mtim.tv_nsec};
 }
 
 void File::resize(std::int64_t bytes) const {
@@ -137,6 +138,17 @@ void File::close() {
   // After EINTR Linux has released the descriptor all the same.
   if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR)
     throw FileError("write", path_, errno);
+}
+
+void copy_bytes(const File& from, const File& to) {
+  constexpr std::int64_t at_a_time = std::int64_t{1} << 20;
+  std::vector<std::byte> buffer(static_cast<std::size_t>(at_a_time));
+  const std::int64_t size = from.size();
+  for (std::int64_t done = 0; done < size; done += at_a_time) {
+    const std::int64_t bytes = std::min(at_a_time, size - done);
+    from.read_at(done, buffer.data(), bytes);
+    to.write_at(done, buffer.data(), bytes);
+  }
 }
 
 }  // namespace lockstep

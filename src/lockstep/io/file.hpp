@@ -16,9 +16,19 @@ class FileError : public Error {
   FileError(const std::string& what, const std::filesystem::path& path, const std::string& why);
   /// The system's errno, e.g. ENOSPC; EINVAL where no call failed.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
+  std::filesystem::path path_;
   int error_number_;
+};
+
+/// What the system knows of a file: which one it is, and when its bytes last changed.
+struct FileStatus {
+  std::uint64_t device = 0, inode = 0;
+  std::int64_t bytes = 0;
+  std::int64_t modified_ns = 0;  ///< since 1970
+  bool operator==(const FileStatus&) const = default;
 };
 
 /// An open file of bytes at 64-bit offsets, closed with its owner. Reading and writing at an offset
@@ -42,9 +52,8 @@ class File {
   /// Exactly `bytes` bytes. A file that ends before them is an error as well.
   void read_at(std::int64_t offset, void* target, std::int64_t bytes) const;
   void write_at(std::int64_t offset, const void* source, std::int64_t bytes) const;
-  [[nodiscard]] std::int64_t size() const;
-  /// When its bytes last changed, in nanoseconds since 1970.
-  [[nodiscard]] std::int64_t modified_ns() const;
+  [[nodiscard]] FileStatus status() const;
+  [[nodiscard]] std::int64_t size() const { return status().bytes; }
   /// Cuts or extends (with zeros) to `bytes` bytes.
   void resize(std::int64_t bytes) const;
   /// Returns once everything written is on stable storage.
@@ -61,5 +70,8 @@ class File {
   int descriptor_ = -1;
   std::filesystem::path path_;
 };
+
+/// Writes all bytes of `from` to the beginning of `to`. Throws as read_at and write_at do.
+void copy_bytes(const File& from, const File& to);
 
 }  // namespace lockstep

@@ -44,6 +44,17 @@ void make_folder(const fs::path& folder) {
   if (error) throw FileError("create folder", folder, error.value());
 }
 
+void expect_working_directory() {
+  std::error_code error;
+  static_cast<void>(fs::current_path(error));
+  if (!error) return;
+  throw InputError(
+      fmt::format("the folder that this program was started in cannot be used any more: {}. Start "
+                  "it again, from "
+                  "a folder that exists.",
+                  error.message()));
+}
+
 void sync_folder(const fs::path& folder) {
   const fs::path name = folder.empty() ? fs::path(".") : folder;
   const int descriptor = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -16,6 +16,10 @@ namespace lockstep {
 /// Makes `folder` and its missing parents. Throws FileError.
 void make_folder(const std::filesystem::path& folder);
 
+/// Throws InputError where the folder that this process works in is not there any more: relative
+/// paths lead nowhere then.
+void expect_working_directory();
+
 /// Puts the folder's list of names on stable storage, as a rename needs. Throws FileError.
 void sync_folder(const std::filesystem::path& folder);
 

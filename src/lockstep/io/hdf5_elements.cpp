@@ -82,11 +82,11 @@ class Elements {
       case H5D_CHUNKED:
         return expect_chunks(dataset, space.id(), creation.id(), bytes);
       case H5D_VIRTUAL:
-        return expect_sources(creation.id(), space.id(), elements, file, path);
+        return expect_sources(creation.id(), space.id(), elements, bytes, file, path);
       default:
         if (H5Pget_external_count(creation.id()) > 0)
           return expect_raw_files(creation.id(), path, bytes);
-        return expect_stored(dataset, bytes);
+        return expect_stored(dataset, creation.id(), bytes);
     }
   }
 
@@ -105,15 +105,27 @@ class Elements {
         fmt::format("takes {} bytes from byte {} on, but the file has {}", bytes, begin, there));
   }
 
-  static void expect_stored(hid_t dataset, hsize_t bytes) {
+  static void expect_stored(hid_t dataset, hid_t creation, hsize_t bytes) {
     const hsize_t stored = H5Dget_storage_size(dataset);
-    if (stored == 0) throw Error("was never written");
+    if (stored == 0) return expect_chosen_fill(creation, bytes, "was never written");
     if (stored < bytes) {
       throw Error(fmt::format("has {} bytes of elements, but its shape takes {}", stored, bytes));
     }
     const haddr_t offset = H5Dget_offset(dataset);
     H5Eclear2(H5E_DEFAULT);
     if (offset != HADDR_UNDEF) expect_in_file(dataset, offset, stored);  // else within its header
+  }
+
+  /// `bytes` of a data set are not stored. They are data only where somebody has said what stands
+  /// in their place; HDF5's default is 0. `finding` says what is missing.
+  static void expect_chosen_fill(hid_t creation, hsize_t bytes, const std::string& finding) {
+    constexpr hsize_t most = hsize_t{1} << 30;  // a small file must not declare days of work
+    H5D_fill_value_t fill = H5D_FILL_VALUE_UNDEFINED;
+    hdf5_check(H5Pfill_value_defined(creation, &fill), "look at a fill value");
+    if (fill != H5D_FILL_VALUE_USER_DEFINED) throw Error(finding);
+    if (bytes <= most) return;
+    throw Error(fmt::format("{}, and its fill value stands for {} bytes, more than {}", finding,
+                            bytes, most));
   }
 
   static void expect_chunks(hid_t dataset, hid_t space, hid_t creation, hsize_t bytes) {
@@ -126,13 +138,18 @@ class Elements {
       wanted *= extents[d] / chunk[d] + (extents[d] % chunk[d] != 0 ? 1 : 0);
     }
     hdf5_check(H5Dget_num_chunks(dataset, space, &there), "count a data set's chunks");
+    hsize_t written = bytes;
     if (there < wanted) {
-      throw Error(fmt::format("has {} of {} chunks: the others were never written", there, wanted));
+      written = static_cast<hsize_t>(static_cast<double>(bytes) * static_cast<double>(there) /
+                                     static_cast<double>(wanted));
+      expect_chosen_fill(
+          creation, bytes - written,
+          fmt::format("has {} of {} chunks: the others were never written", there, wanted));
     }
     const hsize_t stored = H5Dget_storage_size(dataset);
     expect_in_file(dataset, 0, stored);
     const hsize_t most = largest_expansion(creation);
-    if (most > 0 && bytes / most > stored) {
+    if (most > 0 && written / most > stored) {
       throw Error(
           fmt::format("has {} bytes of compressed elements, from which its shape's {} cannot "
                       "come",
@@ -187,8 +204,8 @@ class Elements {
       throw Error(fmt::format("has {} of {} bytes in its external files", covered, bytes));
   }
 
-  void expect_sources(hid_t creation, hid_t space, hssize_t elements, const Hdf5Handle& file,
-                      const fs::path& path) {
+  void expect_sources(hid_t creation, hid_t space, hssize_t elements, hsize_t bytes,
+                      const Hdf5Handle& file, const fs::path& path) {
     expect_allowed("is virtual: its elements are those of other data sets");
     std::size_t sources = 0;
     hdf5_check(H5Pget_virtual_count(creation, &sources), "look at a virtual data set");
@@ -210,8 +227,10 @@ class Elements {
     }
     const hssize_t found = sources == 0 ? 0 : H5Sget_select_npoints(covered.id());
     if (found != elements) {
-      throw Error(fmt::format("is virtual, and {} of its {} elements have no source",
-                              elements - found, elements));
+      const auto missing = static_cast<hsize_t>(elements - found);
+      expect_chosen_fill(
+          creation, missing * (bytes / static_cast<hsize_t>(elements)),
+          fmt::format("is virtual, and {} of its {} elements have no source", missing, elements));
     }
   }
 

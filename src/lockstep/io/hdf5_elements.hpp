@@ -20,7 +20,8 @@ class ExternalElementsError : public Error {
 /// another file (a virtual data set, an external raw file, a link to another file) from whatever
 /// has that file's name, a pipe or a device as well. So, before anything is read: throws Error,
 /// "has 3 of 8 chunks: the others were never written", unless every element of `dataset`, opened
-/// from `file`, is stored; in `file` itself (else ExternalElementsError), or, where that is
+/// from `file`, is stored, or its fill value was chosen and stands for a GiB at most; in `file`
+/// itself (else ExternalElementsError), or, where that is
 /// allowed, in regular files that are there and hold them. Takes as long as counting the chunks.
 /// Under Hdf5Lock.
 void expect_elements(const Hdf5Handle& file, Hdf5Id dataset, const std::filesystem::path& path,

@@ -11,6 +11,7 @@
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch.hpp>
@@ -87,7 +88,8 @@ Categorical Categorical::from_logits(const Variable& logits) {
 Categorical Categorical::from_probs(const Variable& probs) {
   expect_categories(probs);
   expect_distributions(probs.data(), true);
-  return Categorical(bounded_log(probs / sum(probs, {-1}, true)));
+  return Categorical(lockstep::detail::rounded_once(
+      probs, [](const Variable& p) { return bounded_log(p / sum(p, {-1}, true)); }));
 }
 
 Tensor Categorical::sample() const {
@@ -98,7 +100,8 @@ Tensor Categorical::sample() const {
 Tensor Categorical::sample(const RandomKey& key) const {
   const NoGradGuard no_grad;
   Tensor drawn = Tensor::empty(rows_of(log_probs_.shape()), DType::i64);
-  sample_categories(exp(log_probs_).data(), key, drawn);
+  const Tensor probs = exp(log_probs_).data();
+  sample_categories(is_half(probs.dtype()) ? probs.to(DType::f32) : probs, key, drawn);
   return drawn;
 }
 

@@ -27,6 +27,9 @@ class ASGD : public Optimizer {
 
  private:
   void update(const Run& run) override;
+  void visit_options(std::size_t group, const OptionVisitor& visit) override {
+    options_.visit(group, visit);
+  }
   void keep_momentum(double /*momentum*/) override {}
 
   GroupedOptions<AsgdOptions> options_;

@@ -44,6 +44,9 @@ class LARS : public LayerWise {
 
  private:
   void update(const Run& run) override;
+  void visit_options(std::size_t group, const OptionVisitor& visit) override {
+    options_.visit(group, visit);
+  }
   void keep_momentum(double momentum) override {
     options_.change_all([&](auto& options) { options.momentum = momentum; });
   }
@@ -72,6 +75,9 @@ class LAMB : public LayerWise {
 
  private:
   void update(const Run& run) override;
+  void visit_options(std::size_t group, const OptionVisitor& visit) override {
+    options_.visit(group, visit);
+  }
   void keep_momentum(double momentum) override {
     options_.change_all([&](auto& options) { options.betas[0] = momentum; });
   }

@@ -32,6 +32,10 @@ class NAdam : public Optimizer {
 
  private:
   void update(const Run& run) override;
+  void visit_options(std::size_t group, const OptionVisitor& visit) override {
+    options_.visit(group, visit);
+    products_[group] = {};
+  }
   void keep_momentum(double /*momentum*/) override {}
   [[nodiscard]] static double mu(const NAdamOptions& options, std::int64_t step);
   /// mu(1) mu(2) ... mu(step): worked out from the step, so that the state need not hold it.

@@ -6,6 +6,8 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
@@ -46,6 +48,9 @@ bool same_kind(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.device() == b.device();
 }
 
+/// Of the names of groups' options in checkpoints.
+constexpr std::string_view options_prefix = "param_groups/";
+
 /// Bytes between `t` and `next`, its neighbour: 0, or padding, or nothing if they are none.
 std::optional<std::size_t> gap_between(const Tensor& t, const Tensor& next) {
   if (t.storage().get() != next.storage().get() || t.dtype() != next.dtype()) return std::nullopt;
@@ -78,18 +83,14 @@ Optimizer::Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
     : parameters_(std::move(parameters)), setup_(std::move(setup)) {
   expect_trainable(parameters_);
   for (const ParameterGroup& group : groups) {
-    own_lrs_.push_back(group.lr);
-    lr_factors_.push_back(group.lr_factor);
+    groups_.push_back({.weight_decay = group.weight_decay.value_or(setup_.weight_decay),
+                       .lr_factor = group.lr_factor,
+                       .has_own_lr = group.lr.has_value(),
+                       .initial_lr = group.lr.value_or(0.0)});
   }
-  own_lrs_.emplace_back();
-  lr_factors_.push_back(1.0);
-  lrs_.resize(lr_factors_.size());
+  groups_.push_back({.weight_decay = setup_.weight_decay, .initial_lr = setup_.lr});
   set_lr(setup_.lr);
-  for (const std::size_t g : group_of_each(parameters_, groups)) {
-    Settings& settings = settings_.emplace_back(Settings{setup_.weight_decay, g});
-    if (g == groups.size()) continue;
-    settings.weight_decay = groups[g].weight_decay.value_or(setup_.weight_decay);
-  }
+  group_of_ = group_of_each(parameters_, groups);
   for (const auto& parameter : parameters_) {
     const Tensor& data = parameter.variable.data();
     masters_.push_back(is_half(data.dtype()) ? data.to(DType::f32) : Tensor());
@@ -136,9 +137,8 @@ void Optimizer::step(double gradient_factor) {
   if (!plan_holds()) make_plan();
   std::size_t begin = 0;
   for (auto& [run, end] : plan_) {
-    const Settings& settings = settings_[run.first];
-    run.lr = lrs_[settings.group];
-    run.weight_decay = settings.weight_decay;
+    run.lr = groups_[run.group].lr;
+    run.weight_decay = groups_[run.group].weight_decay;
     run.gradient_factor = gradient_factor;
     for (; begin < end; ++begin) {
       const Seen& seen = seen_[begin];
@@ -210,13 +210,13 @@ Optimizer::Run Optimizer::run_of(std::size_t parameter, const Tensor& gradient) 
   for (const auto& slot : slots_) run.slots.push_back(slot[parameter]);
   if (!steps_.empty()) run.step = static_cast<std::int64_t>(steps_[parameter].item());
   run.first = parameter;
-  run.group = settings_[parameter].group;
+  run.group = group_of_[parameter];
   return run;
 }
 
 bool Optimizer::extend(Run& run, std::size_t parameter, const Tensor& gradient) const {
   const Tensor& data = value(parameter);
-  if (!setup_.elementwise || settings_[parameter] != settings_[run.first] ||
+  if (!setup_.elementwise || group_of_[parameter] != run.group ||
       (!steps_.empty() && static_cast<std::int64_t>(steps_[parameter].item()) != run.step)) {
     return false;
   }
@@ -241,18 +241,16 @@ void Optimizer::set_lr(double lr) {
   if (!std::isfinite(lr) || lr < 0.0) {
     throw InputError(fmt::format("a learning rate must be finite and not negative, not {}", lr));
   }
-  lr_ = lr;
-  for (std::size_t g = 0; g < lrs_.size(); ++g) {
-    // Of its own rate exactly that, as long as the optimizer's is what it was made with.
-    const double ratio = lr == setup_.lr || setup_.lr == 0.0 ? 1.0 : lr / setup_.lr;
-    lrs_[g] = own_lrs_[g] ? *own_lrs_[g] * ratio : lr * lr_factors_[g];
-  }
+  // Of its own rate exactly that, as long as the optimizer's is what it was made with.
+  const double first = groups_.back().initial_lr;
+  const double ratio = lr == first || first == 0.0 ? 1.0 : lr / first;
+  for (Group& group : groups_)
+    group.lr = group.has_own_lr ? group.initial_lr * ratio : lr * group.lr_factor;
 }
 
 void Optimizer::set_lr(double lr, const std::function<double(double)>& f) {
   set_lr(lr);
-  for (double& of_group : lrs_) of_group = f(of_group);
-  lr_ = lrs_.back();
+  for (Group& group : groups_) group.lr = f(group.lr);
 }
 
 void Optimizer::set_momentum(double momentum) {
@@ -285,6 +283,43 @@ StateDict Optimizer::state_dict() const {
     state.insert(name + "/step", steps_[i]);
   }
   return state;
+}
+
+template <class Visit>
+void Optimizer::visit_groups(const Visit& visit) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const auto visit_one = [&](const char* name, double& value) {
+      visit(fmt::format("{}{}/{}", options_prefix, g, name), value);
+    };
+    Group& group = groups_[g];
+    visit_one("lr", group.lr);
+    visit_one("weight_decay", group.weight_decay);
+    visit_one("lr_factor", group.lr_factor);
+    double has_own_lr = group.has_own_lr ? 1.0 : 0.0;
+    visit_one("has_own_lr", has_own_lr);
+    group.has_own_lr = has_own_lr != 0.0;
+    visit_one("initial_lr", group.initial_lr);
+    visit_options(g, visit_one);
+  }
+}
+
+StateDict Optimizer::param_groups() {
+  StateDict options;
+  visit_groups([&](const std::string& name, const double& value) {
+    options.insert(name, Tensor::full({}, value, DType::f64));
+  });
+  return options;
+}
+
+void Optimizer::load_state_dict(const StateDict& state) {
+  StateDict slots, saved;
+  for (const auto& [name, tensor, placement] : state) {
+    (name.starts_with(options_prefix) ? saved : slots).insert(name, tensor, placement);
+  }
+  const StateDict options = param_groups();
+  if (saved.size() > 0) copy_state(saved, options);
+  copy_state(slots, state_dict());
+  visit_groups([&](const std::string& name, double& value) { value = options.at(name).item(); });
 }
 
 }  // namespace lockstep::optim

@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,11 +30,10 @@ class Optimizer {
   /// Forgets the gradients; their memory is overwritten by the next backward.
   void zero_grad() const;
 
-  /// The learning rate of the next step of parameters in no group; schedules set it, checkpoints do
-  /// not hold it.
-  [[nodiscard]] double lr() const noexcept { return lr_; }
+  /// The learning rate of the next step of parameters in no group; schedules set it.
+  [[nodiscard]] double lr() const noexcept { return groups_.back().lr; }
   /// That of the group of this index, in the order that groups were given.
-  [[nodiscard]] double group_lr(std::size_t group) const { return lrs_.at(group); }
+  [[nodiscard]] double group_lr(std::size_t group) const { return groups_.at(group).lr; }
   /// Each group's rate changes in proportion. Throws InputError if negative or not finite.
   void set_lr(double lr);
   /// The same, and then each group's rate becomes `f` of what it is: how a schedule acts on each
@@ -61,8 +59,16 @@ class Optimizer {
   /// state_dict(), tells of its parameter: they are cut alike. Names that are no parameters' are
   /// passed over.
   void take_placements(const StateDict& model);
-  /// Copies into the state. Throws Error listing names or shapes that do not fit.
-  void load_state_dict(const StateDict& state) { copy_state(state, state_dict()); }
+  /// PyTorch's param_groups: the options of each group as they are now, in the order of groups, and
+  /// last those of parameters in no group, by `param_groups/<group>/<option>`, such as
+  /// "param_groups/0/weight_decay". f64 scalars on the host, copies. To go on with the bits of a
+  /// run that has changed them, a checkpoint holds them beside the state:
+  ///   state.insert_all("", optimizer.param_groups());
+  [[nodiscard]] StateDict param_groups();
+  /// Copies into the state, and, if there are any, restores the options of param_groups() in place
+  /// of those that the optimizer was made with; which parameters are in which group stays. Throws
+  /// Error listing names or shapes that do not fit; then nothing has changed.
+  void load_state_dict(const StateDict& state);
 
  protected:
   /// What an optimizer is made of, apart from its formula.
@@ -90,17 +96,27 @@ class Optimizer {
   Optimizer(std::vector<nn::NamedParameter> parameters, Setup setup,
             const std::vector<ParameterGroup>& groups);
 
+  using OptionVisitor = std::function<void(const char* name, double& value)>;
+
   /// The formula.
   virtual void update(const Run& run) = 0;
   virtual void keep_momentum(double momentum) = 0;
+  /// See GroupedOptions::visit.
+  virtual void visit_options(std::size_t /*group*/, const OptionVisitor& /*visit*/) {}
 
  private:
-  struct Settings {
+  /// What every optimizer's groups have.
+  struct Group {
+    double lr = 0.0;  ///< of the next step
     double weight_decay = 0.0;
-    std::size_t group = 0;
-    friend bool operator==(const Settings&, const Settings&) = default;
+    double lr_factor = 1.0;   ///< of the optimizer's rate;
+    bool has_own_lr = false;  ///< or a rate of its own,
+    double initial_lr = 0.0;  ///< which is this; of the last group, the optimizer's
   };
 
+  /// visit(name, value) for each option of all groups, by their names in checkpoints.
+  template <class Visit>
+  void visit_groups(const Visit& visit);
   /// What a run of the last step was made of.
   struct Planned {
     Run run;
@@ -126,12 +142,9 @@ class Optimizer {
 
   std::vector<nn::NamedParameter> parameters_;
   Setup setup_;
-  double lr_ = 0.0;
-  std::vector<std::optional<double>> own_lrs_;  ///< [group], and none for no group
-  std::vector<double> lr_factors_;              ///< the same
-  std::vector<double> lrs_;                     ///< the same: of the next step
+  std::vector<Group> groups_;               ///< as they were given, and last of parameters in none
   std::vector<Tensor> masters_;             ///< one a parameter, undefined unless it has 16 bits
-  std::vector<Settings> settings_;          ///< one a parameter
+  std::vector<std::size_t> group_of_;       ///< one a parameter: its group
   std::vector<std::size_t> order_;          ///< the parameters by address
   std::vector<std::vector<Tensor>> slots_;  ///< [slot][parameter]
   std::vector<Tensor> steps_;               ///< [parameter]; empty without state

@@ -30,6 +30,9 @@ class SGD : public Optimizer {
 
  private:
   void update(const Run& run) override;
+  void visit_options(std::size_t group, const OptionVisitor& visit) override {
+    options_.visit(group, visit);
+  }
   void keep_momentum(double momentum) override {
     options_.change_all([&](auto& options) { options.momentum = momentum; });
   }

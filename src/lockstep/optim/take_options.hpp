@@ -7,6 +7,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/grouped_options.hpp>
+#include <lockstep/optim/option_names.hpp>
 #include <lockstep/optim/parameter_group.hpp>
 
 // Private to the optimizers' .cpp files.
@@ -32,22 +33,7 @@ template <class Options>
   }
   LOCKSTEP_TAKE_OPTION(lr)
   LOCKSTEP_TAKE_OPTION(weight_decay)
-  LOCKSTEP_TAKE_OPTION(momentum)
-  LOCKSTEP_TAKE_OPTION(dampening)
-  LOCKSTEP_TAKE_OPTION(nesterov)
-  LOCKSTEP_TAKE_OPTION(betas)
-  LOCKSTEP_TAKE_OPTION(eps)
-  LOCKSTEP_TAKE_OPTION(amsgrad)
-  LOCKSTEP_TAKE_OPTION(alpha)
-  LOCKSTEP_TAKE_OPTION(centered)
-  LOCKSTEP_TAKE_OPTION(lr_decay)
-  LOCKSTEP_TAKE_OPTION(initial_accumulator_value)
-  LOCKSTEP_TAKE_OPTION(rho)
-  LOCKSTEP_TAKE_OPTION(momentum_decay)
-  LOCKSTEP_TAKE_OPTION(decoupled_weight_decay)
-  LOCKSTEP_TAKE_OPTION(lambd)
-  LOCKSTEP_TAKE_OPTION(t0)
-  LOCKSTEP_TAKE_OPTION(trust_coefficient)
+  LOCKSTEP_EACH_GROUP_OPTION(LOCKSTEP_TAKE_OPTION)
 #undef LOCKSTEP_TAKE_OPTION
   return options;
 }

@@ -11,11 +11,17 @@ bool holds_any(const Bucket& bucket) {
                              [](const Variable& v) { return v.grad().defined(); });
 }
 
-void scale_gradients(const Tensor& gradients, double factor) {
-  if (!is_half(gradients.dtype())) return scale(gradients, factor);
-  const Tensor whole = gradients.to(DType::f32);
-  scale(whole, factor);
-  convert(whole, gradients);
+void scale_gradients(const Bucket& bucket, double factor) {
+  if (!bucket.wide.defined()) return scale(bucket.gradients, factor);
+  const std::int64_t size = bucket.gradients.numel(), step = bucket.wide.numel();
+  for (std::int64_t begin = 0; begin < size; begin += step) {
+    const std::int64_t end = std::min(begin + step, size);
+    const Tensor part = bucket.gradients.slice(begin, end),
+                 wide = bucket.wide.slice(0, end - begin);
+    convert(part, wide);
+    scale(wide, factor);
+    convert(wide, part);
+  }
 }
 
 Tensor memory_to_reduce(ProcessGroup& group, const Shape& shape, DType dtype, Device device) {
@@ -38,6 +44,10 @@ std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
     bucket.gradients = memory_to_reduce(group, flat, plan.dtype, device);
     for (const Tensor* memory : {&bucket.values, &bucket.gradients}) {
       memory->storage()->mark_padded();
+    }
+    if (is_half(plan.dtype)) {
+      constexpr std::int64_t most = 16384;
+      bucket.wide = Tensor::empty({std::min(flat.numel(), most)}, DType::f32, device);
     }
     bucket.notes = bucket.gradients.slice(elements, elements + count);
     for (const BucketPlan::Slice& slice : plan.slices) {

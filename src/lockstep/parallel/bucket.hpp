@@ -19,6 +19,7 @@ struct Bucket {
   /// 1 if this rank has a gradient of it, so that the ranks' sum is 0 for one that nobody has used;
   /// and at the end one that is 1 on ranks which say yes (DistributedDataParallel::ask_along).
   Tensor notes;
+  Tensor wide;  ///< f32, in which gradients of 16 bits are scaled part by part; else undefined
   std::vector<Variable> parameters;
 
   /// The element of notes about a parameter, by its place in parameters; behind the last: the yes.
@@ -30,8 +31,8 @@ struct Bucket {
 
 /// Whether any parameter of the bucket has a gradient.
 [[nodiscard]] bool holds_any(const Bucket& bucket);
-/// gradients *= factor, of any floating dtype.
-void scale_gradients(const Tensor& gradients, double factor);
+/// Multiplies the bucket's gradients; those of 16 bits in f32, rounded once. Allocates nothing.
+void scale_gradients(const Bucket& bucket, double factor);
 
 /// Zeros that collectives of `group` will take: on the host a shared buffer. Collective over it.
 [[nodiscard]] Tensor memory_to_reduce(ProcessGroup& group, const Shape& shape, DType dtype,

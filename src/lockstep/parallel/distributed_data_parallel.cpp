@@ -7,12 +7,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <lockstep/autograd/engine.hpp>
 #include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/parallel/same_model.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/tensor/kernels/arithmetic.hpp>
+#include <lockstep/tensor/kernels/reduction.hpp>
 
 namespace lockstep {
 namespace {
@@ -27,6 +30,17 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
     if (parameter.requires_grad()) trained.push_back(parameter);
   }
   return trained;
+}
+
+double sum_of_products(const Tensor& a, const Tensor& b) {
+  const auto flat = [](const Tensor& t) {
+    return Tensor::over(t.storage(), t.offset_bytes(), {t.numel()}, t.dtype()).to(DType::f64);
+  };
+  const Tensor products = Tensor::empty({a.numel()}, DType::f64, a.device()),
+               sum = Tensor::empty({1}, DType::f64, a.device());
+  arithmetic(Arithmetic::multiply, flat(a), flat(b), false, products);
+  reduce_sum(products, 1.0, false, sum);
+  return sum.item();
 }
 
 }  // namespace
@@ -123,6 +137,8 @@ void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>
       std::ranges::fill(in_turn_, before);
       const auto of_own = [&](std::int64_t shard) { body(shards_->first() + shard); };
       shards_->take_turns(std::cref(of_own));
+      held_.leave_buckets();
+      shards_->give_last();
     } else {
       run_shards_one_by_one(body);
     }
@@ -179,24 +195,22 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
       in_weighted_pass = before;
     }
   } const ending{at_hand_};
+  if (!loss.defined()) {
+    static_cast<void>(pass_begins({}, {}, weight));
+    leaves_are_known(true, false);
+    return pass_is_over();
+  }
   try {
-    if (loss.defined()) loss.backward(weight);
+    if (loss.data().numel() != 1) {
+      throw Error(
+          "DistributedDataParallel: backward() starts from a loss of one element, not from " +
+          describe(loss.data()));
+    }
+    Engine::instance().run({.roots = std::span(&loss, 1), .seed = weight, .observer = this});
   } catch (...) {
     if (!at_hand_.is_met) pass_has_failed();
     throw;
   }
-  if (!at_hand_.is_met) pass_elsewhere(loss, weight);
-}
-
-void DistributedDataParallel::pass_elsewhere(const Variable& loss, double weight) {
-  static_cast<void>(pass_begins(std::span(&loss, loss.defined() ? 1 : 0), weight));
-  try {
-    leaves_are_known(true);
-  } catch (...) {
-    pass_has_failed();
-    throw;
-  }
-  pass_is_over();
 }
 
 double DistributedDataParallel::equal_share() const {
@@ -205,6 +219,7 @@ double DistributedDataParallel::equal_share() const {
 }
 
 PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variable> roots,
+                                                          std::span<const Tensor> gradients,
                                                           double seed) {
   at_hand_.is_met = true;
   const bool is_weighted = at_hand_.is_weighted = in_weighted_pass;
@@ -216,20 +231,27 @@ PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variab
   set_held_aside();
   const bool keeps_apart = shards_ && shards_->keeps_apart();
   GradSink* const sink = keeps_apart ? &shards_->gradients_at_hand() : nullptr;
-  if (shards_) {
-    const double weight = is_weighted ? seed : seed * equal_share();
-    for (const Variable& root : roots) {
-      if (root.data().numel() == 1) shards_->add_loss(weight * root.data().item());
-    }
+  if (!keeps_apart) held_.leave_buckets();
+  for (std::size_t i = 0; shards_ && i < roots.size(); ++i) {
+    const double value = gradients.empty() || !gradients[i].defined()
+                             ? seed * roots[i].data().item()
+                             : sum_of_products(roots[i].data(), gradients[i]);
+    shards_->add_loss(is_weighted ? value : value * equal_share());
   }
   return {true, sink};
 }
 
-void DistributedDataParallel::leaves_are_known(bool first) {
+void DistributedDataParallel::leaves_are_known(bool first, bool reached) {
   expect_frozen_unreached();
+  if (at_hand_.syncs && !(shards_ && shards_->keeps_apart()))
+    buffers_of_this_step();  // without samples there was no forward
+  at_hand_.sum = reached ? Sum::begun : Sum::waits;
+  if (reached) begin_sum(first);
+}
+
+void DistributedDataParallel::begin_sum(bool first) {
   hold(at_hand_.is_weighted ? Share::weighted : Share::mean);
   if (!at_hand_.syncs || (shards_ && shards_->keeps_apart())) return;
-  buffers_of_this_step();  // without samples there was no forward
   buffers_are_there_ = false;
   reducer_->begin(at_hand_.is_weighted ? 1.0 : equal_share(), !first);
   reducer_->expect_what_is_reached();
@@ -237,7 +259,15 @@ void DistributedDataParallel::leaves_are_known(bool first) {
 
 void DistributedDataParallel::pass_is_over() {
   at_hand_.has_own = !at_hand_.syncs;
-  if (!at_hand_.syncs) return;
+  if (!at_hand_.syncs || at_hand_.sum == Sum::done) return;
+  if (at_hand_.sum == Sum::waits) {
+    try {
+      begin_sum(true);
+    } catch (...) {
+      pass_has_failed();
+      throw;
+    }
+  }
   if (!shards_ || !shards_->keeps_apart()) return finish_sum();
   if (!at_hand_.is_weighted) shards_->gradients_at_hand().scale(equal_share());
   at_hand_.is_awaited = false;
@@ -253,31 +283,35 @@ void DistributedDataParallel::pass_has_failed() noexcept {
   if (shards_) give_up_step();
 }
 
-void DistributedDataParallel::gradients_are_in(GradStore& gradients) {
-  if (!at_hand_.syncs) return;
-  if (!at_hand_.is_awaited) return warn_of_own_gradients();
+void DistributedDataParallel::gradients_are_in(GradStore& store) {
+  const double share = equal_share(), factor = in_weighted_pass ? 1.0 : share;
+  const auto each = [&](const auto& visit) {
+    for (const Bucket& bucket : reducer_->buckets())
+      std::ranges::for_each(bucket.parameters, visit);
+  };
+  if (!at_hand_.syncs || !at_hand_.is_awaited) {
+    if (at_hand_.syncs) warn_of_own_gradients();
+    return each([&](const Variable& parameter) { store.keep_own(parameter, factor / share); });
+  }
   if (shards_) {
     throw Error(
         "DistributedDataParallel: with DdpOptions::shards gradients are not summed in a context of "
         "dist_autograd: call backward(loss, weight)");
   }
-  at_hand_.is_met = true;
+  at_hand_.sum = Sum::done;
   buffers_are_there_ = false;
   HeldGradients held;
   held.take(reducer_->buckets());
-  const auto each = [&](const auto& visit) {
-    for (const Bucket& bucket : reducer_->buckets())
-      std::ranges::for_each(bucket.parameters, visit);
-  };
+  held.leave_buckets();
   each([&](const Variable& parameter) {
-    const Tensor gradient = gradients.gradient(parameter);
-    if (!gradient.defined()) return;
-    parameter.grad_buffer().copy_from(gradient);
+    const Tensor part = store.part_of_sum(parameter, share / factor);
+    if (!part.defined()) return;
+    parameter.grad_buffer().copy_from(part);
     parameter.mark_grad_present();
   });
   const auto share_before = std::exchange(at_hand_.held, Share::mean);
   try {
-    reducer_->begin(in_weighted_pass ? 1.0 : equal_share());
+    reducer_->begin(factor);
     finish_sum();
   } catch (...) {
     reducer_->give_up();
@@ -287,7 +321,7 @@ void DistributedDataParallel::gradients_are_in(GradStore& gradients) {
     throw;
   }
   each([&](const Variable& parameter) {
-    if (parameter.grad().defined()) gradients.target(parameter).tensor.copy_from(parameter.grad());
+    if (parameter.grad().defined()) store.put_sum(parameter, parameter.grad());
     parameter.zero_grad();
   });
   held.give_back();

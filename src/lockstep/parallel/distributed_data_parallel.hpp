@@ -41,7 +41,8 @@ namespace lockstep {
 /// A pass of dist_autograd, begun on this rank, leaves the mean over ranks in its context.
 /// A rank that makes another number of passes than its peers ends, as they do, in an error of the
 /// group that names it, at the deadline. Where one pass goes through several of these, their sums
-/// follow in the order in which they were made; the first one's alone overlap with the pass.
+/// follow in the order in which they were made; the first one's alone overlap with the pass. A rank
+/// whose loss leaves one of them out gives the pass to that one: left_out.backward(loss, weight).
 ///
 /// Values and gradients of parameters are moved into flat buckets, in reverse order of
 /// registration; make optimizers afterwards, which then update a bucket by one kernel (tensors
@@ -164,8 +165,12 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// no parameter is trained.
   [[nodiscard]] bool any_said_yes() const noexcept { return reducer_->any_said_yes(); }
 
-  /// Forgets the gradients; their memory stays in the buckets.
-  void zero_grad() const { reducer_->zero_grad(); }
+  /// Forgets the gradients; their memory stays in the buckets. Between the shards of a step that
+  /// is what there was before it, here as in an optimizer's or a module's zero_grad().
+  void zero_grad() {
+    reducer_->zero_grad();
+    held_.forget();
+  }
 
   /// The trained parameters as they lie in memory, a flat tensor a bucket, with zeros between and
   /// behind them: for what treats every element alike, such as average_parameters.
@@ -208,10 +213,10 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
     mean,      ///< equal ones, which are still to be applied
     weighted,  ///< those of backward(loss, weight), which have been
   };
-  /// The pass has reached none of the parameters.
-  void pass_elsewhere(const Variable& loss, double weight);
-  Answer pass_begins(std::span<const Variable> roots, double seed) override;
-  void leaves_are_known(bool first) override;
+  Answer pass_begins(std::span<const Variable> roots, std::span<const Tensor> gradients,
+                     double seed) override;
+  void leaves_are_known(bool first, bool reached) override;
+  void begin_sum(bool first);
   void pass_is_over() override;
   void pass_has_failed() noexcept override;
   void gradients_are_in(GradStore& gradients) override;
@@ -247,15 +252,22 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   bool broadcasts_buffers_ = false;  ///< before each step's first forward
   bool buffers_are_there_ = false;   ///< those of this step
   std::int64_t sums_ = 0;            ///< over ranks, since construction
+  /// That of the pass at hand.
+  enum class Sum : std::uint8_t {
+    begun,
+    waits,  ///< for the end: the pass has come to no parameter, but may on other ranks
+    done,   ///< and has
+  };
   /// Of each shard of this rank, where they take turns.
   struct AtHand {
     bool syncs = true;        ///< outside no_sync()
     bool is_awaited = false;  ///< forward() has run since the last sum: the next pass is summed
     bool is_asked = false;    ///< within backward(loss, weight),
-    bool is_met = false;      ///< whose pass has come to a parameter
+    bool is_met = false;      ///< whose pass has begun
     bool is_weighted =
         false;             ///< the last pass that has come to one is of a backward(loss, weight)
     bool has_own = false;  ///< a pass within no_sync() was the last one
+    Sum sum = Sum::begun;
     Share held = Share::mean;
   };
   AtHand at_hand_;

@@ -1,5 +1,7 @@
 #include <lockstep/parallel/held_gradients.hpp>
 
+#include <utility>
+
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 namespace lockstep {
@@ -8,14 +10,26 @@ void HeldGradients::take(std::span<const Bucket> buckets) {
   for (const Bucket& bucket : buckets) {
     for (const Variable& parameter : bucket.parameters) {
       if (!parameter.grad().defined()) continue;
-      held_.emplace_back(parameter, parameter.grad().clone());
-      parameter.zero_grad();
+      const Tensor gradient = parameter.grad().clone();
+      held_.push_back({parameter, parameter.grad_buffer(), gradient});
+      parameter.set_grad_buffer(gradient);
+      parameter.mark_grad_present();
     }
   }
 }
 
+void HeldGradients::leave_buckets() {
+  for (Held& held : held_) {
+    if (!held.in_bucket.defined()) continue;
+    held.gradient = held.parameter.grad();
+    held.parameter.set_grad_buffer(std::exchange(held.in_bucket, Tensor()));
+  }
+}
+
 void HeldGradients::give_back() {
-  for (const auto& [parameter, gradient] : held_) {
+  leave_buckets();
+  for (const auto& [parameter, in_bucket, gradient] : held_) {
+    if (!gradient.defined()) continue;
     if (parameter.grad().defined()) {
       add_scaled(gradient, 1.0, parameter.grad());
     } else {
@@ -24,6 +38,10 @@ void HeldGradients::give_back() {
     }
   }
   held_.clear();
+}
+
+void HeldGradients::forget() noexcept {
+  for (Held& held : held_) held.gradient = {};
 }
 
 }  // namespace lockstep

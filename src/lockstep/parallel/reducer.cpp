@@ -35,7 +35,7 @@ void Reducer::zero_grad() const {
 
 void Reducer::scale_held(double factor) const {
   for (const Bucket& bucket : buckets_) {
-    if (holds_any(bucket)) scale_gradients(bucket.gradients, factor);
+    if (holds_any(bucket)) scale_gradients(bucket, factor);
   }
 }
 
@@ -77,7 +77,7 @@ void Reducer::start_ready_buckets() {
   for (; started_ < buckets_.size() && unready_[order_[started_]] == 0; ++started_) {
     const std::size_t index = order_[started_];
     const Bucket& bucket = buckets_[index];
-    if (factor_ != 1.0) scale_gradients(bucket.gradients, factor_);
+    if (factor_ != 1.0) scale_gradients(bucket, factor_);
     fill_what_is_missing(bucket);
     const bool last = started_ + 1 == buckets_.size();
     if (!last || !question_ || !question_()) bucket.note(bucket.parameters.size()).zero();

@@ -4,6 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include <lockstep/tensor/kernels/elementwise.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -53,7 +55,7 @@ void ShardGradients::forget() noexcept {
 
 void ShardGradients::scale(double factor) const {
   if (std::ranges::none_of(places_, &Place::present)) return;
-  for (const Tensor& memory : memory_) scale_gradients(memory, factor);
+  for (const Tensor& memory : memory_) lockstep::scale(memory, factor);
 }
 
 const std::vector<Tensor>& ShardGradients::complete() {

@@ -68,6 +68,9 @@ void ShardedStep::take_turns(const std::function<void(std::int64_t)>& body) {
     keep_next();
     buffers_.change(shard, shard + 1);
   }
+}
+
+void ShardedStep::give_last() {
   Shard& last = shard_.back();
   last.gradients.give_to_variables();
   last.begin_anew();

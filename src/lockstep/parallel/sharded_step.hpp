@@ -58,11 +58,12 @@ class ShardedStep {
   [[nodiscard]] bool has_turns() const noexcept { return turns_ && own() > 1; }
   /// A shard has its turn.
   [[nodiscard]] bool in_turns() const noexcept { return has_turns() && turns_->is_running(); }
-  /// body(shard of this rank) for each, in turns, then the gradients of the last are in the
-  /// buckets, and those of the others are kept. Throws Error for a body that has not called
-  /// backward with `is_last`, and what a body throws; the step has failed then. Local but for what
-  /// bodies do.
+  /// body(shard of this rank) for each, in turns, then the gradients of all but the last are kept.
+  /// Throws Error for a body that has not called backward() outside no_sync(), and what a body
+  /// throws; the step has failed then. Local but for what bodies do.
   void take_turns(const std::function<void(std::int64_t)>& body);
+  /// After that: the gradients of the last are the parameters', in the buckets.
+  void give_last();
   /// Of the shard whose turn it is: see ShardTurns.
   [[nodiscard]] double seconds_stood() const noexcept {
     return in_turns() ? turns_->seconds_stood() : 0.0;

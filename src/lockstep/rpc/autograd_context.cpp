@@ -108,6 +108,7 @@ Progress ContextPart::run(std::uint64_t pass, const Step& step) {
 
 void ContextPart::forget_pass(std::uint64_t next) {
   stages_.reset();
+  store_.end_pass();
   failure_ = nullptr;
   pass_ = next;
   awaited_.clear();
@@ -124,7 +125,7 @@ void ContextPart::forget_received() noexcept {
 }
 
 void ContextPart::expect_not_observed() const {
-  for (const auto& [leaf, gradient] : store_.gradients()) {
+  for (const Variable& leaf : store_.leaves_of_pass()) {
     for (const auto& hook : leaf.record()->grad_hooks) {
       if (!hook.observer || !hook.observer->awaits_pass()) continue;
       throw Error(
@@ -138,7 +139,7 @@ void ContextPart::expect_not_observed() const {
 void ContextPart::tell_observers() {
   const std::lock_guard lock(running_);
   std::vector<PassObserver*> observers;
-  for (const auto& [leaf, gradient] : store_.gradients()) {
+  for (const Variable& leaf : store_.leaves_of_pass()) {
     for (const auto& hook : leaf.record()->grad_hooks) {
       if (hook.observer && std::ranges::find(observers, hook.observer) == observers.end())
         observers.push_back(hook.observer);
@@ -148,10 +149,18 @@ void ContextPart::tell_observers() {
   for (PassObserver* const observer : observers) observer->gradients_are_in(store_);
 }
 
-void ContextPart::Onward::pass_is_over() { run_pass_onward(part_.shared_from_this()); }
+void ContextPart::end_pass() {
+  const std::lock_guard lock(running_);
+  store_.end_pass();
+}
 
-void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
+void ContextPart::Onward::pass_is_over() { run_pass_onward(part_.shared_from_this()); }
+std::shared_ptr<void> ContextPart::Onward::owner() { return part_.shared_from_this(); }
+
+void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses, bool begun_here) {
   forget_pass(pass);
+  begun_here_ = begun_here;
+  store_.begin_pass(/*keeps_apart=*/begun_here);
   waits_for_all_ = true;
   std::vector<Variable> roots(losses.begin(), losses.end());
   const std::lock_guard lock(lists_);
@@ -165,8 +174,7 @@ void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses) {
 Progress ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses) {
   const std::lock_guard lock(running_);
   return run(pass, [&] {
-    open(pass, losses);
-    begun_here_ = true;
+    open(pass, losses, true);
     for (const Variable& loss : losses) {
       stages_->give(loss, Tensor::full(loss.shape(), 1.0, loss.data().dtype()));
     }
@@ -182,8 +190,7 @@ Progress ContextPart::begin_onward(std::uint64_t pass) {
       const std::lock_guard reading(lists_);
       for (const auto& received : received_) gradients.push_back(received->gradients);
     }
-    open(pass, {});
-    begun_here_ = true;
+    open(pass, {}, true);
     const std::lock_guard writing(lists_);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       std::ranges::copy(gradients[i], received_[i]->gradients.begin());
@@ -197,7 +204,7 @@ Progress ContextPart::take(std::uint64_t pass, const Gradients& gradients) {
     throw Error("gradients came late, of a backward pass that a newer one of its context follows");
   }
   return run(pass, [&] {
-    if (pass_ != pass) open(pass, {});
+    if (pass_ != pass) open(pass, {}, false);
     give(gradients);
   });
 }
@@ -255,6 +262,7 @@ std::optional<Progress> ContextPart::finish(std::uint64_t pass) {
   return run(pass, [&] {
     if (pass_ == pass) return stop_waiting();
     forget_pass(pass);
+    store_.begin_pass(/*keeps_apart=*/false);
     waits_for_all_ = false;
   });
 }

@@ -78,8 +78,10 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   /// Nothing for a pass that has been finished here before, or is older than the one at hand.
   [[nodiscard]] std::optional<Progress> finish(std::uint64_t pass);
 
-  /// The pass, which was begun here, is over: observers of leaves that have a gradient are told.
+  /// The pass, which was begun here, is over: observers of leaves that it has come to are told.
   void tell_observers();
+  /// After a pass that was begun here, also one that has failed.
+  void end_pass();
   /// Asked to be told when a pass of Variable::backward that comes to variables from elsewhere is
   /// over, it goes on there.
   [[nodiscard]] PassObserver& onward() noexcept { return onward_; }
@@ -96,6 +98,7 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
    public:
     explicit Onward(ContextPart& part) : part_(part) {}
     void pass_is_over() override;
+    std::shared_ptr<void> owner() override;
     void pass_has_failed() noexcept override { part_.forget_received(); }
 
    private:
@@ -110,9 +113,9 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   [[nodiscard]] Progress run(std::uint64_t pass, const Step& step);
   void forget_pass(std::uint64_t next);
   void forget_received() noexcept;
-  /// Throws Error where a leaf that has a gradient is observed: the pass was begun elsewhere.
+  /// Throws Error where a leaf that the pass has come to is observed: it was begun elsewhere.
   void expect_not_observed() const;
-  void open(std::uint64_t pass, std::span<const Variable> losses);
+  void open(std::uint64_t pass, std::span<const Variable> losses, bool begun_here);
   void give(const Gradients& gradients);
   void stop_waiting();
   /// What is known of variables' gradients goes to where these came from.

@@ -163,6 +163,11 @@ rpc::Future<Outcome> finish_pass(std::uint64_t context, std::uint64_t number) {
   return std::make_shared<Following>(pass)->follow(sent, false);
 }
 
+struct Ending {
+  ContextPart& part;
+  ~Ending() { part.end_pass(); }
+};
+
 /// `begun` is what a pass that this rank has begun has come to here: runs the rest of it.
 void complete(const Pass& pass, const Progress& begun) {
   Outcomes sent;
@@ -180,12 +185,14 @@ void complete(const Pass& pass, const Progress& begun) {
 
 void run_backward_pass(std::uint64_t context, std::span<const Variable> losses) {
   const Pass pass{context, next_number()};
+  const Ending ending{*pass.part};
   complete(pass, pass.part->begin(pass.number, losses));
   pass.part->tell_observers();
 }
 
 void run_pass_onward(const std::shared_ptr<ContextPart>& part) {
   const Pass pass{part->id(), next_number(), part};
+  const Ending ending{*part};
   complete(pass, part->begin_onward(pass.number));
   part->tell_observers();
 }

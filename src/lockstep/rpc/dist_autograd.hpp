@@ -49,8 +49,9 @@ class Context {
 /// what the context has of them, on every rank that had a part in them. Returns when all are there.
 /// Of the graph nothing is freed before the context ends.
 /// Where it comes, on this rank, to parameters of a DistributedDataParallel whose forward() has
-/// run, it is collective over its group, and what the context has of them is the mean over the
-/// ranks. Elsewhere such parameters are refused: the rank that has them begins the pass. A pass of
+/// run, it is collective over its group, and what it adds to the context is the mean over the
+/// ranks. A pass that does not come to them is none of theirs, whatever others in the context are.
+/// Elsewhere such parameters are refused: the rank that has them begins the pass. A pass of
 /// Variable::backward, or of DistributedDataParallel::backward, that comes to a Variable from
 /// another rank goes on there before it returns: leaves of this rank get their own gradients, those
 /// of other ranks, and what is reached by way of these, have theirs in the context.

@@ -1,7 +1,10 @@
 #pragma once
 #include <concepts>
+#include <exception>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/comm/objects.hpp>
@@ -11,7 +14,9 @@
 // Objects of any serialisable type in collectives and messages: those that cereal knows (numbers,
 // strings, containers, smart pointers), tensors, and classes with a serialize() member. For
 // settings, names and totals, not for what is timed. What comes must be of the type that is asked
-// for: else MalformedMessage. Strings go as comm/objects.hpp sends them.
+// for: else MalformedMessage. An object that cannot be serialised, on one rank, is an InputError
+// that names this rank: of a collective on all ranks, of a message on both. Strings go as
+// comm/objects.hpp sends them.
 
 namespace lockstep {
 
@@ -39,10 +44,31 @@ template <class T>
   return message.seal(0);
 }
 
-/// The object of these bytes, which came from rank `from`. Throws MalformedMessage.
+/// What stands in the place of an object that could not be serialised: deserialised() throws it.
+[[nodiscard]] inline Tensor serialised_failure(const std::string& reason) {
+  OutgoingMessage message(Kind::nudge, no_limits);
+  message.head().status = Status::threw;
+  OutputArchive archive(message);
+  archive(reason);
+  return message.seal(0);
+}
+
+[[noreturn]] inline void refuse_object(int rank, const std::string& reason) {
+  throw InputError("rank " + std::to_string(rank) +
+                   " cannot send its object: " + shortened(reason));
+}
+
+/// The object of these bytes, which came from rank `from`. Throws MalformedMessage, or InputError
+/// if that rank could not serialise it.
 template <class T>
 [[nodiscard]] T deserialised(const Tensor& bytes, int from) {
   IncomingMessage message(bytes, from, no_limits);
+  if (message.head().status != Status::fine) {
+    std::string reason;
+    InputArchive archive(message);
+    archive(reason);
+    refuse_object(from, reason);
+  }
   if (message.head().signature != hash_of_name(typeid(T).name())) {
     throw MalformedMessage("rank " + std::to_string(from) +
                            " sent an object of another type than the one that is asked for here");
@@ -53,15 +79,21 @@ template <class T>
     archive(object);
     archive.expect_end();
   } catch (const cereal::Exception& error) {
-    throw MalformedMessage(std::string("an object was refused: ") + error.what());
+    throw MalformedMessage("an object from rank " + std::to_string(from) +
+                           " was refused: " + error.what());
   }
   return object;
 }
 
+/// For a collective: which tells all ranks if the object cannot be serialised.
 template <class T>
-[[nodiscard]] std::string serialised_text(const T& object) {
-  const Tensor bytes = serialised(object);
-  return {static_cast<const char*>(bytes.data()), bytes.bytes()};
+[[nodiscard]] ObjectBytes object_bytes(const T& object) {
+  try {
+    const Tensor bytes = serialised(object);
+    return {.bytes = {static_cast<const char*>(bytes.data()), bytes.bytes()}};
+  } catch (...) {
+    return {.bytes = text_of(std::current_exception()), .failed = true};
+  }
 }
 
 template <class T>
@@ -75,7 +107,7 @@ template <class T>
 /// Rank `root`'s object on every rank; the others' are not looked at. Collective.
 template <SerialisableObject T>
 [[nodiscard]] T broadcast_object(ProcessGroup& group, const T& object, int root) {
-  const std::string own = group.rank() == root ? rpc::serialised_text(object) : std::string();
+  const ObjectBytes own = group.rank() == root ? rpc::object_bytes(object) : ObjectBytes();
   return rpc::deserialised_text<T>(broadcast_object(group, own, root), root);
 }
 
@@ -84,7 +116,7 @@ template <SerialisableObject T>
 [[nodiscard]] std::vector<T> all_gather_object(ProcessGroup& group, const T& object) {
   std::vector<T> objects;
   int from = 0;
-  for (const std::string& text : all_gather_object(group, rpc::serialised_text(object)))
+  for (const std::string& text : all_gather_object(group, rpc::object_bytes(object)))
     objects.push_back(rpc::deserialised_text<T>(text, from++));
   return objects;
 }
@@ -94,7 +126,7 @@ template <SerialisableObject T>
 [[nodiscard]] std::vector<T> gather_object(ProcessGroup& group, const T& object, int root) {
   std::vector<T> objects;
   int from = 0;
-  for (const std::string& text : gather_object(group, rpc::serialised_text(object), root))
+  for (const std::string& text : gather_object(group, rpc::object_bytes(object), root))
     objects.push_back(rpc::deserialised_text<T>(text, from++));
   return objects;
 }
@@ -103,20 +135,30 @@ template <SerialisableObject T>
 /// Throws InputError on every rank if root's list has not one element a rank.
 template <SerialisableObject T>
 [[nodiscard]] T scatter_object(ProcessGroup& group, const std::vector<T>& objects, int root) {
-  std::vector<std::string> texts;
+  std::vector<ObjectBytes> all;
   if (group.rank() == root) {
-    for (const T& object : objects) texts.push_back(rpc::serialised_text(object));
+    for (const T& object : objects) all.push_back(rpc::object_bytes(object));
   }
-  return rpc::deserialised_text<T>(scatter_object(group, texts, root), root);
+  return rpc::deserialised_text<T>(scatter_object(group, all, root), root);
 }
 
 /// One object to rank `peer`, which calls recv_object with the same type.
 template <SerialisableObject T>
 void send_object(ProcessGroup& group, const T& object, int peer, int tag = 0) {
-  group.send(rpc::serialised(object), peer, tag);
+  Tensor bytes;
+  std::optional<std::string> reason;
+  try {
+    bytes = rpc::serialised(object);
+  } catch (...) {
+    reason = rpc::text_of(std::current_exception());
+    bytes = rpc::serialised_failure(*reason);
+  }
+  group.send(bytes, peer, tag);
+  if (reason) rpc::refuse_object(group.rank(), *reason);
 }
 
-/// One object from rank `peer`, or from any_source. Returns the sender's rank.
+/// One object from rank `peer`, or from any_source. Returns the sender's rank. Throws InputError,
+/// with its reason, if the sender could not serialise the object.
 template <SerialisableObject T>
 int recv_object(ProcessGroup& group, T& object, int peer, int tag = 0) {
   Work work = group.irecv_message(peer, tag);

@@ -19,6 +19,7 @@
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/data/batch_plan.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/io/folder.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/assignment.hpp>
@@ -103,6 +104,7 @@ class Run {
 
   void read_deck(const TaskFactory& make_task) {
     agree(*group_, [&] {
+      expect_working_directory();
       Assignment read = read_assignment(line_.deck, line_.overrides, make_task);
       plan_ = std::move(read.plan);
       task_ = std::move(read.task);
@@ -286,6 +288,9 @@ class Run {
 
   ExitCode finish() {
     const bool stopped = outcome_.stopped != StopReason::none;
+    agree(*group_, [&] {
+      if (group_->rank() == 0) folder_->write_in([&] { metrics_.flush(); });
+    });
     write_summary(!stopped);
     group_->close();
     if (group_->rank() == 0) {

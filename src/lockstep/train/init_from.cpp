@@ -43,6 +43,10 @@ std::string WeightsTaken::in_words() const {
   return text;
 }
 
+bool WeightsTaken::are_another_models() const noexcept {
+  return taken == 0 || std::ssize(unused) > 1000 + 9 * taken;
+}
+
 WeightsTaken take_weights(const StateDict& weights, const StateDict& model) {
   WeightsTaken result;
   const std::string_view prefix = prefix_of(weights);
@@ -86,9 +90,10 @@ StateDict read_init_from(ProcessGroup& group, const fs::path& path, const Task& 
     const fs::path file = checkpoint_of(path);
     weights = read_weights(file).model;
     const WeightsTaken fits = take_weights(weights, task.make_model()->state_dict());
-    if (fits.taken == 0) {
-      throw InputError(fmt::format("train.init_from: nothing in {} fits this model: {}",
-                                   file.string(), fits.in_words()));
+    if (fits.are_another_models()) {
+      throw InputError(fmt::format("train.init_from: {} in {} fits this model: {}",
+                                   fits.taken == 0 ? "nothing" : "next to nothing", file.string(),
+                                   fits.in_words()));
     }
   });
   return weights;

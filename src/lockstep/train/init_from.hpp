@@ -19,6 +19,9 @@ struct WeightsTaken {
 
   /// "took 60 of 62 tensors; of another shape, left as initialised: ..."
   [[nodiscard]] std::string in_words() const;
+  /// Whether the weights are another model's: none was taken, or fewer than one of ten that are
+  /// there, but for 1000. A backbone with another head, or one part of several, is not.
+  [[nodiscard]] bool are_another_models() const noexcept;
 };
 
 /// Copies into `model`'s tensors those of `weights` that have the same name and shape; other
@@ -28,7 +31,7 @@ WeightsTaken take_weights(const StateDict& weights, const StateDict& model);
 
 /// train.init_from's weights, on rank 0 alone: of a file (a checkpoint, safetensors, any HDF5
 /// file), or of the newest good checkpoint of a run folder. Throws AgreedError where they cannot be
-/// read, or none of them fits the task's model. It is called before the run folder is prepared: a
+/// read, or are another model's than the task's. It is called before the run folder is prepared: a
 /// wrong path then moves no earlier run aside, and the path may be that run's. Collective.
 [[nodiscard]] StateDict read_init_from(ProcessGroup& group, const std::filesystem::path& path,
                                        const Task& task);

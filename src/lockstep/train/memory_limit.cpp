@@ -49,7 +49,7 @@ void expect_file_size() {
   if (limit.rlim_cur >= of_mpi) return;
   throw InputError(fmt::format(
       "the limit on the size of files, {} (ulimit -f), is below the {} that MPI's files in shared "
-      "memory take. Raise it, or leave MPI out with --ranks-as-threads.",
+      "memory take. Raise it; a training can leave MPI out with --ranks-as-threads.",
       format_bytes(static_cast<std::int64_t>(limit.rlim_cur)),
       format_bytes(static_cast<std::int64_t>(of_mpi))));
 }

@@ -1,15 +1,20 @@
 #include <lockstep/train/metrics.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
+#include <fstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep::train {
@@ -193,16 +198,31 @@ void MetricsFile::begin() {
   }
   write();
   file.publish();
-  errno = 0;
-  out_.open(path_, std::ios::app);
-  if (!out_) throw FileError("write", path_, errno != 0 ? errno : EIO);
+  file_ = File::open_for_writing(path_);
+  end_ = written;
+}
+
+void MetricsFile::flush() {
+  if (unwritten_.empty()) return;
+  end_ = std::min(end_, file_.size());  // others may have cut it
+  file_.write_at(end_, unwritten_.data(), std::ssize(unwritten_));
+  end_ += std::ssize(unwritten_);
+  unwritten_.clear();
+  is_warned_of_ = false;
 }
 
 void MetricsFile::append(const MetricsRow& row) {
   keep(row);
-  errno = 0;
-  out_ << to_json(row).dump() << '\n' << std::flush;
-  if (!out_) throw FileError("write", path_, errno != 0 ? errno : EIO);
+  unwritten_ += detail::json_text(to_json(row)) + '\n';
+  try {
+    flush();
+  } catch (const FileError& error) {
+    if (unwritten_.size() > most_unwritten) throw;
+    if (std::exchange(is_warned_of_, true)) return;
+    log(LogLevel::warning, fmt::format("{}. Free space there. The run goes on, and writes the row "
+                                       "later.",
+                                       error.what()));
+  }
 }
 
 }  // namespace lockstep::train

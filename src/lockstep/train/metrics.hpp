@@ -1,12 +1,12 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <lockstep/io/file.hpp>
 #include <lockstep/train/outcome.hpp>
 #include <lockstep/train/step_clock.hpp>
 
@@ -46,8 +46,13 @@ class MetricsFile {
 
   /// Makes the file: the rows of the past, whole or not at all. Before append(). Throws FileError.
   void begin();
-  /// Throws FileError.
+  /// A row that finds no room, or cannot be written for another reason, is warned of and kept: it
+  /// is written with a later one, or by flush(). Throws FileError once more than `most_unwritten`
+  /// bytes wait.
   void append(const MetricsRow& row);
+  static constexpr std::size_t most_unwritten = std::size_t{1} << 20;
+  /// Writes what waits. Throws FileError.
+  void flush();
   /// In their order: of at most `most_rows` "step" rows every so many-th, of as many "epoch" and
   /// "eval" rows those of every so many-th epoch, and the newest of each kind and set.
   [[nodiscard]] const std::vector<MetricsRow>& rows() const noexcept { return rows_; }
@@ -68,7 +73,10 @@ class MetricsFile {
   void keep(MetricsRow row);
   void erase(std::size_t at);
 
-  std::ofstream out_;
+  File file_;
+  std::int64_t end_ = 0;   ///< of whole lines in the file
+  std::string unwritten_;  ///< whole lines
+  bool is_warned_of_ = false;
   std::filesystem::path path_;
   std::filesystem::path past_;  ///< read again by begin(); empty: none
   std::int64_t step_ = 0, epochs_done_ = 0;

@@ -1,24 +1,17 @@
 #include <lockstep/train/report.hpp>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <csignal>
 #include <fstream>
 #include <optional>
 #include <sstream>
-#include <thread>
 
-#include <lockstep/base/clock.hpp>
 #include <lockstep/io/own_file.hpp>
+#include <lockstep/train/helper_program.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -97,33 +90,21 @@ std::string quoted(const std::string& text) {
   return string + "'";
 }
 
-/// Runs `gnuplot script` in the folder, so that the script needs no path, its output thrown away.
-/// Returns why there is no drawing; "" if there is one.
-std::string run_gnuplot(const std::filesystem::path& folder, std::string script, double limit_s) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-  std::string program = "gnuplot";
-  std::array<char*, 3> arguments{program.data(), script.data(), nullptr};
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, "gnuplot", &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return "gnuplot could not be run (Debian: gnuplot-nox)";
-  int status = 0;
-  pid_t ended = 0;
-  for (const auto begun = Clock::now(); seconds_since(begun) < limit_s;) {
-    ended = waitpid(child, &status, WNOHANG);
-    if (ended != 0 && !(ended < 0 && errno == EINTR)) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+/// Why `gnuplot script` has drawn nothing in the folder; "" if it has. In the folder, so that the
+/// script needs no path.
+std::string run_gnuplot(const std::filesystem::path& folder, const std::string& script,
+                        double limit_s) {
+  switch (run_helper({"gnuplot", script}, folder, limit_s).kind) {
+    case HelperEnd::Kind::not_started:
+      return "gnuplot could not be run (Debian: gnuplot-nox)";
+    case HelperEnd::Kind::late:
+      return fmt::format("gnuplot did not end within {:g} s", limit_s);
+    case HelperEnd::Kind::failed:
+      return "gnuplot failed";
+    case HelperEnd::Kind::good:
+      return "";
   }
-  if (ended == 0) {
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-    return fmt::format("gnuplot did not end within {:g} s", limit_s);
-  }
-  return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "gnuplot failed";
+  return "";
 }
 
 /// gnuplot's script: of the lines those that have a point, as gnuplot refuses to plot nothing. ""

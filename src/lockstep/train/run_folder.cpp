@@ -22,10 +22,11 @@ namespace lockstep::train {
 namespace fs = std::filesystem;
 namespace {
 
-std::string cannot_be_written(const std::string& dir, const std::string& why) {
+std::string cannot_be_written(const std::string& dir, const std::string& why,
+                              const std::string& choose = "Choose") {
   return fmt::format(
-      "the run folder {} cannot be written: {}. Choose another with --set 'run.dir=\"...\"'.", dir,
-      why);
+      "the run folder {} cannot be written: {}. {} another with --set 'run.dir=\"...\"'.", dir, why,
+      choose);
 }
 
 bool holds_a_run(const fs::path& dir) {
@@ -80,7 +81,14 @@ FolderLock prepare(const fs::path& dir, bool resume) {
     lock.folder_moved(move_aside(dir));
     return prepare(dir, resume);
   }
-  make_folder(dir / "checkpoints");
+  const fs::path checkpoints = dir / "checkpoints";
+  if (fs::exists(fs::symlink_status(checkpoints)) && !fs::is_directory(checkpoints)) {
+    throw InputError(
+        fmt::format("{} is no folder, nor a link to one: remove it, or choose another folder with "
+                    "--set 'run.dir=\"...\"'.",
+                    checkpoints.string()));
+  }
+  make_folder(checkpoints);
   return lock;
 }
 
@@ -97,9 +105,10 @@ RunFolder RunFolder::open(ProcessGroup& group, const RunOptions& options, bool r
     } catch (const fs::filesystem_error& error) {
       throw InputError(cannot_be_written(options.dir, error.code().message()));
     } catch (const FileError& error) {
-      if (error.error_number() == ENOSPC || error.error_number() == EDQUOT) throw;
-      throw InputError(
-          cannot_be_written(options.dir, std::generic_category().message(error.error_number())));
+      const std::string why = std::generic_category().message(error.error_number());
+      if (error.error_number() == ENOSPC || error.error_number() == EDQUOT)
+        throw Error(cannot_be_written(options.dir, why, "Free space there, or choose"));
+      throw InputError(cannot_be_written(options.dir, why));
     }
   });
   dir = broadcast_object(group, dir.string(), 0);

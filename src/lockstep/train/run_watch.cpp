@@ -59,7 +59,7 @@ std::function<void()> RunWatch::expectation() const {
     throw CheckpointError(fmt::format(
         "the run folder {} was removed, moved or given to another run while this one wrote into it "
         "({} is not there any more). What was saved before is where the folder is now; --resume "
-        "goes on from there.",
+        "goes on from there",
         folder.string(), FolderLock::file_name));
   };
 }

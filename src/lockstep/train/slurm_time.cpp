@@ -1,13 +1,5 @@
 #include <lockstep/train/slurm_time.hpp>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <ctime>
@@ -15,44 +7,12 @@
 #include <string>
 #include <system_error>
 
-extern char** environ;
+#include <lockstep/train/helper_program.hpp>
 
 namespace lockstep::train {
 namespace {
 
-constexpr int patience_ms = 30'000, look_ms = 100;
-
-/// What a program prints, up to a line; empty if it cannot be started or says nothing in time. By
-/// posix_spawn, which copies no memory: MPI's may not be copied.
-std::string answer_of(std::array<const char*, 6> command, const std::stop_token& stop) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return "";
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, command[0], &actions, nullptr,
-                                 const_cast<char* const*>(command.data()), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  std::string answer;
-  if (error == 0) {
-    pollfd readable{ends[0], POLLIN, 0};
-    std::array<char, 64> buffer{};
-    int status = 0;
-    for (int ms = 0; status == 0 && ms < patience_ms && !stop.stop_requested(); ms += look_ms)
-      status = ::poll(&readable, 1, look_ms);
-    if (status > 0) {
-      const auto count = ::read(ends[0], buffer.data(), buffer.size());
-      if (count > 0) answer.assign(buffer.data(), static_cast<std::size_t>(count));
-    }
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
-  }
-  ::close(ends[0]);
-  return answer.substr(0, answer.find('\n'));
-}
+constexpr double patience_s = 30;
 
 }  // namespace
 
@@ -99,8 +59,9 @@ std::optional<double> seconds_left_in_slurm_job(const std::stop_token& stop) {
   if (const char* const end = std::getenv("SLURM_JOB_END_TIME")) {
     if (const auto left = seconds_until(end, std::time(nullptr))) return left;
   }
-  return seconds_of_slurm_time(
-      answer_of({"squeue", "--noheader", "--format=%L", "--jobs", job, nullptr}, stop));
+  const HelperEnd squeue =
+      run_helper({"squeue", "--noheader", "--format=%L", "--jobs", job}, ".", patience_s, stop);
+  return seconds_of_slurm_time(squeue.output.substr(0, squeue.output.find('\n')));
 }
 
 }  // namespace lockstep::train

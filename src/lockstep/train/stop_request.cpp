@@ -41,6 +41,8 @@ const char* words(StopReason reason) noexcept {
   switch (reason) {
     case StopReason::none:
       return "";
+    case StopReason::sighup:
+      return "SIGHUP";
     case StopReason::sigusr1:
       return "SIGUSR1";
     case StopReason::sigterm:
@@ -63,18 +65,24 @@ void listen_for_stop_requests() noexcept {
   ::signal(SIGTERM, [](int) { request(StopReason::sigterm); });
   ::signal(SIGUSR1, [](int) { request(StopReason::sigusr1); });
   ::signal(SIGINT, [](int number) { interrupt(number); });
+  struct sigaction hup {};
+  if (::sigaction(SIGHUP, nullptr, &hup) == 0 && hup.sa_handler == SIG_DFL)
+    ::signal(SIGHUP, [](int) { request(StopReason::sighup); });
 }
 
 StopRequestsHeld::StopRequestsHeld() noexcept {
-  sigset_t usr1;
-  sigemptyset(&usr1);
-  sigaddset(&usr1, SIGUSR1);
-  pthread_sigmask(SIG_BLOCK, &usr1, &mask_);
-  sigaction(SIGUSR1, nullptr, &handler_);
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGUSR1);
+  sigaddset(&held, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &held, &mask_);
+  sigaction(SIGUSR1, nullptr, &usr1_);
+  sigaction(SIGHUP, nullptr, &hup_);
 }
 
 StopRequestsHeld::~StopRequestsHeld() {
-  sigaction(SIGUSR1, &handler_, nullptr);
+  sigaction(SIGUSR1, &usr1_, nullptr);
+  sigaction(SIGHUP, &hup_, nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
 }
 

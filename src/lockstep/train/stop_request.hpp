@@ -7,6 +7,7 @@ namespace lockstep::train {
 /// Why a run stops before its end. Where ranks know of several reasons the highest counts.
 enum class StopReason : std::uint8_t {
   none,
+  sighup,
   sigusr1,
   sigterm,
   sigint,
@@ -23,14 +24,17 @@ enum class StopReason : std::uint8_t {
 /// to stop instead of ending it: batch systems send the former before the time limit, a person's
 /// Ctrl-C the latter. The training loop looks at each step's end, saves, and the program ends with
 /// ExitCode::requeue. A second SIGINT, half a second later or more, ends the process at once; what
-/// comes sooner is the same Ctrl-C, of which launchers send a copy. For programs, before MPI_Init:
-/// App does it. Nothing puts the old handlers back: a signal after the last save must not lose the
-/// exit code.
+/// comes sooner is the same Ctrl-C, of which launchers send a copy. SIGHUP, of a terminal that is
+/// closed, asks as SIGTERM does where it would end the process now: not where it is ignored
+/// (nohup), nor where a library has a handler for it (UCX: see apps/hangup.c). For programs, before
+/// MPI_Init: App does it. Nothing puts the old handlers back: a signal after the last save must not
+/// lose the exit code.
 void listen_for_stop_requests() noexcept;
 
-/// Around MPI_Init: SIGUSR1 comes when that is over, and to us again. MPICH puts a handler of its
-/// own before ours, and asks the launcher for dead processes at the next call once one has come: a
-/// process that was started without a launcher starts one for that, and waits for it for ever.
+/// Around MPI_Init: SIGUSR1 and SIGHUP come when that is over, and to us again. MPICH puts a
+/// handler of its own before ours for SIGUSR1, and asks the launcher for dead processes at the next
+/// call once one has come: a process that was started without a launcher starts one for that, and
+/// waits for it for ever. An MPI that loads UCX only now has SIGHUP replaced now.
 class StopRequestsHeld {
  public:
   StopRequestsHeld() noexcept;
@@ -39,7 +43,8 @@ class StopRequestsHeld {
   StopRequestsHeld& operator=(const StopRequestsHeld&) = delete;
 
  private:
-  struct sigaction handler_ {};
+  struct sigaction usr1_ {
+  }, hup_{};
   sigset_t mask_{};
 };
 

@@ -8,6 +8,7 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
+#include <lockstep/data/json_file.hpp>
 
 namespace lockstep::train {
 
@@ -71,7 +72,7 @@ std::string summary_json(const ProcessGroup& group, const Launch& launch, const 
       {"cpu_features", cpu_features()},
       {"libraries", libraries},
   });
-  return json.dump(2) + "\n";
+  return detail::json_text(json, 2) + "\n";
 }
 
 }  // namespace lockstep::train

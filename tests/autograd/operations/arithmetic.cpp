@@ -40,7 +40,7 @@ Operations arithmetic_operations() {
       {"where", {{16, 64}, {64}}, [](const Inputs& v) { return where(every_third(), v[0], v[1]); }},
       {"masked_fill",
        {{16, 64}},
-       [](const Inputs& v) { return masked_fill(v[0], every_third(), -1e9); }},
+       [](const Inputs& v) { return masked_fill(v[0], every_third(), -1e4); }},
       {"to", {{64, 51}}, [](const Inputs& v) {
          const DType dtype = v[0].data().dtype();
          return to(to(v[0], dtype == DType::f32 ? DType::f64 : DType::f32), dtype);

@@ -38,6 +38,10 @@ Operations regression_loss_operations() {
          const Tensor& one = target_for(v[0]);
          return binary_cross_entropy_with_logits(v[0], one, Reduction::mean, one, one);
        }},
+      {"cosine_similarity",
+       {{64, 51}, {64, 51}},
+       [](const Inputs& v) { return cosine_similarity(v[0], v[1]); }},
+      {"normalize", {{64, 51}}, [](const Inputs& v) { return normalize(v[0]); }},
       {"triplet_margin_loss",
        {{64, 51}, {64, 51}, {64, 51}},
        [](const Inputs& v) { return triplet_margin_loss(v[0], v[1], v[2]); }},

@@ -7,6 +7,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
+#include <lockstep/comm/nccl/group.hpp>
 #include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/threads_group.hpp>
@@ -52,6 +53,40 @@ TEST(NcclGroup, TheInputIsReadBehindWhatTheCurrentStreamHasBeenGiven) {
       EXPECT_EQ(gpus.floats(t), of(100, static_cast<float>(2 + i)));
     }
   });
+}
+
+TEST(NcclGroup, OverAPartHasItsGlobalRanksAndKnowsWhoIsOutside) {
+  const auto gpus = std::make_shared<StandIn>();
+  run_ranks_as_threads(
+      4,
+      [&](ProcessGroup& everybody) {
+        const int me = everybody.rank();
+        const auto part = everybody.new_group({3, 1});
+        const auto group = make_nccl_group(gpus, part, {DeviceType::cuda, me}, test::late);
+        EXPECT_EQ(group->ranks(), (std::vector<int>{3, 1}));
+        EXPECT_EQ(group->size(), 2);
+        EXPECT_EQ(group->group_rank(1), 1);
+        if (me % 2 == 0) {
+          EXPECT_EQ(group->rank(), -1);
+          EXPECT_STREQ(group->backend(), "none");
+          EXPECT_THROW(group->barrier(), Error);
+        } else {
+          EXPECT_EQ(group->rank(), me == 3 ? 0 : 1);
+          EXPECT_STREQ(group->backend(), "nccl");
+          const auto t = gpus->tensor(me, of(5, static_cast<float>(me)));
+          group->all_reduce(t, ReduceOp::sum).synchronize();
+          EXPECT_EQ(gpus->floats(t), of(5, 4.0F));
+          const auto one = group->new_group({0});
+          EXPECT_EQ(one->ranks(), std::vector<int>{3});
+          EXPECT_EQ(one->rank(), me == 3 ? 0 : -1);
+          one->close();
+          EXPECT_EQ(group->twin()->ranks(), group->ranks());
+        }
+        group->close();
+      },
+      test::late);
+  gpus->end();
+  for (const auto& violation : gpus->violations()) ADD_FAILURE() << violation;
 }
 
 TEST(NcclGroup, ACoalescedSynchronizeHoldsTheHost) {

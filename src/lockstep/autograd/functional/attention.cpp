@@ -10,6 +10,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/attention.hpp>
@@ -44,11 +45,13 @@ Tensor visible_keys(const AttentionPlan& plan, DType dtype) {
 }
 
 /// softmax(scale q k^T + mask) of q and k [B,H,T,D].
-Variable attention_weights(const AttentionPlan& plan, const Variable& q, const Variable& k) {
-  const Variable visible(visible_keys(plan, q.data().dtype()));
-  const Variable scores = matmul(q, transpose(k, 2, 3)) * plan.scale;
-  // Far below any score, and finite: a query that sees nothing is left to the last factor.
-  return softmax(scores * visible + (visible - 1.0) * 1e30) * visible;
+Variable attention_weights(const AttentionPlan& plan, const Operand& q, const Operand& k) {
+  return detail::rounded_once(q, k, [&](const Variable& query, const Variable& key) {
+    const Variable visible(visible_keys(plan, query.data().dtype()));
+    const Variable scores = matmul(query, transpose(key, 2, 3)) * plan.scale;
+    // Far below any score, and finite: a query that sees nothing is left to the last factor.
+    return softmax(scores * visible + (visible - 1.0) * 1e30) * visible;
+  });
 }
 
 /// What attention_forward does, of q, k and v [B,H,T,D], with all probabilities at hand.

@@ -5,6 +5,7 @@
 #include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/reduced_by.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
@@ -21,42 +22,66 @@ Variable smaller(const Variable& a, const Variable& b) {
 /// Where a length is below `least` it counts as that, but for its gradient.
 Variable at_least(const Variable& length, double least) {
   const Variable value(length.data());
-  return length + (clamp_min(value, least) - value);
+  return length + clamp_min(least - value, 0.0);
 }
 
-}  // namespace
-
-Variable pairwise_distance(const Operand& x1, const Operand& x2, double p, double eps,
-                           bool keepdim) {
+/// pairwise_distance of f32 or f64.
+Variable distance(const Variable& x1, const Variable& x2, double p, double eps, bool keepdim) {
   if (!(p > 0.0)) {
     throw InputError("pairwise_distance: p must be above 0, and is " + std::to_string(p));
   }
   return norm(x1 - x2 + eps, p, {-1}, keepdim);
 }
 
+/// The cosines of the rows of x1 and x2 as cosine_embedding_loss has them.
+Variable embedding_cosines(const Variable& x1, const Variable& x2) {
+  // sqrt(|x|^2 + eps), with PyTorch's eps. It counts for short rows only, and the squares of long
+  // ones might overflow. An infinite length is NaN, as in PyTorch.
+  const auto length = [](const Variable& x, bool keepdim) {
+    constexpr double eps = 1e-12, longest = 1e4;
+    const Variable plain = norm(x, 2.0, {-1}, keepdim), part = clamp_max(plain, longest);
+    return plain + (sqrt(pow(part, 2.0) + eps) - part) + 0.0 * plain;
+  };
+  return sum(x1 / length(x1, true) * x2, {-1}) / length(x2, false);
+}
+
+}  // namespace
+
+Variable pairwise_distance(const Operand& x1, const Operand& x2, double p, double eps,
+                           bool keepdim) {
+  return detail::rounded_once(x1, x2, [&](const Variable& a, const Variable& b) {
+    return distance(a, b, p, eps, keepdim);
+  });
+}
+
 Variable normalize(const Operand& x, double p, int dim, double eps) {
-  return x / clamp_min(norm(x, p, {dim}, true), eps);
+  return detail::rounded_once(
+      x, [&](const Variable& v) { return v / clamp_min(norm(v, p, {dim}, true), eps); });
 }
 
 // The parts are of length 1 before they meet: the products of long ones might overflow.
 Variable cosine_similarity(const Operand& x1, const Operand& x2, int dim, double eps) {
   const Shape shape = broadcast_shape("cosine_similarity", x1.data(), x2.data());
-  const auto unit = [&](const Operand& x) {
+  const auto unit = [&](const Variable& x) {
     const Variable part = expand(x, shape);
     return part / at_least(norm(part, 2.0, {dim}, true), eps);
   };
-  return sum(unit(x1) * unit(x2), {dim});
+  return detail::rounded_once(
+      x1, x2, [&](const Variable& a, const Variable& b) { return sum(unit(a) * unit(b), {dim}); });
 }
 
 Variable triplet_margin_loss(const Operand& anchor, const Operand& positive,
                              const Operand& negative, const TripletMarginOptions& options) {
-  const auto distance = [&](const Variable& a, const Variable& b) {
-    return pairwise_distance(a, b, options.p, options.eps);
+  const auto between = [&](const Variable& a, const Variable& b) {
+    return distance(a, b, options.p, options.eps, false);
   };
-  Variable far = distance(anchor, negative);
-  if (options.swap) far = smaller(far, distance(positive, negative));
-  return detail::reduced_by(clamp_min(distance(anchor, positive) - far + options.margin, 0.0),
-                            options.reduction);
+  return detail::rounded_once(
+      anchor, positive, negative, [&](const Variable& a, const Variable& p, const Variable& n) {
+        Variable far = between(a, n);
+        if (options.swap) far = smaller(far, between(p, n));
+        return detail::reduced_by(clamp_min(between(a, p) - far + options.margin, 0.0),
+                                  options.reduction);
+      });
 }
 
 Variable cosine_embedding_loss(const Operand& x1, const Operand& x2, const Tensor& target,
@@ -68,23 +93,19 @@ Variable cosine_embedding_loss(const Operand& x1, const Operand& x2, const Tenso
                      describe(x2.data()) + " with target " + describe(target) +
                      ": they are [N, D] or [D], with one target for each row");
   }
-  constexpr double eps = 1e-12;              // PyTorch's
-  const auto unit = [](const Variable& x) {  // x / sqrt(|x|^2 + eps), by parts that do not overflow
-    const Variable scale(clamp_min(norm(Variable(x.data()), 2.0, {-1}, true), 1.0).data());
-    const Variable part = x / scale;
-    return part / sqrt(sum(pow(part, 2.0), {-1}, true) + eps / scale / scale);
-  };
-  const Variable cosine = sum(unit(x1) * unit(x2), {-1});
-  const Tensor alike = target.to(DType::f64).reshape(cosine.shape());
-  const auto is = [&](double value) {
-    std::vector<std::uint8_t> flags;
-    for (const double t : alike.to_vector<double>()) flags.push_back(t == value ? 1 : 0);
-    return Tensor::from(flags, cosine.shape()).to(DType::boolean);
-  };
-  const Variable zeros(Tensor::zeros(cosine.shape(), x1.data().dtype(), x1.data().device()));
-  return detail::reduced_by(
-      where(is(1.0), 1.0 - cosine, zeros) + where(is(-1.0), clamp_min(cosine - margin, 0.0), zeros),
-      reduction);
+  return detail::rounded_once(x1, x2, [&](const Variable& a, const Variable& b) {
+    const Variable cosine = embedding_cosines(a, b);
+    const Tensor alike = target.to(DType::f64).reshape(cosine.shape());
+    const auto is = [&](double value) {
+      std::vector<std::uint8_t> flags;
+      for (const double t : alike.to_vector<double>()) flags.push_back(t == value ? 1 : 0);
+      return Tensor::from(flags, cosine.shape()).to(DType::boolean);
+    };
+    const Variable zeros(Tensor::zeros(cosine.shape(), cosine.data().dtype(), x1.data().device()));
+    return detail::reduced_by(where(is(1.0), 1.0 - cosine, zeros) +
+                                  where(is(-1.0), clamp_min(cosine - margin, 0.0), zeros),
+                              reduction);
+  });
 }
 
 }  // namespace lockstep

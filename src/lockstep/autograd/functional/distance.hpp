@@ -2,7 +2,9 @@
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/kernels/loss.hpp>
 
-// Distances between rows, and the losses that are made of them.
+// Distances between rows, and the losses that are made of them. Rows of bf16 and f16 are computed
+// in f32 and the result is rounded once, so that eps counts. A row whose length is infinite has no
+// direction: 0 or NaN, as in PyTorch.
 
 namespace lockstep {
 

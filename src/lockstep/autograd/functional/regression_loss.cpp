@@ -150,8 +150,10 @@ void expect_no_negative_variance(const Tensor& var) {
   dispatch_floating(var.dtype(), "gaussian_nll_loss", [&]<class T>() {
     const std::span<const T> all(static_cast<const T*>(var.data()),
                                  static_cast<std::size_t>(var.numel()));
-    const auto negative = std::ranges::find_if(all, [](T v) { return v < T{0}; });
-    if (negative == all.end()) return;
+    const auto is_negative = [](T v) { return v < T{0}; };
+    if (std::ranges::count_if(all, is_negative) == 0)
+      return;  // a loop of vectors, which a search is not
+    const auto negative = std::ranges::find_if(all, is_negative);
     throw InputError("gaussian_nll_loss: variances must be at least 0, and element " +
                      std::to_string(negative - all.begin()) + " is " +
                      std::to_string(static_cast<double>(*negative)));
@@ -273,8 +275,11 @@ Variable sigmoid_focal_loss(const Operand& x, const Tensor& target, double alpha
   return element_loss({ElementLoss::focal, alpha, gamma}, x, target, reduction);
 }
 
-Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var, bool full,
-                           double eps, Reduction reduction) {
+namespace {
+
+/// gaussian_nll_loss of f32 or f64.
+Variable gaussian_nll(const Variable& x, const Tensor& target, const Variable& var, bool full,
+                      double eps, Reduction reduction) {
   check_regression("gaussian_nll_loss", x.data(), target);
   if (!(eps > 0.0)) {
     throw InputError("gaussian_nll_loss: eps must be above 0, and is " + std::to_string(eps));
@@ -296,6 +301,15 @@ Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand
   const double divisor = divisor_of(losses, reduction);
   return record<GaussianNllNode>(reduced(losses, reduction, divisor), {&x, &each}, target, eps,
                                  divisor);
+}
+
+}  // namespace
+
+Variable gaussian_nll_loss(const Operand& x, const Tensor& target, const Operand& var, bool full,
+                           double eps, Reduction reduction) {
+  return detail::rounded_once(x, var, [&](const Variable& mean, const Variable& variance) {
+    return gaussian_nll(mean, target, variance, full, eps, reduction);
+  });
 }
 
 }  // namespace lockstep

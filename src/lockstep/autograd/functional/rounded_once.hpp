@@ -1,14 +1,38 @@
 #pragma once
 #include <lockstep/autograd/functional/arithmetic.hpp>
 
+// For what consists of several operations: of operands of 16 bits each of them would round, and a
+// small or large constant between them would be 0 or infinite.
+
 namespace lockstep::detail {
 
-/// f(x), for an x of 16 bits computed in f32 and rounded once: for what consists of several
-/// operations, each of which would round.
+/// x, an operand of 16 bits in f32.
+inline Variable widened(const Operand& x) {
+  const Variable& given = x.given();
+  return is_half(given.data().dtype()) ? to(given, DType::f32) : given;
+}
+
+/// y, a result of f32, in the 16-bit type that all operands are of, as record() rounds it; else
+/// itself.
+template <class... Operands>
+Variable rounded_to_type_of(const Variable& y, const Operand& x, const Operands&... others) {
+  const DType dtype = x.given().data().dtype();
+  const bool alike = ((others.given().data().dtype() == dtype) && ...);
+  return alike && is_half(dtype) ? to(y, dtype) : y;
+}
+
+/// f(operands...) computed in f32 where they have 16 bits, and rounded once.
 template <class F>
 Variable rounded_once(const Operand& x, const F& f) {
-  const DType dtype = x.given().data().dtype();
-  return is_half(dtype) ? to(f(to(x.given(), DType::f32)), dtype) : f(x.given());
+  return rounded_to_type_of(f(widened(x)), x);
+}
+template <class F>
+Variable rounded_once(const Operand& x1, const Operand& x2, const F& f) {
+  return rounded_to_type_of(f(widened(x1), widened(x2)), x1, x2);
+}
+template <class F>
+Variable rounded_once(const Operand& x1, const Operand& x2, const Operand& x3, const F& f) {
+  return rounded_to_type_of(f(widened(x1), widened(x2), widened(x3)), x1, x2, x3);
 }
 
 }  // namespace lockstep::detail

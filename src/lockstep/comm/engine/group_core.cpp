@@ -200,7 +200,7 @@ void GroupCore::wait_until(InFlight& work, Until until) {
       const auto locked = lock();
       if (work.in_flight()) time_out(work, seconds_since(start));
     }
-    make_room(now - idle_since);
+    make_room(now - idle_since, ProgressEngine::instance().members());
   }
   if (!all_are_here) clock_.add_late(Clock::now() - start);
 }

@@ -66,6 +66,10 @@ class ProgressEngine {
 
   /// Moves on every group but `own`, if nobody else is just doing so; true if one came further.
   bool progress_others(const EngineMember* own) noexcept;
+  /// How many groups this process has: of ranks that are threads, each rank's.
+  [[nodiscard]] std::size_t members() const noexcept {
+    return count_.load(std::memory_order_relaxed);
+  }
   /// A member with `always` has something in flight.
   void wake() noexcept;
   /// What groups other than `own` have in flight, for messages; empty if nothing.

@@ -41,15 +41,17 @@ int OtherDtype::look(MpiReceive& receive, const Operation& operation, const MpiP
   return MPI_Cancel(&receive.request);
 }
 
-std::optional<DType> OtherDtype::waiting(const MpiReceive& receive, const Operation& operation,
-                                         const MpiPlace& place, int& status) const {
+std::optional<OtherDtype::Waiting> OtherDtype::waiting(const MpiReceive& receive,
+                                                       const Operation& operation,
+                                                       const MpiPlace& place, int& status) {
   for (const DType dtype : every_dtype) {
     if (dtype == awaited_dtype(operation)) continue;
     int there = 0;
+    MPI_Status envelope;
     status = MPI_Iprobe(receive.source, place.ranks->tag_of_message(operation.tag, dtype),
-                        receive.comm, &there, MPI_STATUS_IGNORE);
+                        receive.comm, &there, &envelope);
     if (status != MPI_SUCCESS) return std::nullopt;
-    if (there != 0) return dtype;
+    if (there != 0) return Waiting{dtype, envelope.MPI_SOURCE};
   }
   return std::nullopt;
 }
@@ -60,17 +62,17 @@ int OtherDtype::take(MpiReceive& receive, const Operation& operation, const MpiP
   int there = 0;
   MPI_Message message = MPI_MESSAGE_NULL;
   MPI_Status envelope;
-  const int status = MPI_Improbe(receive.source, place.ranks->tag_of_message(operation.tag, *seen_),
-                                 receive.comm, &there, &message, &envelope);
+  const int status =
+      MPI_Improbe(receive.source, place.ranks->tag_of_message(operation.tag, seen_->dtype),
+                  receive.comm, &there, &message, &envelope);
   if (status != MPI_SUCCESS) return status;
-  if (there == 0) {  // another receive has taken it
-    receive.doubted = false;
-    return receive.looked_for ? MPI_SUCCESS : receive.post(place.max_count);
-  }
-  came_ = seen_;
+  came_ = seen_->dtype;
   pending.remove(receive);
   receive.looked_for = true;
-  return receive.take_elsewhere(message, envelope, place.max_count);
+  if (there != 0) return receive.take_elsewhere(message, envelope, place.max_count);
+  receive.source = seen_->source;
+  receive.length = 0;
+  return MPI_SUCCESS;
 }
 
 std::string OtherDtype::finding(const Operation& operation, const MpiReceive& receive,

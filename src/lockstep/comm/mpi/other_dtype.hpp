@@ -11,7 +11,8 @@ namespace lockstep {
 /// tag, so that what is received is right or is not received; this looks, now and then, for what
 /// waits under the tag of another dtype. A message found there may also be one that follows the
 /// awaited one, which is still being transferred: so the receive is taken back first, which MPI
-/// allows only if nothing has been matched with it.
+/// allows only if nothing has been matched with it. A receive that has been taken back fails: it is
+/// never posted again, because MPI would put it behind those that were started after it.
 class OtherDtype {
  public:
   /// To be called whenever `receive`, of `operation`, was not over. Returns MPI's status.
@@ -21,8 +22,9 @@ class OtherDtype {
   [[nodiscard]] static bool took_back(const MpiReceive& receive) noexcept {
     return receive.doubted && receive.cancelled && !receive.giving_up;
   }
-  /// Starts to receive the other message, elsewhere, for its sender's sake; if it is gone, goes on
-  /// with `receive`. Returns MPI's status.
+  /// Starts to receive the other message, elsewhere, for its sender's sake. If it is gone, a
+  /// receive that was started later has it, so that the sender's order is another one all the same.
+  /// From now on has_come(). Returns MPI's status.
   [[nodiscard]] int take(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
                          PendingReceives& pending);
   [[nodiscard]] bool has_come() const noexcept { return came_.has_value(); }
@@ -30,13 +32,20 @@ class OtherDtype {
                                     const MpiRanks& ranks) const;
 
  private:
-  /// The dtype of a message that waits, if one does.
-  [[nodiscard]] std::optional<DType> waiting(const MpiReceive& receive, const Operation& operation,
-                                             const MpiPlace& place, int& status) const;
+  /// A message that waits.
+  struct Waiting {
+    DType dtype;
+    int source;
+    bool operator==(const Waiting&) const = default;
+  };
+  [[nodiscard]] static std::optional<Waiting> waiting(const MpiReceive& receive,
+                                                      const Operation& operation,
+                                                      const MpiPlace& place, int& status);
 
   std::uint32_t looks_ = 0;
   std::chrono::steady_clock::time_point next_{};
-  std::optional<DType> seen_, came_;
+  std::optional<Waiting> seen_;
+  std::optional<DType> came_;
 };
 
 }  // namespace lockstep

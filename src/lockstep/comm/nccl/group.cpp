@@ -30,7 +30,9 @@ class NcclGroup final : public ProcessGroup {
       : api_(std::move(api)),
         control_(std::move(control)),
         device_(device),
-        core_(NcclCore::make(api_, control_, device, options)) {}
+        core_(NcclCore::make(api_, control_, device, options)) {
+    take_global_ranks_of(*control_);
+  }
   ~NcclGroup() override { core_->leave(); }
 
   [[nodiscard]] int rank() const noexcept override { return control_->rank(); }
@@ -119,6 +121,7 @@ std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<NcclApi> api,
                                               std::shared_ptr<ProcessGroup> control, Device device,
                                               const GroupOptions& options) {
   expect_given("make_nccl_group", "the group that it talks through", control);
+  if (control->rank() < 0) return control;
   expect_gpus(*api, *control, device);
   return std::make_shared<NcclGroup>(std::move(api), std::move(control), device, options);
 }

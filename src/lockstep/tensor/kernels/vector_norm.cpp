@@ -87,14 +87,34 @@ KOKKOS_FUNCTION T norm_slope(T x, T norm, double p, T equal) {
     return chosen ? sign_of(x) / equal : T{0};
   }
   if (norm == T{0} || x == T{0}) return T{0};
-  if (p == 2.0) return x / norm;
   const double share = std::fabs(static_cast<double>(x)) / static_cast<double>(norm);
   return static_cast<T>(static_cast<double>(sign_of(x)) * std::pow(share, p - 1.0));
+}
+
+/// Where p is 2: a loop of vectors.
+template <class T, class Space>
+void backward_of_lengths(const Space& space, const Tensor& grad_y, const Tensor& x, const Tensor& y,
+                         bool accumulate, const Tensor& grad_x) {
+  const auto g = flat_view<Space, const T>(grad_y), norms = flat_view<Space, const T>(y);
+  const auto in = view<Space, const T, 2>(x);
+  const auto out = view<Space, T, 2>(grad_x);
+  for_each_row(
+      "lockstep::vector_norm_backward", space, x.size(0), x.size(1),
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const bool is_zero = norms(r) == T{0};
+        const T norm = is_zero ? T{1} : norms(r), grad = is_zero ? T{0} : g(r);
+        if (accumulate) {
+          lanes.each([&](std::int64_t c) { out(r, c) += grad * (in(r, c) / norm); });
+        } else {
+          lanes.each([&](std::int64_t c) { out(r, c) = grad * (in(r, c) / norm); });
+        }
+      });
 }
 
 template <class T, class Space>
 void backward_of_rows(const Space& space, const Tensor& grad_y, const Tensor& x, const Tensor& y,
                       double p, bool accumulate, const Tensor& grad_x) {
+  if (p == 2.0) return backward_of_lengths<T>(space, grad_y, x, y, accumulate, grad_x);
   const auto g = flat_view<Space, const T>(grad_y), norms = flat_view<Space, const T>(y);
   const auto in = view<Space, const T, 2>(x);
   const auto out = view<Space, T, 2>(grad_x);

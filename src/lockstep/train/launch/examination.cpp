@@ -11,6 +11,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/version.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/train/launch/checks.hpp>
@@ -169,7 +170,7 @@ std::string as_json(const Examination& examination) {
                                 {"remedy", finding.remedy}});
   }
   json["error"] = examination.has_error();
-  return json.dump(2) + "\n";
+  return detail::json_text(json, 2) + "\n";
 }
 
 }  // namespace lockstep::train

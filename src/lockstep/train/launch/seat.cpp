@@ -12,6 +12,7 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
+#include <lockstep/data/json_file.hpp>
 #include <lockstep/tensor/device_memory.hpp>
 
 namespace lockstep::train {
@@ -64,7 +65,10 @@ Seat take_seat(const std::string& deck_hash) {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Seat, host, pid, cores, gpu, thread_level, version, program,
                                    deck, processor, shm_mib, shm_free_mib)
 
-std::string to_bytes(const Seat& seat) { return nlohmann::json(seat).dump(); }
+// A name that is no UTF-8 must not be an error of one rank among others that meet.
+std::string to_bytes(const Seat& seat) {
+  return detail::json_text(nlohmann::json(seat));
+}
 
 Seat seat_from(const std::string& bytes) { return nlohmann::json::parse(bytes).get<Seat>(); }
 

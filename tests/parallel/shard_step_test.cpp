@@ -1,0 +1,159 @@
+// What a step of sums over shards makes of gradients that there were before it, and of roots that
+// were given gradients.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/autograd/backward.hpp>
+#include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/sequential.hpp>
+#include <lockstep/optim/sgd.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include "gradient_numbers.hpp"
+#include "ranks.hpp"
+#include "small_models.hpp"
+
+namespace lockstep {
+namespace {
+
+using test::Batch;
+using test::gradients_in;
+using test::make_batch;
+using test::mean_loss;
+using test::Mlp;
+using test::Numbers;
+
+class ShardStep : public testing::TestWithParam<int> {};
+
+Batch batch_of(int step, std::int64_t shard) {
+  return make_batch(2, step + 0.3 * static_cast<double>(shard));
+}
+
+/// Who forgets gradients, if anybody.
+enum class Forgets : std::uint8_t { nobody, ddp, module, optimizer };
+
+/// The gradients of two steps, where `who` forgets those of the first before shard `at` of this
+/// rank's in the second, or of the second step alone.
+Numbers after_steps(const std::shared_ptr<ProcessGroup>& group, int first_step, std::int64_t each,
+                    Forgets who, std::int64_t at) {
+  const auto model = std::make_shared<Mlp>(1.0);
+  DistributedDataParallel ddp(model, group,
+                              {.buckets = {100, 200}, .shards = each * group->size()});
+  const optim::SGD sgd(model->named_parameters(), {.lr = 0.1});
+  for (int step = first_step; step < 2; ++step) {
+    const Numbers before = gradients_in(*model);
+    for (std::int64_t i = 0; i < each; ++i) {
+      if (step == 1 && i == at) {
+        EXPECT_EQ(gradients_in(*model), before) << "what there is between two shards";
+        if (who == Forgets::ddp) ddp.zero_grad();
+        if (who == Forgets::module) model->zero_grad();
+        if (who == Forgets::optimizer) sgd.zero_grad();
+      }
+      mean_loss(ddp, batch_of(step, each * group->rank() + i)).backward();
+    }
+  }
+  return gradients_in(*model);
+}
+
+TEST_P(ShardStep, ForgetsWhatThereWasBeforeItWhereSomebodyDoesBetweenItsShards) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    for (const std::int64_t each : {1, 3}) {
+      const Numbers second = after_steps(group, 1, each, Forgets::nobody, 0);
+      const Numbers both = after_steps(group, 0, each, Forgets::nobody, 0);
+      ASSERT_NE(both, second);
+      for (std::int64_t at = 0; at < each; ++at) {
+        EXPECT_EQ(after_steps(group, 0, each, Forgets::nobody, at), both);
+        for (const Forgets who : {Forgets::ddp, Forgets::module, Forgets::optimizer}) {
+          EXPECT_EQ(after_steps(group, 0, each, who, at), second)
+              << "before shard " << at << " of " << each << ", way " << static_cast<int>(who);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(ShardStep, ForgetsWhatThereWasBeforeItAfterAPassWithinNoSync) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    Numbers found[2];
+    for (const bool forgets : {false, true}) {
+      const auto model = std::make_shared<Mlp>(1.0);
+      DistributedDataParallel ddp(model, group, {.shards = group->size()});
+      const auto loss = [&](int step) { return mean_loss(ddp, batch_of(step, group->rank())); };
+      if (forgets) {
+        loss(0).backward();
+        {
+          const auto local = ddp.no_sync();
+          loss(1).backward();
+        }
+        ddp.zero_grad();
+      }
+      loss(2).backward();
+      found[forgets ? 1 : 0] = gradients_in(*model);
+    }
+    EXPECT_EQ(found[0], found[1]);
+  });
+}
+
+TEST_P(ShardStep, OfSyncBatchNormForgetsWhatThereWasBeforeItToo) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    Numbers found[2];
+    for (const bool forgets : {false, true}) {
+      const auto model =
+          std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{
+              std::make_shared<nn::Linear>(6, 5), std::make_shared<nn::BatchNorm1d>(5),
+              std::make_shared<nn::Linear>(5, 4)});
+      for (const Variable& p : model->parameters()) {
+        p.data().copy_from(test::wave(p.shape(), 0.3, DType::f32));
+      }
+      DistributedDataParallel ddp(model, group,
+                                  {.sync_batch_norm = true, .shards = 2 * group->size()});
+      for (int step = forgets ? 0 : 1; step < 2; ++step) {
+        ddp.for_each_shard([&](std::int64_t shard) {
+          const Batch batch = make_batch(3, 0.4 * static_cast<double>(shard) + step, DType::f32);
+          const Variable loss = mean_loss(ddp, batch);
+          if (step == 1 && shard == 2 * group->rank()) ddp.zero_grad();
+          loss.backward();
+        });
+      }
+      found[forgets ? 1 : 0] = gradients_in(*model);
+    }
+    EXPECT_EQ(found[0], found[1]);
+  });
+}
+
+// What is differentiated is the sum of root x gradient.
+TEST_P(ShardStep, CountsRootsWithTheGradientsThatTheyWereGivenAsTheLoss) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    constexpr std::int64_t each = 2;
+    const std::int64_t shards = each * group->size();
+    const auto model = std::make_shared<Mlp>(1.0), other = std::make_shared<Mlp>(1.0);
+    DistributedDataParallel ddp(model, group, {.shards = shards}),
+        by_losses(other, group, {.shards = shards});
+    const auto rows = [](std::int64_t shard) {
+      return Variable(test::wave({3, 6}, 0.2 * static_cast<double>(shard)));
+    };
+    const auto given = [](std::int64_t shard) {
+      return test::wave({3, 4}, 1.0 + static_cast<double>(shard));
+    };
+    const Tensor half = Tensor::full({}, 0.5, DType::f64);
+    for (std::int64_t i = 0; i < each; ++i) {
+      const std::int64_t shard = each * group->rank() + i;
+      const Variable y = ddp.forward(rows(shard)), scalar = mean(y * y), plain = sum(y);
+      backward(std::vector{y, scalar, plain}, std::vector{given(shard), half, Tensor()});
+      const Variable z = by_losses.forward(rows(shard));
+      (sum(z * Variable(given(shard))) + mean(z * z) * 0.5 + sum(z)).backward();
+    }
+    EXPECT_NEAR(ddp.loss_of_batch(), by_losses.loss_of_batch(), 1e-13);
+    test::expect_near(gradients_in(*model), gradients_in(*other), "of roots with gradients");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ShardStep, testing::ValuesIn(test::rank_counts()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace lockstep
