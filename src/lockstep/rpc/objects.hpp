@@ -46,7 +46,7 @@ template <class T>
 
 /// What stands in the place of an object that could not be serialised: deserialised() throws it.
 [[nodiscard]] inline Tensor serialised_failure(const std::string& reason) {
-  OutgoingMessage message(Kind::nudge, no_limits);
+  OutgoingMessage message(Kind::wake, no_limits);
   message.head().status = Status::threw;
   OutputArchive archive(message);
   archive(reason);
