@@ -141,7 +141,7 @@ TEST(Calls, AfterShutdownThrow) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       EXPECT_NE(test::thrown_by<Error>([] { rpc::rpc_sync(0, add, 1, 2); }), "");
       rpc::init(name_of_worker(group->rank()), *group);
-      rpc::Agent& agent = rpc::Agent::current();
+      rpc::Agent& agent = rpc::current_agent();
       EXPECT_NE(test::thrown_by<Error>([&] { rpc::init("again", *group); }), "");
       EXPECT_EQ(rpc::rpc_sync(test::after(*group), add, 1, 2), 3);
       rpc::shutdown();
@@ -171,7 +171,7 @@ TEST(Calls, NeedNamesThatDiffer) {
 
 TEST(Calls, FromManyThreadsFindTheirAnswers) {
   test::on_workers([](ProcessGroup& group) {
-    rpc::Agent& agent = rpc::Agent::current();
+    rpc::Agent& agent = rpc::current_agent();
     std::atomic<int> right = 0;
     std::vector<std::thread> threads;
     for (int t = 0; t < 8; ++t) {

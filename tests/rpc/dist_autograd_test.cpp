@@ -9,6 +9,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
 #include <parallel/small_models.hpp>

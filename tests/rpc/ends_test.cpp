@@ -68,7 +68,7 @@ TEST(Shutdown, AtOnceEndsThreadsThatCallAgainAndAgain) {
         std::atomic<int> ended = 0;
         std::vector<std::thread> callers(3);
         for (std::thread& caller : callers) {
-          caller = std::thread([&, agent = &rpc::Agent::current()] {
+          caller = std::thread([&, agent = &rpc::current_agent()] {
             const rpc::WorksFor scope(*agent);
             const std::string said = test::thrown_by<Error>([&] {
               for (int i = 0;; ++i) rpc::rpc_sync(to, plus_one, i);

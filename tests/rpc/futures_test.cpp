@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include <lockstep/rpc/agent.hpp>
 #include <rpc/held.hpp>
 #include <rpc/slow_to_read.hpp>
 #include <rpc/workers.hpp>
@@ -175,7 +176,7 @@ TEST(Deadlines, ThatPassWhileTheAnswerIsReadLeaveItsValue) {
     const int to = test::after(group);
     // Receives all answers of this rank, and reads them.
     auto long_call = rpc::rpc_async(to, hold, group.rank());
-    std::thread reader([&, agent = &rpc::Agent::current()] {
+    std::thread reader([&, agent = &rpc::current_agent()] {
       const rpc::WorksFor worker(*agent);
       long_call.wait();
     });

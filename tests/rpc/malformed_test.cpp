@@ -8,6 +8,7 @@
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/operation.hpp>
+#include <lockstep/rpc/agent.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {
@@ -74,7 +75,7 @@ constexpr Damage damages[] = {
     {offsetof(rpc::Head, references), 1, true},
     {offsetof(rpc::Head, context_bytes), 1, true},
     {offsetof(rpc::Head, kind), static_cast<std::uint8_t>(rpc::Kind::answer), false},
-    {offsetof(rpc::Head, kind), static_cast<std::uint8_t>(rpc::Kind::nudge), false},
+    {offsetof(rpc::Head, kind), static_cast<std::uint8_t>(rpc::Kind::wake), false},
     {offsetof(rpc::Head, kind), 99, false},
     {offsetof(rpc::Head, magic), 0, false},
     {offsetof(rpc::Head, version), 77, false},
@@ -112,7 +113,7 @@ void send_what_nobody_counts(ProcessGroup& requests, int to) {
   std::vector<Tensor> messages = {Tensor::zeros({0}, DType::u8), Tensor::zeros({10}, DType::u8),
                                   Tensor::full({300}, 255.0, DType::u8)};
   rpc::Agent& agent = rpc::Agent::current();
-  for (const rpc::Kind kind : {rpc::Kind::answer, rpc::Kind::control, rpc::Kind::nudge}) {
+  for (const rpc::Kind kind : {rpc::Kind::answer, rpc::Kind::control, rpc::Kind::wake}) {
     messages.push_back(rpc::OutgoingMessage(kind, agent.limits()).seal(0));
   }
   for (const Tensor& message : messages) requests.send(message, to);

@@ -2,6 +2,8 @@
 #include <atomic>
 #include <cstring>
 
+#include <lockstep/rpc/agent.hpp>
+#include <lockstep/rpc/call_hook.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/rpc/agent.hpp>
 #include <rpc/held.hpp>
 #include <rpc/workers.hpp>
 
@@ -117,12 +118,21 @@ void expect_none_alive() {
   EXPECT_EQ(Counter::alive.load(), 0);
 }
 
+/// From now on messages that manage references are late, on all ranks.
+void delay_messages(ProcessGroup& group, std::uint64_t seed, milliseconds longest) {
+  rpc::Agent::current().references().delay_messages(seed, longest);
+  group.barrier();
+}
+
 /// Undisturbed, and with messages that are late by up to 3 ms.
 void on_disturbed_workers(const test::WorkerBody& body) {
   test::on_workers(body);
   for (const std::uint64_t seed : {1, 2, 3}) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    test::on_workers(body, {.disturbance = {.seed = seed, .longest = milliseconds(3)}});
+    test::on_workers([&](ProcessGroup& group) {
+      delay_messages(group, seed, milliseconds(3));
+      body(group);
+    });
   }
 }
 
@@ -189,21 +199,18 @@ TEST(RRefs, G1AnObjectLivesWhileItIsPassedOn) {
 
 TEST(RRefs, G2AnObjectGoesWhenItsLastReferenceHasGone) {
   for (const bool disturbed : {false, true}) {
-    rpc::Options options;
-    if (disturbed) options.disturbance = {.seed = 5, .longest = milliseconds(2)};
-    test::on_workers(
-        [](ProcessGroup& group) {
-          {
-            const auto counter = rpc::remote(test::after(group), make_counter, 0);
-            const auto again = rpc::rpc_sync((group.rank() + 2) % group.size(), give_back, counter);
-            EXPECT_EQ(again.rpc_sync(&Counter::add, 1), 1);
-          }
-          expect_nothing_left();
-          group.barrier();
-          expect_none_alive();
-          group.barrier();
-        },
-        options);
+    test::on_workers([&](ProcessGroup& group) {
+      if (disturbed) delay_messages(group, 5, milliseconds(2));
+      {
+        const auto counter = rpc::remote(test::after(group), make_counter, 0);
+        const auto again = rpc::rpc_sync((group.rank() + 2) % group.size(), give_back, counter);
+        EXPECT_EQ(again.rpc_sync(&Counter::add, 1), 1);
+      }
+      expect_nothing_left();
+      group.barrier();
+      expect_none_alive();
+      group.barrier();
+    });
   }
 }
 
@@ -314,8 +321,8 @@ TEST(RRefs, G9CirclesBetweenTwoWorkersAreTakenBack) {
 TEST(RRefs, DeletionsOnTheirWayWhenTheJobEndsAreWaitedFor) {
   for (const int ranks : test::rank_counts()) {
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
-      rpc::init(test::name_of_worker(group->rank()), *group,
-                {.disturbance = {.seed = 9, .longest = milliseconds(20)}});
+      rpc::init(test::name_of_worker(group->rank()), *group);
+      delay_messages(*group, 9, milliseconds(20));
       for (int i = 0; i < 50; ++i) {
         static_cast<void>(rpc::remote(test::after(*group), make_counter, 0));
       }

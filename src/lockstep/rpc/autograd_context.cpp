@@ -1,3 +1,4 @@
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/backward_pass.hpp>
 
 #include <algorithm>

@@ -7,12 +7,12 @@
 #include <typeinfo>
 #include <utility>
 
-#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/archive.hpp>
-#include <lockstep/rpc/call_hook.hpp>
+#include <lockstep/rpc/draft.hpp>
 #include <lockstep/rpc/function.hpp>
 #include <lockstep/rpc/future.hpp>
-#include <lockstep/rpc/references.hpp>
+#include <lockstep/rpc/owned_object.hpp>
+#include <lockstep/rpc/reply.hpp>
 #include <lockstep/rpc/rref.hpp>
 #include <lockstep/rpc/signature.hpp>
 
@@ -112,31 +112,18 @@ std::shared_ptr<T> as_object(std::shared_ptr<T> value) {
 
 /// Sends the result of a call, or keeps it, if it is to be an object.
 template <class T>
-void conclude(const ReplyTo& reply, Held<T>&& value) {
-  Agent& agent = *reply.agent;
-  if (reply.kind == Kind::create) {
+void conclude(const Reply& reply, Held<T>&& value) {
+  if (reply.keeps_result()) {
     using Kept = typename ObjectOf<Held<T>>::Type;
-    std::shared_ptr<Kept> object = as_object(std::move(value));
-    if (!object) throw Error("the function returned a null pointer: there is no object");
-    agent.references().complete(reply.reference, std::move(object), type_of_object<Kept>());
-    return;
+    return reply.keep(as_object(std::move(value)), type_of_object<Kept>());
   }
   if constexpr (is_sendable<T>) {
-    OutgoingMessage message(Kind::answer, agent.limits());
-    message.set_to(reply.caller);
-    if (CallHook* hook = call_hook()) hook->sending(message, reply.scope);
-    try {
-      if constexpr (!std::is_void_v<T>) {
-        OutputArchive archive(message);
-        archive(value);
-      }
-    } catch (...) {
-      for (const ReferenceEntry& entry : message.references()) {
-        agent.references().take_back(entry);
-      }
-      throw;
+    Draft draft(reply);
+    if constexpr (!std::is_void_v<T>) {
+      OutputArchive archive(draft.message());
+      archive(value);
     }
-    agent.answer(reply, message);
+    draft.send_answer(reply);
   } else {
     throw Error("the result is of a type that cannot be sent: use rpc::remote");
   }
@@ -144,11 +131,10 @@ void conclude(const ReplyTo& reply, Held<T>&& value) {
 
 /// The same for a function that answers later.
 template <class T>
-void conclude_later(const ReplyTo& reply, const Future<T>& future) {
+void conclude_later(const Reply& reply, const Future<T>& future) {
   if (!future.valid()) throw Error("the function returned a Future that nobody will complete");
-  const std::uint64_t number = reply.agent->late_answers().add(reply, reply.deadline);
-  future.then([reply, number](const Future<T>& done) {
-    if (!reply.agent->late_answers().take(number)) return;  // nobody waits any more
+  future.then([reply, number = reply.postpone()](const Future<T>& done) {
+    if (!reply.resume(number)) return;  // nobody waits any more
     try {
       if (done.state()->failed()) std::rethrow_exception(done.state()->failure());
       if constexpr (std::is_void_v<T>) {
@@ -157,9 +143,9 @@ void conclude_later(const ReplyTo& reply, const Future<T>& future) {
         conclude<T>(reply, Held<T>(done.wait()));
       }
     } catch (...) {
-      reply.agent->refuse(reply, Status::threw, text_of(std::current_exception()));
+      reply.fail(std::current_exception());
     }
-    reply.agent->count_handled();
+    reply.end();
   });
 }
 
@@ -192,7 +178,7 @@ struct Target {
 template <auto F, class R, class C, class... P>
 void execute(Execution& execution, Types<P...>) {
   std::tuple<std::remove_cvref_t<P>...> arguments;
-  const ReplyTo& reply = execution.reply();
+  const Reply& reply = execution.reply();
   std::shared_ptr<OwnedObject> place;
   std::conditional_t<std::is_void_v<C>, void*, C*> object = nullptr;
   if constexpr (std::is_void_v<C>) {
@@ -224,7 +210,7 @@ void execute(Execution& execution, Types<P...>) {
   } else {
     conclude<A>(reply, Held<A>(call()));
   }
-  reply.agent->count_handled();
+  reply.end();
 }
 
 /// The registration of one function.
@@ -299,26 +285,13 @@ void write_as(OutputArchive& archive, A&& argument) {
   return *function;
 }
 
-/// Writes a call and hands it to the agent.
 template <class... P, class... A>
-void send_call(Agent& agent, OutgoingMessage& message, const Function& function, int to,
-               std::chrono::milliseconds timeout, const IntrusivePtr<FutureState>& state,
-               const Target* target, Types<P...>, A&&... arguments) {
+void write_arguments(Draft& draft, const Target* target, Types<P...>, A&&... arguments) {
   static_assert(sizeof...(P) == sizeof...(A),
                 "this call has another number of arguments than the function has parameters");
-  message.set_to(to);
-  if (CallHook* hook = call_hook()) hook->sending(message, 0);
-  try {
-    OutputArchive archive(message);
-    if (target) archive(*target);
-    (write_as<P>(archive, std::forward<A>(arguments)), ...);
-  } catch (...) {
-    for (const ReferenceEntry& entry : message.references()) {
-      agent.references().take_back(entry);
-    }
-    throw;
-  }
-  agent.call(message, to, function, state, timeout);
+  OutputArchive archive(draft.message());
+  if (target) archive(*target);
+  (write_as<P>(archive, std::forward<A>(arguments)), ...);
 }
 
 template <class F, class... A>
@@ -328,11 +301,24 @@ auto start_call(const To& to, F function, const Target* target, A&&... arguments
   static_assert(is_sendable<T>,
                 "this function returns a type that cannot be sent: call it with remote(), which "
                 "keeps its result where it is, or give the type a serialize() member");
-  Agent& agent = Agent::current();
   auto state = CallState<T>::make();
-  OutgoingMessage message(Kind::call, agent.limits());
-  send_call(agent, message, registered(pointer_to(function)), agent.resolve(to), to.timeout(),
-            state, target, typename Signature::Parameters{}, std::forward<A>(arguments)...);
+  Draft draft(Kind::call, to);
+  const Function& called = registered(pointer_to(function));
+  write_arguments(draft, target, typename Signature::Parameters{}, std::forward<A>(arguments)...);
+  draft.send_call(called, state);
+  return Future<T>(std::move(state));
+}
+
+/// Of a function or method by which an object answers, on its owner.
+template <class T, class... P, class... A>
+Future<T> start_call_of_object(const ReferenceHandle& object, const Function& function,
+                               std::chrono::milliseconds timeout, Types<P...> parameters,
+                               A&&... arguments) {
+  const Target target{.reference = object.reference(), .type = object.type()};
+  auto state = CallState<T>::make();
+  Draft draft(object, timeout);
+  write_arguments(draft, &target, parameters, std::forward<A>(arguments)...);
+  draft.send_call(function, state);
   return Future<T>(std::move(state));
 }
 
@@ -342,27 +328,18 @@ auto start_creation(const To& to, F function, const ReferenceHandle* object, A&&
   using Signature = SignatureOf<F>;
   using T = Object<typename Signature::Result>;
   static_assert(!std::is_void_v<T>, "remote() needs a function that returns something to keep");
-  Agent& agent = Agent::current();
-  References& references = agent.references();
-  const int owner = agent.resolve(to);
+  Draft draft(Kind::create, to);
   const Function& called = registered(pointer_to(function));
-  auto handle = references.create(owner, number_of_type<T>());
-  OutgoingMessage message(Kind::create, agent.limits());
-  message.head().reference = handle->reference();
-  message.head().fork = handle->fork();
-  try {
-    Target target;
-    if (object) {
-      target = {.reference = object->reference(), .type = object->type()};
-      static_cast<void>(message.add(references.give(*object, owner)));  // it lives until then
-    }
-    send_call(agent, message, called, owner, to.timeout(), {}, object ? &target : nullptr,
-              typename Signature::Parameters{}, std::forward<A>(arguments)...);
-  } catch (...) {
-    references.forget(*handle);
-    throw;
+  draft.make_object(number_of_type<T>());
+  Target target;
+  if (object) {
+    target = {.reference = object->reference(), .type = object->type()};
+    draft.bring(*object);
   }
-  return RRef<T>(references.settled(std::move(handle)));
+  write_arguments(draft, object ? &target : nullptr, typename Signature::Parameters{},
+                  std::forward<A>(arguments)...);
+  draft.send_call(called, {});
+  return RRef<T>(draft.object());
 }
 
 }  // namespace detail
@@ -433,29 +410,22 @@ auto RRef<T>::remote(M method, A&&... arguments) const {
 template <class T>
 Future<T> RRef<T>::to_here_async(std::chrono::milliseconds timeout) const {
   static_assert(detail::is_sendable<T>, "an object of this type cannot be sent");
-  const ReferenceHandle& handle = held();
-  const detail::Target target{.reference = handle.reference(), .type = handle.type()};
-  Agent& agent = handle.references().agent();
-  auto state = detail::CallState<T>::make();
-  OutgoingMessage message(Kind::call, agent.limits());
-  detail::send_call(agent, message, to_here_function(), handle.owner(), timeout, state, &target,
-                    detail::Types<>{});
-  Future<T> future(std::move(state));
+  auto future =
+      detail::start_call_of_object<T>(held(), to_here_function(), timeout, detail::Types<>{});
   keep_until_done(future);
   return future;
 }
 
 template <class T>
 RRef<T>::RRef(std::shared_ptr<T> object)
-    : handle_(Agent::current().references().adopt(std::move(object), detail::type_of_object<T>())) {
-}
+    : handle_(ReferenceHandle::adopt(std::move(object), detail::type_of_object<T>())) {}
 
 template <class T>
 void save(OutputArchive& archive, const RRef<T>& reference) {
   std::uint32_t index = nothing;
   if (reference.defined()) {
     OutgoingMessage& message = archive.message();
-    index = message.add(reference.held().references().give(reference.held(), message.to()));
+    index = message.add(reference.held().give(message.to()));
   }
   archive.write(&index, sizeof(index));
 }

@@ -1,3 +1,4 @@
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
 
 #include <atomic>

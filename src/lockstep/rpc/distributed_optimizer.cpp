@@ -1,3 +1,4 @@
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
 
 #include <cmath>

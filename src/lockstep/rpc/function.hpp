@@ -33,7 +33,7 @@ struct Function {
   const char* signature_text;  ///< its type's name
   void (*execute)(Execution&);
   std::uint64_t name_hash = 0, signature = 0;
-  /// About how long it takes; decides which thread executes it (crew.hpp).
+  /// About how long it takes; decides which thread executes it (thread_pool.hpp).
   std::atomic<std::int64_t> usual_ns = 0;
   Function* next_by_name = nullptr;
   Function* next_by_pointer = nullptr;

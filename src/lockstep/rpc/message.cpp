@@ -277,7 +277,7 @@ IncomingMessage::IncomingMessage(Tensor bytes, int from, const Limits& limits)
     refuse(fmt::format("it is of version {}, not {}: the ranks run different programs",
                        head_.version, message_version));
   }
-  if (head_.kind < Kind::call || head_.kind > Kind::nudge) refuse("no such kind");
+  if (head_.kind < Kind::call || head_.kind > Kind::wake) refuse("no such kind");
   if (head_.status > Status::malformed) refuse("no such status");
   payload_ = reader.take(head_.payload_bytes);
   reader.align(8);

@@ -27,7 +27,7 @@ enum class Kind : std::uint8_t {
   credit,   ///< how many messages of the receiver have come (outbox.hpp)
   ask,      ///< whether the receiver works: its answer is a tell (work_watch.hpp)
   tell,
-  nudge,  ///< to oneself: look up
+  wake,  ///< to oneself: look up
 };
 
 /// What became of a call.
@@ -124,8 +124,8 @@ class OutgoingMessage {
 /// The head of a message whose other parts may be damaged; nothing where it is none of ours.
 [[nodiscard]] std::optional<Head> head_of(const Tensor& bytes);
 
-/// A message that has come. parse() has checked its head, its tables and its length; its payload is
-/// checked while it is read.
+/// A message that has come. parse() has checked its head, its tables and its length; its
+/// payload is checked while it is read.
 class IncomingMessage {
  public:
   IncomingMessage() = default;

@@ -34,7 +34,7 @@ inline constexpr Limits no_limits{.inline_bytes = std::numeric_limits<std::int64
 /// The object as u8 [bytes], with its tensors. Throws InputError for an object that holds an RRef.
 template <class T>
 [[nodiscard]] Tensor serialised(const T& object) {
-  OutgoingMessage message(Kind::nudge, no_limits);
+  OutgoingMessage message(Kind::wake, no_limits);
   message.head().signature = hash_of_name(typeid(T).name());
   OutputArchive archive(message);
   archive(object);
@@ -46,7 +46,7 @@ template <class T>
 
 /// What stands in the place of an object that could not be serialised: deserialised() throws it.
 [[nodiscard]] inline Tensor serialised_failure(const std::string& reason) {
-  OutgoingMessage message(Kind::nudge, no_limits);
+  OutgoingMessage message(Kind::wake, no_limits);
   message.head().status = Status::threw;
   OutputArchive archive(message);
   archive(reason);

@@ -8,13 +8,6 @@
 
 namespace lockstep::rpc {
 
-/// For tests: messages that only manage references wait for a random time before they are sent, and
-/// so overtake each other and the calls.
-struct Disturbance {
-  std::uint64_t seed = 0;
-  std::chrono::microseconds longest{0};  ///< 0: none
-};
-
 struct Options {
   /// Of a call, unless To::within says otherwise: then it throws TimeoutError.
   std::chrono::milliseconds timeout = std::chrono::minutes(1);
@@ -41,7 +34,6 @@ struct Options {
   /// each of them opens two sockets. Without that, and where none gets through, it finds the call
   /// when it looks next, after 2 ms at most. Without threads it looks every 0.5 ms, and opens none.
   bool wake_by_datagrams = true;
-  Disturbance disturbance = {};
 };
 
 /// A worker: a rank that has called init().

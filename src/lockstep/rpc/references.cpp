@@ -26,11 +26,39 @@ const IntrusivePtr<ValueState<void>>& nothing_to_wait_for() {
 
 ReferenceHandle::~ReferenceHandle() { references_.drop(*this); }
 
-References::References(Agent& agent) : agent_(agent), disturbance_(agent.options().disturbance) {
-  if (disturbance_.longest.count() == 0) return;
-  random_.seed(disturbance_.seed + static_cast<std::uint64_t>(agent.id()));
-  disturber_ = std::thread([this] { run_disturbance(); });
+Agent& ReferenceHandle::agent() const noexcept { return references_.agent(); }
+
+std::shared_ptr<ReferenceHandle> ReferenceHandle::adopt(std::shared_ptr<void> object,
+                                                        const ObjectType& type) {
+  return Agent::current().references().adopt(std::move(object), type);
 }
+
+const WorkerInfo& ReferenceHandle::owner_info() const {
+  return agent().workers().all()[static_cast<std::size_t>(owner_)];
+}
+
+bool ReferenceHandle::is_owner() const noexcept { return owner_ == agent().id(); }
+
+bool ReferenceHandle::is_confirmed() const { return references_.is_confirmed(*this); }
+
+void ReferenceHandle::expect_held() const { references_.expect_held(*this); }
+
+ReferenceEntry ReferenceHandle::give(int to) const { return references_.give(*this, to); }
+
+std::shared_ptr<void> ReferenceHandle::local_object() const {
+  if (!is_owner()) {
+    throw Error(fmt::format(
+        "{}: local_value() was asked of a reference whose object is on rank {}: use to_here(), or "
+        "call a method",
+        agent().workers().speaker(), owner_));
+  }
+  const auto place = references_.find(reference_, Agent::default_deadline());
+  place->ready->wait();
+  place->expect_type(type_);
+  return place->object;
+}
+
+References::References(Agent& agent) : agent_(agent) {}
 
 References::~References() { clear(); }
 
@@ -116,9 +144,7 @@ void References::take_back(const ReferenceEntry& entry) noexcept {
 
 void References::take_over(IncomingMessage& message) {
   Outbox outbox;
-  const auto is_rank = [&](std::int32_t r) {
-    return r >= 0 && r < static_cast<std::int32_t>(agent_.workers().size());
-  };
+  const auto is_rank = [&](std::int32_t r) { return r >= 0 && r < agent_.workers().size(); };
   for (const ReferenceEntry& entry : message.references()) {
     if (!is_rank(entry.owner) || !is_rank(entry.parent)) {
       throw MalformedMessage(
@@ -347,15 +373,15 @@ void References::handle(IncomingMessage& message) {
 void References::send(const Outbox& outbox) noexcept {
   for (const Control& control : outbox.messages) {
     try {
-      if (disturbance_.longest.count() > 0) {
-        delay(control);
+      if (delayed_) {
+        delayed_->add([this, control] { send(control); });
       } else {
         send(control);
       }
     } catch (const std::exception& error) {
       // The group has failed, or is shut down: nobody counts any more.
       log(LogLevel::debug, fmt::format("{}: a reference's message was not sent: {}",
-                                       agent_.speaker(), error.what()));
+                                       agent_.workers().speaker(), error.what()));
     }
   }
 }
@@ -368,36 +394,10 @@ void References::send(const Control& control) {
   agent_.send_control(message, control.to);
 }
 
-void References::delay(const Control& control) {
-  {
-    const std::lock_guard lock(delayed_mutex_);
-    std::uniform_int_distribution<std::int64_t> time(0, disturbance_.longest.count());
-    delayed_.emplace(Clock::now() + std::chrono::microseconds(time(random_)), control);
-  }
-  delayed_changed_.notify_one();
-}
-
-void References::run_disturbance() {
-  Agent::exchange_current(&agent_);
-  std::unique_lock lock(delayed_mutex_);
-  while (!ends_) {
-    if (delayed_.empty()) {
-      delayed_changed_.wait(lock);
-    } else if (const auto due = delayed_.begin()->first; due > Clock::now()) {
-      delayed_changed_.wait_until(lock, due);
-    } else {
-      const auto first = delayed_.begin();
-      const Control control = first->second;
-      // It is counted as delayed until it counts as sent.
-      lock.unlock();
-      try {
-        send(control);
-      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): as in send(outbox)
-      }
-      lock.lock();
-      delayed_.erase(first);
-    }
-  }
+void References::delay_messages(std::uint64_t seed, std::chrono::microseconds longest) {
+  delayed_ =
+      std::make_unique<DelayedMessages>(seed + static_cast<std::uint64_t>(agent_.id()), longest,
+                                        [this] { Agent::exchange_current(&agent_); });
 }
 
 // ---- ending
@@ -416,8 +416,7 @@ ReferenceCounts References::counts() const {
     counts.users = static_cast<std::int64_t>(users_.size());
     counts.given = static_cast<std::int64_t>(given_.size());
   }
-  const std::lock_guard lock(delayed_mutex_);
-  counts.delayed = static_cast<std::int64_t>(delayed_.size());
+  counts.delayed = delayed_ ? static_cast<std::int64_t>(delayed_->size()) : 0;
   return counts;
 }
 
@@ -458,23 +457,18 @@ std::vector<std::string> References::left() const {
     std::string who;
     if (place->handles > 0) who = fmt::format("{} RRefs of its owner", place->handles);
     for (const auto& [fork, rank] : place->forks) {
-      const std::string& name = agent_.workers()[static_cast<std::size_t>(rank)].name;
+      const std::string& name = agent_.workers().name(rank);
       who += fmt::format("{}worker {} (rank {})", who.empty() ? "" : ", ", name, rank);
     }
     left.push_back(fmt::format("object {:#x} of worker {}: held by {}", reference,
-                               agent_.workers()[static_cast<std::size_t>(agent_.id())].name,
+                               agent_.workers().name(agent_.id()),
                                who.empty() ? "nobody, but not completed" : who));
   }
   return left;
 }
 
 void References::clear() noexcept {
-  {
-    const std::lock_guard lock(delayed_mutex_);
-    ends_ = true;
-  }
-  delayed_changed_.notify_all();
-  if (disturber_.joinable()) disturber_.join();
+  if (delayed_) delayed_->stop();
   Objects objects;  // whose destructors may come back here
   {
     const std::lock_guard lock(mutex_);

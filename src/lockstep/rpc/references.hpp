@@ -1,22 +1,20 @@
 #pragma once
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
-#include <lockstep/rpc/future.hpp>
+#include <lockstep/rpc/delayed_messages.hpp>
 #include <lockstep/rpc/message.hpp>
 #include <lockstep/rpc/object_type.hpp>
-#include <lockstep/rpc/options.hpp>
+#include <lockstep/rpc/owned_object.hpp>
+#include <lockstep/rpc/reference_handle.hpp>
 
 // The lifetime of remote objects.
 //
@@ -55,42 +53,6 @@
 namespace lockstep::rpc {
 
 class Agent;
-class References;
-
-/// A rank's share in an object: what copies of an RRef have in common.
-class ReferenceHandle {
- public:
-  ReferenceHandle(References& references, std::uint64_t reference, std::uint64_t fork,
-                  std::uint64_t type, int owner)
-      : references_(references), reference_(reference), fork_(fork), type_(type), owner_(owner) {}
-  ~ReferenceHandle();
-  ReferenceHandle(const ReferenceHandle&) = delete;
-  ReferenceHandle& operator=(const ReferenceHandle&) = delete;
-
-  [[nodiscard]] References& references() const noexcept { return references_; }
-  [[nodiscard]] std::uint64_t reference() const noexcept { return reference_; }
-  [[nodiscard]] std::uint64_t fork() const noexcept { return fork_; }  ///< 0: the owner's own
-  [[nodiscard]] std::uint64_t type() const noexcept { return type_; }
-  [[nodiscard]] int owner() const noexcept { return owner_; }
-
- private:
-  References& references_;
-  const std::uint64_t reference_, fork_, type_;
-  const int owner_;
-};
-
-/// An object, or the place where one will be.
-struct OwnedObject {
-  std::shared_ptr<void> object;
-  const ObjectType* type = nullptr;
-  mutable BasesOfObject bases;
-  IntrusivePtr<ValueState<void>> ready = ValueState<void>::make();
-
-  bool begun = false;                  ///< its create() has come, or it was made here
-  Clock::time_point deadline;          ///< of its create()
-  int handles = 0;                     ///< of the owner's own
-  std::map<std::uint64_t, int> forks;  ///< and on which rank each is
-};
 
 /// How many of them there are on a rank.
 struct ReferenceCounts {
@@ -98,7 +60,7 @@ struct ReferenceCounts {
   std::int64_t forks = 0;          ///< shares of others in them
   std::int64_t users = 0;          ///< shares in objects of others, those that are about to end too
   std::int64_t given = 0;          ///< that were given to others who have not accepted them yet
-  std::int64_t delayed = 0;        ///< messages (Disturbance)
+  std::int64_t delayed = 0;        ///< messages: delay_messages()
   std::int64_t in_the_making = 0;  ///< objects, within the deadlines of their create()
 };
 
@@ -145,6 +107,8 @@ class References {
 
   // ---- messages
   void handle(IncomingMessage& message);
+  /// For tests: from now on each message of these waits for a random time, `longest` at most.
+  void delay_messages(std::uint64_t seed, std::chrono::microseconds longest);
 
   // ---- ending
   [[nodiscard]] ReferenceCounts counts() const;
@@ -193,10 +157,6 @@ class References {
   void send(const Outbox& outbox) noexcept;
   void send(const Control& control);
 
-  // ---- Disturbance
-  void delay(const Control& control);
-  void run_disturbance();
-
   Agent& agent_;
   std::atomic<std::uint64_t> drawn_ = 0;
   mutable std::mutex mutex_;  // guards what follows
@@ -205,13 +165,7 @@ class References {
   std::unordered_map<std::uint64_t, Given> given_;  // by fork
   bool cleared_ = false;
 
-  const Disturbance disturbance_;
-  mutable std::mutex delayed_mutex_;
-  std::condition_variable delayed_changed_;
-  std::multimap<Clock::time_point, Control> delayed_;
-  std::mt19937_64 random_;
-  bool ends_ = false;
-  std::thread disturber_;
+  std::unique_ptr<DelayedMessages> delayed_;
 };
 
 }  // namespace lockstep::rpc

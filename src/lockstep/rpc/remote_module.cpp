@@ -16,7 +16,7 @@ void execute_forward(Execution& execution) {
   read(execution.message(), target, x);
   const auto place = object_of(execution, target);
   conclude<Variable>(execution.reply(), module_of(*place).forward(x));
-  execution.reply().agent->count_handled();
+  execution.reply().end();
 }
 
 void execute_parameters(Execution& execution) {
@@ -24,7 +24,7 @@ void execute_parameters(Execution& execution) {
   read(execution.message(), target);
   const auto place = object_of(execution, target);
   conclude<std::vector<RRef<Variable>>>(execution.reply(), parameter_rrefs(module_of(*place)));
-  execution.reply().agent->count_handled();
+  execution.reply().end();
 }
 
 void forward_of_module() {}
@@ -45,28 +45,16 @@ Function parameters_entry{.name = "RemoteModule::remote_parameters",
   return true;
 }();
 
-template <class T, class... P, class... A>
-Future<T> call_there(const ReferenceHandle& module, const Function& function,
-                     std::chrono::milliseconds timeout, Types<P...> parameters,
-                     const A&... arguments) {
-  Agent& agent = module.references().agent();
-  const Target target{.reference = module.reference(), .type = module.type()};
-  auto state = CallState<T>::make();
-  OutgoingMessage message(Kind::call, agent.limits());
-  send_call(agent, message, function, module.owner(), timeout, state, &target, parameters,
-            arguments...);
-  return Future<T>(std::move(state));
-}
-
 }  // namespace
 
 Future<Variable> forward_there(const ReferenceHandle& module, const Variable& x,
                                std::chrono::milliseconds timeout) {
-  return call_there<Variable>(module, forward_entry, timeout, Types<const Variable&>{}, x);
+  return start_call_of_object<Variable>(module, forward_entry, timeout, Types<const Variable&>{},
+                                        x);
 }
 
 Future<std::vector<RRef<Variable>>> parameters_there(const ReferenceHandle& module) {
-  return call_there<std::vector<RRef<Variable>>>(module, parameters_entry, {}, Types<>{});
+  return start_call_of_object<std::vector<RRef<Variable>>>(module, parameters_entry, {}, Types<>{});
 }
 
 }  // namespace lockstep::rpc::detail

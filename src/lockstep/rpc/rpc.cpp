@@ -24,16 +24,18 @@ void serve_until(const std::function<bool()>& over) {
   agent.serve(Clock::time_point::max(), over);
 }
 
-WorkerInfo this_worker() {
-  const Agent& agent = Agent::current();
-  return agent.workers()[static_cast<std::size_t>(agent.id())];
-}
+Agent& current_agent() { return Agent::current(); }
+
+WorkerInfo this_worker() { return worker(Agent::current().id()); }
 
 WorkerInfo worker(const To& to) {
-  const Agent& agent = Agent::current();
-  return agent.workers()[static_cast<std::size_t>(agent.resolve(to))];
+  const WorkerTable& workers = Agent::current().workers();
+  return workers.all()[static_cast<std::size_t>(workers.resolve(to))];
 }
 
-std::vector<WorkerInfo> all_workers() { return Agent::current().workers(); }
+std::vector<WorkerInfo> all_workers() { return Agent::current().workers().all(); }
+
+WorksFor::WorksFor(Agent& agent) : before_(Agent::exchange_current(&agent)) {}
+WorksFor::~WorksFor() { Agent::exchange_current(before_); }
 
 }  // namespace lockstep::rpc

@@ -1,11 +1,11 @@
 #pragma once
 #include <chrono>
+#include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
+#include <vector>
 
 #include <lockstep/comm/process_group.hpp>
-#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/call.hpp>
 #include <lockstep/rpc/future.hpp>
 #include <lockstep/rpc/options.hpp>
@@ -14,6 +14,19 @@
 // Remote procedure calls between the ranks of a group; docs/rpc.md is a guide.
 
 namespace lockstep::rpc {
+
+/// A worker's end of all calls.
+class Agent;
+
+/// What a shutdown found.
+struct ShutdownReport {
+  /// References that this rank still held: they were taken back.
+  std::int64_t taken_back = 0;
+  /// Objects of this rank that were still referred to after that, and by whom.
+  std::vector<std::string> left;
+  /// Calls that were not answered: of a shutdown at once only.
+  std::int64_t unanswered = 0;
+};
 
 /// Makes this rank a worker of that name, which the ranks of `group` call functions of from now on.
 /// Groups of its own carry the calls. Collective over `group`, with equal options. Throws
@@ -35,6 +48,8 @@ void serve(std::chrono::milliseconds time);
 /// The same until `over`, which is asked again and again. Throws InputError if it is empty.
 void serve_until(const std::function<bool()>& over);
 
+/// The calling thread's. Throws Error if it is of no worker.
+[[nodiscard]] Agent& current_agent();
 /// This rank.
 [[nodiscard]] WorkerInfo this_worker();
 [[nodiscard]] WorkerInfo worker(const To& to);
@@ -44,8 +59,8 @@ void serve_until(const std::function<bool()>& over);
 /// starts need one where ranks are threads of one process; elsewhere the process is the rank.
 class WorksFor {
  public:
-  explicit WorksFor(Agent& agent) : before_(Agent::exchange_current(&agent)) {}
-  ~WorksFor() { Agent::exchange_current(before_); }
+  explicit WorksFor(Agent& agent);
+  ~WorksFor();
   WorksFor(const WorksFor&) = delete;
   WorksFor& operator=(const WorksFor&) = delete;
 

@@ -3,14 +3,16 @@
 #include <memory>
 #include <utility>
 
-#include <lockstep/rpc/agent.hpp>
+#include <lockstep/rpc/error.hpp>
 #include <lockstep/rpc/future.hpp>
-#include <lockstep/rpc/references.hpp>
+#include <lockstep/rpc/options.hpp>
+#include <lockstep/rpc/reference_handle.hpp>
 
 namespace lockstep::rpc {
 
 class InputArchive;
 class OutputArchive;
+struct Function;
 
 /// The owner's answer to RRef::to_here.
 [[nodiscard]] const Function& to_here_function();
@@ -31,13 +33,10 @@ class RRef {
   explicit RRef(std::shared_ptr<ReferenceHandle> handle) : handle_(std::move(handle)) {}
 
   [[nodiscard]] bool defined() const noexcept { return static_cast<bool>(handle_); }
-  [[nodiscard]] WorkerInfo owner() const {
-    const Agent& agent = held().references().agent();
-    return agent.workers()[static_cast<std::size_t>(held().owner())];
-  }
-  [[nodiscard]] bool is_owner() const { return held().owner() == held().references().agent().id(); }
+  [[nodiscard]] WorkerInfo owner() const { return held().owner_info(); }
+  [[nodiscard]] bool is_owner() const { return held().is_owner(); }
   /// The owner knows of this rank's share, and so will never delete the object under it.
-  [[nodiscard]] bool confirmed_by_owner() const { return held().references().is_confirmed(held()); }
+  [[nodiscard]] bool confirmed_by_owner() const { return held().is_confirmed(); }
 
   /// A copy of the object. Waits until it has been made; throws what making it threw, as
   /// RemoteError, TimeoutError at the deadline (0: Options::timeout).
@@ -46,7 +45,7 @@ class RRef {
   }
   [[nodiscard]] Future<T> to_here_async(std::chrono::milliseconds timeout = {}) const;
   /// The object itself, on its owner; waits until it has been made. Throws Error elsewhere.
-  [[nodiscard]] T& local_value() const { return *static_cast<T*>(local_object(held()).get()); }
+  [[nodiscard]] T& local_value() const { return *static_cast<T*>(held().local_object().get()); }
 
   /// Calls a registered method (LOCKSTEP_RPC(T::method)) of the object or of a public base class,
   /// on its owner. Several calls may run at once: objects that change have a lock of their own.
@@ -66,28 +65,18 @@ class RRef {
   /// Throws Error if it refers to nothing, or was taken back by shutdown().
   [[nodiscard]] const ReferenceHandle& held() const {
     if (!handle_) throw Error("an RRef that refers to nothing was used");
-    handle_->references().expect_held(*handle_);
+    handle_->expect_held();
     return *handle_;
   }
 
  private:
   template <class M>
   static constexpr void expect_method();
-  static std::shared_ptr<void> local_object(const ReferenceHandle& handle);
   template <class R>
   void keep_until_done(const Future<R>& future) const;
 
   std::shared_ptr<ReferenceHandle> handle_;
 };
-
-namespace detail {
-[[nodiscard]] std::shared_ptr<void> local_object(const ReferenceHandle& handle);
-}  // namespace detail
-
-template <class T>
-std::shared_ptr<void> RRef<T>::local_object(const ReferenceHandle& handle) {
-  return detail::local_object(handle);
-}
 
 template <class T>
 template <class R>

@@ -19,8 +19,8 @@ struct Request {
   Request* next = nullptr;
 };
 
-/// What the crew works for.
-class Employer {
+/// What the pool works for.
+class RequestHandler {
  public:
   /// Blocks until a request has come, at most `at_most`; nullptr if none has. `soon`: the next is
   /// likely to follow at once. By one thread at a time. Throws where none can come any more.
@@ -30,20 +30,21 @@ class Employer {
   /// Executes and frees it.
   virtual void execute(Request* request) noexcept = 0;
   /// Ends a receive().
-  virtual void nudge() noexcept = 0;
+  virtual void wake() noexcept = 0;
   /// receive() threw.
   virtual void lost(const std::exception& error) noexcept = 0;
-  /// On each of the crew's threads, at its beginning.
-  virtual void moved_in() noexcept = 0;
+  /// On each of the pool's threads, at its beginning.
+  virtual void begin_thread() noexcept = 0;
 
  protected:
-  ~Employer() = default;
+  ~RequestHandler() = default;
 };
 
-/// The threads that receive and execute a rank's calls.
+/// The threads that receive and execute a rank's calls: leader and followers (Schmidt, Stal,
+/// Rohnert, Buschmann: Pattern-Oriented Software Architecture 2, 2000).
 ///
-/// One of them has the role of the receiver, and executes at once what it has received: no call
-/// waits until a thread is awake. Before what is long it gives the role to another one, who sleeps
+/// One of them leads: it receives, and executes at once what it has received, so that no call
+/// waits until a thread is awake. Before what is long it gives that role to another one, who sleeps
 /// until the next call. A function that turns out to be long, or that blocks, cannot hold up the
 /// agent: the role is taken from a thread that has been executing for some milliseconds, up to 24
 /// if nobody had called for a while, and given up by one that waits for an answer.
@@ -51,12 +52,12 @@ class Employer {
 /// Who waits for an answer does not count: as many others as Options::workers go on, spare ones
 /// being started for that. A waiting thread executes no other call: that call could want a lock
 /// which the waiting function holds.
-class Crew {
+class ThreadPool {
  public:
-  Crew(Employer& employer, int workers) : employer_(employer), workers_(workers) {}
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  ThreadPool(RequestHandler& handler, int workers) : handler_(handler), workers_(workers) {}
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
   void start();
   /// Ends the threads; true once all have ended, false if some are still in a call after `at_most`:
@@ -68,20 +69,20 @@ class Crew {
   /// By the thread itself, around a wait.
   class Blocked {
    public:
-    explicit Blocked(Crew& crew);
+    explicit Blocked(ThreadPool& pool);
     ~Blocked();
     Blocked(const Blocked&) = delete;
     Blocked& operator=(const Blocked&) = delete;
 
    private:
-    Crew* crew_ = nullptr;
+    ThreadPool* pool_ = nullptr;
   };
-  /// The calling thread is of some crew.
+  /// The calling thread is of some pool.
   [[nodiscard]] static bool is_member() noexcept;
 
  private:
   void run(std::uint64_t number);
-  void hire();
+  void start_thread();
   void lead(std::unique_lock<std::mutex>& lock, std::uint64_t number);
   [[nodiscard]] bool give_role_up();
   [[nodiscard]] Request* pop();
@@ -91,7 +92,7 @@ class Crew {
   void block();
   void unblock();
 
-  Employer& employer_;
+  RequestHandler& handler_;
   const int workers_;
   // Who has the role, which of its executions it is in, and whether it is in one: see the .cpp
   // file.
@@ -109,7 +110,7 @@ class Crew {
   bool somebody_watches_ = false;
   bool given_up_ = false;  // the role, by who has a long call
   bool short_of_threads_ = false;
-  std::uint64_t hired_ = 0;
+  std::uint64_t started_ = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/log.hpp>
-#include <lockstep/rpc/crew.hpp>
+#include <lockstep/rpc/thread_pool.hpp>
 
 namespace lockstep {
 namespace {
@@ -23,9 +23,9 @@ using std::chrono::milliseconds;
 
 /// To whom one message comes, whose arrival runs what waits for a call, such as an object's
 /// destructor; and then none.
-class Station final : public rpc::Employer {
+class OneMessage final : public rpc::RequestHandler {
  public:
-  rpc::Crew crew{*this, 2};
+  rpc::ThreadPool pool{*this, 2};
   int most_at_once() const { return most_; }
   std::size_t receivers() {
     const std::lock_guard lock(mutex_);
@@ -35,7 +35,7 @@ class Station final : public rpc::Employer {
  private:
   rpc::Request* receive(std::chrono::microseconds /*at_most*/, bool /*soon*/) override {
     if (!came_.exchange(true)) {
-      const rpc::Crew::Blocked waits(crew);
+      const rpc::ThreadPool::Blocked waits(pool);
       std::this_thread::sleep_for(milliseconds(20));
       return nullptr;
     }
@@ -51,9 +51,9 @@ class Station final : public rpc::Employer {
   }
   bool is_long(const rpc::Request& /*request*/) noexcept override { return false; }
   void execute(rpc::Request* /*request*/) noexcept override {}
-  void nudge() noexcept override {}
+  void wake() noexcept override {}
   void lost(const std::exception& error) noexcept override { ADD_FAILURE() << error.what(); }
-  void moved_in() noexcept override {}
+  void begin_thread() noexcept override {}
 
   std::atomic<bool> came_ = false;
   std::mutex mutex_;
@@ -64,10 +64,10 @@ class Station final : public rpc::Employer {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need the address space
 
 /// To whom nothing comes but what is pushed.
-class Pushed final : public rpc::Employer {
+class Pushed final : public rpc::RequestHandler {
  public:
-  rpc::Crew crew{*this, 2};
-  std::atomic<int> executed = 0, nudges = 0;
+  rpc::ThreadPool pool{*this, 2};
+  std::atomic<int> executed = 0, wakes = 0;
 
  private:
   rpc::Request* receive(std::chrono::microseconds /*at_most*/, bool /*soon*/) override {
@@ -76,9 +76,9 @@ class Pushed final : public rpc::Employer {
   }
   bool is_long(const rpc::Request& /*request*/) noexcept override { return false; }
   void execute(rpc::Request* /*request*/) noexcept override { ++executed; }
-  void nudge() noexcept override { ++nudges; }
+  void wake() noexcept override { ++wakes; }
   void lost(const std::exception& error) noexcept override { ADD_FAILURE() << error.what(); }
-  void moved_in() noexcept override {}
+  void begin_thread() noexcept override {}
 };
 
 /// Of this process, as the system counts it for RLIMIT_AS.
@@ -89,8 +89,8 @@ rlim_t address_space() {
 }
 
 // The first of this file: a stack of a thread that has ended would be taken again.
-TEST(Crew, GoesOnWithTheThreadsThereAreWhereNoOtherCanBeStarted) {
-  Pushed station;
+TEST(ThreadPool, GoesOnWithTheThreadsThereAreWhereNoOtherCanBeStarted) {
+  Pushed one;
   rpc::Request first, second;
   std::string said;
   set_log_sink([&](LogLevel, std::string_view text) { said += text; });
@@ -98,33 +98,33 @@ TEST(Crew, GoesOnWithTheThreadsThereAreWhereNoOtherCanBeStarted) {
   getrlimit(RLIMIT_AS, &before);
   const rlimit less{address_space() + (rlim_t{1} << 20U), before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_AS, &less), 0);
-  EXPECT_NO_THROW(station.crew.push(&first));
+  EXPECT_NO_THROW(one.pool.push(&first));
   setrlimit(RLIMIT_AS, &before);
   set_log_sink({});
   EXPECT_NE(said.find("no other can be started"), std::string::npos) << said;
-  EXPECT_EQ(station.nudges.load(), 1) << "there may be somebody who receives";
-  station.crew.push(&second);
+  EXPECT_EQ(one.wakes.load(), 1) << "there may be somebody who receives";
+  one.pool.push(&second);
   const auto start = Clock::now();
-  while (station.executed < 2 && seconds_since(start) < 30) {
+  while (one.executed < 2 && seconds_since(start) < 30) {
     std::this_thread::sleep_for(milliseconds(1));
   }
-  EXPECT_EQ(station.executed.load(), 2);
-  EXPECT_TRUE(station.crew.stop(milliseconds(60'000)));
+  EXPECT_EQ(one.executed.load(), 2);
+  EXPECT_TRUE(one.pool.stop(milliseconds(60'000)));
 }
 
 #endif
 
-TEST(Crew, OneThreadReceivesAlsoAfterAMessageThatWaited) {
-  Station station;
-  station.crew.start();
+TEST(ThreadPool, OneThreadReceivesAlsoAfterAMessageThatWaited) {
+  OneMessage one;
+  one.pool.start();
   const auto start = Clock::now();
-  while (station.receivers() == 0 && seconds_since(start) < 30) {
+  while (one.receivers() == 0 && seconds_since(start) < 30) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   std::this_thread::sleep_for(milliseconds(100));
-  EXPECT_TRUE(station.crew.stop(milliseconds(60'000)));
-  EXPECT_GE(station.receivers(), 1U);
-  EXPECT_EQ(station.most_at_once(), 1);
+  EXPECT_TRUE(one.pool.stop(milliseconds(60'000)));
+  EXPECT_GE(one.receivers(), 1U);
+  EXPECT_EQ(one.most_at_once(), 1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include <lockstep/rpc/crew.hpp>
+#include <lockstep/rpc/thread_pool.hpp>
 
 #include <system_error>
 #include <utility>
@@ -25,7 +25,7 @@ constexpr unsigned member_shift = 40;
 constexpr std::uint64_t role_of(std::uint64_t number) { return number << member_shift; }
 
 struct Member {
-  Crew* crew = nullptr;
+  ThreadPool* pool = nullptr;
   std::uint64_t number = 0;
   int waits = 0;  // nested
 };
@@ -33,21 +33,21 @@ thread_local Member self;
 
 }  // namespace
 
-Crew::~Crew() { static_cast<void>(stop(std::chrono::hours(1))); }
+ThreadPool::~ThreadPool() { static_cast<void>(stop(std::chrono::hours(1))); }
 
-bool Crew::is_member() noexcept { return self.crew != nullptr; }
+bool ThreadPool::is_member() noexcept { return self.pool != nullptr; }
 
-void Crew::start() {
+void ThreadPool::start() {
   const std::lock_guard lock(mutex_);
-  for (int i = 0; i < workers_; ++i) hire();
+  for (int i = 0; i < workers_; ++i) start_thread();
 }
 
-void Crew::hire() {
-  threads_.emplace_back([this, number = ++hired_] { run(number); });
+void ThreadPool::start_thread() {
+  threads_.emplace_back([this, number = ++started_] { run(number); });
   ++running_;
 }
 
-bool Crew::stop(milliseconds at_most) {
+bool ThreadPool::stop(milliseconds at_most) {
   std::vector<std::thread> threads;
   bool all = true;
   {
@@ -56,7 +56,7 @@ bool Crew::stop(milliseconds at_most) {
     stopping_.store(true);
     changed_.notify_all();
     lock.unlock();
-    employer_.nudge();
+    handler_.wake();
     lock.lock();
     all = ended_.wait_for(lock, at_most, [&] { return running_ == 0; });
     threads.swap(threads_);
@@ -71,17 +71,17 @@ bool Crew::stop(milliseconds at_most) {
   return all;
 }
 
-void Crew::run(std::uint64_t number) {
-  self = {.crew = this, .number = number};
+void ThreadPool::run(std::uint64_t number) {
+  self = {.pool = this, .number = number};
   name_thread("rpc");
-  employer_.moved_in();
+  handler_.begin_thread();
   std::unique_lock lock(mutex_);
   std::uint64_t seen = 0;
   while (!stopping_.load()) {
     if (Request* request = pop()) {
       if (idle_ > 0 && !somebody_watches_) changed_.notify_one();
       lock.unlock();
-      employer_.execute(request);
+      handler_.execute(request);
       lock.lock();
       continue;
     }
@@ -108,7 +108,7 @@ void Crew::run(std::uint64_t number) {
   ended_.notify_all();
 }
 
-void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
+void ThreadPool::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
   // Somebody else watches from now on.
   if (idle_ > 0 && !somebody_watches_) changed_.notify_one();
   bool soon = !std::exchange(given_up_, false);
@@ -117,9 +117,9 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     Request* request = nullptr;
     try {
-      request = employer_.receive(long_time, soon);
+      request = handler_.receive(long_time, soon);
     } catch (const std::exception& error) {
-      employer_.lost(error);
+      handler_.lost(error);
       lock.lock();
       changed_.wait(lock, [this] { return stopping_.load(); });
       return;
@@ -132,12 +132,12 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
       request = pop();
       lock.unlock();
       if (!request) continue;
-    } else if (employer_.is_long(*request)) {
+    } else if (handler_.is_long(*request)) {
       lock.lock();
       const bool given = role_.load() == mine && give_role_up();
       lock.unlock();
       if (given) {
-        employer_.execute(request);
+        handler_.execute(request);
         lock.lock();
         return;
       }
@@ -145,7 +145,7 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
     std::uint64_t busy = (mine + one_execution) | executing;
     if ((busy >> member_shift) != number) busy = role_of(number) | executing;  // the count is full
     bool leads = role_.compare_exchange_strong(mine, busy, std::memory_order_acq_rel);
-    employer_.execute(request);
+    handler_.execute(request);
     mine = busy & ~executing;
     leads = leads && role_.compare_exchange_strong(busy, mine, std::memory_order_acq_rel);
     if (!leads) {
@@ -159,21 +159,21 @@ void Crew::lead(std::unique_lock<std::mutex>& lock, std::uint64_t number) {
 }
 
 /// False if everybody else is at work.
-bool Crew::give_role_up() {
+bool ThreadPool::give_role_up() {
   if (queued_ >= idle_ && running_ - blocked_ >= workers_) return false;
   role_.store(0);
   given_up_ = true;
   return call_somebody();
 }
 
-void Crew::append(Request* request) {
+void ThreadPool::append(Request* request) {
   request->next = nullptr;
   (last_ ? last_->next : first_) = request;
   last_ = request;
   ++queued_;
 }
 
-Request* Crew::pop() {
+Request* ThreadPool::pop() {
   Request* const request = first_;
   if (!request) return nullptr;
   first_ = request->next;
@@ -182,21 +182,21 @@ Request* Crew::pop() {
   return request;
 }
 
-void Crew::push(Request* request) {
+void ThreadPool::push(Request* request) {
   {
     const std::lock_guard lock(mutex_);
     append(request);
     if (call_somebody()) return;
   }
-  employer_.nudge();  // the receiver, who may be the only one
+  handler_.wake();  // the receiver, who may be the only one
 }
 
 // Who was woken and has not got the lock yet is still counted as idle: but each takes one thing.
-bool Crew::call_somebody() {
+bool ThreadPool::call_somebody() {
   const int wanted = queued_ + (role_.load() == 0 ? 1 : 0);
   if (wanted > idle_ && running_ - blocked_ < workers_ && !stopping_.load()) {
     try {
-      hire();
+      start_thread();
       return true;
     } catch (const std::system_error& error) {  // those there are must do
       if (!std::exchange(short_of_threads_, true)) {
@@ -211,7 +211,7 @@ bool Crew::call_somebody() {
   return wanted <= idle_;
 }
 
-void Crew::block() {
+void ThreadPool::block() {
   if (self.waits++ > 0) return;
   const std::lock_guard lock(mutex_);
   ++blocked_;
@@ -227,19 +227,19 @@ void Crew::block() {
   }
 }
 
-void Crew::unblock() {
+void ThreadPool::unblock() {
   if (--self.waits > 0) return;
   const std::lock_guard lock(mutex_);
   --blocked_;
 }
 
-Crew::Blocked::Blocked(Crew& crew) {
-  if (self.crew != &crew) return;
-  crew_ = &crew;
-  crew.block();
+ThreadPool::Blocked::Blocked(ThreadPool& pool) {
+  if (self.pool != &pool) return;
+  pool_ = &pool;
+  pool.block();
 }
-Crew::Blocked::~Blocked() {
-  if (crew_) crew_->unblock();
+ThreadPool::Blocked::~Blocked() {
+  if (pool_) pool_->unblock();
 }
 
 }  // namespace lockstep::rpc

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <memory>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/rpc/message.hpp>
+#include <lockstep/rpc/object_type.hpp>
+
+namespace lockstep::rpc {
+
+class Agent;
+struct Function;
+struct OwnedObject;
+
+/// A call that is executed, or whose function has returned a Future: whom its result goes to.
+struct Reply {
+  Agent* agent = nullptr;
+  const Function* function = nullptr;
+  Kind kind = Kind::call;
+  int caller = -1;
+  std::uint64_t id = 0;
+  Clock::time_point deadline = Clock::time_point::max();  ///< of the caller
+  std::uint64_t reference = 0;                            ///< of create: the object that is to be
+  std::uint64_t scope = 0;                                ///< CallHook
+
+  /// Whether the result stays here, as an object.
+  [[nodiscard]] bool keeps_result() const noexcept { return kind == Kind::create; }
+  /// Makes it the object. Throws Error if it is null.
+  void keep(std::shared_ptr<void> object, const ObjectType& type) const;
+  /// Tells the caller what was thrown.
+  void fail(const std::exception_ptr& why) const noexcept;
+  /// The call is over, its answer sent.
+  void end() const noexcept;
+
+  /// It will be answered when its function has returned; the number of that.
+  [[nodiscard]] std::uint64_t postpone() const;
+  /// Whether it is still to be answered: once, and not after its deadline.
+  [[nodiscard]] bool resume(std::uint64_t number) const;
+
+  /// The place of an object of this rank; waits until somebody has begun to make it.
+  [[nodiscard]] std::shared_ptr<OwnedObject> find(std::uint64_t reference) const;
+};
+
+/// A call while its function is executed.
+class Execution {
+ public:
+  Execution(IncomingMessage& message, const Reply& reply) : message_(message), reply_(reply) {}
+  [[nodiscard]] IncomingMessage& message() const noexcept { return message_; }
+  [[nodiscard]] const Reply& reply() const noexcept { return reply_; }
+
+ private:
+  IncomingMessage& message_;
+  Reply reply_;
+};
+
+}  // namespace lockstep::rpc

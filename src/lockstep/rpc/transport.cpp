@@ -1,0 +1,109 @@
+#include <lockstep/rpc/transport.hpp>
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include <lockstep/base/log.hpp>
+#include <lockstep/comm/call_label.hpp>
+
+namespace lockstep::rpc {
+
+Transport::Transport(ProcessGroup& group, const Limits& limits, std::chrono::microseconds awake,
+                     bool wakes_by_datagrams)
+    : limits_(limits),
+      rank_(group.rank()),
+      awake_(awake),
+      requests_in_(group.size()),
+      answers_in_(group.size()) {
+  for (auto* const channel : {&requests_, &answers_}) {
+    *channel = group.split(0, group.rank());
+    (*channel)->wake_over_nodes(awake, wakes_by_datagrams);
+  }
+  const bool must_push = std::string_view(group.backend()) == "mpi";
+  requests_out_ = std::make_unique<Outbox>(*requests_, answers_in_, must_push, awake);
+  answers_out_ = std::make_unique<Outbox>(*answers_, requests_in_, must_push, awake);
+}
+
+void Transport::send(Channel channel, OutgoingMessage& message, int to, const char* name) {
+  const Kind kind = message.head().kind;
+  const bool is_request = channel == Channel::requests;
+  const bool counts = is_request && kind != Kind::ask && kind != Kind::tell;
+  // Few messages bring long tensors: their tags are drawn when it is known how many.
+  std::uint32_t many = 0;
+  for (const Tensor& t : message.tensors()) {
+    if (static_cast<std::int64_t>(t.bytes()) > limits_.inline_bytes) ++many;
+  }
+  Outbox::Parcel parcel{.waits = kind != Kind::credit && kind != Kind::ask && kind != Kind::tell,
+                        .name = name,
+                        .number = static_cast<int>(message.head().id & 0xffffff)};
+  if (counts) count_.sent.fetch_add(1);
+  try {
+    if (many > 0) parcel.tag = next_tag_.fetch_add(many);
+    parcel.bytes = message.seal(parcel.tag);
+    const auto long_ones = message.long_tensors();
+    parcel.long_tensors.assign(long_ones.begin(), long_ones.end());
+    (is_request ? requests_out_ : answers_out_)->send(to, std::move(parcel));
+  } catch (...) {
+    if (counts) count_.sent.fetch_sub(1);
+    throw;
+  }
+}
+
+void Transport::send_to_self(OutgoingMessage& message) {
+  const CallLabel label("rpc");
+  static_cast<void>(requests_->isend(message.seal(0), rank_));
+}
+
+IncomingMessage Transport::loop_back(OutgoingMessage& message) const {
+  IncomingMessage back(message.seal(0), rank_, limits_);
+  std::size_t i = 0;
+  for (const auto& awaited : back.awaited()) {
+    back.set_tensor(awaited.tensor, message.long_tensors()[i++].clone());
+  }
+  return back;
+}
+
+std::chrono::microseconds Transport::push_unsent(std::chrono::microseconds at_most) {
+  return answers_out_->push(requests_out_->push(at_most));
+}
+
+Work Transport::receive_next(Channel channel) {
+  const CallLabel label(serving_label);
+  return group(channel).irecv_message(any_source);
+}
+
+Work Transport::receive_tensor(Channel channel, const Tensor& tensor, int from, int tag) {
+  return group(channel).irecv(tensor, from, tag);
+}
+
+void Transport::has_come(Channel channel, int from, const Head& head, bool tells) {
+  const bool is_request = channel == Channel::requests;
+  if (is_request && from == rank_) return;  // a wake: past the outbox
+  (is_request ? answers_out_ : requests_out_)->has_received(from, head.received);
+  if ((is_request ? requests_in_ : answers_in_).add(from) && tells) send_credit(from);
+}
+
+void Transport::take_credit(int from, const Head& head) {
+  requests_out_->has_received(from, static_cast<std::uint32_t>(head.id));
+}
+
+void Transport::close() {
+  requests_->close();
+  answers_->close();
+}
+
+// What may go missing where the group has failed, or is shut down.
+void Transport::send_credit(int to) noexcept {
+  try {
+    OutgoingMessage message(Kind::credit, limits_);
+    message.head().id = requests_in_.tell(to);
+    send(Channel::requests, message, to, "rpc");
+  } catch (const std::exception& error) {
+    log(LogLevel::debug,
+        fmt::format("rank {}: a credit of rpc was not sent: {}", rank_, error.what()));
+  }
+}
+
+}  // namespace lockstep::rpc

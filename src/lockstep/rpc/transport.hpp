@@ -1,0 +1,79 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/rpc/message.hpp>
+#include <lockstep/rpc/outbox.hpp>
+
+namespace lockstep::rpc {
+
+enum class Channel : std::uint8_t { requests, answers };
+
+/// The requests that a rank has sent to any worker, and those of any worker that are over here. In
+/// the sums over all ranks the two are equal when nothing is on its way. Thread-safe.
+struct RequestCount {
+  std::atomic<std::int64_t> sent = 0, handled = 0;
+  /// Malformed messages that were refused: they may be none of ours, and so never have been sent.
+  std::atomic<std::int64_t> refused = 0;
+};
+
+/// How messages travel: requests and answers over a group each, of all ranks, with a bounded number
+/// on its way to each (outbox.hpp). Thread-safe, but for receiving: by one thread at a time a
+/// channel.
+class Transport {
+ public:
+  /// Collective over `group`. `awake`: how long who waits for a message looks before it sleeps.
+  Transport(ProcessGroup& group, const Limits& limits, std::chrono::microseconds awake,
+            bool wakes_by_datagrams);
+
+  [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
+  [[nodiscard]] std::chrono::microseconds awake() const noexcept { return awake_; }
+  [[nodiscard]] RequestCount& count() noexcept { return count_; }
+
+  /// To another rank. A request is counted as sent, unless it only asks or tells who works. `name`
+  /// stands in the flight recorder. Throws.
+  void send(Channel channel, OutgoingMessage& message, int to, const char* name);
+  /// To this rank itself, past all that waits: ends a receive over Channel::requests.
+  void send_to_self(OutgoingMessage& message);
+  /// The message as its receiver would get it: of what a rank sends to itself.
+  [[nodiscard]] IncomingMessage loop_back(OutgoingMessage& message) const;
+
+  [[nodiscard]] bool is_all_sent() const noexcept {
+    return requests_out_->is_pushed() && answers_out_->is_pushed();
+  }
+  /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
+  [[nodiscard]] std::chrono::microseconds push_unsent(std::chrono::microseconds at_most);
+
+  /// Starts receiving the next message.
+  [[nodiscard]] Work receive_next(Channel channel);
+  [[nodiscard]] Work receive_tensor(Channel channel, const Tensor& tensor, int from, int tag);
+  /// A message has come. `tells`: a credit is sent where one is due.
+  void has_come(Channel channel, int from, const Head& head, bool tells = true);
+  /// A credit has come.
+  void take_credit(int from, const Head& head);
+
+  /// Collective: the groups are closed.
+  void close();
+  /// For what all ranks do together at an end.
+  [[nodiscard]] ProcessGroup& group(Channel channel) noexcept {
+    return channel == Channel::requests ? *requests_ : *answers_;
+  }
+
+ private:
+  void send_credit(int to) noexcept;
+
+  Limits limits_;
+  RequestCount count_;
+  const int rank_;
+  const std::chrono::microseconds awake_;
+  std::shared_ptr<ProcessGroup> requests_, answers_;
+  Receipts requests_in_, answers_in_;
+  std::unique_ptr<Outbox> requests_out_, answers_out_;
+  std::atomic<std::uint32_t> next_tag_ = 0;
+};
+
+}  // namespace lockstep::rpc
