@@ -66,9 +66,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Seat, host, pid, cores, gpu, thread_level, ve
                                    deck, processor, shm_mib, shm_free_mib)
 
 // A name that is no UTF-8 must not be an error of one rank among others that meet.
-std::string to_bytes(const Seat& seat) {
-  return detail::json_text(nlohmann::json(seat));
-}
+std::string to_bytes(const Seat& seat) { return detail::json_text(nlohmann::json(seat)); }
 
 Seat seat_from(const std::string& bytes) { return nlohmann::json::parse(bytes).get<Seat>(); }
 
