@@ -21,7 +21,7 @@ LOCKSTEP_RPC(quadruple);
 
 /// What is done to the messages of one rank.
 struct Meddling {
-  /// The next request gets that byte at that place, if it is not negative.
+  /// The next call gets that byte at that place, if it is not negative.
   std::atomic<std::ptrdiff_t> place = -1;
   std::atomic<std::uint8_t> byte = 0;
   std::shared_ptr<ProcessGroup> requests;  ///< the first group that rpc makes
@@ -40,7 +40,8 @@ class MeddledGroup final : public ProcessGroup {
 
  private:
   Work start(Operation&& operation) override {
-    if (is_first_ && operation.kind == Operation::Kind::send && operation.root != rank()) {
+    if (is_first_ && operation.kind == Operation::Kind::send && operation.root != rank() &&
+        is_call(operation.input)) {
       const std::ptrdiff_t place = meddling_.place.exchange(-1);
       if (place >= 0) {
         operation.input = operation.input.clone();
@@ -57,6 +58,10 @@ class MeddledGroup final : public ProcessGroup {
     return std::make_shared<MeddledGroup>(std::move(made), meddling_, first);
   }
   void release() override { inner_->close(); }
+  static bool is_call(const Tensor& message) {
+    const auto head = rpc::head_of(message);
+    return head && (head->kind == rpc::Kind::call || head->kind == rpc::Kind::create);
+  }
 
   std::shared_ptr<ProcessGroup> inner_;
   Meddling& meddling_;
