@@ -65,6 +65,7 @@ TEST(Shutdown, AtOnceEndsThreadsThatCallAgainAndAgain) {
         rpc::init(test::name_of_worker(group->rank()), *group);
         const int to = test::after(*group);
         rpc::rpc_sync(to, plus_one, 0);
+        group->barrier();  // no callee has left before
         std::atomic<int> ended = 0;
         std::vector<std::thread> callers(3);
         for (std::thread& caller : callers) {

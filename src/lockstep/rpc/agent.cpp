@@ -241,6 +241,7 @@ void Agent::call(OutgoingMessage& message, int to, const Function& function,
     state->set_call(this, head.id);
   }
   try {
+    expect_open();  // again: who ended all calls meanwhile did not find this one
     if (to != id()) {
       transport_.send(Channel::requests, message, to, function.name);
     } else {
