@@ -115,17 +115,17 @@ TEST(Shutdown, CountsItsTimeFromWhenNobodyWorksAnyMore) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
       rpc::init(test::name_of_worker(group->rank()), *group,
-                {.shutdown_timeout = milliseconds(1000)});
+                {.shutdown_timeout = milliseconds(2500)});
       group->barrier();
       const auto start = Clock::now();
       if (group->rank() == group->size() - 1) {  // works with rank 0, all others wait
-        while (seconds_since(start) < 2.5) {
+        while (seconds_since(start) < 4) {
           EXPECT_EQ(rpc::rpc_sync(0, next_of, 1), 2);
           std::this_thread::sleep_for(milliseconds(20));
         }
       }
       EXPECT_EQ(test::thrown_by<TimeoutError>([] { rpc::shutdown(); }), "");
-      EXPECT_GE(seconds_since(start), 2.4);
+      EXPECT_GE(seconds_since(start), 3.9);
     });
   }
 }
