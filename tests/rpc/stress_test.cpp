@@ -110,22 +110,32 @@ TEST(Deadlines, HoldForCallsThatACallMakes) {
   });
 }
 
+/// The last rank works with rank 0 for longer than `limit`, all others wait. Whether nobody gave
+/// up, on any rank.
+bool waits_for_who_works(ProcessGroup& group, milliseconds limit) {
+  const double works = 2.5e-3 * static_cast<double>(limit.count());
+  rpc::init(test::name_of_worker(group.rank()), group, {.shutdown_timeout = limit});
+  group.barrier();
+  const auto start = Clock::now();
+  const bool all_there =
+      test::thrown_by<Error>([&] {
+        while (group.rank() == group.size() - 1 && seconds_since(start) < works) {
+          EXPECT_EQ(rpc::rpc_sync(rpc::To(0).within(limit), next_of, 1), 2);
+          std::this_thread::sleep_for(milliseconds(20));
+        }
+        rpc::shutdown();
+        EXPECT_GE(seconds_since(start), works - 0.1);
+      }).empty();
+  if (!all_there) rpc::shutdown(false);
+  return all_reduce_scalar(group, all_there ? 1.0 : 0.0, ReduceOp::min) == 1.0;
+}
+
 TEST(Shutdown, CountsItsTimeFromWhenNobodyWorksAnyMore) {
   for (const int ranks : test::rank_counts()) {
     if (ranks < 2) continue;
     test::on_ranks(ranks, [](const std::shared_ptr<ProcessGroup>& group) {
-      rpc::init(test::name_of_worker(group->rank()), *group,
-                {.shutdown_timeout = milliseconds(2500)});
-      group->barrier();
-      const auto start = Clock::now();
-      if (group->rank() == group->size() - 1) {  // works with rank 0, all others wait
-        while (seconds_since(start) < 4) {
-          EXPECT_EQ(rpc::rpc_sync(0, next_of, 1), 2);
-          std::this_thread::sleep_for(milliseconds(20));
-        }
-      }
-      EXPECT_EQ(test::thrown_by<TimeoutError>([] { rpc::shutdown(); }), "");
-      EXPECT_GE(seconds_since(start), 3.9);
+      EXPECT_TRUE(waits_for_who_works(*group, milliseconds(1000)) ||
+                  waits_for_who_works(*group, milliseconds(6000)));  // the machine was busy
     });
   }
 }
@@ -277,10 +287,11 @@ TEST(Stress, CallsThatFollowCallsKeepTheStackFlat) {
 }
 
 TEST(Stress, CallsMayBeNestedDeeply) {
-  static constexpr int depth = is_sanitized ? 50 : 1000;
+  static constexpr int depth = is_sanitized ? 50 : 300;
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
     if (group.rank() == 0) {
-      EXPECT_EQ(rpc::rpc_sync(test::after(group), deep, 0, depth), depth);
+      const auto there = rpc::To(test::after(group)).within(std::chrono::minutes(3));
+      EXPECT_EQ(rpc::rpc_sync(there, deep, 0, depth), depth);
     }
   });
 }
