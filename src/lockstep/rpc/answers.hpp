@@ -86,6 +86,7 @@ class Answers {
   };
   /// Who waits while another one has the role of the receiver. The first takes it next.
   struct Follower {
+    explicit Follower(FutureState* whose) : state(whose) {}
     FutureState* state;
     std::atomic<bool> called = false;  ///< it is the first now, or the role may be free
     void call() noexcept;
