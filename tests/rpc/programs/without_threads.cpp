@@ -1,7 +1,7 @@
 // Below MPI_THREAD_MULTIPLE there are no threads: calls are executed by who waits, and by serve().
 #include <comm/programs/program.hpp>
-#include <lockstep/rpc/agent.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/rpc.hpp>
 
 using namespace lockstep;
