@@ -189,13 +189,7 @@ TEST_P(DdpLoop, OfSyncBatchNormWithAndWithoutShardsHasTheBitsOfEqualWeights) {
     for (const std::int64_t shards : {0, 2}) {
       Numbers found[2];
       for (const bool by_weight : {false, true}) {
-        const auto model =
-            std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{
-                std::make_shared<nn::Linear>(6, 5), std::make_shared<nn::BatchNorm1d>(5),
-                std::make_shared<nn::Linear>(5, 4)});
-        for (const Variable& p : model->parameters()) {
-          p.data().copy_from(test::wave(p.shape(), 0.3, DType::f32));
-        }
+        const auto model = test::batch_norm_model();
         DistributedDataParallel ddp(model, group,
                                     {.sync_batch_norm = true, .shards = shards * group->size()});
         const double weight =

@@ -102,13 +102,7 @@ TEST_P(ShardStep, OfSyncBatchNormForgetsWhatThereWasBeforeItToo) {
   test::on_ranks(GetParam(), [](const auto& group) {
     Numbers found[2];
     for (const bool forgets : {false, true}) {
-      const auto model =
-          std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{
-              std::make_shared<nn::Linear>(6, 5), std::make_shared<nn::BatchNorm1d>(5),
-              std::make_shared<nn::Linear>(5, 4)});
-      for (const Variable& p : model->parameters()) {
-        p.data().copy_from(test::wave(p.shape(), 0.3, DType::f32));
-      }
+      const auto model = test::batch_norm_model();
       DistributedDataParallel ddp(model, group,
                                   {.sync_batch_norm = true, .shards = 2 * group->size()});
       for (int step = forgets ? 0 : 1; step < 2; ++step) {

@@ -1,13 +1,17 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/node.hpp>
+#include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/nn/sequential.hpp>
 
 // Small smooth models and batches for the tests of this folder.
 
@@ -57,6 +61,17 @@ struct Mlp : nn::Module {
   Variable W1, b1, W2, b2, unused;
   Tensor statistics;
 };
+
+/// Linear, BatchNorm1d, Linear in f32, on the batches of make_batch().
+inline std::shared_ptr<nn::Sequential> batch_norm_model() {
+  auto model = std::make_shared<nn::Sequential>(std::initializer_list<std::shared_ptr<nn::Module>>{
+      std::make_shared<nn::Linear>(6, 5), std::make_shared<nn::BatchNorm1d>(5),
+      std::make_shared<nn::Linear>(5, 4)});
+  for (const Variable& p : model->parameters()) {
+    p.data().copy_from(wave(p.shape(), 0.3, DType::f32));
+  }
+  return model;
+}
 
 /// Rows of a batch of which each rank takes a contiguous share.
 struct Batch {

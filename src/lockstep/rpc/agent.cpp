@@ -148,8 +148,8 @@ Agent* Agent::exchange_current(Agent* agent) noexcept {
 // ---- making and ending one
 
 Agent::Agent(const std::string& name, ProcessGroup& group, const Options& options)
-    : options_(bounded_by_stack(options, options.workers > 0 && threads_may_communicate(group))),
-      has_threads_(options.workers > 0 && threads_may_communicate(group)),
+    : has_threads_(options.workers > 0 && threads_may_communicate(group)),
+      options_(bounded_by_stack(options, has_threads_)),
       thread_rank_(lockstep::thread_rank()),
       math_threads_(math_threads()),
       workers_(name, group),

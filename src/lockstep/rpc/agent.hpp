@@ -87,8 +87,8 @@ class Agent {
   bool step();
   void expire_overdue() noexcept;
 
-  const Options options_;
   const bool has_threads_;
+  const Options options_;
   const int thread_rank_;
   const int math_threads_;
   Availability availability_;

@@ -29,13 +29,14 @@ Transport::Transport(ProcessGroup& group, const Limits& limits, std::chrono::mic
 void Transport::send(Channel channel, OutgoingMessage& message, int to, const char* name) {
   const Kind kind = message.head().kind;
   const bool is_request = channel == Channel::requests;
-  const bool counts = is_request && kind != Kind::ask && kind != Kind::tell;
+  const bool asks_or_tells = kind == Kind::ask || kind == Kind::tell;
+  const bool counts = is_request && !asks_or_tells;
   // Few messages bring long tensors: their tags are drawn when it is known how many.
   std::uint32_t many = 0;
   for (const Tensor& t : message.tensors()) {
     if (static_cast<std::int64_t>(t.bytes()) > limits_.inline_bytes) ++many;
   }
-  Outbox::Parcel parcel{.waits = kind != Kind::credit && kind != Kind::ask && kind != Kind::tell,
+  Outbox::Parcel parcel{.waits = kind != Kind::credit && !asks_or_tells,
                         .name = name,
                         .number = static_cast<int>(message.head().id & 0xffffff)};
   if (counts) count_.sent.fetch_add(1);
