@@ -12,6 +12,7 @@
 #include <lockstep/train/metrics.hpp>
 #include <lockstep/train/run_folder.hpp>
 #include <lockstep/train/trainer.hpp>
+#include <lockstep/train/weight_averaging.hpp>
 #include <map>
 #include <support/message_of.hpp>
 #include <support/process.hpp>

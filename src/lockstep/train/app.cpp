@@ -55,8 +55,8 @@ class Run {
   Run(std::string name, std::shared_ptr<ProcessGroup> world, Console& console, fs::path& run_dir)
       : name_(std::move(name)), group_(std::move(world)), console_(console), run_dir_(run_dir) {}
 
-  ExitCode operator()(const std::string& description, const TaskFactory& make_task, int argc,
-                      char** argv) {
+  ExitCode operator()(const std::string& description, const TaskFactory& make_task,
+                      const std::vector<PartFactory>& make_parts, int argc, char** argv) {
     agree(*group_, [&] {
       line_ = parse_command_line(name_, description, argc, argv);
       refuse_threads_in_several_processes();
@@ -65,11 +65,11 @@ class Run {
     if (line_.text_only) return print(*group_, *line_.text_only);
     // A reader that goes (`| head`) ends what only prints, as everywhere, but no training.
     if (line_.trains()) std::signal(SIGPIPE, SIG_IGN);
-    read_deck(make_task);
+    read_deck(make_task, make_parts);
     if (line_.doctor) return doctor();
     look_at_launch();
     if (line_.describe) return describe(*group_, *task_, plan_);
-    if (line_.dry_run) return dry_run(group_, *task_, plan_, deck_);
+    if (line_.dry_run) return dry_run(group_, *task_, plan_, parts_, deck_);
     if (line_.check_gradients) return check_gradients(*group_, *task_, plan_);
     train();
     return finish();
@@ -102,12 +102,13 @@ class Run {
     return std::string_view(group_->backend()) == "threads";
   }
 
-  void read_deck(const TaskFactory& make_task) {
+  void read_deck(const TaskFactory& make_task, const std::vector<PartFactory>& make_parts) {
     agree(*group_, [&] {
       expect_working_directory();
-      Assignment read = read_assignment(line_.deck, line_.overrides, make_task);
+      Assignment read = read_assignment(line_.deck, line_.overrides, make_task, make_parts);
       plan_ = std::move(read.plan);
       task_ = std::move(read.task);
+      parts_ = std::move(read.parts);
       deck_ = std::move(read.deck);
       deck_hash_ = std::move(read.hash);
     });
@@ -165,7 +166,7 @@ class Run {
   }
 
   void train() {
-    agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size()); });
+    agree(*group_, [&] { Trainer::check(*task_, plan_, group_->size(), parts_); });
     warn_of_lost_digits();
     warn_of_schedule();
     std::optional<StateDict> weights;  // to begin with; read before an earlier run is moved aside
@@ -180,7 +181,7 @@ class Run {
     });
     run_dir_ = folder_->path();
     libraries_ = library_versions();
-    Trainer trainer(group_, *task_, plan_, libraries_);
+    Trainer trainer(group_, *task_, plan_, libraries_, parts_);
     const std::optional<fs::path> from =
         checkpoint_to_resume(*group_, line_, folder_->checkpoints(), [&](const auto& copy) {
           check_same_samples(load_facts(copy), deck_);
@@ -332,6 +333,7 @@ class Run {
   CommandLine line_;
   RunPlan plan_;
   std::unique_ptr<Task> task_;
+  TrainingParts parts_;
   std::string deck_, deck_hash_;
   Launch launch_;
   int threads_ = 1;
@@ -372,6 +374,11 @@ App::App(std::string name, std::string description, TaskFactory make_task)
       description_(std::move(description)),
       make_task_(std::move(make_task)) {}
 
+App& App::add_part(PartFactory make_part) {
+  make_parts_.push_back(std::move(make_part));
+  return *this;
+}
+
 int App::run(int argc, char** argv) {
   keep_closed_streams_closed();
   listen_for_stop_requests();
@@ -390,7 +397,8 @@ int App::run(int argc, char** argv) {
   }
   const auto one_rank = [&](std::shared_ptr<ProcessGroup> world, Console& console,
                             fs::path& run_dir) {
-    return Run(name_, std::move(world), console, run_dir)(description_, make_task_, argc, argv);
+    return Run(name_, std::move(world), console, run_dir)(description_, make_task_, make_parts_,
+                                                          argc, argv);
   };
   const ExitCode code = start.threads > 0
                             ? run_ranks_as_threads(name_, start.threads, start.group, one_rank)

@@ -1,7 +1,9 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include <lockstep/train/task.hpp>
+#include <lockstep/train/training_part.hpp>
 
 namespace lockstep::train {
 
@@ -20,12 +22,17 @@ class App {
  public:
   App(std::string name, std::string description, TaskFactory make_task);
 
+  /// Every training of this program has one more part (docs/write_an_app.md), behind those that are
+  /// there: each rank makes its own. Returns this App.
+  App& add_part(PartFactory make_part);
+
   /// What main() returns: an ExitCode. All processes of the job must call it.
   int run(int argc, char** argv);
 
  private:
   std::string name_, description_;
   TaskFactory make_task_;
+  std::vector<PartFactory> make_parts_;
 };
 
 }  // namespace lockstep::train

@@ -7,10 +7,12 @@
 namespace lockstep::train {
 
 Assignment read_assignment(const std::string& file, const std::vector<std::string>& overrides,
-                           const TaskFactory& make_task) {
+                           const TaskFactory& make_task,
+                           const std::vector<PartFactory>& make_parts) {
   auto deck = Deck::load(file, overrides);
   Assignment assignment{.plan = read_run_plan(deck)};
   assignment.task = make_task(deck);
+  for (const PartFactory& make_part : make_parts) assignment.parts.push_back(make_part(deck));
   deck.check_all_read();
   assignment.plan.run.dir = run_folder_of(assignment.plan, file).string();
   deck.record("run", assignment.plan.run);  // in the run folder the deck has another name

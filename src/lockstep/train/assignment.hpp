@@ -6,6 +6,7 @@
 
 #include <lockstep/train/run_plan.hpp>
 #include <lockstep/train/task.hpp>
+#include <lockstep/train/training_part.hpp>
 
 namespace lockstep::train {
 
@@ -13,7 +14,8 @@ namespace lockstep::train {
 struct Assignment {
   RunPlan plan;  ///< with run.dir, which a deck may leave out
   std::unique_ptr<Task> task;
-  std::string deck;  ///< resolved: reading it again gives the same assignment
+  TrainingParts parts;  ///< the program's own
+  std::string deck;     ///< resolved: reading it again gives the same assignment
   std::string hash;
 };
 
@@ -21,7 +23,8 @@ struct Assignment {
 /// nobody reads. Local.
 [[nodiscard]] Assignment read_assignment(const std::string& file,
                                          const std::vector<std::string>& overrides,
-                                         const TaskFactory& make_task);
+                                         const TaskFactory& make_task,
+                                         const std::vector<PartFactory>& make_parts = {});
 
 /// run.dir of the deck in `file`, or where that is empty runs/<name of the deck>.
 [[nodiscard]] std::filesystem::path run_folder_of(const RunPlan& plan, const std::string& file);

@@ -15,6 +15,11 @@
 
 namespace lockstep::train {
 
+/// Whether a run saves at all, but for where it was stopped.
+[[nodiscard]] inline bool saves_checkpoints(const CheckpointOptions& options) noexcept {
+  return options.every_epochs > 0 || options.every_steps > 0 || options.every_minutes > 0;
+}
+
 /// The saves of one run: each is started, goes on while the run does (checkpoint.async), and is
 /// accounted for at the next look. A save that failed is said in the log, and the run goes on.
 class RunSaves {

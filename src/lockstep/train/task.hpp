@@ -83,6 +83,10 @@ enum class Sets : std::uint8_t { train_and_test, test };
 [[nodiscard]] inline const std::shared_ptr<const Dataset>& judged_by(const Datasets& data) {
   return data.validation ? data.validation : data.test;
 }
+/// What that set is called.
+[[nodiscard]] inline const char* judging_set(const Datasets& data) noexcept {
+  return data.validation ? "validation" : "test";
+}
 /// Whether more of a figure of evaluation, "loss" or a metric, is better. Throws InputError, naming
 /// the figures that there are, if there is none of that name; `key` is the deck's.
 [[nodiscard]] bool greater_is_better(const Task& task, const std::string& figure, const char* key);

@@ -1,17 +1,15 @@
 #include <lockstep/train/trainer.hpp>
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <optional>
 
 #include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
-#include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/nn/random.hpp>
-#include <lockstep/train/agreement.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/train/parameter_update.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -36,9 +34,9 @@ class OwnTime {
 
 }  // namespace
 
-Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepTimes& times) {
-  Losses losses;
+void Trainer::backward(const Share& part, const Batch& samples, StepResult& step) {
   const bool all_go_forward = model().forward_is_collective();
+  const double loss_scale = update_->loss_scale();
   for (std::int64_t i = 0; i < plan_.train.accumulate; ++i) {
     const Range rows = part_of(part.size(), plan_.train.accumulate, i);
     const bool last = i + 1 == plan_.train.accumulate;
@@ -48,100 +46,69 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepT
     const Batch batch = samples.slice(rows.begin, rows.end);
     Variable loss;
     if (rows.size() > 0 || all_go_forward) {
-      const OwnTime own(*ddp_, times.forward, "forward");
+      const OwnTime own(*ddp_, step.times.forward, "forward");
       const FlopCounter counter;
       const Variable output = ddp_->forward([&](nn::Module& m) { return task_.forward(m, batch); });
       loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
-      times.flops += 3.0 * static_cast<double>(counter.flops());
+      step.times.flops += 3.0 * static_cast<double>(counter.flops());
     }
     if (rows.size() > 0) {
       const double mean = loss.data().item();
-      losses.sum += mean * static_cast<double>(rows.size());
-      if (!std::isfinite(mean)) losses.not_finite = mean;
+      step.loss_sum += mean * static_cast<double>(rows.size());
+      if (!std::isfinite(mean)) step.not_finite = mean;
     }
     std::optional<DistributedDataParallel::NoSync> local;
     if (!last) local.emplace(*ddp_);
-    const OwnTime own(*ddp_, times.backward, "backward");
+    const OwnTime own(*ddp_, step.times.backward, "backward");
     const double weight = static_cast<double>(rows.size()) / static_cast<double>(part.batch_size);
-    ddp_->backward(loss, scaler_ ? weight * scaler_->scale() : weight);
+    ddp_->backward(loss, weight * loss_scale);
   }
-  return losses;
 }
 
-double Trainer::communication_seconds() const noexcept {
-  return ddp_->wait_seconds() + (averager_ ? averager_->seconds() : 0.0);
-}
-
-void Trainer::update() {
-  if (scaler_) scaler_->unscale(*optimizer_);
-  const auto clipping = optim::clip_gradients(plan_.optimizer, optimizer_->parameters());
-  grad_norm_ = clipping.norm;
-  if (!scaler_) return optimizer_->step(clipping.factor);
-  const bool finite = scaler_->step(*optimizer_, clipping.factor);
-  scaler_->update();
-  if (finite || group_->rank() != 0) return;
-  log(LogLevel::info, fmt::format("step {} is left out: its gradients are not finite in fp16; the "
-                                  "loss is now scaled by {:g}",
-                                  state_.step + 1, scaler_->scale()));
-}
-
-double Trainer::step() {
+StepResult Trainer::take_step() {
   const auto start = Clock::now();
   step_start_ = start;
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
   const Autocast autocast(plan_.train.precision);
-  const double data_before = loader_.seconds_waited(),
-               communication_before = communication_seconds(), work_before = ddp_->work_seconds(),
-               late_before = ddp_->late_seconds();
-  StepTimes times;
+  const double data_before = loader_.seconds_waited(), waited_before = ddp_->wait_seconds(),
+               work_before = ddp_->work_seconds(), late_before = ddp_->late_seconds();
+  StepResult step;
 
   const std::int64_t number = loader_.next_step();
   const Share share = batches_.share(number, group_->rank());
   const Batch& batch = loader_.next();
-  const double base_lr = plateau_ ? plateau_->lr() : plan_.optimizer.lr;
-  optim::apply_schedule(plan_.schedule, base_lr, state_.epoch, state_.step, *optimizer_);
+  for (const auto& part : parts_) part->before_step(training_);
 
   optimizer_->zero_grad();
-  Losses losses;
-  const double loss_scale = scaler_ ? scaler_->scale() : 1.0;
+  const double loss_scale = update_->loss_scale();
   ddp_->for_each_shard([&](std::int64_t shard) {
     const Share part = batches_.shard(number, shard);
     const std::int64_t row = part.first_in_batch - share.first_in_batch;
-    const Losses of_part = backward(part, batch.slice(row, row + part.size()), times);
-    losses.sum += of_part.sum;
-    if (of_part.not_finite) losses.not_finite = of_part.not_finite;
+    backward(part, batch.slice(row, row + part.size()), step);
   });
   if (ddp_->any_said_yes()) ask_whether_to_stop();
   {
-    const StepClock::Phase phase(times.optimizer, "optimizer");
-    update();
-  }
-  if (averager_ && averager_->average_parameters()) ask_whether_to_stop();
-
-  if (losses.not_finite && plan_.train.on_nan == TrainOptions::OnNan::stop) {
-    throw NonFiniteLoss(
-        fmt::format("the loss is {} at step {} (epoch {}). {} The last checkpoint is from before.",
-                    *losses.not_finite, state_.step + 1, state_.epoch + 1, remedy_for_not_finite));
+    const StepClock::Phase phase(step.times.optimizer, "optimizer");
+    step.grad_norm = (*update_)(training_);
   }
   ++state_.step;
   ++state_.position;
-  if (averaging_) {
-    if (averaging_->begins_after(state_.step, state_.epoch)) ddp_->broadcast_buffers();
-    averaging_->after_step(state_.step, state_.epoch);
-  }
+  for (const auto& part : parts_) part->after_update(training_, step);
+  if (step.ranks_met) ask_whether_to_stop();
+
   if (plan_.ddp.shards > 0) {
-    losses.sum = group_->rank() == 0
-                     ? ddp_->loss_of_batch() / loss_scale * static_cast<double>(share.batch_size)
-                     : 0.0;
+    const double loss = group_->rank() == 0 ? ddp_->loss_of_batch() / loss_scale : 0.0;
+    step.loss_sum = loss * static_cast<double>(share.batch_size);
   }
-  epoch_loss_ += losses.sum;
-  times.communication = communication_seconds() - communication_before;
-  times.communication_work = ddp_->work_seconds() - work_before;
-  times.communication_late = ddp_->late_seconds() - late_before;
-  times.data = loader_.seconds_waited() - data_before;
-  times.samples = share.batch_size;
-  clock_.add_step(seconds_since(start), times);
-  return losses.sum;
+  epoch_loss_ += step.loss_sum;
+  step.times.communication += ddp_->wait_seconds() - waited_before;
+  step.times.communication_work = ddp_->work_seconds() - work_before;
+  step.times.communication_late = ddp_->late_seconds() - late_before;
+  step.times.data = loader_.seconds_waited() - data_before;
+  step.times.samples = share.batch_size;
+  clock_.add_step(seconds_since(start), step.times);
+  for (const auto& part : parts_) part->after_step(training_, step);
+  return step;
 }
 
 }  // namespace lockstep::train

@@ -19,10 +19,10 @@ ExitCode print(ProcessGroup& group, const std::string& text) {
 }
 
 ExitCode dry_run(const std::shared_ptr<ProcessGroup>& group, const Task& task, const RunPlan& plan,
-                 const std::string& resolved_deck) {
+                 const TrainingParts& parts, const std::string& resolved_deck) {
   const Datasets& data = task.data();
-  agree(*group, [&] { Trainer::check(task, plan, group->size()); });
-  const Trainer trainer(group, task, plan);
+  agree(*group, [&] { Trainer::check(task, plan, group->size(), parts); });
+  const Trainer trainer(group, task, plan, {}, parts);
   return print(*group, fmt::format("{}# {} ranks; {} of shape {}; "
                                    "model of {} parameters; {} steps an epoch. Nothing was trained "
                                    "(--dry-run).\n",

@@ -5,6 +5,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/train/launch/examination.hpp>
+#include <lockstep/train/training_part.hpp>
 
 // What a training program does instead of training: something is looked at and printed by rank 0,
 // nothing is written. Each is collective, returns the exit code, and throws AgreedError.
@@ -19,7 +20,7 @@ ExitCode print(ProcessGroup& group, const std::string& text);
 
 /// --dry-run: builds what a training would, and prints the deck resolved.
 ExitCode dry_run(const std::shared_ptr<ProcessGroup>& group, const Task& task, const RunPlan& plan,
-                 const std::string& resolved_deck);
+                 const TrainingParts& parts, const std::string& resolved_deck);
 
 /// --check-gradients, on rank 0: the other ranks have the same model. A failure if one is wrong.
 ExitCode check_gradients(ProcessGroup& group, const Task& task, const RunPlan& plan);

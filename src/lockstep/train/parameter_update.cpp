@@ -1,0 +1,66 @@
+#include <lockstep/train/parameter_update.hpp>
+
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/train/parts/library_parts.hpp>
+
+namespace lockstep::train {
+namespace {
+
+/// GradScaler's state, in checkpoints and in its own.
+constexpr const char *grad_scale = "grad_scale", *grad_scale_growth = "grad_scale_growth",
+                     *scale_slot = "scale", *growth_slot = "growth_tracker";
+
+}  // namespace
+
+ParameterUpdate::ParameterUpdate(const RunPlan& plan) {
+  if (plan.train.precision != Precision::fp16) return;
+  scaler_.emplace(optim::GradScalerOptions{.init_scale = plan.train.loss_scale,
+                                           .growth_interval = plan.train.loss_scale_growth_steps});
+}
+
+void ParameterUpdate::check(const Task& /*task*/, const RunPlan& plan) const {
+  if (!scaler_ || !ranks_go_apart(plan)) return;
+  throw InputError(
+      "train.precision = \"fp16\" leaves out steps whose gradients are not finite, on all ranks or "
+      "none; with ddp.comm_hook = \"post_local_sgd\" each has its own. Use bf16 or f32.");
+}
+
+double ParameterUpdate::operator()(const Training& training) {
+  optim::Optimizer& optimizer = training.optimizer;
+  if (scaler_) scaler_->unscale(optimizer);
+  const auto clipping = optim::clip_gradients(training.plan.optimizer, optimizer.parameters());
+  if (!scaler_) {
+    optimizer.step(clipping.factor);
+    return clipping.norm;
+  }
+  const bool finite = scaler_->step(optimizer, clipping.factor);
+  scaler_->update();
+  if (!finite && training.group->rank() == 0) {
+    log(LogLevel::info,
+        fmt::format("step {} is left out: its gradients are not finite in fp16; the loss is now "
+                    "scaled by {:g}",
+                    training.state.step + 1, scaler_->scale()));
+  }
+  return clipping.norm;
+}
+
+void ParameterUpdate::save(PartState& state) const {
+  if (!scaler_) return;
+  state.set_number(grad_scale, scaler_->scale());
+  state.set_count(grad_scale_growth,
+                  static_cast<std::int64_t>(scaler_->state_dict().at(growth_slot).item()));
+}
+
+void ParameterUpdate::restore(const Training& /*training*/, PartState& state) {
+  if (!scaler_) return;
+  const StateDict slots = scaler_->state_dict();
+  if (const auto scale = state.number(grad_scale)) slots.at(scale_slot).fill(*scale);
+  slots.at(growth_slot).fill(static_cast<double>(state.count(grad_scale_growth).value_or(0)));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,34 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include <lockstep/optim/grad_scaler.hpp>
+#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/training_part.hpp>
+
+namespace lockstep::train {
+
+/// How gradients become an update of the parameters: clipped as [optimizer] says, and with
+/// train.precision = "fp16" scaled before the backward pass and back (GradScaler). A part that each
+/// training has.
+class ParameterUpdate final : public TrainingPart {
+ public:
+  explicit ParameterUpdate(const RunPlan& plan);
+
+  [[nodiscard]] std::string name() const override { return "parameter_update"; }
+  void check(const Task& task, const RunPlan& plan) const override;
+
+  /// What the step's losses are to be multiplied by.
+  [[nodiscard]] double loss_scale() const { return scaler_ ? scaler_->scale() : 1.0; }
+  /// One update by the optimizer's gradients, of losses times loss_scale(); returns their norm
+  /// before clipping, -1 where it was not measured. Local; allocates nothing.
+  double operator()(const Training& training);
+
+  void save(PartState& state) const override;
+  void restore(const Training& training, PartState& state) override;
+
+ private:
+  std::optional<optim::GradScaler> scaler_;  ///< with fp16
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,16 @@
+#pragma once
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <lockstep/train/outcome.hpp>
+
+namespace lockstep::train {
+
+/// The loss, or the metric of that name, which the task has (greater_is_better() has seen to it).
+[[nodiscard]] inline double figure_named(const Evaluation& found, const std::string& name) {
+  const auto at = std::ranges::find(found.metrics, name, &std::pair<std::string, double>::first);
+  return at == found.metrics.end() ? found.loss : at->second;
+}
+
+}  // namespace lockstep::train

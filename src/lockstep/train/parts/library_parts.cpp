@@ -1,0 +1,21 @@
+#include <lockstep/train/parts/library_parts.hpp>
+
+namespace lockstep::train {
+
+TrainingParts library_parts(const RunPlan& plan) {
+  TrainingParts parts;
+  for (const auto make : {
+           make_trace_part,          // before a test loss that is not finite ends the run
+           make_finite_loss_part,    //
+           make_replica_check_part,  // before what is saved becomes one state
+           make_local_sgd_part,      // before other parts use the ranks' model
+           make_early_stopping_part,
+           make_averaging_part,
+           make_schedule_part,
+       }) {
+    if (auto part = make(plan)) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace lockstep::train

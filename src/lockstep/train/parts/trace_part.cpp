@@ -1,0 +1,45 @@
+#include <optional>
+
+#include <lockstep/base/log.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/parts/library_parts.hpp>
+#include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/run_trace.hpp>
+
+namespace lockstep::train {
+namespace {
+
+/// train.trace: trace/trace.json.
+class TracePart final : public TrainingPart {
+ public:
+  [[nodiscard]] std::string name() const override { return "trace"; }
+
+  void start_run(const Training& training) override {
+    trace_.reset();
+    trace_.emplace(*training.group, training.model);
+  }
+  void end_run(const Training& training, Outcome& outcome) override {
+    const std::filesystem::path file = training.folder->file("trace/trace.json");
+    try {
+      trace_->write(file);
+      outcome.trace = file;
+    } catch (const AgreedError& error) {
+      if (outcome.stopped == StopReason::none) throw;
+      // What was saved is to be gone on from: a scheduler looks at the exit code.
+      if (training.group->rank() == 0) log(LogLevel::error, error.what());
+    }
+    trace_.reset();
+  }
+
+ private:
+  std::optional<RunTrace> trace_;
+};
+
+}  // namespace
+
+std::shared_ptr<TrainingPart> make_trace_part(const RunPlan& plan) {
+  return plan.train.trace ? std::make_shared<TracePart>() : nullptr;
+}
+
+}  // namespace lockstep::train
