@@ -44,8 +44,10 @@ ExitCode check_deck(const std::string& file, const std::vector<std::string>& ove
 /// Every table and key, in Markdown.
 ExitCode print_deck_reference();
 
-/// A deck of `program`, classify, regress or gpt, to begin with: every key with its meaning.
-ExitCode print_new_deck(const std::string& program);
+/// A deck of `program`, classify, regress or gpt, to begin with: every key that its kinds have,
+/// with its meaning. `kinds` are what the program's own are replaced by: {{"model", "mlp"}}.
+using ChosenKinds = std::vector<std::pair<std::string, std::string>>;
+ExitCode print_new_deck(const std::string& program, const ChosenKinds& kinds);
 
 /// The deck's model, layer by layer, and the memory of a training step.
 ExitCode describe_model(const std::string& file, const std::vector<std::string>& overrides);

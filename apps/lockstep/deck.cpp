@@ -70,6 +70,16 @@ DeckReference::Settings settings_of(const std::string& program) {
           {"optimizer.momentum", "0.5"}};
 }
 
+/// Another kind has other keys: the table's settings go with its kind.
+void replace_kind(DeckReference::Settings& settings, const std::string& table,
+                  const std::string& kind) {
+  std::erase_if(settings,
+                [&](const auto& setting) { return setting.first.starts_with(table + "."); });
+  settings.emplace_back(table + ".kind", fmt::format("\"{}\"", kind));
+  if (table == "data" && kind != "synthetic" && kind != "fashion_mnist")
+    settings.emplace_back("data.path", "\"PATH\"");
+}
+
 }  // namespace
 
 ExitCode check_deck(const std::string& file, const std::vector<std::string>& overrides) {
@@ -83,7 +93,9 @@ ExitCode print_deck_reference() {
   return ExitCode::done;
 }
 
-ExitCode print_new_deck(const std::string& program) {
+ExitCode print_new_deck(const std::string& program, const ChosenKinds& kinds) {
+  DeckReference::Settings settings = settings_of(program);
+  for (const auto& [table, kind] : kinds) replace_kind(settings, table, kind);
   train::write_stdout(fmt::format(
       "# A deck of {}. Keys behind a # have the value that is shown, unless they are set.\n"
       "#   mpiexec -n 2 {} THIS_FILE\n{}",
@@ -91,7 +103,7 @@ ExitCode print_new_deck(const std::string& program) {
       program == "gpt"      ? "gpt train"
       : program == "fields" ? "regress"
                             : program,
-      train::deck_reference().commented_deck(settings_of(program))));
+      train::deck_reference().commented_deck(settings)));
   return ExitCode::done;
 }
 

@@ -109,13 +109,21 @@ int main(int argc, char** argv) {
   takes_deck(add(deck, "check", "read a deck, print it resolved, or say what is wrong",
                  [&] { return utility::check_deck(files.front(), overrides); }));
   add(deck, "reference", "every table and key, in Markdown", utility::print_deck_reference);
-  add(deck, "new", "print a commented deck to begin with",
-      [&] { return utility::print_new_deck(files.front()); })
+  utility::ChosenKinds kinds;
+  auto* new_deck = add(deck, "new", "print a commented deck to begin with",
+                       [&] { return utility::print_new_deck(files.front(), kinds); });
+  new_deck
       ->add_option("PROGRAM", files,
                    "classify, regress, fields (regress from field to field) or gpt")
       ->required()
       ->expected(1)
       ->check(CLI::IsMember({"classify", "regress", "fields", "gpt"}));
+  for (const char* table : {"model", "data", "optimizer", "schedule", "loss"}) {
+    new_deck->add_option_function<std::string>(
+        fmt::format("--{}", table),
+        [&kinds, table](const std::string& kind) { kinds.emplace_back(table, kind); },
+        fmt::format("{}.kind in place of the program's", table));
+  }
 
   auto* model = cli.add_subcommand("model", "networks")->require_subcommand(1);
   takes_deck(add(model, "describe", "a deck's layers: shapes, parameters, FLOPs, memory",

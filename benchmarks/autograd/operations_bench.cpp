@@ -15,7 +15,14 @@
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/philox.hpp>
+#include <lockstep/optim/adadelta.hpp>
+#include <lockstep/optim/adagrad.hpp>
+#include <lockstep/optim/adamax.hpp>
+#include <lockstep/optim/asgd.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/optim/nadam.hpp>
+#include <lockstep/optim/radam.hpp>
+#include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 
 namespace lockstep {
@@ -222,14 +229,13 @@ void run(double s) {
       },
       s);
 
-  using Kind = optim::OptimizerOptions::Kind;
-  measure_optimizer("RMSprop", {.kind = Kind::rmsprop}, s);
-  measure_optimizer("Adagrad", {.kind = Kind::adagrad}, s);
-  measure_optimizer("Adadelta", {.kind = Kind::adadelta}, s);
-  measure_optimizer("Adamax", {.kind = Kind::adamax}, s);
-  measure_optimizer("NAdam", {.kind = Kind::nadam}, s);
-  measure_optimizer("RAdam", {.kind = Kind::radam}, s);
-  measure_optimizer("ASGD", {.kind = Kind::asgd}, s);
+  measure_optimizer("RMSprop", {.kind = optim::RmspropOptions()}, s);
+  measure_optimizer("Adagrad", {.kind = optim::AdagradOptions()}, s);
+  measure_optimizer("Adadelta", {.kind = optim::AdadeltaOptions()}, s);
+  measure_optimizer("Adamax", {.kind = optim::AdamaxOptions()}, s);
+  measure_optimizer("NAdam", {.kind = optim::NAdamOptions()}, s);
+  measure_optimizer("RAdam", {.kind = optim::RAdamOptions()}, s);
+  measure_optimizer("ASGD", {.kind = optim::AsgdOptions()}, s);
 }
 
 }  // namespace

@@ -90,9 +90,10 @@ std::shared_ptr<ProcessGroup> same_work;  // this rank's: the trainers, or the o
 
 Trained train(const rpc::RRef<Table>& table, int steps) {
   DistributedDataParallel dense(make_dense(), same_work);
-  rpc::DistributedOptimizer of_dense({.lr = learning_rate}, rpc::parameter_rrefs(dense.module()));
+  rpc::DistributedOptimizer of_dense({.kind = optim::SgdOptions{.lr = learning_rate}},
+                                     rpc::parameter_rrefs(dense.module()));
   // Each trainer updates the table by its own gradient, and the dense part by the mean.
-  rpc::DistributedOptimizer of_table({.lr = learning_rate / trainers},
+  rpc::DistributedOptimizer of_table({.kind = optim::SgdOptions{.lr = learning_rate / trainers}},
                                      table.rpc_sync(&Table::references));
   Trained trained;
   for (int step = 0; step < steps; ++step) {

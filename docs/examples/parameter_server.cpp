@@ -135,7 +135,8 @@ double train_by(int steps, const Step& step) {
 }
 
 double train_forward(const rpc::RRef<Server>& server, int steps) {
-  rpc::DistributedOptimizer optimizer({.lr = learning_rate}, server.rpc_sync(&Server::parameters));
+  rpc::DistributedOptimizer optimizer({.kind = optim::SgdOptions{.lr = learning_rate}},
+                                      server.rpc_sync(&Server::parameters));
   return train_by(steps, [&](const Batch& batch) {
     const dist_autograd::Context context;
     const Variable output = server.rpc_sync(&Server::forward, Variable(batch.inputs()));

@@ -130,8 +130,9 @@ void run(const Sizes& sizes) {
     images->load(order, batch);
   };
   const Pipeline pipeline(sizes.pixels);
-  rpc::DistributedOptimizer optimizer({.lr = learning_rate, .momentum = momentum},
-                                      pipeline.parameters());
+  rpc::DistributedOptimizer optimizer(
+      {.kind = optim::SgdOptions{.lr = learning_rate, .momentum = momentum}},
+      pipeline.parameters());
   const auto step = [&](std::int64_t number, std::int64_t split_size) {
     load(number);
     const dist_autograd::Context context;

@@ -7,6 +7,7 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/optim/adam.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <map>
@@ -129,8 +130,8 @@ void train(const Text& text, std::int64_t steps) {
   const auto middle = rpc::remote("middle", make_middle);
   auto parameters = ends.rpc_sync(&Ends::references);
   for (const auto& each : middle.rpc_sync(&Middle::references)) parameters.push_back(each);
-  rpc::DistributedOptimizer optimizer(
-      {.kind = optim::OptimizerOptions::Kind::adam, .lr = 0.005, .clip_norm = 1.0}, parameters);
+  rpc::DistributedOptimizer optimizer({.kind = optim::AdamOptions{.lr = 0.005}, .clip_norm = 1.0},
+                                      parameters);
 
   Variable y;
   Tensor h, c;

@@ -210,6 +210,34 @@ TEST(Lockstep, ANewDeckIsGoodAsItIsAndWithEveryKeySet) {
   EXPECT_EQ(lockstep_utility({"deck", "new", "sing"}).exit_code, 2);
 }
 
+TEST(Lockstep, ANewDeckHoldsTheKeysOfItsKindsOnly) {
+  const ScratchFolder scratch;
+  const Finished made =
+      lockstep_utility({"deck", "new", "classify", "--model", "mlp", "--data", "csv", "--optimizer",
+                        "adan", "--schedule", "cosine", "--loss", "huber"});
+  ASSERT_EQ(made.exit_code, 0) << made.output;
+  for (const char* line : {"\nkind = \"mlp\"", "\n#hidden = ", "\nkind = \"csv\"",
+                           "\npath = ", "\n#target_columns = ", "\nkind = \"adan\"",
+                           "\n#no_prox = ", "\nkind = \"cosine\"", "\n#t_max = ", "\n#delta = "}) {
+    EXPECT_TRUE(made.says(line)) << line << made.output;
+  }
+  for (const char* key : {"dropout = 0.5", "heads", "synthetic_", "train_features", "tokenizer",
+                          "momentum", "milestones", "patience"}) {
+    EXPECT_FALSE(made.says(std::string("\n#") + key)) << key << made.output;
+  }
+  const std::string file = scratch.file("new.toml");
+  std::ofstream(file) << made.output;
+  const Finished checked = lockstep_utility({"deck", "check", file});
+  EXPECT_EQ(checked.exit_code, 0) << checked.output;
+  EXPECT_FALSE(checked.says("synthetic_") || checked.says("heads = ") ||
+               checked.says("momentum = "))
+      << checked.output;
+  const Finished unknown = lockstep_utility({"deck", "new", "classify", "--model", "mpl"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_TRUE(unknown.says("there is no model.kind = \"mpl\". Did you mean \"mlp\"?"))
+      << unknown.output;
+}
+
 TEST(Lockstep, EveryBundledDeckIsGood) {
   int decks = 0;
   for (const auto& entry : std::filesystem::directory_iterator(source("inputs"))) {

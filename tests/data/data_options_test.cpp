@@ -1,5 +1,9 @@
 #include <lockstep/data/data_options.hpp>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <data/idx_files.hpp>
 
@@ -28,9 +32,8 @@ TEST(DataOptions, DefaultsAreFashionMnistAsPyTorchsExampleNormalisesIt) {
   EXPECT_EQ(options.prefetch, 2);
 }
 
-TEST(DataOptions, EveryKeyReachesItsField) {
+TEST(DataOptions, EveryKeyOfAllKindsReachesItsField) {
   const auto o = from_deck(R"(
-kind = "synthetic"
 path = "/data"
 mean = [0.5, 0.75]
 std = [0.25]
@@ -47,29 +50,7 @@ shuffle_window = 18
 augment_crop_padding = 19
 augment_flip = true
 prefetch = 3
-synthetic_samples = 13
-synthetic_test_samples = 14
-synthetic_classes = 15
-synthetic_image_size = 16
-synthetic_noise = 0.75
-synthetic_seed = 17
-synthetic_channels = 20
-train_features = "a"
-train_targets = "b"
-test_features = "c"
-test_targets = "d"
-context = 21
-vocabulary = 22
-tokenizer = "gpt2"
-test_path = "e"
-feature_columns = ["f", "g"]
-target_columns = "h"
-classes = 21
-indices = true
-stream = true
-cache_mib = 22
 )");
-  EXPECT_EQ(o.kind, DataKind::synthetic);
   EXPECT_EQ(o.path, std::vector<std::string>{"/data"});
   EXPECT_EQ(o.mean, (std::vector{0.5, 0.75}));
   EXPECT_EQ(o.std, std::vector{0.25});
@@ -84,39 +65,114 @@ cache_mib = 22
   EXPECT_FALSE(o.shuffle.on);
   EXPECT_EQ(o.shuffle.window, 18);
   EXPECT_EQ(o.prefetch, 3);
-  EXPECT_EQ(o.synthetic.samples, 13);
-  EXPECT_EQ(o.synthetic.test_samples, 14);
-  EXPECT_EQ(o.synthetic.classes, 15);
-  EXPECT_EQ(o.synthetic.image_size, 16);
-  EXPECT_EQ(o.synthetic.noise, 0.75);
-  EXPECT_EQ(o.synthetic.seed, 17);
-  EXPECT_EQ(o.synthetic.channels, 20);
   EXPECT_EQ(o.augment.crop_padding, 19);
   EXPECT_TRUE(o.augment.flip);
-  EXPECT_EQ(o.files.train_features, "a");
-  EXPECT_EQ(o.files.train_targets, "b");
-  EXPECT_EQ(o.files.test_features, "c");
-  EXPECT_EQ(o.files.test_targets, "d");
-  EXPECT_EQ(o.files.test_path, std::vector<std::string>{"e"});
-  EXPECT_EQ(o.files.columns.features, (std::vector<std::string>{"f", "g"}));
-  EXPECT_EQ(o.files.columns.targets, std::vector<std::string>{"h"});
-  EXPECT_EQ(o.files.classes, 21);
-  EXPECT_TRUE(o.files.indices);
-  EXPECT_TRUE(o.files.stream);
-  EXPECT_EQ(o.files.cache_mib, 22);
-  EXPECT_EQ(o.tokens.context, 21);
-  EXPECT_EQ(o.tokens.vocabulary, 22);
-  EXPECT_EQ(o.tokens.tokenizer, "gpt2");
+}
+
+TEST(DataOptions, EveryKeyOfAKindReachesItsField) {
+  const auto synthetic = from_deck(R"(
+kind = "synthetic"
+synthetic_samples = 13
+synthetic_test_samples = 14
+synthetic_classes = 15
+synthetic_image_size = 16
+synthetic_noise = 0.75
+synthetic_seed = 17
+synthetic_channels = 20
+)");
+  EXPECT_EQ(synthetic.kind, DataKind::synthetic);
+  EXPECT_EQ(synthetic.synthetic.samples, 13);
+  EXPECT_EQ(synthetic.synthetic.test_samples, 14);
+  EXPECT_EQ(synthetic.synthetic.classes, 15);
+  EXPECT_EQ(synthetic.synthetic.image_size, 16);
+  EXPECT_EQ(synthetic.synthetic.noise, 0.75);
+  EXPECT_EQ(synthetic.synthetic.seed, 17);
+  EXPECT_EQ(synthetic.synthetic.channels, 20);
+
+  for (const auto& [name, kind] : {std::pair("hdf5", DataKind::hdf5), {"npy", DataKind::npy}}) {
+    const auto o = from_deck("kind = '" + std::string(name) + R"('
+train_features = "a"
+train_targets = "b"
+test_features = "c"
+test_targets = "d"
+test_path = "e"
+classes = 21
+indices = true
+stream = true
+other_features = ["i"]
+sample_weights = "j"
+)");
+    EXPECT_EQ(o.kind, kind);
+    EXPECT_EQ(o.files.train_features, "a");
+    EXPECT_EQ(o.files.train_targets, "b");
+    EXPECT_EQ(o.files.test_features, "c");
+    EXPECT_EQ(o.files.test_targets, "d");
+    EXPECT_EQ(o.files.test_path, std::vector<std::string>{"e"});
+    EXPECT_EQ(o.files.classes, 21);
+    EXPECT_TRUE(o.files.indices);
+    EXPECT_TRUE(o.files.stream);
+    EXPECT_EQ(o.files.other_features, std::vector<std::string>{"i"});
+    EXPECT_EQ(o.sample_weights, "j");
+  }
+  const auto hdf5 = from_deck("kind = 'hdf5'\nallow_external = true\ncache_mib = 22\n");
+  EXPECT_TRUE(hdf5.files.allow_external);
+  EXPECT_EQ(hdf5.files.cache_mib, 22);
+
+  const auto csv = from_deck(R"(
+kind = "csv"
+header = false
+feature_columns = ["f", "g"]
+target_columns = "h"
+classes = 21
+indices = true
+test_path = "e"
+sample_weights = "j"
+)");
+  EXPECT_EQ(csv.kind, DataKind::csv);
+  EXPECT_EQ(csv.files.header, CsvHeader::no);
+  EXPECT_EQ(csv.files.columns.features, (std::vector<std::string>{"f", "g"}));
+  EXPECT_EQ(csv.files.columns.targets, std::vector<std::string>{"h"});
+  EXPECT_EQ(csv.files.classes, 21);
+  EXPECT_TRUE(csv.files.indices);
+  EXPECT_EQ(csv.files.test_path, std::vector<std::string>{"e"});
+  EXPECT_EQ(csv.sample_weights, "j");
+
+  const auto tokens = from_deck(R"(
+kind = "tokens"
+context = 21
+vocabulary = 22
+tokenizer = "gpt2"
+test_path = "e"
+)");
+  EXPECT_EQ(tokens.kind, DataKind::tokens);
+  EXPECT_EQ(tokens.tokens.context, 21);
+  EXPECT_EQ(tokens.tokens.vocabulary, 22);
+  EXPECT_EQ(tokens.tokens.tokenizer, "gpt2");
+  EXPECT_EQ(tokens.files.test_path, std::vector<std::string>{"e"});
+}
+
+TEST(DataOptions, AKeyOfAnotherKindIsAnErrorThatNamesTheKind) {
+  const auto message =
+      test::input_error([] { return from_deck("kind = 'csv'\ntokenizer = 'bytes'\n"); });
+  EXPECT_EQ(message,
+            "test.toml:3: data.tokenizer is a key of data.kind = \"tokens\", but data.kind is "
+            "\"csv\". Remove the key, or choose that kind.");
 }
 
 TEST(DataOptions, ValuesOutOfRangeAreRefused) {
   for (const char* toml :
        {"kind = \"cifar\"", "std = [0.0]", "std = [-1.0]", "shuffle_window = -1",
-        "augment_crop_padding = -1", "classes = -1", "cache_mib = 0", "synthetic_channels = 0",
-        "train_limit = -1", "test_limit = -1", "prefetch = 0", "synthetic_samples = 0",
-        "synthetic_test_samples = 0", "synthetic_classes = 1", "synthetic_classes = 257",
-        "synthetic_image_size = 0", "synthetic_noise = 1.5"}) {
+        "augment_crop_padding = -1", "kind = 'npy'\nclasses = -1", "kind = 'hdf5'\ncache_mib = 0",
+        "train_limit = -1", "test_limit = -1", "prefetch = 0"}) {
     EXPECT_THROW(from_deck(toml), InputError) << toml;
+  }
+  for (const char* line :
+       {"synthetic_channels = 0", "synthetic_samples = 0", "synthetic_test_samples = 0",
+        "synthetic_classes = 1", "synthetic_classes = 257", "synthetic_image_size = 0",
+        "synthetic_noise = 1.5"}) {
+    const auto message = test::input_error(
+        [&] { return from_deck(std::string("kind = 'synthetic'\n").append(line)); });
+    EXPECT_NE(message.find("is out of range"), std::string::npos) << message;
   }
 }
 

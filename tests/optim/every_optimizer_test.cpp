@@ -1,4 +1,7 @@
 // What every optimizer promises, whatever its formula.
+#include <set>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -6,7 +9,20 @@
 #include <support/message_of.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/deck/any_key.hpp>
+#include <lockstep/optim/adadelta.hpp>
+#include <lockstep/optim/adagrad.hpp>
+#include <lockstep/optim/adam.hpp>
+#include <lockstep/optim/adamax.hpp>
+#include <lockstep/optim/adan.hpp>
+#include <lockstep/optim/asgd.hpp>
+#include <lockstep/optim/layer_wise.hpp>
+#include <lockstep/optim/lion.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/optim/nadam.hpp>
+#include <lockstep/optim/radam.hpp>
+#include <lockstep/optim/rmsprop.hpp>
+#include <lockstep/optim/sgd.hpp>
 #include <lockstep/tensor/kernels/elementwise.hpp>
 
 #include "parameters.hpp"
@@ -15,7 +31,6 @@ namespace lockstep {
 namespace {
 
 using optim::OptimizerOptions;
-using Kind = OptimizerOptions::Kind;
 using test::parameter;
 using test::set_grad;
 using test::values;
@@ -31,53 +46,78 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Case> every_optimizer() {
   return {
-      {"sgd", {.lr = 0.1, .weight_decay = 0.1}, {}},
+      {"sgd", {.kind = optim::SgdOptions{.lr = 0.1, .weight_decay = 0.1}}, {}},
       {"sgd_momentum",
-       {.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1},
+       {.kind =
+            optim::SgdOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1}},
        {"momentum_buffer"}},
-      {"sgd_nesterov", {.lr = 0.1, .momentum = 0.9, .nesterov = true}, {"momentum_buffer"}},
-      {"adam", {.kind = Kind::adam, .lr = 0.1, .weight_decay = 0.1}, {"exp_avg", "exp_avg_sq"}},
+      {"sgd_nesterov",
+       {.kind = optim::SgdOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}},
+       {"momentum_buffer"}},
+      {"adam",
+       {.kind = optim::AdamOptions{.lr = 0.1, .weight_decay = 0.1}},
+       {"exp_avg", "exp_avg_sq"}},
       {"amsgrad",
-       {.kind = Kind::adam, .lr = 0.1, .amsgrad = true},
+       {.kind = optim::AdamOptions{.lr = 0.1, .amsgrad = true}},
        {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-      {"adamw", {.kind = Kind::adamw, .lr = 0.1, .weight_decay = 0.1}, {"exp_avg", "exp_avg_sq"}},
+      {"adamw",
+       {.kind = optim::AdamWOptions{.lr = 0.1, .weight_decay = 0.1}},
+       {"exp_avg", "exp_avg_sq"}},
       {"lars",
-       {.kind = Kind::lars, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.1},
+       {.kind = optim::LarsOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}},
        {"momentum_buffer"}},
       {"lamb",
-       {.kind = Kind::lamb, .lr = 0.1, .weight_decay = 0.1, .eps = 1e-6},
+       {.kind = optim::LambOptions{.lr = 0.1, .weight_decay = 0.1}},
        {"exp_avg", "exp_avg_sq"}},
-      {"rmsprop", {.kind = Kind::rmsprop, .lr = 0.1, .weight_decay = 0.1}, {"square_avg"}},
+      {"rmsprop", {.kind = optim::RmspropOptions{.lr = 0.1, .weight_decay = 0.1}}, {"square_avg"}},
       {"rmsprop_centered",
-       {.kind = Kind::rmsprop, .lr = 0.1, .centered = true},
+       {.kind = optim::RmspropOptions{.lr = 0.1, .centered = true}},
        {"square_avg", "grad_avg"}},
       {"rmsprop_momentum",
-       {.kind = Kind::rmsprop, .lr = 0.1, .momentum = 0.9},
+       {.kind = optim::RmspropOptions{.lr = 0.1, .momentum = 0.9}},
        {"square_avg", "momentum_buffer"}},
       {"rmsprop_centered_momentum",
-       {.kind = Kind::rmsprop, .lr = 0.1, .momentum = 0.9, .centered = true},
+       {.kind = optim::RmspropOptions{.lr = 0.1, .momentum = 0.9, .centered = true}},
        {"square_avg", "grad_avg", "momentum_buffer"}},
       {"adagrad",
-       {.kind = Kind::adagrad, .lr = 0.1, .weight_decay = 0.1, .eps = 1e-10, .lr_decay = 0.1},
+       {.kind = optim::AdagradOptions{.lr = 0.1, .lr_decay = 0.1, .weight_decay = 0.1}},
        {"sum"}},
       {"adadelta",
-       {.kind = Kind::adadelta, .lr = 1.0, .weight_decay = 0.1, .eps = 1e-6},
+       {.kind = optim::AdadeltaOptions{.lr = 1.0, .weight_decay = 0.1}},
        {"square_avg", "acc_delta"}},
-      {"adamax", {.kind = Kind::adamax, .lr = 0.1, .weight_decay = 0.1}, {"exp_avg", "exp_inf"}},
-      {"nadam", {.kind = Kind::nadam, .lr = 0.1, .weight_decay = 0.1}, {"exp_avg", "exp_avg_sq"}},
+      {"adamax",
+       {.kind = optim::AdamaxOptions{.lr = 0.1, .weight_decay = 0.1}},
+       {"exp_avg", "exp_inf"}},
+      {"nadam",
+       {.kind = optim::NAdamOptions{.lr = 0.1, .weight_decay = 0.1}},
+       {"exp_avg", "exp_avg_sq"}},
       {"nadamw",
-       {.kind = Kind::nadam, .lr = 0.1, .weight_decay = 0.1, .decoupled_weight_decay = true},
+       {.kind =
+            optim::NAdamOptions{.lr = 0.1, .weight_decay = 0.1, .decoupled_weight_decay = true}},
        {"exp_avg", "exp_avg_sq"}},
-      {"radam", {.kind = Kind::radam, .lr = 0.1, .weight_decay = 0.1}, {"exp_avg", "exp_avg_sq"}},
+      {"radam",
+       {.kind = optim::RAdamOptions{.lr = 0.1, .weight_decay = 0.1}},
+       {"exp_avg", "exp_avg_sq"}},
       {"radamw",
-       {.kind = Kind::radam, .lr = 0.1, .weight_decay = 0.1, .decoupled_weight_decay = true},
+       {.kind =
+            optim::RAdamOptions{.lr = 0.1, .weight_decay = 0.1, .decoupled_weight_decay = true}},
        {"exp_avg", "exp_avg_sq"}},
-      {"asgd",
-       {.kind = Kind::asgd, .lr = 0.1, .weight_decay = 0.1, .alpha = 0.75, .t0 = 2.0},
-       {"ax"}},
-      {"lion",
-       {.kind = Kind::lion, .lr = 0.1, .weight_decay = 0.1, .betas = {0.9, 0.99}},
-       {"exp_avg"}}};
+      {"asgd", {.kind = optim::AsgdOptions{.lr = 0.1, .t0 = 2.0, .weight_decay = 0.1}}, {"ax"}},
+      {"lion", {.kind = optim::LionOptions{.lr = 0.1, .weight_decay = 0.1}}, {"exp_avg"}},
+      {"adan",
+       {.kind = optim::AdanOptions{.lr = 0.1, .weight_decay = 0.1}},
+       {"exp_avg", "exp_avg_diff", "exp_avg_sq", "previous_grad"}},
+      {"adan_no_prox",
+       {.kind = optim::AdanOptions{.lr = 0.1, .weight_decay = 0.1, .no_prox = true}},
+       {"exp_avg", "exp_avg_diff", "exp_avg_sq", "previous_grad"}}};
+}
+
+/// Of every kind that decks know.
+TEST(EveryOptimizerOfADeck, IsAmongTheCases) {
+  std::set<std::string> tested;
+  for (const Case& one : every_optimizer()) tested.insert(one.options.kind.name());
+  for (const auto* kind : optim::optimizer_kinds().all())
+    EXPECT_TRUE(tested.contains(kind->name)) << kind->name;
 }
 
 class EveryOptimizer : public testing::TestWithParam<Case> {
@@ -174,22 +214,33 @@ std::vector<double> numbers_in(const StateDict& scalars) {
   return numbers;
 }
 
+/// Makes every number and flag another, but what decides which state there is, and what nesterov
+/// needs.
+class Others final : public lockstep::detail::AnyKey<Others> {
+ public:
+  template <class T>
+  void any_key(std::string_view name, T& field, const KeyInfo&) {
+    if constexpr (std::is_same_v<T, double>) {
+      if (name == "dampening" || (name == "momentum" && field == 0.0)) return;
+      field = field == 0.0 ? 0.125 : 0.5 * field;
+    } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+      for (double& number : field) number *= 0.5;
+    } else if constexpr (std::is_same_v<T, bool>) {
+      if (name == "decoupled_weight_decay" || name == "no_prox") field = !field;
+    }
+  }
+
+ private:
+  std::size_t pick(std::string_view, const std::vector<std::string_view>&, std::size_t chosen,
+                   std::string_view) override {
+    return chosen;
+  }
+};
+
 /// Of the same kind, and with the same state, but every option another.
 OptimizerOptions others(OptimizerOptions options) {
-  options.lr *= 3;
-  options.weight_decay += 0.25;
-  if (options.momentum > 0.0) options.momentum *= 0.5;
-  if (!options.nesterov) options.dampening += 0.125;
-  options.betas = {0.5, 0.75};
-  options.eps *= 7;
-  options.alpha *= 0.5;
-  options.lr_decay += 0.5;
-  options.rho *= 0.5;
-  options.momentum_decay *= 2;
-  options.decoupled_weight_decay = !options.decoupled_weight_decay;
-  options.lambd *= 2;
-  options.t0 += 1;
-  options.trust_coefficient *= 2;
+  Others table;
+  options.kind.declare_keys(table);
   options.group_lr_factor = {3.0, 0.125};
   options.group_weight_decay = {0.75, 0.375};
   return options;

@@ -47,7 +47,7 @@ struct LambOracle {
 
   void step(const Numbers& g) {
     ++t;
-    const auto [beta1, beta2] = options.betas;
+    const double beta1 = options.betas[0], beta2 = options.betas[1];
     Numbers u(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
       m[i] = beta1 * m[i] + (1 - beta1) * g[i];

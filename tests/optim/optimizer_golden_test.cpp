@@ -1,71 +1,55 @@
 #include <algorithm>
+#include <cctype>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <support/golden_file.hpp>
 
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 
-// optim.h5 and breadth.h5: every case that names an algorithm, every step, in both precisions.
+// optim.h5, breadth.h5 and adan.h5: every case that names an algorithm, every step, in both
+// precisions.
 
 namespace lockstep {
 namespace {
 
-using optim::OptimizerOptions;
-using OptimizerKind = OptimizerOptions::Kind;
+/// What torch.optim calls the options, which decks do too; a flag is 0 or 1.
+constexpr const char* numbers[] = {"lr",       "momentum", "dampening",      "eps",   "alpha",
+                                   "lr_decay", "rho",      "momentum_decay", "lambd", "t0"};
+constexpr const char* switches[] = {"nesterov", "amsgrad", "centered", "no_prox"};
 
-/// What an option of ours is called in torch.optim.
-struct Number {
-  const char* name;
-  double OptimizerOptions::*option;
-};
-constexpr Number numbers[] = {{"lr", &OptimizerOptions::lr},
-                              {"momentum", &OptimizerOptions::momentum},
-                              {"dampening", &OptimizerOptions::dampening},
-                              {"weight_decay", &OptimizerOptions::weight_decay},
-                              {"eps", &OptimizerOptions::eps},
-                              {"alpha", &OptimizerOptions::alpha},
-                              {"lr_decay", &OptimizerOptions::lr_decay},
-                              {"rho", &OptimizerOptions::rho},
-                              {"momentum_decay", &OptimizerOptions::momentum_decay},
-                              {"lambd", &OptimizerOptions::lambd},
-                              {"t0", &OptimizerOptions::t0}};
-struct Switch {
-  const char* name;
-  bool OptimizerOptions::*option;
-};
-constexpr Switch switches[] = {{"nesterov", &OptimizerOptions::nesterov},
-                               {"amsgrad", &OptimizerOptions::amsgrad},
-                               {"centered", &OptimizerOptions::centered}};
-
-const std::map<std::string, OptimizerKind> kinds{
-    {"SGD", OptimizerKind::sgd},         {"Adam", OptimizerKind::adam},
-    {"AdamW", OptimizerKind::adamw},     {"RMSprop", OptimizerKind::rmsprop},
-    {"Adagrad", OptimizerKind::adagrad}, {"Adadelta", OptimizerKind::adadelta},
-    {"Adamax", OptimizerKind::adamax},   {"NAdam", OptimizerKind::nadam},
-    {"RAdam", OptimizerKind::radam},     {"ASGD", OptimizerKind::asgd}};
-
-/// The optimizer that a case's attributes describe; null for an algorithm that is not known.
+/// The optimizer that a case's attributes describe, by way of a deck; null for an algorithm that is
+/// not known. Without an attribute there is no decay.
 std::unique_ptr<optim::Optimizer> optimizer_of(const test::GoldenFile& file,
                                                const std::string& name,
                                                std::vector<nn::NamedParameter> parameters) {
-  const auto kind = kinds.find(file.text(name, "algorithm"));
-  if (kind == kinds.end()) return nullptr;
-  OptimizerOptions options{.kind = kind->second};
-  for (const auto& [key, option] : numbers) {
-    options.*option = file.number_or(name, key, options.*option);
+  std::string kind = file.text(name, "algorithm");
+  std::ranges::transform(kind, kind.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto known = optim::optimizer_kinds().all();
+  if (std::ranges::none_of(known, [&](const auto* one) { return one->name == kind; }))
+    return nullptr;
+  std::string text = fmt::format("[optimizer]\nkind = '{}'\nweight_decay = {}\n", kind,
+                                 file.number_or(name, "weight_decay", 0.0));
+  for (const char* key : numbers) {
+    if (file.has_attribute(name, key))
+      text += fmt::format("{} = {}\n", key, file.number(name, key));
   }
-  for (const auto& [key, option] : switches) {
-    options.*option = file.number_or(name, key, 0.0) != 0.0;
+  for (const char* key : switches) {
+    if (file.has_attribute(name, key))
+      text += fmt::format("{} = {}\n", key, file.number(name, key) != 0.0);
   }
-  if (file.has_attribute(name, "betas")) options.betas = file.numbers(name, "betas");
+  if (file.has_attribute(name, "betas"))
+    text += fmt::format("betas = [{}]\n", fmt::join(file.numbers(name, "betas"), ", "));
+  Deck deck = Deck::parse(text, name);
+  const auto options = optim::read_optimizer_options(deck);
+  deck.check_all_read();
   return optim::make_optimizer(options, std::move(parameters));
 }
 
@@ -185,6 +169,13 @@ TEST(OptimizerGolden, EveryCaseAndStepAgreesWithPyTorch) {
 TEST(OptimizerGolden, EveryFurtherOptimizersStepsAgreeWithPyTorch) {
   OptimizerCases cases("breadth.h5", "optim/");
   EXPECT_EQ(cases.check(), 8U);
+  EXPECT_EQ(cases.others(), std::vector<std::string>{"common"});
+}
+
+// By an implementation of its own in numpy (tests/golden/make_adan.py): PyTorch has no Adan.
+TEST(OptimizerGolden, EveryStepOfAdanAgreesWithAnImplementationOfItsPaper) {
+  OptimizerCases cases("adan.h5", "");
+  EXPECT_EQ(cases.check(), 5U);
   EXPECT_EQ(cases.others(), std::vector<std::string>{"common"});
 }
 

@@ -97,7 +97,7 @@ TEST(Sgd, ParametersThatCannotBeOptimizedAreRefused) {
 
 TEST(Sgd, LearningRateOfTheNextStepCanBeSet) {
   const auto p = parameter("w", {1.0F});
-  const auto optimizer = optim::make_optimizer({.lr = 0.5}, {p});
+  const auto optimizer = optim::make_optimizer({.kind = optim::SgdOptions{.lr = 0.5}}, {p});
   EXPECT_EQ(optimizer->lr(), 0.5);
   optimizer->set_lr(0.25);
   set_grad(p.variable, 1.0);

@@ -5,7 +5,19 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/module.hpp>
+#include <lockstep/optim/adadelta.hpp>
+#include <lockstep/optim/adagrad.hpp>
+#include <lockstep/optim/adam.hpp>
+#include <lockstep/optim/adamax.hpp>
+#include <lockstep/optim/adan.hpp>
+#include <lockstep/optim/asgd.hpp>
+#include <lockstep/optim/layer_wise.hpp>
+#include <lockstep/optim/lion.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/optim/nadam.hpp>
+#include <lockstep/optim/radam.hpp>
+#include <lockstep/optim/rmsprop.hpp>
+#include <lockstep/optim/sgd.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
 #include <rpc/affine.hpp>
 #include <rpc/workers.hpp>
@@ -32,22 +44,52 @@ Values all_of(const std::vector<Tensor>& tensors) {
   return all;
 }
 
+/// An optimizer of a program's own: SGD that keeps a share of the last step.
+struct KeepingOptions {
+  double lr = 0.5, share = 0.0;
+  std::vector<std::string> names;
+  bool on = false;
+};
+void declare(DeckTable& table, KeepingOptions& options) {
+  table.key("lr", options.lr, {.doc = "learning rate"});
+  table.key("share", options.share, {.doc = "of the last step"});
+  table.key("names", options.names, {.doc = "of nothing"});
+  table.key("on", options.on, {.doc = "whether it is kept"});
+}
+class Keeping : public optim::SGD {
+ public:
+  Keeping(std::vector<nn::NamedParameter> parameters, const KeepingOptions& options,
+          const std::vector<optim::ParameterGroup>& groups)
+      : SGD(std::move(parameters), {.lr = options.lr, .momentum = options.on ? options.share : 0.0},
+            groups) {
+    if (options.names != std::vector<std::string>{"a", "b"}) throw Error("other options came");
+  }
+};
+const bool keeping_is_registered = [] {
+  optim::register_optimizer<Keeping, KeepingOptions>("keeping",
+                                                     "SGD that keeps a share of the last step");
+  return true;
+}();
+
 std::vector<OptimizerOptions> every_kind() {
-  using Kind = OptimizerOptions::Kind;
-  return {{.lr = 0.1},
-          {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .clip_norm = 0.1},
-          {.kind = Kind::adam, .lr = 0.1},
-          {.kind = Kind::adamw, .lr = 0.1, .weight_decay = 0.1},
-          {.kind = Kind::lars, .lr = 0.1, .momentum = 0.9},
-          {.kind = Kind::lamb, .lr = 0.1, .eps = 1e-6},
-          {.kind = Kind::rmsprop, .lr = 0.1, .alpha = 0.5, .centered = true},
-          {.kind = Kind::adagrad, .lr = 0.1, .lr_decay = 0.5, .initial_accumulator_value = 0.5},
-          {.kind = Kind::adadelta, .lr = 0.1, .rho = 0.5},
-          {.kind = Kind::adamax, .lr = 0.1},
-          {.kind = Kind::nadam, .lr = 0.1, .momentum_decay = 0.5},
-          {.kind = Kind::radam, .lr = 0.1, .weight_decay = 0.1, .decoupled_weight_decay = true},
-          {.kind = Kind::asgd, .lr = 0.1, .alpha = 0.5, .lambd = 0.5, .t0 = 1.0},
-          {.kind = Kind::lion, .lr = 0.1}};
+  using namespace optim;
+  EXPECT_TRUE(keeping_is_registered);
+  return {{.kind = SgdOptions{.lr = 0.1}},
+          {.kind = SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01}, .clip_norm = 0.1},
+          {.kind = AdamOptions{.lr = 0.1}},
+          {.kind = AdamWOptions{.lr = 0.1, .weight_decay = 0.1}},
+          {.kind = LarsOptions{.lr = 0.1, .momentum = 0.9, .not_adapted = {"parameter1"}}},
+          {.kind = LambOptions{.lr = 0.1}},
+          {.kind = RmspropOptions{.lr = 0.1, .alpha = 0.5, .centered = true}},
+          {.kind = AdagradOptions{.lr = 0.1, .lr_decay = 0.5, .initial_accumulator_value = 0.5}},
+          {.kind = AdadeltaOptions{.lr = 0.1, .rho = 0.5}},
+          {.kind = AdamaxOptions{.lr = 0.1}},
+          {.kind = NAdamOptions{.lr = 0.1, .momentum_decay = 0.5}},
+          {.kind = RAdamOptions{.lr = 0.1, .weight_decay = 0.1, .decoupled_weight_decay = true}},
+          {.kind = AsgdOptions{.lr = 0.1, .lambd = 0.5, .alpha = 0.5, .t0 = 1.0}},
+          {.kind = LionOptions{.lr = 0.1}},
+          {.kind = AdanOptions{.lr = 0.1, .betas = {0.5, 0.25, 0.75}, .no_prox = true}},
+          {.kind = KeepingOptions{.lr = 0.1, .share = 0.5, .names = {"a", "b"}, .on = true}}};
 }
 
 TEST(DistributedOptimizer, OfEveryKindTrainsWithTheBitsOfTheSameOneHere) {
@@ -83,7 +125,8 @@ TEST(DistributedOptimizer, ReachesParametersOfEveryRankAndLeavesThoseWithoutAGra
       for (const auto& one : parts.back().rpc_sync(&Affine::parameters_here))
         parameters.push_back(one);
     }
-    rpc::DistributedOptimizer optimizer({.lr = 0.1, .momentum = 0.9}, parameters);
+    rpc::DistributedOptimizer optimizer({.kind = optim::SgdOptions{.lr = 0.1, .momentum = 0.9}},
+                                        parameters);
     const auto before = all_of(parts[0].rpc_sync(&Affine::values));
     {
       const da::Context context;
@@ -99,7 +142,7 @@ TEST(DistributedOptimizer, ReachesParametersOfEveryRankAndLeavesThoseWithoutAGra
 
 TEST(DistributedOptimizer, ClipsTheNormOfTheGradientsOfAllRanksTogether) {
   test::on_workers_of_both_kinds([](ProcessGroup& group) {
-    const OptimizerOptions options{.lr = 0.1, .clip_norm = 0.1};
+    const OptimizerOptions options{.kind = optim::SgdOptions{.lr = 0.1}, .clip_norm = 0.1};
     const auto near = rpc::remote(group.rank(), make_affine, 0.5);
     const auto far = rpc::remote(test::after(group), make_affine, 0.25);
     auto parameters = near.rpc_sync(&Affine::parameters_here);
@@ -131,8 +174,8 @@ TEST(DistributedOptimizer, OptionsOutOfRangeAreRefusedWhenItIsMade) {
   test::on_workers([](ProcessGroup& group) {
     const auto model = rpc::remote(test::after(group), make_affine, 0.5);
     const auto parameters = model.rpc_sync(&Affine::parameters_here);
-    const auto message =
-        test::thrown_by<Error>([&] { rpc::DistributedOptimizer({.lr = -1.0}, parameters); });
+    const auto message = test::thrown_by<Error>(
+        [&] { rpc::DistributedOptimizer({.kind = optim::SgdOptions{.lr = -1.0}}, parameters); });
     EXPECT_NE(message.find("learning rate"), std::string::npos) << message;
     EXPECT_NE(test::thrown_by<Error>([&] { rpc::DistributedOptimizer({}, {}); }), "");
   });

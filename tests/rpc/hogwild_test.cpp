@@ -2,6 +2,7 @@
 // design, so that ThreadSanitizer has nothing to say about it.
 #include <algorithm>
 
+#include <lockstep/optim/sgd.hpp>
 #include <rpc/affine.hpp>
 #include <rpc/workers.hpp>
 
@@ -28,8 +29,8 @@ TEST(Hogwild, TrainersOnAllRanksLearnTogetherAsWithLockedUpdates) {
       group.barrier();
       {
         const RRef<Affine> model = rpc::rpc_sync(0, shared_model);
-        rpc::DistributedOptimizer optimizer({.lr = 0.05}, model.rpc_sync(&Affine::parameters_here),
-                                            updates);
+        rpc::DistributedOptimizer optimizer({.kind = optim::SgdOptions{.lr = 0.05}},
+                                            model.rpc_sync(&Affine::parameters_here), updates);
         double first = 0, last = 0;
         for (int step = 0; step < 60; ++step) {
           const da::Context context;

@@ -4,6 +4,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/nn/layers/linear.hpp>
+#include <lockstep/optim/sgd.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
 #include <lockstep/rpc/remote_module.hpp>
 #include <rpc/workers.hpp>
@@ -50,7 +51,8 @@ TEST(RemoteModules, ComputeWhereTheyLive) {
 TEST(RemoteModules, TrainByTheirParameters) {
   test::on_workers([](ProcessGroup& group) {
     const rpc::RemoteModule net(test::after(group), make_net, 0.5);
-    rpc::DistributedOptimizer optimizer({.lr = 0.25}, net.remote_parameters());
+    rpc::DistributedOptimizer optimizer({.kind = optim::SgdOptions{.lr = 0.25}},
+                                        net.remote_parameters());
     const Variable x(Tensor::full({1, 3}, 2.0));
     {
       const dist_autograd::Context context;

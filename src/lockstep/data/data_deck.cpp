@@ -1,17 +1,135 @@
 #include <lockstep/data/data_options.hpp>
-#include <lockstep/deck/deck.hpp>
+#include <lockstep/deck/kinds.hpp>
 
 namespace lockstep {
+namespace {
+
+// Keys that several kinds have.
+
+void declare_test_path(DeckTable& table, DataOptions& options) {
+  table.key("test_path", options.files.test_path,
+            {.doc = "files of the test set; empty: those of path"});
+}
+
+void declare_classes(DeckTable& table, DataOptions& options) {
+  table.key("classes", options.files.classes,
+            {.doc = "number of classes; 0: the largest training label plus 1", .min = 0.0});
+}
+
+void declare_indices(DeckTable& table, DataOptions& options) {
+  table.key("indices", options.files.indices,
+            {.doc = "features are indices for an Embedding: they stay integers and are not "
+                    "normalised"});
+}
+
+void declare_sample_weights(DeckTable& table, DataOptions& options, std::string_view doc) {
+  table.key("sample_weights", options.sample_weights, {.doc = doc});
+}
+
+void declare_arrays(DeckTable& table, DataOptions& options, std::string_view features_doc) {
+  FileOptions& files = options.files;
+  table.key("train_features", files.train_features, {.doc = features_doc});
+  table.key("train_targets", files.train_targets, {.doc = "classes [N] or values [N, ...]"});
+  table.key("test_features", files.test_features, {.doc = "the same of the test set"});
+  table.key("test_targets", files.test_targets, {.doc = "the same of the test set"});
+  table.key("other_features", files.other_features,
+            {.doc = "further inputs of a sample, for a task of your own: names beside "
+                    "train_features and test_features, [\"mask\"] is train/mask and test/mask; "
+                    "they stay as they are"});
+  declare_sample_weights(table, options,
+                         "array [N] of weights by which the training samples are drawn, with "
+                         "replacement; empty: each once an epoch");
+  declare_test_path(table, options);
+  declare_classes(table, options);
+  declare_indices(table, options);
+  table.key("stream", files.stream,
+            {.doc = "read samples as they are needed, for data sets larger than memory"});
+}
+
+// The keys of each kind.
+
+void declare_fashion_mnist(DeckTable&, DataOptions&) {}
+
+void declare_synthetic(DeckTable& table, DataOptions& options) {
+  SyntheticOptions& synthetic = options.synthetic;
+  table.key("synthetic_samples", synthetic.samples,
+            {.doc = "training samples", .min = 1.0, .max = 1e8});
+  table.key("synthetic_test_samples", synthetic.test_samples,
+            {.doc = "test samples", .min = 1.0, .max = 1e8});
+  table.key("synthetic_classes", synthetic.classes, {.doc = "classes", .min = 2.0, .max = 256.0});
+  table.key("synthetic_image_size", synthetic.image_size,
+            {.doc = "height and width", .unit = "pixels", .min = 1.0, .max = 4096.0});
+  table.key("synthetic_channels", synthetic.channels,
+            {.doc = "colours of an image", .min = 1.0, .max = 64.0});
+  table.key("synthetic_noise", synthetic.noise,
+            {.doc = "share of noise in a pixel; 1 cannot be learnt", .min = 0.0, .max = 1.0});
+  table.key("synthetic_seed", synthetic.seed, {.doc = "seed of patterns and noise"});
+}
+
+void declare_hdf5(DeckTable& table, DataOptions& options) {
+  declare_arrays(table, options, "data set of inputs [N, ...]");
+  table.key("allow_external", options.files.allow_external,
+            {.doc = "samples may stand in other files: virtual data sets, external raw files and "
+                    "links to other files"});
+  table.key(
+      "cache_mib", options.files.cache_mib,
+      {.doc = "decoded chunks kept of each data set", .unit = "MiB", .min = 1.0, .max = 1048576.0});
+}
+
+void declare_npy(DeckTable& table, DataOptions& options) {
+  declare_arrays(table, options, "file of inputs [N, ...] in each folder, train/features.npy");
+}
+
+void declare_csv(DeckTable& table, DataOptions& options) {
+  FileOptions& files = options.files;
+  table.choice("header", files.header,
+               {{"auto", CsvHeader::automatic}, {"true", CsvHeader::yes}, {"false", CsvHeader::no}},
+               "whether the first line names the columns, which without it are column_1, "
+               "column_2, ...; auto: it does, and one that looks like samples is refused");
+  table.key("feature_columns", files.columns.features,
+            {.doc = "names of the columns of inputs; empty: all that are no targets"});
+  table.key("target_columns", files.columns.targets,
+            {.doc = "names of the columns of targets: classes, which may be words, or values; "
+                    "empty: the last column"});
+  declare_sample_weights(table, options,
+                         "column of weights by which the training samples are drawn, with "
+                         "replacement; empty: each once an epoch");
+  declare_test_path(table, options);
+  declare_classes(table, options);
+  declare_indices(table, options);
+}
+
+void declare_tokens(DeckTable& table, DataOptions& options) {
+  TokenOptions& tokens = options.tokens;
+  table.key("context", tokens.context,
+            {.doc = "length of a window, the tokens that a sample has",
+             .unit = "tokens",
+             .min = 1.0,
+             .max = 1048576.0});
+  table.key("vocabulary", tokens.vocabulary,
+            {.doc = "how many different ones there may be; 0: as the files say",
+             .min = 0.0,
+             .max = 65536.0});
+  table.key("tokenizer", tokens.tokenizer,
+            {.doc = "what makes text of them; empty: what tokenizer.json beside the files "
+                    "says",
+             .choices = {"", "characters", "bytes", "gpt2"}});
+  declare_test_path(table, options);
+}
+
+}  // namespace
 
 void declare(DeckTable& table, DataOptions& options) {
-  table.choice("kind", options.kind,
-               {{"fashion_mnist", DataKind::fashion_mnist},
-                {"synthetic", DataKind::synthetic},
-                {"hdf5", DataKind::hdf5},
-                {"npy", DataKind::npy},
-                {"csv", DataKind::csv},
-                {"tokens", DataKind::tokens}},
-               "which data set; synthetic is generated and needs no files");
+  declare_kind(
+      table, options, &DataOptions::kind,
+      "which data set; synthetic is generated and needs no files",
+      {{"fashion_mnist", DataKind::fashion_mnist,
+        "the four IDX files of Fashion-MNIST, or others of that form", declare_fashion_mnist},
+       {"synthetic", DataKind::synthetic, "images that are generated", declare_synthetic},
+       {"hdf5", DataKind::hdf5, "arrays in HDF5 files", declare_hdf5},
+       {"npy", DataKind::npy, "arrays in .npy files", declare_npy},
+       {"csv", DataKind::csv, "tables in CSV files", declare_csv},
+       {"tokens", DataKind::tokens, "token files of a language model", declare_tokens}});
   table.key(
       "path", options.path,
       {.doc = "hdf5, csv: a file, a list of files, or a pattern such as \"part-*.h5\", whose "
@@ -49,10 +167,6 @@ void declare(DeckTable& table, DataOptions& options) {
        .min = 0.0,
        .max = 0.99});
   table.key("test_set", options.test_set, {.doc = "false: there is no test set"});
-  table.key(
-      "sample_weights", options.sample_weights,
-      {.doc = "hdf5, npy, csv: array [N], or column, of weights by which the training samples "
-              "are drawn, with replacement; empty: each once an epoch"});
   table.key("balance_classes", options.balance_classes,
             {.doc = "draw the training samples with replacement such that all classes come equally "
                     "often"});
@@ -75,79 +189,6 @@ void declare(DeckTable& table, DataOptions& options) {
        .max = 4096.0});
   table.key("augment_flip", options.augment.flip,
             {.doc = "mirror half of the training images left to right"});
-
-  SyntheticOptions& synthetic = options.synthetic;
-  table.key("synthetic_samples", synthetic.samples,
-            {.doc = "synthetic: training samples", .min = 1.0, .max = 1e8});
-  table.key("synthetic_test_samples", synthetic.test_samples,
-            {.doc = "synthetic: test samples", .min = 1.0, .max = 1e8});
-  table.key("synthetic_classes", synthetic.classes,
-            {.doc = "synthetic: classes", .min = 2.0, .max = 256.0});
-  table.key("synthetic_image_size", synthetic.image_size,
-            {.doc = "synthetic: height and width", .unit = "pixels", .min = 1.0, .max = 4096.0});
-  table.key("synthetic_channels", synthetic.channels,
-            {.doc = "synthetic: colours of an image", .min = 1.0, .max = 64.0});
-  table.key(
-      "synthetic_noise", synthetic.noise,
-      {.doc = "synthetic: share of noise in a pixel; 1 cannot be learnt", .min = 0.0, .max = 1.0});
-  table.key("synthetic_seed", synthetic.seed, {.doc = "synthetic: seed of patterns and noise"});
-
-  FileOptions& files = options.files;
-  table.key("train_features", files.train_features,
-            {.doc = "hdf5: data set of inputs [N, ...]; npy: file of them, train/features.npy"});
-  table.key("train_targets", files.train_targets,
-            {.doc = "hdf5, npy: classes [N] or values [N, ...]"});
-  table.key("test_features", files.test_features, {.doc = "hdf5, npy: the same of the test set"});
-  table.key("test_targets", files.test_targets, {.doc = "hdf5, npy: the same of the test set"});
-  table.key("other_features", files.other_features,
-            {.doc = "hdf5, npy: further inputs of a sample, for a task of your own: names beside "
-                    "train_features and test_features, [\"mask\"] is train/mask and test/mask; "
-                    "they stay as they are"});
-  table.key("test_path", files.test_path,
-            {.doc = "hdf5, npy, csv, tokens: files of the test set; empty: those of path"});
-  table.choice("header", files.header,
-               {{"auto", CsvHeader::automatic}, {"true", CsvHeader::yes}, {"false", CsvHeader::no}},
-               "csv: whether the first line names the columns, which without it are column_1, "
-               "column_2, ...; auto: it does, and one that looks like samples is refused");
-  table.key("feature_columns", files.columns.features,
-            {.doc = "csv: names of the columns of inputs; empty: all that are no targets"});
-  table.key("target_columns", files.columns.targets,
-            {.doc = "csv: names of the columns of targets: classes, which may be words, or values; "
-                    "empty: the last column"});
-  table.key("classes", files.classes,
-            {.doc = "hdf5, npy, csv: number of classes; 0: the largest training label plus 1",
-             .min = 0.0});
-  table.key("allow_external", files.allow_external,
-            {.doc = "hdf5: samples may stand in other files: virtual data sets, external raw files "
-                    "and links to other files"});
-  table.key(
-      "indices", files.indices,
-      {.doc =
-           "hdf5, npy, csv: features are indices for an Embedding: they stay integers and are not "
-           "normalised"});
-  table.key(
-      "stream", files.stream,
-      {.doc = "hdf5, npy: read samples as they are needed, for data sets larger than memory"});
-  table.key("cache_mib", files.cache_mib,
-            {.doc = "hdf5: decoded chunks kept of each data set",
-             .unit = "MiB",
-             .min = 1.0,
-             .max = 1048576.0});
-
-  TokenOptions& tokens = options.tokens;
-  table.key("context", tokens.context,
-            {.doc = "tokens: length of a window, the tokens that a sample has",
-             .unit = "tokens",
-             .min = 1.0,
-             .max = 1048576.0});
-  table.key("vocabulary", tokens.vocabulary,
-            {.doc = "tokens: how many different ones there may be; 0: as the files say",
-             .min = 0.0,
-             .max = 65536.0});
-  table.key("tokenizer", tokens.tokenizer,
-            {.doc = "tokens: what makes text of them; empty: what tokenizer.json beside the files "
-                    "says",
-             .choices = {"", "characters", "bytes", "gpt2"}});
 }
 
 }  // namespace lockstep

@@ -24,12 +24,34 @@ struct Deck::State {
 
 namespace {
 
+/// The names of the keys that a kind declares.
+class KeyNames final : public AnyKey<KeyNames> {
+ public:
+  KeyNames(std::vector<ReadTable::KeyOfKind>& found, std::string_view kind)
+      : found_(found), kind_(kind) {}
+
+  template <class T>
+  void any_key(std::string_view name, const T&, const KeyInfo&) {
+    found_.push_back({std::string(name), kind_});
+  }
+
+ private:
+  std::size_t pick(std::string_view name, const std::vector<std::string_view>&, std::size_t chosen,
+                   std::string_view) override {
+    found_.push_back({std::string(name), kind_});
+    return chosen;
+  }
+
+  std::vector<ReadTable::KeyOfKind>& found_;
+  std::string kind_;
+};
+
 class Reader final : public AnyKey<Reader> {
  public:
   Reader(const DeckTree& tree, std::vector<ReadTable>& read, std::string_view name)
       : tree_(tree), read_(read), name_(name) {
     if (std::ranges::find(read_, name_, &ReadTable::name) == read_.end()) {
-      read_.push_back({name_, {}});
+      read_.push_back({.name = name_});
     }
   }
 
@@ -50,6 +72,19 @@ class Reader final : public AnyKey<Reader> {
     if (const auto* value = tree_.find(name_, name)) chosen = reader.pick(*value, names);
     read_table().set(name, to_toml(names[chosen]));
     return chosen;
+  }
+
+  void declare_kind(std::string_view key, const std::vector<Kind>& kinds, std::size_t chosen,
+                    const std::function<void()>& declare_chosen) override {
+    ReadTable& table = read_table();
+    table.kind_key = key;
+    table.of_other_kinds.clear();
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      if (i == chosen) continue;
+      KeyNames names(table.of_other_kinds, kinds[i].name);
+      kinds[i].declare(names);
+    }
+    declare_chosen();
   }
 
   ReadTable& read_table() { return *std::ranges::find(read_, name_, &ReadTable::name); }
@@ -122,7 +157,9 @@ std::unique_ptr<DeckTable> Deck::recorder(std::string_view name) {
   return std::make_unique<Recorder>(*at);
 }
 
-void Deck::check_all_read() const { check_all_known(state_->tree, state_->read); }
+void Deck::check_all_read(KeysOfOtherKinds of_other_kinds) const {
+  check_all_known(state_->tree, state_->read, of_other_kinds);
+}
 
 std::string Deck::resolved() const {
   std::string top, tables;

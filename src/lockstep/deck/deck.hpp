@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@ struct KeyInfo {
   std::string_view unit = {};                ///< "s", "bytes"; empty: a plain number
   std::optional<double> min = {}, max = {};  ///< inclusive limits of numbers (of each, in lists)
   bool above_min = false;                    ///< min itself is not allowed
+  std::size_t count = 0;                     ///< entries that a list must have; 0: any number
   std::initializer_list<std::string_view> choices = {};  ///< legal strings; empty: any
 };
 
@@ -54,9 +56,39 @@ class DeckTable {
     field = values.begin()[pick(name, names, chosen, doc)].second;
   }
 
+  /// One of several kinds of what a table describes, such as "adam" of [optimizer], with keys of
+  /// its own.
+  struct Kind {
+    std::string_view name;                    ///< what the deck says
+    std::string_view doc;                     ///< one line for the reference
+    std::function<void(DeckTable&)> declare;  ///< its keys, on options that nobody reads
+  };
+  /// A key whose values are the names of `kinds`, of which number `chosen` is the default.
+  /// declare_chosen(i) declares the keys of the kind that the deck chooses. A key that only other
+  /// kinds have is an error that names them (Deck::check_all_read), and the resolved deck holds
+  /// none. lockstep/deck/kinds.hpp keeps the list of kinds.
+  void kind(std::string_view name, const std::vector<Kind>& kinds, std::size_t chosen,
+            std::string_view doc, const std::function<void(std::size_t)>& declare_chosen) {
+    std::vector<std::string_view> names;
+    for (const Kind& one : kinds) names.push_back(one.name);
+    chosen = pick(name, names, chosen, doc);
+    declare_kind(name, kinds, chosen, [&] { declare_chosen(chosen); });
+  }
+
  private:
   virtual std::size_t pick(std::string_view name, const std::vector<std::string_view>& names,
                            std::size_t chosen, std::string_view doc) = 0;
+  /// `key` is of kind `chosen`, whose keys `declare_chosen` declares.
+  virtual void declare_kind(std::string_view /*key*/, const std::vector<Kind>& /*kinds*/,
+                            std::size_t /*chosen*/, const std::function<void()>& declare_chosen) {
+    declare_chosen();
+  }
+};
+
+/// What check_all_read() makes of a key that another kind has than the deck's.
+enum class KeysOfOtherKinds : std::uint8_t {
+  refused,
+  passed_over,  ///< for decks in files of earlier versions, which held the keys of all kinds
 };
 
 /// A typed input deck: a TOML file, the files it includes (`include = ["base.toml"]`, relative to
@@ -94,8 +126,10 @@ class Deck {
     declare(*recorder(name), options);
   }
 
-  /// Throws if the deck has a key or table that no read() declared, naming the nearest known one.
-  void check_all_read() const;
+  /// Throws if the deck has a key or table that no read() declared, naming the nearest known one,
+  /// or the kinds that have the key. Keys of an included deck are passed over where they belong to
+  /// the kind that it names, and the including deck or --set names another.
+  void check_all_read(KeysOfOtherKinds of_other_kinds = KeysOfOtherKinds::refused) const;
 
   /// The deck as read so far, every declared key with its value, as TOML in order of declaration:
   /// what --dry-run prints and run folders and checkpoints store. Reading it back gives the same.
@@ -127,11 +161,13 @@ class DeckReference {
     const auto table = open(name, description);
     declare(*table, options);
   }
-  /// Markdown: one section a table, one row a key (name, type, unit, default, range, doc).
+  /// Markdown: one section a table, one row a key (name, type, unit, default, range, doc); the keys
+  /// that a kind has of its own in a section below.
   [[nodiscard]] std::string markdown() const;
   /// A deck to begin with: every key on a line with its meaning behind it, those of `settings`
-  /// ("train.epochs", a value in TOML) set, all others commented out with their defaults. Throws
-  /// Error for a setting that is no key.
+  /// ("train.epochs", a value in TOML) set, all others commented out with their defaults. Of kinds,
+  /// the keys of the one that is set. Throws Error for a setting that is no key, InputError for a
+  /// kind that there is not.
   using Settings = std::vector<std::pair<std::string, std::string>>;
   [[nodiscard]] std::string commented_deck(const Settings& settings) const;
 

@@ -7,6 +7,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/any_key.hpp>
+#include <lockstep/deck/did_you_mean.hpp>
 #include <lockstep/deck/key_text.hpp>
 
 namespace lockstep {
@@ -19,9 +20,18 @@ struct Row {
   std::string name, type, unit, value, range, doc;
 };
 
+struct SectionOfKind {
+  std::string kind, description;
+  std::vector<Row> rows;
+};
+
 struct Section {
   std::string name, description;
   std::vector<Row> rows;
+  std::string kind_key;               ///< of a table that has kinds,
+  std::size_t rows_before_kinds = 0;  ///< the rows up to it,
+  std::size_t chosen = 0;             ///< and the default
+  std::vector<SectionOfKind> kinds;
 };
 
 // A pipe would end the cell.
@@ -34,6 +44,36 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
+std::string table_of(const std::vector<Row>& rows) {
+  std::string text(
+      "| key | type | unit | default | range | meaning |\n"
+      "|---|---|---|---|---|---|\n");
+  for (const auto& [name, type, unit, value, range, doc] : rows)
+    text += fmt::format("| `{}` | {} | {} | `{}` | {} | {} |\n", name, type, cell(unit),
+                        cell(value), cell(range), cell(doc));
+  return text;
+}
+
+/// The rows of a deck with this kind, as TOML, or with the default, in the order of a resolved
+/// deck. Throws InputError for a kind that the table does not have.
+std::vector<Row> rows_with(const Section& section, const std::string& kind) {
+  std::vector<Row> rows = section.rows;
+  if (section.kinds.empty()) return rows;
+  std::vector<std::string> names;
+  for (const SectionOfKind& one : section.kinds) names.push_back(to_toml(one.kind));
+  const auto found = kind.empty() ? names.begin() + static_cast<std::ptrdiff_t>(section.chosen)
+                                  : std::ranges::find(names, kind);
+  if (found == names.end()) {
+    throw InputError(
+        fmt::format("there is no {}.{} = {}. {}", section.name, section.kind_key, kind,
+                    did_you_mean(kind, std::vector<std::string_view>(names.begin(), names.end()))));
+  }
+  const auto& own = section.kinds[static_cast<std::size_t>(found - names.begin())].rows;
+  rows.insert(rows.begin() + static_cast<std::ptrdiff_t>(section.rows_before_kinds), own.begin(),
+              own.end());
+  return rows;
+}
+
 }  // namespace
 
 struct DeckReference::State {
@@ -44,24 +84,43 @@ namespace {
 
 class Collector final : public AnyKey<Collector> {
  public:
-  explicit Collector(Section& section) : section_(section) {}
+  explicit Collector(Section& section) : section_(section), rows_(&section.rows) {}
 
   template <class T>
   void any_key(std::string_view name, const T& field, KeyInfo info) {
     const std::string unit(std::exchange(info.unit, {}));  // has a column of its own
-    section_.rows.push_back({std::string(name), std::string(type_name<T>), unit, to_toml(field),
-                             range_in_words(info), std::string(info.doc)});
+    rows_->push_back({std::string(name), std::string(type_name<T>), unit, to_toml(field),
+                      range_in_words(info), std::string(info.doc)});
   }
 
  private:
   std::size_t pick(std::string_view name, const std::vector<std::string_view>& names,
                    std::size_t chosen, std::string_view doc) override {
-    section_.rows.push_back({std::string(name), std::string(type_name<std::string>), "",
-                             to_toml(names[chosen]), choices_in_words(names), std::string(doc)});
+    rows_->push_back({std::string(name), std::string(type_name<std::string>), "",
+                      to_toml(names[chosen]), choices_in_words(names), std::string(doc)});
     return chosen;
   }
 
+  void declare_kind(std::string_view key, const std::vector<Kind>& kinds, std::size_t chosen,
+                    const std::function<void()>& declare_chosen) override {
+    section_.kind_key = key;
+    section_.rows_before_kinds = section_.rows.size();
+    section_.chosen = chosen;
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      SectionOfKind of_kind{std::string(kinds[i].name), std::string(kinds[i].doc), {}};
+      rows_ = &of_kind.rows;
+      if (i == chosen) {
+        declare_chosen();
+      } else {
+        kinds[i].declare(*this);
+      }
+      rows_ = &section_.rows;
+      section_.kinds.push_back(std::move(of_kind));
+    }
+  }
+
   Section& section_;
+  std::vector<Row>* rows_;
 };
 
 }  // namespace
@@ -75,7 +134,7 @@ std::unique_ptr<DeckTable> DeckReference::open(std::string_view name,
   auto& sections = state_->sections;
   auto found = std::ranges::find(sections, name, &Section::name);
   if (found == sections.end()) {
-    sections.push_back({std::string(name), std::string(description), {}});
+    sections.push_back({.name = std::string(name), .description = std::string(description)});
     found = std::prev(sections.end());
   } else {
     found->description.append(" ").append(description);
@@ -89,13 +148,12 @@ std::string DeckReference::markdown() const {
     if (!text.empty()) text += '\n';
     const auto title =
         section.name.empty() ? std::string("Top level") : fmt::format("`[{}]`", section.name);
-    text += fmt::format(
-        "## {}\n\n{}\n\n| key | type | unit | default | range | meaning |\n"
-        "|---|---|---|---|---|---|\n",
-        title, section.description);
-    for (const auto& [name, type, unit, value, range, doc] : section.rows)
-      text += fmt::format("| `{}` | {} | {} | `{}` | {} | {} |\n", name, type, cell(unit),
-                          cell(value), cell(range), cell(doc));
+    text += fmt::format("## {}\n\n{}\n\n{}", title, section.description, table_of(section.rows));
+    for (const auto& [kind, description, rows] : section.kinds) {
+      text += fmt::format("\n### {} with `{} = \"{}\"`\n\n{}\n", title, section.kind_key, kind,
+                          rows.empty() ? description + "; no keys of its own" : description);
+      if (!rows.empty()) text += "\n" + table_of(rows);
+    }
   }
   return text;
 }
@@ -103,11 +161,14 @@ std::string DeckReference::markdown() const {
 std::string DeckReference::commented_deck(const Settings& settings) const {
   std::string text;
   std::size_t used = 0;
+  const auto setting_of = [&](const Section& section, const std::string& key) {
+    return std::ranges::find(settings, section.name + "." + key, &Settings::value_type::first);
+  };
   for (const auto& section : state_->sections) {
     text += fmt::format("\n[{}]  # {}\n", section.name, section.description);
-    for (const auto& row : section.rows) {
-      const auto set =
-          std::ranges::find(settings, section.name + "." + row.name, &Settings::value_type::first);
+    const auto named = setting_of(section, section.kind_key);
+    for (const auto& row : rows_with(section, named == settings.end() ? "" : named->second)) {
+      const auto set = setting_of(section, row.name);
       const bool is_set = set != settings.end();
       used += is_set ? 1 : 0;
       std::string notes = row.doc;
@@ -119,7 +180,7 @@ std::string DeckReference::commented_deck(const Settings& settings) const {
           notes);
     }
   }
-  if (used != settings.size()) throw Error("a deck was to begin with a key that there is not");
+  if (used != settings.size()) throw Error("a deck was to begin with a key that it does not have");
   return text;
 }
 

@@ -34,11 +34,16 @@ const DeckValue* DeckTree::find(std::string_view table, std::string_view key) co
 }
 
 void DeckTree::merge(DeckTree over) {
+  const int above = level + 1;
   for (auto& [path, table] : over.tables) {
     auto& mine = tables[path];
     mine.position = std::move(table.position);
-    for (auto& [key, value] : table.keys) mine.keys.insert_or_assign(key, std::move(value));
+    for (auto& [key, value] : table.keys) {
+      value.level += above;
+      mine.keys.insert_or_assign(key, std::move(value));
+    }
   }
+  level = above + over.level;
 }
 
 std::string join_path(std::string_view table, std::string_view key) {

@@ -31,6 +31,7 @@ struct DeckValue {
   using List = std::vector<DeckValue>;
   std::variant<bool, std::int64_t, double, std::string, List, Other> data;
   DeckPosition position;
+  int level = 0;  ///< of its source: that of a deck is above those of the decks it includes
 };
 
 /// A deck as written: nested tables are flattened, `[a.b]` is the table "a.b"; the top level is "".
@@ -40,10 +41,11 @@ struct DeckTree {
     std::map<std::string, DeckValue, std::less<>> keys;
   };
   std::map<std::string, Table, std::less<>> tables;
+  int level = 0;  ///< the highest of its values
 
   /// The value of `key` in `table`, or null.
   [[nodiscard]] const DeckValue* find(std::string_view table, std::string_view key) const;
-  /// Adds the tables and keys of `over`, which win.
+  /// Adds the tables and keys of `over`, which win and are a level above.
   void merge(DeckTree over);
 };
 

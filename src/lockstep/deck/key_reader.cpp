@@ -147,9 +147,17 @@ std::string KeyReader::read(const DeckValue& value, const std::string&) const {
 
 template <class T>
 std::vector<T> KeyReader::read(const DeckValue& value, const std::vector<T>& fallback) const {
-  if (may_stand_alone<T>(value)) return {read(value, T{})};
+  const auto expect_count = [&](std::size_t count) {
+    if (info_.count == 0 || count == info_.count) return;
+    refuse(value, fmt::format("must have {} entries, not {}.", info_.count, count));
+  };
+  if (may_stand_alone<T>(value)) {
+    expect_count(1);
+    return {read(value, T{})};
+  }
   const auto* list = std::get_if<DeckValue::List>(&value.data);
   if (!list) wrong_type(value, type_name<std::vector<T>>);
+  expect_count(list->size());
   T element_fallback{};
   if constexpr (std::is_same_v<T, double>) {
     const auto infinite = std::ranges::find_if(fallback, [](double x) { return std::isinf(x); });

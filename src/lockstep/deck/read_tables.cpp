@@ -19,7 +19,8 @@ struct Problem {
 
 class Checker {
  public:
-  Checker(const DeckTree& tree, const std::vector<ReadTable>& read) : tree_(tree), read_(read) {
+  Checker(const DeckTree& tree, const std::vector<ReadTable>& read, KeysOfOtherKinds of_other_kinds)
+      : tree_(tree), read_(read), of_other_kinds_(of_other_kinds) {
     for (const auto& table : read) {
       if (!table.name.empty()) table_names_.push_back(table.name);
     }
@@ -31,7 +32,7 @@ class Checker {
       if (known != read_.end()) {
         check_keys(*known, table);
       } else if (name.empty() || leads_to_read_table(name)) {
-        check_keys(ReadTable{name, {}}, table);
+        check_keys(ReadTable{.name = name}, table);
       } else if (!table.keys.empty() || !has_inner_tables(name)) {
         problems_.push_back({table.position, fmt::format("unknown table [{}]. {}", excerpt(name),
                                                          did_you_mean(name, table_names_))});
@@ -46,8 +47,41 @@ class Checker {
  private:
   void check_keys(const ReadTable& known, const DeckTree::Table& table) {
     for (const auto& [key, value] : table.keys) {
-      if (!known.has(key)) problems_.push_back({value.position, unknown_key(known, key)});
+      if (known.has(key)) continue;
+      const auto kinds = other_kinds_with(known, key);
+      if (kinds.empty()) {
+        problems_.push_back({value.position, unknown_key(known, key)});
+      } else if (!is_passed_over(known, value)) {
+        problems_.push_back({value.position, of_another_kind(known, key, kinds)});
+      }
     }
+  }
+
+  static std::vector<std::string> other_kinds_with(const ReadTable& table, const std::string& key) {
+    std::vector<std::string> kinds;
+    for (const auto& other : table.of_other_kinds) {
+      if (other.key == key) kinds.push_back(to_toml(other.kind));
+    }
+    return kinds;
+  }
+
+  /// Whether the key belongs to a kind that an included deck has chosen, and `value` to that deck.
+  bool is_passed_over(const ReadTable& table, const DeckValue& value) const {
+    if (of_other_kinds_ == KeysOfOtherKinds::passed_over) return true;
+    const auto* kind = tree_.find(table.name, table.kind_key);
+    return kind && kind->level > value.level && kind->position.source != value.position.source;
+  }
+
+  std::string of_another_kind(const ReadTable& table, const std::string& key,
+                              const std::vector<std::string>& kinds) const {
+    const auto* kind = tree_.find(table.name, table.kind_key);
+    const auto kind_path = join_path(table.name, table.kind_key);
+    const auto chosen =
+        std::ranges::find(table.keys, table.kind_key, &std::pair<std::string, std::string>::first);
+    return fmt::format("{} is a key of {} = {}, but {} is {}{}. Remove the key, or choose {}.",
+                       excerpt(join_path(table.name, key)), kind_path, fmt::join(kinds, ", "),
+                       kind_path, chosen->second, kind ? "" : ", the default",
+                       kinds.size() == 1 ? "that kind" : "one of those kinds");
   }
 
   std::string unknown_key(const ReadTable& table, const std::string& key) const {
@@ -77,6 +111,7 @@ class Checker {
 
   const DeckTree& tree_;
   const std::vector<ReadTable>& read_;
+  KeysOfOtherKinds of_other_kinds_;
   std::vector<std::string_view> table_names_;
   std::vector<Problem> problems_;
 };
@@ -97,9 +132,10 @@ void ReadTable::set(std::string_view key, std::string value) {
   }
 }
 
-void check_all_known(const DeckTree& tree, const std::vector<ReadTable>& read) {
+void check_all_known(const DeckTree& tree, const std::vector<ReadTable>& read,
+                     KeysOfOtherKinds of_other_kinds) {
   constexpr std::size_t most = 10;
-  const auto problems = Checker(tree, read).problems();
+  const auto problems = Checker(tree, read, of_other_kinds).problems();
   if (problems.empty()) return;
   std::string message;
   for (const auto& [position, sentences] :

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/deck_tree.hpp>
 
 namespace lockstep::detail {
@@ -12,6 +13,12 @@ namespace lockstep::detail {
 struct ReadTable {
   std::string name;
   std::vector<std::pair<std::string, std::string>> keys;  ///< name and value as TOML
+  /// Of a table that has kinds: the key that names the kind, and what other kinds have.
+  std::string kind_key;
+  struct KeyOfKind {
+    std::string key, kind;
+  };
+  std::vector<KeyOfKind> of_other_kinds;
 
   [[nodiscard]] bool has(std::string_view key) const;
   /// A key that is read again keeps its place.
@@ -19,7 +26,8 @@ struct ReadTable {
 };
 
 /// Throws one InputError that lists, in order of file and line, each table and key of `tree` that
-/// nobody has read, with the nearest name that somebody has.
-void check_all_known(const DeckTree& tree, const std::vector<ReadTable>& read);
+/// nobody has read, with the nearest name that somebody has, or the kinds that have it.
+void check_all_known(const DeckTree& tree, const std::vector<ReadTable>& read,
+                     KeysOfOtherKinds of_other_kinds);
 
 }  // namespace lockstep::detail

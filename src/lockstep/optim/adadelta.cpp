@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/adadelta.hpp>
 
 namespace lockstep::optim {
@@ -18,6 +18,17 @@ const AdadeltaOptions& validated(const AdadeltaOptions& options) {
 
 }  // namespace
 
+void declare(DeckTable& table, AdadeltaOptions& options) {
+  declare_lr(table, options.lr);
+  table.key("rho", options.rho, {.doc = "how much the mean squares keep", .min = 0.0, .max = 1.0});
+  declare_eps(table, options.eps, "added to the mean squares, under their roots");
+  declare_weight_decay(table, options.weight_decay, l2_decay);
+}
+
+void add_adadelta(OptimizerKinds& kinds) {
+  add_optimizer<Adadelta, AdadeltaOptions>(kinds, "adadelta", "torch.optim.Adadelta");
+}
+
 Adadelta::Adadelta(std::vector<nn::NamedParameter> parameters, const AdadeltaOptions& options,
                    const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
@@ -25,7 +36,7 @@ Adadelta::Adadelta(std::vector<nn::NamedParameter> parameters, const AdadeltaOpt
                  .weight_decay = options.weight_decay,
                  .slots = {"square_avg", "acc_delta"}},
                 groups),
-      options_(grouped("Adadelta", options, groups, validated)) {}
+      options_("Adadelta", options, groups, validated) {}
 
 void Adadelta::update(const Run& run) {
   const AdadeltaOptions& options = options_[run.group];

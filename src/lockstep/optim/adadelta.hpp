@@ -13,6 +13,7 @@ struct AdadeltaOptions {
   double eps = 1e-6;
   double weight_decay = 0.0;  ///< L2: added to the gradient
 };
+void declare(DeckTable& table, AdadeltaOptions& options);
 
 /// Adadelta, torch.optim.Adadelta's formulas (tensor/kernels/adadelta.hpp), for f32 and f64
 /// parameters.

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/adagrad.hpp>
 
 namespace lockstep::optim {
@@ -19,11 +19,25 @@ const AdagradOptions& validated(const AdagradOptions& options) {
 
 }  // namespace
 
+void declare(DeckTable& table, AdagradOptions& options) {
+  declare_lr(table, options.lr);
+  table.key("lr_decay", options.lr_decay,
+            {.doc = "the rate is divided by 1 + lr_decay times the steps before", .min = 0.0});
+  declare_weight_decay(table, options.weight_decay, l2_decay);
+  table.key("initial_accumulator_value", options.initial_accumulator_value,
+            {.doc = "what the sums of squares begin with", .min = 0.0});
+  declare_eps(table, options.eps, "added to the root of the sum of squares");
+}
+
+void add_adagrad(OptimizerKinds& kinds) {
+  add_optimizer<Adagrad, AdagradOptions>(kinds, "adagrad", "torch.optim.Adagrad");
+}
+
 Adagrad::Adagrad(std::vector<nn::NamedParameter> parameters, const AdagradOptions& options,
                  const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
                 {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"sum"}}, groups),
-      options_(grouped("Adagrad", options, groups, validated)) {
+      options_("Adagrad", options, groups, validated) {
   const StateDict state = state_dict();
   const auto of_each = group_of_each(this->parameters(), groups);
   for (std::size_t i = 0; i < of_each.size(); ++i) {

@@ -14,6 +14,7 @@ struct AdagradOptions {
   double initial_accumulator_value = 0.0;
   double eps = 1e-10;
 };
+void declare(DeckTable& table, AdagradOptions& options);
 
 /// Adagrad, torch.optim.Adagrad's formulas (tensor/kernels/adagrad.hpp), for f32 and f64
 /// parameters. State: `<name>/sum`, like the parameter.

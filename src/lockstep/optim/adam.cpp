@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/adam.hpp>
 
 namespace lockstep::optim {
@@ -18,8 +18,7 @@ void validate(const char* name, const AdamOptions& options) {
 
 GroupedOptions<AdamOptions> grouped_adam(const char* name, const AdamOptions& options,
                                          const std::vector<ParameterGroup>& groups) {
-  return grouped_and([&](const AdamOptions& of_group) { validate(name, of_group); }, name, options,
-                     groups);
+  return {name, options, groups, [&](const AdamOptions& of_group) { validate(name, of_group); }};
 }
 
 std::vector<std::string> slots_of(const char* name, const AdamOptions& options,
@@ -31,6 +30,30 @@ std::vector<std::string> slots_of(const char* name, const AdamOptions& options,
 }
 
 }  // namespace
+
+void declare(DeckTable& table, AdamOptions& options) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas);
+  declare_eps(table, options.eps);
+  declare_weight_decay(table, options.weight_decay, l2_decay);
+  declare_amsgrad(table, options.amsgrad);
+}
+
+void add_adam(OptimizerKinds& kinds) {
+  add_optimizer<Adam, AdamOptions>(kinds, "adam", "torch.optim.Adam");
+}
+
+void declare(DeckTable& table, AdamWOptions& options) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas);
+  declare_eps(table, options.eps);
+  declare_weight_decay(table, options.weight_decay, decoupled_decay);
+  declare_amsgrad(table, options.amsgrad);
+}
+
+void add_adamw(OptimizerKinds& kinds) {
+  add_optimizer<AdamW, AdamWOptions>(kinds, "adamw", "torch.optim.AdamW");
+}
 
 Adam::Adam(std::vector<nn::NamedParameter> parameters, const AdamOptions& options,
            const std::vector<ParameterGroup>& groups)

@@ -15,6 +15,7 @@ struct AdamOptions {
   double weight_decay = 0.0;  ///< L2: added to the gradient
   bool amsgrad = false;       ///< divide by the largest second moment so far
 };
+void declare(DeckTable& table, AdamOptions& options);
 
 /// Adam, torch.optim.Adam's formulas (tensor/kernels/adam.hpp), for f32 and f64 parameters.
 /// State: `<name>/exp_avg`, `<name>/exp_avg_sq` and, with AMSGrad, `<name>/max_exp_avg_sq`, like
@@ -52,6 +53,7 @@ struct AdamWOptions {
   double weight_decay = 0.01;  ///< decoupled: a step shrinks the parameter by lr weight_decay
   bool amsgrad = false;
 };
+void declare(DeckTable& table, AdamWOptions& options);
 
 /// Adam with decoupled weight decay, torch.optim.AdamW. State as Adam's.
 class AdamW : public Adam {

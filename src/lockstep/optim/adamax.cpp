@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/adamax.hpp>
 
 namespace lockstep::optim {
@@ -19,13 +19,25 @@ const AdamaxOptions& validated(const AdamaxOptions& options) {
 
 }  // namespace
 
+void declare(DeckTable& table, AdamaxOptions& options) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas,
+                "how much the running mean of the gradient and its running largest size keep");
+  declare_eps(table, options.eps, "added to the gradient's size");
+  declare_weight_decay(table, options.weight_decay, l2_decay);
+}
+
+void add_adamax(OptimizerKinds& kinds) {
+  add_optimizer<Adamax, AdamaxOptions>(kinds, "adamax", "torch.optim.Adamax");
+}
+
 Adamax::Adamax(std::vector<nn::NamedParameter> parameters, const AdamaxOptions& options,
                const std::vector<ParameterGroup>& groups)
     : Optimizer(
           std::move(parameters),
           {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"exp_avg", "exp_inf"}},
           groups),
-      options_(grouped("Adamax", options, groups, validated)) {}
+      options_("Adamax", options, groups, validated) {}
 
 void Adamax::update(const Run& run) {
   const AdamaxOptions& options = options_[run.group];

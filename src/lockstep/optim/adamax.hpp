@@ -14,6 +14,7 @@ struct AdamaxOptions {
   double eps = 1e-8;
   double weight_decay = 0.0;  ///< L2: added to the gradient
 };
+void declare(DeckTable& table, AdamaxOptions& options);
 
 /// Adamax, torch.optim.Adamax's formulas (tensor/kernels/adamax.hpp), for f32 and f64 parameters.
 /// State: `<name>/exp_avg` and `<name>/exp_inf`, like the parameter.

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/asgd.hpp>
 
 namespace lockstep::optim {
@@ -19,11 +19,23 @@ const AsgdOptions& validated(const AsgdOptions& options) {
 
 }  // namespace
 
+void declare(DeckTable& table, AsgdOptions& options) {
+  declare_lr(table, options.lr);
+  table.key("lambd", options.lambd, {.doc = "how fast the parameters decay", .min = 0.0});
+  table.key("alpha", options.alpha, {.doc = "power of the rate's decay", .min = 0.0});
+  table.key("t0", options.t0, {.doc = "updates before averaging begins", .min = 0.0});
+  declare_weight_decay(table, options.weight_decay, l2_decay);
+}
+
+void add_asgd(OptimizerKinds& kinds) {
+  add_optimizer<ASGD, AsgdOptions>(kinds, "asgd", "torch.optim.ASGD");
+}
+
 ASGD::ASGD(std::vector<nn::NamedParameter> parameters, const AsgdOptions& options,
            const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
                 {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"ax"}}, groups),
-      options_(grouped("ASGD", options, groups, validated)) {}
+      options_("ASGD", options, groups, validated) {}
 
 void ASGD::update(const Run& run) {
   const AsgdOptions& options = options_[run.group];

@@ -14,6 +14,7 @@ struct AsgdOptions {
   double t0 = 1e6;            ///< updates before averaging begins
   double weight_decay = 0.0;  ///< L2: added to the gradient
 };
+void declare(DeckTable& table, AsgdOptions& options);
 
 /// Averaged SGD, torch.optim.ASGD's formulas (tensor/kernels/asgd.hpp), for f32 and f64 parameters.
 /// State: `<name>/ax`, the averaged parameter.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/lamb.hpp>
 #include <lockstep/tensor/kernels/lars.hpp>
 
@@ -30,6 +30,31 @@ const LambOptions& validated(const LambOptions& options) {
 
 }  // namespace
 
+void declare(DeckTable& table, LarsOptions& options) {
+  declare_lr(table, options.lr);
+  declare_momentum(table, options.momentum);
+  declare_weight_decay(table, options.weight_decay, l2_decay);
+  table.key("trust_coefficient", options.trust_coefficient,
+            {.doc = "length of a layer's step over the layer's norm, at rate 1", .min = 0.0});
+  declare_not_adapted(table, options.not_adapted);
+}
+
+void add_lars(OptimizerKinds& kinds) {
+  add_optimizer<LARS, LarsOptions>(kinds, "lars", "You, Gitman, Ginsburg 2017 (arXiv:1708.03888)");
+}
+
+void declare(DeckTable& table, LambOptions& options) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas);
+  declare_eps(table, options.eps);
+  declare_weight_decay(table, options.weight_decay, decoupled_decay);
+  declare_not_adapted(table, options.not_adapted);
+}
+
+void add_lamb(OptimizerKinds& kinds) {
+  add_optimizer<LAMB, LambOptions>(kinds, "lamb", "You et al. 2020 (arXiv:1904.00962)");
+}
+
 LayerWise::LayerWise(std::vector<nn::NamedParameter> parameters, Setup setup,
                      const std::vector<ParameterGroup>& groups,
                      const std::vector<std::string>& not_adapted)
@@ -50,7 +75,7 @@ LARS::LARS(std::vector<nn::NamedParameter> parameters, const LarsOptions& option
                  .slots = {"momentum_buffer"},
                  .elementwise = false},
                 groups, options.not_adapted),
-      options_(grouped("LARS", options, groups, validated)) {}
+      options_("LARS", options, groups, validated) {}
 
 void LARS::update(const Run& run) {
   const LarsOptions& options = options_[run.group];
@@ -71,7 +96,7 @@ LAMB::LAMB(std::vector<nn::NamedParameter> parameters, const LambOptions& option
                  .slots = {"exp_avg", "exp_avg_sq"},
                  .elementwise = false},
                 groups, options.not_adapted),
-      options_(grouped("LAMB", options, groups, validated)) {}
+      options_("LAMB", options, groups, validated) {}
 
 void LAMB::update(const Run& run) {
   const LambOptions& options = options_[run.group];

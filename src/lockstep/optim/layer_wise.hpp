@@ -30,6 +30,7 @@ struct LarsOptions {
   double trust_coefficient = 1e-3;       ///< of the ratio |w| / |g|; the paper's eta
   std::vector<std::string> not_adapted;  ///< names, such as "*.bias", whose trust ratio is 1
 };
+void declare(DeckTable& table, LarsOptions& options);
 
 /// Layer-wise adaptive rate scaling (You, Gitman, Ginsburg 2017), tensor/kernels/lars.hpp, for
 /// large batches. State: `<name>/momentum_buffer`, like the parameter; it holds the step, rate
@@ -62,6 +63,7 @@ struct LambOptions {
   double weight_decay = 0.0;
   std::vector<std::string> not_adapted;  ///< names, such as "*.bias", whose trust ratio is 1
 };
+void declare(DeckTable& table, LambOptions& options);
 
 /// LAMB (You et al. 2020), tensor/kernels/lamb.hpp: Adam whose step is as long as a share of the
 /// layer's own norm. State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.

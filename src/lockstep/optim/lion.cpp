@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/lion.hpp>
 
 namespace lockstep::optim {
@@ -18,12 +18,22 @@ const LionOptions& validated(const LionOptions& options) {
 
 }  // namespace
 
+void declare(DeckTable& table, LionOptions& options) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas, "how much of the step's mean and of the kept mean stays");
+  declare_weight_decay(table, options.weight_decay, decoupled_decay);
+}
+
+void add_lion(OptimizerKinds& kinds) {
+  add_optimizer<Lion, LionOptions>(kinds, "lion", "Chen et al. 2023 (arXiv:2302.06675)");
+}
+
 Lion::Lion(std::vector<nn::NamedParameter> parameters, const LionOptions& options,
            const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
                 {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"exp_avg"}},
                 groups),
-      options_(grouped("Lion", options, groups, validated)) {}
+      options_("Lion", options, groups, validated) {}
 
 void Lion::update(const Run& run) {
   const LionOptions& options = options_[run.group];

@@ -13,6 +13,7 @@ struct LionOptions {
   Betas betas{0.9, 0.99};     ///< of the step's mean and of the mean that is kept
   double weight_decay = 0.0;  ///< decoupled: a step shrinks the parameter by lr weight_decay
 };
+void declare(DeckTable& table, LionOptions& options);
 
 /// Lion (Chen et al. 2023, arXiv:2302.06675; tensor/kernels/lion.hpp), which torch.optim does not
 /// have, for f32 and f64 parameters.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/nadam.hpp>
 
 namespace lockstep::optim {
@@ -21,6 +21,20 @@ const NAdamOptions& validated(const NAdamOptions& options) {
 
 }  // namespace
 
+void declare(DeckTable& table, NAdamOptions& options) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas);
+  declare_eps(table, options.eps);
+  declare_weight_decay(table, options.weight_decay, either_decay);
+  table.key("momentum_decay", options.momentum_decay,
+            {.doc = "how fast its momentum rises to the first beta", .min = 0.0});
+  declare_decoupled_weight_decay(table, options.decoupled_weight_decay);
+}
+
+void add_nadam(OptimizerKinds& kinds) {
+  add_optimizer<NAdam, NAdamOptions>(kinds, "nadam", "torch.optim.NAdam");
+}
+
 NAdam::NAdam(std::vector<nn::NamedParameter> parameters, const NAdamOptions& options,
              const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
@@ -29,7 +43,7 @@ NAdam::NAdam(std::vector<nn::NamedParameter> parameters, const NAdamOptions& opt
                  .slots = {"exp_avg", "exp_avg_sq"}},
                 groups),
       products_(groups.size() + 1),
-      options_(grouped("NAdam", options, groups, validated)) {}
+      options_("NAdam", options, groups, validated) {}
 
 void NAdam::update(const Run& run) {
   const NAdamOptions& options = options_[run.group];

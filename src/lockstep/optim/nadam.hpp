@@ -17,6 +17,7 @@ struct NAdamOptions {
   double momentum_decay = 4e-3;
   bool decoupled_weight_decay = false;  ///< the decay shrinks the parameter, as AdamW's
 };
+void declare(DeckTable& table, NAdamOptions& options);
 
 /// NAdam, torch.optim.NAdam's formulas (tensor/kernels/nadam.hpp), for f32 and f64 parameters. It
 /// has a momentum schedule of its own, mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), and no

@@ -32,7 +32,9 @@ class Optimizer {
 
   /// The learning rate of the next step of parameters in no group; schedules set it.
   [[nodiscard]] double lr() const noexcept { return groups_.back().lr; }
-  /// That of the group of this index, in the order that groups were given.
+  /// What the optimizer was made with: the base rate of schedules.
+  [[nodiscard]] double initial_lr() const noexcept { return groups_.back().initial_lr; }
+  /// The rate of the group of this index, in the order that groups were given.
   [[nodiscard]] double group_lr(std::size_t group) const { return groups_.at(group).lr; }
   /// Each group's rate changes in proportion. Throws InputError if negative or not finite.
   void set_lr(double lr);

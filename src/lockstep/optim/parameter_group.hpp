@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/nn/module.hpp>
@@ -39,6 +40,9 @@ struct ParameterGroup {
   std::optional<double> lambd = {};
   std::optional<double> t0 = {};
   std::optional<double> trust_coefficient = {};
+  /// Further options by their deck keys, for optimizers that have others: {{"no_prox", {1}}}. A
+  /// flag is 0 or 1, a list has all of its elements.
+  std::vector<std::pair<std::string, std::vector<double>>> others = {};
 };
 
 /// For each parameter the index of its group, or groups.size() for none. Throws InputError for a

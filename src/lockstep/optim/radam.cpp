@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/radam.hpp>
 
 namespace lockstep::optim {
@@ -19,6 +19,18 @@ const RAdamOptions& validated(const RAdamOptions& options) {
 
 }  // namespace
 
+void declare(DeckTable& table, RAdamOptions& options) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas);
+  declare_eps(table, options.eps);
+  declare_weight_decay(table, options.weight_decay, either_decay);
+  declare_decoupled_weight_decay(table, options.decoupled_weight_decay);
+}
+
+void add_radam(OptimizerKinds& kinds) {
+  add_optimizer<RAdam, RAdamOptions>(kinds, "radam", "torch.optim.RAdam");
+}
+
 RAdam::RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& options,
              const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
@@ -26,7 +38,7 @@ RAdam::RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& opt
                  .weight_decay = options.weight_decay,
                  .slots = {"exp_avg", "exp_avg_sq"}},
                 groups),
-      options_(grouped("RAdam", options, groups, validated)) {}
+      options_("RAdam", options, groups, validated) {}
 
 void RAdam::update(const Run& run) {
   const RAdamOptions& options = options_[run.group];

@@ -15,6 +15,7 @@ struct RAdamOptions {
   double weight_decay = 0.0;
   bool decoupled_weight_decay = false;  ///< the decay shrinks the parameter, as AdamW's
 };
+void declare(DeckTable& table, RAdamOptions& options);
 
 /// RAdam, torch.optim.RAdam's formulas (tensor/kernels/radam.hpp), for f32 and f64 parameters.
 /// State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/rmsprop.hpp>
 
 namespace lockstep::optim {
@@ -22,7 +22,7 @@ bool has_momentum(const RmspropOptions& options) { return options.momentum > 0.0
 
 std::vector<std::string> slots_of(const RmspropOptions& usual,
                                   const std::vector<ParameterGroup>& groups) {
-  const auto options = grouped("RMSprop", usual, groups, validated);
+  const GroupedOptions<RmspropOptions> options("RMSprop", usual, groups, validated);
   std::vector<std::string> slots{"square_avg"};
   if (options.any(is_centered)) slots.emplace_back("grad_avg");
   if (options.any(has_momentum)) slots.emplace_back("momentum_buffer");
@@ -31,6 +31,21 @@ std::vector<std::string> slots_of(const RmspropOptions& usual,
 
 }  // namespace
 
+void declare(DeckTable& table, RmspropOptions& options) {
+  declare_lr(table, options.lr);
+  table.key("alpha", options.alpha,
+            {.doc = "how much the mean square keeps", .min = 0.0, .max = 1.0});
+  declare_eps(table, options.eps);
+  declare_weight_decay(table, options.weight_decay, l2_decay);
+  declare_momentum(table, options.momentum);
+  table.key("centered", options.centered,
+            {.doc = "divide by the deviation from the mean gradient"});
+}
+
+void add_rmsprop(OptimizerKinds& kinds) {
+  add_optimizer<RMSprop, RmspropOptions>(kinds, "rmsprop", "torch.optim.RMSprop");
+}
+
 RMSprop::RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOptions& options,
                  const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),
@@ -38,7 +53,7 @@ RMSprop::RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOption
                  .weight_decay = options.weight_decay,
                  .slots = slots_of(options, groups)},
                 groups),
-      options_(grouped("RMSprop", options, groups, validated)) {}
+      options_("RMSprop", options, groups, validated) {}
 
 void RMSprop::update(const Run& run) {
   const RmspropOptions& options = options_[run.group];

@@ -15,6 +15,7 @@ struct RmspropOptions {
   double momentum = 0.0;
   bool centered = false;  ///< divide by the deviation from the mean gradient
 };
+void declare(DeckTable& table, RmspropOptions& options);
 
 /// RMSprop, torch.optim.RMSprop's formulas (tensor/kernels/rmsprop.hpp), for f32 and f64
 /// parameters. State: `<name>/square_avg` and, centered, `<name>/grad_avg`, and, with momentum,

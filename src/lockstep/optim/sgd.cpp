@@ -1,9 +1,12 @@
 #include <lockstep/optim/sgd.hpp>
 
+#include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/optim/take_options.hpp>
+#include <lockstep/optim/option_keys.hpp>
 #include <lockstep/tensor/kernels/sgd.hpp>
 
 namespace lockstep::optim {
@@ -27,11 +30,25 @@ bool has_momentum(const SgdOptions& options) { return options.momentum != 0.0; }
 
 std::vector<std::string> slots_of(const SgdOptions& options,
                                   const std::vector<ParameterGroup>& groups) {
-  if (!grouped("SGD", options, groups, validated).any(has_momentum)) return {};
+  if (!GroupedOptions<SgdOptions>("SGD", options, groups, validated).any(has_momentum)) return {};
   return {"momentum_buffer"};
 }
 
 }  // namespace
+
+void declare(DeckTable& table, SgdOptions& options) {
+  declare_lr(table, options.lr);
+  declare_momentum(table, options.momentum);
+  table.key("dampening", options.dampening,
+            {.doc = "how much of the gradient is held back", .min = 0.0, .max = 1.0});
+  table.key("nesterov", options.nesterov,
+            {.doc = "look ahead along the momentum; needs momentum above 0 and dampening 0"});
+  declare_weight_decay(table, options.weight_decay, l2_decay);
+}
+
+void add_sgd(OptimizerKinds& kinds) {
+  add_optimizer<SGD, SgdOptions>(kinds, "sgd", "torch.optim.SGD");
+}
 
 SGD::SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options,
          const std::vector<ParameterGroup>& groups)
@@ -40,7 +57,7 @@ SGD::SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options,
                  .weight_decay = options.weight_decay,
                  .slots = slots_of(options, groups)},
                 groups),
-      options_(grouped("SGD", options, groups, validated)) {}
+      options_("SGD", options, groups, validated) {}
 
 void SGD::update(const Run& run) {
   const SgdOptions& options = options_[run.group];

@@ -14,6 +14,7 @@ struct SgdOptions {
   bool nesterov = false;  ///< needs momentum > 0 and dampening == 0
   double weight_decay = 0.0;
 };
+void declare(DeckTable& table, SgdOptions& options);
 
 /// Stochastic gradient descent, torch.optim.SGD's formulas (tensor/kernels/sgd.hpp), for f32 and
 /// f64 parameters.

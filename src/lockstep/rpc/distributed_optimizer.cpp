@@ -1,29 +1,58 @@
 #include <lockstep/rpc/agent.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+
+#include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/deck/any_key.hpp>
 #include <lockstep/optim/clip.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
 
 namespace lockstep::optim {
 
-/// How options travel: all of them, or the binding does not compile.
+/// Options as a deck has them, key by key, into a message or out of it.
+template <class Archive>
+class ArchivedTable final : public lockstep::detail::AnyKey<ArchivedTable<Archive>> {
+ public:
+  explicit ArchivedTable(Archive& archive) : archive_(archive) {}
+
+  template <class T>
+  void any_key(std::string_view, T& field, const KeyInfo&) {
+    archive_(field);
+  }
+
+ private:
+  /// By name: what is known here and there may differ.
+  std::size_t pick(std::string_view key, const std::vector<std::string_view>& names,
+                   std::size_t chosen, std::string_view) override {
+    std::string name(names[chosen]);
+    archive_(name);
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) {
+      throw InputError(fmt::format(
+          "{} \"{}\" of an optimizer is not known on the rank that has the parameters. Register it "
+          "there, too: optim::register_optimizer.",
+          key, name));
+    }
+    return static_cast<std::size_t>(found - names.begin());
+  }
+
+  Archive& archive_;
+};
+
+/// How options travel: all that are declared.
 template <class Archive>
 void serialize(Archive& archive, OptimizerOptions& options) {
-  auto& [kind, lr, momentum, dampening, nesterov, weight_decay, betas, eps, amsgrad, alpha,
-         centered, lr_decay, initial_accumulator_value, rho, momentum_decay, decoupled_weight_decay,
-         lambd, t0, trust_coefficient, not_adapted, clip_norm, clip_value, group_pattern,
-         group_lr_factor, group_weight_decay] = options;
-  archive(kind, lr, momentum, dampening, nesterov, weight_decay, betas, eps, amsgrad, alpha,
-          centered, lr_decay, initial_accumulator_value, rho, momentum_decay,
-          decoupled_weight_decay, lambd, t0, trust_coefficient, not_adapted, clip_norm, clip_value,
-          group_pattern, group_lr_factor, group_weight_decay);
+  ArchivedTable<Archive> table(archive);
+  declare(table, options);
 }
 
 }  // namespace lockstep::optim
@@ -138,7 +167,7 @@ DistributedOptimizer::DistributedOptimizer(const optim::OptimizerOptions& option
     parts_.push_back(
         remote(owner, make_remote_optimizer, options, share.parameters, share.numbers, updates));
   }
-  set_lr(options.lr);  // throws what making them threw
+  set_lr(options.lr());  // throws what making them threw
 }
 
 template <class M, class... A>

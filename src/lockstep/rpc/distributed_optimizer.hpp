@@ -26,6 +26,7 @@ enum class Updates : std::uint8_t {
 /// passes that read parameters meanwhile see some of them old and some new.
 class DistributedOptimizer {
  public:
+  /// A kind of one's own (optim::register_optimizer) is registered on the parameters' ranks, too.
   /// Parameter groups and not_adapted go by names "parameter0", "parameter1", ... in the order
   /// given. Throws InputError for options that are out of range, Error without parameters.
   DistributedOptimizer(const optim::OptimizerOptions& options,

@@ -155,7 +155,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   const auto model = task.make_model();
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
-  optim::apply_schedule(carried_out.schedule, plan.optimizer.lr, 0, 0, *optimizer);
+  optim::apply_schedule(carried_out.schedule, optimizer->initial_lr(), 0, 0, *optimizer);
   expect_batches_normalise(task, plan, batches_of(task, carried_out, ranks), *model);
 }
 

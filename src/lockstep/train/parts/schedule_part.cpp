@@ -63,12 +63,12 @@ class SchedulePart final : public TrainingPart {
     if (plan.schedule.kind != optim::ScheduleOptions::Kind::plateau) return std::nullopt;
     optim::PlateauOptions options = plan.schedule.plateau;
     options.greater_is_better = greater_is_better(task, plan.schedule.metric, "schedule.metric");
-    return optim::ReduceLROnPlateau(options, plan.optimizer.lr);
+    return optim::ReduceLROnPlateau(options, plan.optimizer.lr());
   }
 
   void apply(const Training& training, std::int64_t steps) const {
     optim::apply_schedule(training.plan.schedule,
-                          plateau_ ? plateau_->lr() : training.plan.optimizer.lr,
+                          plateau_ ? plateau_->lr() : training.optimizer.initial_lr(),
                           training.state.epoch, steps, training.optimizer);
   }
 

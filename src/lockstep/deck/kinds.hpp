@@ -1,0 +1,184 @@
+#pragma once
+#include <any>
+#include <concepts>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include <lockstep/deck/deck.hpp>
+
+namespace lockstep {
+
+/// Options that declare their keys on a deck's table, beside their struct:
+///   void declare(DeckTable& table, SgdOptions& options);
+template <class Options>
+concept DeclaredOptions = std::copyable<Options> && std::default_initializable<Options> &&
+    requires(DeckTable& table, Options& options) {
+  declare(table, options);
+};
+
+namespace detail {
+
+/// Throw the Error, InputError for a name, of Kinds' functions of the same names.
+[[noreturn]] void refuse_second_kind(std::string_view name);
+[[noreturn]] void refuse_unknown_kind(std::string_view name,
+                                      const std::vector<std::string_view>& known);
+[[noreturn]] void refuse_unknown_options();
+
+}  // namespace detail
+
+/// The kinds of one thing that a deck can choose from, such as optimizers: the name that decks say,
+/// a struct of options that no other kind has, and how the thing is made from them and from
+/// `Arguments`. Kinds are added, by any thread, and never removed.
+template <class Signature>
+class Kinds;
+template <class Made, class... Arguments>
+class Kinds<Made(Arguments...)> {
+ public:
+  struct Kind {
+    std::string name, doc;
+    std::any defaults;
+    void (*declare)(DeckTable&, std::any& options);
+    std::function<Made(const std::any& options, Arguments...)> make;
+  };
+
+  /// Throws Error if the name, or the options, are another kind's.
+  template <DeclaredOptions Options, class Make>
+  requires std::is_invocable_r_v<Made, const Make&, const Options&, Arguments...>
+  void add(std::string name, std::string doc, Make make) {
+    Kind kind{std::move(name), std::move(doc), Options(),
+              [](DeckTable& table, std::any& options) {
+                declare(table, *std::any_cast<Options>(&options));
+              },
+              [make = std::move(make)](const std::any& options, Arguments... arguments) -> Made {
+                return make(*std::any_cast<Options>(&options),
+                            std::forward<Arguments>(arguments)...);
+              }};
+    const std::lock_guard lock(mutex_);
+    for (const Kind& other : kinds_) {
+      if (other.name == kind.name || other.defaults.type() == typeid(Options))
+        detail::refuse_second_kind(kind.name);
+    }
+    kinds_.push_back(std::move(kind));
+  }
+
+  /// In the order in which they were added, of which the first is the default.
+  [[nodiscard]] std::vector<const Kind*> all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<const Kind*> list;
+    for (const Kind& kind : kinds_) list.push_back(&kind);
+    return list;
+  }
+  /// Throws InputError for a name that is not known.
+  [[nodiscard]] const Kind& named(std::string_view name) const {
+    std::vector<std::string_view> names;
+    for (const Kind* kind : all()) {
+      if (kind->name == name) return *kind;
+      names.push_back(kind->name);
+    }
+    detail::refuse_unknown_kind(name, names);
+  }
+  /// The kind with options of this type. Throws Error if there is none.
+  [[nodiscard]] const Kind& of(const std::type_info& options) const {
+    for (const Kind* kind : all()) {
+      if (kind->defaults.type() == options) return *kind;
+    }
+    detail::refuse_unknown_options();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<Kind> kinds_;
+};
+
+/// The options of one of the kinds in kinds(), which is a function that returns a Kinds&. A value.
+template <auto kinds>
+class KindOf {
+ public:
+  using Kind = typename std::remove_reference_t<decltype(kinds())>::Kind;
+
+  /// Of the first kind, its defaults.
+  KindOf() : KindOf(*kinds().all().front()) {}
+  /// Throws Error if no kind has such options.
+  template <class Options>
+  requires(!std::same_as<Options, KindOf> && DeclaredOptions<Options>) KindOf(Options options)
+      : kind_(&kinds().of(typeid(Options))), options_(std::move(options)) {}
+  /// With its defaults. Throws InputError for a name that is not known.
+  [[nodiscard]] static KindOf named(std::string_view name) { return KindOf(kinds().named(name)); }
+
+  [[nodiscard]] const std::string& name() const noexcept { return kind_->name; }
+  /// nullptr if the kind has options of another type.
+  template <class Options>
+  [[nodiscard]] const Options* get_if() const noexcept {
+    return std::any_cast<Options>(&options_);
+  }
+  /// What the kind makes of its options.
+  template <class... Arguments>
+  [[nodiscard]] auto make(Arguments&&... arguments) const {
+    return kind_->make(options_, std::forward<Arguments>(arguments)...);
+  }
+  /// The kind's own keys.
+  void declare_keys(DeckTable& table) { kind_->declare(table, options_); }
+
+  /// Declares the key `kind`, and the keys of the kind that the table says.
+  friend void declare_kind(DeckTable& table, KindOf& field, std::string_view doc) {
+    const auto all = kinds().all();
+    std::vector<DeckTable::Kind> list;
+    std::size_t current = 0;
+    for (const Kind* kind : all) {
+      if (kind == field.kind_) current = list.size();
+      list.push_back({kind->name, kind->doc, [kind](DeckTable& on) {
+                        std::any options = kind->defaults;
+                        kind->declare(on, options);
+                      }});
+    }
+    table.kind("kind", list, current, doc, [&](std::size_t chosen) {
+      if (chosen != current) field = KindOf(*all[chosen]);
+      field.declare_keys(table);
+    });
+  }
+
+ private:
+  explicit KindOf(const Kind& kind) : kind_(&kind), options_(kind.defaults) {}
+
+  const Kind* kind_;
+  std::any options_;
+};
+
+/// One of the kinds of which an enumerator tells, and whose options are fields of one struct.
+template <class Options, class Enum>
+struct EnumeratedKind {
+  std::string_view name;
+  Enum value;
+  std::string_view doc;
+  void (*declare)(DeckTable&, Options&);  ///< the keys that the kind has
+};
+
+/// Declares the key `kind`, the enumerator `field` of `options`, and the keys of the kind that the
+/// table says.
+template <class Options, class Enum>
+void declare_kind(DeckTable& table, Options& options, Enum Options::*field, std::string_view doc,
+                  const std::vector<EnumeratedKind<Options, Enum>>& kinds) {
+  std::vector<DeckTable::Kind> list;
+  std::size_t current = 0;
+  for (const auto& kind : kinds) {
+    if (kind.value == options.*field) current = list.size();
+    list.push_back({kind.name, kind.doc, [&kind](DeckTable& on) {
+                      Options defaults;
+                      kind.declare(on, defaults);
+                    }});
+  }
+  table.kind("kind", list, current, doc, [&](std::size_t chosen) {
+    options.*field = kinds[chosen].value;
+    kinds[chosen].declare(table, options);
+  });
+}
+
+}  // namespace lockstep
