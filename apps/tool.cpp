@@ -13,9 +13,9 @@
 #include <system_error>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
-#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/standard_output.hpp>
 
@@ -73,7 +73,7 @@ int run_tool(CLI::App& cli, int argc, char** argv, const std::function<ExitCode(
       code = answer(cli, error);
     }
   } catch (...) {
-    const train::Failure failure = train::current_failure();
+    const Failure failure = current_failure();
     // Not fmt::print: where stderr takes nothing either, the exit code must tell.
     std::fputs((cli.get_name() + ": " + shortened(failure.message) + "\n").c_str(), stderr);
     code = failure.code;

@@ -3,10 +3,10 @@
 #include <optional>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/models/gpt_sampler.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/language_model.hpp>
 #include <lockstep/train/launch/launch.hpp>
 #include <lockstep/train/memory_limit.hpp>
@@ -72,18 +72,17 @@ ExitCode sample(int argc, char** argv, const SampleOptions& options) {
         set_math_threads(train::inspect_launch(*group, "").cores_owned());
         std::optional<Setting> setting;
         train::with_checkpoint(*group, options.source, [&](const std::filesystem::path& path) {
-          train::agree(*group, [&] { setting.emplace(path, options); });
+          agree(*group, [&] { setting.emplace(path, options); });
         });
         std::string all;
         for (std::int64_t first = 0; first < options.samples; first += group->size()) {
-          std::string mine;
-          train::agree(*group, [&] {
-            if (first + group->rank() < options.samples)
-              mine = setting->text(options, first + group->rank());
+          const auto texts = agree(*group, [&] {
+            const std::int64_t mine = first + group->rank();
+            return mine < options.samples ? setting->text(options, mine) : std::string();
           });
           for (int rank = 0; rank < group->size() && first + rank < options.samples; ++rank) {
             if (!all.empty()) all += "\n----\n";
-            all += broadcast_object(*group, mine, rank);
+            all += texts[static_cast<std::size_t>(rank)];
           }
         }
         const ExitCode code = train::print(*group, all + "\n");

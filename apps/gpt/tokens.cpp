@@ -6,7 +6,6 @@
 
 #include <lockstep/data/token_file.hpp>
 #include <lockstep/data/tokenizer.hpp>
-#include <lockstep/data/utf8.hpp>
 #include <lockstep/io/file.hpp>
 #include <lockstep/train/standard_output.hpp>
 

@@ -1,8 +1,8 @@
 #include <cstdio>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/verbs.hpp>
 
@@ -18,13 +18,13 @@ ExitCode doctor(int argc, char** argv, const DoctorOptions& options) {
   ExitCode code = ExitCode::done;
   try {
     train::Patient patient;
-    train::agree(*group, [&] {
+    agree(*group, [&] {
       if (options.deck.empty()) return;
       const train::Assignment deck = read_known_deck(options.deck, options.overrides);
       patient = train::patient_of(*deck.task, deck.plan, deck.hash);
     });
     code = train::doctor(*group, patient, options.json);
-  } catch (const train::AgreedError& error) {
+  } catch (const AgreedError& error) {
     if (group->rank() == 0) std::fprintf(stderr, "lockstep: %s\n", shortened(error.what()).c_str());
     code = error.exit_code();
   }

@@ -5,11 +5,11 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/data/data_files.hpp>
 #include <lockstep/data/json_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/launch/launch.hpp>
 #include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/prediction.hpp>
@@ -55,7 +55,7 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
     const auto of_input = train::DataSetName::parse(options.input, "").file;
     const auto checkpoint =
         train::with_checkpoint(*group, options.source, [&](const std::filesystem::path& path) {
-          train::agree(*group, [&] {
+          agree(*group, [&] {
             predictor = std::make_unique<Predictor>(path);
             if (is_table(of_input)) as_trained = train::file_options_of(path);
           });
@@ -64,7 +64,7 @@ ExitCode predict(int argc, char** argv, const PredictOptions& options) {
     if (is_table(input.file)) input.options = as_trained;
     input.options.allow_external = options.allow_external;
     const auto output = train::DataSetName::parse(options.output, "predictions");
-    train::agree(*group, [&] { expect_not_replaced(checkpoint, output.file); });
+    agree(*group, [&] { expect_not_replaced(checkpoint, output.file); });
     const auto start = Clock::now();
     const train::FilePrediction done = train::predict_file(*group, *predictor, input, output);
     const double seconds = seconds_since(start);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <checkpoint/sample.hpp>
 #include <lockstep/base/philox.hpp>
 #include <lockstep/checkpoint/plan.hpp>

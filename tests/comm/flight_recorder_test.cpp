@@ -251,7 +251,7 @@ TEST(FlightRing, OfDamagedBytesIsARingOrASentence) {
 TEST(FlightRing, CopiedKeepsWhatItsProcessWasSeenDoing) {
   const test::ScratchFolder scratch;
   auto recorder = FlightRecorder::open(rank_1_of_4, scratch.path());
-  recorder->say_last_words("something failed");
+  recorder->say_last_words({.message = "something failed", .kind = FailureKind::out_of_memory});
   FlightRing ring = read_flight_ring(recorder->path());
   ring.observed = ProcessState::stopped;
   copy_flight_ring(ring, scratch.file("copy.ring"));
@@ -260,6 +260,7 @@ TEST(FlightRing, CopiedKeepsWhatItsProcessWasSeenDoing) {
   EXPECT_EQ(copy.observed, ProcessState::stopped);
   EXPECT_NEAR(copy.observed_s, ring.observed_s, 1e-3);
   EXPECT_EQ(copy.last_words, "something failed");
+  EXPECT_EQ(copy.failure_kind, FailureKind::out_of_memory);
 }
 
 }  // namespace

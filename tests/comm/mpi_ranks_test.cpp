@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-const MpiWait patient("this rank", "the test", std::chrono::seconds(60));
+const MpiWait patient(0, "this rank", "the test", std::chrono::seconds(60));
 
 /// All ranks, the last one first.
 MpiRanks backwards(const MpiRanks& all) {
@@ -55,7 +55,7 @@ TEST(MpiRanks, FindTheLargestWhoeverHasIt) {
 TEST(MpiRanks, WaitForOneThatDoesNotComeToTheDeadline) {
   MpiRanks all = MpiRanks::of(MPI_COMM_WORLD, patient);
   if (all.size() > 1 && all.rank() > 0) {
-    const MpiWait brief("rank 7 of 9", "making a group", std::chrono::milliseconds(300));
+    const MpiWait brief(7, "rank 7 of 9", "making a group", std::chrono::milliseconds(300));
     try {
       static_cast<void>(all.apart(brief));
       ADD_FAILURE() << "was made without rank 0";

@@ -52,7 +52,7 @@ class OtherDtypeOfOneTag : public testing::Test {
     });
   }
 
-  MpiWait patient_{"this rank", "the test", std::chrono::seconds(60)};
+  MpiWait patient_{0, "this rank", "the test", std::chrono::seconds(60)};
   MpiRanks ranks_ = MpiRanks::of(MPI_COMM_WORLD, patient_);
   MpiPlace place_{.ranks = &ranks_, .max_count = max_count, .probes = false};
   PendingReceives pending_;

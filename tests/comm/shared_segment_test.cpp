@@ -36,7 +36,7 @@ extern "C" int posix_fallocate(int file, off_t begin, off_t bytes) {
 namespace lockstep {
 namespace {
 
-const MpiWait long_enough("this rank", "the test", std::chrono::seconds(60));
+const MpiWait long_enough(0, "this rank", "the test", std::chrono::seconds(60));
 
 // Which takes long where it is much: who dies then leaves nothing behind.
 TEST(SharedSegment, HasNoNameAnyMoreWhenItsRoomIsReserved) {
@@ -50,7 +50,7 @@ TEST(SharedSegment, HasNoNameAnyMoreWhenItsRoomIsReserved) {
 TEST(SharedSegment, LeavesNoFileWhereARankDoesNotCome) {
   const MpiRanks all = MpiRanks::of(MPI_COMM_WORLD, long_enough);
   if (all.size() > 1 && all.rank() == 0) {
-    const MpiWait brief("this rank", "the test", std::chrono::milliseconds(100));
+    const MpiWait brief(0, "this rank", "the test", std::chrono::milliseconds(100));
     std::string why;
     EXPECT_THROW(static_cast<void>(SharedSegment::create(all, 5000, brief, why)), TimeoutError);
     EXPECT_FALSE(has_left_a_file());

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/data/joined_array.hpp>
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/data/stacked_dataset.hpp>
@@ -35,6 +35,7 @@ class NumberDataset final : public Dataset {
     for (const auto i : indices) {
       if (i == bad_input_at) throw InputError("sample is unreadable");
       if (i == throws_at) throw std::runtime_error("unexpected");
+      if (i == no_memory_at) throw std::bad_alloc();
     }
     batch.reset(indices);
     batch.targets().copy_from_host(indices);
@@ -43,7 +44,7 @@ class NumberDataset final : public Dataset {
     ++loaded;
   }
 
-  std::int64_t bad_input_at = -1, throws_at = -1;
+  std::int64_t bad_input_at = -1, throws_at = -1, no_memory_at = -1;
   std::atomic<bool> open{true};
   mutable std::atomic<int> loaded{0};
 
@@ -194,6 +195,18 @@ TEST(Loader, ForeignExceptionsBecomeErrors) {
     EXPECT_STREQ(error.what(), "loading step 0 of epoch 0 failed: unexpected");
     EXPECT_EQ(error.exit_code(), ExitCode::failure);
   }
+}
+
+TEST(Loader, WantOfMemoryStaysAKindOfItsOwn) {
+  const auto data = std::make_shared<NumberDataset>(10);
+  data->no_memory_at = 0;
+  Loader loader(data, in_order(10, 10));
+  loader.start_epoch(0);
+  const auto failure = failure_of([&] { static_cast<void>(loader.next()); });
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->kind, FailureKind::out_of_memory);
+  EXPECT_TRUE(failure->message.starts_with("loading step 0 of epoch 0 failed: out of memory"))
+      << failure->message;
 }
 
 TEST(Loader, LoadsAheadButNotBeyondItsBuffers) {

@@ -7,7 +7,6 @@
 
 #include <lockstep/data/byte_pairs.hpp>
 #include <lockstep/data/tokenizer.hpp>
-#include <lockstep/data/utf8.hpp>
 
 #include "idx_files.hpp"
 
@@ -26,19 +25,6 @@ Bytes bytes(const std::string& text) { return {text.begin(), text.end()}; }
 fs::path byte_pairs() {
   const char* sources = std::getenv("LOCKSTEP_SOURCE_DIR");
   return fs::path(sources ? sources : ".") / "tests/data/byte_pairs";
-}
-
-TEST(Utf8, IsTakenApartStrictly) {
-  const std::string text = "a\u00e9\u20ac\U0001f44d";
-  const std::vector<std::pair<std::size_t, char32_t>> expected{
-      {0, U'a'}, {1, 0xe9}, {3, 0x20ac}, {6, 0x1f44d}};
-  for (const auto& [at, code] : expected) {
-    EXPECT_EQ(utf8_character(text, at).code, code);
-    EXPECT_GT(utf8_character(text, at).bytes, 0);
-  }
-  for (const char* bad : {"\x80", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
-                          "\xf8\x88\x80\x80\x80", "\xe2\x82", "\xc3"})
-    EXPECT_EQ(utf8_character(bad, 0).bytes, 0) << bad;
 }
 
 TEST(Tokenizer, OfCharactersGoesThereAndBack) {

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include <lockstep/comm/packed.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/launch/links.hpp>
@@ -51,9 +52,9 @@ TEST(Launch, SeatTravelsWhole) {
   EXPECT_FALSE(seat.cores.empty());
   EXPECT_EQ(seat.program.size(), 16U);
   EXPECT_GE(seat.shm_mib, seat.shm_free_mib);
-  const std::string bytes = to_bytes(seat);
-  EXPECT_EQ(to_bytes(seat_from(bytes)), bytes);
-  EXPECT_EQ(seat_from(to_bytes({.host = "no\xff"})).host, "no\xef\xbf\xbd");
+  const std::string bytes = packed(seat);
+  EXPECT_EQ(packed(unpacked<Seat>(bytes)), bytes);
+  EXPECT_EQ(unpacked<Seat>(packed(Seat{.host = "no\xff"})).host, "no\xff");
 }
 
 TEST(Launch, CoreListIsWhatTasksetTakes) {

@@ -95,7 +95,7 @@ void judge_failure(const Evidence& evidence, const Placement& placement, const M
   if (!who) return;
   ending.ranks = {who->rank};
   ending.text = fmt::format("{} failed: {}", names(ending.ranks, placement), who->last_words);
-  if (who->last_words.find("out of memory") == std::string::npos) return;
+  if (who->failure_kind != FailureKind::out_of_memory) return;
   ending.why = Why::memory;
   ending.text = fmt::format("{} had no memory left: it held {}", names(ending.ranks, placement),
                             memory.in_words(who->rank));

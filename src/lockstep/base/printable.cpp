@@ -3,34 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <lockstep/base/utf8.hpp>
+
 namespace lockstep {
 namespace {
 
-/// Bytes of the character that begins text[0], 0 if none does: a lone or a cut-off byte.
-std::size_t character_bytes(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t bytes = first < 0x80   ? 1
-                            : first < 0xC2 ? 0
-                            : first < 0xE0 ? 2
-                            : first < 0xF0 ? 3
-                            : first < 0xF5 ? 4
-                                           : 0;
-  const auto goes_on = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; };
-  const bool whole =
-      bytes <= text.size() && bytes > 0 && std::ranges::all_of(text.substr(1, bytes - 1), goes_on);
-  if (!whole || bytes < 3) return whole ? bytes : 0;
-  const auto second =
-      static_cast<unsigned char>(text[1]);  // longer than needed, a surrogate, or none
-  const bool is_none = (first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) ||
-                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
-  return is_none ? 0 : bytes;
-}
-
-bool is_control(std::string_view character) {
-  const auto first = static_cast<unsigned char>(character[0]);
-  if (character.size() == 1)
-    return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7F;
-  return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;  // U+0080 to U+009F
+/// C0 but for line ends and tabs, DEL, and C1.
+bool is_control(char32_t code) {
+  return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
 }
 
 }  // namespace
@@ -40,9 +20,10 @@ std::string printable(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t known = character_bytes(text), bytes = std::max<std::size_t>(1, known);
-    const std::string_view character = text.substr(0, bytes);
-    if (known > 0 && !is_control(character)) {
+    const Utf8Character known = utf8_character(text);
+    const std::string_view character =
+        text.substr(0, static_cast<std::size_t>(std::max(1, known.bytes)));
+    if (known.bytes > 0 && !is_control(known.code)) {
       shown += character;
     } else {
       for (const char c : character) {
@@ -50,7 +31,7 @@ std::string printable(std::string_view text) {
         shown += {'\\', 'x', digits[byte >> 4U], digits[byte & 0xFU]};
       }
     }
-    text.remove_prefix(bytes);
+    text.remove_prefix(character.size());
   }
   return shown;
 }

@@ -218,13 +218,14 @@ std::future<SaveReport> AsyncCheckpointWriter::save(ProcessGroup& group,
 }
 
 void AsyncCheckpointWriter::begin_together(ProcessGroup& group, const std::filesystem::path& path) {
-  std::string error;
-  try {
-    thread_->begin();
-  } catch (const std::exception& e) {
-    error = fmt::format("no thread could be started for it: {}", e.what());
-  }
-  agree(group, "checkpoint " + path.string() + " was not written", error);
+  const auto begin = [&] {
+    try {
+      thread_->begin();
+    } catch (const std::exception& e) {
+      throw CheckpointError(fmt::format("no thread could be started for it: {}", e.what()));
+    }
+  };
+  agree(group, begin, refuse_with(not_written(path)));
 }
 
 bool AsyncCheckpointWriter::is_busy() const { return thread_->is_busy(); }

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/checkpoint/deflate.hpp>
@@ -24,29 +22,31 @@ void deflate_own(StagedSave& save) {
   }
 }
 
-/// What a rank tells of its chunks.
-std::string to_bytes(const StagedSlabs& mine) {
-  std::string bytes;
+std::vector<Chunk> chunks_of(const StagedSlabs& mine) {
+  std::vector<Chunk> chunks;
   for (const auto& [dataset, slab, data] : mine.slabs) {
-    if (slab.chunk.full > 0)
-      bytes.append(reinterpret_cast<const char*>(&slab.chunk), sizeof slab.chunk);
+    if (slab.chunk.full > 0) chunks.push_back(slab.chunk);
   }
-  return bytes;
+  return chunks;
 }
 
 }  // namespace
 
 void compress_save(ProcessGroup& group, StagedSave& save, const WaitFor& wait) {
   if (save.plan.compression == Compression::none) return;
-  const std::string error = failure_of(save.plan.path, save.plan.bytes, [&] { deflate_own(save); });
-  const auto all = agree(group, not_written(save.plan), error, to_bytes(save.mine), wait);
+  AgreeOptions options = refuse_with(not_written(save.plan.path));
+  options.wait = wait;
+  const auto deflate = [&] {
+    deflate_own(save);
+    return chunks_of(save.mine);
+  };
+  const auto all = agree(group, explained(save.plan.path, save.plan.bytes, deflate), options);
   std::vector<std::size_t> used(all.size(), 0);
   for (auto& planned : save.plan.datasets) {
     if (!planned.entry.is_compressed()) continue;
     for (Slab& slab : planned.entry.slabs) {
       const auto owner = static_cast<std::size_t>(slab.owner);
-      std::memcpy(&slab.chunk, all[owner].data() + used[owner], sizeof slab.chunk);
-      used[owner] += sizeof slab.chunk;
+      slab.chunk = all[owner].at(used[owner]++);
     }
   }
 }

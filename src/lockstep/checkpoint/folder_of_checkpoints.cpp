@@ -96,17 +96,9 @@ std::optional<fs::path> newest_good_checkpoint(const fs::path& folder) {
 }
 
 std::optional<fs::path> newest_good_checkpoint(ProcessGroup& group, const fs::path& folder) {
-  std::string found, error;
-  try {
-    if (group.rank() == 0) {
-      if (const auto path = newest_good_checkpoint(folder)) found = path->string();
-    }
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  found = agree(group, "no checkpoint could be looked for", error, found).front();
-  if (found.empty()) return {};
-  return found;
+  return agree(
+      group, 0, [&] { return newest_good_checkpoint(folder); },
+      refuse_with("no checkpoint could be looked for"));
 }
 
 std::vector<fs::path> list_unfinished_checkpoints(const fs::path& folder) {

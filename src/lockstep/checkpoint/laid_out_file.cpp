@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -46,16 +45,14 @@ bool LaidOutFile::fits(const std::vector<DatasetEntry>& datasets) const {
       });
 }
 
-void LaidOutFile::finish(const File& file, const std::vector<std::string>& hashes) {
+void LaidOutFile::finish(const File& file, const std::vector<std::vector<std::uint64_t>>& hashes) {
   std::vector<std::size_t> used(hashes.size(), 0);
   for (auto& entry : manifest_.datasets) {
     for (auto& slab : entry.slabs) {
       const auto owner = static_cast<std::size_t>(slab.owner);
-      auto& at = used[owner];
-      if (hashes[owner].size() < at + sizeof slab.hash)  // as of ranks that do not exist
+      if (used[owner] == hashes[owner].size())  // as of ranks that do not exist
         throw Error(fmt::format("rank {} has staged less than its part", owner));
-      std::memcpy(&slab.hash, hashes[owner].data() + at, sizeof slab.hash);
-      at += sizeof slab.hash;
+      slab.hash = hashes[owner][used[owner]++];
     }
   }
   const std::string text = manifest_.to_text();

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include <lockstep/checkpoint/manifest.hpp>
@@ -26,8 +25,8 @@ class LaidOutFile {
   [[nodiscard]] bool fits(const std::vector<DatasetEntry>& datasets) const;
 
   /// Once all data sets' bytes are there: writes manifest and header. `hashes`: of each rank's
-  /// slabs, in their order, as bytes. Throws Error, FileError.
-  void finish(const File& file, const std::vector<std::string>& hashes);
+  /// slabs, in their order. Throws Error, FileError.
+  void finish(const File& file, const std::vector<std::vector<std::uint64_t>>& hashes);
 
  private:
   Manifest manifest_;

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -53,6 +53,10 @@ struct Taken {
   std::string refused;                   ///< why it is not of this run
   std::string not_published;             ///< why it could not be written
   ExitCode code = ExitCode::checkpoint;  ///< of `refused`
+
+  static auto fields(auto& self) {
+    return std::tie(self.bad, self.refused, self.not_published, self.code);
+  }
 };
 
 /// Puts a copy under the name `target`, if it is whole, of `step` and of this run.
@@ -60,7 +64,7 @@ Taken take(const LocalCopy& copy, const fs::path& target, const ExpectFits& expe
   Taken taken;
   std::error_code unknown;
   const auto bytes = static_cast<std::int64_t>(fs::file_size(copy.path, unknown));
-  taken.not_published = failure_of(target, bytes, [&] {
+  const auto publish = [&] {
     AtomicFile file(target);
     try {
       copy_bytes(File::open_for_reading(copy.path), file.file());
@@ -93,7 +97,9 @@ Taken take(const LocalCopy& copy, const fs::path& target, const ExpectFits& expe
       return;
     }
     file.publish();
-  });
+  };
+  if (const auto failure = failure_of(explained(target, bytes, publish)))
+    taken.not_published = failure->message;
   return taken;
 }
 
@@ -121,40 +127,35 @@ void LocalCopies::save(const CheckpointContents& contents, NotFinite not_finite)
   next_ = 1 - next_;
   // Nobody waits for this: the next save writes the other file.
   if (!target.layout) return;
-  const std::string error = failure_of(target.path, save.plan.bytes,
-                                       [&] { target.layout->finish(target.file, save.hashes); });
-  if (!error.empty()) throw CheckpointError(not_written(save.plan) + ": " + error);
+  const auto finish = [&] { target.layout->finish(target.file, save.hashes); };
+  if (const auto failure = failure_of(explained(target.path, save.plan.bytes, finish)))
+    throw CheckpointError(not_written(target.path) + ": " + failure->message);
 }
 
 void LocalCopies::write(Generation& target, const StagedSave& save) {
-  const std::string what = not_written(save.plan);
-  const bool is_first = node_->rank() == 0;
+  const AgreeOptions options = refuse_with(not_written(target.path));
   // Where the data sets lie, if that is new; the file's structure is made anew only then.
-  std::string news;
-  std::string error = failure_of(target.path, save.plan.bytes, [&] {
-    if (!is_first) return;
+  const auto lay_out = [&] {
     std::vector<DatasetEntry> entries = entries_of(save.plan);
     if (target.layout && target.layout->fits(entries) && has_its_name(target.file)) {
       const Header::Block nothing{};
       target.file.write_at(0, nothing.data(), Header::bytes);
-      return;
+      return std::vector<std::int64_t>();
     }
     target.file = File::create(target.path);
     target.layout.emplace(target.file, std::move(entries));
     target.offsets = target.layout->offsets();
-    news.assign(reinterpret_cast<const char*>(target.offsets.data()),
-                target.offsets.size() * sizeof target.offsets[0]);
-  });
-  news = agree(*node_, what, error, news).front();
-  error = failure_of(target.path, save.plan.bytes, [&] {
-    if (!is_first && !news.empty()) {
-      target.offsets.resize(news.size() / sizeof target.offsets[0]);
-      std::memcpy(target.offsets.data(), news.data(), news.size());
+    return target.offsets;
+  };
+  const auto news = agree(*node_, 0, explained(target.path, save.plan.bytes, lay_out), options);
+  const auto write_own = [&] {
+    if (node_->rank() != 0 && !news.empty()) {
+      target.offsets = news;
       target.file = File::open_for_writing(target.path);
     }
     write_slabs(target.file, save, target.offsets);
-  });
-  static_cast<void>(agree(*node_, what, error, {}));
+  };
+  agree(*node_, explained(target.path, save.plan.bytes, write_own), options);
 }
 
 void LocalCopies::close_and_remove() {
@@ -206,32 +207,26 @@ std::optional<fs::path> bring_back_local_copy(ProcessGroup& group, const fs::pat
     const auto rank = static_cast<int>(
         all_reduce_scalar(group, step == newest ? group.rank() : group.size(), ReduceOp::min));
     const fs::path target = checkpoint_path(checkpoints, newest);
-    Taken taken;
-    if (group.rank() == rank) {
-      taken = take(mine.front(), target, expect_fits);
-      if (!taken.bad.empty()) {
-        log(LogLevel::warning, fmt::format("the copy of step {} in {} is not used: {}", newest,
-                                           folder.string(), taken.bad));
-        mine.erase(mine.begin());
-      }
+    const Taken taken = agree(group, rank, [&] { return take(mine.front(), target, expect_fits); });
+    if (!taken.bad.empty()) {
+      if (group.rank() != rank) continue;
+      log(LogLevel::warning, fmt::format("the copy of step {} in {} is not used: {}", newest,
+                                         folder.string(), taken.bad));
+      mine.erase(mine.begin());
+      continue;
     }
-    if (!broadcast_object(group, taken.bad, rank).empty()) continue;
-    const std::string refused = broadcast_object(group, taken.refused, rank);
-    if (!refused.empty()) {
-      const bool input = all_reduce_scalar(group, taken.code == ExitCode::bad_input ? 1.0 : 0.0,
-                                           ReduceOp::max) > 0.0;
+    if (!taken.refused.empty()) {
       const std::string sentence = fmt::format(
           "the newest state of the run, a copy of step {} in {}, is not of this one: {}", newest,
-          folder.string(), refused);
-      if (input) throw InputError(sentence);
-      throw CheckpointError(sentence);
+          folder.string(), taken.refused);
+      if (taken.code == ExitCode::bad_input) throw Agreed<InputError>(sentence);
+      throw Agreed<CheckpointError>(sentence);
     }
-    const std::string not_published = broadcast_object(group, taken.not_published, rank);
-    if (not_published.empty()) return target;
-    throw CheckpointError(fmt::format(
+    if (taken.not_published.empty()) return target;
+    throw Agreed<CheckpointError>(fmt::format(
         "the newest state of the run, a copy of step {} in {}, was not written to the run folder: "
         "{} The copy stays where it is: resume again once there is room.",
-        newest, folder.string(), not_published));
+        newest, folder.string(), taken.not_published));
   }
 }
 

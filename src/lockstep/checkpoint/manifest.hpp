@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/tensor/dtype.hpp>
@@ -16,6 +17,9 @@ struct Chunk {
   std::int64_t at = 0;     ///< in the file
   std::int64_t bytes = 0;  ///< there
   std::uint64_t hash = 0;  ///< XXH3, 64 bits, of those
+
+  /// For packed().
+  static auto fields(auto& self) { return std::tie(self.full, self.at, self.bytes, self.hash); }
 };
 
 /// Bytes of one data set, written by one rank and covered by one checksum: a run of them or, of a

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/base/text_lines.hpp>
 #include <lockstep/checkpoint/chunks.hpp>
 #include <lockstep/checkpoint/region.hpp>
-#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
@@ -42,20 +41,25 @@ PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& sta
   return planned;
 }
 
-/// A region as numbers: offsets, then sizes.
-void append(std::string& bytes, const Region& region) {
+/// What a rank tells of the tensors it holds.
+struct Held {
+  std::uint64_t hash = 0;             ///< of their names, dtypes and global shapes
+  std::vector<std::int64_t> regions;  ///< of the sharded ones: offsets, then sizes
+
+  static auto fields(auto& self) { return std::tie(self.hash, self.regions); }
+};
+
+void append(std::vector<std::int64_t>& numbers, const Region& region) {
   for (const Shape* shape : {&region.offsets, &region.sizes})
-    bytes.append(reinterpret_cast<const char*>(shape->begin()),
-                 static_cast<std::size_t>(shape->dims()) * sizeof(std::int64_t));
+    numbers.insert(numbers.end(), shape->begin(), shape->end());
 }
 
 /// The region at `at`, which moves on behind it.
-Region extract(const std::string& bytes, std::size_t& at, int dims) {
+Region extract(const std::vector<std::int64_t>& numbers, std::size_t& at, int dims) {
   const auto shape = [&] {
-    std::vector<std::int64_t> extents(static_cast<std::size_t>(dims));
-    std::memcpy(extents.data(), bytes.data() + at, extents.size() * sizeof extents[0]);
-    at += extents.size() * sizeof extents[0];
-    return Shape(extents);
+    const auto first = numbers.begin() + static_cast<std::ptrdiff_t>(at);
+    at += static_cast<std::size_t>(dims);
+    return Shape(std::vector<std::int64_t>(first, first + dims));
   };
   const Shape offsets = shape();
   return {offsets, shape()};
@@ -64,17 +68,6 @@ Region extract(const std::string& bytes, std::size_t& at, int dims) {
 std::string describe_global(const DatasetEntry& entry, bool sharded) {
   return fmt::format("{} {}{}{}\n", entry.path, name_of(entry.dtype), to_string(entry.shape),
                      sharded ? " sharded" : "");
-}
-
-/// The first line in which two texts differ, as "a" against "b".
-std::string first_difference(const std::string& a, const std::string& b) {
-  std::istringstream of_a(a), of_b(b);
-  std::string line_a, line_b;
-  do {
-    if (!std::getline(of_a, line_a)) line_a = "nothing more";
-    if (!std::getline(of_b, line_b)) line_b = "nothing more";
-  } while (line_a == line_b);
-  return fmt::format("'{}' against '{}'", line_a, line_b);
 }
 
 }  // namespace
@@ -121,38 +114,38 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
   const std::string what = "the state cannot be saved";
   std::vector<PlannedDataset> plan;
   std::vector<bool> sharded;
-  std::string error, global, regions;
-  try {
+  std::string global;
+  const auto describe_own = [&] {
+    Held mine;
     const auto add = [&](const std::string& prefix, const StateDict& state) {
       for (const auto& entry : state) {
         plan.push_back(plan_entry(prefix, entry));
         sharded.push_back(entry.placement.sharded);
         global += describe_global(plan.back().entry, sharded.back());
-        if (sharded.back()) append(regions, {entry.placement.offsets, entry.tensor.shape()});
+        if (sharded.back()) append(mine.regions, {entry.placement.offsets, entry.tensor.shape()});
       }
     };
     add("/model/", model);
     add("/optimizer/", optimizer);
-  } catch (const Error& e) {
-    error = e.what();
-  }
-
-  const std::string fingerprint = to_hex(hash64(global.data(), global.size()));
-  const auto all = agree(group, what, error, fingerprint + regions);
-  const auto differs = std::ranges::find_if(all, [&](const auto& other) {
-    return !other.starts_with(all[0].substr(0, fingerprint.size()));
-  });
+    mine.hash = hash64(global.data(), global.size());
+    return mine;
+  };
+  const std::vector<Held> all = agree(group, describe_own, refuse_with(what));
+  const auto differs =
+      std::ranges::find_if(all, [&](const Held& other) { return other.hash != all[0].hash; });
   if (differs != all.end()) {  // the same on every rank, so all come here
     const auto texts = all_gather_object(group, global);
     const auto rank = static_cast<std::size_t>(differs - all.begin());
-    throw CheckpointError(fmt::format("{}: ranks 0 and {} hold different tensors: {}", what, rank,
-                                      first_difference(texts[0], texts[rank])));
+    const auto [on_zero, there] = first_differing_lines(texts[0], texts[rank]);
+    throw Agreed<CheckpointError>(
+        fmt::format("{}: ranks 0 and {} hold different tensors: '{}' against '{}'", what, rank,
+                    on_zero, there));
   }
 
   std::vector<DatasetEntry*> replicated;
   std::vector<std::int64_t> loads(all.size(), 0);
   std::vector<Region> held(all.size());
-  std::size_t next = fingerprint.size();
+  std::size_t next = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     auto& entry = plan[i].entry;
     if (!sharded[i]) {
@@ -165,53 +158,25 @@ std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& mod
     std::size_t behind = next;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       behind = next;
-      held[rank] = extract(all[rank], behind, entry.shape.dims());
+      held[rank] = extract(all[rank].regions, behind, entry.shape.dims());
     }
     next = behind;
     try {
       entry.slabs = plan_slabs(entry, held, loads);
     } catch (const CheckpointError& e) {
-      throw CheckpointError(fmt::format("{}: {}", what, e.what()));
+      throw Agreed<CheckpointError>(fmt::format("{}: {}", what, e.what()));
     }
   }
   deal_replicated(replicated, group.size());
   return plan;
 }
 
-namespace {
-
-/// `rank`: whose error it is; -1: everybody's.
-[[noreturn]] void throw_for_all(const ProcessGroup& group, const std::string& what, int rank,
-                                const std::string& error) {
-  const auto where = rank < 0 ? "" : fmt::format("rank {} of {}: ", rank, group.size());
-  throw CheckpointError(fmt::format("{}{}: {}", where, what, error));
-}
-
-}  // namespace
-
-void agree(ProcessGroup& group, const std::string& what, const std::string& error) {
-  if (const auto failure = first_failure(group, error))
-    throw_for_all(group, what, failure->everywhere ? -1 : failure->rank, failure->message);
-}
-
-std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
-                               const std::string& error, const std::string& payload) {
-  return agree(group, what, error, payload, [](Work& work) { work.wait(); });
-}
-
-std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
-                               const std::string& error, const std::string& payload,
-                               const std::function<void(Work&)>& wait) {
-  constexpr char good = '+', bad = '-';
-  auto all = all_gather_object(group, error.empty() ? good + payload : bad + error, wait);
-  int rank = 0;
-  for (auto& one : all) {
-    if (one.front() == bad)
-      throw_for_all(group, what, group.size() == 1 ? -1 : rank, one.substr(1));
-    one.erase(0, 1);
-    ++rank;
-  }
-  return all;
+AgreeOptions refuse_with(const std::string& what) {
+  return {.refuse = [what](const AgreedFailure& failure) {
+    const auto where =
+        failure.everywhere ? "" : fmt::format("rank {} of {}: ", failure.rank, failure.ranks);
+    throw Agreed<CheckpointError>(failure, fmt::format("{}{}: {}", where, what, failure.message));
+  }};
 }
 
 }  // namespace lockstep

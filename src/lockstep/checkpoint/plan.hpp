@@ -1,11 +1,11 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/checkpoint/manifest.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/tensor/state_dict.hpp>
 
@@ -41,15 +41,8 @@ struct PlannedDataset {
                                                      const StateDict& optimizer,
                                                      Compression compression = Compression::none);
 
-/// Throws CheckpointError on all ranks if `error` is not empty on any: the first such rank's
-/// sentence, with its rank, after `what` ("checkpoint x.h5 was not written"). Collective.
-void agree(ProcessGroup& group, const std::string& what, const std::string& error);
-/// The same; otherwise returns every rank's `payload`, in rank order.
-[[nodiscard]] std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
-                                             const std::string& error, const std::string& payload);
-/// The same; `wait` waits for the others.
-std::vector<std::string> agree(ProcessGroup& group, const std::string& what,
-                               const std::string& error, const std::string& payload,
-                               const std::function<void(Work&)>& wait);
+/// For agree(): a failure becomes a CheckpointError on all ranks, with the failed rank's sentence
+/// after its rank and `what` ("checkpoint x.h5 was not written").
+[[nodiscard]] AgreeOptions refuse_with(const std::string& what);
 
 }  // namespace lockstep

@@ -74,14 +74,10 @@ SavePlan plan_save(ProcessGroup& group, const std::filesystem::path& path,
                 .bytes = 0,
                 .compression = compression};
   plan.of_state = plan.datasets.size();
-  std::string error;
-  try {
-    if (group.rank() == 0)
-      std::ranges::move(plan_rest(group, contents), std::back_inserter(plan.datasets));
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  agree(group, "checkpoint " + path.string() + " was not written", error);
+  const auto plan_own = [&] {
+    std::ranges::move(plan_rest(group, contents), std::back_inserter(plan.datasets));
+  };
+  agree(group, 0, plan_own, refuse_with(not_written(path)));
   for (const auto& planned : plan.datasets) plan.bytes += planned.entry.bytes();
   return plan;
 }

@@ -118,14 +118,15 @@ Tensor own_tensor(const StateDict::Entry* own, const Shape& sizes, DType dtype) 
 }
 
 /// Of which each rank reads a share.
-void expect_one_file(const std::vector<std::string>& hashes, const std::filesystem::path& path) {
+void expect_one_file(const std::vector<std::uint64_t>& hashes, const std::filesystem::path& path) {
   const auto other = std::ranges::find_if(
-      hashes, [&](const std::string& of_rank) { return of_rank != hashes.front(); });
+      hashes, [&](std::uint64_t of_rank) { return of_rank != hashes.front(); });
   if (other == hashes.end()) return;
-  throw CheckpointError("cannot resume: " + path.string() + " is another file on rank " +
-                        std::to_string(other - hashes.begin()) +
-                        " than on rank 0. Name a file that all ranks see, or copy it to all "
-                        "nodes.");
+  throw Agreed<CheckpointError>(
+      "cannot resume: " + path.string() + " is another file on rank " +
+      std::to_string(other - hashes.begin()) +
+      " than on rank 0. Name a file that all ranks see, or copy it to all "
+      "nodes.");
 }
 
 CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
@@ -133,10 +134,8 @@ CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
                         const MakeTarget& make_target) {
   CheckpointContents contents;
   Shared shared;
-  std::string error, hash;
-  try {
+  const auto read_share = [&] {
     const CheckpointFile file(path);
-    hash = std::to_string(file.hash());
     read_facts(file, contents);
     for_each_tensor(file.manifest(), contents,
                     [&](const DatasetEntry& entry, std::string& name, StateDict& state) {
@@ -155,10 +154,9 @@ CheckpointContents load(ProcessGroup& group, const std::filesystem::path& path,
                       state.insert(std::move(name), target, is_part ? own->placement : Placement{});
                     });
     shared.read(group, file);
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  expect_one_file(agree(group, "cannot resume", error, hash), path);
+    return file.hash();
+  };
+  expect_one_file(agree(group, read_share, refuse_with("cannot resume")), path);
   shared.exchange(group);
   return contents;
 }

@@ -39,9 +39,9 @@ void remove_or_warn(const fs::path& path) {
         fmt::format("the old checkpoint {} cannot be removed: {}", path.string(), error.message()));
 }
 
-bool has_contents_of(const CheckpointFile& file, const fs::path& path) {
+bool has_hash(const fs::path& path, std::uint64_t hash) {
   try {
-    return CheckpointFile(path).hash() == file.hash();
+    return CheckpointFile(path).hash() == hash;
   } catch (const CheckpointError&) {  // damaged
     return false;
   }
@@ -107,7 +107,17 @@ RunCheckpoints::RunCheckpoints(fs::path folder, const CheckpointOptions& options
       keep_(static_cast<std::size_t>(options.keep)) {}
 
 bool RunCheckpoints::begin(std::optional<fs::path> from) {
-  if (from && is_same_file(*from, best_checkpoint(folder_))) from = name_best_by_its_step();
+  const fs::path best_path = best_checkpoint(folder_);
+  const bool is_from_best = from && is_same_file(*from, best_path);
+  std::optional<Best> best;
+  bool is_bad = false;
+  try {
+    best = read_best();
+  } catch (const CheckpointError&) {
+    if (is_from_best) throw;
+    is_bad = true;
+  }
+  if (is_from_best) from = name_by_its_step(*best);
   const auto there = list_checkpoints(folder_);
   const auto past = std::ranges::find_if(
       there, [&](const fs::path& path) { return from && is_same_file(path, *from); });
@@ -115,8 +125,10 @@ bool RunCheckpoints::begin(std::optional<fs::path> from) {
   past_.assign(past, there.end());
   newest_ = from;
   std::vector<fs::path> abandoned(there.begin(), past);
-  const bool keeps_best = is_best_of_past();
-  if (!keeps_best) abandoned.push_back(best_checkpoint(folder_));
+  const bool is_of_past =
+      best && !past_.empty() && best->step <= step_of(past_.front()).value_or(0);
+  if (is_of_past) best_ = best->figure;
+  if (is_bad || (best && !is_of_past)) abandoned.push_back(best_path);
   try {
     if (!abandoned.empty()) move_aside(folder_, abandoned);
   } catch (const fs::filesystem_error& error) {
@@ -148,12 +160,18 @@ std::optional<double> RunCheckpoints::figure_of(const CheckpointFile& file) cons
   return file.manifest().find(name) ? std::optional(file.real(name)) : std::nullopt;
 }
 
-fs::path RunCheckpoints::name_best_by_its_step() const {
+std::optional<RunCheckpoints::Best> RunCheckpoints::read_best() const {
+  const fs::path path = best_checkpoint(folder_);
+  if (!fs::exists(path)) return std::nullopt;
+  const CheckpointFile file(path);
+  return Best{.step = file.integer("/train/step"), .hash = file.hash(), .figure = figure_of(file)};
+}
+
+fs::path RunCheckpoints::name_by_its_step(const Best& facts) const {
   const fs::path best = best_checkpoint(folder_);
-  const CheckpointFile file(best);
-  fs::path path = checkpoint_path(folder_, file.integer("/train/step"));
+  fs::path path = checkpoint_path(folder_, facts.step);
   // A copy has no other name of the same file, but its contents.
-  if (fs::exists(path)) return has_contents_of(file, path) ? path : best;
+  if (fs::exists(path)) return has_hash(path, facts.hash) ? path : best;
   try {
     become_another_name_of(best, path);
     return path;
@@ -162,20 +180,6 @@ fs::path RunCheckpoints::name_best_by_its_step() const {
         "{}, to go on from, cannot be given its name {} again, which was removed: {}. Make the "
         "folder writable, or choose another run.dir.",
         best.string(), path.filename().string(), error.what()));
-  }
-}
-
-bool RunCheckpoints::is_best_of_past() {
-  const fs::path best = best_checkpoint(folder_);
-  if (!fs::exists(best)) return true;
-  try {
-    const CheckpointFile file(best);
-    if (past_.empty() || file.integer("/train/step") > step_of(past_.front()).value_or(0))
-      return false;
-    best_ = figure_of(file);
-    return true;
-  } catch (const CheckpointError&) {
-    return false;
   }
 }
 

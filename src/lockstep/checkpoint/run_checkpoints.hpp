@@ -67,11 +67,16 @@ class RunCheckpoints {
   /// Whether a file of the past verifies and all of its state is finite.
   [[nodiscard]] bool is_good(const std::filesystem::path& path);
 
-  /// Gives best.h5 that name, and returns it; or best.h5 itself, where another's has it.
-  [[nodiscard]] std::filesystem::path name_best_by_its_step() const;
-  /// False if there is a best.h5 of another branch, or one that cannot be read; else notes its
-  /// value.
-  [[nodiscard]] bool is_best_of_past();
+  /// What best.h5 holds.
+  struct Best {
+    std::int64_t step = 0;
+    std::uint64_t hash = 0;
+    std::optional<double> figure;
+  };
+  /// Nothing if it is not there. Throws CheckpointError.
+  [[nodiscard]] std::optional<Best> read_best() const;
+  /// Gives best.h5 the name of its step, and returns it; or best.h5 itself, where another's has it.
+  [[nodiscard]] std::filesystem::path name_by_its_step(const Best& best) const;
   /// Looks in the past for a better one than best.h5.
   void find_best();
   /// The value of options_.best in a checkpoint, if it was measured.

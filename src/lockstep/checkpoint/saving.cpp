@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cstring>
+#include <tuple>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -19,12 +19,30 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What a rank tells of the slabs it staged.
-std::string to_bytes(const StagedSlabs& staged) {
-  std::string bytes = staged.not_finite + '\n';
-  for (const auto& [dataset, slab, data] : staged.slabs)
-    bytes.append(reinterpret_cast<const char*>(&slab.hash), sizeof slab.hash);
-  return bytes;
+struct Staged {
+  std::string not_finite;
+  std::vector<std::uint64_t> hashes;
+
+  static auto fields(auto& self) { return std::tie(self.not_finite, self.hashes); }
+};
+
+Staged facts_of(const StagedSlabs& staged) {
+  Staged facts{.not_finite = staged.not_finite, .hashes = {}};
+  for (const auto& [dataset, slab, data] : staged.slabs) facts.hashes.push_back(slab.hash);
+  return facts;
 }
+
+/// What the other ranks write to, as rank 0 has laid it out.
+struct Target {
+  fs::path temporary;
+  std::int64_t file_bytes = 0;
+  std::vector<std::int64_t> offsets;  ///< of the state's data sets
+  std::vector<std::int64_t> chunks;   ///< where they lie
+
+  static auto fields(auto& self) {
+    return std::tie(self.temporary, self.file_bytes, self.offsets, self.chunks);
+  }
+};
 
 /// What helps against a full disk; nothing where even asking for its free space fails.
 std::string advice_on_room(const fs::path& path, std::int64_t needed_bytes) {
@@ -37,47 +55,50 @@ std::string advice_on_room(const fs::path& path, std::int64_t needed_bytes) {
   }
 }
 
-/// The size of the file, then where the state's data sets lie, then its chunks.
-std::vector<std::int64_t> places_of(const LaidOutFile& file, std::size_t of_state) {
-  std::vector<std::int64_t> places{file.bytes()}, chunks;
+Target target_of(const LaidOutFile& file, const fs::path& temporary, std::size_t of_state) {
+  Target target{.temporary = temporary, .file_bytes = file.bytes(), .offsets = {}, .chunks = {}};
   for (std::size_t i = 0; i < of_state; ++i) {
     const DatasetEntry& entry = file.datasets()[i];
-    places.push_back(entry.offset);
+    target.offsets.push_back(entry.offset);
     if (!entry.is_compressed()) continue;
-    for (const Slab& slab : entry.slabs) chunks.push_back(slab.chunk.at);
+    for (const Slab& slab : entry.slabs) target.chunks.push_back(slab.chunk.at);
   }
-  places.insert(places.end(), chunks.begin(), chunks.end());
-  return places;
+  return target;
 }
 
-/// Takes the places of this rank's chunks from behind those of the data sets.
-void place_chunks(StagedSave& save, int rank, const std::vector<std::int64_t>& places) {
-  std::size_t mine = 0, place = save.plan.of_state;
+/// Takes the places of this rank's chunks from those of all.
+void place_chunks(StagedSave& save, int rank, const std::vector<std::int64_t>& chunks) {
+  std::size_t mine = 0, place = 0;
   for (std::size_t i = 0; i < save.plan.of_state; ++i) {
     for (const Slab& slab : save.plan.datasets[i].entry.slabs) {
-      const std::int64_t at = slab.chunk.full > 0 ? places[place++] : 0;
+      const std::int64_t at = slab.chunk.full > 0 ? chunks[place++] : 0;
       if (slab.owner == rank) save.mine.slabs[mine++].slab.chunk.at = at;
     }
   }
 }
 
-}  // namespace
-
-std::string not_written(const SavePlan& plan) {
-  return "checkpoint " + plan.path.string() + " was not written";
+AgreeOptions refusal(const SavePlan& plan, const WaitFor& wait) {
+  AgreeOptions options = refuse_with(not_written(plan.path));
+  options.wait = wait;
+  return options;
 }
 
-std::string failure_of(const fs::path& path, std::int64_t needed_bytes,
-                       const std::function<void()>& part) {
+}  // namespace
+
+std::string not_written(const fs::path& path) {
+  return "checkpoint " + path.string() + " was not written";
+}
+
+void rethrow_explained(const fs::path& path, std::int64_t needed_bytes) {
   const char* comfort = ". Earlier checkpoints are as they were.";
   try {
-    part();
-    return {};
+    throw;
   } catch (const FileError& e) {
     const bool full = e.error_number() == ENOSPC || e.error_number() == EDQUOT;
-    return e.what() + (full ? advice_on_room(path, needed_bytes) : std::string()) + comfort;
+    throw CheckpointError(e.what() + (full ? advice_on_room(path, needed_bytes) : std::string()) +
+                          comfort);
   } catch (const std::exception& e) {
-    return std::string(e.what()) + comfort;
+    throw CheckpointError(std::string(e.what()) + comfort);
   }
 }
 
@@ -106,10 +127,10 @@ class WrittenSave::FileOnRankZero {
       : target_(plan.path), layout_(target_.file(), entries_of(plan)) {}
 
   [[nodiscard]] const File& file() const { return target_.file(); }
-  [[nodiscard]] std::string name() const { return target_.temporary_path().string(); }
+  [[nodiscard]] const fs::path& temporary() const { return target_.temporary_path(); }
   [[nodiscard]] const LaidOutFile& layout() const { return layout_; }
 
-  void publish(const std::vector<std::string>& hashes) {
+  void publish(const std::vector<std::vector<std::uint64_t>>& hashes) {
     layout_.finish(target_.file(), hashes);
     target_.publish();
   }
@@ -126,22 +147,23 @@ WrittenSave::~WrittenSave() = default;
 StagedSave stage_save(ProcessGroup& group, SavePlan plan, NotFinite not_finite,
                       StagingBuffer* buffer) {
   StagedSave save{.plan = std::move(plan), .mine = {}, .hashes = {}, .not_finite = {}};
-  const std::string error = failure_of(save.plan.path, save.plan.bytes, [&] {
+  const std::string what = not_written(save.plan.path);
+  const auto stage = [&] {
     const TraceScope scope("checkpoint", "stage");
     save.mine = stage_slabs(save.plan.datasets, group.rank(), buffer);
-  });
+    return facts_of(save.mine);
+  };
+  std::vector<Staged> all =
+      agree(group, explained(save.plan.path, save.plan.bytes, stage), refuse_with(what));
   if (buffer) {
     for (auto& planned : save.plan.datasets) planned.local = Tensor();
   }
-  const std::string what = not_written(save.plan);
-  save.hashes = agree(group, what, error, to_bytes(save.mine));
-  for (auto& of_rank : save.hashes) {
-    const auto end = of_rank.find('\n');
-    if (save.not_finite.empty()) save.not_finite = of_rank.substr(0, end);
-    of_rank.erase(0, end + 1);
+  for (Staged& of_rank : all) {
+    if (save.not_finite.empty()) save.not_finite = of_rank.not_finite;
+    save.hashes.push_back(std::move(of_rank.hashes));
   }
   if (!save.not_finite.empty() && not_finite == NotFinite::refuse) {
-    throw NotFiniteError(fmt::format(
+    throw Agreed<NotFiniteError>(fmt::format(
         "{}: {} has elements that are not finite numbers. Earlier checkpoints are as they were.",
         what, save.not_finite));
   }
@@ -150,55 +172,39 @@ StagedSave stage_save(ProcessGroup& group, SavePlan plan, NotFinite not_finite,
 
 WrittenSave write_save(ProcessGroup& group, StagedSave& save, const WaitFor& wait) {
   const SavePlan& plan = save.plan;
-  const std::string what = not_written(plan);
   WrittenSave written;
-  std::vector<std::int64_t> layout;
-  std::string error;
-  if (group.rank() == 0) {
-    error = failure_of(plan.path, plan.bytes, [&] {
-      if (plan.may_write) plan.may_write();
-      written.target_ = std::make_unique<WrittenSave::FileOnRankZero>(plan);
-      layout = places_of(written.target_->layout(), plan.of_state);
-    });
-  }
-  std::string laid_out;  // the name to write under, which ends with a zero, and the layout
-  if (written.target_) {
-    laid_out = written.target_->name() + '\0';
-    laid_out.append(reinterpret_cast<const char*>(layout.data()), layout.size() * sizeof layout[0]);
-  }
-  const std::string of_rank_zero = agree(group, what, error, laid_out, wait).front();
-  const std::string temporary = of_rank_zero.c_str();
-  const std::string_view places = std::string_view(of_rank_zero).substr(temporary.size() + 1);
-  layout.resize(places.size() / sizeof layout[0]);
-  std::memcpy(layout.data(), places.data(), places.size());
-  written.file_bytes_ = layout.front();
-  layout.erase(layout.begin());
-  place_chunks(save, group.rank(), layout);
+  const auto lay_out = [&] {
+    if (plan.may_write) plan.may_write();
+    written.target_ = std::make_unique<WrittenSave::FileOnRankZero>(plan);
+    return target_of(written.target_->layout(), written.target_->temporary(), plan.of_state);
+  };
+  const Target target =
+      agree(group, 0, explained(plan.path, plan.bytes, lay_out), refusal(plan, wait));
+  written.file_bytes_ = target.file_bytes;
+  place_chunks(save, group.rank(), target.chunks);
 
-  error = failure_of(plan.path, written.file_bytes_, [&] {
+  const auto write = [&] {
     const TraceScope scope("checkpoint", "write");
     if (written.target_)
       return write_slabs(written.target_->file(), save, written.target_->layout().offsets());
-    File file = File::open_for_writing(temporary);
-    write_slabs(file, save, layout);
+    File file = File::open_for_writing(target.temporary);
+    write_slabs(file, save, target.offsets);
     file.sync();
     file.close();
-  });
-  agree(group, what, error, {}, wait);
+  };
+  agree(group, explained(plan.path, written.file_bytes_, write), refusal(plan, wait));
   return written;
 }
 
 std::int64_t publish_save(ProcessGroup& group, const StagedSave& save, WrittenSave& written,
                           const WaitFor& wait) {
-  std::string error;
-  if (written.target_) {
-    error = failure_of(save.plan.path, written.file_bytes_, [&] {
-      const TraceScope scope("checkpoint", "publish");
-      if (save.plan.may_write) save.plan.may_write();
-      written.target_->publish(save.hashes);
-    });
-  }
-  agree(group, not_written(save.plan), error, {}, wait);
+  const SavePlan& plan = save.plan;
+  const auto publish = [&] {
+    const TraceScope scope("checkpoint", "publish");
+    if (plan.may_write) plan.may_write();
+    written.target_->publish(save.hashes);
+  };
+  agree(group, 0, explained(plan.path, written.file_bytes_, publish), refusal(plan, wait));
   return written.file_bytes_;
 }
 

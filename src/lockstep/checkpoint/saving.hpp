@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
@@ -38,8 +39,8 @@ struct SavePlan {
 struct StagedSave {
   SavePlan plan;  ///< without the tensors
   StagedSlabs mine;
-  std::vector<std::string> hashes;  ///< of each rank's slabs, in their order, as bytes
-  std::string not_finite;           ///< as in SaveReport, the same on every rank
+  std::vector<std::vector<std::uint64_t>> hashes;  ///< of each rank's slabs, in their order
+  std::string not_finite;                          ///< as in SaveReport, the same on every rank
   std::vector<std::vector<std::byte>> compressed;  ///< what of `mine` then lies here
 };
 /// With a buffer, the state may change from now on. Throws NotFiniteError as
@@ -50,11 +51,22 @@ struct StagedSave {
 /// What the parts are made of: local, and for those who bring a file of their own (LocalCopies).
 [[nodiscard]] std::vector<DatasetEntry> entries_of(const SavePlan& plan);
 /// "checkpoint x.h5 was not written"
-[[nodiscard]] std::string not_written(const SavePlan& plan);
-/// Runs a rank's own part of a save of `needed_bytes` and returns what went wrong in it, for
-/// agree(); empty if nothing did.
-[[nodiscard]] std::string failure_of(const std::filesystem::path& path, std::int64_t needed_bytes,
-                                     const std::function<void()>& part);
+[[nodiscard]] std::string not_written(const std::filesystem::path& path);
+/// Of a catch block around a rank's own part of a save of `needed_bytes`: throws CheckpointError
+/// with what was caught and, where the disk is full, advice.
+[[noreturn]] void rethrow_explained(const std::filesystem::path& path, std::int64_t needed_bytes);
+/// The part, for agree(), which throws so.
+template <class Part>
+[[nodiscard]] auto explained(const std::filesystem::path& path, std::int64_t needed_bytes,
+                             Part part) {
+  return [path, needed_bytes, part = std::move(part)] {
+    try {
+      return part();
+    } catch (...) {
+      rethrow_explained(path, needed_bytes);
+    }
+  };
+}
 /// This rank's slabs, to where the data sets lie in the file. Throws FileError.
 void write_slabs(const File& file, const StagedSave& save,
                  const std::vector<std::int64_t>& offsets);

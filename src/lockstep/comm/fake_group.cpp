@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/comm/operation.hpp>
 
 namespace lockstep {
@@ -61,8 +61,9 @@ FakeGroup::FakeGroup(int size, int rank) : size_(size), rank_(rank) {
 
 void FakeGroup::expect_open() const {
   if (!closed_) return;
-  throw CommError(refusal(fmt::format("rank {} of {}", rank_, size_),
-                          "it was closed. Make a new one, or close it later."));
+  throw ErrorOnRank<CommError>({rank_, ""},
+                               refusal(fmt::format("rank {} of {}", rank_, size_),
+                                       "it was closed. Make a new one, or close it later."));
 }
 
 Work FakeGroup::start(Operation&& operation) {

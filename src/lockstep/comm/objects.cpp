@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/agreed_error.hpp>
 
 namespace lockstep {
 namespace {
@@ -49,8 +50,10 @@ void wait_for(Work& work) { work.wait(); }
 using Wait = std::function<void(Work&)>;
 
 [[noreturn]] void refuse(const ProcessGroup& group, int rank, const std::string& reason) {
-  throw InputError(fmt::format("rank {} of {} cannot send its object: {}", rank, group.size(),
-                               shortened(reason)));
+  AgreedFailure failure{{.message = reason, .code = ExitCode::bad_input, .rank = rank}};
+  failure.ranks = group.size();
+  throw Agreed<InputError>(failure, fmt::format("rank {} of {} cannot send its object: {}", rank,
+                                                group.size(), shortened(reason)));
 }
 
 /// The strings that stand in `all` one after the other.

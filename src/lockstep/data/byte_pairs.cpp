@@ -12,8 +12,9 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/read_file.hpp>
+#include <lockstep/base/utf8.hpp>
 #include <lockstep/data/json_file.hpp>
-#include <lockstep/data/utf8.hpp>
+#include <lockstep/data/unicode.hpp>
 
 namespace lockstep {
 namespace {

@@ -13,10 +13,10 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/some_of.hpp>
+#include <lockstep/base/utf8.hpp>
 #include <lockstep/data/byte_source.hpp>
 #include <lockstep/data/csv_lines.hpp>
 #include <lockstep/data/csv_number.hpp>
-#include <lockstep/data/utf8.hpp>
 #include <lockstep/deck/did_you_mean.hpp>
 
 namespace lockstep {
@@ -94,8 +94,7 @@ void expect_no_utf16(std::string_view text, const std::string& name) {
 /// Names of columns and classes go into decks and checkpoints, which are UTF-8 without NUL: others
 /// could be written there, but never read again.
 void expect_name(std::string_view name, const std::string& where) {
-  for (std::size_t at = 0; at < name.size();) {
-    const Utf8Character character = utf8_character(name, at);
+  for_each_utf8_character(name, [&](const Utf8Character& character, std::size_t at) {
     if (character.bytes == 0) {
       throw InputError(fmt::format(
           "{}: byte {:#04x} is no UTF-8 text. Save the table as UTF-8 (iconv -f latin1 -t utf-8).",
@@ -105,8 +104,7 @@ void expect_name(std::string_view name, const std::string& where) {
       throw InputError(
           fmt::format("{}: a name holds a NUL byte. Save the table as UTF-8 text.", where));
     }
-    at += static_cast<std::size_t>(character.bytes);
-  }
+  });
 }
 
 bool is_any_number(std::string_view cell) { return csv_number(cell) || csv_number(cell, ','); }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
-#include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/base/trace.hpp>
 
@@ -78,16 +78,11 @@ struct Loader::State {
   }
 
   [[noreturn]] void throw_failure(std::int64_t step) const {
-    const auto place = [&](const char* reason) {
-      return fmt::format("loading step {} of epoch {} failed: {}", step, epoch, reason);
-    };
-    try {
-      std::rethrow_exception(failure);
-    } catch (const Error& error) {
-      throw Error(place(error.what()), error.exit_code());
-    } catch (const std::exception& error) {
-      throw Error(place(error.what()));
-    }
+    const auto cause = failure_of([&] { std::rethrow_exception(failure); });
+    const std::string sentence =
+        fmt::format("loading step {} of epoch {} failed: {}", step, epoch, cause->message);
+    if (cause->kind == FailureKind::out_of_memory) throw OutOfMemoryError(sentence);
+    throw Error(sentence, cause->code);
   }
 
   const std::shared_ptr<const Dataset> dataset;

@@ -10,9 +10,9 @@
 #include <unordered_map>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/utf8.hpp>
 #include <lockstep/data/byte_pairs.hpp>
 #include <lockstep/data/json_file.hpp>
-#include <lockstep/data/utf8.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep {
@@ -23,17 +23,14 @@ namespace fs = std::filesystem;
 /// f(the character, where it begins) for each of the text. Throws InputError where it is not UTF-8.
 template <class F>
 void each_character(std::string_view text, const F& f) {
-  for (std::size_t at = 0; at < text.size();) {
-    const int bytes = utf8_character(text, at).bytes;
-    if (bytes == 0) {
+  for_each_utf8_character(text, [&](const Utf8Character& character, std::size_t at) {
+    if (character.bytes == 0) {
       throw InputError(fmt::format(
           "byte {} of the text, {:#x}, is not UTF-8. Convert the text, or use bytes as tokens.", at,
           static_cast<unsigned char>(text[at])));
     }
-    const auto length = static_cast<std::size_t>(bytes);
-    f(text.substr(at, length), at);
-    at += length;
-  }
+    f(text.substr(at, static_cast<std::size_t>(character.bytes)), at);
+  });
 }
 
 [[noreturn]] void refuse_token(std::uint16_t token, std::size_t vocabulary) {

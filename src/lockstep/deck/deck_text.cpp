@@ -5,40 +5,24 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <lockstep/base/utf8.hpp>
+
 namespace lockstep::detail {
 namespace {
 
 constexpr int most_parts = 32;
 
-// Length of the UTF-8 character that `text` begins with; 0 if it begins with none, or with a NUL.
-// The Unicode Standard 15.0, table 3-7.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return first == 0 ? 0 : 1;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  const unsigned least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-  const unsigned most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < least || byte(1) > most) return 0;
-  for (std::size_t i = 2; i < length; ++i) {
-    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
-  }
-  return length;
-}
-
+/// Nor are there NUL bytes.
 void check_is_utf8(std::string_view text, DeckPosition position) {
-  for (std::size_t at = 0; at < text.size();) {
-    const auto length = utf8_length(text.substr(at));
-    if (length == 0) {
+  for_each_utf8_character(text, [&](const Utf8Character& character, std::size_t at) {
+    if (character.bytes == 0 || character.code == 0) {
       throw deck_error(position,
                        fmt::format("byte {:#04x} at offset {} is not UTF-8 text. Decks are TOML "
                                    "text files; is this the right file?",
                                    static_cast<unsigned char>(text[at]), at));
     }
     if (text[at] == '\n' && position.line > 0) ++position.line;
-    at += length;
-  }
+  });
 }
 
 // Offset behind the TOML string that begins at `at`; the text's end if it is not closed.

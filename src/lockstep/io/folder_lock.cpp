@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <optional>
-#include <random>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -21,6 +20,7 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/process_state.hpp>
+#include <lockstep/base/random_bits.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/io/file.hpp>
 #include <lockstep/io/folder.hpp>
@@ -68,8 +68,7 @@ LockOwner myself() {
                                               first_line(fmt::format("/proc/{}/comm", parent)))
                                 : "Slurm job " + me.slurm_job;
   me.since = utc_text("%Y-%m-%d %H:%M:%S UTC");
-  std::random_device random;
-  me.token = fmt::format("{:08x}{:08x}", random(), random());
+  me.token = fmt::format("{:016x}", random_bits());
   return me;
 }
 

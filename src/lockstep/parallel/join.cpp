@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/flight/rank_list.hpp>
 #include <lockstep/comm/objects.hpp>
 
@@ -44,8 +45,8 @@ Join::Iteration Join::agree(bool going_on, double samples) {
 void Join::throw_for_those_through(bool going_on) {
   std::vector<int> through;
   int rank = 0;
-  for (const std::string& goes_on : all_gather_object(group(), going_on ? "y" : "n")) {
-    if (goes_on == "n") through.push_back(rank);
+  for (const bool goes_on : lockstep::agree(group(), [&] { return going_on; })) {
+    if (!goes_on) through.push_back(rank);
     ++rank;
   }
   throw Error(fmt::format(

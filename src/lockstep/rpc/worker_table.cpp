@@ -4,17 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include <lockstep/base/cores.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
 #include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/comm/flight/verdict.hpp>
-#include <lockstep/comm/objects.hpp>
 #include <lockstep/rpc/function.hpp>
 
 namespace lockstep::rpc {
@@ -39,26 +37,22 @@ void expect_names(const std::vector<WorkerInfo>& workers) {
 }  // namespace
 
 WorkerTable::WorkerTable(const std::string& name, ProcessGroup& group) : id_(group.rank()) {
-  const std::string twice = registered_twice();
-  std::ostringstream mine;
-  const auto recorder = FlightRecorder::current();
-  mine << ::getpid() << ' ' << (recorder ? recorder->rank() : -1) << ' ' << host_name();
-  for (const int core : allowed_cores()) mine << ' ' << core;
-  mine << '\n' << twice << '\n' << name;
-  for (const std::string& theirs : all_gather_object(group, mine.str())) {
-    std::istringstream in(theirs);
-    Process process;
-    std::string clash, its_name, its_cores;
-    in >> process.pid >> process.world_rank >> process.host;
-    std::getline(in, its_cores);
-    std::istringstream cores(its_cores);
-    std::copy(std::istream_iterator<int>(cores), {}, std::back_inserter(process.cores));
-    std::getline(in, clash);
-    std::getline(in, its_name, '\0');
-    if (!clash.empty()) throw InputError("rpc::init: " + clash);
-    workers_.push_back({.name = its_name, .id = size()});
-    processes_.push_back(std::move(process));
-  }
+  const auto tell = [&] {
+    if (const std::string twice = registered_twice(); !twice.empty())
+      throw InputError("rpc::init: " + twice);
+    const auto recorder = FlightRecorder::current();
+    return Process{.name = name,
+                   .host = host_name(),
+                   .pid = ::getpid(),
+                   .world_rank = recorder ? recorder->rank() : -1,
+                   .cores = allowed_cores()};
+  };
+  const auto refuse = [](const AgreedFailure& failure) {
+    throw Agreed<InputError>(failure, failure.message);
+  };
+  processes_ = agree(group, tell, {.refuse = refuse});
+  for (const Process& process : processes_)
+    workers_.push_back({.name = process.name, .id = size()});
   expect_names(workers_);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/base/process_state.hpp>
@@ -40,9 +41,13 @@ class WorkerTable {
 
  private:
   struct Process {
-    std::string host;
+    std::string name, host;
     int pid = 0, world_rank = -1;
     std::vector<int> cores;  ///< that it may run on
+
+    static auto fields(auto& self) {
+      return std::tie(self.name, self.host, self.pid, self.world_rank, self.cores);
+    }
   };
   [[nodiscard]] const Process& process(int worker) const {
     return processes_[static_cast<std::size_t>(worker)];

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/tensor/device_memory.hpp>
 
 namespace lockstep {
@@ -67,11 +67,11 @@ class StorageCache {
     storage->data_ = device_malloc(size.bytes, device);
     if (!storage->data_) {
       delete storage;
-      throw Error("out of memory: " + std::to_string(size.bytes >> 20U) +
-                  " MiB for one tensor on " + to_string(device) +
-                  " could not be had while tensors already hold " +
-                  std::to_string(memory_stats().in_use >> 20U) +
-                  " MiB. Use a smaller batch, or more ranks.");
+      throw OutOfMemoryError("out of memory: " + std::to_string(size.bytes >> 20U) +
+                             " MiB for one tensor on " + to_string(device) +
+                             " could not be had while tensors already hold " +
+                             std::to_string(memory_stats().in_use >> 20U) +
+                             " MiB. Use a smaller batch, or more ranks.");
     }
     storage->bytes_ = size.bytes;
     storage->device_ = device;

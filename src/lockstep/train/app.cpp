@@ -48,7 +48,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// One run, from command line to exit code. Every part is collective; a failure that all ranks
-/// share leaves as AgreedError.
+/// share leaves as an Agreed error.
 class Run {
  public:
   /// `run_dir` is told where the run folder is as soon as there is one.
@@ -176,9 +176,7 @@ class Run {
     };
     if (!line_.resume) read_weights();
     folder_ = std::make_unique<RunFolder>(RunFolder::open(*group_, plan_.run, line_.resume));
-    agree(*group_, [&] {
-      if (group_->rank() == 0) note_flight(folder_->path());
-    });
+    agree(*group_, 0, [&] { note_flight(folder_->path()); });
     run_dir_ = folder_->path();
     libraries_ = library_versions();
     Trainer trainer(group_, *task_, plan_, libraries_, parts_);
@@ -199,8 +197,7 @@ class Run {
       taken_ = init_from(*group_, *weights, trainer.model().state_dict());
       weights.reset();
     }
-    agree(*group_, [&] {
-      if (group_->rank() != 0) return;
+    agree(*group_, 0, [&] {
       folder_->write_in([&] {
         folder_->write("deck.toml", fmt::format("# hash {}\n{}", deck_hash_, deck_));
         console_.open_log(folder_->file("log.txt"));
@@ -224,12 +221,8 @@ class Run {
       manifest = CheckpointFile(from).manifest();
     } catch (const CheckpointError&) {  // loading says it, to all ranks
     }
-    try {
-      return load_checkpoint_in_place(*group_, from, trainer.model().state_dict(),
-                                      trainer.slots_to_load(manifest));
-    } catch (const CheckpointError& error) {
-      throw AgreedError(error.what(), error.exit_code());
-    }
+    return load_checkpoint_in_place(*group_, from, trainer.model().state_dict(),
+                                    trainer.slots_to_load(manifest));
   }
 
   void warn_if_environment_changed(const CheckpointContents& checkpoint) {
@@ -289,9 +282,7 @@ class Run {
 
   ExitCode finish() {
     const bool stopped = outcome_.stopped != StopReason::none;
-    agree(*group_, [&] {
-      if (group_->rank() == 0) folder_->write_in([&] { metrics_.flush(); });
-    });
+    agree(*group_, 0, [&] { folder_->write_in([&] { metrics_.flush(); }); });
     write_summary(!stopped);
     group_->close();
     if (group_->rank() == 0) {

@@ -171,7 +171,7 @@ void give_up(const fs::path& run_dir, const Failure& failure,
   const bool can_judge = recorder && !run_dir.empty() && failure.code == ExitCode::communication;
   if (!can_judge) complain(failure.message);
   if (!recorder || run_dir.empty()) return;
-  recorder->say_last_words(failure.message);
+  recorder->say_last_words(failure);
   try {
     if (can_judge) {
       judge(*recorder, run_dir, failure, complain);

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include <lockstep/train/agreement.hpp>
+#include <lockstep/base/failure.hpp>
 
 namespace lockstep::train {
 

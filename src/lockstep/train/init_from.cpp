@@ -82,8 +82,7 @@ WeightsTaken take_weights(const StateDict& weights, const StateDict& model) {
 
 StateDict read_init_from(ProcessGroup& group, const fs::path& path, const Task& task) {
   StateDict weights;
-  agree(group, [&] {
-    if (group.rank() != 0) return;
+  agree(group, 0, [&] {
     if (!fs::exists(path)) {
       throw InputError(fmt::format("train.init_from: there is no {}", detail::looked_for(path)));
     }
@@ -101,9 +100,7 @@ StateDict read_init_from(ProcessGroup& group, const fs::path& path, const Task& 
 
 WeightsTaken init_from(ProcessGroup& group, const StateDict& weights, const StateDict& model) {
   WeightsTaken result;
-  agree(group, [&] {
-    if (group.rank() == 0) result = take_weights(weights, model);
-  });
+  agree(group, 0, [&] { result = take_weights(weights, model); });
   for (const auto& entry : model) group.broadcast(entry.tensor, 0).wait();
   return result;
 }

@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include <lockstep/base/cores.hpp>
-#include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/io/folder.hpp>
 
 namespace lockstep::train {
@@ -35,7 +35,7 @@ void expect_address_space(int ranks) {
     munmap(memory, bytes);
     return;
   }
-  throw Error(fmt::format(
+  throw OutOfMemoryError(fmt::format(
       "out of memory: the limit on this process's address space, {} (ulimit -v), leaves less than "
       "the {} that its libraries and threads reserve before they use it. Raise the limit, or limit "
       "resident memory instead.",

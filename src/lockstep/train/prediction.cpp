@@ -7,7 +7,6 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <type_traits>
 
 #include <lockstep/autograd/autocast.hpp>
@@ -274,6 +273,14 @@ void expect_alike(const Datasets& data, const ModelSignature& signature) {
   }
 }
 
+/// What all ranks write to, as rank 0 has laid it out.
+struct Target {
+  fs::path temporary;
+  std::vector<std::int64_t> offsets;  ///< of the arrays
+
+  static auto fields(auto& self) { return std::tie(self.temporary, self.offsets); }
+};
+
 /// What is written is HDF5, whatever its name.
 void expect_hdf5_name(const fs::path& output) {
   const std::string ending = output.extension().string();
@@ -296,20 +303,15 @@ fs::path with_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_run,
                          const std::function<void(const fs::path&)>& part) {
   constexpr int most_tries = 10;
   for (int tries = 1;; ++tries) {
-    std::string found;
-    agree(group, [&] {
-      if (group.rank() == 0) found = checkpoint_of(checkpoint_or_run).string();
-    });
-    fs::path path = broadcast_object(group, found, 0);
+    fs::path path = agree(group, 0, [&] { return checkpoint_of(checkpoint_or_run); });
     try {
       part(path);
       return path;
     } catch (const AgreedError&) {
       std::error_code unknown;
       const bool gone =
-          group.rank() == 0 && path != checkpoint_or_run && !fs::exists(path, unknown);
-      if (all_reduce_scalar(group, gone ? 1.0 : 0.0, ReduceOp::max) == 0.0 || tries == most_tries)
-        throw;
+          agree(group, 0, [&] { return path != checkpoint_or_run && !fs::exists(path, unknown); });
+      if (!gone || tries == most_tries) throw;
     }
     if (group.rank() == 0) log(LogLevel::warning, removed_meanwhile(path));
   }
@@ -325,8 +327,7 @@ FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,
   std::shared_ptr<const StoredArray> samples;
   std::optional<AtomicFile> file;
   std::vector<PlannedArray> arrays;
-  std::string temporary, places;
-  agree(group, [&] {
+  const std::vector<Target> targets = agree(group, [&] {
     if (!fs::exists(input.file)) {
       throw InputError(fmt::format("there is no input file {}. Name one: --input FILE.h5:NAME.",
                                    detail::looked_for(input.file)));
@@ -334,29 +335,28 @@ FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,
     samples = open_array(input.file, input.name, input.options);
     expect_fits(*samples, input.file, predictor);
     arrays = arrays_of(predictor, output.name, samples->rows());
-    if (group.rank() != 0) return;
+    Target target;
+    if (group.rank() != 0) return target;
     expect_hdf5_name(output.file);
     expect_not_replaced(input.file, output.file);
     file.emplace(output.file);
     for (const FilePiece& piece : lay_out(arrays))
       file->file().write_at(piece.offset, piece.bytes.data(), std::ssize(piece.bytes));
-    temporary = file->temporary_path().string();
-    for (const PlannedArray& array : arrays) places += fmt::format("{} ", array.offset);
+    target.temporary = file->temporary_path();
+    for (const PlannedArray& array : arrays) target.offsets.push_back(array.offset);
+    return target;
   });
-  temporary = broadcast_object(group, temporary, 0);
-  std::istringstream offsets(broadcast_object(group, places, 0));
-  for (PlannedArray& array : arrays) offsets >> array.offset;
+  const Target& target = targets.front();
+  for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i].offset = target.offsets[i];
   std::optional<File> out;
-  agree(group, [&] { out.emplace(File::open_for_writing(temporary)); });
+  agree(group, [&] { out.emplace(File::open_for_writing(target.temporary)); });
   FilePrediction counts{.samples = samples->rows()};
   predict_in_rounds(group, predictor, *samples, arrays, *out, counts);
   agree(group, [&] {
     samples->expect_unchanged();
     out->sync();
   });
-  agree(group, [&] {
-    if (file) file->publish();
-  });
+  agree(group, 0, [&] { file->publish(); });
   return counts;
 }
 

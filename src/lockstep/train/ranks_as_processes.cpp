@@ -19,6 +19,7 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
                                 char**& argv, const RankBody& body) {
   int rank = 0, ranks = 1;
   Failure failure;
+  bool foreseen = false;
   {
     std::optional<MpiSession> mpi;
     {
@@ -28,27 +29,28 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     Console console(rank);
+    const auto complain = [&](const std::string& message) {
+      console.complain(fmt::format("{}: {}", name, message));
+    };
     std::filesystem::path run_dir;
     try {
       const Device models{};  // tasks build them on the host
       return body(make_group(make_mpi_group(MPI_COMM_WORLD, options), models, options), console,
                   run_dir);
-    } catch (const AgreedError& error) {
-      if (rank == 0) console.complain(fmt::format("{}: {}", name, error.what()));
-      return error.exit_code();
     } catch (...) {
       failure = current_failure();
+      foreseen = is_foreseen();
+      if (is_agreed_by_all(ranks)) {
+        if (rank == 0) complain(failure.message);
+        return failure.code;
+      }
     }
-    if (!failure.message.starts_with("rank ")) {
-      failure.message = rank_prefix(rank, ranks, host_name()) + failure.message;
-    }
-    give_up(run_dir, failure, [&](const std::string& message) {
-      console.complain(fmt::format("{}: {}", name, message));
-    });
+    if (failure.rank < 0) failure.message = rank_prefix(rank, ranks, host_name()) + failure.message;
+    give_up(run_dir, failure, complain);
     if (ranks > 1) {
       wait_until_stderr_is_read();  // mpiexec drops the rest when it hears of the end
       // What nobody foresaw is to the other ranks, which wait, a peer that failed.
-      const ExitCode code = failure.foreseen ? failure.code : ExitCode::communication;
+      const ExitCode code = foreseen ? failure.code : ExitCode::communication;
       MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
     }
   }

@@ -64,16 +64,17 @@ ExitCode run_ranks_as_threads(const std::string& name, int ranks, const GroupOpt
       try {
         // Not an owner: the group belongs to lockstep::run_ranks_as_threads.
         code = body(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), console, run_dir);
-      } catch (const AgreedError& error) {
-        code = error.exit_code();
-        if (group.rank() == 0) complain(error.what());
       } catch (...) {
-        const Failure mine = current_failure();
-        const std::string who = mine.message.starts_with("rank ")
-                                    ? ""
-                                    : fmt::format("rank {} of {}: ", group.rank(), ranks);
-        last_resort.prepare(fmt::format("{}: {}{}", name, who, mine.message), mine.code);
-        throw Error(mine.message, mine.code);
+        Failure mine = current_failure();
+        if (is_agreed_by_all(ranks)) {
+          code = mine.code;
+          if (group.rank() == 0) complain(mine.message);
+          return;
+        }
+        if (mine.rank < 0)
+          mine.message = fmt::format("rank {} of {}: {}", group.rank(), ranks, mine.message);
+        last_resort.prepare(fmt::format("{}: {}", name, mine.message), mine.code);
+        throw ErrorOnRank<Error>({group.rank(), ""}, mine.message, mine.code);
       }
     };
     try {

@@ -10,7 +10,6 @@
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
-#include <lockstep/comm/objects.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/run_local_copies.hpp>
@@ -58,14 +57,10 @@ std::map<std::string, std::string> deciding_values(const std::string& deck) {
 
 /// Looked at by name only. Collective.
 std::optional<fs::path> newest_by_name(ProcessGroup& group, const fs::path& folder) {
-  std::string name;
-  agree(group, [&] {
-    if (group.rank() != 0) return;
+  return agree(group, 0, [&] {
     const auto there = list_checkpoints(folder);
-    if (!there.empty()) name = there.front().string();
+    return there.empty() ? std::nullopt : std::optional(there.front());
   });
-  name = broadcast_object(group, name, 0);
-  return name.empty() ? std::nullopt : std::optional<fs::path>(name);
 }
 
 bool has_abandoned_branch(const fs::path& folder) {
@@ -87,8 +82,7 @@ std::optional<fs::path> checkpoint_to_resume(ProcessGroup& group, const CommandL
   auto newest =
       newest_of_both_levels(group, folder, newest_good_checkpoint(group, folder), expect_fits);
   if (newest) return newest;
-  agree(group, [&] {
-    if (group.rank() != 0) return;
+  agree(group, 0, [&] {
     if (!list_checkpoints(folder).empty()) {
       throw CheckpointError(
           fmt::format("no checkpoint in {} is usable (each is named above). Start anew without "

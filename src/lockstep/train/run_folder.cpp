@@ -9,7 +9,6 @@
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/node_layout.hpp>
-#include <lockstep/comm/objects.hpp>
 #include <lockstep/io/file.hpp>
 #include <lockstep/io/folder.hpp>
 #include <lockstep/io/folder_lock.hpp>
@@ -95,13 +94,12 @@ FolderLock prepare(const fs::path& dir, bool resume) {
 }  // namespace
 
 RunFolder RunFolder::open(ProcessGroup& group, const RunOptions& options, bool resume) {
-  fs::path dir;
   std::unique_ptr<RunWatch> watch;
-  agree(group, [&] {
-    if (group.rank() != 0) return;
+  const fs::path dir = agree(group, 0, [&] {
     try {
-      dir = resolved(options.dir);
-      watch = std::make_unique<RunWatch>(prepare(dir, resume), dir, options);
+      fs::path own = resolved(options.dir);
+      watch = std::make_unique<RunWatch>(prepare(own, resume), own, options);
+      return own;
     } catch (const fs::filesystem_error& error) {
       throw InputError(cannot_be_written(options.dir, error.code().message()));
     } catch (const FileError& error) {
@@ -111,7 +109,6 @@ RunFolder RunFolder::open(ProcessGroup& group, const RunOptions& options, bool r
       throw InputError(cannot_be_written(options.dir, why));
     }
   });
-  dir = broadcast_object(group, dir.string(), 0);
   const Findings unusable = check_shared_folder(group, node_layout(group), dir / "checkpoints");
   if (!unusable.empty()) throw AgreedError(unusable.front().text(), ExitCode::bad_input);
   return {dir, std::move(watch)};

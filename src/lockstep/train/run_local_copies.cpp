@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <random>
 #include <system_error>
 #include <utility>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/base/random_bits.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/node_layout.hpp>
@@ -20,12 +20,6 @@ namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A name that no other start has.
-std::string new_name() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 void remove_note(const fs::path& note) {
   std::error_code ignored;
@@ -66,7 +60,7 @@ std::optional<Note> note_that_says(const std::string& text) {
 
 /// Collective.
 std::optional<Note> read_note(ProcessGroup& group, const fs::path& path) {
-  return note_that_says(broadcast_object(group, group.rank() == 0 ? text_of(path) : "", 0));
+  return note_that_says(agree(group, 0, [&] { return text_of(path); }));
 }
 
 /// Why a node cannot hold two copies; empty if it can.
@@ -93,8 +87,7 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
   if (is_first) remove_unfinished_files_of(note_);
   if (const auto note = read_note(group_, note_)) {
     if (is_first) remove_note(note_);
-    const bool mine =
-        broadcast_object(group_, is_first ? number_of(checkpoints) : "", 0) == note->owner;
+    const bool mine = agree(group_, 0, [&] { return number_of(checkpoints) == note->owner; });
     if (mine) remove_local_copies(note->folder, note->start);
   }
   if (every_ == 0) return;
@@ -102,12 +95,12 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
   const NodeLayout layout = node_layout(group_);
   const int rank = group_.rank(), node = layout.node_of(rank);
   one_node_ = layout.hosts().size() == 1;
-  std::string why;
-  if (layout.is_leader(rank)) {
+  const auto look = [&] {
+    if (!layout.is_leader(rank)) return std::string();
     remove_old_local_copies(folder);
-    why = why_no_room(folder, bytes);
-  }
-  for (const std::string& of_rank : all_gather_object(group_, why)) {
+    return why_no_room(folder, bytes);
+  };
+  for (const std::string& of_rank : agree(group_, look)) {
     if (of_rank.empty()) continue;
     if (is_first) {
       log(LogLevel::warning, fmt::format("no copies of the state are kept in the nodes' memory "
@@ -116,13 +109,11 @@ RunLocalCopies::RunLocalCopies(ProcessGroup& group, const CheckpointOptions& opt
     }
     return;
   }
-  std::string start;
-  agree(group_, [&] {
-    if (!is_first) return;
-    start = new_name();
-    write_atomically(note_, text_of({start, folder, number_of(checkpoints)}));
+  const std::string start = agree(group_, 0, [&] {
+    std::string name = fmt::format("{:016x}", random_bits());  // no other start has it
+    write_atomically(note_, text_of({name, folder, number_of(checkpoints)}));
+    return name;
   });
-  start = broadcast_object(group_, start, 0);
   copies_ =
       std::make_unique<LocalCopies>(group_.split(node, rank), folder, start, std::to_string(node));
 }
@@ -156,14 +147,8 @@ std::optional<fs::path> newest_of_both_levels(ProcessGroup& group, const fs::pat
   const auto note = read_note(group, note_of_local_copies(checkpoints));
   if (!note) return newest;
   const std::int64_t step = newest ? step_of(*newest).value_or(-1) : -1;
-  std::optional<fs::path> copy;
-  try {
-    copy = bring_back_local_copy(group, note->folder, note->start, checkpoints, step, expect_fits);
-  } catch (const CheckpointError& error) {
-    throw AgreedError(error.what(), error.exit_code());
-  } catch (const InputError& error) {
-    throw AgreedError(error.what(), error.exit_code());
-  }
+  auto copy =
+      bring_back_local_copy(group, note->folder, note->start, checkpoints, step, expect_fits);
   if (!copy) {
     const auto here = static_cast<double>(list_local_copies(note->folder, note->start).size());
     if (all_reduce_scalar(group, here, ReduceOp::max) == 0.0 && group.rank() == 0) {

@@ -48,7 +48,7 @@ class RunLocalCopies {
 
 /// What the last start left in its nodes' memory, if that is newer than `newest`, as a checkpoint
 /// in `checkpoints`; else `newest`. A warning where copies are not there any more. Collective;
-/// throws AgreedError where one cannot be put there, or `expect_fits` does (see
+/// throws an Agreed error where one cannot be put there, or `expect_fits` does (see
 /// bring_back_local_copy).
 [[nodiscard]] std::optional<std::filesystem::path> newest_of_both_levels(
     ProcessGroup& group, const std::filesystem::path& checkpoints,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
 #include <utility>
 
 #include <lockstep/base/log.hpp>
@@ -13,6 +14,17 @@
 namespace lockstep::train {
 
 namespace fs = std::filesystem;
+namespace {
+
+/// What rank 0 finds in the folder.
+struct Begun {
+  bool in_folder = false;      ///< the checkpoint that the run goes on from
+  std::optional<double> best;  ///< value of best.h5
+
+  static auto fields(auto& self) { return std::tie(self.in_folder, self.best); }
+};
+
+}  // namespace
 
 RunSaves::RunSaves(ProcessGroup& group, const CheckpointOptions& options, fs::path folder,
                    std::chrono::milliseconds deadline, MayWrite may_write)
@@ -48,18 +60,18 @@ fs::path RunSaves::path_of(std::int64_t step) const {
 
 void RunSaves::begin(std::int64_t step, const std::optional<fs::path>& resumed_from,
                      const StateDict& model, const StateDict& optimizer) {
-  bool in_folder = false;
-  agree(group_, [&] {
-    if (group_.rank() == 0) in_folder = checkpoints_->begin(resumed_from);
+  const auto begin = [&] {
+    Begun begun;
+    if (group_.rank() == 0) {
+      begun.in_folder = checkpoints_->begin(resumed_from);
+      begun.best = checkpoints_->best();
+    }
     if (async_) async_->reserve(model, optimizer);
-  });
-  const bool saved =
-      step == 0 || all_reduce_scalar(group_, in_folder ? 1.0 : 0.0, ReduceOp::max) > 0.0;
-  saved_step_ = saved ? step : -1;
-  if (options_.best.empty()) return;
-  const auto best = checkpoints_->best();  // rank 0's
-  if (all_reduce_scalar(group_, best ? 1.0 : 0.0, ReduceOp::max) > 0.0)
-    best_ = all_reduce_scalar(group_, best.value_or(0.0), ReduceOp::sum);
+    return begun;
+  };
+  const Begun begun = agree(group_, begin).front();
+  saved_step_ = step == 0 || begun.in_folder ? step : -1;
+  if (!options_.best.empty()) best_ = begun.best;
 }
 
 bool RunSaves::skips(const TrainState& train) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <lockstep/comm/objects.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/model_gradients.hpp>
 #include <lockstep/train/model_report.hpp>
@@ -12,9 +11,7 @@
 namespace lockstep::train {
 
 ExitCode print(ProcessGroup& group, const std::string& text) {
-  agree(group, [&] {
-    if (group.rank() == 0) write_stdout(text);
-  });
+  agree(group, 0, [&] { write_stdout(text); });
   return ExitCode::done;
 }
 
@@ -32,24 +29,20 @@ ExitCode dry_run(const std::shared_ptr<ProcessGroup>& group, const Task& task, c
 }
 
 ExitCode check_gradients(ProcessGroup& group, const Task& task, const RunPlan& plan) {
-  bool ok = true;
-  agree(group, [&] {
-    if (group.rank() != 0) return;
+  const bool ok = agree(group, 0, [&] {
     const ModelGradients gradients = check_model_gradients(task, plan.train.seed);
-    ok = gradients.ok;
     write_stdout(gradients.table +
-                 (ok ? "# every gradient agrees. Nothing was trained (--check-gradients).\n"
-                     : "# gradients marked ! do not agree: look at the backward of the operations "
-                       "that use these parameters.\n"));
+                 (gradients.ok
+                      ? "# every gradient agrees. Nothing was trained (--check-gradients).\n"
+                      : "# gradients marked ! do not agree: look at the backward of the operations "
+                        "that use these parameters.\n"));
+    return gradients.ok;
   });
-  const double wrong = all_reduce_scalar(group, ok ? 0.0 : 1.0, ReduceOp::max);
-  return wrong > 0.0 ? ExitCode::failure : ExitCode::done;
+  return ok ? ExitCode::done : ExitCode::failure;
 }
 
 ExitCode describe(ProcessGroup& group, const Task& task, const RunPlan& plan) {
-  agree(group, [&] {
-    if (group.rank() == 0) write_stdout(model_report(task, plan));
-  });
+  agree(group, 0, [&] { write_stdout(model_report(task, plan)); });
   return ExitCode::done;
 }
 

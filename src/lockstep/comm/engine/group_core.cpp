@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include <lockstep/base/clock.hpp>
-#include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/make_room.hpp>
 #include <lockstep/base/trace.hpp>
@@ -313,7 +313,8 @@ void GroupCore::expect_callable() {
   if (state_ == State::open) {
     if (const std::string* reason = failure_elsewhere()) poison(*reason);
   }
-  if (state_ != State::open) throw CommError(refusal(speaker(), reason_));
+  if (state_ != State::open)
+    throw ErrorOnRank<CommError>({rank_, host_}, refusal(speaker(), reason_));
   expect_right_thread();
 }
 
@@ -364,7 +365,7 @@ void GroupCore::fail(const Operation& operation, const std::string& finding) {
   const std::string failure =
       fmt::format("{}: {}: {}", speaker(), describe_fully(operation), finding);
   poison(fmt::format("it failed earlier: {}.", failure));
-  throw CommError(failure);
+  throw ErrorOnRank<CommError>({rank_, host_}, failure);
 }
 
 void GroupCore::time_out(const InFlight& work, double waited_s) {
@@ -376,18 +377,20 @@ void GroupCore::time_out(const InFlight& work, double waited_s) {
   const std::string elsewhere = ProgressEngine::instance().in_flight_elsewhere(this);
   if (!elsewhere.empty()) failure += "; in flight here in another group: " + elsewhere;
   poison(fmt::format("it failed earlier: {}.", failure));
-  throw TimeoutError(
+  throw ErrorOnRank<TimeoutError>(
+      {rank_, host_},
       failure +
-      ". Look there for an error, a stopped process or calls in another order; if it is only "
-      "slow, raise the group's timeout.");
+          ". Look there for an error, a stopped process or calls in another order; if it is only "
+          "slow, raise the group's timeout.");
 }
 
 void GroupCore::transport_failed(const Operation& operation, const std::string& words) {
   const std::string failure =
       fmt::format("{}: {} failed: {}", speaker(), describe(operation), words);
   poison(fmt::format("it failed earlier: {}", failure));
-  throw CommError(failure +
-                  ". Look at the other ranks and at the network; the job must be restarted.");
+  throw ErrorOnRank<CommError>(
+      {rank_, host_},
+      failure + ". Look at the other ranks and at the network; the job must be restarted.");
 }
 
 }  // namespace lockstep

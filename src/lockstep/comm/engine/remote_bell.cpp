@@ -12,12 +12,12 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <system_error>
 
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/base/random_bits.hpp>
 #include <lockstep/base/trace.hpp>
 
 namespace lockstep {
@@ -113,19 +113,13 @@ std::uint64_t this_network() {
   return hash64(boot.data(), boot.size());
 }
 
-std::uint64_t random_token() {
-  std::random_device random;
-  const auto token = std::uint64_t{random()} << 32U | random();
-  return token != 0 ? token : 1;
-}
-
 }  // namespace
 
 RemoteBell::RemoteBell(Doorbell& bell, std::chrono::microseconds awake)
     : bell_(bell),
       socket_(datagram_socket(family_)),
       stop_(expect(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
-  card_.token = random_token();
+  card_.token = std::max<std::uint64_t>(1, random_bits());
   card_.network = this_network();
   card_.awake_us = static_cast<std::int32_t>(awake.count());
   card_.port = bind_to_any_port(socket_.get(), family_);

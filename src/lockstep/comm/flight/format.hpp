@@ -4,7 +4,8 @@
 
 // The bytes of a flight recorder's ring file: a Header, group_slots Groups, record_slots Records.
 // docs/flight_recorder.md is their description for other programs. Little-endian, as the machine
-// that wrote it. Every change of a struct raises `version`.
+// that wrote it. Every change of a struct raises `version`, but for a field in unused bytes where 0
+// means what it meant before.
 namespace lockstep::flight {
 
 inline constexpr char magic[8] = {'L', 'S', 'F', 'L', 'I', 'G', 'H', 'T'};
@@ -28,8 +29,9 @@ struct Header {
   std::int64_t monotonic_ns, wall_ns;
   std::int64_t observed_ns;  ///< time of day when the process was looked at for this copy; 0: never
   char host[64];
-  std::uint8_t observed;  ///< what it was doing then: ProcessState
-  std::uint8_t unused[63];
+  std::uint8_t observed;      ///< what it was doing then: ProcessState
+  std::uint8_t failure_kind;  ///< of the last words: FailureKind
+  std::uint8_t unused[62];
   char last_words[800];  ///< the failure that this rank ended with; empty if none
   std::uint64_t next;  ///< records begun so far: record n (from 1) lies in slot n mod record_slots
 };

@@ -302,8 +302,9 @@ void FlightRecorder::completed(std::uint64_t ticket) noexcept {
   }
 }
 
-void FlightRecorder::say_last_words(const std::string& message) noexcept {
-  copy_text(header_->last_words, message.c_str());
+void FlightRecorder::say_last_words(const Failure& failure) noexcept {
+  header_->failure_kind = static_cast<std::uint8_t>(failure.kind);
+  copy_text(header_->last_words, failure.message.c_str());
 }
 
 }  // namespace lockstep

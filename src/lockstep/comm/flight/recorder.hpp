@@ -7,6 +7,7 @@
 #include <string>
 
 #include <lockstep/base/descriptor.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/comm/flight/format.hpp>
 
 namespace lockstep {
@@ -53,7 +54,7 @@ class FlightRecorder {
   void completed(std::uint64_t ticket) noexcept;
 
   /// Notes why this rank gives up.
-  void say_last_words(const std::string& message) noexcept;
+  void say_last_words(const Failure& failure) noexcept;
 
  private:
   FlightRecorder(std::filesystem::path path, Descriptor file, std::byte* memory) noexcept;

@@ -174,6 +174,7 @@ FlightRing read_flight_ring(const fs::path& file) {
                   .observed = static_cast<ProcessState>(header.observed),
                   .observed_s = static_cast<double>(header.observed_ns) * ns,
                   .last_words = text_of(header.last_words),
+                  .failure_kind = static_cast<FailureKind>(header.failure_kind),
                   .groups = {}};
   if (ring.observed == ProcessState::unknown) look_at_process(ring, header.pid_start);
 

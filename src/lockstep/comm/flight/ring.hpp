@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/base/failure.hpp>
 #include <lockstep/base/process_state.hpp>
 
 namespace lockstep {
@@ -39,6 +40,7 @@ struct FlightRing {
   ProcessState observed = ProcessState::unknown;  ///< what the process was doing
   double observed_s = 0;                          ///< when; 0: nobody looked while it lived
   std::string last_words;                         ///< the failure that the rank ended with
+  FailureKind failure_kind = FailureKind::other;  ///< of that failure
   std::vector<FlightGroupView> groups;
 };
 

@@ -95,7 +95,7 @@ void MpiCore::warn_of_shortage(const std::string& why, const char* consequence) 
 }
 
 MpiWait MpiCore::set_up(const std::string& doing) const {
-  return {speaker(), doing, options().timeout};
+  return {rank(), speaker(), doing, options().timeout};
 }
 
 IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
@@ -171,10 +171,12 @@ void MpiCore::at_finalize() noexcept {
 
 void MpiCore::expect_right_thread() const {
   if (thread_level_ >= MPI_THREAD_SERIALIZED || std::this_thread::get_id() == owner_) return;
-  throw CommError(speaker() +
-                  ": a communication was started or awaited on another thread than the one "
-                  "that made the group, but MPI was initialised below MPI_THREAD_SERIALIZED. "
-                  "Initialise it with MPI_THREAD_MULTIPLE, or communicate from one thread.");
+  throw ErrorOnRank<CommError>(
+      {rank(), host_name()},
+      speaker() +
+          ": a communication was started or awaited on another thread than the one "
+          "that made the group, but MPI was initialised below MPI_THREAD_SERIALIZED. "
+          "Initialise it with MPI_THREAD_MULTIPLE, or communicate from one thread.");
 }
 
 IntrusivePtr<InFlight> MpiCore::make(Operation&& operation) {

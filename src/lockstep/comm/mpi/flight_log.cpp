@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 #include <vector>
 
+#include <lockstep/base/random_bits.hpp>
 #include <lockstep/comm/mpi/given_by_all.hpp>
 #include <lockstep/comm/mpi/status.hpp>
 
@@ -15,8 +15,7 @@ namespace {
 std::uint64_t draw_job() {
   constexpr std::uint64_t taken = std::uint64_t{1} << 63U;
   if (const auto recorder = FlightRecorder::current()) return recorder->job() | taken;
-  std::random_device random;
-  return (std::uint64_t{random()} << 32U | random()) & ~taken;
+  return random_bits() & ~taken;
 }
 
 std::vector<int> world_ranks(const MpiRanks& ranks) {

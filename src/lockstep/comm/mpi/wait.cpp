@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/clock.hpp>
-#include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/base/make_room.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
 #include <lockstep/comm/mpi/status.hpp>
@@ -22,10 +22,13 @@ void MpiWait::until(const std::function<bool()>& over) const {
   const auto start = Clock::now();
   while (!over()) {
     if (Clock::now() - start > timeout_) {
-      throw TimeoutError(fmt::format(
-          "{}: {} has waited {:.1f} s for the other ranks of its communicator: at least one has "
-          "not called it. It is collective: every rank of the communicator must call it.",
-          speaker_, doing_, seconds_since(start)));
+      throw ErrorOnRank<TimeoutError>(
+          {rank_, ""},
+          fmt::format(
+              "{}: {} has waited {:.1f} s for the other ranks of its communicator: at least one "
+              "has "
+              "not called it. It is collective: every rank of the communicator must call it.",
+              speaker_, doing_, seconds_since(start)));
     }
     ProgressEngine::instance().progress_others(nullptr);
     make_room(Clock::now() - start);

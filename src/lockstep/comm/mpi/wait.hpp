@@ -10,9 +10,10 @@ namespace lockstep {
 /// How set-up waits: no call of it may block without a deadline.
 class MpiWait {
  public:
-  /// `doing` is what the other ranks must be doing too, for the message: "make_mpi_group".
-  MpiWait(std::string speaker, std::string doing, std::chrono::milliseconds timeout)
-      : speaker_(std::move(speaker)), doing_(std::move(doing)), timeout_(timeout) {}
+  /// `speaker` names this `rank` in messages. `doing` is what the other ranks must be doing too:
+  /// "make_mpi_group".
+  MpiWait(int rank, std::string speaker, std::string doing, std::chrono::milliseconds timeout)
+      : rank_(rank), speaker_(std::move(speaker)), doing_(std::move(doing)), timeout_(timeout) {}
 
   /// Returns when the request is over. Throws TimeoutError naming what the others have not done,
   /// CommError if MPI fails.
@@ -21,6 +22,7 @@ class MpiWait {
   void until(const std::function<bool()>& over) const;
 
  private:
+  int rank_;
   std::string speaker_, doing_;
   std::chrono::milliseconds timeout_;
 };

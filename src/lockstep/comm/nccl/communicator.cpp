@@ -23,22 +23,25 @@ constexpr std::chrono::milliseconds patience{5000};
 }  // namespace
 
 void expect_gpus(NcclApi& api, ProcessGroup& control, Device device) {
-  std::string finding;
-  try {
-    const int count = api.device_count();
-    if (device.type != DeviceType::cuda || device.index < 0 || device.index >= count) {
+  const auto expect_own = [&] {
+    std::string finding;
+    try {
+      const int count = api.device_count();
+      if (device.type == DeviceType::cuda && device.index >= 0 && device.index < count) return;
       finding = fmt::format("it has {} of them", count);
+    } catch (const GpuError& error) {
+      finding = error.what();
     }
-  } catch (const GpuError& error) {
-    finding = error.what();
-  }
-  if (!finding.empty()) finding = fmt::format("no device {}: {}", to_string(device), finding);
-  if (const auto failure = first_failure(control, finding)) {
-    throw InputError(
+    throw InputError(fmt::format("no device {}: {}", to_string(device), finding));
+  };
+  const auto refuse = [](const AgreedFailure& failure) {
+    throw Agreed<InputError>(
+        failure,
         fmt::format("the nccl backend needs a GPU on every rank, but rank {} ({}) has {}. Ask the "
                     "launcher for GPUs (Slurm: --gpus-per-task=1), or use the mpi backend",
-                    failure->rank, failure->host, failure->message));
-  }
+                    failure.rank, failure.host, failure.message));
+  };
+  agree(control, expect_own, {.refuse = refuse});
 }
 
 NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control) {
@@ -61,6 +64,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& c
                                    Device device, std::chrono::milliseconds timeout)
     : api_(std::move(api)),
       device_(device),
+      rank_{control.rank(), host_name()},
       speaker_(fmt::format("rank {} of {} ({}, {})", control.rank(), control.size(), host_name(),
                            to_string(device))),
       timeout_(timeout),
@@ -74,7 +78,8 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& c
     stream_ = api_->make_stream();
   } catch (const GpuError& error) {
     static_cast<void>(give_up());
-    throw CommError(fmt::format("{}: {}. The job must be restarted.", speaker_, error.what()));
+    throw ErrorOnRank<CommError>(
+        rank_, fmt::format("{}: {}. The job must be restarted.", speaker_, error.what()));
   } catch (const TimeoutError&) {
     static_cast<void>(give_up());
     throw;
@@ -105,10 +110,12 @@ void NcclCommunicator::settle(const char* call) {
   const auto start = Clock::now();
   while (!is_settled()) {
     if (Clock::now() - start > timeout_) {
-      throw TimeoutError(fmt::format(
-          "{}: {} has not completed after {:.1f} s: at least one rank has not come to it. Look "
-          "there for an error or a stopped process; NCCL_DEBUG=INFO says more.",
-          speaker_, call, seconds_since(start)));
+      throw ErrorOnRank<TimeoutError>(
+          rank_,
+          fmt::format(
+              "{}: {} has not completed after {:.1f} s: at least one rank has not come to it. Look "
+              "there for an error or a stopped process; NCCL_DEBUG=INFO says more.",
+              speaker_, call, seconds_since(start)));
     }
     ProgressEngine::instance().progress_others(nullptr);
     make_room(Clock::now() - start);
@@ -125,10 +132,11 @@ void NcclCommunicator::close() {
   const auto left =
       timeout_ - std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
   if (freeing_->returns_within(left)) return;
-  throw TimeoutError(fmt::format(
-      "{}: ncclCommDestroy has not returned after {:.1f} s: it is left behind, with what it holds "
-      "on the device.",
-      speaker_, seconds_since(start)));
+  throw ErrorOnRank<TimeoutError>(rank_,
+                                  fmt::format("{}: ncclCommDestroy has not returned after {:.1f} "
+                                              "s: it is left behind, with what it holds "
+                                              "on the device.",
+                                              speaker_, seconds_since(start)));
 }
 
 void NcclCommunicator::abort() noexcept {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include <lockstep/base/failure.hpp>
 #include <lockstep/comm/nccl/api.hpp>
 #include <lockstep/comm/nccl/background_call.hpp>
 #include <lockstep/comm/nccl/device_scope.hpp>
@@ -55,6 +56,7 @@ class NcclCommunicator {
 
   std::shared_ptr<NcclApi> api_;
   Device device_;
+  RankOfError rank_;
   std::string speaker_;
   std::chrono::milliseconds timeout_;
   NcclApi::Comm comm_ = nullptr;

@@ -101,7 +101,8 @@ void NcclCore::await_stream(const Operation& operation) {
             fmt::format("{}: {} waits for its device since {:.1f} s", speaker(),
                         describe_fully(operation), seconds_since(start));
         poison(fmt::format("it failed earlier: {}.", failure));
-        throw TimeoutError(failure + ": what was launched before it has not ended.");
+        throw ErrorOnRank<TimeoutError>({rank(), host_name()},
+                                        failure + ": what was launched before it has not ended.");
       }
     }
     ProgressEngine::instance().progress_others(nullptr);
@@ -115,7 +116,9 @@ void NcclCore::close() {
     communicator_.close();
   } catch (const GpuError& error) {
     communicator_.abort();
-    throw CommError(fmt::format("{}: closing the nccl group failed: {}", speaker(), error.what()));
+    throw ErrorOnRank<CommError>(
+        {rank(), host_name()},
+        fmt::format("{}: closing the nccl group failed: {}", speaker(), error.what()));
   } catch (const TimeoutError&) {
     communicator_.abort();
     throw;

@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
+#include <lockstep/base/host.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/nccl/core.hpp>
 #include <lockstep/comm/nccl/enqueue.hpp>
@@ -91,7 +92,8 @@ class NcclGroup final : public ProcessGroup {
       const DeviceScope there(*api_, device_.index);
       api_->copy(to.data(), from.data(), from.bytes());
     } catch (const GpuError& error) {
-      throw CommError(
+      throw ErrorOnRank<CommError>(
+          {rank(), host_name()},
           fmt::format("{}: copying {} failed: {}", core_->speaker(), describe(from), error.what()));
     }
   }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/base/error.hpp>
+#include <lockstep/base/failure.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/threads/core.hpp>
@@ -51,27 +51,29 @@ class ThreadsGroup final : public ProcessGroup {
 
 /// Rethrows with the rank in front of the message, keeping the class that decides the exit code.
 [[noreturn]] void rethrow_naming(int rank, int ranks, const std::exception_ptr& failure) {
-  const auto named = [&](const std::exception& error) {
-    const std::string speaker = fmt::format("rank {} of {}: ", rank, ranks);
-    const std::string message = error.what();
-    return message.compare(0, speaker.size(), speaker) == 0 ? message : speaker + message;
+  const auto named = [&] {
+    const Failure own = current_failure();
+    return own.rank >= 0 ? own.message : fmt::format("rank {} of {}: {}", rank, ranks, own.message);
   };
+  const RankOfError of{.rank = rank};
   try {
     std::rethrow_exception(failure);
-  } catch (const TimeoutError& error) {
-    throw TimeoutError(named(error));
-  } catch (const CommError& error) {
-    throw CommError(named(error));
-  } catch (const InputError& error) {
-    throw InputError(named(error));
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(named(error));
+  } catch (const TimeoutError&) {
+    throw ErrorOnRank<TimeoutError>(of, named());
+  } catch (const CommError&) {
+    throw ErrorOnRank<CommError>(of, named());
+  } catch (const InputError&) {
+    throw ErrorOnRank<InputError>(of, named());
+  } catch (const CheckpointError&) {
+    throw ErrorOnRank<CheckpointError>(of, named());
   } catch (const ShapeError& error) {
-    throw ShapeError(named(error), error.exit_code());
+    throw ErrorOnRank<ShapeError>(of, named(), error.exit_code());
+  } catch (const OutOfMemoryError&) {
+    throw ErrorOnRank<OutOfMemoryError>(of, named());
   } catch (const Error& error) {
-    throw Error(named(error), error.exit_code());
-  } catch (const std::exception& error) {
-    throw Error(named(error));
+    throw ErrorOnRank<Error>(of, named(), error.exit_code());
+  } catch (const std::exception&) {
+    throw ErrorOnRank<Error>(of, named());
   }
 }
 

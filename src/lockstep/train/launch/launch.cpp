@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <lockstep/comm/objects.hpp>
+#include <lockstep/comm/agreement.hpp>
 
 namespace lockstep::train {
 
@@ -28,11 +28,7 @@ Launch make_launch(std::vector<Seat> seats, int rank) {
 }
 
 Launch inspect_launch(ProcessGroup& group, const std::string& deck_hash) {
-  std::vector<Seat> seats;
-  for (const auto& bytes : all_gather_object(group, to_bytes(take_seat(deck_hash)))) {
-    seats.push_back(seat_from(bytes));
-  }
-  return make_launch(std::move(seats), group.rank());
+  return make_launch(agree(group, [&] { return take_seat(deck_hash); }), group.rank());
 }
 
 }  // namespace lockstep::train

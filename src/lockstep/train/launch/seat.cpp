@@ -5,14 +5,12 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include <lockstep/base/cores.hpp>
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
 #include <lockstep/checkpoint/metadata.hpp>
-#include <lockstep/data/json_file.hpp>
 #include <lockstep/tensor/device_memory.hpp>
 
 namespace lockstep::train {
@@ -61,14 +59,6 @@ Seat take_seat(const std::string& deck_hash) {
   }
   return seat;
 }
-
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Seat, host, pid, cores, gpu, thread_level, version, program,
-                                   deck, processor, shm_mib, shm_free_mib)
-
-// A name that is no UTF-8 must not be an error of one rank among others that meet.
-std::string to_bytes(const Seat& seat) { return detail::json_text(nlohmann::json(seat)); }
-
-Seat seat_from(const std::string& bytes) { return nlohmann::json::parse(bytes).get<Seat>(); }
 
 std::string core_list(const std::vector<int>& cores) {
   std::string list;

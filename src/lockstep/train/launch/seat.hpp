@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace lockstep::train {
@@ -18,14 +19,16 @@ struct Seat {
   std::string processor;     ///< instruction sets of interest
   double shm_mib = 0;        ///< size of /dev/shm
   double shm_free_mib = 0;   ///< of which is free
+
+  /// For packed().
+  static auto fields(auto& self) {
+    return std::tie(self.host, self.pid, self.cores, self.gpu, self.thread_level, self.version,
+                    self.program, self.deck, self.processor, self.shm_mib, self.shm_free_mib);
+  }
 };
 
 /// This process's. Local; a few milliseconds, for the hash of the executable.
 [[nodiscard]] Seat take_seat(const std::string& deck_hash);
-
-/// To and from bytes that travel between ranks.
-[[nodiscard]] std::string to_bytes(const Seat& seat);
-[[nodiscard]] Seat seat_from(const std::string& bytes);
 
 /// "0-3,8": the cores of a mask, as taskset -c takes them.
 [[nodiscard]] std::string core_list(const std::vector<int>& cores);

@@ -9,10 +9,12 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <tuple>
+#include <vector>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/descriptor.hpp>
-#include <lockstep/comm/objects.hpp>
+#include <lockstep/comm/agreement.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -22,28 +24,33 @@ namespace fs = std::filesystem;
 constexpr const char* choose_another =
     "Choose another folder with --set 'run.dir=\"...\"', on a file system that all nodes share.";
 
+struct ProbeFacts {
+  std::string name;
+  int error = 0;  ///< errno of making it
+
+  static auto fields(auto& self) { return std::tie(self.name, self.error); }
+};
+
 /// A file that nobody has asked for before, so that no cached answer of a network file system says
 /// that it is not there. Removed at the end of the scope.
 class Probe {
  public:
   explicit Probe(const fs::path& folder)
-      : name_(fmt::format(".lockstep-probe-{}-{}", getpid(),
-                          Clock::now().time_since_epoch().count())),
-        path_(folder / name_) {
+      : facts_{.name = fmt::format(".lockstep-probe-{}-{}", getpid(),
+                                   Clock::now().time_since_epoch().count())},
+        path_(folder / facts_.name) {
     const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!file || ::write(file.get(), "x", 1) != 1) error_ = errno;
+    if (!file || ::write(file.get(), "x", 1) != 1) facts_.error = errno;
   }
   ~Probe() { ::unlink(path_.c_str()); }
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] int error() const noexcept { return error_; }
+  [[nodiscard]] const ProbeFacts& facts() const noexcept { return facts_; }
 
  private:
-  std::string name_;
+  ProbeFacts facts_;
   fs::path path_;
-  int error_ = 0;
 };
 
 /// Network file systems may take a moment to show what another node wrote.
@@ -61,21 +68,18 @@ bool appears(const fs::path& file) {
 Findings check_shared_folder(ProcessGroup& group, const NodeLayout& layout,
                              const fs::path& folder) {
   std::optional<Probe> probe;
-  if (group.rank() == 0) probe.emplace(folder);
-  const int error = static_cast<int>(
-      all_reduce_scalar(group, probe ? static_cast<double>(probe->error()) : 0.0, ReduceOp::max));
-  if (error != 0) {
+  const ProbeFacts made = agree(group, 0, [&] { return probe.emplace(folder).facts(); });
+  if (made.error != 0) {
     return {{Finding::Severity::error, "run folder",
-             fmt::format("{} cannot be written: {}", folder.string(), std::strerror(error)),
+             fmt::format("{} cannot be written: {}", folder.string(), std::strerror(made.error)),
              choose_another}};
   }
-  const std::string name = broadcast_object(group, probe ? probe->name() : "", 0);
   const bool asked = group.rank() != 0 && layout.is_leader(group.rank());
-  const bool missing = asked && !appears(folder / name);
-  const auto answers = all_gather_object(group, missing ? "missing" : "");
+  const std::vector<bool> all_missing =
+      agree(group, [&] { return asked && !appears(folder / made.name); });
   std::string hosts;
   for (int rank = 0; rank < group.size(); ++rank) {
-    if (!answers[static_cast<std::size_t>(rank)].empty()) hosts += " " + layout.host_of(rank);
+    if (all_missing[static_cast<std::size_t>(rank)]) hosts += " " + layout.host_of(rank);
   }
   if (hosts.empty()) return {};
   return {{Finding::Severity::error, "run folder",

@@ -1,19 +1,6 @@
-#include <lockstep/data/utf8.hpp>
-
-#include <algorithm>
-#include <span>
-
-#include <lockstep/data/unicode_ranges.hpp>
+#include <lockstep/base/utf8.hpp>
 
 namespace lockstep {
-namespace {
-
-bool is_in(std::span<const CodeRange> ranges, char32_t code) {
-  const auto behind = std::ranges::upper_bound(ranges, code, {}, &CodeRange::first);
-  return behind != ranges.begin() && code <= std::prev(behind)->last;
-}
-
-}  // namespace
 
 Utf8Character utf8_character(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -32,9 +19,5 @@ Utf8Character utf8_character(std::string_view text, std::size_t at) {
   const bool no_character = (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF;
   return {code, too_long || no_character ? 0 : bytes};
 }
-
-bool is_letter(char32_t code) { return is_in(letters, code); }
-bool is_number(char32_t code) { return is_in(numbers, code); }
-bool is_white_space(char32_t code) { return is_in(white_space, code); }
 
 }  // namespace lockstep

@@ -1,0 +1,12 @@
+#pragma once
+#include <string>
+#include <utility>
+
+namespace lockstep {
+
+/// The first line in which two different texts differ, from each; "nothing more" from one that has
+/// ended.
+[[nodiscard]] std::pair<std::string, std::string> first_differing_lines(const std::string& a,
+                                                                        const std::string& b);
+
+}  // namespace lockstep
