@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <lockstep/autograd/engine.hpp>
+#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/autograd/pass_observer.hpp>
@@ -80,11 +80,11 @@ TEST(PassObserver, GivenToAPassIsToldOnceOfItWhetherOrNotItComesToItsLeaves) {
   const Variable v = leaf({1, 2}), w = leaf({3, 4});
   const GradHook hooks[] = {v.add_grad_hook([] {}, &a), w.add_grad_hook([] {}, &b)};
   Variable loss = sum(mul(w, w));
-  Engine::instance().run({.roots = {&loss, 1}, .observer = &a});
+  BackwardPass({.roots = {&loss, 1}, .observer = &a}).run();
   EXPECT_EQ(told, "b begins a begins a first a without leaves b known a over b over ");
   told.clear();
   loss = sum(mul(v, w));
-  Engine::instance().run({.roots = {&loss, 1}, .observer = &a});
+  BackwardPass({.roots = {&loss, 1}, .observer = &a}).run();
   EXPECT_EQ(told, "a begins b begins a first b known a over b over ");
   told.clear();
   backward(std::vector{mul(v, 2.0)}, std::vector{Tensor::full({2}, 1.0, DType::f64)});

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <lockstep/autograd/engine.hpp>
+#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
@@ -206,7 +206,7 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
           "DistributedDataParallel: backward() starts from a loss of one element, not from " +
           describe(loss.data()));
     }
-    Engine::instance().run({.roots = std::span(&loss, 1), .seed = weight, .observer = this});
+    BackwardPass({.roots = std::span(&loss, 1), .seed = weight, .observer = this}).run();
   } catch (...) {
     if (!at_hand_.is_met) pass_has_failed();
     throw;
