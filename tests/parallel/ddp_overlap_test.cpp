@@ -136,7 +136,7 @@ TEST(DdpOverlap, OrderOfAllReducesDependsOnTheModelOnly) {
   EXPECT_TRUE(order(false));
 }
 
-/// Which layer's bucket set out at each call: f(irst), l(ast).
+/// Which layer's bucket was launched at each call: f(irst), l(ast).
 std::string order_of_steps(int steps, bool first_step_has_samples) {
   const auto group = std::make_shared<RecordingGroup>();
   const auto model = std::make_shared<Backwards>();

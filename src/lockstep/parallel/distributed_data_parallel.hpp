@@ -157,9 +157,9 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// From now on each backward() that sums over ranks asks all of them `question`, and tells them
   /// whether any said yes: for what every rank has to know at the same step and none needs at once,
   /// such as that one of them has to stop. It costs no message: the answers travel beside the
-  /// gradients, in the bucket that sets out last. With every communication hook, with shards, and
-  /// in shadow(); not in what is local, or summed over a subgroup (PostLocalSgdHook). `question`
-  /// allocates nothing and does not communicate.
+  /// gradients, in the bucket that is launched last. With every communication hook, with shards,
+  /// and in shadow(); not in what is local, or summed over a subgroup (PostLocalSgdHook).
+  /// `question` allocates nothing and does not communicate.
   void ask_along(std::function<bool()> question) { reducer_->ask_along(std::move(question)); }
   /// At the last sum; the same on all ranks. False where that was not over all of them, and where
   /// no parameter is trained.

@@ -159,11 +159,12 @@ void Reducer::finish() {
   start_ready_buckets();
   listening_ = false;
   const auto start = Clock::now();
-  const double work_before = group_->work_seconds(), late_before = group_->late_seconds();
+  const WaitTimes before = group_->wait_times();
   go_all_rounds();
   wait_seconds_ += seconds_since(start);
-  work_seconds_ += group_->work_seconds() - work_before;
-  late_seconds_ += group_->late_seconds() - late_before;
+  const WaitTimes after = group_->wait_times();
+  work_seconds_ += after.work_s - before.work_s;
+  late_seconds_ += after.straggler_s - before.straggler_s;
   any_said_yes_ = false;
   for (std::size_t b = 0; b < buckets_.size(); ++b) read_notes(b);
   if (std::exchange(is_first_sum_, false)) agree_on_order();
