@@ -38,9 +38,6 @@ void check_root(std::size_t i, const Variable& root, const Tensor& gradient) {
   }
 }
 
-/// Lists that a thread keeps for later passes.
-constexpr std::size_t spare_at_most = 8;
-
 void contribute(const Tensor& gradient, const GradTarget& target) {
   if (!target.wanted) return;
   if (target.accumulate) {
@@ -79,28 +76,40 @@ BackwardPass::Running::Running(BackwardPass& pass) : outer_(running_) {
   running_ = &pass;
 }
 
-// Of this thread. As many as passes have ever run within one another; a few more at most, where
-// passes that other threads have begun end here.
-std::vector<std::unique_ptr<BackwardPass::Lists>>& BackwardPass::spare_lists() {
-  thread_local std::vector<std::unique_ptr<Lists>> lists;
-  return lists;
-}
+// At most as many as passes have run within one another, and a few more where passes that other
+// threads have begun end here. Nothing is kept once the thread has begun to end: a pass may be
+// owned by a static object.
+struct BackwardPass::SpareLists {
+  std::vector<std::unique_ptr<Lists>> lists;
+  SpareLists() { lists.reserve(8); }
+  ~SpareLists() { has_ended = true; }
+
+  static constinit thread_local bool has_ended;
+  static SpareLists* of_this_thread() {
+    if (has_ended) return nullptr;
+    thread_local SpareLists spare;
+    return &spare;
+  }
+};
+
+constinit thread_local bool BackwardPass::SpareLists::has_ended = false;
 
 BackwardPass::BackwardPass(const PassOptions& options) : options_(options) {
-  auto& spare = spare_lists();
-  if (spare.empty()) {
-    lists_ = std::make_unique<Lists>();
-    spare.reserve(spare_at_most);
+  SpareLists* const spare = SpareLists::of_this_thread();
+  if (spare && !spare->lists.empty()) {
+    lists_ = std::move(spare->lists.back());
+    spare->lists.pop_back();
   } else {
-    lists_ = std::move(spare.back());
-    spare.pop_back();
+    lists_ = std::make_unique<Lists>();
   }
 }
 
 BackwardPass::~BackwardPass() {
   end();
-  auto& spare = spare_lists();
-  if (spare.size() < spare.capacity()) spare.push_back(std::move(lists_));
+  SpareLists* const spare = SpareLists::of_this_thread();
+  if (spare && spare->lists.size() < spare->lists.capacity()) {
+    spare->lists.push_back(std::move(lists_));
+  }
 }
 
 void BackwardPass::run() {

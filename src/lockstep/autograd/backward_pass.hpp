@@ -90,7 +90,8 @@ class BackwardPass {
     std::vector<Tensor> grad_outputs;  // of the node that runs, if it has several outputs
     PassFollowers followers;
   };
-  static std::vector<std::unique_ptr<Lists>>& spare_lists();
+  /// Those that later passes of a thread will use.
+  struct SpareLists;
 
   /// The pass whose nodes this thread runs.
   [[nodiscard]] static BackwardPass* running() noexcept { return running_; }

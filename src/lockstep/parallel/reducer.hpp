@@ -9,6 +9,20 @@
 
 namespace lockstep {
 
+/// What sums of gradients have cost since construction.
+struct GradientSumStats {
+  /// Seconds at the end of backward until the sums were there: communication that computation did
+  /// not hide.
+  double wait_s = 0.0;
+  double work_s = 0.0;       ///< of these, sums and copies of this rank's own in shared memory
+  double straggler_s = 0.0;  ///< of these, until the last rank had entered (WaitTimes)
+  /// Within a body of for_each_shard(): seconds that this shard has waited while others of this
+  /// rank had their turn; else 0.
+  double turn_wait_s = 0.0;
+  HookTraffic traffic = {};  ///< what this rank has sent
+  std::size_t buckets = 0;   ///< all-reduces a sum
+};
+
 /// Sums gradients over the ranks of a group while backward goes on: a bucket is launched, by the
 /// hook, when its last gradient is final and all buckets before it have been launched, so that
 /// every rank makes the same calls. Before it are, in the first sum, those of smaller index; in
@@ -54,15 +68,7 @@ class Reducer {
   [[nodiscard]] const CommHook& comm_hook() const noexcept { return *hook_; }
   /// So many sums are behind the next one: see CommHook::set_step.
   void set_step(std::int64_t step);
-  /// Since construction.
-  [[nodiscard]] HookTraffic traffic() const noexcept { return traffic_; }
-  /// Seconds inside finish() until the sums were there, since construction.
-  [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
-  /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
-  /// waiting for others.
-  [[nodiscard]] double work_seconds() const noexcept { return work_seconds_; }
-  /// Those of them that ranks which were late made it wait (ProcessGroup::wait_times).
-  [[nodiscard]] double late_seconds() const noexcept { return late_seconds_; }
+  [[nodiscard]] const GradientSumStats& stats() const noexcept { return stats_; }
 
  private:
   void gradient_is_final(std::size_t bucket);
@@ -90,10 +96,7 @@ class Reducer {
   bool listening_ = false;
   bool starts_at_end_ = false;
   double factor_ = 1.0;
-  HookTraffic traffic_;
-  double wait_seconds_ = 0.0;
-  double work_seconds_ = 0.0;
-  double late_seconds_ = 0.0;
+  GradientSumStats stats_;
   std::vector<GradHook> hooks_;  // last: they refer to the rest
 };
 

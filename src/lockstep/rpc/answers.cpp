@@ -89,7 +89,7 @@ std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
     Received received;
     received.message = IncomingMessage(std::move(bytes), from, transport_.limits());
     IncomingMessage& message = received.message;
-    transport_.has_come(Channel::answers, from, message.head(), calls_.open() > 0);
+    transport_.on_received(Channel::answers, from, message.head(), calls_.open() > 0);
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
     if (message.awaited().empty()) return taken(std::move(received.message));
     // Received though they may be too late: they would lie about.

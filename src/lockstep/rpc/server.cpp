@@ -206,7 +206,7 @@ Request* Server::admit(Tensor bytes, int from) {
     request->message = IncomingMessage(std::move(bytes), from, transport_.limits());
     IncomingMessage& message = request->message;
     const Head& head = message.head();
-    transport_.has_come(Channel::requests, from, head);
+    transport_.on_received(Channel::requests, from, head);
     if (head.kind == Kind::call || head.kind == Kind::create) {
       references_.take_over(message);
       if (head.kind == Kind::create) {

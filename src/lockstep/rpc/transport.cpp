@@ -79,7 +79,7 @@ Work Transport::receive_tensor(Channel channel, const Tensor& tensor, int from, 
   return group(channel).irecv(tensor, from, tag);
 }
 
-void Transport::has_come(Channel channel, int from, const Head& head, bool tells) {
+void Transport::on_received(Channel channel, int from, const Head& head, bool tells) {
   const bool is_request = channel == Channel::requests;
   if (is_request && from == rank_) return;  // a wake: past the outbox
   (is_request ? answers_out_ : requests_out_)->has_received(from, head.received);

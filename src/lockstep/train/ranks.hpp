@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/group_options.hpp>
+#include <lockstep/comm/process_group.hpp>
 
 // What a program's ranks are, and how their job ends where one of them fails and the others cannot
 // know. Each function runs the body on every rank and returns the exit code for main(); nothing is

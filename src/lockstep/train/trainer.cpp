@@ -323,8 +323,8 @@ Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& con
   outcome.checkpoint = saves.newest();
   outcome.epochs = state_.epoch;
   outcome.steps = state_.step;
-  if (plan_.ddp.comm_hook != CommHookKind::all_reduce && ddp_->traffic().replaced > 0) {
-    outcome.comm_hook = {ddp_->comm_hook().name(), ddp_->traffic()};
+  if (plan_.ddp.comm_hook != CommHookKind::all_reduce && ddp_->stats().traffic.replaced > 0) {
+    outcome.comm_hook = {ddp_->comm_hook().name(), ddp_->stats().traffic};
   }
   StepTimes mine = clock_.totals();
   const double wall = all_reduce_scalar(*group_, training_wall, ReduceOp::max);

@@ -26,7 +26,7 @@ class OwnTime {
   OwnTime& operator=(const OwnTime&) = delete;
 
  private:
-  [[nodiscard]] double waited() const { return ddp_.wait_seconds() + ddp_.seconds_stood(); }
+  [[nodiscard]] double waited() const { return ddp_.stats().wait_s + ddp_.stats().turn_wait_s; }
 
   const DistributedDataParallel& ddp_;
   double& total_;
@@ -69,7 +69,7 @@ Trainer::Losses Trainer::backward(const Share& part, const Batch& samples, StepT
 }
 
 double Trainer::communication_seconds() const noexcept {
-  return ddp_->wait_seconds() + (averager_ ? averager_->seconds() : 0.0);
+  return ddp_->stats().wait_s + (averager_ ? averager_->seconds() : 0.0);
 }
 
 void Trainer::update() {
@@ -91,8 +91,8 @@ double Trainer::step() {
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
   const Autocast autocast(plan_.train.precision);
   const double data_before = loader_.seconds_waited(),
-               communication_before = communication_seconds(), work_before = ddp_->work_seconds(),
-               late_before = ddp_->late_seconds();
+               communication_before = communication_seconds(), work_before = ddp_->stats().work_s,
+               late_before = ddp_->stats().straggler_s;
   StepTimes times;
 
   const std::int64_t number = loader_.next_step();
@@ -136,8 +136,8 @@ double Trainer::step() {
   }
   epoch_loss_ += losses.sum;
   times.communication = communication_seconds() - communication_before;
-  times.communication_work = ddp_->work_seconds() - work_before;
-  times.communication_late = ddp_->late_seconds() - late_before;
+  times.communication_work = ddp_->stats().work_s - work_before;
+  times.communication_late = ddp_->stats().straggler_s - late_before;
   times.data = loader_.seconds_waited() - data_before;
   times.samples = share.batch_size;
   clock_.add_step(seconds_since(start), times);

@@ -19,11 +19,11 @@ namespace {
 // for a system call, while ranks that outnumber the cores soon make room for each other.
 constexpr int spins = 100;
 
-// Who waits without a deadline stays awake for a while; then it sleeps, every time for an eighth of
-// what it has waited, but never longer than this where all senders can wake it, or only some; and
-// not for less than `shortest` if it was not to stay awake. A nap costs some 20 us of processor
-// time on a virtual machine. All are shorter than the engine's between_looks: it would take the
-// group for one that nobody moves on.
+// The back-off of a wait without a deadline: it polls for a while, then sleeps for an eighth of the
+// time it has waited, but no longer than this where all senders can wake it, or only some; and no
+// shorter than `shortest` where it does not poll first. A sleep costs some 20 us of processor time
+// on a virtual machine. All are shorter than the engine's between_looks: it would take the group
+// for one that nobody moves on.
 using std::chrono::microseconds;
 constexpr microseconds shortest{500}, longest_if_notified{8000}, longest_if_not{2000};
 
@@ -192,24 +192,25 @@ bool GroupCore::wait_for(InFlight& work, microseconds at_most, microseconds awak
     if (poll_own(work, Until::over) == Motion::over) return true;
   }
   EventCount& woken_by = event();
-  const auto longest_nap = is_notified_by_all() ? longest_if_notified : longest_if_not;
-  const auto shortest_nap = awake > microseconds{0} ? microseconds{0} : shortest;
+  const auto longest_sleep = is_notified_by_all() ? longest_if_notified : longest_if_not;
+  const auto shortest_sleep = awake > microseconds{0} ? microseconds{0} : shortest;
   const auto start = Clock::now();
   auto woken = start;
   for (auto now = start;; now = Clock::now()) {
     // In microseconds, as they are given: what is longer than 292 years is no time of the clock's.
-    const bool sleepy = floor<microseconds>(now - woken) >= awake;
-    const auto key = sleepy ? woken_by.prepare_wait() : 0;
+    const bool sleeps = floor<microseconds>(now - woken) >= awake;
+    const auto key = sleeps ? woken_by.prepare_wait() : 0;
     // MPI_Improbe may only see, when it is called again, what the first call has brought.
-    if (poll(work) || (sleepy && poll_own(work, Until::over) == Motion::over)) return true;
+    if (poll(work) || (sleeps && poll_own(work, Until::over) == Motion::over)) return true;
     const auto rest = at_most - floor<microseconds>(now - start);
     if (rest <= microseconds{0}) return false;
-    if (!sleepy) {
+    if (!sleeps) {
       sched_yield();
       continue;
     }
-    const auto nap = std::clamp<Clock::duration>((now - woken) / 8, shortest_nap, longest_nap);
-    if (woken_by.wait(key, std::min(std::chrono::ceil<microseconds>(nap), rest))) {
+    const auto sleep =
+        std::clamp<Clock::duration>((now - woken) / 8, shortest_sleep, longest_sleep);
+    if (woken_by.wait(key, std::min(std::chrono::ceil<microseconds>(sleep), rest))) {
       woken = Clock::now();
     }
   }

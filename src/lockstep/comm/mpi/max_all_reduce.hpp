@@ -8,7 +8,7 @@ namespace lockstep {
 
 /// A non-blocking all-reduce of a few numbers by their maximum: in round k every rank sends what it
 /// knows to the one 2^k after it, so ceil(log2 size) rounds do (dissemination, Hensgen et al. 1988;
-/// a maximum may count a number twice). The object must not move until it is over.
+/// a maximum may count a number twice). Its address must not change until it is over.
 class MaxAllReduce {
  public:
   using Numbers = std::array<std::uint64_t, 2>;

@@ -30,7 +30,7 @@ class MpiNode {
   [[nodiscard]] const StagingBuffers* staging() const noexcept {
     return staging_ ? &*staging_ : nullptr;
   }
-  /// What the leaders exchange for piece k of the operation that has the staging.
+  /// What the leaders exchange for piece k of the operation that has the staging buffers.
   [[nodiscard]] LeaderExchange& exchange(std::int64_t k) noexcept {
     return exchanges_[static_cast<std::size_t>(k % StagingBuffers::slots)];
   }

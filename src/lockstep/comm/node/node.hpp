@@ -44,7 +44,7 @@ class ComputeNode {
   static constexpr std::int64_t staging_bytes = 512 << 10;  // half of a core's second-level cache
   [[nodiscard]] bool has_staging() const noexcept { return has_staging_; }
   [[nodiscard]] SharedPlace staging() const noexcept { return {0, Board::bytes()}; }
-  /// Whose pieces are in the staging, or in the staging at its place; nullptr if nobody's.
+  /// The operation whose pieces are in the staging buffers; nullptr: none.
   [[nodiscard]] const Operation*& staging_user() noexcept { return staging_user_; }
 
   /// Room for an address of each of the node's ranks, for whoever moves the group on.
@@ -66,7 +66,8 @@ class ComputeNode {
   Board board_;
   bool whole_group_, has_staging_;
   Reach reach_;
-  std::vector<std::shared_ptr<Segment>> buffers_;  // the first: the board's and the staging's
+  std::vector<std::shared_ptr<Segment>>
+      buffers_;  // the first holds the board and the staging buffer
   const Operation* staging_user_ = nullptr;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
