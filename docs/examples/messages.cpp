@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <lockstep/comm/coalescing.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <string>

@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
     const double mean = all_reduce_scalar(*group, sum / steps, ReduceOp::avg);
     if (rank == 0) std::printf("epoch %d  loss %.4f\n", epoch + 1, mean);
   }
-  const auto [sent, replaced] = ddp.traffic();
+  const auto [sent, replaced] = ddp.stats().traffic;
   if (rank == 0) {
     std::printf("sent %.1f MB in place of %.1f MB\n", static_cast<double>(sent) / 1e6,
                 static_cast<double>(replaced) / 1e6);

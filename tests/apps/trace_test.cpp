@@ -186,7 +186,7 @@ std::map<std::string, int> overlaps(const std::string& dir, bool one_bucket) {
   const Trace trace(dir + "/trace/trace.json");
   std::map<std::string, int> found;
   for (int layer = 4; layer > 1; --layer) {
-    const int bucket = one_bucket ? 0 : 1 + 2 * (4 - layer);  // biases set out before weights
+    const int bucket = one_bucket ? 0 : 1 + 2 * (4 - layer);  // biases are launched before weights
     const auto name = "bucket " + std::to_string(bucket);
     const auto flights = trace.all("collective", name);
     EXPECT_EQ(flights.size(), 80U) << name;  // 40 steps on two ranks

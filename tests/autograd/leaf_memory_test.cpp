@@ -1,9 +1,10 @@
 // What DistributedDataParallel needs of a leaf: hooks of several users, and memory of its choice.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <lockstep/autograd/engine.hpp>
+#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/autograd/pass_observer.hpp>
@@ -80,15 +81,41 @@ TEST(PassObserver, GivenToAPassIsToldOnceOfItWhetherOrNotItComesToItsLeaves) {
   const Variable v = leaf({1, 2}), w = leaf({3, 4});
   const GradHook hooks[] = {v.add_grad_hook([] {}, &a), w.add_grad_hook([] {}, &b)};
   Variable loss = sum(mul(w, w));
-  Engine::instance().run({.roots = {&loss, 1}, .observer = &a});
+  BackwardPass({.roots = {&loss, 1}, .observer = &a}).run();
   EXPECT_EQ(told, "b begins a begins a first a without leaves b known a over b over ");
   told.clear();
   loss = sum(mul(v, w));
-  Engine::instance().run({.roots = {&loss, 1}, .observer = &a});
+  BackwardPass({.roots = {&loss, 1}, .observer = &a}).run();
   EXPECT_EQ(told, "a begins b begins a first b known a over b over ");
   told.clear();
   backward(std::vector{mul(v, 2.0)}, std::vector{Tensor::full({2}, 1.0, DType::f64)});
   EXPECT_EQ(told, "a begins with gradients a first a over ");
+}
+
+/// Its end starts another pass, once.
+struct StartsAnother final : PassObserver {
+  Answer pass_begins(std::span<const Variable> /*roots*/, std::span<const Tensor> /*gradients*/,
+                     double /*seed*/) override {
+    return {true, nullptr};
+  }
+  void pass_is_over() override {
+    if (const Variable loss = std::exchange(next, Variable()); loss.defined()) loss.backward();
+  }
+  Variable next;
+};
+
+TEST(PassObserver, MayStartAnotherPassAtTheEndOfOne) {
+  std::string told;
+  StartsAnother starts;
+  Told later('b', told);
+  const Variable v = leaf({1, 2}), w = leaf({3, 4});
+  const GradHook hooks[] = {v.add_grad_hook([] {}, &starts), v.add_grad_hook([] {}, &later),
+                            w.add_grad_hook([] {}, &later)};
+  starts.next = sum(mul(w, 2.0));
+  sum(mul(v, 3.0)).backward();
+  EXPECT_EQ(told, "b begins b known b begins b first b over b over ");
+  EXPECT_EQ(v.grad().to_vector<double>(), (std::vector<double>{3, 3}));
+  EXPECT_EQ(w.grad().to_vector<double>(), (std::vector<double>{2, 2}));
 }
 
 /// What a pass in a store leaves apart.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string_view>
 
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep::test {

@@ -4,6 +4,7 @@
 #include <comm/backend.hpp>
 #include <comm/tensors.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/coalescing.hpp>
 
 namespace lockstep {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/coalescing.hpp>
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/comm/objects.hpp>
 

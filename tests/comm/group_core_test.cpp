@@ -11,19 +11,19 @@ namespace lockstep {
 namespace {
 
 /// A group of one rank, whose operations are over as soon as they move. The first one throws when
-/// it begins.
+/// it is launched.
 class Core final : public GroupCore {
  public:
   Core() : GroupCore({}) { introduce(0, 1, ""); }
 
-  Agreement agreement = Agreement::reached;
+  bool all_have_entered = true;
   bool throws = true;
 
  private:
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
   [[nodiscard]] std::string absentees(const InFlight& /*work*/) const override { return ""; }
   void retire(std::uint64_t /*sequence*/) noexcept override {}
-  void bury(const IntrusivePtr<WorkRecord>& /*record*/) noexcept override {}
+  void keep_abandoned(const IntrusivePtr<WorkRecord>& /*record*/) noexcept override {}
 };
 
 class OneRanksOperation final : public InFlight {
@@ -32,13 +32,11 @@ class OneRanksOperation final : public InFlight {
       : InFlight(IntrusivePtr<GroupCore>(&core), std::move(operation)), core_(core) {}
 
  private:
-  [[nodiscard]] bool post() override { return true; }
-  [[nodiscard]] Agreement agree() override { return core_.agreement; }
-  [[nodiscard]] std::string dispute() override { return ""; }
-  void begin() override {
+  [[nodiscard]] bool rendezvous(bool is_next) override { return is_next && core_.all_have_entered; }
+  [[nodiscard]] Motion transfer() override {
     if (std::exchange(core_.throws, false)) throw Error("there is no memory");
+    return Motion::over;
   }
-  [[nodiscard]] Motion move() override { return Motion::over; }
   void release() noexcept override { delete this; }
 
   Core& core_;
@@ -54,14 +52,14 @@ void expect_told(const F& call) {
   EXPECT_NE(message.find("#1: there is no memory"), std::string::npos) << message;
 }
 
-TEST(GroupCore, EndsWithWhateverACollectiveThrowsWhenItBegins) {
+TEST(GroupCore, EndsWithWhateverACollectiveThrowsWhenItIsLaunched) {
   const IntrusivePtr<Core> core(new Core);
   EXPECT_EQ(test::message_of<Error>([&] { static_cast<void>(core->start(Operation{})); }),
             "there is no memory");
   expect_told([&] { static_cast<void>(core->start(Operation{})); });
 }
 
-TEST(GroupCore, EndsWithWhateverAMessageThrowsWhenItBegins) {
+TEST(GroupCore, EndsWithWhateverAMessageThrowsWhenItIsLaunched) {
   const IntrusivePtr<Core> core(new Core);
   EXPECT_EQ(test::message_of<Error>(
                 [&] { static_cast<void>(core->start({.kind = Operation::Kind::send})); }),
@@ -71,9 +69,9 @@ TEST(GroupCore, EndsWithWhateverAMessageThrowsWhenItBegins) {
 
 TEST(GroupCore, TellsTheWaitWhatSomebodyElseMet) {
   const IntrusivePtr<Core> core(new Core);
-  core->agreement = Agreement::pending;
+  core->all_have_entered = false;
   Work work = core->start(Operation{});
-  core->agreement = Agreement::reached;
+  core->all_have_entered = true;
   core->progress_if_free();
   expect_told([&] { work.wait(); });
 }

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <lockstep/comm/message_port.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/threads_group.hpp>
@@ -27,7 +28,7 @@ double seconds_of(clockid_t clock) {
 double share_of_a_core(ProcessGroup& group, milliseconds time) {
   double share = 0.0;
   if (group.rank() == 0) {
-    auto message = group.irecv_message(any_source);
+    auto message = MessagePort(group).irecv(any_source);
     const double before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     EXPECT_FALSE(message.wait_for(time));
     const double used = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before;
@@ -48,7 +49,7 @@ double seconds_to_wake(ProcessGroup& group) {
   std::vector<double> times;
   for (int i = 0; i < 15; ++i) {
     if (group.rank() == 0) {
-      auto message = group.irecv_message(1);
+      auto message = MessagePort(group).irecv(1);
       while (!message.wait_for(std::chrono::seconds(1))) {
       }
       double sent = 0.0;
@@ -106,7 +107,7 @@ TEST(IdleWait, CostsLittleAndIsWokenByAMessage) {
 
 std::shared_ptr<ProcessGroup> group_over_nodes(bool by_datagrams) {
   auto group = make_mpi_group(MPI_COMM_WORLD, {.pretended_nodes = {1, 1}});
-  group->wake_over_nodes(milliseconds(1), by_datagrams);
+  MessagePort(*group).enable_wakeup(milliseconds(1), by_datagrams);
   return group;
 }
 

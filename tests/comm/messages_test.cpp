@@ -9,6 +9,8 @@
 #include <comm/deadlines.hpp>
 #include <comm/tensors.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/coalescing.hpp>
+#include <lockstep/comm/message_port.hpp>
 #include <lockstep/comm/thread_level.hpp>
 #include <support/message_of.hpp>
 
@@ -175,7 +177,7 @@ TEST(Messages, OfUnknownLengthBringTheirBytes) {
   test::on_every_group([](ProcessGroup& group) {
     for (const std::int64_t n : {0, 1, 5000, 300000}) {
       for (const int peer : {before(group), any_source}) {
-        auto receiving = group.irecv_message(peer, 4);
+        auto receiving = MessagePort(group).irecv(peer, 4);
         auto sending = group.isend(Tensor::full({n}, group.rank() + 3, DType::u8), after(group), 4);
         receiving.wait();
         sending.wait();
@@ -198,9 +200,9 @@ TEST(Messages, OfKnownAndUnknownLengthKeepTheirOrder) {
   test::on_every_group([](ProcessGroup& group) {
     for (int i = 0; i < 200; ++i) {
       const auto known = Tensor::zeros({8}, DType::u8), last = Tensor::zeros({8}, DType::u8);
-      auto first = group.irecv_message(i % 2 == 0 ? any_source : before(group), 8);
+      auto first = MessagePort(group).irecv(i % 2 == 0 ? any_source : before(group), 8);
       auto second = group.irecv(known, before(group), 8);
-      auto third = group.irecv_message(before(group), 8);
+      auto third = MessagePort(group).irecv(before(group), 8);
       auto fourth = group.irecv(last, before(group), 8);
       std::vector<Work> sending;
       for (int k = 0; k < 4; ++k) {
@@ -225,7 +227,7 @@ std::string refusal_of(ProcessGroup& group, const Tensor& sent, const Tensor& ex
   return test::message_of<CommError>([&] {
     auto sending = group.isend(sent, after(group), 2);
     auto receiving =
-        expected.defined() ? group.irecv(expected, from, 2) : group.irecv_message(from, 2);
+        expected.defined() ? group.irecv(expected, from, 2) : MessagePort(group).irecv(from, 2);
     receiving.wait();
   });
 }
@@ -317,7 +319,7 @@ TEST(Messages, MayBeGivenUpAndLeaveTheirTensorAlone) {
   test::on_every_group([](ProcessGroup& group) {
     const auto given_up = Tensor::full({3}, 7.0), taken = Tensor::zeros({3});
     auto known = group.irecv(given_up, before(group), 11);
-    auto unknown = group.irecv_message(any_source, 12);
+    auto unknown = MessagePort(group).irecv(any_source, 12);
     known.cancel();
     unknown.cancel();
     unknown.cancel();  // twice is once
@@ -358,7 +360,7 @@ TEST(Messages, GivenUpTooLateHaveArrived) {
 TEST(Messages, MayBeWaitedForLongerThanTheDeadline) {
   test::on_groups_with_deadline([](ProcessGroup& group, std::chrono::milliseconds deadline) {
     if (group.size() > 2) return std::string();  // it takes its time
-    auto receiving = group.irecv_message(before(group), 1);
+    auto receiving = MessagePort(group).irecv(before(group), 1);
     EXPECT_FALSE(receiving.wait_for(deadline * 3 / 2));
     group.barrier();
     auto sending = group.isend(Tensor::full({3}, group.rank(), DType::u8), after(group), 1);
@@ -375,7 +377,7 @@ TEST(Messages, MayBeWaitedForLongerThanTheDeadline) {
 TEST(Messages, MayBeWaitedForForEver) {
   test::on_every_group([](ProcessGroup& group) {
     constexpr auto for_ever = std::chrono::microseconds::max();
-    auto first = group.irecv_message(before(group), 1);
+    auto first = MessagePort(group).irecv(before(group), 1);
     {
       Coalescing batch(group);
       static_cast<void>(group.isend(Tensor::full({3}, group.rank()), after(group), 2));
@@ -383,8 +385,8 @@ TEST(Messages, MayBeWaitedForForEver) {
       EXPECT_TRUE(batch.end().wait_for(for_ever));
     }
     auto sending = group.isend(Tensor::full({3}, group.rank(), DType::u8), after(group), 1);
-    EXPECT_TRUE(first.wait_for(for_ever, for_ever));
-    auto last = group.irecv_message(before(group), 1);
+    EXPECT_TRUE(MessagePort::wait_for(first, for_ever, for_ever));
+    auto last = MessagePort(group).irecv(before(group), 1);
     auto answer = group.isend(Tensor::full({3}, group.rank(), DType::u8), after(group), 1);
     EXPECT_TRUE(last.wait_for(for_ever));
     sending.wait();

@@ -8,6 +8,7 @@
 #include <comm/deadlines.hpp>
 #include <comm/tensors.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/coalescing.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep {

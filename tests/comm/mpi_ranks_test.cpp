@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <lockstep/base/error.hpp>
-#include <lockstep/comm/mpi/given_by_all.hpp>
-#include <lockstep/comm/mpi/largest_of_all.hpp>
+#include <lockstep/comm/mpi/all_gather_values.hpp>
+#include <lockstep/comm/mpi/max_all_reduce.hpp>
 
 namespace lockstep {
 namespace {
@@ -27,7 +27,7 @@ TEST(MpiRanks, GiveNumbersInTheirOwnOrder) {
   EXPECT_EQ(reversed.rank_of(reversed.mpi_rank(0)), 0);
   EXPECT_TRUE(all.have_communicator());
   EXPECT_FALSE(reversed.have_communicator());
-  const auto given = given_by_all(all.rank(), reversed, patient);
+  const auto given = all_gather_values(all.rank(), reversed, patient);
   for (int r = 0; r < all.size(); ++r) {
     EXPECT_EQ(given[static_cast<std::size_t>(r)], all.size() - 1 - r);
   }
@@ -40,8 +40,8 @@ TEST(MpiRanks, FindTheLargestWhoeverHasIt) {
   const MpiRanks reversed = backwards(all);
   for (int winner = 0; winner < all.size(); ++winner) {
     const auto w = static_cast<std::uint64_t>(winner);
-    LargestOfAll largest;
-    const int tag = reversed.tag(MpiRanks::Purpose::meeting, w);
+    MaxAllReduce largest;
+    const int tag = reversed.tag(MpiRanks::Purpose::rendezvous, w);
     ASSERT_EQ(largest.start(reversed, tag,
                             {all.rank() == winner ? 1000 + w : w, all.rank() == winner ? 0U : 7U}),
               MPI_SUCCESS);

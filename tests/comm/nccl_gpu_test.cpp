@@ -8,6 +8,7 @@
 #include <comm/backend.hpp>
 #include <comm/nccl_gpu.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/coalescing.hpp>
 
 namespace lockstep {
 namespace {

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// In the slots, by relay in one piece and in many, and beyond what MPI sends eagerly.
+// In the slots, by staging in one piece and in many, and beyond what MPI sends eagerly.
 constexpr std::int64_t sizes[] = {1, 200, 100'000, 1'000'000};
 
 using Claim = void (*)(ProcessGroup& world, std::int64_t size);

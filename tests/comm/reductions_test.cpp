@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
 #include <comm/tensors.hpp>
+#include <lockstep/comm/coalescing.hpp>
 #include <lockstep/tensor/half.hpp>
 
 namespace lockstep {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <comm/backend.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/duplicate_group.hpp>
+#include <lockstep/comm/message_port.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <support/message_of.hpp>
 
@@ -70,10 +72,10 @@ TEST(NewGroup, TellsARankOutsideThatItIsNotIn) {
         [&] { some->scatter_v(t, t, {1}, 0).wait(); },
         [&] { some->barrier(); },
         [&] { some->send(t, 0); },
-        [&] { static_cast<void>(some->irecv_message(0)); },
+        [&] { static_cast<void>(MessagePort(*some).irecv(0)); },
         [&] { static_cast<void>(some->new_group({0})); },
         [&] { static_cast<void>(some->split(0, 0)); },
-        [&] { static_cast<void>(some->twin()); },
+        [&] { static_cast<void>(duplicate_of(*some)); },
         [&] { static_cast<void>(some->shared_buffer({1}, DType::f32)); },
         [&] { static_cast<void>(all_reduce_scalar(*some, 1.0, ReduceOp::sum)); }};
     for (const auto& call : calls) {
@@ -95,7 +97,7 @@ TEST(NewGroup, KnowsTheGlobalRanks) {
     const std::vector<int> other_way(forwards.rbegin(), forwards.rend());
     const auto backwards = group.new_group(reversed(0, n));
     EXPECT_EQ(backwards->ranks(), other_way);
-    EXPECT_EQ(backwards->twin()->ranks(), other_way);
+    EXPECT_EQ(duplicate_of(*backwards)->ranks(), other_way);
     EXPECT_EQ(backwards->global_rank(0), forwards.back());
     EXPECT_EQ(backwards->group_rank(forwards.back()), 0);
     EXPECT_EQ(backwards->global_rank(backwards->rank()), group.global_rank(group.rank()));
@@ -272,13 +274,13 @@ TEST(Subgroups, OutliveTheGroupTheyWereCutFrom) {
 
 TEST(Twin, IsOneGroupOfTheSameRanksThatIsClosedWithItsOwn) {
   test::on_every_new_group([](ProcessGroup& group) {
-    const auto twin = group.twin();
-    EXPECT_EQ(group.twin(), twin);
-    EXPECT_EQ(twin->rank(), group.rank());
-    EXPECT_EQ(twin->size(), group.size());
+    const auto duplicate = duplicate_of(group);
+    EXPECT_EQ(duplicate_of(group), duplicate);
+    EXPECT_EQ(duplicate->rank(), group.rank());
+    EXPECT_EQ(duplicate->size(), group.size());
     // Their calls keep no order: the last rank makes them the other way round.
     const auto here = Tensor::full({3}, 1), there = Tensor::full({5}, 2);
-    ProcessGroup* groups[] = {&group, twin.get()};
+    ProcessGroup* groups[] = {&group, duplicate.get()};
     const Tensor* tensors[] = {&here, &there};
     std::vector<Work> works;
     for (int i = 0; i < 2; ++i) {
@@ -289,8 +291,8 @@ TEST(Twin, IsOneGroupOfTheSameRanksThatIsClosedWithItsOwn) {
     EXPECT_EQ(here.to_vector<float>()[2], static_cast<float>(group.size()));
     EXPECT_EQ(there.to_vector<float>()[4], static_cast<float>(2 * group.size()));
     group.close();
-    EXPECT_THROW(twin->barrier(), CommError);
-    EXPECT_THROW(static_cast<void>(group.twin()), CommError);
+    EXPECT_THROW(duplicate->barrier(), CommError);
+    EXPECT_THROW(static_cast<void>(duplicate_of(group)), CommError);
   });
 }
 

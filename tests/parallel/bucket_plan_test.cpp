@@ -100,9 +100,9 @@ TEST(BucketPlan, OneRankOf4096SendsEachBucketOnceAStep) {
                               group->traffic().bytes - before.bytes};
   };
   of_a_step();  // which also agrees on the order of buckets
-  const auto replaced = ddp.traffic().replaced;
+  const auto replaced = ddp.stats().traffic.replaced;
   const auto traffic = of_a_step();
-  EXPECT_EQ(ddp.bucket_count(), 5U);
+  EXPECT_EQ(ddp.stats().buckets, 5U);
   EXPECT_EQ(traffic.operations, 5);
   EXPECT_EQ(traffic.bytes, replaced);
 }

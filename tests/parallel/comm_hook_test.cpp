@@ -99,7 +99,7 @@ TEST_P(Hooks, AUsersOwnDecidesWhatTheGradientsBecome) {
     const auto model = std::make_shared<Mlp>(1.0);
     const auto hook = std::make_shared<DoublingHook>();
     DistributedDataParallel ddp(model, group, {.buckets = {260, 520}}, hook);
-    ASSERT_EQ(ddp.bucket_count(), 2U);
+    ASSERT_EQ(ddp.stats().buckets, 2U);
     const Batch share = batch.share(group->rank(), group->size());
     ddp.backward(mean_loss(ddp, share),
                  static_cast<double>(share.rows()) / static_cast<double>(batch.rows()));
@@ -126,10 +126,10 @@ TEST_P(Hooks, BytesSentStandBesideThoseOfAllReduce) {
                                    .power_sgd = {.start_step = 2, .min_compression_rate = 2.5}});
       const Batch share = batch.share(group->rank(), group->size());
       const auto step = [&] {
-        const HookTraffic before = ddp.traffic();
+        const HookTraffic before = ddp.stats().traffic;
         ddp.zero_grad();
         ddp.backward(mean_loss(ddp, share), 1.0);
-        const HookTraffic after = ddp.traffic();
+        const HookTraffic after = ddp.stats().traffic;
         EXPECT_EQ(after.replaced - before.replaced, whole);
         return after.sent - before.sent;
       };
@@ -138,16 +138,17 @@ TEST_P(Hooks, BytesSentStandBesideThoseOfAllReduce) {
       }
       EXPECT_EQ(step(), sent) << ddp.comm_hook().name();
       const auto local = ddp.no_sync();
-      const HookTraffic before = ddp.traffic();
+      const HookTraffic before = ddp.stats().traffic;
       ddp.zero_grad();
       ddp.backward(mean_loss(ddp, share), 1.0);
-      EXPECT_EQ(ddp.traffic().sent, before.sent);
+      EXPECT_EQ(ddp.stats().traffic.sent, before.sent);
     }
     DistributedDataParallel users(std::make_shared<Mlp>(1.0), group, {},
                                   std::make_shared<DoublingHook>());
     users.backward({}, 0.0);
-    EXPECT_GT(users.traffic().sent, 0);
-    EXPECT_EQ(users.traffic().sent, users.traffic().replaced) << "unless it says otherwise";
+    EXPECT_GT(users.stats().traffic.sent, 0);
+    EXPECT_EQ(users.stats().traffic.sent, users.stats().traffic.replaced)
+        << "unless it says otherwise";
   });
 }
 

@@ -48,7 +48,7 @@ void expect_no_allocation(int ranks, const DdpOptions& options) {
   test::on_ranks(ranks, [&](const auto& group) {
     const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
     DistributedDataParallel ddp(model, group, options);
-    ASSERT_GT(ddp.bucket_count(), 2U);
+    ASSERT_GT(ddp.stats().buckets, 2U);
     optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
     const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
     const Tensor target = Tensor::zeros({5}, DType::i64);
@@ -71,7 +71,7 @@ void expect_no_allocation(int ranks, const DdpOptions& options) {
     });
     EXPECT_EQ(allocations, 0.0) << "the most on any rank, in 20 steps of "
                                 << ddp.comm_hook().name();
-    EXPECT_EQ(ddp.traffic().sent < ddp.traffic().replaced,
+    EXPECT_EQ(ddp.stats().traffic.sent < ddp.stats().traffic.replaced,
               options.comm_hook != CommHookKind::all_reduce);
   });
 }

@@ -136,7 +136,7 @@ TEST(DdpOverlap, OrderOfAllReducesDependsOnTheModelOnly) {
   EXPECT_TRUE(order(false));
 }
 
-/// Which layer's bucket set out at each call: f(irst), l(ast).
+/// Which layer's bucket was launched at each call: f(irst), l(ast).
 std::string order_of_steps(int steps, bool first_step_has_samples) {
   const auto group = std::make_shared<RecordingGroup>();
   const auto model = std::make_shared<Backwards>();
@@ -159,10 +159,10 @@ TEST(DdpOverlap, FromTheSecondStepOnBucketsSetOutAsTheyBecameReadyInTheFirst) {
 TEST(DdpOverlap, ExposedWaitingIsMeasured) {
   const auto group = std::make_shared<RecordingGroup>();
   DistributedDataParallel ddp(std::make_shared<Backwards>(), group, {.buckets = {1, 1}});
-  EXPECT_EQ(ddp.wait_seconds(), 0.0);
+  EXPECT_EQ(ddp.stats().wait_s, 0.0);
   group->delay = std::chrono::milliseconds(5);
   for (int step = 0; step < 2; ++step) ddp.backward(mean_loss(ddp, make_batch(3, 0.5)), 1.0);
-  EXPECT_GE(ddp.wait_seconds(), 4 * 0.005);  // two buckets, twice
+  EXPECT_GE(ddp.stats().wait_s, 4 * 0.005);  // two buckets, twice
 }
 
 TEST(DdpOverlap, FailedBackwardLeavesLaterOnesLocal) {

@@ -104,7 +104,7 @@ TEST_P(Ddp, ABucketsParametersAreUpdatedByOneKernel) {
       backward(ddp, batch);
       descent.step();
       // What nobody uses has a bucket of its own, unless there is only one.
-      const auto buckets = static_cast<int>(ddp.bucket_count());
+      const auto buckets = static_cast<int>(ddp.stats().buckets);
       EXPECT_EQ(descent.kernels, buckets > 1 ? buckets - 1 : 1);
       const auto moved = model->named_parameters(), start = reference->named_parameters();
       for (std::size_t i = 0; i < moved.size(); ++i) {
@@ -135,7 +135,7 @@ TEST_P(Ddp, GradientOfManyRanksIsThatOfOneRankWithTheWholeBatch) {
       for (std::size_t i = 0; i < actual.size(); ++i) {
         if (actual[i].name == "unused") continue;
         EXPECT_LE(max_difference(actual[i].variable.grad(), expected[i].variable.grad()), 1e-14)
-            << actual[i].name << " in " << ddp.bucket_count() << " buckets";
+            << actual[i].name << " in " << ddp.stats().buckets << " buckets";
       }
     }
   });
@@ -144,8 +144,8 @@ TEST_P(Ddp, GradientOfManyRanksIsThatOfOneRankWithTheWholeBatch) {
 TEST_P(Ddp, TinyLimitsGiveEachParameterItsBucket) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<Mlp>(1.0);
-    EXPECT_EQ(DistributedDataParallel(model, group).bucket_count(), 1U);
-    EXPECT_EQ(DistributedDataParallel(model, group, {.buckets = {1, 1}}).bucket_count(), 5U);
+    EXPECT_EQ(DistributedDataParallel(model, group).stats().buckets, 1U);
+    EXPECT_EQ(DistributedDataParallel(model, group, {.buckets = {1, 1}}).stats().buckets, 5U);
   });
 }
 

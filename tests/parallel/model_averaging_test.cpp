@@ -48,7 +48,7 @@ TEST_P(Averaging, ParametersBecomeTheMeanOfTheRanksAndBuffersStay) {
       const auto model = std::make_shared<Mlp>(1.0, 5, dtype);
       for (const BucketOptions& limits : {BucketOptions{}, BucketOptions{1, 1}}) {
         const DistributedDataParallel ddp(model, group, {.buckets = limits});
-        EXPECT_EQ(ddp.flat_values().size(), ddp.bucket_count());
+        EXPECT_EQ(ddp.flat_values().size(), ddp.stats().buckets);
         model->statistics.fill(mine);
         fill_all(*model, mine);
         average_parameters(ddp.flat_values(), *group);
@@ -179,13 +179,13 @@ TEST_P(Averaging, WhatIsKnownOfAllRanksComesFromSumsOverAllOfThemAndLocalOnesSen
       ddp.ask_along([&] { return group->rank() == 0; });
       for (int step = 0; step < 4; ++step) {
         const bool is_local = step >= 2;
-        const HookTraffic before = ddp.traffic();
+        const HookTraffic before = ddp.stats().traffic;
         const Variable loss = mean_loss(ddp, make_batch(2, 0.5));
         ddp.zero_grad();
         ddp.backward(is_local ? loss + sum(model->unused) : loss, 1.0);
         EXPECT_EQ(ddp.any_said_yes(), !is_local || of_all) << "step " << step;
         EXPECT_EQ(ddp.never_used().empty(), is_local && of_all) << "step " << step;
-        const HookTraffic after = ddp.traffic();
+        const HookTraffic after = ddp.stats().traffic;
         EXPECT_GT(after.replaced, before.replaced);
         EXPECT_EQ(after.sent - before.sent,
                   is_local && !subgroup ? 0 : after.replaced - before.replaced);

@@ -303,7 +303,7 @@ TEST_P(SyncBatchNorms, ModelsWithoutBatchNormStayAsTheyAre) {
 StateDict state_after_training(const std::shared_ptr<nn::Module>& model,
                                const std::shared_ptr<ProcessGroup>& group, const test::Batch& batch,
                                Cut cut) {
-  // Tiny buckets, which set out while backward goes on between the layers' own calls.
+  // Tiny buckets, which are launched while backward goes on between the layers' own calls.
   DistributedDataParallel ddp(model, group, {.buckets = {256, 4096}, .sync_batch_norm = true});
   optim::SGD sgd(model->named_parameters(), {.lr = 0.05, .momentum = 0.9});
   const Rows mine = rows_of(cut, batch.rows(), group->rank(), group->size());
@@ -376,8 +376,8 @@ struct TwoBelow : nn::Module {
   }
 };
 
-// The first buckets are those of the last layer: where a rank does not use it they set out before
-// the normalisation's backward, elsewhere after it.
+// The first buckets are those of the last layer: where a rank does not use it they are launched
+// before the normalisation's backward, elsewhere after it.
 TEST_P(SyncBatchNorms, RanksThatUseDifferentLayersKeepStep) {
   const test::Batch batch = test::make_batch(12, 0.5);
   test::on_ranks(GetParam(), [&](const auto& group) {

@@ -84,7 +84,7 @@ TEST_P(TiedOnRanks, TrainAsOneParameter) {
     test::on_ranks(GetParam(), [&](const auto& group) {
       const auto model = std::make_shared<Tied>();
       DistributedDataParallel ddp(model, group, options);
-      EXPECT_EQ(ddp.bucket_count(), options.buckets.bucket_bytes == 1 ? 2U : 1U);
+      EXPECT_EQ(ddp.stats().buckets, options.buckets.bucket_bytes == 1 ? 2U : 1U);
       EXPECT_EQ(model->parameter_count(), 36 + 24);
       const auto actual = trained(ddp);
       ASSERT_EQ(actual.size(), expected.size());

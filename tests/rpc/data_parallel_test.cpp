@@ -10,6 +10,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/duplicate_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
@@ -72,7 +73,7 @@ template <class Body>
 void on_trainers(const Body& body) {
   test::on_workers(
       [&](ProcessGroup& group) {
-        const auto same_work = group.twin();
+        const auto same_work = duplicate_of(group);
         const auto remote = rpc::remote(0, make_remote);
         {
           DistributedDataParallel ddp(std::make_shared<Part>(0.9), same_work);
@@ -266,13 +267,14 @@ TEST(DataParallelContext, RefusesAReplicaWhosePassWasBegunElsewhere) {
   test::on_workers(
       [](ProcessGroup& group) {
         const int rank = group.rank();
-        const auto twin = group.twin();
-        auto ddp = std::make_shared<DistributedDataParallel>(std::make_shared<Part>(0.9), twin);
+        const auto duplicate = duplicate_of(group);
+        auto ddp =
+            std::make_shared<DistributedDataParallel>(std::make_shared<Part>(0.9), duplicate);
         {
           const std::lock_guard lock(served_access);
           served[rank] = std::move(ddp);
         }
-        twin->barrier();
+        duplicate->barrier();
         if (rank == 0 && group.size() > 1) {
           const da::Context context;
           const Variable x(wave({3, 4}, rank), true);
@@ -282,7 +284,7 @@ TEST(DataParallelContext, RefusesAReplicaWhosePassWasBegunElsewhere) {
           EXPECT_NE(refused.find("the rank that has it begins the pass"), std::string::npos)
               << refused;
         }
-        twin->barrier();
+        duplicate->barrier();
         const std::lock_guard lock(served_access);
         served.erase(rank);
       },

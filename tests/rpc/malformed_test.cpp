@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lockstep/base/log.hpp>
+#include <lockstep/comm/message_port.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/rpc/agent.hpp>
 #include <rpc/workers.hpp>
@@ -34,9 +35,6 @@ class MeddledGroup final : public ProcessGroup {
   int rank() const noexcept override { return inner_->rank(); }
   int size() const noexcept override { return inner_->size(); }
   const char* backend() const noexcept override { return inner_->backend(); }
-  void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) override {
-    inner_->wake_over_nodes(awake, by_datagrams);
-  }
 
  private:
   Work start(Operation&& operation) override {
@@ -56,6 +54,9 @@ class MeddledGroup final : public ProcessGroup {
     auto made = make_subgroup_of(*inner_, members);
     if (first) meddling_.requests = made;
     return std::make_shared<MeddledGroup>(std::move(made), meddling_, first);
+  }
+  void enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) override {
+    MessagePort(*inner_).enable_wakeup(awake, by_datagrams);
   }
   void release() override { inner_->close(); }
   static bool is_call(const Tensor& message) {

@@ -69,7 +69,7 @@ class Diary : public TrainingPart {
   }
   void before_step(const Training& training) override {
     moments += " [" + std::to_string(training.state.step);
-    EXPECT_EQ(training.optimizer.lr(), training.plan.optimizer.lr);
+    EXPECT_EQ(training.optimizer.lr(), training.plan.optimizer.lr());
   }
   void after_update(const Training& /*training*/, StepResult& /*step*/) override {
     moments += " u";

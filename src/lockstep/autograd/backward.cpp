@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <lockstep/autograd/engine.hpp>
+#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/base/error.hpp>
 
 namespace lockstep {
@@ -52,15 +52,16 @@ bool GradSink::takes(const Variable& /*leaf*/) const { return true; }
 
 void backward_within(std::span<const Variable> roots, std::span<const Tensor> gradients,
                      GradSink& sink) {
-  Engine::run_within({.roots = roots, .gradients = gradients, .sink = &sink});
+  BackwardPass({.roots = roots, .gradients = gradients, .sink = &sink, .nested = true}).run();
 }
 
 void backward(std::span<const Variable> roots, std::span<const Tensor> gradients,
               const BackwardOptions& options) {
-  Engine::instance().run({.roots = roots,
-                          .gradients = gradients,
-                          .retain_graph = options.retain_graph,
-                          .sink = options.sink});
+  BackwardPass({.roots = roots,
+                .gradients = gradients,
+                .retain_graph = options.retain_graph,
+                .sink = options.sink})
+      .run();
 }
 
 std::vector<Variable> grad(std::span<const Variable> outputs, std::span<const Variable> inputs,
@@ -70,17 +71,17 @@ std::vector<Variable> grad(std::span<const Variable> outputs, std::span<const Va
   for (const Variable& gradient : options.grad_outputs) {
     grad_outputs.push_back(gradient.defined() ? gradient.data() : Tensor());
   }
-  BackwardPass pass{.roots = outputs,
-                    .gradients = grad_outputs,
-                    .retain_graph = options.retain_graph,
-                    .inputs = inputs};
+  PassOptions pass{.roots = outputs,
+                   .gradients = grad_outputs,
+                   .retain_graph = options.retain_graph,
+                   .inputs = inputs};
   std::vector<Variable> gradients;
   if (options.create_graph) {
-    gradients = Engine::instance().run_recorded(pass, options.grad_outputs);
+    gradients = BackwardPass(pass).run_recorded(options.grad_outputs);
   } else {
     Asked asked(inputs);
     pass.sink = &asked;
-    Engine::instance().run(pass);
+    BackwardPass(pass).run();
     for (Tensor& gradient : asked.take()) {
       gradients.push_back(gradient.defined() ? Variable(std::move(gradient)) : Variable());
     }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/autograd/engine.hpp>
+#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
@@ -87,45 +87,44 @@ void Node::differentiate(Differentiation& d) {
               "(docs/second_derivatives.md), or ask for first derivatives only.");
 }
 
-std::vector<Variable> Engine::run_recorded_pass(const BackwardPass& given,
-                                                std::span<const Variable> gradients) {
+std::vector<Variable> BackwardPass::run_recorded(std::span<const Variable> gradients) {
+  const Running running(*this);
   NoLeaf no_leaf;
-  BackwardPass pass = given;
-  pass.sink = &no_leaf;
+  options_.sink = &no_leaf;
   const std::vector<Tensor> values = values_of(gradients);
-  pass.gradients = values;
-  check(pass);
+  options_.gradients = values;
   const Ending ending{*this};
-  begin(pass);
+  check();
+  begin();
   const EnableGradGuard records;
   RecordedGradients found;
-  for (std::size_t i = 0; i < pass.roots.size(); ++i) {
-    const Variable& root = pass.roots[i];
+  for (std::size_t i = 0; i < options_.roots.size(); ++i) {
+    const Variable& root = options_.roots[i];
     if (i < gradients.size() && gradients[i].defined()) {
       found.give(root, gradients[i]);
     } else {
       const Tensor seed = Tensor::empty_like(root.data());
-      seed.fill(pass.seed);
+      seed.fill(options_.seed);
       found.give(root, Variable(seed));
     }
   }
   std::vector<Variable> outputs, grad_outputs, grad_inputs;
   std::size_t end = 0;
-  for (std::size_t begin = 0; begin < reached_.size() && reached_[begin].sequence > 0;
+  for (std::size_t begin = 0; begin < reached().size() && reached()[begin].sequence > 0;
        begin = end) {
-    const IntrusivePtr<Node> node = reached_[begin].variable.record()->producer;
+    const IntrusivePtr<Node> node = reached()[begin].variable.record()->producer;
     outputs.assign(static_cast<std::size_t>(node->output_count_), Variable());
     grad_outputs.assign(outputs.size(), Variable());
     bool any_gradient = false;
-    for (end = begin; end < reached_.size() && reached_[end].producer() == node.get(); ++end) {
-      const Variable& output = reached_[end].variable;
+    for (end = begin; end < reached().size() && reached()[end].producer() == node.get(); ++end) {
+      const Variable& output = reached()[end].variable;
       const auto place = static_cast<std::size_t>(output.record()->output);
       outputs[place] = output;
       grad_outputs[place] = found.of(output);
       any_gradient = any_gradient || grad_outputs[place].defined();
       if (!is_input(output)) found.forget(output);
     }
-    if (!reached_[begin].needed || !any_gradient) continue;
+    if (!reached()[begin].needed || !any_gradient) continue;
     grad_inputs.assign(static_cast<std::size_t>(node->input_count_), Variable());
     {
       const TraceScope scope("backward", node->name(), node->layer_);
@@ -141,11 +140,11 @@ std::vector<Variable> Engine::run_recorded_pass(const BackwardPass& given,
     }
   }
   std::vector<Variable> results;
-  for (const Variable& input : pass.inputs) results.push_back(found.of(input));
+  for (const Variable& input : options_.inputs) results.push_back(found.of(input));
   return results;
 }
 
-bool Differentiation::wants(int i) const { return engine_.leads_to_input(node_.input(i)); }
+bool Differentiation::wants(int i) const { return pass_.leads_to_input(node_.input(i)); }
 
 void Differentiation::give(int i, const Variable& gradient) {
   if (!wants(i)) return;
@@ -177,7 +176,8 @@ void Differentiation::give_gradients(std::span<const Variable> inputs,
     roots.push_back(outputs[i]);
     of_roots.push_back(grad_outputs_[i]);
   }
-  const auto gradients = Engine::run_recorded_within({.roots = roots, .inputs = asked}, of_roots);
+  const auto gradients =
+      BackwardPass({.roots = roots, .inputs = asked, .nested = true}).run_recorded(of_roots);
   for (int i = 0, next = 0; i < node_.input_count(); ++i) {
     if (!wants(i)) continue;
     if (const Variable& gradient = gradients[index(next++)]; gradient.defined()) give(i, gradient);

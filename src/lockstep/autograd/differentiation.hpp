@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-class Engine;
+class BackwardPass;
 
 /// A node's part in a backward pass that is recorded (GradOptions::create_graph): the gradients of
 /// its outputs come in as variables, and those of its inputs go out, made by operations.
@@ -41,10 +41,10 @@ class Differentiation {
   }
 
  private:
-  friend class Engine;
-  Differentiation(const Engine& engine, Node& node, std::span<const Variable> outputs,
+  friend class BackwardPass;
+  Differentiation(const BackwardPass& pass, Node& node, std::span<const Variable> outputs,
                   std::span<const Variable> grad_outputs, std::span<Variable> grad_inputs)
-      : engine_(engine),
+      : pass_(pass),
         node_(node),
         outputs_(outputs),
         grad_outputs_(grad_outputs),
@@ -54,7 +54,7 @@ class Differentiation {
   void give_gradients(std::span<const Variable> inputs, std::span<const Variable> outputs);
   [[nodiscard]] static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  const Engine& engine_;
+  const BackwardPass& pass_;
   Node& node_;
   std::span<const Variable> outputs_, grad_outputs_;
   std::span<Variable> grad_inputs_;

@@ -76,7 +76,7 @@ class Node : public RefCounted<Node> {
  private:
   friend class RefCounted<Node>;
   friend class Differentiation;
-  friend class Engine;
+  friend class BackwardPass;
   friend struct detail::VariableRecord;
   template <class NodeType, class... Args>
   friend void record(std::span<Tensor> outputs, std::span<Variable> results,

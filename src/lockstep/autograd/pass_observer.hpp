@@ -28,7 +28,7 @@ class PassObserver {
     bool follows = false;      ///< false: nothing else is told of this pass
     GradSink* sink = nullptr;  ///< takes gradients of leaves in this pass; null: they get their own
   };
-  /// A pass has come to a leaf, or was begun with this observer (BackwardPass::observer); nothing
+  /// A pass has come to a leaf, or was begun with this observer (PassOptions::observer); nothing
   /// is computed so far, and it may still turn out that it cannot be. roots[i] starts with
   /// gradients[i], or with `seed` where there is none.
   virtual Answer pass_begins(std::span<const Variable> /*roots*/,

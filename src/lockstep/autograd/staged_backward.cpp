@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <lockstep/autograd/engine.hpp>
+#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/base/error.hpp>
 
 namespace lockstep {
@@ -10,42 +10,29 @@ namespace lockstep {
 struct StagedBackward::State {
   std::vector<Variable> roots;
   BackwardPass pass;
-  Engine engine;
 
-  void advance(bool all) {
-    try {
-      engine.advance(all);
-    } catch (...) {
-      engine.end();
-      throw;
-    }
+  State(std::span<const Variable> given, GradSink& sink)
+      : roots(given.begin(), given.end()),
+        pass({.roots = roots, .retain_graph = true, .sink = &sink}) {
+    pass.begin();
   }
 };
 
 StagedBackward::StagedBackward(std::span<const Variable> roots, GradSink& sink)
-    : state_(std::make_unique<State>()) {
-  state_->roots.assign(roots.begin(), roots.end());
-  state_->pass = {.roots = state_->roots, .retain_graph = true, .sink = &sink};
-  try {
-    state_->engine.begin(state_->pass);
-  } catch (...) {
-    state_->engine.end();
-    throw;
-  }
-}
+    : state_(std::make_unique<State>(roots, sink)) {}
 
-StagedBackward::~StagedBackward() { state_->engine.end(); }
+StagedBackward::~StagedBackward() = default;
 
 void StagedBackward::give(const Variable& root, const Tensor& gradient) {
   if (gradient.defined() && !detail::fits(gradient, root.data())) {
     throw ShapeError("a gradient " + describe(gradient) + " does not fit its variable " +
                      describe(root.data()));
   }
-  state_->engine.give(root, gradient);
+  state_->pass.give(root, gradient);
 }
 
-void StagedBackward::run() { state_->advance(false); }
-void StagedBackward::run_all() { state_->advance(true); }
-bool StagedBackward::waits() const noexcept { return state_->engine.has_rest(); }
+void StagedBackward::run() { state_->pass.advance(false); }
+void StagedBackward::run_all() { state_->pass.advance(true); }
+bool StagedBackward::waits() const noexcept { return state_->pass.has_rest(); }
 
 }  // namespace lockstep

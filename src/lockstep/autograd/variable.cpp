@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <lockstep/autograd/engine.hpp>
+#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/pool.hpp>
@@ -127,7 +127,7 @@ void Variable::backward(double seed, bool retain_graph) const {
         (record_ ? describe(data()) + "; lockstep::backward takes its gradient too"
                  : "an undefined variable"));
   }
-  Engine::instance().run({.roots = std::span(this, 1), .seed = seed, .retain_graph = retain_graph});
+  BackwardPass({.roots = std::span(this, 1), .seed = seed, .retain_graph = retain_graph}).run();
 }
 
 GradModeGuard::GradModeGuard(bool records) : before_(recording) { recording = records; }

@@ -143,7 +143,7 @@ class Variable {
   [[nodiscard]] detail::VariableRecord* record() const noexcept { return record_.get(); }
 
  private:
-  friend class Engine;
+  friend class BackwardPass;
   [[nodiscard]] detail::VariableRecord& value() const {
     if (!record_) detail::refuse_undefined();
     return *record_;

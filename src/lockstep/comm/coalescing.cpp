@@ -1,3 +1,5 @@
+#include <lockstep/comm/coalescing.hpp>
+
 #include <algorithm>
 #include <utility>
 
@@ -5,7 +7,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
-#include <lockstep/comm/process_group.hpp>
+#include <lockstep/comm/message_port.hpp>
 
 namespace lockstep {
 namespace {
@@ -29,7 +31,8 @@ class Batch final : public WorkRecord {
     const auto rest = [&] {
       return at_most - std::chrono::floor<std::chrono::microseconds>(Clock::now() - start);
     };
-    return std::ranges::all_of(works_, [&](Work& work) { return work.wait_for(rest(), awake); });
+    return std::ranges::all_of(
+        works_, [&](Work& work) { return MessagePort::wait_for(work, rest(), awake); });
   }
   void cancel() override {
     for (Work& work : works_) work.cancel();
@@ -53,7 +56,7 @@ Work as_one(std::vector<Work>&& works) {
   return Work(IntrusivePtr<WorkRecord>(ObjectPool<Batch>::instance().make(std::move(works))));
 }
 
-/// Whether a backend is to start them together: on the host each sets out by itself.
+/// Whether a backend is to start them together: on the host each is launched by itself.
 bool lie_on_devices(std::span<const P2POp> messages) {
   return std::ranges::any_of(messages, [](const P2POp& message) {
     return message.tensor.device().type != DeviceType::host;

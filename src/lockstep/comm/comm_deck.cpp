@@ -1,4 +1,4 @@
-#include <lockstep/comm/process_group.hpp>
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/deck/deck.hpp>
 
 namespace lockstep {

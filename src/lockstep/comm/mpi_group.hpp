@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <mpi.h>
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {

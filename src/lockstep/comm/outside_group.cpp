@@ -24,10 +24,6 @@ std::shared_ptr<ProcessGroup> OutsideGroup::make_subgroup(std::span<const int> /
   refuse_outside(*this, "split");
 }
 
-void OutsideGroup::wake_over_nodes(std::chrono::microseconds /*awake*/, bool /*by_datagrams*/) {
-  refuse_outside(*this, "wake_over_nodes");
-}
-
 Tensor OutsideGroup::shared_buffer(const Shape& /*shape*/, DType /*dtype*/) {
   refuse_outside(*this, "shared_buffer");
 }

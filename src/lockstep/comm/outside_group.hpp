@@ -12,7 +12,6 @@ class OutsideGroup final : public ProcessGroup {
   [[nodiscard]] int rank() const noexcept override { return -1; }
   [[nodiscard]] int size() const noexcept override { return members_; }
   [[nodiscard]] const char* backend() const noexcept override { return "none"; }
-  void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) override;
   [[nodiscard]] Tensor shared_buffer(const Shape& shape, DType dtype) override;
 
   /// The rank that is outside, in the group that this one was made from.

@@ -9,6 +9,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/arguments.hpp>
+#include <lockstep/comm/coalescing.hpp>
+#include <lockstep/comm/duplicate_group.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/outside_group.hpp>
 #include <lockstep/comm/subgroup.hpp>
@@ -261,32 +263,23 @@ Work ProcessGroup::irecv(const Tensor& t, int peer, int tag) {
   return launch(std::move(operation));
 }
 
-Work ProcessGroup::irecv_message(int peer, int tag) {
-  expect_peer(call_on(*this, "recv"), peer == any_source ? 0 : peer, tag);
-  Operation operation = rooted(Kind::receive, peer, Tensor(), Tensor());
-  operation.tag = tag;
-  return launch(std::move(operation));
-}
-
 int ProcessGroup::recv(const Tensor& t, int peer, int tag) {
   Work work = irecv(t, peer, tag);
   work.wait();
   return work.source();
 }
 
-void ProcessGroup::wake_over_nodes(std::chrono::microseconds /*awake*/, bool /*by_datagrams*/) {}
-
 Tensor ProcessGroup::shared_buffer(const Shape& shape, DType dtype) {
   return Tensor::zeros(shape, dtype);
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroup::twin() {
-  if (!twin_) twin_ = split(0, rank());
-  return twin_;
+std::shared_ptr<ProcessGroup> duplicate_of(ProcessGroup& group) {
+  if (!group.duplicate_) group.duplicate_ = group.split(0, group.rank());
+  return group.duplicate_;
 }
 
 void ProcessGroup::close() {
-  const auto other = std::exchange(twin_, nullptr);
+  const auto other = std::exchange(duplicate_, nullptr);
   release();
   if (other) other->close();
 }

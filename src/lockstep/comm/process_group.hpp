@@ -1,71 +1,30 @@
 #pragma once
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include <lockstep/base/list_view.hpp>
 #include <lockstep/comm/reduce_op.hpp>
+#include <lockstep/comm/wait_times.hpp>
 #include <lockstep/comm/work.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
 
-class DeckTable;
 struct Operation;
 struct P2POp;
-
-/// What is compared before any rank of a collective reads a result.
-enum class Contract : std::uint8_t {
-  off,   ///< nothing: ranks whose calls differ get garbage, or hang
-  hash,  ///< operation, dtype, number of elements, reduction, root
-  full,  ///< the shapes too: [2, 3] does not meet [3, 2]
-};
-
-/// What moves operations on while the caller computes.
-enum class Progress : std::uint8_t {
-  /// Waits and tests on any group (DistributedDataParallel makes them between layers); where MPI
-  /// grants MPI_THREAD_MULTIPLE also the process's thread, once nobody has for 10 to 170 ms.
-  poll,
-  thread,  ///< that thread all the time; needs MPI_THREAD_MULTIPLE and takes processor time
-};
-
-/// [flight]: the flight recorder, a ring of each process's newest operations.
-struct FlightOptions {
-  std::string dir;  ///< a folder of the node itself; empty: $TMPDIR, else /dev/shm
-};
-void declare(DeckTable& table, FlightOptions& options);
-
-struct GroupOptions {
-  /// Every wait ends by then. Counted from the moment the wait begins. A hundred years at most:
-  /// milliseconds::max() is that.
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// The largest count that one MPI call is given (elements of a reduction, bytes of a copy): more
-  /// travels in several. Over several nodes, where leaders send, bytes of both. MPI's own limit is
-  /// 2^31 - 1; tests lower it.
-  std::int64_t max_count = std::int64_t{1} << 30;
-  Contract contract = Contract::hash;
-  Progress progress = Progress::poll;
-  /// Ranks of one machine meet in shared memory. Without it everything goes through MPI, as between
-  /// machines.
-  bool shared_memory = true;
-  /// Sizes of the nodes that ranks are taken for, in rank order, as if each had a machine of its
-  /// own: to try on one machine what happens between several. Empty: nodes are machines.
-  std::vector<std::int64_t> pretended_nodes = {};
-  FlightOptions flight = {};  ///< looked at by the first MPI group of a process
-};
-void declare(DeckTable& table, GroupOptions& options);
 
 /// As a peer: whichever rank's message comes first (irecv, recv).
 inline constexpr int any_source = -1;
 /// Tags of messages are 0 to message_tags - 1.
 inline constexpr int message_tags = 1 << 17;
 
-/// An ordered set of ranks that talk to each other and to nobody else.
+/// An ordered set of ranks that talk to each other and to nobody else. Beside it stand batches
+/// (coalescing.hpp), messages for servers (message_port.hpp) and a group's duplicate
+/// (duplicate_group.hpp).
 ///
 /// Contract: all ranks make the same collective calls in the same order with equal shapes, dtypes,
 /// roots and reductions; several operations may be in flight. A group of one needs no launcher, so
@@ -156,8 +115,6 @@ class ProcessGroup {
   /// Started in another order they fail, except that an mpi group may find for each of them a later
   /// message of its own dtype: which of the two happens is a matter of timing.
   [[nodiscard]] Work irecv(const Tensor& t, int peer, int tag = 0);
-  /// One u8 message of any length from `peer`, or from any_source: Work::message().
-  [[nodiscard]] Work irecv_message(int peer, int tag = 0);
   void send(const Tensor& t, int peer, int tag = 0) { isend(t, peer, tag).wait(); }
   /// Returns the sender's rank.
   int recv(const Tensor& t, int peer, int tag = 0);
@@ -182,34 +139,17 @@ class ProcessGroup {
   /// The rank here of who has this global rank; throws InputError for who is not in this group.
   [[nodiscard]] int group_rank(int global_rank) const;
 
-  /// A group of the same ranks, for calls that keep no order with those here, such as in the midst
-  /// of forward. Made at the first call, and the same one ever after: all who ask for it keep one
-  /// order among themselves. close() closes it too. Collective.
-  [[nodiscard]] std::shared_ptr<ProcessGroup> twin();
-
-  /// From now on a message wakes a rank that sleeps (Work::wait_for) also if it comes from another
-  /// machine, where it would have found the message when it looks next, after 2 ms at most: by a
-  /// datagram, where there is a way for one. Each rank tells how long it stays `awake` after a
-  /// message, and whether others may wake it: without `by_datagrams` it opens no socket, and so
-  /// wakes nobody either. Before the first message. Collective.
-  virtual void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams);
-
   /// A tensor whose collectives are handled in place within a node, several times faster than
   /// through MPI: its memory can be read by the other ranks of this machine. Elements are zero. An
   /// ordinary tensor on every rank, with one warning, where shared memory is short. Collective,
   /// with equal arguments; the memory goes with the group and the last tensor.
   [[nodiscard]] virtual Tensor shared_buffer(const Shape& shape, DType dtype);
 
-  /// Seconds that this rank has spent inside wait() on its own part of collectives (sums and copies
-  /// in shared memory); the rest of its waiting was for others.
-  [[nodiscard]] virtual double work_seconds() const noexcept { return 0.0; }
-  /// Seconds that it has waited there for ranks that had not entered the collective: for
-  /// stragglers. Waits of some microseconds are left out; so are those that the group cannot see,
-  /// where nothing is compared (GroupOptions::contract) and MPI alone moves the bytes.
-  [[nodiscard]] virtual double late_seconds() const noexcept { return 0.0; }
+  [[nodiscard]] virtual WaitTimes wait_times() const noexcept { return {}; }
 
-  /// Releases what the group and its twin hold (communicators). Collective; they are unusable
-  /// afterwards. Groups made of it are closed before it: some MPIs' MPI_Comm_free waits for others.
+  /// Releases what the group and its duplicate (duplicate_of) hold: communicators. Collective; they
+  /// are unusable afterwards. Groups made of it are closed before it: some MPIs' MPI_Comm_free
+  /// waits for others.
   void close();
 
  protected:
@@ -227,6 +167,8 @@ class ProcessGroup {
   /// Operations started between these belong to one Coalescing.
   virtual void begin_batch() {}
   virtual void end_batch() {}
+  /// See MessagePort. Collective.
+  virtual void enable_wakeup(std::chrono::microseconds /*awake*/, bool /*by_datagrams*/) {}
   /// close(), of what is the backend's.
   virtual void release() = 0;
   /// For backends that leave some operations to another group, of the same ranks: whose global
@@ -238,6 +180,8 @@ class ProcessGroup {
 
  private:
   friend class Coalescing;
+  friend class MessagePort;
+  friend std::shared_ptr<ProcessGroup> duplicate_of(ProcessGroup& group);
   friend Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages);
   Work launch(Operation&& operation);
   [[nodiscard]] std::shared_ptr<ProcessGroup> subgroup(std::span<const int> members,
@@ -245,39 +189,8 @@ class ProcessGroup {
 
   class Coalescing* coalescing_ = nullptr;          // the batch that is being collected, if any
   std::atomic<std::thread::id> coalescing_thread_;  // whose calls these are; id(): there is none
-  std::shared_ptr<ProcessGroup> twin_;              // which does not hold this one
+  std::shared_ptr<ProcessGroup> duplicate_;         // which does not hold this one
   std::vector<int> global_ranks_;                   // empty: those here
 };
-
-/// While it lives, the works of all calls that its thread makes on `group` are collected, to be
-/// waited for as one; see torch.distributed's _coalescing_manager. Backends that can, start them
-/// together.
-class Coalescing {
- public:
-  explicit Coalescing(ProcessGroup& group);
-  ~Coalescing();
-  Coalescing(const Coalescing&) = delete;
-  Coalescing& operator=(const Coalescing&) = delete;
-
-  /// Ends the batch: over when all of its operations are.
-  [[nodiscard]] Work end();
-
- private:
-  friend class ProcessGroup;
-  ProcessGroup* group_;
-  std::vector<Work> works_;
-};
-
-/// One message of a batch.
-struct P2POp {
-  enum class Kind : std::uint8_t { isend, irecv };
-  Kind kind;
-  Tensor tensor;
-  int peer;
-  int tag = 0;
-};
-/// Starts all of them; their order does not matter, so that ranks that all send first do not lock
-/// each other up.
-[[nodiscard]] Work batch_isend_irecv(ProcessGroup& group, ListView<P2POp> messages);
 
 }  // namespace lockstep

@@ -16,8 +16,8 @@ class WorkRecord : public RefCounted<WorkRecord> {
   /// Blocks until over or until the group's deadline, which throws TimeoutError and poisons the
   /// group.
   virtual void wait() = 0;
-  /// Blocks until over, but not for longer than `at_most`; true once it is over. See Work. Throws
-  /// what failed.
+  /// Blocks until over, but not for longer than `at_most`; true once it is over. Polls for `awake`
+  /// before it sleeps; see Work and MessagePort. Throws what failed.
   virtual bool wait_for(std::chrono::microseconds at_most, std::chrono::microseconds awake) = 0;
   /// Blocks the host until over, on any device; wait() may only make a stream wait.
   virtual void synchronize() { wait(); }
@@ -54,15 +54,13 @@ class Work {
   void wait() {
     if (record_) record_->wait();
   }
-  /// Waits, but not for longer than `at_most`: true once the operation is over. For those who may
-  /// wait for ever, such as servers: no deadline ends the group here, and after `awake` the caller
-  /// sleeps, until a rank of its machine sends it a message on this group; otherwise it looks, here
-  /// and for other groups, when another eighth of the time has passed, or 2 ms (8 ms where all of
-  /// the group's ranks share the machine). Whoever is not to take a core from others gives 0 for
-  /// `awake`, and looks half a millisecond later at the earliest, unless woken.
-  [[nodiscard]] bool wait_for(std::chrono::microseconds at_most,
-                              std::chrono::microseconds awake = std::chrono::microseconds{200}) {
-    return !record_ || record_->wait_for(at_most, awake);
+  /// Waits, but not for longer than `at_most`: true once the operation is over. For waits that may
+  /// last for ever: no deadline ends the group here. Polls for 0.2 ms, then sleeps until a rank of
+  /// its machine sends it a message on this group; meanwhile it polls here and for other groups
+  /// after another eighth of the time waited, every 2 ms at least (8 ms where all of the group's
+  /// ranks share the machine).
+  [[nodiscard]] bool wait_for(std::chrono::microseconds at_most) {
+    return !record_ || record_->wait_for(at_most, std::chrono::microseconds{200});
   }
   /// Blocks the host until the operation is over, on any device.
   void synchronize() {
@@ -72,7 +70,8 @@ class Work {
   [[nodiscard]] bool test() { return !record_ || record_->poll(); }
   /// After wait(): the sender's rank if this was an irecv, else -1.
   [[nodiscard]] int source() const noexcept { return record_ ? record_->source() : -1; }
-  /// After wait(): the bytes that irecv_message got, u8 [length]; not defined for everything else.
+  /// After wait(): the bytes that MessagePort::irecv got, u8 [length]; not defined for everything
+  /// else.
   [[nodiscard]] Tensor message() const { return record_ ? record_->message() : Tensor(); }
 
   /// Asks that a receive be given up; changes nothing for other operations. wait() then no longer
@@ -87,6 +86,8 @@ class Work {
   [[nodiscard]] std::string awaited() const { return record_ ? record_->awaited() : ""; }
 
  private:
+  friend class MessagePort;
+
   IntrusivePtr<WorkRecord> record_;
 };
 

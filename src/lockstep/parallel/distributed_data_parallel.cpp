@@ -7,15 +7,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <lockstep/autograd/engine.hpp>
+#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/grad_store.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/parallel/held_gradients.hpp>
 #include <lockstep/parallel/same_model.hpp>
+#include <lockstep/parallel/sharded_gradient_sum.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
-#include <lockstep/tensor/kernels/arithmetic.hpp>
-#include <lockstep/tensor/kernels/reduction.hpp>
 
 namespace lockstep {
 namespace {
@@ -30,17 +30,6 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
     if (parameter.requires_grad()) trained.push_back(parameter);
   }
   return trained;
-}
-
-double sum_of_products(const Tensor& a, const Tensor& b) {
-  const auto flat = [](const Tensor& t) {
-    return Tensor::over(t.storage(), t.offset_bytes(), {t.numel()}, t.dtype()).to(DType::f64);
-  };
-  const Tensor products = Tensor::empty({a.numel()}, DType::f64, a.device()),
-               sum = Tensor::empty({1}, DType::f64, a.device());
-  arithmetic(Arithmetic::multiply, flat(a), flat(b), false, products);
-  reduce_sum(products, 1.0, false, sum);
-  return sum.item();
 }
 
 }  // namespace
@@ -67,18 +56,19 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
                   options.sync_batch_norm, options.broadcast_buffers_each_forward, options.shards));
   validate(options);
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
-  if (options.shards > 0) {
-    if (own_hook)
-      throw InputError("sums over shards do not take a communication hook of one's own");
-    shards_ = std::make_unique<ShardedStep>(group_, options.shards, buffers_);
-    hook = shards_->hook();
+  const bool sharded = options.shards > 0;
+  if (sharded && own_hook)
+    throw InputError("sums over shards do not take a communication hook of one's own");
+  if (sharded) {
+    auto sum = std::make_unique<ShardedGradientSum>(group_, options.shards, buffers_);
+    prepare(*sum, sizes, sum->hook());
+    synchronise_shards(*sum, options.sync_batch_norm);
+    sum_ = std::move(sum);
+  } else {
+    if (options.sync_batch_norm) convert_sync_batchnorm(*module_, *group_);
+    sum_ = std::make_unique<GradientSum>(group_);
+    prepare(*sum_, sizes, std::move(hook));
   }
-  if (options.sync_batch_norm && !shards_) convert_sync_batchnorm(*module_, *group_);
-  broadcast_state(*group_, *module_);
-  reducer_ = std::make_unique<Reducer>(
-      group_, lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook),
-      static_cast<PassObserver*>(this));
-  if (shards_) prepare_shards(options.sync_batch_norm);
   broadcasts_buffers_ = options.broadcast_buffers_each_forward;
   for (const auto& parameter : module_->named_parameters()) {
     if (parameter.variable.requires_grad()) continue;
@@ -87,12 +77,19 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   }
 }
 
-void DistributedDataParallel::prepare_shards(bool synchronises_all) {
+void DistributedDataParallel::prepare(GradientSum& sum, const BucketOptions& sizes,
+                                      std::shared_ptr<CommHook> hook) {
+  broadcast_state(*group_, *module_);
+  sum.prepare(lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook),
+              static_cast<PassObserver*>(this));
+}
+
+void DistributedDataParallel::synchronise_shards(ShardedGradientSum& sum, bool synchronises_all) {
   std::vector<nn::BatchNorm*> layers = nn::batch_norms_of(*module_);
   if (!synchronises_all)
     std::erase_if(layers, [](const auto* layer) { return !layer->has_exchange(); });
-  in_turn_.resize(static_cast<std::size_t>(shards_->own()));
-  shards_->prepare(reducer_->buckets(), layers, [this](std::int64_t from, std::int64_t to) {
+  in_turn_.resize(static_cast<std::size_t>(sum.parts()));
+  sum.synchronise(layers, [this](std::int64_t from, std::int64_t to) {
     in_turn_[static_cast<std::size_t>(from)] = at_hand_;
     at_hand_ = in_turn_[static_cast<std::size_t>(to)];
   });
@@ -121,7 +118,7 @@ Variable DistributedDataParallel::forward(const Variable& x) {
 Variable DistributedDataParallel::forward(const std::function<Variable(nn::Module&)>& run) {
   if (module_->is_training()) {
     buffers_of_this_step();
-    if (shards_) shards_->forward_begins();
+    sum_->forward_begins();
   }
   Variable output = run(*module_);
   at_hand_.is_awaited = at_hand_.is_awaited || (at_hand_.syncs && grad_enabled());
@@ -129,52 +126,33 @@ Variable DistributedDataParallel::forward(const std::function<Variable(nn::Modul
 }
 
 void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>& body) {
-  const bool in_turns = shards_ && shards_->has_turns() && module_->forward_is_collective();
   const AtHand before = at_hand_;
+  bool in_turns = false;
   try {
-    if (in_turns) {
-      set_held_aside();
-      std::ranges::fill(in_turn_, before);
-      const auto of_own = [&](std::int64_t shard) { body(shards_->first() + shard); };
-      shards_->take_turns(std::cref(of_own));
-      held_.leave_buckets();
-      shards_->give_last();
-    } else {
-      run_shards_one_by_one(body);
-    }
+    in_turns = module_->forward_is_collective() &&
+               sum_->run_in_turns(body, [&] { std::ranges::fill(in_turn_, before); });
+    if (!in_turns) run_shards_one_by_one(body);
   } catch (...) {
-    if (shards_) {
-      give_up_step();
-      at_hand_ = before;
-    }
+    if (sum_->give_up_parts()) at_hand_ = before;
     throw;
   }
   if (!in_turns) return;
-  reducer_->begin();
+  reducer().begin();
   finish_sum();
 }
 
 void DistributedDataParallel::run_shards_one_by_one(
     const std::function<void(std::int64_t)>& body) const {
-  const std::int64_t first = shards_ ? shards_->first() : group_->rank(), sums_before = sums_;
+  const std::int64_t first = sum_->first_part(), sums_before = sums_;
   for (std::int64_t i = 0; i < shards(); ++i) body(first + i);
-  if (sums_ == sums_before + 1 && (!shards_ || shards_->at_first())) return;
+  if (sums_ == sums_before + 1 && sum_->at_first_part()) return;
   throw Error(
       "the body of for_each_shard() is to call backward() once for every shard, not counting calls "
       "within no_sync(); for a shard without samples it is backward({}, 0.0)");
 }
 
-std::int64_t DistributedDataParallel::shards() const noexcept {
-  return shards_ ? shards_->own() : 1;
-}
-
-double DistributedDataParallel::loss_of_batch() const {
-  if (!shards_) throw Error("the loss of the whole batch is summed only with DdpOptions::shards");
-  return shards_->loss();
-}
-
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
-  if (reducer_->is_running()) {
+  if (reducer().is_running()) {
     throw Error("DistributedDataParallel: backward() from inside backward() is not supported");
   }
   if (!loss.defined() && module_->forward_is_collective()) {
@@ -184,7 +162,7 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
         "rank without samples runs forward on a batch of 0 samples and calls "
         "backward(sum(output), 0.0).");
   }
-  weight *= reducer_->comm_hook().weight_factor();
+  weight *= reducer().comm_hook().weight_factor();
   at_hand_.is_asked = true;
   at_hand_.is_met = false;
   struct Ending {
@@ -206,16 +184,11 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
           "DistributedDataParallel: backward() starts from a loss of one element, not from " +
           describe(loss.data()));
     }
-    Engine::instance().run({.roots = std::span(&loss, 1), .seed = weight, .observer = this});
+    BackwardPass({.roots = std::span(&loss, 1), .seed = weight, .observer = this}).run();
   } catch (...) {
     if (!at_hand_.is_met) pass_has_failed();
     throw;
   }
-}
-
-double DistributedDataParallel::equal_share() const {
-  if (shards_) return 1.0 / static_cast<double>(shards_->all());
-  return reducer_->comm_hook().weight_factor() / group_->size();
 }
 
 PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variable> roots,
@@ -228,22 +201,12 @@ PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variab
     hold(is_weighted ? Share::weighted : Share::mean);
     return {};
   }
-  set_held_aside();
-  const bool keeps_apart = shards_ && shards_->keeps_apart();
-  GradSink* const sink = keeps_apart ? &shards_->gradients_at_hand() : nullptr;
-  if (!keeps_apart) held_.leave_buckets();
-  for (std::size_t i = 0; shards_ && i < roots.size(); ++i) {
-    const double value = gradients.empty() || !gradients[i].defined()
-                             ? seed * roots[i].data().item()
-                             : sum_of_products(roots[i].data(), gradients[i]);
-    shards_->add_loss(is_weighted ? value : value * equal_share());
-  }
-  return {true, sink};
+  return {true, sum_->pass_begins(roots, gradients, seed, is_weighted)};
 }
 
 void DistributedDataParallel::leaves_are_known(bool first, bool reached) {
   expect_frozen_unreached();
-  if (at_hand_.syncs && !(shards_ && shards_->keeps_apart()))
+  if (at_hand_.syncs && !sum_->keeps_part())
     buffers_of_this_step();  // without samples there was no forward
   at_hand_.sum = reached ? Sum::begun : Sum::waits;
   if (reached) begin_sum(first);
@@ -251,10 +214,10 @@ void DistributedDataParallel::leaves_are_known(bool first, bool reached) {
 
 void DistributedDataParallel::begin_sum(bool first) {
   hold(at_hand_.is_weighted ? Share::weighted : Share::mean);
-  if (!at_hand_.syncs || (shards_ && shards_->keeps_apart())) return;
+  if (!at_hand_.syncs || sum_->keeps_part()) return;
   buffers_are_there_ = false;
-  reducer_->begin(at_hand_.is_weighted ? 1.0 : equal_share(), !first);
-  reducer_->expect_what_is_reached();
+  reducer().begin(at_hand_.is_weighted ? 1.0 : equal_share(), !first);
+  reducer().expect_what_is_reached();
 }
 
 void DistributedDataParallel::pass_is_over() {
@@ -268,40 +231,34 @@ void DistributedDataParallel::pass_is_over() {
       throw;
     }
   }
-  if (!shards_ || !shards_->keeps_apart()) return finish_sum();
-  if (!at_hand_.is_weighted) shards_->gradients_at_hand().scale(equal_share());
+  if (!sum_->keeps_part()) return finish_sum();
   at_hand_.is_awaited = false;
   at_hand_.held = Share::mean;
-  shards_->at_hand_is_over();
+  sum_->keep_part(at_hand_.is_weighted ? 1.0 : equal_share());
 }
 
 void DistributedDataParallel::pass_has_failed() noexcept {
-  if (shards_ && shards_->keeps_apart()) return shards_->forget_at_hand();
+  if (sum_->keeps_part()) return sum_->forget_part();
   if (!at_hand_.syncs) return;
-  reducer_->give_up();
   at_hand_.is_awaited = false;
-  if (shards_) give_up_step();
+  sum_->give_up();
 }
 
 void DistributedDataParallel::gradients_are_in(GradStore& store) {
   const double share = equal_share(), factor = in_weighted_pass ? 1.0 : share;
   const auto each = [&](const auto& visit) {
-    for (const Bucket& bucket : reducer_->buckets())
+    for (const Bucket& bucket : reducer().buckets())
       std::ranges::for_each(bucket.parameters, visit);
   };
   if (!at_hand_.syncs || !at_hand_.is_awaited) {
     if (at_hand_.syncs) warn_of_own_gradients();
     return each([&](const Variable& parameter) { store.keep_own(parameter, factor / share); });
   }
-  if (shards_) {
-    throw Error(
-        "DistributedDataParallel: with DdpOptions::shards gradients are not summed in a context of "
-        "dist_autograd: call backward(loss, weight)");
-  }
+  sum_->expect_context();
   at_hand_.sum = Sum::done;
   buffers_are_there_ = false;
   HeldGradients held;
-  held.take(reducer_->buckets());
+  held.take(reducer().buckets());
   held.leave_buckets();
   each([&](const Variable& parameter) {
     const Tensor part = store.part_of_sum(parameter, share / factor);
@@ -311,11 +268,11 @@ void DistributedDataParallel::gradients_are_in(GradStore& store) {
   });
   const auto share_before = std::exchange(at_hand_.held, Share::mean);
   try {
-    reducer_->begin(factor);
+    reducer().begin(factor);
     finish_sum();
   } catch (...) {
-    reducer_->give_up();
-    reducer_->zero_grad();
+    reducer().give_up();
+    reducer().zero_grad();
     held.give_back();
     at_hand_.held = share_before;
     throw;
@@ -331,38 +288,17 @@ void DistributedDataParallel::gradients_are_in(GradStore& store) {
 void DistributedDataParallel::hold(Share share) {
   if (std::exchange(at_hand_.held, share) == share) return;
   const double factor = share == Share::weighted ? equal_share() : 1.0 / equal_share();
-  if (factor == 1.0) return;
-  if (shards_ && shards_->keeps_apart()) {
-    shards_->gradients_at_hand().scale(factor);
-  } else {
-    reducer_->scale_held(factor);
-  }
-}
-
-void DistributedDataParallel::set_held_aside() {
-  if (shards_ && !std::exchange(is_set_aside_, true)) held_.take(reducer_->buckets());
-}
-
-void DistributedDataParallel::give_up_step() {
-  shards_->give_up();
-  is_set_aside_ = false;
-  held_.give_back();
+  if (factor != 1.0) sum_->scale_part(factor);
 }
 
 void DistributedDataParallel::finish_sum() {
   const bool of_all = comm_hook().sums_over_all();
   try {
-    reducer_->finish();
-    if (shards_) shards_->finish();
+    sum_->finish();
   } catch (...) {
-    reducer_->give_up();
     at_hand_.is_awaited = false;
-    if (shards_) give_up_step();
+    sum_->give_up();
     throw;
-  }
-  if (shards_) {
-    is_set_aside_ = false;
-    held_.give_back();
   }
   at_hand_.is_awaited = false;
   at_hand_.held = Share::mean;
@@ -381,7 +317,7 @@ void DistributedDataParallel::warn_of_own_gradients() {
 std::vector<std::string> DistributedDataParallel::never_used() const {
   std::vector<std::string> names;
   const auto named = module_->named_parameters();
-  for (const Variable& parameter : reducer_->never_used()) {
+  for (const Variable& parameter : reducer().never_used()) {
     const auto at = std::ranges::find_if(named, [&](const nn::NamedParameter& one) {
       return one.variable.record() == parameter.record();
     });
@@ -401,7 +337,7 @@ void DistributedDataParallel::warn_of_never_used() const {
 
 std::vector<Tensor> DistributedDataParallel::flat_values() const {
   std::vector<Tensor> values;
-  for (const Bucket& bucket : reducer_->buckets()) values.push_back(bucket.values);
+  for (const Bucket& bucket : reducer().buckets()) values.push_back(bucket.values);
   return values;
 }
 
@@ -431,7 +367,7 @@ void DistributedDataParallel::shadow() {
 }
 
 void DistributedDataParallel::after_join(int last) {
-  for (const Bucket& bucket : reducer_->buckets()) group_->broadcast(bucket.values, last).wait();
+  for (const Bucket& bucket : reducer().buckets()) group_->broadcast(bucket.values, last).wait();
   broadcast_buffers_from(last);
 }
 

@@ -12,12 +12,12 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
-#include <lockstep/parallel/held_gradients.hpp>
+#include <lockstep/parallel/gradient_sum.hpp>
 #include <lockstep/parallel/join.hpp>
-#include <lockstep/parallel/reducer.hpp>
-#include <lockstep/parallel/sharded_step.hpp>
 
 namespace lockstep {
+
+class ShardedGradientSum;
 
 /// Data-parallel training: every rank holds the whole model, computes the gradient of its share of
 /// the global batch, and all ranks end with the same bits of the gradient of the whole batch.
@@ -132,10 +132,10 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   }
 
   /// With DdpOptions::shards: how many of them this rank has; else 1.
-  [[nodiscard]] std::int64_t shards() const noexcept;
+  [[nodiscard]] std::int64_t shards() const noexcept { return sum_->parts(); }
   /// With DdpOptions::shards: the last step's sum over all shards of weight x loss, the same bits
   /// on all ranks; else Error.
-  [[nodiscard]] double loss_of_batch() const;
+  [[nodiscard]] double loss_of_batch() const { return sum_->loss(); }
 
   /// Rank 0's buffers on every rank: call it before evaluation and before saving. Each rank's
   /// forward moves its own (BatchNorm's running statistics, from its share of the batch), and
@@ -157,26 +157,23 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// From now on each backward() that sums over ranks asks all of them `question`, and tells them
   /// whether any said yes: for what every rank has to know at the same step and none needs at once,
   /// such as that one of them has to stop. It costs no message: the answers travel beside the
-  /// gradients, in the bucket that sets out last. With every communication hook, with shards, and
-  /// in shadow(); not in what is local, or summed over a subgroup (PostLocalSgdHook). `question`
-  /// allocates nothing and does not communicate.
-  void ask_along(std::function<bool()> question) { reducer_->ask_along(std::move(question)); }
+  /// gradients, in the bucket that is launched last. With every communication hook, with shards,
+  /// and in shadow(); not in what is local, or summed over a subgroup (PostLocalSgdHook).
+  /// `question` allocates nothing and does not communicate.
+  void ask_along(std::function<bool()> question) { reducer().ask_along(std::move(question)); }
   /// At the last sum; the same on all ranks. False where that was not over all of them, and where
   /// no parameter is trained.
-  [[nodiscard]] bool any_said_yes() const noexcept { return reducer_->any_said_yes(); }
+  [[nodiscard]] bool any_said_yes() const noexcept { return reducer().any_said_yes(); }
 
   /// Forgets the gradients; their memory stays in the buckets. Between the shards of a step that
   /// is what there was before it, here as in an optimizer's or a module's zero_grad().
-  void zero_grad() {
-    reducer_->zero_grad();
-    held_.forget();
-  }
+  void zero_grad() { sum_->zero_grad(); }
 
   /// The trained parameters as they lie in memory, a flat tensor a bucket, with zeros between and
   /// behind them: for what treats every element alike, such as average_parameters.
   [[nodiscard]] std::vector<Tensor> flat_values() const;
   /// A resumed run tells communication hooks that count steps how many there were.
-  void set_step(std::int64_t step) { reducer_->set_step(step); }
+  void set_step(std::int64_t step) { reducer().set_step(step); }
 
   /// Names of parameters that no rank's loss has reached, since construction, in sums over all
   /// ranks: the same on all of them. A warning names them, once, after the first 100 sums, if these
@@ -189,23 +186,9 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   [[nodiscard]] StateDict state_dict() const { return module_->state_dict(); }
   void load_state_dict(const StateDict& state) { module_->load_state_dict(state); }
 
-  /// In a body of for_each_shard(): seconds that this shard has stood while others of this rank
-  /// went on; else 0.
-  [[nodiscard]] double seconds_stood() const noexcept {
-    return shards_ ? shards_->seconds_stood() : 0.0;
-  }
-  /// Seconds that backward() has spent waiting for communication which computation did not hide,
-  /// since construction.
-  [[nodiscard]] double wait_seconds() const noexcept { return reducer_->wait_seconds(); }
-  /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
-  /// waiting for others.
-  [[nodiscard]] double work_seconds() const noexcept { return reducer_->work_seconds(); }
-  /// Those of them that it waited for ranks which were late.
-  [[nodiscard]] double late_seconds() const noexcept { return reducer_->late_seconds(); }
-  [[nodiscard]] const CommHook& comm_hook() const noexcept { return reducer_->comm_hook(); }
-  /// What this rank has sent in all backward() since construction.
-  [[nodiscard]] HookTraffic traffic() const noexcept { return reducer_->traffic(); }
-  [[nodiscard]] std::size_t bucket_count() const noexcept { return reducer_->buckets().size(); }
+  /// Waiting times, traffic and number of buckets.
+  [[nodiscard]] GradientSumStats stats() const noexcept { return sum_->stats(); }
+  [[nodiscard]] const CommHook& comm_hook() const noexcept { return reducer().comm_hook(); }
 
  private:
   /// In what shares the ranks' gradients that are held make up the sum.
@@ -224,14 +207,14 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
     return at_hand_.syncs && at_hand_.is_awaited;
   }
   /// Of a rank, or with DdpOptions::shards of a shard.
-  [[nodiscard]] double equal_share() const;
+  [[nodiscard]] double equal_share() const { return sum_->equal_share(); }
   /// Makes the gradients that are held such shares.
   void hold(Share share);
-  void set_held_aside();
-  void give_up_step();
   void warn_of_own_gradients();
   void expect_frozen_unreached() const;
-  void prepare_shards(bool synchronises_all);
+  void prepare(GradientSum& sum, const BucketOptions& sizes, std::shared_ptr<CommHook> hook);
+  void synchronise_shards(ShardedGradientSum& sum, bool synchronises_all);
+  [[nodiscard]] Reducer& reducer() const noexcept { return sum_->reducer(); }
   void run_shards(const std::function<void(std::int64_t)>& body);
   void run_shards_one_by_one(const std::function<void(std::int64_t)>& body) const;
   void finish_sum();
@@ -241,12 +224,9 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
 
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
-  std::unique_ptr<ShardedStep> shards_;  ///< with DdpOptions::shards
-  std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<GradientSum> sum_;        ///< over ranks; with DdpOptions::shards over these
   std::vector<nn::NamedParameter> frozen_;  ///< when this was made
   std::vector<GradHook> of_frozen_;         ///< which bring passes that come to them here
-  HeldGradients held_;                      ///< during a step of shards
-  bool is_set_aside_ = false;               ///< they are
   bool has_warned_ = false;                 ///< of own gradients
   std::vector<Tensor> buffers_;
   bool broadcasts_buffers_ = false;  ///< before each step's first forward

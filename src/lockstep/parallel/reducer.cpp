@@ -18,6 +18,7 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> bucket
       works_(buckets_.size()),
       order_(buckets_.size()) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
+  stats_.buckets = buckets_.size();
   hook_->prepare(*group_, buckets_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     used_.emplace_back(buckets_[b].parameters.size());
@@ -136,8 +137,8 @@ void Reducer::go_all_rounds() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     works_[b].wait();
     works_[b] = {};
-    traffic_.sent += hook_->bytes_sent(buckets_[b], b);
-    traffic_.replaced += static_cast<std::int64_t>(buckets_[b].gradients.bytes());
+    stats_.traffic.sent += hook_->bytes_sent(buckets_[b], b);
+    stats_.traffic.replaced += static_cast<std::int64_t>(buckets_[b].gradients.bytes());
     hook_->finish(buckets_[b], b);
   }
 }
@@ -159,11 +160,12 @@ void Reducer::finish() {
   start_ready_buckets();
   listening_ = false;
   const auto start = Clock::now();
-  const double work_before = group_->work_seconds(), late_before = group_->late_seconds();
+  const WaitTimes before = group_->wait_times();
   go_all_rounds();
-  wait_seconds_ += seconds_since(start);
-  work_seconds_ += group_->work_seconds() - work_before;
-  late_seconds_ += group_->late_seconds() - late_before;
+  stats_.wait_s += seconds_since(start);
+  const WaitTimes after = group_->wait_times();
+  stats_.work_s += after.work_s - before.work_s;
+  stats_.straggler_s += after.straggler_s - before.straggler_s;
   any_said_yes_ = false;
   for (std::size_t b = 0; b < buckets_.size(); ++b) read_notes(b);
   if (std::exchange(is_first_sum_, false)) agree_on_order();

@@ -9,11 +9,25 @@
 
 namespace lockstep {
 
-/// Sums gradients over the ranks of a group while backward goes on: a bucket sets out, by the hook,
-/// when its last gradient is final and all buckets before it have set out, so that every rank makes
-/// the same calls. Before it are, in the first sum, those of smaller index; in later ones those
-/// that were ready earlier in rank 0's first. It listens to the parameters by hooks of its own,
-/// between begin() and finish(). One thread at a time.
+/// What sums of gradients have cost since construction.
+struct GradientSumStats {
+  /// Seconds at the end of backward until the sums were there: communication that computation did
+  /// not hide.
+  double wait_s = 0.0;
+  double work_s = 0.0;       ///< of these, sums and copies of this rank's own in shared memory
+  double straggler_s = 0.0;  ///< of these, until the last rank had entered (WaitTimes)
+  /// Within a body of for_each_shard(): seconds that this shard has waited while others of this
+  /// rank had their turn; else 0.
+  double turn_wait_s = 0.0;
+  HookTraffic traffic = {};  ///< what this rank has sent
+  std::size_t buckets = 0;   ///< all-reduces a sum
+};
+
+/// Sums gradients over the ranks of a group while backward goes on: a bucket is launched, by the
+/// hook, when its last gradient is final and all buckets before it have been launched, so that
+/// every rank makes the same calls. Before it are, in the first sum, those of smaller index; in
+/// later ones those that were ready earlier in rank 0's first. It listens to the parameters by
+/// hooks of its own, between begin() and finish(). One thread at a time.
 class Reducer {
  public:
   /// `observer` is told of passes that come to the parameters. Collective over the group.
@@ -23,7 +37,8 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
 
   /// A backward begins, which adds to the gradients that there are. What a bucket holds in the end
-  /// is multiplied by `factor` before it sets out; with `at_end`, none sets out before finish().
+  /// is multiplied by `factor` before it is launched; with `at_end`, none is launched before
+  /// finish().
   void begin(double factor = 1.0, bool at_end = false);
   /// Between begin() and finish().
   [[nodiscard]] bool is_running() const noexcept { return listening_; }
@@ -35,8 +50,8 @@ class Reducer {
   /// It failed: nothing more is sent for it.
   void give_up() noexcept { listening_ = false; }
 
-  /// From now on `question` is asked when the last bucket of a sum sets out, and the ranks' answers
-  /// travel in that bucket. Allocates nothing then; must not communicate.
+  /// From now on `question` is asked when the last bucket of a sum is launched, and the ranks'
+  /// answers travel in that bucket. Allocates nothing then; must not communicate.
   void ask_along(std::function<bool()> question) { question_ = std::move(question); }
   /// Whether it was yes, at the last finish(), on any rank: the same on all. False where gradients
   /// were not summed over all ranks (CommHook::sums_over_all).
@@ -53,15 +68,7 @@ class Reducer {
   [[nodiscard]] const CommHook& comm_hook() const noexcept { return *hook_; }
   /// So many sums are behind the next one: see CommHook::set_step.
   void set_step(std::int64_t step);
-  /// Since construction.
-  [[nodiscard]] HookTraffic traffic() const noexcept { return traffic_; }
-  /// Seconds inside finish() until the sums were there, since construction.
-  [[nodiscard]] double wait_seconds() const noexcept { return wait_seconds_; }
-  /// Those of them that this rank worked itself (summing gradients in shared memory) instead of
-  /// waiting for others.
-  [[nodiscard]] double work_seconds() const noexcept { return work_seconds_; }
-  /// Those of them that ranks which were late made it wait (ProcessGroup::late_seconds).
-  [[nodiscard]] double late_seconds() const noexcept { return late_seconds_; }
+  [[nodiscard]] const GradientSumStats& stats() const noexcept { return stats_; }
 
  private:
   void gradient_is_final(std::size_t bucket);
@@ -77,22 +84,19 @@ class Reducer {
   std::shared_ptr<CommHook> hook_;
   std::vector<std::vector<char>> used_;  ///< of each bucket, by parameter: once, by some rank
   std::vector<std::size_t> unready_;     ///< of each bucket: gradients that are still to come
-  std::vector<Work> works_;              ///< of each bucket that has set out
-  std::vector<std::size_t> order_;       ///< in which buckets set out
+  std::vector<Work> works_;              ///< of each bucket that was launched
+  std::vector<std::size_t> order_;       ///< in which buckets are launched
   std::vector<std::size_t> readiness_;   ///< in which they became ready; of the first sum
   bool is_first_sum_ = true;
   std::function<bool()> question_;  ///< empty: none
   bool any_said_yes_ = false;
   std::int64_t step_ = 0;    ///< sums that are over
-  std::size_t started_ = 0;  ///< buckets that have set out: always the first ones of the order
+  std::size_t started_ = 0;  ///< buckets that were launched: always the first ones of the order
   std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
   bool listening_ = false;
   bool starts_at_end_ = false;
   double factor_ = 1.0;
-  HookTraffic traffic_;
-  double wait_seconds_ = 0.0;
-  double work_seconds_ = 0.0;
-  double late_seconds_ = 0.0;
+  GradientSumStats stats_;
   std::vector<GradHook> hooks_;  // last: they refer to the rest
 };
 

@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/call_label.hpp>
+#include <lockstep/comm/duplicate_group.hpp>
 #include <lockstep/parallel/bucket.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
 
@@ -13,7 +14,7 @@ namespace lockstep {
 
 ShardExchange::ShardExchange(ProcessGroup& group, const ShardTree& tree,
                              std::shared_ptr<ShardTurns> turns)
-    : group_(group.twin()),
+    : group_(duplicate_of(group)),
       tree_(tree),
       own_(tree.shards() / group.size()),
       turns_(std::move(turns)),

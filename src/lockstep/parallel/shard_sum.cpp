@@ -88,7 +88,7 @@ void ShardSum::add_to_kept(const Tensor& value, bool last) {
   const int additions = pile_.push({shard, shard + 1});
   auto top = kept_.begin() + pile_.height() - 1;  // where the newest node lies, unless in value_
   if (last) {
-    // Sums go to where they set out from: a + b = b + a.
+    // Sums go to where they came from: a + b = b + a.
     for (int i = additions; i > 0; --i) add_scaled(top[i - 1], 1.0, value);
     return;
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/comm/call_label.hpp>
+#include <lockstep/comm/duplicate_group.hpp>
 #include <lockstep/parallel/bucket.hpp>
 
 namespace lockstep {
@@ -45,7 +46,7 @@ class GroupExchange final : public StatisticsExchange {
 }  // namespace
 
 std::shared_ptr<const StatisticsExchange> make_statistics_exchange(ProcessGroup& group) {
-  return std::make_shared<GroupExchange>(group.twin());
+  return std::make_shared<GroupExchange>(duplicate_of(group));
 }
 
 void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group) {

@@ -11,6 +11,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/make_room.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/comm/message_port.hpp>
 #include <lockstep/rpc/call_hook.hpp>
 
 namespace lockstep::rpc {
@@ -23,12 +24,12 @@ using std::chrono::milliseconds;
 constexpr int looks_awake = 100;
 
 /// While it lives a call that was taken out of the table is not over.
-class Over {
+class CallEnd {
  public:
-  explicit Over(CallTable& calls) : calls_(calls) {}
-  ~Over() { calls_.over(); }
-  Over(const Over&) = delete;
-  Over& operator=(const Over&) = delete;
+  explicit CallEnd(CallTable& calls) : calls_(calls) {}
+  ~CallEnd() { calls_.over(); }
+  CallEnd(const CallEnd&) = delete;
+  CallEnd& operator=(const CallEnd&) = delete;
 
  private:
   CallTable& calls_;
@@ -88,7 +89,7 @@ std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
     Received received;
     received.message = IncomingMessage(std::move(bytes), from, transport_.limits());
     IncomingMessage& message = received.message;
-    transport_.has_come(Channel::answers, from, message.head(), calls_.open() > 0);
+    transport_.on_received(Channel::answers, from, message.head(), calls_.open() > 0);
     if (message.head().kind != Kind::answer) throw MalformedMessage("it is not an answer");
     if (message.awaited().empty()) return taken(std::move(received.message));
     // Received though they may be too late: they would lie about.
@@ -143,7 +144,7 @@ void Answers::complete(Received& received) noexcept {
 
 void Answers::complete(const CallTable::Entry& entry, IncomingMessage& message) noexcept {
   FutureState& state = *entry.state;
-  const Over over(calls_);
+  const CallEnd end(calls_);
   if (!state.claim()) return;
   try {
     const Status status = message.head().status;
@@ -163,7 +164,7 @@ void Answers::complete(const CallTable::Entry& entry, IncomingMessage& message) 
 }
 
 void Answers::fail(const CallTable::Entry& entry, std::exception_ptr why) noexcept {
-  const Over over(calls_);
+  const CallEnd end(calls_);
   if (entry.state->claim()) entry.state->fail(std::move(why));
 }
 
@@ -236,7 +237,8 @@ void Answers::receive_until(FutureState& state, Clock::time_point until) {
     while (!state.done() && !state.is_coming()) {
       if (arriving_.empty()) {
         in_vain_since.reset();
-        if (!work_.wait_for(transport_.push_unsent(left(until, slice)), transport_.awake()) &&
+        if (!MessagePort::wait_for(work_, transport_.push_unsent(left(until, slice)),
+                                   transport_.awake()) &&
             Clock::now() >= until)
           break;
       }
@@ -292,7 +294,7 @@ bool Answers::receive_one() {
 }
 
 void Answers::nap(microseconds at_most) {
-  static_cast<void>(work_.wait_for(at_most, transport_.awake()));
+  static_cast<void>(MessagePort::wait_for(work_, at_most, transport_.awake()));
 }
 
 // The first of those who follow looks again soon, as who has the role may be held up by what an

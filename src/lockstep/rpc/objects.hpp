@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/comm/message_port.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/rpc/archive.hpp>
 #include <lockstep/rpc/function.hpp>
@@ -161,7 +162,7 @@ void send_object(ProcessGroup& group, const T& object, int peer, int tag = 0) {
 /// with its reason, if the sender could not serialise the object.
 template <SerialisableObject T>
 int recv_object(ProcessGroup& group, T& object, int peer, int tag = 0) {
-  Work work = group.irecv_message(peer, tag);
+  Work work = MessagePort(group).irecv(peer, tag);
   work.wait();
   object = rpc::deserialised<T>(work.message(), work.source());
   return work.source();

@@ -23,9 +23,9 @@ constexpr std::uint32_t window_of(int ranks) {
 }
 }  // namespace
 
-Outbox::Outbox(ProcessGroup& group, Receipts& come, bool must_push, microseconds awake)
+Outbox::Outbox(ProcessGroup& group, Receipts& receipts, bool must_push, microseconds awake)
     : group_(group),
-      come_(come),
+      receipts_(receipts),
       must_push_(must_push),
       awake_(awake),
       window_(window_of(group.size())),
@@ -71,9 +71,9 @@ void Outbox::post_waiting(int to, Line& line) {
 }
 
 void Outbox::post(int to, Line& line, Parcel& parcel) {
-  const std::uint32_t come = come_.tell(to);  // not before: what waits tells nobody
-  std::memcpy(static_cast<std::byte*>(parcel.bytes.data()) + offsetof(Head, received), &come,
-              sizeof(come));
+  const std::uint32_t received = receipts_.tell(to);  // not before: what waits tells nobody
+  std::memcpy(static_cast<std::byte*>(parcel.bytes.data()) + offsetof(Head, received), &received,
+              sizeof(received));
   const CallLabel label(parcel.name, parcel.number);
   Work last = group_.isend(parcel.bytes, to);
   bool sent = keep_until_sent(line, last);
@@ -134,17 +134,17 @@ Receipts::Receipts(int ranks)
 
 bool Receipts::add(int from) noexcept {
   Line& line = lines_[static_cast<std::size_t>(from)];
-  const std::uint32_t come = line.come.fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::uint32_t received = line.received.fetch_add(1, std::memory_order_relaxed) + 1;
   std::uint32_t told = line.told.load(std::memory_order_relaxed);
-  return come - told >= told_at_once_ &&
-         line.told.compare_exchange_strong(told, come, std::memory_order_relaxed);
+  return received - told >= told_at_once_ &&
+         line.told.compare_exchange_strong(told, received, std::memory_order_relaxed);
 }
 
 std::uint32_t Receipts::tell(int to) noexcept {
   Line& line = lines_[static_cast<std::size_t>(to)];
-  const std::uint32_t come = line.come.load(std::memory_order_relaxed);
-  line.told.store(come, std::memory_order_relaxed);
-  return come;
+  const std::uint32_t received = line.received.load(std::memory_order_relaxed);
+  line.told.store(received, std::memory_order_relaxed);
+  return received;
 }
 
 }  // namespace lockstep::rpc

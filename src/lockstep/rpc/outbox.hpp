@@ -11,20 +11,20 @@
 
 namespace lockstep::rpc {
 
-/// How many messages have come from each rank over one group, and what these have been told of
+/// How many messages were received from each rank over one group, and what these have been told of
 /// that. Thread-safe.
 class Receipts {
  public:
   explicit Receipts(int ranks);
 
-  /// One has come from it. True if that rank should be told by a message of its own.
+  /// One was received from it. True if that rank should be told by a message of its own.
   [[nodiscard]] bool add(int from) noexcept;
   /// What a message to that rank tells it.
   [[nodiscard]] std::uint32_t tell(int to) noexcept;
 
  private:
   struct Line {
-    std::atomic<std::uint32_t> come = 0, told = 0;
+    std::atomic<std::uint32_t> received = 0, told = 0;
   };
   const std::uint32_t told_at_once_;  // of so many a receiver tells that has nothing else to say
   std::vector<Line> lines_;
@@ -49,10 +49,10 @@ class Outbox {
     int number = 0;
   };
 
-  /// `come`: over the other group; each message tells its receiver of them when it leaves.
+  /// `receipts`: of the other group; each message tells its receiver of them when it leaves.
   /// `must_push`: a message needs its sender until it has been received. `awake`: how long a sender
   /// waits for that without sleeping; 0: not at all.
-  Outbox(ProcessGroup& group, Receipts& come, bool must_push, std::chrono::microseconds awake);
+  Outbox(ProcessGroup& group, Receipts& receipts, bool must_push, std::chrono::microseconds awake);
 
   /// Sends it, or keeps it until there is room. Credits do not wait, as others wait for them.
   void send(int to, Parcel&& parcel);
@@ -85,7 +85,7 @@ class Outbox {
   void push_awake(Work& work);
 
   ProcessGroup& group_;
-  Receipts& come_;
+  Receipts& receipts_;
   const bool must_push_;
   const std::chrono::microseconds awake_;
   const std::uint32_t window_;

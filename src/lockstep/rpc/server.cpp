@@ -8,6 +8,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/comm/message_port.hpp>
 #include <lockstep/rpc/call_hook.hpp>
 #include <lockstep/rpc/call_scope.hpp>
 #include <lockstep/rpc/function.hpp>
@@ -97,7 +98,7 @@ bool Server::step() {
 }
 
 void Server::nap(std::chrono::microseconds at_most) {
-  static_cast<void>(work_.wait_for(at_most, transport_.awake()));
+  static_cast<void>(MessagePort::wait_for(work_, at_most, transport_.awake()));
 }
 
 // The group could not be closed while a wake is on its way.
@@ -178,13 +179,13 @@ Request* Server::receive(std::chrono::microseconds at_most, bool soon) {
     at_most = std::min<std::chrono::microseconds>(at_most, between_deadlines);
   }
   if (transport_.is_all_sent()) {
-    return work_.wait_for(at_most, awake) ? take_message() : nullptr;
+    return MessagePort::wait_for(work_, at_most, awake) ? take_message() : nullptr;
   }
   const auto until = Clock::now() + at_most;
   do {
     const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(until - Clock::now());
-    if (work_.wait_for(transport_.push_unsent(std::max(rest, std::chrono::microseconds{0})),
-                       awake)) {
+    if (MessagePort::wait_for(
+            work_, transport_.push_unsent(std::max(rest, std::chrono::microseconds{0})), awake)) {
       return take_message();
     }
   } while (Clock::now() < until);
@@ -205,7 +206,7 @@ Request* Server::admit(Tensor bytes, int from) {
     request->message = IncomingMessage(std::move(bytes), from, transport_.limits());
     IncomingMessage& message = request->message;
     const Head& head = message.head();
-    transport_.has_come(Channel::requests, from, head);
+    transport_.on_received(Channel::requests, from, head);
     if (head.kind == Kind::call || head.kind == Kind::create) {
       references_.take_over(message);
       if (head.kind == Kind::create) {
@@ -286,7 +287,7 @@ void Server::receive_tensors(IncomingMessage& message) {
   }
   const auto until = deadline_of(message.head());
   for (Work& work : works) {
-    while (!work.wait_for(std::chrono::milliseconds(200), transport_.awake())) {
+    while (!MessagePort::wait_for(work, std::chrono::milliseconds(200), transport_.awake())) {
       if (Clock::now() > until || !availability_.is_open()) {
         for (Work& given_up : works) given_up.cancel();
         throw TimeoutError("the tensors of a call have not come");

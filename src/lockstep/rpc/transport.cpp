@@ -7,6 +7,7 @@
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/call_label.hpp>
+#include <lockstep/comm/message_port.hpp>
 
 namespace lockstep::rpc {
 
@@ -19,7 +20,7 @@ Transport::Transport(ProcessGroup& group, const Limits& limits, std::chrono::mic
       answers_in_(group.size()) {
   for (auto* const channel : {&requests_, &answers_}) {
     *channel = group.split(0, group.rank());
-    (*channel)->wake_over_nodes(awake, wakes_by_datagrams);
+    MessagePort(**channel).enable_wakeup(awake, wakes_by_datagrams);
   }
   const bool must_push = std::string_view(group.backend()) == "mpi";
   requests_out_ = std::make_unique<Outbox>(*requests_, answers_in_, must_push, awake);
@@ -72,14 +73,14 @@ std::chrono::microseconds Transport::push_unsent(std::chrono::microseconds at_mo
 
 Work Transport::receive_next(Channel channel) {
   const CallLabel label(serving_label);
-  return group(channel).irecv_message(any_source);
+  return MessagePort(group(channel)).irecv(any_source);
 }
 
 Work Transport::receive_tensor(Channel channel, const Tensor& tensor, int from, int tag) {
   return group(channel).irecv(tensor, from, tag);
 }
 
-void Transport::has_come(Channel channel, int from, const Head& head, bool tells) {
+void Transport::on_received(Channel channel, int from, const Head& head, bool tells) {
   const bool is_request = channel == Channel::requests;
   if (is_request && from == rank_) return;  // a wake: past the outbox
   (is_request ? answers_out_ : requests_out_)->has_received(from, head.received);

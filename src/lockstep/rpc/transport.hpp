@@ -51,9 +51,9 @@ class Transport {
   /// Starts receiving the next message.
   [[nodiscard]] Work receive_next(Channel channel);
   [[nodiscard]] Work receive_tensor(Channel channel, const Tensor& tensor, int from, int tag);
-  /// A message has come. `tells`: a credit is sent where one is due.
-  void has_come(Channel channel, int from, const Head& head, bool tells = true);
-  /// A credit has come.
+  /// A message was received. `tells`: a credit is sent where one is due.
+  void on_received(Channel channel, int from, const Head& head, bool tells = true);
+  /// A credit was received.
   void take_credit(int from, const Head& head);
 
   /// Collective: the groups are closed.

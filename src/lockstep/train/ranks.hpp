@@ -5,6 +5,7 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 // What a program's ranks are, and how their job ends where one of them fails and the others cannot

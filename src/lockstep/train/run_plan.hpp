@@ -1,6 +1,6 @@
 #pragma once
 #include <lockstep/checkpoint/checkpoint.hpp>
-#include <lockstep/comm/process_group.hpp>
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/data/data_options.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models.hpp>

@@ -162,8 +162,8 @@ void RunReport::finish(double training_wall) {
   const DistributedDataParallel& ddp = training_.ddp;
   outcome_.epochs = training_.state.epoch;
   outcome_.steps = training_.state.step;
-  if (training_.plan.ddp.comm_hook != CommHookKind::all_reduce && ddp.traffic().replaced > 0)
-    outcome_.comm_hook = {ddp.comm_hook().name(), ddp.traffic()};
+  if (training_.plan.ddp.comm_hook != CommHookKind::all_reduce && ddp.stats().traffic.replaced > 0)
+    outcome_.comm_hook = {ddp.comm_hook().name(), ddp.stats().traffic};
   StepTimes mine = clock_.totals();
   const double wall = all_reduce_scalar(group, training_wall, ReduceOp::max);
   outcome_.samples_per_s = wall > 0 ? static_cast<double>(mine.samples) / wall : 0.0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/base/host.hpp>
+#include <lockstep/comm/message_port.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/train/agreement.hpp>
 #include <lockstep/train/chrome_trace.hpp>
@@ -39,7 +40,7 @@ void send_in_turn(ProcessGroup& group, const std::string& text) {
 }
 
 std::string receive(ProcessGroup& group, int rank) {
-  Work received = group.irecv_message(rank);
+  Work received = MessagePort(group).irecv(rank);
   received.wait();
   const auto bytes = received.message().to_vector<std::uint8_t>();
   return {bytes.begin(), bytes.end()};

@@ -24,7 +24,7 @@ class OwnTime {
   OwnTime& operator=(const OwnTime&) = delete;
 
  private:
-  [[nodiscard]] double waited() const { return ddp_.wait_seconds() + ddp_.seconds_stood(); }
+  [[nodiscard]] double waited() const { return ddp_.stats().wait_s + ddp_.stats().turn_wait_s; }
 
   const DistributedDataParallel& ddp_;
   double& total_;
@@ -70,8 +70,8 @@ StepResult Trainer::take_step() {
   step_start_ = start;
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
   const Autocast autocast(plan_.train.precision);
-  const double data_before = loader_.seconds_waited(), waited_before = ddp_->wait_seconds(),
-               work_before = ddp_->work_seconds(), late_before = ddp_->late_seconds();
+  const double data_before = loader_.seconds_waited(), waited_before = ddp_->stats().wait_s,
+               work_before = ddp_->stats().work_s, late_before = ddp_->stats().straggler_s;
   StepResult step;
 
   const std::int64_t number = loader_.next_step();
@@ -101,9 +101,9 @@ StepResult Trainer::take_step() {
     step.loss_sum = loss * static_cast<double>(share.batch_size);
   }
   epoch_loss_ += step.loss_sum;
-  step.times.communication += ddp_->wait_seconds() - waited_before;
-  step.times.communication_work = ddp_->work_seconds() - work_before;
-  step.times.communication_late = ddp_->late_seconds() - late_before;
+  step.times.communication += ddp_->stats().wait_s - waited_before;
+  step.times.communication_work = ddp_->stats().work_s - work_before;
+  step.times.communication_late = ddp_->stats().straggler_s - late_before;
   step.times.data = loader_.seconds_waited() - data_before;
   step.times.samples = share.batch_size;
   clock_.add_step(seconds_since(start), step.times);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <comm/nccl/stand_in.hpp>
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep::test {

@@ -85,7 +85,7 @@ class Measurement {
     model_->delay_s_of_this_rank = late ? delay_s : 0.0;
     const Variable loss = mean(ddp_.forward(Variable(Tensor::full({1, width}, 1.0))));
     group.barrier();
-    const double before = ddp_.wait_seconds();
+    const double before = ddp_.stats().wait_s;
     ddp_.zero_grad();
     if (overlap) {
       ddp_.backward(loss, 0.5);
@@ -96,7 +96,7 @@ class Measurement {
       }
       ddp_.backward({}, 0.0);
     }
-    const double waited = (delay_s > 0.0 && !late) ? 0.0 : ddp_.wait_seconds() - before;
+    const double waited = (delay_s > 0.0 && !late) ? 0.0 : ddp_.stats().wait_s - before;
     return all_reduce_scalar(group, std::max(waited, 0.0), ReduceOp::max);
   }
 

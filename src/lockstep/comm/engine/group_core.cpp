@@ -19,13 +19,13 @@ namespace {
 // for a system call, while ranks that outnumber the cores soon make room for each other.
 constexpr int spins = 100;
 
-// Who waits without a deadline stays awake for a while; then it sleeps, every time for an eighth of
-// what it has waited, but never longer than this where all senders can wake it, or only some; and
-// not for less than `shortest` if it was not to stay awake. A nap costs some 20 us of processor
-// time on a virtual machine. All are shorter than the engine's between_looks: it would take the
-// group for one that nobody moves on.
+// The back-off of a wait without a deadline: it polls for a while, then sleeps for an eighth of the
+// time it has waited, but no longer than this where all senders can wake it, or only some; and no
+// shorter than `shortest` where it does not poll first. A sleep costs some 20 us of processor time
+// on a virtual machine. All are shorter than the engine's between_looks: it would take the group
+// for one that nobody moves on.
 using std::chrono::microseconds;
-constexpr microseconds shortest{500}, longest_if_rung{8000}, longest_if_not{2000};
+constexpr microseconds shortest{500}, longest_if_notified{8000}, longest_if_not{2000};
 
 /// What an unmatched message waits for.
 std::string absent_peer(const Operation& message) {
@@ -34,18 +34,6 @@ std::string absent_peer(const Operation& message) {
 }
 
 }  // namespace
-
-InFlight::InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation)
-    : core_(std::move(core)), operation_(std::move(operation)) {}
-InFlight::~InFlight() = default;
-bool InFlight::poll() { return core_->poll(*this); }
-void InFlight::wait() { core_->wait(*this); }
-bool InFlight::wait_for(std::chrono::microseconds at_most, std::chrono::microseconds awake) {
-  return core_->wait_for(*this, at_most, awake);
-}
-void InFlight::cancel() { core_->cancel(*this); }
-void InFlight::synchronize() { core_->synchronize(*this); }
-std::string InFlight::awaited() const { return core_->awaited(*this); }
 
 GroupCore::GroupCore(const GroupOptions& options) : options_(options) {
   options_.timeout = floor<std::chrono::milliseconds>(bounded(options.timeout));
@@ -78,8 +66,8 @@ std::unique_lock<SpinLock> GroupCore::lock() const {
   return shared_by_threads_ ? std::unique_lock(lock_) : std::unique_lock<SpinLock>();
 }
 
-template <class Step>
-auto GroupCore::carry_out(const Operation& operation, const Step& step) {
+template <class F>
+auto GroupCore::guarded(const Operation& operation, const F& f) {
   struct InStep {
     bool& flag;
     explicit InStep(bool& in_step) : flag(in_step) { flag = true; }
@@ -87,7 +75,7 @@ auto GroupCore::carry_out(const Operation& operation, const Step& step) {
   };
   const InStep in_step(in_step_);
   try {
-    return step();
+    return f();
   } catch (const std::exception& error) {
     if (state_ == State::open) {
       poison(fmt::format("it failed earlier: {}: {}: {}.", speaker(), describe_fully(operation),
@@ -100,62 +88,51 @@ auto GroupCore::carry_out(const Operation& operation, const Step& step) {
 Work GroupCore::start(Operation&& operation) {
   const auto locked = lock();
   expect_callable();
-  std::uint64_t& last = operation.is_message() ? message_sequence_ : sequence_;
+  const bool is_message = operation.is_message();
+  std::uint64_t& last = is_message ? message_sequence_ : sequence_;
   operation.sequence = last + 1;
   const IntrusivePtr<InFlight> work = make(std::move(operation));
   ++last;  // what a backend has refused, no other rank may miss
   work->ticket_ = flight_.entered(work->operation());
   work->traced_.entered(work->operation());
-  enlist(*work);  // also before a failure: some parts may be on their way
-  if (work->operation().is_message()) {
-    work->phase_ = InFlight::Phase::moving;
-    carry_out(work->operation(), [&] { work->begin(); });
-  }
-  progress();
+  if (is_message) work->phase_ = InFlight::Phase::transfer;
+  enlist(*work);                // also before a failure: some parts may be on their way
+  if (is_message) step(*work);  // launched before older operations get their turn
+  progress(is_message ? work.get() : nullptr);
   return Work(IntrusivePtr<WorkRecord>(work.get()));
 }
 
-bool GroupCore::progress() {
+bool GroupCore::progress(const InFlight* except) {
   count_pass();
   bool moved = false;
   for (InFlight* work = first_; work;) {
     InFlight* const next = work->next_;
-    const Motion motion = carry_out(work->operation(), [&] { return advance(*work); });
-    moved = moved || motion != Motion::none;
-    if (motion == Motion::over) {
-      work->phase_ = InFlight::Phase::done;
-      delist(*work);
-    }
+    if (work != except) moved = step(*work) || moved;
     work = next;
   }
   return moved;
 }
 
-// Agreements are sought in the order of the calls, on every rank: another rank may post the older
-// of two collectives, and then the younger, after this one has looked for the older and before it
-// looks for the younger.
+bool GroupCore::step(InFlight& work) {
+  const Motion motion = guarded(work.operation(), [&] { return advance(work); });
+  if (motion == Motion::over) {
+    work.phase_ = InFlight::Phase::done;
+    delist(work);
+  }
+  return motion != Motion::none;
+}
+
+// Ranks agree on collectives in the order of the calls: another rank may post the older of two, and
+// then the younger, after this one has looked for the older and before it looks for the younger.
 Motion GroupCore::advance(InFlight& work) {
-  using Phase = InFlight::Phase;
-  if (work.phase_ == Phase::posting) {
-    if (!work.post()) return Motion::none;
-    work.phase_ = Phase::agreeing;
-  }
-  if (work.phase_ == Phase::agreeing) {
-    if (work.operation_.sequence != begun_ + 1) return Motion::none;
-    const Agreement found = work.agree();
-    if (found == Agreement::pending) return Motion::none;
-    if (found == Agreement::refused) {
-      fail(work.operation_,
-           work.dispute() + ": all ranks must make the same calls in the same order");
-    }
-    flight_.agreed(work.ticket_);
-    work.traced_.agreed();
-    work.phase_ = Phase::moving;
-    work.begin();
-    begun_ = work.operation_.sequence;
-    return work.move() == Motion::over ? Motion::over : Motion::some;
-  }
-  return work.move();
+  if (work.phase_ == InFlight::Phase::transfer) return work.transfer();
+  const std::uint64_t sequence = work.operation_.sequence;
+  if (!work.rendezvous(sequence == agreed_ + 1)) return Motion::none;
+  agreed_ = sequence;
+  flight_.agreed(work.ticket_);
+  work.traced_.agreed();
+  work.phase_ = InFlight::Phase::transfer;
+  return work.transfer() == Motion::over ? Motion::over : Motion::some;
 }
 
 Motion GroupCore::poll_own(InFlight& work, Until until) {
@@ -207,32 +184,33 @@ void GroupCore::wait_until(InFlight& work, Until until) {
 
 bool GroupCore::has_been_entered_by_all(const InFlight& work) const {
   const auto locked = lock();
-  return work.phase_ > InFlight::Phase::agreeing;
+  return work.phase_ > InFlight::Phase::rendezvous;
 }
 
 bool GroupCore::wait_for(InFlight& work, microseconds at_most, microseconds awake) {
   for (int spin = 0; spin < spins; ++spin) {
     if (poll_own(work, Until::over) == Motion::over) return true;
   }
-  Doorbell& bell = doorbell();
-  const auto longest_nap = is_rung_by_all() ? longest_if_rung : longest_if_not;
-  const auto shortest_nap = awake > microseconds{0} ? microseconds{0} : shortest;
+  EventCount& woken_by = event();
+  const auto longest_sleep = is_notified_by_all() ? longest_if_notified : longest_if_not;
+  const auto shortest_sleep = awake > microseconds{0} ? microseconds{0} : shortest;
   const auto start = Clock::now();
   auto woken = start;
   for (auto now = start;; now = Clock::now()) {
     // In microseconds, as they are given: what is longer than 292 years is no time of the clock's.
-    const bool sleepy = floor<microseconds>(now - woken) >= awake;
-    const auto heard = sleepy ? bell.listen() : 0;
+    const bool sleeps = floor<microseconds>(now - woken) >= awake;
+    const auto key = sleeps ? woken_by.prepare_wait() : 0;
     // MPI_Improbe may only see, when it is called again, what the first call has brought.
-    if (poll(work) || (sleepy && poll_own(work, Until::over) == Motion::over)) return true;
+    if (poll(work) || (sleeps && poll_own(work, Until::over) == Motion::over)) return true;
     const auto rest = at_most - floor<microseconds>(now - start);
     if (rest <= microseconds{0}) return false;
-    if (!sleepy) {
+    if (!sleeps) {
       sched_yield();
       continue;
     }
-    const auto nap = std::clamp<Clock::duration>((now - woken) / 8, shortest_nap, longest_nap);
-    if (bell.sleep(heard, std::min(std::chrono::ceil<microseconds>(nap), rest))) {
+    const auto sleep =
+        std::clamp<Clock::duration>((now - woken) / 8, shortest_sleep, longest_sleep);
+    if (woken_by.wait(key, std::min(std::chrono::ceil<microseconds>(sleep), rest))) {
       woken = Clock::now();
     }
   }
@@ -240,7 +218,7 @@ bool GroupCore::wait_for(InFlight& work, microseconds at_most, microseconds awak
 
 void GroupCore::cancel(InFlight& work) {
   const auto locked = lock();
-  if (work.in_flight()) work.give_up();
+  if (work.in_flight()) work.cancel_receive();
 }
 
 bool GroupCore::drain_and_close() {
@@ -265,7 +243,7 @@ bool GroupCore::finalize(const std::string& reason) noexcept {
     state_ = State::finalized;
     reason_ = reason;
   }
-  bury_all();
+  abandon_all();
   flight_ = {};
   return was_idle;
 }
@@ -291,7 +269,7 @@ std::string GroupCore::awaited(const InFlight& work) const {
 
 std::string GroupCore::absent(const InFlight& work) const {
   if (work.operation_.is_message()) return absent_peer(work.operation_);
-  return work.phase_ == InFlight::Phase::moving ? "" : absentees(work);
+  return work.phase_ == InFlight::Phase::transfer ? "" : absentees(work);
 }
 
 std::string GroupCore::oldest_in_flight() {
@@ -345,20 +323,24 @@ void GroupCore::delist(InFlight& work) noexcept {
   work.drop_owner();
 }
 
-void GroupCore::bury_all() noexcept {
+void GroupCore::abandon_all() noexcept {
   while (first_) {
     const IntrusivePtr<WorkRecord> record(first_);
     first_->phase_ = InFlight::Phase::failed;
     delist(*first_);
-    bury(record);
+    keep_abandoned(record);
   }
 }
 
 void GroupCore::poison(const std::string& reason) noexcept {
   state_ = State::poisoned;
   reason_ = reason;
-  bury_all();
+  abandon_all();
   spread_failure(reason);
+}
+
+void GroupCore::refuse(const Operation& operation, const std::string& mismatch) {
+  fail(operation, mismatch + ": all ranks must make the same calls in the same order");
 }
 
 void GroupCore::fail(const Operation& operation, const std::string& finding) {

@@ -4,11 +4,12 @@
 #include <string>
 
 #include <lockstep/base/spin_lock.hpp>
-#include <lockstep/comm/engine/doorbell.hpp>
+#include <lockstep/comm/engine/event_count.hpp>
 #include <lockstep/comm/engine/in_flight.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
 #include <lockstep/comm/engine/work_clock.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
+#include <lockstep/comm/group_options.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {
@@ -25,7 +26,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[nodiscard]] WorkClock& clock() noexcept { return clock_; }
   [[nodiscard]] std::string speaker() const;  ///< "rank 1 of 4 (node12)"
 
-  /// Numbers the operation, records it and sets it on its way, as far as it goes without waiting.
+  /// Numbers the operation, records it and moves it on as far as it goes without waiting.
   [[nodiscard]] Work start(Operation&& operation);
   [[nodiscard]] bool poll(InFlight& work);
   [[nodiscard]] bool wait_for(InFlight& work, std::chrono::microseconds at_most,
@@ -47,6 +48,8 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[nodiscard]] std::string oldest_in_flight() override;
 
   /// For operations, while they move:
+  /// Ends the group because other ranks have made another call, as `mismatch` says.
+  [[noreturn]] void refuse(const Operation& operation, const std::string& mismatch);
   /// Ends the group because of what the operation found out.
   [[noreturn]] void fail(const Operation& operation, const std::string& finding);
   /// Ends the group because what moves its bytes reported an error: `words` are its own.
@@ -78,15 +81,15 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// This rank is done with collectives up to `sequence`.
   virtual void retire(std::uint64_t sequence) noexcept = 0;
   /// Keeps a record whose tensors somebody may still read or write.
-  virtual void bury(const IntrusivePtr<WorkRecord>& record) noexcept = 0;
+  virtual void keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept = 0;
   /// The group was poisoned here.
   virtual void spread_failure(const std::string& /*reason*/) noexcept {}
   /// Why the group failed on another rank, where a rank can know; nullptr if it did not.
   [[nodiscard]] virtual const std::string* failure_elsewhere() const noexcept { return nullptr; }
   /// What wakes this rank when a message has been sent to it.
-  [[nodiscard]] virtual Doorbell& doorbell() noexcept { return own_doorbell_; }
-  /// Whether every rank that may send it one rings there.
-  [[nodiscard]] virtual bool is_rung_by_all() const noexcept { return false; }
+  [[nodiscard]] virtual EventCount& event() noexcept { return own_event_; }
+  /// Whether every rank that may send it one notifies that.
+  [[nodiscard]] virtual bool is_notified_by_all() const noexcept { return false; }
   /// Throws where MPI does not allow this thread to communicate.
   virtual void expect_right_thread() const {}
 
@@ -100,34 +103,36 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   void wait_until(InFlight& work, Until until);
   [[nodiscard]] bool has_been_entered_by_all(const InFlight& work) const;
   [[nodiscard]] std::string absent(const InFlight& work) const;
-  /// Moves everything in flight on, oldest first: collectives set out in the same order everywhere.
-  /// True if any of it came further.
-  bool progress();
+  /// Moves everything in flight on but `except`, oldest first: collectives are launched in the same
+  /// order everywhere. True if any of it came further.
+  bool progress(const InFlight* except = nullptr);
+  /// Moves one operation on, and takes it off the list if it is over. True if it came further.
+  bool step(InFlight& work);
   [[nodiscard]] Motion advance(InFlight& work);
-  /// step() of an operation, which nobody else moves on meanwhile: it may wait for other ranks, and
+  /// f() of an operation, which nobody else moves on meanwhile: it may wait for other ranks, and
   /// whoever waits moves all groups on, also where no lock keeps this one out. Whatever it throws
   /// ends the group: nobody can say how far the operation has come, so it must not go on.
-  template <class Step>
-  auto carry_out(const Operation& operation, const Step& step);
+  template <class F>
+  auto guarded(const Operation& operation, const F& f);
   void enlist(InFlight& work) noexcept;
   void delist(InFlight& work) noexcept;
-  void bury_all() noexcept;
+  void abandon_all() noexcept;
 
   int rank_ = 0;
   int size_ = 1;
   std::string host_;
   GroupOptions options_;
   WorkClock clock_;
-  Doorbell own_doorbell_;  // which nobody rings
+  EventCount own_event_;  // which nobody notifies
   FlightLog flight_;
   bool shared_by_threads_ = false;
   mutable SpinLock lock_;  // guards what follows, where threads share the group
-  bool in_step_ = false;   // carry_out() is on the stack
+  bool in_step_ = false;   // guarded() is on the stack
   State state_ = State::open;
   std::string reason_;  // why the state is not open
   std::uint64_t sequence_ = 0;
   std::uint64_t message_sequence_ = 0;
-  std::uint64_t begun_ = 0;    // collectives up to this one are beyond agreeing
+  std::uint64_t agreed_ = 0;   // collectives up to this one have had their rendezvous
   InFlight* first_ = nullptr;  // in flight, oldest first; each is owned by this list
   InFlight* last_ = nullptr;
 };

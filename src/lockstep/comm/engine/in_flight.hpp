@@ -11,15 +11,15 @@ namespace lockstep {
 
 class GroupCore;
 
-/// What a rank finds when it looks for the other ranks' calls.
-enum class Agreement : std::uint8_t { pending, reached, refused };
+/// What a rank finds when it compares its call with the other ranks'.
+enum class CallMatch : std::uint8_t { pending, equal, different };
 
 /// What moving an operation on came to: it only waits for others, it has come further, it is over.
 enum class Motion : std::uint8_t { none, some, over };
 
-/// One operation in flight: what the engine asks a backend to do for it, in this order. A message
-/// begins at once; a collective when every rank has posted the same call. The core's list owns the
-/// record until the operation is over.
+/// One operation in flight. GroupCore moves it on in two phases, each a function of the backend: a
+/// collective's rendezvous, until every rank has posted the same call; then the transfer. A message
+/// has a transfer only. The core's list owns the record until the operation is over.
 class InFlight : public WorkRecord {
  public:
   bool poll() final;
@@ -35,32 +35,27 @@ class InFlight : public WorkRecord {
   InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation);
   ~InFlight() override;
 
-  /// Shows this rank's call to the others; false while there is no room for it.
-  [[nodiscard]] virtual bool post() = 0;
-  /// Whether all ranks have made this call, as far as the group's contract wants to know.
-  [[nodiscard]] virtual Agreement agree() = 0;
-  /// After a refusal, who called what: "rank 1 called broadcast(root 0) #3 of f32[4], another
-  /// root".
-  [[nodiscard]] virtual std::string dispute() = 0;
-  /// Chooses a way and sets out.
-  virtual void begin() = 0;
-  /// Goes as far as it can without waiting, or one turn where others should get theirs; over once
-  /// the result stands.
-  [[nodiscard]] virtual Motion move() = 0;
-  /// The caller wants no message any more: if none is here, move() is to end without one, soon.
-  virtual void give_up() noexcept {}
+  /// Posts this rank's call, as soon as there is room for it, and compares it with the others' once
+  /// `is_next`: the ranks agree on collectives in the order of the calls. True when all ranks have
+  /// made this call, as far as the group's contract wants to know; GroupCore::refuse() if not.
+  [[nodiscard]] virtual bool rendezvous(bool is_next) = 0;
+  /// Moves the data: the first call chooses the algorithm and launches it. Goes as far as it can
+  /// without waiting, or one turn where others should get theirs; over once the result stands.
+  [[nodiscard]] virtual Motion transfer() = 0;
+  /// The caller wants no message any more: if none is here, transfer() ends without one, soon.
+  virtual void cancel_receive() noexcept {}
   /// For a wait() of the calling thread: where a device runs the operation, puts the thread's
   /// current stream behind it and returns true, so that the wait ends though the operation goes on.
   [[nodiscard]] virtual bool order_stream() { return false; }
 
  private:
   friend class GroupCore;
-  enum class Phase : std::uint8_t { posting, agreeing, moving, done, failed };
+  enum class Phase : std::uint8_t { rendezvous, transfer, done, failed };
   [[nodiscard]] bool in_flight() const noexcept { return phase_ < Phase::done; }
 
   IntrusivePtr<GroupCore> core_;
   Operation operation_;
-  Phase phase_ = Phase::posting;
+  Phase phase_ = Phase::rendezvous;
   std::uint64_t ticket_ = 0;  // of the flight recorder
   TracedCall traced_;
   InFlight* previous_ = nullptr;

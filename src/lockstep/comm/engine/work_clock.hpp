@@ -4,6 +4,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/comm/wait_times.hpp>
 
 namespace lockstep {
 
@@ -12,13 +13,11 @@ namespace lockstep {
 /// Thread-safe.
 class WorkClock {
  public:
-  [[nodiscard]] double seconds() const noexcept { return seconds_.load(std::memory_order_relaxed); }
-
-  /// How long it has waited for ranks that had not entered yet, waits of some microseconds left
-  /// out.
-  [[nodiscard]] double late_seconds() const noexcept {
-    return late_seconds_.load(std::memory_order_relaxed);
+  [[nodiscard]] WaitTimes times() const noexcept {
+    return {seconds_.load(std::memory_order_relaxed),
+            late_seconds_.load(std::memory_order_relaxed)};
   }
+  /// It has waited for ranks that had not entered yet, not counting some microseconds.
   void add_late(Seconds seconds) noexcept {
     late_seconds_.fetch_add(seconds.count(), std::memory_order_relaxed);
   }

@@ -128,7 +128,7 @@ bool ByMpi::goes_on(const Operation& operation, const MpiPlace& place, PendingRe
   return more;
 }
 
-void ByMpi::give_up(PendingReceives& pending) noexcept {
+void ByMpi::cancel_receive(PendingReceives& pending) noexcept {
   MpiReceive& receive = *calls_.receives.begin();
   receive.cancel();
   if (receive.cancelled) pending.remove(receive);

@@ -24,7 +24,7 @@ class ByMpi {
   /// The message that was received.
   [[nodiscard]] const MpiReceive& received() noexcept { return *calls_.receives.begin(); }
   /// Asks that a receive be given up.
-  void give_up(PendingReceives& pending) noexcept;
+  void cancel_receive(PendingReceives& pending) noexcept;
 
  private:
   void stage(const Operation& operation);

@@ -7,9 +7,9 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/base/rank.hpp>
-#include <lockstep/comm/engine/graveyard.hpp>
+#include <lockstep/comm/engine/kept_memory.hpp>
+#include <lockstep/comm/mpi/all_gather_values.hpp>
 #include <lockstep/comm/mpi/flight_log.hpp>
-#include <lockstep/comm/mpi/given_by_all.hpp>
 #include <lockstep/comm/mpi/in_flight.hpp>
 #include <lockstep/comm/mpi/lifetime.hpp>
 #include <lockstep/comm/mpi/status.hpp>
@@ -118,44 +118,45 @@ IntrusivePtr<Storage> MpiCore::allocate_shared(std::size_t bytes) {
   return node_->adopt(segment, bytes);
 }
 
-void MpiCore::wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) {
-  if ((*node_)->is_whole_group()) return;  // all of its ranks ring in shared memory
+void MpiCore::enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) {
+  if ((*node_)->is_whole_group()) return;  // all of its ranks notify in shared memory
   std::string why = "it was not asked for";
-  std::unique_ptr<RemoteBell> bell;
+  std::unique_ptr<DatagramNotifier> notifier;
   if (by_datagrams) {
     try {
-      bell = std::make_unique<RemoteBell>(doorbell(), awake);
+      notifier = std::make_unique<DatagramNotifier>(event(), awake);
     } catch (const std::exception& error) {
       why = error.what();
     }
   }
-  auto cards = given_by_all(bell ? bell->card() : BellCard{}, ranks_, set_up("waking over nodes"));
+  auto addresses = all_gather_values(notifier ? notifier->address() : NotifierAddress{}, ranks_,
+                                     set_up("waking over nodes"));
   for (int r = 0; r < (*node_)->size(); ++r) {
-    cards[static_cast<std::size_t>((*node_)->group_rank(r))] = {};
+    addresses[static_cast<std::size_t>((*node_)->group_rank(r))] = {};
   }
-  const int reached = bell ? bell->meet(cards) : 0;
+  const int reached = notifier ? notifier->connect(addresses) : 0;
   if (log_enabled(LogLevel::debug)) {
     log(LogLevel::debug,
-        bell
+        notifier
             ? fmt::format("{}: is woken by datagrams to port {}, and wakes {} of {} ranks of other "
                           "nodes so",
-                          speaker(), bell->card().port, reached, size() - (*node_)->size())
+                          speaker(), notifier->address().port, reached, size() - (*node_)->size())
             : fmt::format("{}: is not woken by datagrams ({}): it looks every 2 ms", speaker(),
                           why));
   }
   const auto locked = lock();
-  remote_bell_ = std::move(bell);
+  datagram_notifier_ = std::move(notifier);
 }
 
-void MpiCore::ring(int rank) noexcept {
-  (*node_)->ring(rank);
-  if (remote_bell_) remote_bell_->ring(rank);
+void MpiCore::notify(int rank) noexcept {
+  (*node_)->notify(rank);
+  if (datagram_notifier_) datagram_notifier_->notify(rank);
 }
 
 void MpiCore::close() {
   // With a barrier: MPI_Comm_free may wait for the others without a deadline.
   if (!drain_and_close()) return;
-  remote_bell_.reset();
+  datagram_notifier_.reset();
   const int status = ranks_.leave();
   const IntrusivePtr<MpiCore> alive(this);
   disown(this);
@@ -165,7 +166,7 @@ void MpiCore::close() {
 void MpiCore::at_finalize() noexcept {
   // A communicator with operations that can never end is left to MPI: freeing it may wait for them.
   const bool was_idle = finalize("MPI has been finalised.");
-  remote_bell_.reset();
+  datagram_notifier_.reset();
   if (was_idle) static_cast<void>(ranks_.leave());
 }
 
@@ -186,7 +187,9 @@ IntrusivePtr<InFlight> MpiCore::make(Operation&& operation) {
 
 void MpiCore::retire(std::uint64_t sequence) noexcept { (*node_)->board().retire(sequence); }
 
-void MpiCore::bury(const IntrusivePtr<WorkRecord>& record) noexcept { bury_for_good(record); }
+void MpiCore::keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept {
+  keep_until_exit(record);
+}
 
 std::string MpiCore::absentees(const InFlight& work) const {
   const ComputeNode& node = **node_;

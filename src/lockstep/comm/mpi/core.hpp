@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <mpi.h>
+#include <lockstep/comm/engine/datagram_notifier.hpp>
 #include <lockstep/comm/engine/group_core.hpp>
-#include <lockstep/comm/engine/remote_bell.hpp>
 #include <lockstep/comm/mpi/calls.hpp>
 #include <lockstep/comm/mpi/node.hpp>
 
@@ -24,8 +24,8 @@ class MpiCore final : public GroupCore {
   /// The group of `members`, ranks of this one: on each of them, in this order. Collective over
   /// them, who are all known to be on their way here.
   [[nodiscard]] IntrusivePtr<MpiCore> subgroup(const std::vector<int>& members);
-  /// See ProcessGroup. Collective.
-  void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams);
+  /// See MessagePort. Collective.
+  void enable_wakeup(std::chrono::microseconds awake, bool by_datagrams);
   /// Once somebody owns it.
   void join_engine();
   /// Drains what is in flight, waits for every rank to do so, and leaves MPI what nobody else
@@ -40,7 +40,7 @@ class MpiCore final : public GroupCore {
   [[nodiscard]] MpiPlace place() const noexcept;
   [[nodiscard]] PendingReceives& pending_receives() noexcept { return pending_receives_; }
   /// A message has been sent to the rank: wakes it if it sleeps, and there is a way.
-  void ring(int rank) noexcept;
+  void notify(int rank) noexcept;
   /// How set-up waits for the other ranks, who are doing the same.
   [[nodiscard]] MpiWait set_up(const std::string& doing) const;
 
@@ -51,12 +51,14 @@ class MpiCore final : public GroupCore {
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
   [[nodiscard]] std::string absentees(const InFlight& work) const override;
   void retire(std::uint64_t sequence) noexcept override;
-  void bury(const IntrusivePtr<WorkRecord>& record) noexcept override;
+  void keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept override;
   void expect_right_thread() const override;
-  [[nodiscard]] Doorbell& doorbell() noexcept override {
-    return (*node_)->board().doorbell_of((*node_)->rank());
+  [[nodiscard]] EventCount& event() noexcept override {
+    return (*node_)->board().event_of((*node_)->rank());
   }
-  [[nodiscard]] bool is_rung_by_all() const noexcept override { return (*node_)->is_whole_group(); }
+  [[nodiscard]] bool is_notified_by_all() const noexcept override {
+    return (*node_)->is_whole_group();
+  }
 
   /// Where shared memory is short: `why`, and what goes through MPI for it.
   void warn_of_shortage(const std::string& why, const char* consequence) const;
@@ -65,7 +67,7 @@ class MpiCore final : public GroupCore {
 
   MpiRanks ranks_;
   std::unique_ptr<MpiNode> node_;
-  std::unique_ptr<RemoteBell> remote_bell_;  // of ranks on other nodes
+  std::unique_ptr<DatagramNotifier> datagram_notifier_;  // of ranks on other nodes
   PendingReceives pending_receives_;
   int pretended_node_ = 0;  ///< number of the one that this rank is on
   bool probes_ = true;      ///< must_probe()

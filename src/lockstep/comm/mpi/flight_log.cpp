@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <lockstep/base/random_bits.hpp>
-#include <lockstep/comm/mpi/given_by_all.hpp>
+#include <lockstep/comm/mpi/all_gather_values.hpp>
 #include <lockstep/comm/mpi/status.hpp>
 
 namespace lockstep {
@@ -38,7 +38,7 @@ FlightLog open_flight_log(const MpiRanks& ranks, const std::string& dir, const M
   using Proposal = std::array<std::uint64_t, 2>;
   std::uint64_t number = 0, job = 0;  // the largest of all members'
   const Proposal mine{FlightRecorder::next_group_number(), draw_job()};
-  for (const Proposal& theirs : given_by_all(mine, ranks, wait)) {
+  for (const Proposal& theirs : all_gather_values(mine, ranks, wait)) {
     number = std::max(number, theirs[0]);
     job = std::max(job, theirs[1]);
   }

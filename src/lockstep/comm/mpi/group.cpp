@@ -22,13 +22,7 @@ class MpiGroup final : public ProcessGroup {
     t.zero();
     return t;
   }
-  [[nodiscard]] double work_seconds() const noexcept override { return core_->clock().seconds(); }
-  [[nodiscard]] double late_seconds() const noexcept override {
-    return core_->clock().late_seconds();
-  }
-  void wake_over_nodes(std::chrono::microseconds awake, bool by_datagrams) override {
-    core_->wake_over_nodes(awake, by_datagrams);
-  }
+  [[nodiscard]] WaitTimes wait_times() const noexcept override { return core_->clock().times(); }
 
   /// A group whose core is kept until it is closed or MPI ends.
   static std::shared_ptr<ProcessGroup> owned(IntrusivePtr<MpiCore> core) {
@@ -40,6 +34,9 @@ class MpiGroup final : public ProcessGroup {
  private:
   [[nodiscard]] Work start(Operation&& operation) override {
     return core_->start(std::move(operation));
+  }
+  void enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) override {
+    core_->enable_wakeup(awake, by_datagrams);
   }
   void release() override { core_->close(); }
   [[nodiscard]] std::shared_ptr<ProcessGroup> make_subgroup(std::span<const int> members) override {

@@ -2,109 +2,118 @@
 
 #include <lockstep/base/pool.hpp>
 #include <lockstep/comm/mpi/status.hpp>
-#include <lockstep/comm/node/in_slots.hpp>
+#include <lockstep/comm/node/eager.hpp>
 
 namespace lockstep {
 
-bool MpiInFlight::post() {
-  return Meeting::post(*core_.node(), operation(), core_.options().contract);
+bool MpiInFlight::rendezvous(bool is_next) {
+  if (!rendezvous_.post(*core_.node(), operation(), core_.options().contract) || !is_next) {
+    return false;
+  }
+  const CallMatch match = compare();
+  if (match == CallMatch::different) core_.refuse(operation(), mismatch());
+  return match == CallMatch::equal;
 }
 
-Agreement MpiInFlight::agree() {
+CallMatch MpiInFlight::compare() {
   MpiNode& node = core_.node();
   const Contract contract = core_.options().contract;
-  if (!nodes_meeting_.has_started()) {
-    const Agreement here = meeting_.look(*node, operation(), contract);
-    if (here == Agreement::pending || node->is_whole_group()) return here;
-    expect_success(nodes_meeting_.start(node, operation(), here == Agreement::reached));
+  if (!leader_rendezvous_.has_started()) {
+    const CallMatch here = rendezvous_.compare(*node, operation(), contract);
+    if (here == CallMatch::pending || node->is_whole_group()) return here;
+    expect_success(leader_rendezvous_.start(node, operation(), here == CallMatch::equal));
   }
   int status = MPI_SUCCESS;
-  const auto equal = nodes_meeting_.look(node, operation(), status);
+  const auto equal = leader_rendezvous_.compare(node, operation(), status);
   expect_success(status);
-  if (!equal) return Agreement::pending;
-  return *equal || contract == Contract::off ? Agreement::reached : Agreement::refused;
+  if (!equal) return CallMatch::pending;
+  return *equal || contract == Contract::off ? CallMatch::equal : CallMatch::different;
 }
 
-std::string MpiInFlight::dispute() {
+std::string MpiInFlight::mismatch() {
   MpiNode& node = core_.node();
   std::string other;
   if (!node->is_whole_group()) {  // every leader takes part
-    other = NodesMeeting::dispute(node, operation(), meeting_.disputed(),
-                                  core_.set_up("comparing calls"));
+    other = LeaderRendezvous::mismatch(node, operation(), rendezvous_.mismatched_rank(),
+                                       core_.set_up("comparing calls"));
   }
-  return meeting_.disputed() >= 0 ? meeting_.dispute(*node, operation()) : other;
+  return rendezvous_.mismatched_rank() >= 0 ? rendezvous_.mismatch(*node, operation()) : other;
 }
 
-void MpiInFlight::begin() {
-  const bool sets_out = !operation().is_message() &&
-                        (core_.node()->is_whole_group() ? begin_on_node() : begin_over_nodes());
-  if (!sets_out) call_mpi();
+Motion MpiInFlight::transfer() {
+  if (!is_launched_) launch();
+  if (auto* algorithm = std::get_if<InPlace>(&algorithm_)) {
+    return algorithm->move(*core_.node(), operation(), core_.clock());
+  }
+  if (auto* algorithm = std::get_if<StagedAllReduce>(&algorithm_)) {
+    return algorithm->move(*core_.node(), operation(), core_.clock());
+  }
+  if (auto* algorithm = std::get_if<HierarchicalCollective>(&algorithm_))
+    return move_hierarchical(*algorithm);
+  if (auto* algorithm = std::get_if<ByMpi>(&algorithm_)) return move_by_mpi(*algorithm);
+  return Motion::over;  // it was when it was launched
 }
 
-bool MpiInFlight::begin_on_node() {
+void MpiInFlight::launch() {
+  is_launched_ = true;
+  const bool is_ours = !operation().is_message() &&
+                       (core_.node()->is_whole_group() ? launch_on_node() : launch_hierarchical());
+  if (!is_ours) call_mpi();
+}
+
+bool MpiInFlight::launch_on_node() {
   ComputeNode& node = *core_.node();
-  if (goes_in_slots(operation())) {
-    perform_in_slots(node, operation());
+  if (is_eager(operation())) {
+    complete_eager(node, operation());
     return true;
   }
   if (InPlace::fits(node, operation())) {
-    way_.emplace<InPlace>();
+    algorithm_.emplace<InPlace>();
     return true;
   }
-  if (!Relay::fits(node, operation())) return false;
-  way_.emplace<Relay>();
+  if (!StagedAllReduce::fits(node, operation())) return false;
+  algorithm_.emplace<StagedAllReduce>();
   return true;
 }
 
-bool MpiInFlight::begin_over_nodes() {
+bool MpiInFlight::launch_hierarchical() {
   if (operation().kind == Operation::Kind::barrier) return true;  // all nodes have met
   MpiNode& node = core_.node();
-  if (!OverNodes::fits(node, operation())) return false;
-  way_.emplace<OverNodes>(node, operation(), core_.place().max_count);
+  if (!HierarchicalCollective::fits(node, operation())) return false;
+  algorithm_.emplace<HierarchicalCollective>(node, operation(), core_.place().max_count);
   return true;
-}
-
-Motion MpiInFlight::move() {
-  if (auto* way = std::get_if<InPlace>(&way_)) {
-    return way->move(*core_.node(), operation(), core_.clock());
-  }
-  if (auto* way = std::get_if<Relay>(&way_)) {
-    return way->move(*core_.node(), operation(), core_.clock());
-  }
-  if (auto* way = std::get_if<OverNodes>(&way_)) return move_over_nodes(*way);
-  if (auto* way = std::get_if<ByMpi>(&way_)) return move_by_mpi(*way);
-  return Motion::over;  // it was when it began
 }
 
 void MpiInFlight::call_mpi() {
   MpiPlace place = core_.place();
   // MPI would give a receive that is posted what an older one looks for.
   if (operation().is_message() && !core_.pending_receives().empty()) place.probes = true;
-  expect_success(way_.emplace<ByMpi>().start(operation(), place, core_.pending_receives()));
-  if (operation().kind == Operation::Kind::send) core_.ring(operation().root);
+  expect_success(algorithm_.emplace<ByMpi>().start(operation(), place, core_.pending_receives()));
+  if (operation().kind == Operation::Kind::send) core_.notify(operation().root);
 }
 
-void MpiInFlight::give_up() noexcept {
+void MpiInFlight::cancel_receive() noexcept {
   if (operation().kind != Operation::Kind::receive) return;
-  if (auto* way = std::get_if<ByMpi>(&way_)) way->give_up(core_.pending_receives());
+  if (auto* algorithm = std::get_if<ByMpi>(&algorithm_))
+    algorithm->cancel_receive(core_.pending_receives());
 }
 
-Motion MpiInFlight::move_by_mpi(ByMpi& way) {
-  switch (way.move(operation(), core_.place(), core_.pending_receives())) {
+Motion MpiInFlight::move_by_mpi(ByMpi& algorithm) {
+  switch (algorithm.move(operation(), core_.place(), core_.pending_receives())) {
     case ByMpi::State::waiting:
       return Motion::none;
     case ByMpi::State::moved:
       return Motion::some;
     case ByMpi::State::mpi_failed:
-      expect_success(way.status());
+      expect_success(algorithm.status());
       return Motion::none;
     case ByMpi::State::wrong_message:
-      core_.fail(operation(), way.finding());
+      core_.fail(operation(), algorithm.finding());
     case ByMpi::State::over:
       break;
   }
   if (operation().kind == Operation::Kind::receive) {
-    const MpiReceive& received = way.received();
+    const MpiReceive& received = algorithm.received();
     cancelled_ = received.cancelled;
     if (!cancelled_) source_ = core_.ranks().rank_of(received.source);
     message_ = received.message;
@@ -112,16 +121,16 @@ Motion MpiInFlight::move_by_mpi(ByMpi& way) {
   return Motion::over;
 }
 
-Motion MpiInFlight::move_over_nodes(OverNodes& way) {
-  switch (way.move(core_.node(), operation(), core_.clock())) {
-    case OverNodes::State::waiting:
+Motion MpiInFlight::move_hierarchical(HierarchicalCollective& algorithm) {
+  switch (algorithm.move(core_.node(), operation(), core_.clock())) {
+    case HierarchicalCollective::State::waiting:
       return Motion::none;
-    case OverNodes::State::moved:
+    case HierarchicalCollective::State::moved:
       return Motion::some;
-    case OverNodes::State::mpi_failed:
-      expect_success(way.status());
+    case HierarchicalCollective::State::mpi_failed:
+      expect_success(algorithm.status());
       return Motion::none;
-    case OverNodes::State::over:
+    case HierarchicalCollective::State::over:
       break;
   }
   return Motion::over;

@@ -3,17 +3,17 @@
 
 #include <lockstep/comm/mpi/by_mpi.hpp>
 #include <lockstep/comm/mpi/core.hpp>
-#include <lockstep/comm/mpi/nodes_meeting.hpp>
-#include <lockstep/comm/mpi/over_nodes.hpp>
+#include <lockstep/comm/mpi/hierarchical_collective.hpp>
+#include <lockstep/comm/mpi/leader_rendezvous.hpp>
 #include <lockstep/comm/node/in_place.hpp>
-#include <lockstep/comm/node/meeting.hpp>
-#include <lockstep/comm/node/relay.hpp>
+#include <lockstep/comm/node/rendezvous.hpp>
+#include <lockstep/comm/node/staged_all_reduce.hpp>
 
 namespace lockstep {
 
-/// An operation of an MPI group. A collective's ranks meet on their node's board, and the nodes by
-/// their leaders; then it goes, all ranks alike, in the slots, in place, by relay, over the nodes'
-/// leaders, or by MPI.
+/// An operation of an MPI group. A collective's rendezvous is on each node's board, then among the
+/// nodes' leaders. Its transfer is eager, zero-copy, staged, hierarchical, or by MPI: the same on
+/// all ranks.
 class MpiInFlight final : public InFlight {
  public:
   MpiInFlight(MpiCore& core, Operation&& operation)
@@ -25,26 +25,28 @@ class MpiInFlight final : public InFlight {
   [[nodiscard]] bool cancelled() const noexcept override { return cancelled_; }
 
  private:
-  [[nodiscard]] bool post() override;
-  [[nodiscard]] Agreement agree() override;
-  [[nodiscard]] std::string dispute() override;
-  void begin() override;
-  [[nodiscard]] Motion move() override;
-  void give_up() noexcept override;
+  [[nodiscard]] bool rendezvous(bool is_next) override;
+  [[nodiscard]] Motion transfer() override;
+  void cancel_receive() noexcept override;
   void release() noexcept override;
 
-  /// The ways that are ours; false where there is none.
-  [[nodiscard]] bool begin_on_node();
-  [[nodiscard]] bool begin_over_nodes();
+  [[nodiscard]] CallMatch compare();
+  [[nodiscard]] std::string mismatch();
+
+  void launch();
+  /// The algorithms that are ours; false where none fits.
+  [[nodiscard]] bool launch_on_node();
+  [[nodiscard]] bool launch_hierarchical();
   void call_mpi();
-  [[nodiscard]] Motion move_by_mpi(ByMpi& way);
-  [[nodiscard]] Motion move_over_nodes(OverNodes& way);
+  [[nodiscard]] Motion move_by_mpi(ByMpi& algorithm);
+  [[nodiscard]] Motion move_hierarchical(HierarchicalCollective& algorithm);
   void expect_success(int status);  ///< of MPI
 
   MpiCore& core_;  // which the base class keeps alive
-  Meeting meeting_;
-  NodesMeeting nodes_meeting_;
-  std::variant<std::monostate, InPlace, Relay, OverNodes, ByMpi> way_;
+  NodeRendezvous rendezvous_;
+  LeaderRendezvous leader_rendezvous_;
+  std::variant<std::monostate, InPlace, StagedAllReduce, HierarchicalCollective, ByMpi> algorithm_;
+  bool is_launched_ = false;
   int source_ = -1;
   Tensor message_;
   bool cancelled_ = false;

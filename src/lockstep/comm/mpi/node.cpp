@@ -6,7 +6,7 @@
 
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/host.hpp>
-#include <lockstep/comm/mpi/given_by_all.hpp>
+#include <lockstep/comm/mpi/all_gather_values.hpp>
 #include <lockstep/comm/mpi/shared_segment.hpp>
 
 namespace lockstep {
@@ -29,21 +29,22 @@ MpiNode::MpiNode(MpiRanks group, bool shared_memory, int pretended, const MpiWai
     : group_(std::move(group)) {
   const int rank = group_.rank(), size = group_.size();
   const std::uint64_t number = this_node(shared_memory, pretended, rank);
-  const auto numbers = given_by_all(number, group_, wait);
+  const auto numbers = all_gather_values(number, group_, wait);
   std::vector<int> here;
   for (int r = 0; r < size; ++r) {
     if (numbers[static_cast<std::size_t>(r)] == number) here.push_back(r);
   }
   const std::size_t room = static_cast<int>(here.size()) == size
-                               ? static_cast<std::size_t>(ComputeNode::relay_bytes)
-                               : Depot::bytes();
+                               ? static_cast<std::size_t>(ComputeNode::staging_bytes)
+                               : StagingBuffers::bytes();
   bool has_room = false;
   here_ = group_.some(here);
   auto segment = here.size() == 1 ? nullptr : share(room, wait, has_room);
   if (!segment) {
     here = {rank};
     has_room = size > 1;
-    segment = Segment::in_this_process(1, Board::bytes() + (has_room ? Depot::bytes() : 0));
+    segment =
+        Segment::in_this_process(1, Board::bytes() + (has_room ? StagingBuffers::bytes() : 0));
   }
   const auto node_rank = static_cast<int>(std::ranges::find(here, rank) - here.begin());
   const bool whole_group = static_cast<int>(here.size()) == size;
@@ -55,7 +56,7 @@ MpiNode::MpiNode(MpiRanks group, bool shared_memory, int pretended, const MpiWai
 void MpiNode::meet_other_nodes(bool has_room, const MpiWait& wait) {
   // Every rank's board is ready once all have told who leads.
   const auto leader = static_cast<std::uint64_t>(node_->group_rank(0));
-  const auto all = given_by_all(leader << 1U | (has_room ? 1U : 0U), group_, wait);
+  const auto all = all_gather_values(leader << 1U | (has_room ? 1U : 0U), group_, wait);
   if (node_->is_whole_group()) return;
   std::vector<int> first_ranks, leading;
   for (const std::uint64_t theirs : all) {
@@ -66,7 +67,7 @@ void MpiNode::meet_other_nodes(bool has_room, const MpiWait& wait) {
   NodeMap map(first_ranks);
   const bool everywhere = std::ranges::all_of(all, [](auto theirs) { return (theirs & 1U) != 0; });
   if (map.most_ranks() == 1 || !everywhere) return;
-  depot_.emplace(*node_, std::move(map));
+  staging_.emplace(*node_, std::move(map));
 }
 
 std::shared_ptr<Segment> MpiNode::share(std::size_t room, const MpiWait& wait, bool& has_room) {
@@ -83,7 +84,7 @@ std::shared_ptr<Segment> MpiNode::allocate(std::size_t bytes, const MpiWait& wai
   const bool alone = node_->size() == 1;
   auto segment = alone ? nullptr : SharedSegment::create(here_, bytes, wait, why);
   if (!node_->is_leader()) why.clear();
-  if (std::ranges::min(given_by_all(alone || segment ? 1 : 0, group_, wait)) == 0) {
+  if (std::ranges::min(all_gather_values(alone || segment ? 1 : 0, group_, wait)) == 0) {
     return nullptr;
   }
   if (alone) segment = Segment::in_this_process(1, bytes);  // now that nobody waits if it throws

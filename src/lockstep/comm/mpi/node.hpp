@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/comm/mpi/leaders_exchange.hpp>
+#include <lockstep/comm/mpi/leader_exchange.hpp>
 #include <lockstep/comm/node/node.hpp>
 
 namespace lockstep {
@@ -26,11 +26,13 @@ class MpiNode {
 
   /// Where pieces of collectives pass on their way to other nodes; nullptr, on all ranks of the
   /// group, unless it has several nodes, one of them with several ranks, and room on each of these.
-  [[nodiscard]] Depot* depot() noexcept { return depot_ ? &*depot_ : nullptr; }
-  [[nodiscard]] const Depot* depot() const noexcept { return depot_ ? &*depot_ : nullptr; }
-  /// What the leaders exchange for piece k of the operation that has the depot.
-  [[nodiscard]] LeadersExchange& exchange(std::int64_t k) noexcept {
-    return exchanges_[static_cast<std::size_t>(k % Depot::slots)];
+  [[nodiscard]] StagingBuffers* staging() noexcept { return staging_ ? &*staging_ : nullptr; }
+  [[nodiscard]] const StagingBuffers* staging() const noexcept {
+    return staging_ ? &*staging_ : nullptr;
+  }
+  /// What the leaders exchange for piece k of the operation that has the staging buffers.
+  [[nodiscard]] LeaderExchange& exchange(std::int64_t k) noexcept {
+    return exchanges_[static_cast<std::size_t>(k % StagingBuffers::slots)];
   }
 
   /// Why the ranks of this machine share nothing though they should; empty elsewhere, and on all of
@@ -55,8 +57,8 @@ class MpiNode {
 
   MpiRanks group_, here_, leaders_;
   std::unique_ptr<ComputeNode> node_;
-  std::optional<Depot> depot_;
-  std::array<LeadersExchange, Depot::slots> exchanges_;
+  std::optional<StagingBuffers> staging_;
+  std::array<LeaderExchange, StagingBuffers::slots> exchanges_;
   std::string shortage_;
 };
 

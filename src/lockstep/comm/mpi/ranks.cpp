@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/comm/mpi/given_by_all.hpp>
+#include <lockstep/comm/mpi/all_gather_values.hpp>
 #include <lockstep/comm/mpi/status.hpp>
 
 namespace lockstep {
@@ -109,7 +109,7 @@ MpiRanks MpiRanks::apart(const MpiWait& wait) const {
   for (;;) {
     Numbers taken;
     int next = 0;
-    for (const MpiComms::Offer& theirs : given_by_all(comms_->offer(), *this, wait)) {
+    for (const MpiComms::Offer& theirs : all_gather_values(comms_->offer(), *this, wait)) {
       taken |= theirs.taken;
       next = std::max(next, theirs.next);
     }
@@ -125,7 +125,7 @@ MpiRanks MpiRanks::apart(const MpiWait& wait) const {
           taken.count()));
     }
     const bool mine = comms_->take(number);
-    const auto all = given_by_all(mine ? 1 : 0, *this, wait);
+    const auto all = all_gather_values(mine ? 1 : 0, *this, wait);
     if (std::ranges::find(all, 0) == all.end()) {
       MpiRanks made = *this;
       made.number_ = number;

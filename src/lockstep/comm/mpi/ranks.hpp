@@ -57,7 +57,7 @@ class MpiRanks {
   static constexpr int tag_bits = 20;  ///< a user's and a dtype, or one of Lockstep's own
   /// What a message of Lockstep's own is for, in the upper of these bits; the lower ones tell the
   /// operations in flight apart.
-  enum class Purpose : std::uint8_t { set_up, meeting, piece, collective };
+  enum class Purpose : std::uint8_t { set_up, rendezvous, piece, collective };
   [[nodiscard]] int tag(Purpose purpose, std::uint64_t sequence = 0) const noexcept {
     constexpr int sequence_bits = tag_bits - 2;
     return number_ << tag_bits | static_cast<int>(purpose) << sequence_bits |

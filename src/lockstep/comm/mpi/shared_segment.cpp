@@ -15,7 +15,7 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/descriptor.hpp>
 #include <lockstep/base/host.hpp>
-#include <lockstep/comm/mpi/given_by_all.hpp>
+#include <lockstep/comm/mpi/all_gather_values.hpp>
 
 namespace lockstep {
 namespace {
@@ -57,9 +57,9 @@ Descriptor open_by_all(const MpiRanks& node, const MpiWait& wait, int& error) {
     name = new_name();
     open_file(O_RDWR | O_CREAT | O_EXCL);
   }
-  name = given_by_all(name, node, wait)[0];
+  name = all_gather_values(name, node, wait)[0];
   if (node.rank() != 0) open_file(O_RDWR);
-  error = std::ranges::max(given_by_all(error, node, wait));
+  error = std::ranges::max(all_gather_values(error, node, wait));
   return file;
 }
 
@@ -97,7 +97,7 @@ std::shared_ptr<Segment> SharedSegment::create(const MpiRanks& node, std::size_t
   if (base != MAP_FAILED) {
     segment.reset(new SharedSegment(static_cast<std::byte*>(base), part, whole));
   }
-  error = std::ranges::max(given_by_all(error, node, wait));
+  error = std::ranges::max(all_gather_values(error, node, wait));
   if (error == 0) return segment;
   why = shortage(part, error);
   return nullptr;

@@ -12,7 +12,7 @@
 #include <lockstep/base/make_room.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/comm/call_record.hpp>
-#include <lockstep/comm/engine/graveyard.hpp>
+#include <lockstep/comm/engine/kept_memory.hpp>
 #include <lockstep/comm/nccl/flight_log.hpp>
 #include <lockstep/comm/nccl/in_flight.hpp>
 #include <lockstep/tensor/stream.hpp>
@@ -176,7 +176,9 @@ std::string NcclCore::absentees(const InFlight& work) const {
   return static_cast<const NcclInFlight&>(work).absentees();
 }
 
-void NcclCore::bury(const IntrusivePtr<WorkRecord>& record) noexcept { bury_for_good(record); }
+void NcclCore::keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept {
+  keep_until_exit(record);
+}
 
 void NcclCore::spread_failure(const std::string& /*reason*/) noexcept {
   queue_.clear();

@@ -64,7 +64,7 @@ class NcclCore final : public GroupCore {
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
   [[nodiscard]] std::string absentees(const InFlight& work) const override;
   void retire(std::uint64_t /*sequence*/) noexcept override {}
-  void bury(const IntrusivePtr<WorkRecord>& record) noexcept override;
+  void keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept override;
   void spread_failure(const std::string& reason) noexcept override;
   /// Nothing is in flight any more, or never will be over.
   void end() noexcept;

@@ -44,11 +44,9 @@ class NcclGroup final : public ProcessGroup {
     core_->expect_usable();
     return control_->shared_buffer(shape, dtype);
   }
-  [[nodiscard]] double work_seconds() const noexcept override {
-    return control_->work_seconds() + core_->clock().seconds();
-  }
-  [[nodiscard]] double late_seconds() const noexcept override {
-    return control_->late_seconds() + core_->clock().late_seconds();
+  [[nodiscard]] WaitTimes wait_times() const noexcept override {
+    const WaitTimes host = control_->wait_times(), own = core_->clock().times();
+    return {host.work_s + own.work_s, host.straggler_s + own.straggler_s};
   }
 
  private:

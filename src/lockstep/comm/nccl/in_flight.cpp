@@ -11,34 +11,28 @@ NcclInFlight::NcclInFlight(NcclCore& core, Operation&& operation)
   input_ready_.record(communicator.events(), current_stream(communicator.device()).handle());
 }
 
-bool NcclInFlight::post() {
-  core_.on_control(operation(), [&] {
-    meeting_.post(core_.control(), operation(), core_.options().contract);
-    return true;
+bool NcclInFlight::rendezvous(bool is_next) {
+  const CallMatch match = core_.on_control(operation(), [&] {
+    rendezvous_.post(core_.control(), operation(), core_.options().contract);
+    const bool may_compare = is_next && core_.may_communicate();
+    return may_compare ? rendezvous_.compare(core_.messages(), operation()) : CallMatch::pending;
   });
-  return true;
+  if (match == CallMatch::different) core_.refuse(operation(), rendezvous_.mismatch(operation()));
+  return match == CallMatch::equal;
 }
 
-Agreement NcclInFlight::agree() {
-  if (!core_.may_communicate()) return Agreement::pending;
-  return core_.on_control(operation(),
-                          [&] { return meeting_.look(core_.messages(), operation()); });
-}
-
-std::string NcclInFlight::dispute() { return meeting_.dispute(operation()); }
-
-void NcclInFlight::begin() {
+void NcclInFlight::launch() {
   if (operation().is_message() && core_.options().contract != Contract::off) {
     core_.on_control(operation(), [&] {
       handshake_.post(core_.messages(), operation());
       return true;
     });
   }
-  begun_ = true;
+  is_launched_ = true;
 }
 
 bool NcclInFlight::may_go() {
-  if (!begun_ || !operation().is_message()) return begun_;
+  if (!is_launched_ || !operation().is_message()) return is_launched_;
   if (!core_.may_communicate()) return false;
   std::string finding;
   const bool met = core_.on_control(operation(), [&] { return handshake_.look(finding); });
@@ -46,7 +40,8 @@ bool NcclInFlight::may_go() {
   return met;
 }
 
-Motion NcclInFlight::move() {
+Motion NcclInFlight::transfer() {
+  if (!is_launched_) launch();
   return core_.on_device(operation(), [&] {
     if (!on_stream_) core_.queue().advance();
     return on_stream_ && is_over_on_device() ? Motion::over : Motion::none;

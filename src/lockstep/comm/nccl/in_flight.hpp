@@ -3,7 +3,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/comm/nccl/core.hpp>
-#include <lockstep/comm/nccl/meeting.hpp>
+#include <lockstep/comm/nccl/rendezvous.hpp>
 
 namespace lockstep {
 
@@ -20,28 +20,26 @@ class NcclInFlight final : public InFlight {
   [[nodiscard]] int source() const noexcept override {
     return operation().kind == Operation::Kind::receive ? operation().root : -1;
   }
-  [[nodiscard]] std::string absentees() const { return meeting_.awaited(); }
+  [[nodiscard]] std::string absentees() const { return rendezvous_.awaited(); }
 
  private:
   friend class NcclQueue;
 
-  [[nodiscard]] bool post() override;
-  [[nodiscard]] Agreement agree() override;
-  [[nodiscard]] std::string dispute() override;
-  void begin() override;
-  [[nodiscard]] Motion move() override;
+  [[nodiscard]] bool rendezvous(bool is_next) override;
+  [[nodiscard]] Motion transfer() override;
   [[nodiscard]] bool order_stream() override;
   void release() noexcept override;
 
+  void launch();
   /// Whether its ranks agree. Throws CommError, having ended the group, if a message's do not.
   [[nodiscard]] bool may_go();
   [[nodiscard]] bool is_over_on_device();
 
   NcclCore& core_;  // which the base class keeps alive
-  NcclMeeting meeting_;
+  NcclRendezvous rendezvous_;
   NcclHandshake handshake_;
   Event input_ready_, done_;
-  bool begun_ = false;
+  bool is_launched_ = false;
   bool on_stream_ = false;
   std::optional<Clock::time_point> awaited_since_;
   // Of the queue:

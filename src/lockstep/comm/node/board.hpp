@@ -4,7 +4,7 @@
 #include <memory>
 
 #include <lockstep/comm/call_record.hpp>
-#include <lockstep/comm/engine/doorbell.hpp>
+#include <lockstep/comm/engine/event_count.hpp>
 #include <lockstep/comm/node/segment.hpp>
 
 namespace lockstep {
@@ -75,7 +75,7 @@ class Board {
   }
 
   /// What wakes a rank that sleeps.
-  [[nodiscard]] Doorbell& doorbell_of(int rank) const noexcept { return part(rank).doorbell; }
+  [[nodiscard]] EventCount& event_of(int rank) const noexcept { return part(rank).event; }
 
   /// The process behind a rank.
   [[nodiscard]] int pid_of(int rank) const noexcept { return part(rank).pid; }
@@ -85,7 +85,7 @@ class Board {
  private:
   struct Part {
     std::int32_t pid;
-    Doorbell doorbell;
+    EventCount event;
     alignas(64) std::atomic<std::uint64_t> retired;
     alignas(64) std::atomic<std::uint64_t> newest;
     Slot ring[slots];

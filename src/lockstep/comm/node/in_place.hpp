@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-/// A collective of ranks of one node whose tensors lie in shared buffers: each rank reads the
-/// others' where they are and, for all_reduce, writes its share of the result into all of them.
-/// Reductions go in rank order: same bits on every rank and in every run.
+/// A zero-copy collective of ranks of one node, whose tensors lie in shared buffers: each rank
+/// reads the others' where they are and, for all_reduce, writes its share of the result into all of
+/// them. Reductions go in rank order: same bits on every rank and in every run.
 class InPlace {
  public:
   /// True if every tensor that others must reach lies in a shared buffer; the same on every rank,

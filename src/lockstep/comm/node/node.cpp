@@ -9,21 +9,21 @@
 namespace lockstep {
 
 ComputeNode::ComputeNode(std::shared_ptr<Segment> segment, std::vector<int> group_ranks,
-                         int node_rank, bool whole_group, bool has_relay, Reach reach)
+                         int node_rank, bool whole_group, bool has_staging, Reach reach)
     : group_ranks_(std::move(group_ranks)),
       board_(segment, static_cast<int>(group_ranks_.size()), node_rank),
       whole_group_(whole_group),
-      has_relay_(has_relay),
+      has_staging_(has_staging),
       reach_(reach),
       sources_(group_ranks_.size()),
       targets_(group_ranks_.size()) {
   add_buffer(std::move(segment));
 }
 
-void ComputeNode::ring(int group_rank) const noexcept {
+void ComputeNode::notify(int group_rank) const noexcept {
   const auto found = std::ranges::find(group_ranks_, group_rank);
   if (found == group_ranks_.end()) return;
-  board_.doorbell_of(static_cast<int>(found - group_ranks_.begin())).ring();
+  board_.event_of(static_cast<int>(found - group_ranks_.begin())).notify();
 }
 
 SharedPlace ComputeNode::place_of(const Tensor& t) const noexcept {

@@ -19,11 +19,11 @@ class ComputeNode {
     process,  ///< all of it: they are threads of one process
   };
 
-  /// `segment` holds Board::bytes() a rank, and from there on, if has_relay, relay_bytes more; or,
-  /// where this is one of several nodes, what Depot says.
-  /// `group_ranks`: the node's ranks in the group.
+  /// `segment` holds Board::bytes() a rank, and from there on, if has_staging, staging_bytes more;
+  /// or, where this is one of several nodes, what StagingBuffers says. `group_ranks`: the node's
+  /// ranks in the group.
   ComputeNode(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int node_rank,
-              bool whole_group, bool has_relay, Reach reach = Reach::buffers);
+              bool whole_group, bool has_staging, Reach reach = Reach::buffers);
 
   [[nodiscard]] Board& board() noexcept { return board_; }
   [[nodiscard]] const Board& board() const noexcept { return board_; }
@@ -38,14 +38,14 @@ class ComputeNode {
   }
 
   /// Wakes a rank of the group, if it is one of the node's and sleeps.
-  void ring(int group_rank) const noexcept;
+  void notify(int group_rank) const noexcept;
 
   /// A buffer for tensors that are only passing through, where there was room for it.
-  static constexpr std::int64_t relay_bytes = 512 << 10;  // half of a core's second-level cache
-  [[nodiscard]] bool has_relay() const noexcept { return has_relay_; }
-  [[nodiscard]] SharedPlace relay() const noexcept { return {0, Board::bytes()}; }
-  /// Whose pieces are in the relay, or in the depot at its place; nullptr if nobody's.
-  [[nodiscard]] const Operation*& relay_user() noexcept { return relay_user_; }
+  static constexpr std::int64_t staging_bytes = 512 << 10;  // half of a core's second-level cache
+  [[nodiscard]] bool has_staging() const noexcept { return has_staging_; }
+  [[nodiscard]] SharedPlace staging() const noexcept { return {0, Board::bytes()}; }
+  /// The operation whose pieces are in the staging buffers; nullptr: none.
+  [[nodiscard]] const Operation*& staging_user() noexcept { return staging_user_; }
 
   /// Room for an address of each of the node's ranks, for whoever moves the group on.
   [[nodiscard]] std::span<const void*> sources() noexcept { return sources_; }
@@ -64,10 +64,11 @@ class ComputeNode {
  private:
   std::vector<int> group_ranks_;
   Board board_;
-  bool whole_group_, has_relay_;
+  bool whole_group_, has_staging_;
   Reach reach_;
-  std::vector<std::shared_ptr<Segment>> buffers_;  // the first: the board's and the relay's
-  const Operation* relay_user_ = nullptr;
+  std::vector<std::shared_ptr<Segment>>
+      buffers_;  // the first holds the board and the staging buffer
+  const Operation* staging_user_ = nullptr;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
 };

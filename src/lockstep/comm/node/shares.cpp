@@ -44,11 +44,11 @@ std::int64_t reduce_share(ComputeNode& node, const Operation& operation, std::in
   return cursor + count < share.count ? cursor + count : -1;
 }
 
-void reduce_relays(ComputeNode& node, const Operation& operation, Block piece) {
+void reduce_staged(ComputeNode& node, const Operation& operation, Block piece) {
   const std::int64_t element = element_bytes(operation);
   const Block share = share_of(piece.count, element, node.size(), node.rank());
-  const auto relay = [&](int) { return node.relay(); };
-  reduce_at(node, operation, share.begin * element, share.count, relay, relay);
+  const auto staging = [&](int) { return node.staging(); };
+  reduce_at(node, operation, share.begin * element, share.count, staging, staging);
 }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace lockstep {
 [[nodiscard]] std::int64_t reduce_share(ComputeNode& node, const Operation& operation,
                                         std::int64_t cursor);
 
-/// This rank's share of a piece that stands in every rank's relay, into all of them.
-void reduce_relays(ComputeNode& node, const Operation& operation, Block piece);
+/// This rank's share of a piece that lies in every rank's staging buffer, into all of them.
+void reduce_staged(ComputeNode& node, const Operation& operation, Block piece);
 
 }  // namespace lockstep

@@ -25,11 +25,11 @@ class ThreadsCore final : public GroupCore {
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
   [[nodiscard]] std::string absentees(const InFlight& work) const override;
   void retire(std::uint64_t sequence) noexcept override { node().board().retire(sequence); }
-  void bury(const IntrusivePtr<WorkRecord>& record) noexcept override { hub_->bury(record); }
-  [[nodiscard]] Doorbell& doorbell() noexcept override {
-    return node().board().doorbell_of(rank());
+  void keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept override {
+    hub_->keep_abandoned(record);
   }
-  [[nodiscard]] bool is_rung_by_all() const noexcept override { return true; }
+  [[nodiscard]] EventCount& event() noexcept override { return node().board().event_of(rank()); }
+  [[nodiscard]] bool is_notified_by_all() const noexcept override { return true; }
   void spread_failure(const std::string& reason) noexcept override { hub_->fail(rank(), reason); }
   [[nodiscard]] const std::string* failure_elsewhere() const noexcept override {
     return hub_->failure();

@@ -26,10 +26,7 @@ class ThreadsGroup final : public ProcessGroup {
   [[nodiscard]] int size() const noexcept override { return core_->size(); }
   [[nodiscard]] const char* backend() const noexcept override { return "threads"; }
 
-  [[nodiscard]] double work_seconds() const noexcept override { return core_->clock().seconds(); }
-  [[nodiscard]] double late_seconds() const noexcept override {
-    return core_->clock().late_seconds();
-  }
+  [[nodiscard]] WaitTimes wait_times() const noexcept override { return core_->clock().times(); }
 
  private:
   [[nodiscard]] Work start(Operation&& operation) override {

@@ -44,9 +44,9 @@ void ThreadsHub::keep(const IntrusivePtr<GroupCore>& core) {
   cores_.push_back(core);
 }
 
-void ThreadsHub::bury(const IntrusivePtr<WorkRecord>& record) {
+void ThreadsHub::keep_abandoned(const IntrusivePtr<WorkRecord>& record) {
   const std::lock_guard lock(mutex_);
-  graveyard_.push_back(record);
+  kept_.push_back(record);
 }
 
 void ThreadsHub::clear() {
@@ -62,7 +62,7 @@ void ThreadsHub::clear() {
   mailbox_.clear();
   for (const auto& descendant : descendants) descendant->clear();
   const std::lock_guard lock(mutex_);
-  graveyard_.clear();
+  kept_.clear();
 }
 
 }  // namespace lockstep

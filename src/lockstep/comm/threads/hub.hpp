@@ -43,7 +43,7 @@ class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
   /// Keeps a rank's core, which others move on, until clear().
   void keep(const IntrusivePtr<GroupCore>& core);
   /// Keeps a record of a group that failed, whose tensors a rank may still be reading.
-  void bury(const IntrusivePtr<WorkRecord>& record);
+  void keep_abandoned(const IntrusivePtr<WorkRecord>& record);
   /// After all ranks are gone: lets go of everything.
   void clear();
 
@@ -62,7 +62,7 @@ class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
   std::map<std::pair<std::uint64_t, int>, Child> children_;  // that not all members have yet
   std::vector<std::shared_ptr<ThreadsHub>> descendants_;
   std::vector<IntrusivePtr<GroupCore>> cores_;
-  std::vector<IntrusivePtr<WorkRecord>> graveyard_;
+  std::vector<IntrusivePtr<WorkRecord>> kept_;
 };
 
 }  // namespace lockstep

@@ -3,45 +3,47 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/pool.hpp>
-#include <lockstep/comm/node/in_slots.hpp>
+#include <lockstep/comm/node/eager.hpp>
 #include <lockstep/comm/node/memory.hpp>
 
 namespace lockstep {
 
-bool ThreadsInFlight::post() {
-  return Meeting::post(core_.node(), operation(), core_.options().contract);
+bool ThreadsInFlight::rendezvous(bool is_next) {
+  const Contract contract = core_.options().contract;
+  if (!rendezvous_.post(core_.node(), operation(), contract) || !is_next) return false;
+  const CallMatch match = rendezvous_.compare(core_.node(), operation(), contract);
+  if (match == CallMatch::different) {
+    core_.refuse(operation(), rendezvous_.mismatch(core_.node(), operation()));
+  }
+  return match == CallMatch::equal;
 }
 
-Agreement ThreadsInFlight::agree() {
-  return meeting_.look(core_.node(), operation(), core_.options().contract);
-}
-
-std::string ThreadsInFlight::dispute() { return meeting_.dispute(core_.node(), operation()); }
-
-void ThreadsInFlight::begin() {
+void ThreadsInFlight::launch() {
+  is_launched_ = true;
   if (operation().is_message()) {
     message_.rank = core_.rank();
     message_.operation = &operation();
     core_.hub().mailbox().post(message_);
-    if (operation().kind == Operation::Kind::send) core_.node().ring(operation().root);
-  } else if (goes_in_slots(operation())) {
-    perform_in_slots(core_.node(), operation());
+    if (operation().kind == Operation::Kind::send) core_.node().notify(operation().root);
+  } else if (is_eager(operation())) {
+    complete_eager(core_.node(), operation());
   } else {
     if (operation().kind == Operation::Kind::all_to_all) expect_matching_lengths();
     in_place_ = true;
   }
 }
 
-Motion ThreadsInFlight::move() {
-  if (in_place_) return way_.move(core_.node(), operation(), core_.clock());
-  if (!operation().is_message()) return Motion::over;  // in the slots: it was when it began
+Motion ThreadsInFlight::transfer() {
+  if (!is_launched_) launch();
+  if (in_place_) return algorithm_.move(core_.node(), operation(), core_.clock());
+  if (!operation().is_message()) return Motion::over;  // eager: it was when it was launched
   if (cancelled_) return Motion::over;
   if (!message_.delivered.load(std::memory_order_acquire)) return Motion::none;
   if (!message_.mismatch.empty()) core_.fail(operation(), message_.mismatch);
   return Motion::over;
 }
 
-void ThreadsInFlight::give_up() noexcept {
+void ThreadsInFlight::cancel_receive() noexcept {
   if (operation().kind != Operation::Kind::receive) return;
   cancelled_ = cancelled_ || core_.hub().mailbox().take_back(message_);
 }

@@ -1,12 +1,12 @@
 #pragma once
 #include <lockstep/comm/node/in_place.hpp>
-#include <lockstep/comm/node/meeting.hpp>
+#include <lockstep/comm/node/rendezvous.hpp>
 #include <lockstep/comm/threads/core.hpp>
 
 namespace lockstep {
 
-/// An operation of a rank that is a thread: collectives meet on the board and go in the slots or in
-/// place, messages through the mailbox.
+/// An operation of a rank that is a thread: the rendezvous of a collective is on the board, its
+/// transfer is eager or zero-copy; messages go through the mailbox.
 class ThreadsInFlight final : public InFlight {
  public:
   ThreadsInFlight(ThreadsCore& core, Operation&& operation)
@@ -18,21 +18,20 @@ class ThreadsInFlight final : public InFlight {
   [[nodiscard]] bool cancelled() const noexcept override { return cancelled_; }
 
  private:
-  [[nodiscard]] bool post() override;
-  [[nodiscard]] Agreement agree() override;
-  [[nodiscard]] std::string dispute() override;
-  void begin() override;
-  [[nodiscard]] Motion move() override;
-  void give_up() noexcept override;
+  [[nodiscard]] bool rendezvous(bool is_next) override;
+  [[nodiscard]] Motion transfer() override;
+  void cancel_receive() noexcept override;
   void release() noexcept override;
 
+  void launch();
   /// Each rank must get from this one what it expects.
   void expect_matching_lengths();
 
   ThreadsCore& core_;  // which the base class keeps alive
-  Meeting meeting_;
+  NodeRendezvous rendezvous_;
+  bool is_launched_ = false;
   bool in_place_ = false;
-  InPlace way_;
+  InPlace algorithm_;
   MessageEnd message_;
   bool cancelled_ = false;
 };

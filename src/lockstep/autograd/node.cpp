@@ -1,0 +1,147 @@
+#include <lockstep/autograd/node.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <lockstep/autograd/backward_pass.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/layer_scope.hpp>
+#include <lockstep/base/error.hpp>
+
+namespace lockstep {
+namespace {
+
+/// The newest node of this thread.
+thread_local constinit std::uint64_t newest_sequence = 0;
+
+}  // namespace
+
+struct Node::FurtherInputs {
+  std::array<Variable, 12> inputs;
+  FurtherInputs* next = nullptr;
+};
+
+Node::Node()
+    : precision_(product_precision()), layer_(tracing() ? LayerScope::current() : nullptr) {}
+
+Node::~Node() {
+  while (further_inputs_) {
+    FurtherInputs* const block = std::exchange(further_inputs_, further_inputs_->next);
+    ObjectPool<FurtherInputs>::instance().recycle(block);
+  }
+}
+
+void Node::let_go(IntrusivePtr<Node> node) noexcept {
+  thread_local constinit Node* waiting = nullptr;  // each has one owner: this list
+  thread_local constinit bool going = false;
+  if (node->owners() > 1) return;
+  if (going) {
+    node->add_owner();
+    node->next_to_go_ = std::exchange(waiting, node.get());
+    return;
+  }
+  going = true;
+  node = {};
+  while (waiting) {
+    Node* const next = std::exchange(waiting, waiting->next_to_go_);
+    next->drop_owner();
+  }
+  going = false;
+}
+
+void Node::add_input(const Variable& variable) {
+  auto place = static_cast<std::size_t>(input_count_++);
+  if (place < inputs_.size()) {
+    inputs_[place] = variable;
+    return;
+  }
+  place -= inputs_.size();
+  FurtherInputs** block = &further_inputs_;
+  for (; *block && place >= (*block)->inputs.size(); block = &(*block)->next) {
+    place -= (*block)->inputs.size();
+  }
+  if (!*block) *block = ObjectPool<FurtherInputs>::instance().make();
+  (*block)->inputs[place] = variable;
+}
+
+const Variable& Node::further_input(int i) const {
+  auto place = static_cast<std::size_t>(i) - inputs_.size();
+  const FurtherInputs* block = further_inputs_;
+  for (; place >= block->inputs.size(); block = block->next) place -= block->inputs.size();
+  return block->inputs[place];
+}
+
+GradTarget Node::grad_target(int i) { return BackwardPass::running()->target_of(input(i)); }
+
+void Node::pass_grad(int i, const Tensor& gradient) {
+  BackwardPass::running()->pass_to(input(i), gradient);
+}
+
+bool Node::tell_when_over(PassObserver& observer) {
+  return BackwardPass::running()->tell_when_over(observer);
+}
+
+void Node::expect_layout(std::span<const Tensor> outputs, const NodeInputs& inputs) {
+  for (const Tensor& output : outputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Variable* const variable = inputs[i];
+      if (!variable || !variable->defined() || variable->data().layout() == output.layout()) {
+        continue;
+      }
+      throw ShapeError("an operation was given " + describe(variable->data()) +
+                       (output.layout() == Layout::plain
+                            ? ", which it cannot take: use from_channel_blocks first"
+                            : " beside an image in channel blocks: both must be held alike"));
+    }
+  }
+}
+
+/// What results of f32 are rounded to: the type that all floating inputs had, if it has 16 bits.
+DType Node::result_dtype(const NodeInputs& inputs) {
+  DType dtype = DType::f32;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto* record = inputs[i] ? inputs[i]->record() : nullptr;
+    if (!record || !is_floating(record->data.dtype())) continue;
+    const DType wanted = record->rounds_results_to;
+    if (wanted == DType::f32 || (dtype != DType::f32 && dtype != wanted)) return DType::f32;
+    dtype = wanted;
+  }
+  return dtype;
+}
+
+bool Node::any_requires_grad(const NodeInputs& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] && inputs[i]->requires_grad()) return true;
+  }
+  return false;
+}
+
+void Node::attach(std::span<Tensor> outputs, std::span<Variable> results,
+                  const IntrusivePtr<Node>& node, const NodeInputs& inputs) {
+  if (node) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      node->add_input(inputs[i] ? *inputs[i] : Variable());
+      const auto* record = inputs[i] ? inputs[i]->record() : nullptr;
+      if (!record || !record->producer) continue;
+      // Made by another thread, it may be ahead of this one (Lamport 1978).
+      newest_sequence = std::max(newest_sequence, record->producer->sequence_);
+    }
+    node->sequence_ = ++newest_sequence;
+    node->output_count_ = static_cast<int>(outputs.size());
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    results[i] = Variable(std::move(outputs[i]), static_cast<bool>(node));
+    if (!node) continue;
+    auto& record = *results[i].record();
+    record.producer = node;
+    record.output = static_cast<std::int32_t>(i);
+    if (i > 0) results[0].record()->join_outputs(record);
+  }
+  const DType dtype = result_dtype(inputs);
+  if (dtype == DType::f32) return;
+  for (Variable& result : results) {
+    if (result.data().dtype() == DType::f32) result = to(result, dtype);
+  }
+}
+
+}  // namespace lockstep

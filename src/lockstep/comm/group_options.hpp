@@ -1,0 +1,52 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class DeckTable;
+
+/// What is compared before any rank of a collective reads a result.
+enum class Contract : std::uint8_t {
+  off,   ///< nothing: ranks whose calls differ get garbage, or hang
+  hash,  ///< operation, dtype, number of elements, reduction, root
+  full,  ///< the shapes too: [2, 3] does not meet [3, 2]
+};
+
+/// What moves operations on while the caller computes.
+enum class Progress : std::uint8_t {
+  /// Waits and tests on any group (DistributedDataParallel makes them between layers); where MPI
+  /// grants MPI_THREAD_MULTIPLE also the process's thread, once nobody has for 10 to 170 ms.
+  poll,
+  thread,  ///< that thread all the time; needs MPI_THREAD_MULTIPLE and takes processor time
+};
+
+/// [flight]: the flight recorder, a ring of each process's newest operations.
+struct FlightOptions {
+  std::string dir;  ///< a folder of the node itself; empty: $TMPDIR, else /dev/shm
+};
+void declare(DeckTable& table, FlightOptions& options);
+
+struct GroupOptions {
+  /// Every wait ends by then. Counted from the moment the wait begins. A hundred years at most:
+  /// milliseconds::max() is that.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  /// The largest count that one MPI call is given (elements of a reduction, bytes of a copy): more
+  /// travels in several. Over several nodes, where leaders send, bytes of both. MPI's own limit is
+  /// 2^31 - 1; tests lower it.
+  std::int64_t max_count = std::int64_t{1} << 30;
+  Contract contract = Contract::hash;
+  Progress progress = Progress::poll;
+  /// Ranks of one machine meet in shared memory. Without it everything goes through MPI, as between
+  /// machines.
+  bool shared_memory = true;
+  /// Sizes of the nodes that ranks are taken for, in rank order, as if each had a machine of its
+  /// own: to try on one machine what happens between several. Empty: nodes are machines.
+  std::vector<std::int64_t> pretended_nodes = {};
+  FlightOptions flight = {};  ///< looked at by the first MPI group of a process
+};
+void declare(DeckTable& table, GroupOptions& options);
+
+}  // namespace lockstep

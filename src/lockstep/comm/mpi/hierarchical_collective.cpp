@@ -1,0 +1,106 @@
+#include <lockstep/comm/mpi/hierarchical_collective.hpp>
+
+namespace lockstep {
+namespace {
+
+// A rank's round k has three stages: it copies the result of the slot's last piece out, stages its
+// input of piece k, and combines its share of piece k. A rank that stages piece k has emptied the
+// slot; as no rank combines before all have staged, so have the others.
+enum Stage : unsigned { copied_out = 1, staged, combined };
+constexpr unsigned stages_a_round = 3;
+
+unsigned stage_of(std::int64_t round, Stage stage) {
+  return static_cast<unsigned>(round) * stages_a_round + stage;
+}
+
+/// Larger for later ones: of each collective, the pieces whose result is there.
+std::uint64_t mark(const Operation& operation, std::int64_t pieces) {
+  return operation.sequence << 24U | static_cast<std::uint64_t>(pieces);
+}
+
+}  // namespace
+
+bool HierarchicalCollective::fits(const MpiNode& node, const Operation& operation) noexcept {
+  return node.staging() && HierarchicalPlan::fits(node.staging()->map(), operation);
+}
+
+HierarchicalCollective::State HierarchicalCollective::move(MpiNode& node,
+                                                           const Operation& operation,
+                                                           WorkClock& clock) {
+  const Operation*& user = node->staging_user();
+  if (user && user != &operation) return State::waiting;
+  user = &operation;
+  auto state = State::waiting;
+  for (bool moved = true; moved;) {
+    moved = step(node, operation, clock);
+    if (node->is_leader()) moved = exchange_pieces(node, operation, clock) || moved;
+    if (status_ != MPI_SUCCESS) return State::mpi_failed;
+    if (moved) state = State::moved;
+  }
+  const std::int64_t pieces = plan_.pieces();
+  if (pieces > 0 && stages_.finished() < stage_of(pieces - 1 + StagingBuffers::slots, copied_out))
+    return state;
+  user = nullptr;
+  return State::over;
+}
+
+bool HierarchicalCollective::step(MpiNode& node, const Operation& operation, WorkClock& clock) {
+  const std::int64_t round = stages_.finished() / stages_a_round, pieces = plan_.pieces();
+  const auto stage = static_cast<Stage>(stages_.finished() % stages_a_round + 1);
+  const bool has_piece = round < pieces;
+  const std::size_t bytes = operation.input.defined() ? operation.input.bytes() : 0;
+  switch (stage) {
+    case copied_out:
+      if (round == pieces + StagingBuffers::slots || pieces == 0) return false;
+      if (round >= StagingBuffers::slots) {
+        const Board::Slot& leader = slot_of(*node, operation, 0);
+        const std::int64_t piece = round - StagingBuffers::slots;
+        if (leader.delivered.load(std::memory_order_acquire) < mark(operation, piece + 1)) {
+          return false;
+        }
+        const WorkClock::Working working(clock, bytes);
+        plan_.copy_result_out(*node.staging(), operation, piece);
+      }
+      break;
+    case staged:
+      if (has_piece) {
+        const WorkClock::Working working(clock, bytes);
+        plan_.stage_input(*node.staging(), operation, round);
+      }
+      break;
+    case combined:
+      if (has_piece) {
+        if (!stages_.all_have_finished(*node, operation, stage_of(round, staged))) return false;
+        const WorkClock::Working working(clock, bytes);
+        plan_.combine(*node.staging(), operation, round);
+      }
+      break;
+  }
+  stages_.finish(*node, operation, stage_of(round, stage));
+  return true;
+}
+
+/// True if a piece was launched or is over.
+bool HierarchicalCollective::exchange_pieces(MpiNode& node, const Operation& operation,
+                                             WorkClock& clock) {
+  StagingBuffers& staging = *node.staging();
+  const auto launched = launched_, over_before = over_;
+  for (std::int64_t k = over_; k < launched_; ++k) {
+    const WorkClock::Working working(clock, plan_.by_shares() ? operation.input.bytes() : 0);
+    const bool over = node.exchange(k).move(node.leaders(), staging, plan_, operation, status_);
+    if (status_ != MPI_SUCCESS) return false;
+    if (over && k == over_) {
+      node->board()
+          .mine(operation.sequence)
+          .delivered.store(mark(operation, ++over_), std::memory_order_release);
+    }
+  }
+  if (launched_ < plan_.pieces() && launched_ < over_ + StagingBuffers::slots &&
+      combined_.all_have_finished(*node, operation, stage_of(launched_, combined))) {
+    status_ = node.exchange(launched_).start(node.leaders(), staging, plan_, operation, launched_);
+    ++launched_;
+  }
+  return launched_ > launched || over_ > over_before;
+}
+
+}  // namespace lockstep

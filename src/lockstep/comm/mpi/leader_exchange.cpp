@@ -1,0 +1,140 @@
+#include <lockstep/comm/mpi/leader_exchange.hpp>
+
+namespace lockstep {
+namespace {
+
+using Kind = Operation::Kind;
+
+}  // namespace
+
+/// Messages that are launched together, until one call of MPI fails.
+class LeaderExchange::Round {
+ public:
+  Round(const MpiRanks& leaders, std::int64_t k, std::vector<MPI_Request>& requests)
+      : leaders_(leaders),
+        tag_(leaders.tag(MpiRanks::Purpose::piece, static_cast<std::uint64_t>(k))),
+        requests_(requests) {
+    requests_.clear();
+  }
+
+  void send(int node, const std::byte* from, std::int64_t bytes) {
+    call([&](MPI_Request* request) {
+      return MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, leaders_.mpi_rank(node), tag_,
+                       leaders_.collectives(), request);
+    });
+  }
+  void receive(int node, std::byte* to, std::int64_t bytes) {
+    call([&](MPI_Request* request) {
+      return MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, leaders_.mpi_rank(node), tag_,
+                       leaders_.collectives(), request);
+    });
+  }
+  [[nodiscard]] const MpiRanks& leaders() const noexcept { return leaders_; }
+  [[nodiscard]] int status() const noexcept { return status_; }
+
+ private:
+  template <class F>
+  void call(const F& f) {
+    if (status_ != MPI_SUCCESS) return;
+    MPI_Request request = MPI_REQUEST_NULL;
+    status_ = f(&request);
+    if (status_ == MPI_SUCCESS) requests_.push_back(request);
+  }
+
+  const MpiRanks& leaders_;
+  int tag_;
+  std::vector<MPI_Request>& requests_;
+  int status_ = MPI_SUCCESS;
+};
+
+int LeaderExchange::start(const MpiRanks& leaders, StagingBuffers& staging,
+                          const HierarchicalPlan& plan, const Operation& operation,
+                          std::int64_t k) {
+  const NodeMap& map = staging.map();
+  const int slot = static_cast<int>(k % StagingBuffers::slots), own = staging.own_node();
+  const std::int64_t bytes = plan.piece(k).count * element_bytes(operation);
+  const std::int64_t share = plan.share(plan.piece(k)) * element_bytes(operation);
+  std::byte *const outgoing = staging.outgoing(slot), *const incoming = staging.incoming(slot);
+  k_ = k;
+  another_round_ = plan.by_shares();
+  Round round(leaders, k, requests_);
+  switch (operation.kind) {
+    case Kind::broadcast: {
+      const int root = map.node_of(operation.root);
+      if (own != root) {
+        round.receive(root, another_round_ ? outgoing + own * share : outgoing,
+                      another_round_ ? share : bytes);
+        break;
+      }
+      leaders.for_all_others([&](int n) {
+        round.send(n, another_round_ ? outgoing + n * share : outgoing,
+                   another_round_ ? share : bytes);
+      });
+      break;
+    }
+    case Kind::all_gather:
+      leaders.for_all_others([&](int n) {
+        round.receive(n, outgoing + map.begin(n) * bytes, map.ranks_on(n) * bytes);
+      });
+      leaders.for_all_others([&](int n) {
+        round.send(n, outgoing + map.begin(own) * bytes, map.ranks_on(own) * bytes);
+      });
+      break;
+    case Kind::reduce_scatter: {
+      const std::int64_t mine = map.ranks_on(own) * bytes;
+      leaders.for_all_others([&](int n) { round.receive(n, incoming + n * mine, mine); });
+      leaders.for_all_others(
+          [&](int n) { round.send(n, outgoing + map.begin(n) * bytes, map.ranks_on(n) * bytes); });
+      copy_bytes(incoming + own * mine, outgoing + map.begin(own) * bytes, mine);
+      break;
+    }
+    default:
+      if (!another_round_) {
+        spread_shares(round, staging, operation, bytes);
+        break;
+      }
+      leaders.for_all_others([&](int n) { round.receive(n, incoming + n * share, share); });
+      leaders.for_all_others([&](int n) { round.send(n, outgoing + n * share, share); });
+      copy_bytes(incoming + own * share, outgoing + own * share, share);
+  }
+  return round.status();
+}
+
+bool LeaderExchange::move(const MpiRanks& leaders, StagingBuffers& staging,
+                          const HierarchicalPlan& plan, const Operation& operation, int& status) {
+  for (;;) {
+    for (MPI_Request& request : requests_) {
+      int over = 0;
+      status = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+      if (status != MPI_SUCCESS || over == 0) return false;
+    }
+    if (!another_round_) return true;
+    another_round_ = false;
+    if (operation.reduces()) plan.sum_share(staging, operation, k_);
+    Round round(leaders, k_, requests_);
+    spread_shares(round, staging, operation, plan.share(plan.piece(k_)) * element_bytes(operation));
+    status = round.status();
+    if (status != MPI_SUCCESS) return false;
+  }
+}
+
+/// This node's `share` bytes stand at its place among all nodes': to every node, or to the root's;
+/// what was broadcast, not to the root's, which has it.
+void LeaderExchange::spread_shares(Round& round, StagingBuffers& staging,
+                                   const Operation& operation, std::int64_t share) const {
+  const MpiRanks& leaders = round.leaders();
+  const int own = staging.own_node();
+  const int root = operation.kind == Kind::all_reduce ? -1 : staging.map().node_of(operation.root);
+  std::byte* const all = staging.outgoing(static_cast<int>(k_ % StagingBuffers::slots));
+  const auto gets = [&](int n) {
+    return root < 0 || (operation.kind == Kind::reduce ? n == root : n != root);
+  };
+  leaders.for_all_others([&](int n) {
+    if (gets(own)) round.receive(n, all + n * share, share);
+  });
+  leaders.for_all_others([&](int n) {
+    if (gets(n)) round.send(n, all + own * share, share);
+  });
+}
+
+}  // namespace lockstep

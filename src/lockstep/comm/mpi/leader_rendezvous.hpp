@@ -1,0 +1,35 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <lockstep/comm/mpi/max_all_reduce.hpp>
+#include <lockstep/comm/mpi/node.hpp>
+
+namespace lockstep {
+
+/// The rendezvous of the nodes of a group at one collective: their leaders compare fingerprints by
+/// message, and each publishes the outcome on its node's board.
+class LeaderRendezvous {
+ public:
+  [[nodiscard]] bool has_started() const noexcept { return started_; }
+  /// All ranks of this node have posted: `alike`, the same call. Returns MPI's status.
+  [[nodiscard]] int start(MpiNode& node, const Operation& operation, bool alike);
+
+  /// Whether all ranks of the group have made the same call; nothing while some have not reported.
+  /// `status` is MPI's.
+  [[nodiscard]] std::optional<bool> compare(MpiNode& node, const Operation& operation, int& status);
+
+  /// After a mismatch, what a rank of another node has called. `mismatched`: the first rank of this
+  /// node whose call differs, or -1. Collective over the group.
+  [[nodiscard]] static std::string mismatch(MpiNode& node, const Operation& operation,
+                                            int mismatched, const MpiWait& wait);
+
+ private:
+  static void tell(MpiNode& node, const Operation& operation, int mismatched, const MpiWait& wait);
+
+  bool started_ = false;
+  MaxAllReduce max_;  // of all nodes' fingerprints, and of their complements
+};
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+#include <lockstep/comm/nccl/rendezvous.hpp>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/hash.hpp>
+#include <lockstep/comm/call_record.hpp>
+
+namespace lockstep {
+namespace {
+
+// What travels on the messages' group: lengths, by direction of the message; after a refusal, calls
+// and lengths of an exchange.
+enum Tag : int { length_of_sent, length_of_received, disputed_call, disputed_length };
+
+std::int64_t* elements(const Tensor& t) { return static_cast<std::int64_t*>(t.data()); }
+
+bool exchanges_by_counts(const Operation& operation) {
+  return operation.kind == Operation::Kind::all_to_all && !operation.input_counts.empty();
+}
+
+/// One length that both ends of a pair must know, in 64 bits.
+std::int64_t mark(std::int64_t from, std::int64_t to, std::int64_t count) {
+  const std::array<std::int64_t, 3> all{from, to, count};
+  return static_cast<std::int64_t>(hash64(all.data(), sizeof all));
+}
+
+/// What this rank sends and expects of an exchange. The exclusive or over all ranks is 0 if every
+/// pair agrees, since each length is in it twice; if not, with a chance of 2^-64.
+std::int64_t marks_of(const Operation& operation, int rank) {
+  std::int64_t all = 0;
+  if (!exchanges_by_counts(operation)) return all;
+  for (std::size_t r = 0; r < operation.input_counts.size(); ++r) {
+    all ^= mark(rank, static_cast<std::int64_t>(r), operation.input_counts[r]);
+    all ^= mark(static_cast<std::int64_t>(r), rank, operation.output_counts[r]);
+  }
+  return all;
+}
+
+Tensor bytes_of(const CallRecord& record) {
+  static_assert(std::is_trivially_copyable_v<CallRecord>);
+  auto t = Tensor::empty({sizeof(CallRecord)}, DType::u8);
+  std::memcpy(t.data(), &record, sizeof record);
+  return t;
+}
+
+}  // namespace
+
+/// What the ranks tell each other after a refusal: rank 0 and the first that deviates their calls,
+/// to those whose own is another; or all of them the lengths that they sent.
+struct NcclRendezvous::Dispute {
+  int teller = -1;    // whose call comes here; -1: lengths do
+  Tensor sent, told;  // u8 of a CallRecord each, or [size, 1] of i64
+  std::vector<Work> works;
+};
+
+NcclRendezvous::NcclRendezvous() = default;
+NcclRendezvous::~NcclRendezvous() = default;
+
+void NcclRendezvous::post(ProcessGroup& control, const Operation& operation, Contract contract) {
+  if (posted_) return;
+  posted_ = true;
+  if (contract == Contract::off && operation.kind != Operation::Kind::barrier) return;
+  size_ = control.size();
+  mine_ = Tensor::empty({2}, DType::i64);
+  all_ = Tensor::empty({size_, 2}, DType::i64);
+  elements(mine_)[0] =
+      static_cast<std::int64_t>(fingerprint(operation, contract == Contract::full));
+  elements(mine_)[1] = marks_of(operation, control.rank());
+  work_ = control.all_gather(mine_, all_);
+}
+
+CallMatch NcclRendezvous::compare(ProcessGroup& messages, const Operation& operation) {
+  if (!work_.test()) return CallMatch::pending;
+  if (agrees()) return CallMatch::equal;
+  if (!dispute_) begin_dispute(messages, operation);
+  bool over = true;
+  for (Work& work : dispute_->works) over = work.test() && over;
+  return over ? CallMatch::different : CallMatch::pending;
+}
+
+bool NcclRendezvous::agrees() const {
+  std::int64_t lengths = 0;
+  for (int r = 0; r < size_; ++r) lengths ^= row(r)[1];
+  return deviant() == size_ && lengths == 0;
+}
+
+const std::int64_t* NcclRendezvous::row(int rank) const {
+  return elements(all_) + std::ptrdiff_t{2} * rank;
+}
+
+/// The first rank whose call is not rank 0's; size_ if there is none.
+int NcclRendezvous::deviant() const {
+  int r = 0;
+  while (r < size_ && row(r)[0] == row(0)[0]) ++r;
+  return r;
+}
+
+void NcclRendezvous::begin_dispute(ProcessGroup& messages, const Operation& operation) {
+  dispute_ = std::make_unique<Dispute>();
+  auto& [teller, sent, told, works] = *dispute_;
+  const int me = messages.rank(), other = deviant();
+  if (other == size_) {
+    sent = Tensor::empty({size_, 1}, DType::i64);
+    told = Tensor::empty({size_, 1}, DType::i64);
+    for (int r = 0; r < size_; ++r) {
+      elements(sent)[r] = operation.input_counts[static_cast<std::size_t>(r)];
+      works.push_back(messages.irecv(told.slice(r, r + 1), r, disputed_length));
+      works.push_back(messages.isend(sent.slice(r, r + 1), r, disputed_length));
+    }
+    return;
+  }
+  const bool like_zero = row(me)[0] == row(0)[0];
+  teller = like_zero ? other : 0;
+  sent = bytes_of(record_of(operation));
+  told = Tensor::empty({sizeof(CallRecord)}, DType::u8);
+  works.push_back(messages.irecv(told, teller, disputed_call));
+  if (me != 0 && me != other) return;
+  for (int r = 0; r < size_; ++r) {
+    const bool hears = (row(r)[0] == row(0)[0]) != like_zero;
+    if (hears) works.push_back(messages.isend(sent, r, disputed_call));
+  }
+}
+
+std::string NcclRendezvous::mismatch(const Operation& operation) const {
+  const Tensor& told = dispute_->told;
+  if (dispute_->teller >= 0) {
+    CallRecord theirs;
+    std::memcpy(&theirs, told.data(), sizeof theirs);
+    return called_something_else(dispute_->teller, record_of(operation), theirs);
+  }
+  for (int r = 0; r < size_; ++r) {
+    const std::int64_t expected = operation.output_counts[static_cast<std::size_t>(r)];
+    if (elements(told)[r] == expected) continue;
+    return fmt::format("rank {} sent {} elements where {} were expected", r, elements(told)[r],
+                       expected);
+  }
+  return "what ranks send is not what others expect";
+}
+
+void NcclHandshake::post(ProcessGroup& messages, const Operation& message) {
+  sends_ = message.kind == Operation::Kind::send;
+  const Tensor& t = sends_ ? message.input : message.output;
+  mine_ = Tensor::empty({2}, DType::i64);
+  theirs_ = Tensor::empty({2}, DType::i64);
+  elements(mine_)[0] = static_cast<std::int64_t>(t.bytes());
+  elements(mine_)[1] = static_cast<std::int64_t>(t.dtype());
+  telling_ = messages.isend(mine_, message.root, sends_ ? length_of_sent : length_of_received);
+  hearing_ = messages.irecv(theirs_, message.root, sends_ ? length_of_received : length_of_sent);
+}
+
+bool NcclHandshake::look(std::string& finding) {
+  if (!mine_.defined()) return true;  // nothing was posted
+  const bool told = telling_.test();
+  if (!hearing_.test() || !told) return false;
+  const std::int64_t here = elements(mine_)[0], there = elements(theirs_)[0];
+  if (const auto dtype = elements(mine_)[1], other = elements(theirs_)[1]; dtype != other) {
+    const auto name = [](std::int64_t d) { return name_of(static_cast<DType>(d)); };
+    finding = fmt::format("a message of {} came where {} was expected",
+                          name(sends_ ? dtype : other), name(sends_ ? other : dtype));
+  } else if (here != there) {
+    finding = fmt::format("a message of {} bytes came where {} were expected",
+                          sends_ ? here : there, sends_ ? there : here);
+  }
+  return true;
+}
+
+}  // namespace lockstep

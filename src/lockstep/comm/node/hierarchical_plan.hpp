@@ -1,0 +1,51 @@
+#pragma once
+#include <lockstep/comm/node/staging_buffers.hpp>
+
+namespace lockstep {
+
+/// The plan of a hierarchical collective: how it is cut into pieces, the same on every rank, and
+/// what a rank does for each piece through its node's staging buffers. It stages its input; when
+/// all ranks of its node have, it combines a share of what leaves the node; when the nodes' leaders
+/// have exchanged that, it copies its result out. Reductions go in rank order within a node, then
+/// in the nodes' order: same bits on every rank and in every run. Sums of 16-bit floats within a
+/// node are rounded before they leave it.
+class HierarchicalPlan {
+ public:
+  /// False for other collectives, and for any with counts. The same on every rank of the group.
+  [[nodiscard]] static bool fits(const NodeMap& map, const Operation& operation) noexcept;
+
+  /// `max_count`: GroupOptions.
+  HierarchicalPlan(const NodeMap& map, const Operation& operation, std::int64_t max_count) noexcept;
+
+  [[nodiscard]] std::int64_t pieces() const noexcept {
+    return total_ == 0 ? 0 : (total_ - 1) / most_ + 1;
+  }
+  /// Elements of each rank's block; of reductions to every rank or one, and broadcasts, of the
+  /// tensor.
+  [[nodiscard]] Block piece(std::int64_t k) const noexcept {
+    return {k * most_, std::min(most_, total_ - k * most_)};
+  }
+  /// Whether the piece is cut into shares, one a node: of a reduction, which that node sums for
+  /// all; of a broadcast, which it sends on. Otherwise every node gets what all others bring, and
+  /// its ranks sum it up, or the whole from the root's.
+  [[nodiscard]] bool by_shares() const noexcept { return by_shares_; }
+  /// Elements of a node's share.
+  [[nodiscard]] std::int64_t share(Block piece) const noexcept {
+    return (piece.count - 1) / nodes_ + 1;
+  }
+
+  /// Touches this rank's own memory only.
+  void stage_input(StagingBuffers& staging, const Operation& operation, std::int64_t k) const;
+  void combine(StagingBuffers& staging, const Operation& operation, std::int64_t k) const;
+  /// The leader, once its node's share has arrived from everywhere.
+  void sum_share(StagingBuffers& staging, const Operation& operation, std::int64_t k) const;
+  void copy_result_out(StagingBuffers& staging, const Operation& operation, std::int64_t k) const;
+
+ private:
+  std::int64_t total_ = 0;
+  std::int64_t most_ = 1;  // elements of a piece
+  int nodes_;
+  bool by_shares_ = false;
+};
+
+}  // namespace lockstep

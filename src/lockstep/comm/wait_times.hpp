@@ -1,0 +1,15 @@
+#pragma once
+
+namespace lockstep {
+
+/// How a rank has spent its time inside wait(), in seconds.
+struct WaitTimes {
+  /// On its own part of collectives: sums and copies in shared memory. The rest was for others.
+  double work_s = 0.0;
+  /// For stragglers: ranks that had not entered the collective. Without waits of some microseconds,
+  /// and those that the group cannot see, where nothing is compared (GroupOptions::contract) and
+  /// MPI alone moves the bytes.
+  double straggler_s = 0.0;
+};
+
+}  // namespace lockstep
