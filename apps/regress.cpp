@@ -4,7 +4,7 @@
 #include <memory>
 
 #include <lockstep/train/app.hpp>
-#include <lockstep/train/regression.hpp>
+#include <lockstep/train/task/regression.hpp>
 
 int main(int argc, char** argv) {
   lockstep::train::App app(

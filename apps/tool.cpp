@@ -16,8 +16,8 @@
 #include <lockstep/base/failure.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
-#include <lockstep/train/memory_limit.hpp>
-#include <lockstep/train/standard_output.hpp>
+#include <lockstep/train/report/standard_output.hpp>
+#include <lockstep/train/run/memory_limit.hpp>
 
 namespace lockstep {
 namespace {

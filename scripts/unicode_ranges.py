@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes src/lockstep/data/unicode_ranges.hpp, which GPT-2's tokenizer needs, from Python's copy of
-the Unicode database: scripts/unicode_ranges.py >src/lockstep/data/unicode_ranges.hpp"""
+"""Writes src/lockstep/data/tokens/unicode_ranges.hpp, which GPT-2's tokenizer needs, from Python's copy of
+the Unicode database: scripts/unicode_ranges.py >src/lockstep/data/tokens/unicode_ranges.hpp"""
 import unicodedata
 
 WHITE_SPACE = [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]

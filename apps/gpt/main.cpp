@@ -11,7 +11,7 @@
 
 #include <lockstep/base/version.hpp>
 #include <lockstep/train/app.hpp>
-#include <lockstep/train/language_model.hpp>
+#include <lockstep/train/task/language_model.hpp>
 
 #include "commands.hpp"
 #include "tool.hpp"

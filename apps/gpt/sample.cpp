@@ -7,11 +7,11 @@
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/models/gpt_sampler.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/language_model.hpp>
 #include <lockstep/train/launch/launch.hpp>
-#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/prediction.hpp>
-#include <lockstep/train/ranks.hpp>
+#include <lockstep/train/run/memory_limit.hpp>
+#include <lockstep/train/run/ranks.hpp>
+#include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/verbs.hpp>
 
 #include "commands.hpp"

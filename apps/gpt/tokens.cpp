@@ -4,10 +4,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include <lockstep/data/token_file.hpp>
-#include <lockstep/data/tokenizer.hpp>
+#include <lockstep/data/tokens/token_file.hpp>
+#include <lockstep/data/tokens/tokenizer.hpp>
 #include <lockstep/io/file.hpp>
-#include <lockstep/train/standard_output.hpp>
+#include <lockstep/train/report/standard_output.hpp>
 
 #include "commands.hpp"
 

@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/base/version.hpp>
-#include <lockstep/train/standard_output.hpp>
+#include <lockstep/train/report/standard_output.hpp>
 
 #include "heat_file.hpp"
 #include "tool.hpp"

@@ -5,13 +5,13 @@
 #include <lockstep/base/printable.hpp>
 #include <lockstep/checkpoint/compare.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
-#include <lockstep/checkpoint/hugging_face.hpp>
 #include <lockstep/checkpoint/inspect.hpp>
-#include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/checkpoint/weights/hugging_face.hpp>
+#include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
-#include <lockstep/train/init_from.hpp>
-#include <lockstep/train/standard_output.hpp>
+#include <lockstep/train/report/standard_output.hpp>
+#include <lockstep/train/run/init_from.hpp>
 
 #include "commands.hpp"
 #include "known_deck.hpp"

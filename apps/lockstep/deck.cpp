@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/train/standard_output.hpp>
+#include <lockstep/train/report/standard_output.hpp>
 
 #include "commands.hpp"
 #include "known_deck.hpp"

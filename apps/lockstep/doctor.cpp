@@ -3,7 +3,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/train/memory_limit.hpp>
+#include <lockstep/train/run/memory_limit.hpp>
 #include <lockstep/train/verbs.hpp>
 
 #include "commands.hpp"

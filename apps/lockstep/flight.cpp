@@ -10,8 +10,8 @@
 #include <lockstep/base/printable.hpp>
 #include <lockstep/comm/flight/ring.hpp>
 #include <lockstep/comm/flight/verdict.hpp>
-#include <lockstep/data/json_file.hpp>
-#include <lockstep/train/standard_output.hpp>
+#include <lockstep/data/files/json_file.hpp>
+#include <lockstep/train/report/standard_output.hpp>
 
 #include "commands.hpp"
 #include "rings.hpp"

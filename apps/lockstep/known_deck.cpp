@@ -4,9 +4,9 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/train/language_model.hpp>
-#include <lockstep/train/regression.hpp>
-#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/language_model.hpp>
+#include <lockstep/train/task/regression.hpp>
 
 namespace lockstep::utility {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/train/assignment.hpp>
+#include <lockstep/train/run/assignment.hpp>
 
 namespace lockstep::utility {
 

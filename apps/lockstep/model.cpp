@@ -1,5 +1,5 @@
-#include <lockstep/train/model_report.hpp>
-#include <lockstep/train/standard_output.hpp>
+#include <lockstep/train/report/model_report.hpp>
+#include <lockstep/train/report/standard_output.hpp>
 
 #include "commands.hpp"
 #include "known_deck.hpp"

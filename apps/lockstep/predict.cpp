@@ -6,14 +6,14 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/agreement.hpp>
-#include <lockstep/data/data_files.hpp>
-#include <lockstep/data/json_file.hpp>
+#include <lockstep/data/files/data_files.hpp>
+#include <lockstep/data/files/json_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/launch/launch.hpp>
-#include <lockstep/train/memory_limit.hpp>
 #include <lockstep/train/prediction.hpp>
-#include <lockstep/train/ranks.hpp>
+#include <lockstep/train/run/memory_limit.hpp>
+#include <lockstep/train/run/ranks.hpp>
 #include <lockstep/train/verbs.hpp>
 
 #include "commands.hpp"

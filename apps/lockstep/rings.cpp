@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <lockstep/train/flight_report.hpp>
+#include <lockstep/train/report/flight_report.hpp>
 
 namespace lockstep::utility {
 

@@ -17,11 +17,11 @@
 #include <vector>
 
 #include <lockstep/base/hash.hpp>
-#include <lockstep/checkpoint/async_writer.hpp>
-#include <lockstep/checkpoint/plan.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/checkpoint/slab_summary.hpp>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/save/async_writer.hpp>
+#include <lockstep/checkpoint/save/plan.hpp>
+#include <lockstep/checkpoint/save/slab_summary.hpp>
+#include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <support/mpi_bench.hpp>

@@ -18,7 +18,7 @@
 #include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/sgd.hpp>
-#include <lockstep/tensor/kernels/adam.hpp>
+#include <lockstep/tensor/kernels/optim/adam.hpp>
 
 namespace lockstep {
 namespace {

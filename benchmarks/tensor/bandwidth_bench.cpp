@@ -15,9 +15,9 @@
 #include <limits>
 #include <vector>
 
-#include <lockstep/tensor/kernels/activation.hpp>
-#include <lockstep/tensor/kernels/norm.hpp>
-#include <lockstep/tensor/kernels/softmax.hpp>
+#include <lockstep/tensor/kernels/elementwise/activation.hpp>
+#include <lockstep/tensor/kernels/norm/norm.hpp>
+#include <lockstep/tensor/kernels/reduce/softmax.hpp>
 
 namespace lockstep {
 namespace {

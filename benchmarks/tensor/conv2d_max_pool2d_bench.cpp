@@ -4,8 +4,8 @@
 #include <vector>
 
 #include <lockstep/base/philox.hpp>
-#include <lockstep/tensor/kernels/conv2d_max_pool2d.hpp>
-#include <lockstep/tensor/kernels/dropout.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d_max_pool2d.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 
 namespace lockstep {
 namespace {

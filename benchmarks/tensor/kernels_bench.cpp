@@ -7,9 +7,9 @@
 #include <benchmark/benchmark.h>
 
 #include <lockstep/autograd/functional.hpp>
-#include <lockstep/tensor/kernels/activation.hpp>
-#include <lockstep/tensor/kernels/linear.hpp>
-#include <lockstep/tensor/kernels/softmax.hpp>
+#include <lockstep/tensor/kernels/elementwise/activation.hpp>
+#include <lockstep/tensor/kernels/linalg/linear.hpp>
+#include <lockstep/tensor/kernels/reduce/softmax.hpp>
 
 namespace lockstep {
 namespace {

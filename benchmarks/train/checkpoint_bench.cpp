@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/checkpoint/async_writer.hpp>
+#include <lockstep/checkpoint/save/async_writer.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>

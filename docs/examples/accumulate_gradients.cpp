@@ -2,9 +2,9 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
-#include <lockstep/data/batch_plan.hpp>
-#include <lockstep/data/batch_source.hpp>
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
+#include <lockstep/data/batches/batch_source.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/random.hpp>

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/data/partitioner.hpp>
+#include <lockstep/data/batches/partitioner.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/random.hpp>

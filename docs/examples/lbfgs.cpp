@@ -3,7 +3,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
-#include <lockstep/data/batch_plan.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/nn/sequential.hpp>

@@ -3,12 +3,12 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
-#include <lockstep/data/partitioner.hpp>
+#include <lockstep/data/batches/partitioner.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <vector>
 

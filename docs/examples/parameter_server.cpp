@@ -4,13 +4,13 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/data/batches/partitioner.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
-#include <lockstep/data/partitioner.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <memory>
 #include <mutex>

@@ -1,7 +1,7 @@
 #include <lockstep/predict/predictor.hpp>
 
 #include <cstdio>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/sequential.hpp>

@@ -1,11 +1,11 @@
 #include <cstdio>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/data/batch_plan.hpp>
-#include <lockstep/data/batch_source.hpp>
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
+#include <lockstep/data/batches/batch_source.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/random.hpp>

@@ -1,7 +1,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/train/app.hpp>
-#include <lockstep/train/regression.hpp>
+#include <lockstep/train/task/regression.hpp>
 
 using namespace lockstep;
 

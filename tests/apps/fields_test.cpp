@@ -4,7 +4,7 @@
 #include <apps/small_run.hpp>
 #include <cmath>
 #include <filesystem>
-#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/files/hdf5_array.hpp>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::test {

@@ -9,8 +9,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/checkpoint/safetensors.hpp>
-#include <lockstep/data/token_file.hpp>
+#include <lockstep/checkpoint/weights/safetensors.hpp>
+#include <lockstep/data/tokens/token_file.hpp>
 
 namespace lockstep::test {
 namespace {

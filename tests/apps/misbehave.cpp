@@ -32,8 +32,8 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
-#include <lockstep/train/language_model.hpp>
-#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/language_model.hpp>
 #include <memory>
 #include <sstream>
 #include <string_view>

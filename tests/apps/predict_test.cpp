@@ -8,7 +8,7 @@
 #include <random>
 
 #include <apps/small_run.hpp>
-#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/files/hdf5_array.hpp>
 
 namespace lockstep::test {
 namespace {

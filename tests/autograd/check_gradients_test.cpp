@@ -8,7 +8,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "gradient_check.hpp"
 #include "weighted_sum.hpp"

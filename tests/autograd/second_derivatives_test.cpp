@@ -10,7 +10,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/autograd/staged_backward.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include <support/message_of.hpp>
 #include "gradient_check.hpp"

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include <checkpoint/sample.hpp>
-#include <lockstep/checkpoint/async_writer.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
+#include <lockstep/checkpoint/save/async_writer.hpp>
 #include <lockstep/io/hdf5.hpp>
 #include <lockstep/tensor/storage.hpp>
 

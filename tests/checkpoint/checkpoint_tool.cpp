@@ -19,10 +19,10 @@
 #include <checkpoint/death.hpp>
 #include <checkpoint/kept_contents.hpp>
 #include <lockstep/base/log.hpp>
-#include <lockstep/checkpoint/async_writer.hpp>
+#include <lockstep/checkpoint/file/manifest.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
-#include <lockstep/checkpoint/manifest.hpp>
 #include <lockstep/checkpoint/run_checkpoints.hpp>
+#include <lockstep/checkpoint/save/async_writer.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/base/philox.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/inspect.hpp>
 #include <lockstep/io/file.hpp>
 #include <lockstep/io/hdf5.hpp>

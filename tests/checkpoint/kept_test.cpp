@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include <checkpoint/kept_contents.hpp>
-#include <lockstep/checkpoint/manifest.hpp>
+#include <lockstep/checkpoint/file/manifest.hpp>
 
 namespace lockstep {
 namespace {

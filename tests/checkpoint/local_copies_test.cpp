@@ -12,10 +12,10 @@
 #include <thread>
 
 #include <checkpoint/sample.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/manifest.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/local_copies.hpp>
-#include <lockstep/checkpoint/manifest.hpp>
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
-#include <lockstep/checkpoint/manifest.hpp>
+#include <lockstep/checkpoint/file/manifest.hpp>
 
 #include <gtest/gtest.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/save/plan.hpp>
 
 namespace lockstep {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/checkpoint.hpp>
-#include <lockstep/checkpoint/metadata.hpp>
+#include <lockstep/checkpoint/file/metadata.hpp>
 #include <lockstep/deck/deck.hpp>
 
 namespace lockstep {

@@ -1,9 +1,9 @@
-#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/save/plan.hpp>
 
 #include <gtest/gtest.h>
 
 #include <checkpoint/sample.hpp>
-#include <lockstep/checkpoint/chunks.hpp>
+#include <lockstep/checkpoint/save/chunks.hpp>
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include <lockstep/checkpoint/region.hpp>
+#include <lockstep/checkpoint/file/region.hpp>
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include <checkpoint/sample.hpp>
 #include <lockstep/base/philox.hpp>
-#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/save/plan.hpp>
 #include <lockstep/comm/fake_group.hpp>
 
 namespace lockstep {

@@ -11,10 +11,10 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/checkpoint.hpp>
+#include <lockstep/checkpoint/file/region.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/checkpoint/region.hpp>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
 
 namespace lockstep::test {

@@ -2,7 +2,7 @@
 #include <checkpoint/sample.hpp>
 #include <support/message_of.hpp>
 
-#include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/checkpoint/weights/weights.hpp>
 
 namespace lockstep {
 namespace {

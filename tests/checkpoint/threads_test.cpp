@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include <checkpoint/sample.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/io/file.hpp>
 #include <support/rank_counts.hpp>
 

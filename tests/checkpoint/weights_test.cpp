@@ -14,8 +14,8 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/checkpoint/compare.hpp>
 #include <lockstep/checkpoint/inspect.hpp>
-#include <lockstep/checkpoint/safetensors.hpp>
-#include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/checkpoint/weights/safetensors.hpp>
+#include <lockstep/checkpoint/weights/weights.hpp>
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/threads_group.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep {

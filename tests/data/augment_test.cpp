@@ -1,4 +1,4 @@
-#include <lockstep/data/augment.hpp>
+#include <lockstep/data/batches/augment.hpp>
 
 #include <gtest/gtest.h>
 #include <data/idx_files.hpp>
@@ -9,9 +9,9 @@
 #include <set>
 #include <vector>
 
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
-#include <lockstep/tensor/kernels/augment.hpp>
+#include <lockstep/tensor/kernels/data/augment.hpp>
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include <lockstep/data/batch_plan.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
 
 #include <gtest/gtest.h>
 

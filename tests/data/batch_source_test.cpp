@@ -1,4 +1,4 @@
-#include <lockstep/data/batch_source.hpp>
+#include <lockstep/data/batches/batch_source.hpp>
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 #include <chrono>
 #include <filesystem>
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/csv_number.hpp>
-#include <lockstep/data/csv_table.hpp>
-#include <lockstep/data/data_files.hpp>
+#include <lockstep/data/files/csv_number.hpp>
+#include <lockstep/data/files/csv_table.hpp>
+#include <lockstep/data/files/data_files.hpp>
 #include <support/message_of.hpp>
 #include <support/process.hpp>
 

@@ -9,10 +9,10 @@
 #include <cmath>
 #include <data/hdf5_files.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/data_files.hpp>
-#include <lockstep/data/hdf5_array.hpp>
-#include <lockstep/data/joined_array.hpp>
-#include <lockstep/data/npy_array.hpp>
+#include <lockstep/data/files/data_files.hpp>
+#include <lockstep/data/files/hdf5_array.hpp>
+#include <lockstep/data/files/joined_array.hpp>
+#include <lockstep/data/files/npy_array.hpp>
 #include <numeric>
 #include <support/message_of.hpp>
 #include <support/process.hpp>

@@ -1,4 +1,4 @@
-#include <lockstep/tensor/kernels/gather.hpp>
+#include <lockstep/tensor/kernels/data/gather.hpp>
 
 #include <gtest/gtest.h>
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/data/batch_source.hpp>
+#include <lockstep/data/batches/batch_source.hpp>
+#include <lockstep/data/batches/mt19937.hpp>
+#include <lockstep/data/batches/partitioner.hpp>
+#include <lockstep/data/batches/sampler.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
-#include <lockstep/data/mt19937.hpp>
-#include <lockstep/data/partitioner.hpp>
-#include <lockstep/data/sampler.hpp>
 
 #include <support/golden_file.hpp>
 

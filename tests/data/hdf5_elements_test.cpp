@@ -6,7 +6,7 @@
 #include <data/hdf5_files.hpp>
 #include <fstream>
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/files/hdf5_array.hpp>
 #include <numeric>
 #include <support/process.hpp>
 

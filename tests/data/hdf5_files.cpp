@@ -2,7 +2,7 @@
 
 #include <hdf5.h>
 
-#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/files/hdf5_array.hpp>
 #include <stdexcept>
 #include <type_traits>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/data/stored_samples.hpp>
+#include <lockstep/data/files/stored_samples.hpp>
 
 namespace lockstep::test {
 

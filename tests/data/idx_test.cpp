@@ -1,4 +1,4 @@
-#include <lockstep/data/idx.hpp>
+#include <lockstep/data/files/idx.hpp>
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/data/augment.hpp>
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/batches/augment.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/streamed_dataset.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <support/allocation_counter.hpp>

@@ -1,4 +1,4 @@
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/batches/loader.hpp>
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <lockstep/base/failure.hpp>
-#include <lockstep/data/joined_array.hpp>
-#include <lockstep/data/sampler.hpp>
+#include <lockstep/data/batches/sampler.hpp>
+#include <lockstep/data/files/joined_array.hpp>
 #include <lockstep/data/stacked_dataset.hpp>
 #include <lockstep/data/streamed_dataset.hpp>
 #include <lockstep/data/subset.hpp>

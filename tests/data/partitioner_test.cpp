@@ -1,4 +1,4 @@
-#include <lockstep/data/partitioner.hpp>
+#include <lockstep/data/batches/partitioner.hpp>
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/mt19937.hpp>
+#include <lockstep/data/batches/mt19937.hpp>
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include <lockstep/data/permutation.hpp>
+#include <lockstep/data/batches/permutation.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include <lockstep/data/sampler.hpp>
+#include <lockstep/data/batches/sampler.hpp>
 
 #include <gtest/gtest.h>
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/batch_plan.hpp>
-#include <lockstep/data/batch_source.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
+#include <lockstep/data/batches/batch_source.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/data_options.hpp>
-#include <lockstep/data/loader.hpp>
 #include <lockstep/data/subset.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 #include <support/process.hpp>

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/data/data_options.hpp>
-#include <lockstep/data/stored_array.hpp>
+#include <lockstep/data/files/stored_array.hpp>
 
 namespace lockstep {
 

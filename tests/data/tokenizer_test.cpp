@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/data/byte_pairs.hpp>
-#include <lockstep/data/tokenizer.hpp>
+#include <lockstep/data/tokens/byte_pairs.hpp>
+#include <lockstep/data/tokens/tokenizer.hpp>
 
 #include "idx_files.hpp"
 

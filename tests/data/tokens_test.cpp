@@ -7,10 +7,10 @@
 #include <numeric>
 #include <thread>
 
-#include <lockstep/data/batch_source.hpp>
+#include <lockstep/data/batches/batch_source.hpp>
 #include <lockstep/data/data_options.hpp>
-#include <lockstep/data/token_dataset.hpp>
-#include <lockstep/data/token_file.hpp>
+#include <lockstep/data/tokens/token_dataset.hpp>
+#include <lockstep/data/tokens/token_file.hpp>
 
 #include "idx_files.hpp"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/batches/weighted_draws.hpp>
 #include <lockstep/data/data_options.hpp>
-#include <lockstep/data/weighted_draws.hpp>
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/nn/sequential.hpp>
-#include <lockstep/tensor/kernels/dropout.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 
 namespace lockstep::nn {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/clip.hpp>
-#include <lockstep/tensor/kernels/clip.hpp>
+#include <lockstep/tensor/kernels/optim/clip.hpp>
 
 #include "parameters.hpp"
 

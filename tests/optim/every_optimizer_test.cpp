@@ -23,7 +23,7 @@
 #include <lockstep/optim/radam.hpp>
 #include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/optim/sgd.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "parameters.hpp"
 

@@ -10,7 +10,7 @@
 #include <lockstep/optim/adan.hpp>
 #include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <support/message_of.hpp>
 
 #include "parameters.hpp"

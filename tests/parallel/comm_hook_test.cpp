@@ -9,7 +9,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "ranks.hpp"
 #include "small_models.hpp"

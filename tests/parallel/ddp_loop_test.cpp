@@ -23,7 +23,7 @@
 #include <lockstep/optim/grad_scaler.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "gradient_numbers.hpp"
 #include "ranks.hpp"

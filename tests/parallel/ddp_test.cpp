@@ -10,7 +10,7 @@
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "ranks.hpp"
 #include "small_models.hpp"

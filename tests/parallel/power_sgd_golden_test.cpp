@@ -7,8 +7,8 @@
 #include <support/golden_file.hpp>
 
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
-#include <lockstep/tensor/kernels/orthonormalize.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/linalg/orthonormalize.hpp>
 
 #include "given_gradients.hpp"
 #include "ranks.hpp"

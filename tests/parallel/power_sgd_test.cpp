@@ -13,7 +13,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/finite.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "given_gradients.hpp"
 #include "ranks.hpp"

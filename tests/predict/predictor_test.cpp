@@ -8,7 +8,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
 
 #include "networks.hpp"

@@ -10,11 +10,11 @@
 #include <data/hdf5_files.hpp>
 #include <data/idx_files.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/data/idx.hpp>
+#include <lockstep/data/files/idx.hpp>
 #include <lockstep/data/streamed_dataset.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/train/regression.hpp>
-#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/regression.hpp>
 
 #include "fault.hpp"
 #include "in_child.hpp"

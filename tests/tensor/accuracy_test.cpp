@@ -1,4 +1,4 @@
-#include <lockstep/tensor/kernels/accuracy.hpp>
+#include <lockstep/tensor/kernels/loss/accuracy.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <lockstep/tensor/kernels/conv2d_methods.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
 
 namespace lockstep::test {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/philox.hpp>
-#include <lockstep/tensor/kernels/conv2d_max_pool2d.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d_max_pool2d.hpp>
 
 namespace lockstep {
 namespace {

@@ -2,8 +2,8 @@
 // direction, by every method that oneDNN or we have for them.
 #include <gtest/gtest.h>
 
-#include <lockstep/tensor/kernels/channel_blocks.hpp>
-#include <lockstep/tensor/kernels/conv2d.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/tensor/precision.hpp>
 #include <ostream>

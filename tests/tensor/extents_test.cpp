@@ -8,8 +8,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/extents.hpp>
-#include <lockstep/tensor/kernels/conv_options.hpp>
-#include <lockstep/tensor/kernels/pool_nd.hpp>
+#include <lockstep/tensor/kernels/conv/conv_options.hpp>
+#include <lockstep/tensor/kernels/pool/pool_nd.hpp>
 
 #include <support/message_of.hpp>
 

@@ -1,6 +1,6 @@
 // The float functions against the standard library in double: every 1009th float of both signs,
 // 8,000 in each binade.
-#include <lockstep/tensor/kernels/math_functions.hpp>
+#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 
 #include <gtest/gtest.h>
 

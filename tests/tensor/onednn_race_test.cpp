@@ -3,7 +3,7 @@
 // does to our tensors.
 #include <gtest/gtest.h>
 
-#include <lockstep/tensor/kernels/conv2d.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d.hpp>
 #include <thread>
 
 namespace lockstep {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/matmul.hpp>
-#include <lockstep/tensor/kernels/orthonormalize.hpp>
+#include <lockstep/tensor/kernels/linalg/matmul.hpp>
+#include <lockstep/tensor/kernels/linalg/orthonormalize.hpp>
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/packed_mlp.hpp>
+#include <lockstep/tensor/kernels/linalg/packed_mlp.hpp>
 
 namespace lockstep {
 namespace {

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include <lockstep/base/philox.hpp>
-#include <lockstep/tensor/kernels/norm.hpp>
-#include <lockstep/tensor/kernels/softmax.hpp>
-#include <lockstep/tensor/kernels/streaming.hpp>
+#include <lockstep/tensor/kernels/elementwise/streaming.hpp>
+#include <lockstep/tensor/kernels/norm/norm.hpp>
+#include <lockstep/tensor/kernels/reduce/softmax.hpp>
 
 namespace lockstep {
 namespace {

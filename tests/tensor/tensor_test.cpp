@@ -1,7 +1,7 @@
 #include <lockstep/tensor/tensor.hpp>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/view.hpp>
 #include <support/message_of.hpp>
 

@@ -1,4 +1,4 @@
-#include <lockstep/train/agreement.hpp>
+#include <lockstep/train/run/failures.hpp>
 
 #include <gtest/gtest.h>
 

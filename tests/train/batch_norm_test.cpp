@@ -13,10 +13,10 @@
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/batch_norm_check.hpp>
-#include <lockstep/train/console.hpp>
-#include <lockstep/train/metrics.hpp>
-#include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/report/console.hpp>
+#include <lockstep/train/report/metrics.hpp>
+#include <lockstep/train/run/run_folder.hpp>
+#include <lockstep/train/task/batch_norm_check.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <mutex>
 #include <support/process.hpp>

@@ -3,8 +3,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/train/chrome_trace.hpp>
-#include <lockstep/train/clock_offset.hpp>
+#include <lockstep/train/report/chrome_trace.hpp>
+#include <lockstep/train/report/clock_offset.hpp>
 
 namespace lockstep::train {
 namespace {

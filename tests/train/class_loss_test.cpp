@@ -7,7 +7,7 @@
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/regression.hpp>
+#include <lockstep/train/task/regression.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <mutex>
 

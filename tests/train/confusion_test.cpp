@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <lockstep/train/confusion.hpp>
+#include <lockstep/train/task/confusion.hpp>
 
 namespace lockstep::train {
 namespace {

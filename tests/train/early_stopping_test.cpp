@@ -1,4 +1,4 @@
-#include <lockstep/train/early_stopping.hpp>
+#include <lockstep/train/parts/early_stopping.hpp>
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/train/regression.hpp>
+#include <lockstep/train/task/regression.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep::train {

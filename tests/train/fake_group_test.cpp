@@ -5,7 +5,7 @@
 #include <set>
 
 #include <lockstep/comm/fake_group.hpp>
-#include <lockstep/data/sampler.hpp>
+#include <lockstep/data/batches/sampler.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/trainer.hpp>
 

@@ -11,12 +11,12 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/comm/objects.hpp>
-#include <lockstep/data/batch_plan.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/tensor/kernels/accuracy.hpp>
+#include <lockstep/tensor/kernels/loss/accuracy.hpp>
 #include <support/golden_file.hpp>
 
 namespace lockstep {

@@ -10,11 +10,11 @@
 #include <support/message_of.hpp>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/checkpoint/hugging_face.hpp>
-#include <lockstep/checkpoint/safetensors.hpp>
-#include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/checkpoint/weights/hugging_face.hpp>
+#include <lockstep/checkpoint/weights/safetensors.hpp>
+#include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/nn/models/gpt.hpp>
-#include <lockstep/train/init_from.hpp>
+#include <lockstep/train/run/init_from.hpp>
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include <lockstep/train/helper_program.hpp>
+#include <lockstep/train/run/helper_program.hpp>
 
 #include <gtest/gtest.h>
 

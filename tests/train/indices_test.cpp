@@ -9,8 +9,8 @@
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/model_gradients.hpp>
-#include <lockstep/train/model_report.hpp>
+#include <lockstep/train/report/model_report.hpp>
+#include <lockstep/train/task/model_gradients.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <memory>
 #include <mutex>

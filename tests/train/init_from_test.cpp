@@ -4,7 +4,7 @@
 #include <support/message_of.hpp>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/train/init_from.hpp>
+#include <lockstep/train/run/init_from.hpp>
 
 namespace lockstep {
 namespace {

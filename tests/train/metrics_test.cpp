@@ -9,7 +9,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/io/file.hpp>
-#include <lockstep/train/metrics.hpp>
+#include <lockstep/train/report/metrics.hpp>
 #include <optional>
 #include <support/process.hpp>
 

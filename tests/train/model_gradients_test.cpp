@@ -1,12 +1,12 @@
-#include <lockstep/train/model_gradients.hpp>
+#include <lockstep/train/task/model_gradients.hpp>
 
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/sequential.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
-#include <lockstep/train/task.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {

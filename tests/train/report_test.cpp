@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
-#include <lockstep/train/report.hpp>
+#include <lockstep/train/report/report.hpp>
 #include <sstream>
 #include <support/process.hpp>
 

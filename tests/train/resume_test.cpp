@@ -13,15 +13,15 @@
 #include <vector>
 
 #include <lockstep/base/log.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/console.hpp>
-#include <lockstep/train/metrics.hpp>
-#include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/report/console.hpp>
+#include <lockstep/train/report/metrics.hpp>
+#include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/process.hpp>
 

@@ -1,4 +1,4 @@
-#include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/run/run_folder.hpp>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/read_file.hpp>
 #include <lockstep/comm/threads_group.hpp>
-#include <lockstep/train/resume.hpp>
+#include <lockstep/train/run/resume.hpp>
 
 namespace lockstep::train {
 namespace {

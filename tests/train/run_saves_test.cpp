@@ -14,7 +14,7 @@
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/io/hdf5.hpp>
-#include <lockstep/train/run_saves.hpp>
+#include <lockstep/train/run/run_saves.hpp>
 #include <support/process.hpp>
 
 namespace lockstep::train {

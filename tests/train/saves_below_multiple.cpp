@@ -10,7 +10,7 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/train/run_saves.hpp>
+#include <lockstep/train/run/run_saves.hpp>
 
 using namespace lockstep;
 

@@ -13,16 +13,16 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
-#include <lockstep/data/hdf5_array.hpp>
+#include <lockstep/data/files/hdf5_array.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/nn/random.hpp>
-#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/prediction.hpp>
-#include <lockstep/train/regression.hpp>
-#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/regression.hpp>
 
 namespace lockstep::train {
 namespace {

@@ -9,10 +9,10 @@
 
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/data/token_file.hpp>
+#include <lockstep/data/tokens/token_file.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/language_model.hpp>
+#include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/allocation_counter.hpp>
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <lockstep/train/report.hpp>
-#include <lockstep/train/step_clock.hpp>
+#include <lockstep/train/report/report.hpp>
+#include <lockstep/train/report/step_clock.hpp>
 
 namespace lockstep::train {
 namespace {

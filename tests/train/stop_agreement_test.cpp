@@ -1,4 +1,4 @@
-#include <lockstep/train/stop_agreement.hpp>
+#include <lockstep/train/run/stop_agreement.hpp>
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include <lockstep/comm/threads_group.hpp>
-#include <lockstep/train/slurm_time.hpp>
+#include <lockstep/train/run/slurm_time.hpp>
 
 namespace lockstep::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/run_trace.hpp>
+#include <lockstep/train/report/run_trace.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <map>
 #include <mutex>

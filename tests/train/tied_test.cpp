@@ -10,7 +10,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/random.hpp>

@@ -13,9 +13,9 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/console.hpp>
-#include <lockstep/train/metrics.hpp>
-#include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/report/console.hpp>
+#include <lockstep/train/report/metrics.hpp>
+#include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/message_of.hpp>
 #include <support/process.hpp>

@@ -8,11 +8,11 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/predict/predictor.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
-#include <lockstep/train/console.hpp>
-#include <lockstep/train/metrics.hpp>
-#include <lockstep/train/run_folder.hpp>
+#include <lockstep/train/parts/weight_averaging.hpp>
+#include <lockstep/train/report/console.hpp>
+#include <lockstep/train/report/metrics.hpp>
+#include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/trainer.hpp>
-#include <lockstep/train/weight_averaging.hpp>
 #include <map>
 #include <support/message_of.hpp>
 #include <support/process.hpp>

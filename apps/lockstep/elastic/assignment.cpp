@@ -6,9 +6,9 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/train/assignment.hpp>
 #include <lockstep/train/command_line.hpp>
-#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/run/assignment.hpp>
+#include <lockstep/train/run/run_plan.hpp>
 
 #include "find_program.hpp"
 

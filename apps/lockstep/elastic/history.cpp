@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include <lockstep/base/clock.hpp>
-#include <lockstep/data/json_file.hpp>
+#include <lockstep/data/files/json_file.hpp>
 #include <lockstep/io/own_file.hpp>
 
 namespace lockstep::elastic {

@@ -15,8 +15,8 @@
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/flight/format.hpp>
 #include <lockstep/io/folder_lock.hpp>
-#include <lockstep/train/flight_report.hpp>
-#include <lockstep/train/run_local_copies.hpp>
+#include <lockstep/train/report/flight_report.hpp>
+#include <lockstep/train/run/run_local_copies.hpp>
 
 #include "../rings.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {

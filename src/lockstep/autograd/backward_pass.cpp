@@ -9,7 +9,7 @@
 
 #include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {
 namespace {

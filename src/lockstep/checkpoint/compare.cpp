@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/checkpoint/weights.hpp>
+#include <lockstep/checkpoint/weights/weights.hpp>
 
 namespace lockstep {
 namespace {

@@ -11,9 +11,9 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
-#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/checkpoint/save/plan.hpp>
 #include <lockstep/io/atomic_file.hpp>
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/io/folder.hpp>
 

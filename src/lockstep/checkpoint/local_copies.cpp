@@ -14,10 +14,10 @@
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/trace.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/checkpoint/saving.hpp>
+#include <lockstep/checkpoint/save/saving.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
-#include <lockstep/checkpoint/laid_out_file.hpp>
-#include <lockstep/checkpoint/writer.hpp>
+#include <lockstep/checkpoint/save/laid_out_file.hpp>
+#include <lockstep/checkpoint/save/writer.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
-#include <lockstep/checkpoint/plan.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
+#include <lockstep/checkpoint/save/plan.hpp>
 
 namespace lockstep {
 namespace {

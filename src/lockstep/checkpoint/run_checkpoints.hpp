@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <lockstep/checkpoint/checkpoint.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 
 namespace lockstep {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/data_files.hpp>
+#include <lockstep/data/batches/weighted_draws.hpp>
 #include <lockstep/data/data_sets.hpp>
+#include <lockstep/data/files/data_files.hpp>
 #include <lockstep/data/subset.hpp>
-#include <lockstep/data/weighted_draws.hpp>
 
 namespace lockstep {
 namespace {

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/data/augment.hpp>
-#include <lockstep/data/csv_table.hpp>
+#include <lockstep/data/batches/augment.hpp>
+#include <lockstep/data/batches/permutation.hpp>
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/data/permutation.hpp>
-#include <lockstep/data/stored_samples.hpp>
+#include <lockstep/data/files/csv_table.hpp>
+#include <lockstep/data/files/stored_samples.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
-#include <lockstep/data/tokenizer.hpp>
+#include <lockstep/data/tokens/tokenizer.hpp>
 
 namespace lockstep {
 

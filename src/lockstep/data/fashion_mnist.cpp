@@ -11,8 +11,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
-#include <lockstep/data/idx.hpp>
-#include <lockstep/data/looked_for.hpp>
+#include <lockstep/data/files/idx.hpp>
+#include <lockstep/data/files/looked_for.hpp>
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/data_files.hpp>
 #include <lockstep/data/data_sets.hpp>
+#include <lockstep/data/files/data_files.hpp>
 #include <lockstep/data/stacked_dataset.hpp>
 #include <lockstep/data/streamed_dataset.hpp>
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/tensor/kernels/gather.hpp>
+#include <lockstep/tensor/kernels/data/gather.hpp>
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 #include <memory>
 #include <optional>
 
-#include <lockstep/data/stored_samples.hpp>
+#include <lockstep/data/files/stored_samples.hpp>
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
-#include <lockstep/data/permutation.hpp>
+#include <lockstep/data/batches/permutation.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 
 namespace lockstep {

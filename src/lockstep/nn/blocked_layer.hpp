@@ -3,9 +3,10 @@
 
 #include <lockstep/nn/module.hpp>
 
-// How built-in containers keep images in channel blocks (tensor/kernels/channel_blocks.hpp) from
-// one built-in layer to the next. Whoever writes a Module need not know of it: a class that is not
-// a BlockedLayer, or is derived from one, is given plain values by its forward and returns such.
+// How built-in containers keep images in channel blocks (tensor/kernels/conv/channel_blocks.hpp)
+// from one built-in layer to the next. Whoever writes a Module need not know of it: a class that is
+// not a BlockedLayer, or is derived from one, is given plain values by its forward and returns
+// such.
 
 namespace lockstep::nn {
 

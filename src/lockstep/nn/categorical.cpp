@@ -15,7 +15,7 @@
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/categorical.hpp>
+#include <lockstep/tensor/kernels/data/categorical.hpp>
 
 namespace lockstep::nn {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <lockstep/tensor/kernels/dropout.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 
 namespace lockstep::nn {
 

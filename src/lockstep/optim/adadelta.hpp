@@ -15,7 +15,7 @@ struct AdadeltaOptions {
 };
 void declare(DeckTable& table, AdadeltaOptions& options);
 
-/// Adadelta, torch.optim.Adadelta's formulas (tensor/kernels/adadelta.hpp), for f32 and f64
+/// Adadelta, torch.optim.Adadelta's formulas (tensor/kernels/optim/adadelta.hpp), for f32 and f64
 /// parameters.
 /// State: `<name>/square_avg` and `<name>/acc_delta`, like the parameter.
 class Adadelta : public Optimizer {

@@ -16,7 +16,7 @@ struct AdagradOptions {
 };
 void declare(DeckTable& table, AdagradOptions& options);
 
-/// Adagrad, torch.optim.Adagrad's formulas (tensor/kernels/adagrad.hpp), for f32 and f64
+/// Adagrad, torch.optim.Adagrad's formulas (tensor/kernels/optim/adagrad.hpp), for f32 and f64
 /// parameters. State: `<name>/sum`, like the parameter.
 class Adagrad : public Optimizer {
  public:

@@ -4,7 +4,7 @@
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/adam.hpp>
+#include <lockstep/tensor/kernels/optim/adam.hpp>
 
 namespace lockstep::optim {
 namespace {

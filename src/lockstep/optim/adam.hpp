@@ -17,7 +17,7 @@ struct AdamOptions {
 };
 void declare(DeckTable& table, AdamOptions& options);
 
-/// Adam, torch.optim.Adam's formulas (tensor/kernels/adam.hpp), for f32 and f64 parameters.
+/// Adam, torch.optim.Adam's formulas (tensor/kernels/optim/adam.hpp), for f32 and f64 parameters.
 /// State: `<name>/exp_avg`, `<name>/exp_avg_sq` and, with AMSGrad, `<name>/max_exp_avg_sq`, like
 /// the parameter.
 class Adam : public Optimizer {

@@ -16,8 +16,8 @@ struct AdamaxOptions {
 };
 void declare(DeckTable& table, AdamaxOptions& options);
 
-/// Adamax, torch.optim.Adamax's formulas (tensor/kernels/adamax.hpp), for f32 and f64 parameters.
-/// State: `<name>/exp_avg` and `<name>/exp_inf`, like the parameter.
+/// Adamax, torch.optim.Adamax's formulas (tensor/kernels/optim/adamax.hpp), for f32 and f64
+/// parameters. State: `<name>/exp_avg` and `<name>/exp_inf`, like the parameter.
 class Adamax : public Optimizer {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.

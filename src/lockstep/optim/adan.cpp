@@ -4,7 +4,7 @@
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/adan.hpp>
+#include <lockstep/tensor/kernels/optim/adan.hpp>
 
 namespace lockstep::optim {
 namespace {

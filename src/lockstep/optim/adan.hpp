@@ -18,9 +18,9 @@ struct AdanOptions {
 };
 void declare(DeckTable& table, AdanOptions& options);
 
-/// Adan (tensor/kernels/adan.hpp; Xie et al. 2022, arXiv:2208.06677), for f32 and f64 parameters.
-/// State: `<name>/exp_avg`, `<name>/exp_avg_diff`, `<name>/exp_avg_sq` and `<name>/previous_grad`,
-/// like the parameter.
+/// Adan (tensor/kernels/optim/adan.hpp; Xie et al. 2022, arXiv:2208.06677), for f32 and f64
+/// parameters. State: `<name>/exp_avg`, `<name>/exp_avg_diff`, `<name>/exp_avg_sq` and
+/// `<name>/previous_grad`, like the parameter.
 class Adan : public Optimizer {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.

@@ -16,8 +16,8 @@ struct AsgdOptions {
 };
 void declare(DeckTable& table, AsgdOptions& options);
 
-/// Averaged SGD, torch.optim.ASGD's formulas (tensor/kernels/asgd.hpp), for f32 and f64 parameters.
-/// State: `<name>/ax`, the averaged parameter.
+/// Averaged SGD, torch.optim.ASGD's formulas (tensor/kernels/optim/asgd.hpp), for f32 and f64
+/// parameters. State: `<name>/ax`, the averaged parameter.
 class ASGD : public Optimizer {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.

@@ -5,7 +5,7 @@
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/optim/expect_hyper_parameter.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep::optim {
 

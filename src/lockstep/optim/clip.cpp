@@ -6,7 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/optim/for_each_gradient.hpp>
-#include <lockstep/tensor/kernels/clip.hpp>
+#include <lockstep/tensor/kernels/optim/clip.hpp>
 
 namespace lockstep::optim {
 namespace {

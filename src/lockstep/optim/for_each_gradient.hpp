@@ -2,7 +2,7 @@
 #include <vector>
 
 #include <lockstep/nn/module.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep::optim {
 

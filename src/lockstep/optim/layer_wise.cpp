@@ -7,8 +7,8 @@
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/lamb.hpp>
-#include <lockstep/tensor/kernels/lars.hpp>
+#include <lockstep/tensor/kernels/optim/lamb.hpp>
+#include <lockstep/tensor/kernels/optim/lars.hpp>
 
 namespace lockstep::optim {
 namespace {

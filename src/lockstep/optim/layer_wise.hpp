@@ -32,8 +32,8 @@ struct LarsOptions {
 };
 void declare(DeckTable& table, LarsOptions& options);
 
-/// Layer-wise adaptive rate scaling (You, Gitman, Ginsburg 2017), tensor/kernels/lars.hpp, for
-/// large batches. State: `<name>/momentum_buffer`, like the parameter; it holds the step, rate
+/// Layer-wise adaptive rate scaling (You, Gitman, Ginsburg 2017), tensor/kernels/optim/lars.hpp,
+/// for large batches. State: `<name>/momentum_buffer`, like the parameter; it holds the step, rate
 /// included.
 class LARS : public LayerWise {
  public:
@@ -65,8 +65,8 @@ struct LambOptions {
 };
 void declare(DeckTable& table, LambOptions& options);
 
-/// LAMB (You et al. 2020), tensor/kernels/lamb.hpp: Adam whose step is as long as a share of the
-/// layer's own norm. State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.
+/// LAMB (You et al. 2020), tensor/kernels/optim/lamb.hpp: Adam whose step is as long as a share of
+/// the layer's own norm. State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.
 class LAMB : public LayerWise {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.

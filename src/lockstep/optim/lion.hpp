@@ -15,9 +15,8 @@ struct LionOptions {
 };
 void declare(DeckTable& table, LionOptions& options);
 
-/// Lion (Chen et al. 2023, arXiv:2302.06675; tensor/kernels/lion.hpp), which torch.optim does not
-/// have, for f32 and f64 parameters.
-/// State: `<name>/exp_avg`, like the parameter.
+/// Lion (Chen et al. 2023, arXiv:2302.06675; tensor/kernels/optim/lion.hpp), which torch.optim does
+/// not have, for f32 and f64 parameters. State: `<name>/exp_avg`, like the parameter.
 class Lion : public Optimizer {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.

@@ -5,7 +5,7 @@
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/nadam.hpp>
+#include <lockstep/tensor/kernels/optim/nadam.hpp>
 
 namespace lockstep::optim {
 namespace {

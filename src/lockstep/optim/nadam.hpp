@@ -19,10 +19,10 @@ struct NAdamOptions {
 };
 void declare(DeckTable& table, NAdamOptions& options);
 
-/// NAdam, torch.optim.NAdam's formulas (tensor/kernels/nadam.hpp), for f32 and f64 parameters. It
-/// has a momentum schedule of its own, mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), and no
-/// momentum that another could move. State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the
-/// parameter.
+/// NAdam, torch.optim.NAdam's formulas (tensor/kernels/optim/nadam.hpp), for f32 and f64
+/// parameters. It has a momentum schedule of its own, mu_t = beta1 (1 - 0.96^(t momentum_decay) /
+/// 2), and no momentum that another could move. State: `<name>/exp_avg` and `<name>/exp_avg_sq`,
+/// like the parameter.
 class NAdam : public Optimizer {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.

@@ -4,7 +4,7 @@
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/radam.hpp>
+#include <lockstep/tensor/kernels/optim/radam.hpp>
 
 namespace lockstep::optim {
 namespace {

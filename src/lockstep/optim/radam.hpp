@@ -17,8 +17,8 @@ struct RAdamOptions {
 };
 void declare(DeckTable& table, RAdamOptions& options);
 
-/// RAdam, torch.optim.RAdam's formulas (tensor/kernels/radam.hpp), for f32 and f64 parameters.
-/// State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.
+/// RAdam, torch.optim.RAdam's formulas (tensor/kernels/optim/radam.hpp), for f32 and f64
+/// parameters. State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.
 class RAdam : public Optimizer {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.

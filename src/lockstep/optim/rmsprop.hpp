@@ -17,7 +17,7 @@ struct RmspropOptions {
 };
 void declare(DeckTable& table, RmspropOptions& options);
 
-/// RMSprop, torch.optim.RMSprop's formulas (tensor/kernels/rmsprop.hpp), for f32 and f64
+/// RMSprop, torch.optim.RMSprop's formulas (tensor/kernels/optim/rmsprop.hpp), for f32 and f64
 /// parameters. State: `<name>/square_avg` and, centered, `<name>/grad_avg`, and, with momentum,
 /// `<name>/momentum_buffer`, like the parameter.
 class RMSprop : public Optimizer {

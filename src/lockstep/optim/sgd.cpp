@@ -7,7 +7,7 @@
 
 #include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/sgd.hpp>
+#include <lockstep/tensor/kernels/optim/sgd.hpp>
 
 namespace lockstep::optim {
 namespace {

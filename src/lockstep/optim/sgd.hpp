@@ -16,10 +16,9 @@ struct SgdOptions {
 };
 void declare(DeckTable& table, SgdOptions& options);
 
-/// Stochastic gradient descent, torch.optim.SGD's formulas (tensor/kernels/sgd.hpp), for f32 and
-/// f64 parameters.
-/// State, if momentum is not 0: `<name>/momentum_buffer`, like the parameter. The first update of a
-/// parameter sets it to the gradient.
+/// Stochastic gradient descent, torch.optim.SGD's formulas (tensor/kernels/optim/sgd.hpp), for f32
+/// and f64 parameters. State, if momentum is not 0: `<name>/momentum_buffer`, like the parameter.
+/// The first update of a parameter sets it to the gradient.
 class SGD : public Optimizer {
  public:
   /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.

@@ -1,7 +1,7 @@
 #include <lockstep/parallel/comm_hook.hpp>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {
 

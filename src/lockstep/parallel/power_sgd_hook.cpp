@@ -8,9 +8,9 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/finite.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
-#include <lockstep/tensor/kernels/matmul.hpp>
-#include <lockstep/tensor/kernels/orthonormalize.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/linalg/matmul.hpp>
+#include <lockstep/tensor/kernels/linalg/orthonormalize.hpp>
 #include <lockstep/tensor/precision.hpp>
 
 namespace lockstep {

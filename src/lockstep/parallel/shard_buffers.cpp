@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <lockstep/parallel/bucket.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/arithmetic.hpp>
-#include <lockstep/tensor/kernels/reduction.hpp>
+#include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
+#include <lockstep/tensor/kernels/reduce/reduction.hpp>
 
 namespace lockstep {
 namespace {

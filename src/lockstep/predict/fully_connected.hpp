@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <lockstep/nn/module.hpp>
-#include <lockstep/tensor/kernels/packed_mlp.hpp>
+#include <lockstep/tensor/kernels/linalg/packed_mlp.hpp>
 
 namespace lockstep {
 

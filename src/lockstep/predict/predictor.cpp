@@ -19,7 +19,7 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models.hpp>
 #include <lockstep/predict/fully_connected.hpp>
-#include <lockstep/tensor/kernels/math_functions.hpp>
+#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 
 namespace lockstep {
 namespace {

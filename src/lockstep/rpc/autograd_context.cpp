@@ -9,7 +9,7 @@
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/rpc/backward_pass.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep::dist_autograd {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/arithmetic.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
+#include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {

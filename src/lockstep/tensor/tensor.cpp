@@ -4,7 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/device_memory.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/view.hpp>
 
 namespace lockstep {

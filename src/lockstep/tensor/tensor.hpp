@@ -14,8 +14,8 @@
 namespace lockstep {
 
 /// What a tensor's elements mean: plain is row-major, dimension by dimension; in channel blocks an
-/// image [N,C,H,W] is held as [N, C/B, H, W, B] (tensor/kernels/channel_blocks.hpp). Said by the
-/// operation that arranges, never guessed from a shape.
+/// image [N,C,H,W] is held as [N, C/B, H, W, B] (tensor/kernels/conv/channel_blocks.hpp). Said by
+/// the operation that arranges, never guessed from a shape.
 enum class Layout : std::uint8_t { plain, channel_blocks };
 
 /// A dense row-major array on one device: a cheap handle to shared storage. Copying a Tensor copies

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/train/task.hpp>
+#include <lockstep/train/task/task.hpp>
 #include <lockstep/train/training_part.hpp>
 
 namespace lockstep::train {

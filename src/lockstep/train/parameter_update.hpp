@@ -3,7 +3,7 @@
 #include <string>
 
 #include <lockstep/optim/grad_scaler.hpp>
-#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/training_part.hpp>
 
 namespace lockstep::train {

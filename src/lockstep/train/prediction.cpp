@@ -12,20 +12,20 @@
 #include <lockstep/autograd/autocast.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/comm/objects.hpp>
-#include <lockstep/data/data_files.hpp>
-#include <lockstep/data/looked_for.hpp>
-#include <lockstep/data/stored_samples.hpp>
+#include <lockstep/data/files/data_files.hpp>
+#include <lockstep/data/files/looked_for.hpp>
+#include <lockstep/data/files/stored_samples.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/key_text.hpp>
 #include <lockstep/io/atomic_file.hpp>
-#include <lockstep/train/agreement.hpp>
-#include <lockstep/train/language_model.hpp>
 #include <lockstep/train/prediction_file.hpp>
-#include <lockstep/train/regression.hpp>
-#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/language_model.hpp>
+#include <lockstep/train/task/regression.hpp>
 
 namespace lockstep::train {
 namespace {

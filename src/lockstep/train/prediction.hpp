@@ -10,8 +10,8 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/data_options.hpp>
 #include <lockstep/predict/predictor.hpp>
-#include <lockstep/train/confusion.hpp>
-#include <lockstep/train/evaluation.hpp>
+#include <lockstep/train/task/confusion.hpp>
+#include <lockstep/train/task/evaluation.hpp>
 
 // A trained network and files: what `lockstep predict` and `lockstep evaluate` do. Both are
 // collective and throw AgreedError.

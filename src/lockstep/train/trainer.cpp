@@ -10,14 +10,14 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/parallel/shard_tree.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
-#include <lockstep/train/agreement.hpp>
-#include <lockstep/train/batch_norm_check.hpp>
-#include <lockstep/train/metrics.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
-#include <lockstep/train/run_folder.hpp>
-#include <lockstep/train/run_report.hpp>
-#include <lockstep/train/run_states.hpp>
+#include <lockstep/train/report/metrics.hpp>
+#include <lockstep/train/report/run_report.hpp>
+#include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/run_folder.hpp>
+#include <lockstep/train/run/run_states.hpp>
+#include <lockstep/train/task/batch_norm_check.hpp>
 
 namespace lockstep::train {
 namespace {

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include <lockstep/comm/process_group.hpp>
-#include <lockstep/data/batch_plan.hpp>
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/train/evaluation.hpp>
-#include <lockstep/train/outcome.hpp>
-#include <lockstep/train/run_plan.hpp>
-#include <lockstep/train/step_clock.hpp>
-#include <lockstep/train/stop_agreement.hpp>
-#include <lockstep/train/task.hpp>
+#include <lockstep/train/report/step_clock.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/run/stop_agreement.hpp>
+#include <lockstep/train/task/evaluation.hpp>
+#include <lockstep/train/task/outcome.hpp>
+#include <lockstep/train/task/task.hpp>
 #include <lockstep/train/training_part.hpp>
 
 namespace lockstep {

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include <lockstep/base/log.hpp>
-#include <lockstep/checkpoint/checkpoint_file.hpp>
+#include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/reader.hpp>
-#include <lockstep/train/weight_averaging.hpp>
+#include <lockstep/train/parts/weight_averaging.hpp>
 
 namespace lockstep::train {
 namespace {

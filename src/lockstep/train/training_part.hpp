@@ -8,8 +8,8 @@
 
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/tensor/tensor.hpp>
-#include <lockstep/train/outcome.hpp>
-#include <lockstep/train/step_clock.hpp>
+#include <lockstep/train/report/step_clock.hpp>
+#include <lockstep/train/task/outcome.hpp>
 
 namespace lockstep {
 class BatchPlan;

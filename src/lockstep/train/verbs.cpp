@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <lockstep/train/agreement.hpp>
-#include <lockstep/train/model_gradients.hpp>
-#include <lockstep/train/model_report.hpp>
-#include <lockstep/train/standard_output.hpp>
+#include <lockstep/train/report/model_report.hpp>
+#include <lockstep/train/report/standard_output.hpp>
+#include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/task/model_gradients.hpp>
 #include <lockstep/train/trainer.hpp>
 
 namespace lockstep::train {

@@ -2,7 +2,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 
-#include <lockstep/tensor/kernels/elementwise.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "../weighted_sum.hpp"
 #include "checks.hpp"

@@ -1,6 +1,6 @@
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
-#include <lockstep/tensor/kernels/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 
 #include "operations.hpp"
 

@@ -7,8 +7,8 @@
 #include <lockstep/autograd/functional/scale_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/activation.hpp>
-#include <lockstep/tensor/kernels/softmax.hpp>
+#include <lockstep/tensor/kernels/elementwise/activation.hpp>
+#include <lockstep/tensor/kernels/reduce/softmax.hpp>
 
 namespace lockstep {
 namespace {

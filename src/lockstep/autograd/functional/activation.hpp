@@ -1,7 +1,7 @@
 #pragma once
 #include <lockstep/autograd/operand.hpp>
-#include <lockstep/tensor/kernels/activation.hpp>
-#include <lockstep/tensor/kernels/dropout.hpp>
+#include <lockstep/tensor/kernels/elementwise/activation.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 
 namespace lockstep {
 

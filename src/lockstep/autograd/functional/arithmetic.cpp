@@ -5,10 +5,10 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/arithmetic.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
-#include <lockstep/tensor/kernels/reduction.hpp>
+#include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/reduce/reduction.hpp>
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 #include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/attention.hpp>
+#include <lockstep/tensor/kernels/sequence/attention.hpp>
 
 namespace lockstep {
 namespace {

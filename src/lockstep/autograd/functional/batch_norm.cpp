@@ -6,10 +6,10 @@
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/batch_norm.hpp>
-#include <lockstep/tensor/kernels/channel_blocks.hpp>
-#include <lockstep/tensor/kernels/elementwise.hpp>
-#include <lockstep/tensor/kernels/sync_batch_norm.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/norm/batch_norm.hpp>
+#include <lockstep/tensor/kernels/norm/sync_batch_norm.hpp>
 
 namespace lockstep {
 namespace {

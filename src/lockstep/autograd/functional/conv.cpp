@@ -3,7 +3,7 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/conv_form.hpp>
 #include <lockstep/autograd/linear_map.hpp>
-#include <lockstep/tensor/kernels/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/autograd/operand.hpp>
-#include <lockstep/tensor/kernels/conv2d.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d.hpp>
 
 // Shapes are written [N, C, H, W]: samples, channels, height, width.
 
@@ -13,9 +13,9 @@ namespace lockstep {
 [[nodiscard]] Variable conv2d(const Operand& x, const Operand& weight, const Operand& bias,
                               const Conv2dOptions& options = {}, Layout layout = Layout::plain);
 
-/// An image in channel blocks (tensor/kernels/channel_blocks.hpp), or in plain layout; x itself if
-/// it is so already. conv2d, batch_norm and elementwise operations take images in blocks, all
-/// others throw. to_channel_blocks throws ShapeError unless x fits_channel_blocks.
+/// An image in channel blocks (tensor/kernels/conv/channel_blocks.hpp), or in plain layout; x
+/// itself if it is so already. conv2d, batch_norm and elementwise operations take images in blocks,
+/// all others throw. to_channel_blocks throws ShapeError unless x fits_channel_blocks.
 [[nodiscard]] Variable to_channel_blocks(const Operand& x);
 [[nodiscard]] Variable from_channel_blocks(const Operand& x);
 

@@ -7,8 +7,8 @@
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/trilinear.hpp>
-#include <lockstep/tensor/kernels/conv2d.hpp>
-#include <lockstep/tensor/kernels/conv3d.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d.hpp>
+#include <lockstep/tensor/kernels/conv/conv3d.hpp>
 
 namespace lockstep::detail {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <lockstep/autograd/operand.hpp>
-#include <lockstep/tensor/kernels/conv3d.hpp>
+#include <lockstep/tensor/kernels/conv/conv3d.hpp>
 
 // Convolutions of sequences [N,C,L] and volumes [N,C,D,H,W], and transposed ones; on the host. The
 // bias may be undefined. All throw ShapeError, printing the shapes, where they do not fit.

@@ -5,7 +5,7 @@
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/scale_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
-#include <lockstep/tensor/kernels/conv2d_max_pool2d.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d_max_pool2d.hpp>
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/ctc_loss.hpp>
+#include <lockstep/tensor/kernels/loss/ctc_loss.hpp>
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 #include <lockstep/autograd/operand.hpp>
-#include <lockstep/tensor/kernels/loss.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
 
 // Distances between rows, and the losses that are made of them. Rows of bf16 and f16 are computed
 // in f32 and the result is rounded once, so that eps counts. A row whose length is infinite has no

@@ -1,7 +1,7 @@
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/linear_map.hpp>
-#include <lockstep/tensor/kernels/embedding.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding.hpp>
 
 namespace lockstep {
 namespace {

@@ -8,9 +8,9 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
-#include <lockstep/tensor/kernels/gated.hpp>
-#include <lockstep/tensor/kernels/reduction.hpp>
-#include <lockstep/tensor/kernels/unary.hpp>
+#include <lockstep/tensor/kernels/elementwise/gated.hpp>
+#include <lockstep/tensor/kernels/elementwise/unary.hpp>
+#include <lockstep/tensor/kernels/reduce/reduction.hpp>
 
 namespace lockstep {
 namespace {

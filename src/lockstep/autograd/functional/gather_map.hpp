@@ -1,6 +1,6 @@
 #pragma once
 #include <lockstep/autograd/accumulate.hpp>
-#include <lockstep/tensor/kernels/index.hpp>
+#include <lockstep/tensor/kernels/data/index.hpp>
 
 namespace lockstep::detail {
 

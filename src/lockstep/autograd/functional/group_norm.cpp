@@ -8,8 +8,8 @@
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
-#include <lockstep/tensor/kernels/group_norm.hpp>
-#include <lockstep/tensor/kernels/reduction.hpp>
+#include <lockstep/tensor/kernels/norm/group_norm.hpp>
+#include <lockstep/tensor/kernels/reduce/reduction.hpp>
 
 namespace lockstep {
 namespace {

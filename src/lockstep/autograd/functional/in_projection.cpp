@@ -4,7 +4,7 @@
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/linear.hpp>
+#include <lockstep/tensor/kernels/linalg/linear.hpp>
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/trilinear.hpp>
-#include <lockstep/tensor/kernels/linear.hpp>
+#include <lockstep/tensor/kernels/linalg/linear.hpp>
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <lockstep/autograd/operand.hpp>
-#include <lockstep/tensor/kernels/embedding_bag.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/linear.hpp>
+#include <lockstep/tensor/kernels/linalg/linear.hpp>
 
 // The logits exist a chunk of rows at a time: forward keeps each row's maximum and log-sum, and
 // backward computes the chunk's logits again and turns them into their gradient where they stand.

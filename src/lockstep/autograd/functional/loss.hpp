@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include <lockstep/autograd/operand.hpp>
-#include <lockstep/tensor/kernels/loss.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/matmul.hpp>
+#include <lockstep/tensor/kernels/linalg/matmul.hpp>
 
 namespace lockstep {
 namespace {

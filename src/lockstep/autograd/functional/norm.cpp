@@ -2,7 +2,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
-#include <lockstep/tensor/kernels/norm.hpp>
+#include <lockstep/tensor/kernels/norm/norm.hpp>
 
 namespace lockstep {
 namespace {

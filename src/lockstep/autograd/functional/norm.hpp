@@ -66,7 +66,7 @@ struct BatchNormStatistics {
 /// channel has a single value, in evaluation if there are no running statistics. `residual` (like
 /// x, may be undefined) is added to the result, which then goes through relu if wanted: in the same
 /// pass, as networks with shortcuts do it (He et al. 2016, arXiv:1512.03385). x and the residual
-/// may each be in channel blocks (tensor/kernels/channel_blocks.hpp); the result is as x.
+/// may each be in channel blocks (tensor/kernels/conv/channel_blocks.hpp); the result is as x.
 [[nodiscard]] Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias,
                                   const BatchNormStatistics& statistics, bool training,
                                   double momentum = 0.1, double eps = 1e-5,

@@ -2,9 +2,9 @@
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/cumsum.hpp>
-#include <lockstep/tensor/kernels/index.hpp>
-#include <lockstep/tensor/kernels/sort.hpp>
+#include <lockstep/tensor/kernels/data/index.hpp>
+#include <lockstep/tensor/kernels/reduce/cumsum.hpp>
+#include <lockstep/tensor/kernels/reduce/sort.hpp>
 
 namespace lockstep {
 namespace {

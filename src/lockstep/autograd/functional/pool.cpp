@@ -9,8 +9,8 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
-#include <lockstep/tensor/kernels/avg_pool2d.hpp>
-#include <lockstep/tensor/kernels/pool_nd.hpp>
+#include <lockstep/tensor/kernels/pool/avg_pool2d.hpp>
+#include <lockstep/tensor/kernels/pool/pool_nd.hpp>
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <lockstep/autograd/operand.hpp>
 #include <lockstep/tensor/extents.hpp>
-#include <lockstep/tensor/kernels/pool2d.hpp>
+#include <lockstep/tensor/kernels/pool/pool2d.hpp>
 
 // Pools of sequences [N,C,L] (dims 1), images [N,C,H,W] (2) and volumes [N,C,D,H,W] (3). Images in
 // square windows without ceil_mode are pooled on any device, all others on the host.

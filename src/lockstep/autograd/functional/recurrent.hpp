@@ -1,6 +1,6 @@
 #pragma once
 #include <lockstep/autograd/operand.hpp>
-#include <lockstep/tensor/kernels/rnn.hpp>
+#include <lockstep/tensor/kernels/sequence/rnn.hpp>
 
 namespace lockstep {
 
@@ -15,11 +15,12 @@ struct RecurrentOutput {
 };
 
 /// One layer in one direction over x[T, N, I] from the state h0[N, H] (and c0, of the LSTM;
-/// tensor/kernels/rnn.hpp has the formulas). Undefined states are zeros. With `reverse` from the
-/// last element to the first. `lengths`, i64 [N] on the host, each in [1, T], or undefined: how
-/// many elements each sequence has, as in PyTorch's pack_padded_sequence. Nothing depends on the
-/// elements of x behind them, where the output is 0; h_n and c_n are the states after a sequence's
-/// own last step, and `reverse` begins at its own end. Throws ShapeError for other lengths.
+/// tensor/kernels/sequence/rnn.hpp has the formulas). Undefined states are zeros. With `reverse`
+/// from the last element to the first. `lengths`, i64 [N] on the host, each in [1, T], or
+/// undefined: how many elements each sequence has, as in PyTorch's pack_padded_sequence. Nothing
+/// depends on the elements of x behind them, where the output is 0; h_n and c_n are the states
+/// after a sequence's own last step, and `reverse` begins at its own end. Throws ShapeError for
+/// other lengths.
 [[nodiscard]] RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h0,
                                               const Operand& c0, const RecurrentWeights& weights,
                                               bool reverse = false, const Tensor& lengths = {});

@@ -1,6 +1,6 @@
 #pragma once
 #include <lockstep/autograd/functional/reduction.hpp>
-#include <lockstep/tensor/kernels/loss.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
 
 namespace lockstep::detail {
 

@@ -11,12 +11,12 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/arithmetic.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
-#include <lockstep/tensor/kernels/copy.hpp>
-#include <lockstep/tensor/kernels/index.hpp>
-#include <lockstep/tensor/kernels/logsumexp.hpp>
-#include <lockstep/tensor/kernels/reduction.hpp>
+#include <lockstep/tensor/kernels/data/index.hpp>
+#include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
+#include <lockstep/tensor/kernels/elementwise/copy.hpp>
+#include <lockstep/tensor/kernels/reduce/logsumexp.hpp>
+#include <lockstep/tensor/kernels/reduce/reduction.hpp>
 
 namespace lockstep {
 namespace {

@@ -12,9 +12,9 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
-#include <lockstep/tensor/kernels/gaussian_nll.hpp>
-#include <lockstep/tensor/kernels/reduction.hpp>
-#include <lockstep/tensor/kernels/regression_loss.hpp>
+#include <lockstep/tensor/kernels/loss/gaussian_nll.hpp>
+#include <lockstep/tensor/kernels/loss/regression_loss.hpp>
+#include <lockstep/tensor/kernels/reduce/reduction.hpp>
 
 namespace lockstep {
 namespace {

@@ -10,9 +10,9 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
-#include <lockstep/tensor/kernels/interpolate.hpp>
-#include <lockstep/tensor/kernels/pixel_shuffle.hpp>
-#include <lockstep/tensor/kernels/resample.hpp>
+#include <lockstep/tensor/kernels/resample/interpolate.hpp>
+#include <lockstep/tensor/kernels/resample/pixel_shuffle.hpp>
+#include <lockstep/tensor/kernels/resample/resample.hpp>
 
 namespace lockstep {
 namespace {

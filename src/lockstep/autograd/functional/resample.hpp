@@ -4,7 +4,7 @@
 #include <span>
 
 #include <lockstep/autograd/operand.hpp>
-#include <lockstep/tensor/kernels/pad.hpp>
+#include <lockstep/tensor/kernels/resample/pad.hpp>
 
 // Other extents of images and sequences, on the host.
 

@@ -1,5 +1,5 @@
 #pragma once
-#include <lockstep/tensor/kernels/dropout.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep::detail {

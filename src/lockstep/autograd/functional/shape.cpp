@@ -9,8 +9,8 @@
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/copy.hpp>
-#include <lockstep/tensor/kernels/index.hpp>
+#include <lockstep/tensor/kernels/data/index.hpp>
+#include <lockstep/tensor/kernels/elementwise/copy.hpp>
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/unary.hpp>
+#include <lockstep/tensor/kernels/elementwise/unary.hpp>
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/arithmetic.hpp>
-#include <lockstep/tensor/kernels/vector_norm.hpp>
+#include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
+#include <lockstep/tensor/kernels/reduce/vector_norm.hpp>
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
-#include <lockstep/tensor/kernels/activation.hpp>
+#include <lockstep/tensor/kernels/elementwise/activation.hpp>
 
 namespace lockstep::nn {
 

@@ -5,7 +5,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>
-#include <lockstep/tensor/kernels/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 
 namespace lockstep::nn {
 

@@ -3,7 +3,7 @@
 
 #include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
-#include <lockstep/tensor/kernels/conv2d.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d.hpp>
 
 namespace lockstep::nn {
 

@@ -3,7 +3,7 @@
 
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
-#include <lockstep/tensor/kernels/dropout.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 
 namespace lockstep::nn {
 

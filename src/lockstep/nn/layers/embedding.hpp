@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include <lockstep/nn/module.hpp>
-#include <lockstep/tensor/kernels/embedding_bag.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
 
 namespace lockstep::nn {
 

@@ -19,8 +19,8 @@
 #include <lockstep/nn/layers/norm.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/nn/recompute.hpp>
-#include <lockstep/tensor/kernels/attention.hpp>
-#include <lockstep/tensor/kernels/linear.hpp>
+#include <lockstep/tensor/kernels/linalg/linear.hpp>
+#include <lockstep/tensor/kernels/sequence/attention.hpp>
 
 namespace lockstep::nn {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <lockstep/nn/module.hpp>
-#include <lockstep/tensor/kernels/loss.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
 
 namespace lockstep::nn {
 

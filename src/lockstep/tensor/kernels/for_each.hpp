@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <lockstep/tensor/kernels/streaming.hpp>
+#include <lockstep/tensor/kernels/elementwise/streaming.hpp>
 #include <lockstep/tensor/view.hpp>
 
 // The loops that element and row kernels are made of. Host kernels use only Kokkos'

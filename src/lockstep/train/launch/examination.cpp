@@ -11,14 +11,14 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/version.hpp>
 #include <lockstep/comm/objects.hpp>
-#include <lockstep/data/json_file.hpp>
+#include <lockstep/data/files/json_file.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/train/launch/checks.hpp>
 #include <lockstep/train/launch/shared_folder.hpp>
-#include <lockstep/train/library_versions.hpp>
-#include <lockstep/train/run_plan.hpp>
-#include <lockstep/train/task.hpp>
+#include <lockstep/train/report/library_versions.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {

@@ -10,7 +10,7 @@
 #include <lockstep/base/hash.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/version.hpp>
-#include <lockstep/checkpoint/metadata.hpp>
+#include <lockstep/checkpoint/file/metadata.hpp>
 #include <lockstep/tensor/device_memory.hpp>
 
 namespace lockstep::train {

@@ -4,13 +4,13 @@
 #include <optional>
 
 #include <lockstep/autograd/autocast.hpp>
-#include <lockstep/data/batch_plan.hpp>
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
-#include <lockstep/train/task.hpp>
-#include <lockstep/train/weight_averaging.hpp>
+#include <lockstep/train/parts/weight_averaging.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {

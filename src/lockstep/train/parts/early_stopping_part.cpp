@@ -7,11 +7,11 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/train/early_stopping.hpp>
+#include <lockstep/train/parts/early_stopping.hpp>
 #include <lockstep/train/parts/figures.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
-#include <lockstep/train/report.hpp>
-#include <lockstep/train/task.hpp>
+#include <lockstep/train/report/report.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/train/outcome.hpp>
+#include <lockstep/train/task/outcome.hpp>
 
 namespace lockstep::train {
 

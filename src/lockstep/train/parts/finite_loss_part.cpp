@@ -5,10 +5,10 @@
 
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/finite.hpp>
-#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
-#include <lockstep/train/run_saves.hpp>
-#include <lockstep/train/task.hpp>
+#include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/run_saves.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include <lockstep/train/run_plan.hpp>
+#include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/training_part.hpp>
 
 namespace lockstep::train {

@@ -6,8 +6,8 @@
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/replica_check.hpp>
-#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
+#include <lockstep/train/run/failures.hpp>
 
 namespace lockstep::train {
 namespace {

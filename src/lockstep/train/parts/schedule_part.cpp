@@ -6,7 +6,7 @@
 #include <lockstep/optim/plateau.hpp>
 #include <lockstep/train/parts/figures.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
-#include <lockstep/train/task.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/process_group.hpp>
-#include <lockstep/train/agreement.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
-#include <lockstep/train/run_folder.hpp>
-#include <lockstep/train/run_trace.hpp>
+#include <lockstep/train/report/run_trace.hpp>
+#include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/run_folder.hpp>
 
 namespace lockstep::train {
 namespace {

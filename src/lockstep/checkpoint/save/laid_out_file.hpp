@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include <lockstep/checkpoint/file/manifest.hpp>
+#include <lockstep/io/file.hpp>
+
+namespace lockstep {
+
+/// A checkpoint's file while its bytes are being written: HDF5's structure is there, and each data
+/// set has its place. The header, without which it is no checkpoint, comes last.
+class LaidOutFile {
+ public:
+  LaidOutFile() = default;
+  /// Writes the structure of `datasets` into `file`, and nothing else. Throws Error, FileError.
+  LaidOutFile(const File& file, std::vector<DatasetEntry> datasets);
+
+  [[nodiscard]] std::int64_t bytes() const noexcept { return header_.file_bytes; }
+  [[nodiscard]] const std::vector<DatasetEntry>& datasets() const noexcept {
+    return manifest_.datasets;
+  }
+  /// Of each data set, in the file.
+  [[nodiscard]] std::vector<std::int64_t> offsets() const;
+  /// Whether the structure would be the same for these.
+  [[nodiscard]] bool fits(const std::vector<DatasetEntry>& datasets) const;
+
+  /// Once all data sets' bytes are there: writes manifest and header. `hashes`: of each rank's
+  /// slabs, in their order. Throws Error, FileError.
+  void finish(const File& file, const std::vector<std::vector<std::uint64_t>>& hashes);
+
+ private:
+  Manifest manifest_;
+  Header header_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,182 @@
+#include <lockstep/checkpoint/save/plan.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/hash.hpp>
+#include <lockstep/base/text_lines.hpp>
+#include <lockstep/checkpoint/file/region.hpp>
+#include <lockstep/checkpoint/save/chunks.hpp>
+#include <lockstep/comm/objects.hpp>
+
+namespace lockstep {
+namespace {
+
+/// HDF5's index of a data set's chunks takes some KiB.
+constexpr std::int64_t least_to_compress = std::int64_t{64} << 10;
+
+PlannedDataset plan_entry(const std::string& prefix, const StateDict::Entry& state) {
+  check_name(state.name);
+  if (!state.tensor.defined())
+    throw Error(fmt::format("the tensor of '{}' is undefined", state.name));
+  PlannedDataset planned;
+  planned.entry.path = prefix + state.name;
+  planned.entry.dtype = state.tensor.dtype();
+  planned.entry.shape = state.tensor.shape();
+  planned.local = state.tensor;
+  if (!state.placement.sharded) return planned;
+  const auto& [sharded, global, offsets] = state.placement;
+  const Shape& sizes = state.tensor.shape();
+  bool fits = sizes.dims() == global.dims() && offsets.dims() == global.dims();
+  for (int d = 0; fits && d < sizes.dims(); ++d)
+    fits = sizes[d] <= global[d] && offsets[d] <= global[d] - sizes[d];
+  if (!fits)
+    throw Error(fmt::format("'{}': {} cannot be a part, beginning at {}, of a tensor of shape {}",
+                            state.name, describe(state.tensor), to_string(offsets),
+                            to_string(global)));
+  planned.entry.shape = global;
+  return planned;
+}
+
+/// What a rank tells of the tensors it holds.
+struct Held {
+  std::uint64_t hash = 0;             ///< of their names, dtypes and global shapes
+  std::vector<std::int64_t> regions;  ///< of the sharded ones: offsets, then sizes
+
+  static auto fields(auto& self) { return std::tie(self.hash, self.regions); }
+};
+
+void append(std::vector<std::int64_t>& numbers, const Region& region) {
+  for (const Shape* shape : {&region.offsets, &region.sizes})
+    numbers.insert(numbers.end(), shape->begin(), shape->end());
+}
+
+/// The region at `at`, which moves on behind it.
+Region extract(const std::vector<std::int64_t>& numbers, std::size_t& at, int dims) {
+  const auto shape = [&] {
+    const auto first = numbers.begin() + static_cast<std::ptrdiff_t>(at);
+    at += static_cast<std::size_t>(dims);
+    return Shape(std::vector<std::int64_t>(first, first + dims));
+  };
+  const Shape offsets = shape();
+  return {offsets, shape()};
+}
+
+std::string describe_global(const DatasetEntry& entry, bool sharded) {
+  return fmt::format("{} {}{}{}\n", entry.path, name_of(entry.dtype), to_string(entry.shape),
+                     sharded ? " sharded" : "");
+}
+
+}  // namespace
+
+void check_name(const std::string& name) {
+  const bool control = std::ranges::any_of(name, [](unsigned char c) { return c < 0x20; });
+  std::istringstream parts(name + "/");
+  bool legal = !name.empty() && !name.ends_with('/') && !control;
+  for (std::string part; std::getline(parts, part, '/');)
+    legal = legal && !part.empty() && part != "." && part != "..";
+  if (!legal)
+    throw Error(
+        fmt::format("'{}' cannot be a name in a checkpoint: its parts between '/' must not "
+                    "be empty, '.' or '..', nor hold control characters",
+                    name));
+}
+
+std::vector<Slab> cut_slabs(std::int64_t begin, std::int64_t bytes, int owner) {
+  std::vector<Slab> slabs;
+  for (std::int64_t done = 0; done < bytes; done += slab_bytes)
+    slabs.push_back({.begin = begin + done,
+                     .bytes = std::min(slab_bytes, bytes - done),
+                     .owner = owner,
+                     .local = done});
+  return slabs;
+}
+
+void deal_replicated(std::vector<DatasetEntry*> datasets, int ranks) {
+  std::int64_t total = 0;
+  for (const auto* d : datasets) total += d->bytes();
+  const std::int64_t share = std::max<std::int64_t>(1, total / ranks + (total % ranks != 0));
+  std::int64_t run = 0;
+  for (auto* d : datasets) {
+    for (auto& slab : d->slabs) {
+      const std::int64_t middle = run + slab.bytes / 2;
+      slab.owner = static_cast<int>(std::min<std::int64_t>(middle / share, ranks - 1));
+      run += slab.bytes;
+    }
+  }
+}
+
+std::vector<PlannedDataset> plan_state(ProcessGroup& group, const StateDict& model,
+                                       const StateDict& optimizer, Compression compression) {
+  const std::string what = "the state cannot be saved";
+  std::vector<PlannedDataset> plan;
+  std::vector<bool> sharded;
+  std::string global;
+  const auto describe_own = [&] {
+    Held mine;
+    const auto add = [&](const std::string& prefix, const StateDict& state) {
+      for (const auto& entry : state) {
+        plan.push_back(plan_entry(prefix, entry));
+        sharded.push_back(entry.placement.sharded);
+        global += describe_global(plan.back().entry, sharded.back());
+        if (sharded.back()) append(mine.regions, {entry.placement.offsets, entry.tensor.shape()});
+      }
+    };
+    add("/model/", model);
+    add("/optimizer/", optimizer);
+    mine.hash = hash64(global.data(), global.size());
+    return mine;
+  };
+  const std::vector<Held> all = agree(group, describe_own, refuse_with(what));
+  const auto differs =
+      std::ranges::find_if(all, [&](const Held& other) { return other.hash != all[0].hash; });
+  if (differs != all.end()) {  // the same on every rank, so all come here
+    const auto texts = all_gather_object(group, global);
+    const auto rank = static_cast<std::size_t>(differs - all.begin());
+    const auto [on_zero, there] = first_differing_lines(texts[0], texts[rank]);
+    throw Agreed<CheckpointError>(
+        fmt::format("{}: ranks 0 and {} hold different tensors: '{}' against '{}'", what, rank,
+                    on_zero, there));
+  }
+
+  std::vector<DatasetEntry*> replicated;
+  std::vector<std::int64_t> loads(all.size(), 0);
+  std::vector<Region> held(all.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    auto& entry = plan[i].entry;
+    if (!sharded[i]) {
+      const bool compressed =
+          compression != Compression::none && entry.bytes() >= least_to_compress;
+      entry.slabs = compressed ? cut_chunks(entry) : cut_slabs(0, entry.bytes());
+      replicated.push_back(&entry);
+      continue;
+    }
+    std::size_t behind = next;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      behind = next;
+      held[rank] = extract(all[rank].regions, behind, entry.shape.dims());
+    }
+    next = behind;
+    try {
+      entry.slabs = plan_slabs(entry, held, loads);
+    } catch (const CheckpointError& e) {
+      throw Agreed<CheckpointError>(fmt::format("{}: {}", what, e.what()));
+    }
+  }
+  deal_replicated(replicated, group.size());
+  return plan;
+}
+
+AgreeOptions refuse_with(const std::string& what) {
+  return {.refuse = [what](const AgreedFailure& failure) {
+    const auto where =
+        failure.everywhere ? "" : fmt::format("rank {} of {}: ", failure.rank, failure.ranks);
+    throw Agreed<CheckpointError>(failure, fmt::format("{}{}: {}", where, what, failure.message));
+  }};
+}
+
+}  // namespace lockstep

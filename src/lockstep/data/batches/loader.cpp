@@ -1,0 +1,189 @@
+#include <lockstep/data/batches/loader.hpp>
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/expect_given.hpp>
+#include <lockstep/base/failure.hpp>
+#include <lockstep/base/rank.hpp>
+#include <lockstep/base/trace.hpp>
+
+namespace lockstep {
+
+// Step s lives in ring[s % ring.size()]. With `taken` steps given out, the caller still reads step
+// taken - 1, so the thread may load steps below taken - 1 + ring.size().
+struct Loader::State {
+  State(std::shared_ptr<const Dataset> data, std::unique_ptr<BatchSource> source,
+        std::int64_t buffers, BatchTransforms changes)
+      : dataset(std::move(data)),
+        batches(std::move(source)),
+        transforms(std::move(changes)),
+        steps(batches->steps()) {
+    for (std::int64_t i = 0; i < buffers; ++i) {
+      ring.emplace_back(*dataset, batches->largest_batch());
+    }
+  }
+
+  [[nodiscard]] Batch& slot(std::int64_t step) {
+    return ring[static_cast<std::size_t>(step) % ring.size()];
+  }
+
+  // Whether the thread has something to do. Before an epoch's first next() the caller holds
+  // nothing.
+  [[nodiscard]] bool may_load() const {
+    const std::int64_t held = taken > first ? taken - 1 : taken;
+    return running && loaded < steps && loaded < held + static_cast<std::int64_t>(ring.size());
+  }
+
+  void load_forever() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      work.wait(lock, [&] { return stopping || may_load(); });
+      if (stopping) return;
+      busy = true;
+      const std::int64_t step = loaded;
+      const bool begins = std::exchange(epoch_begins, false);
+      lock.unlock();
+      std::exception_ptr problem = load(step, begins);
+      lock.lock();
+      failure = std::move(problem);
+      busy = false;
+      if (failure) {
+        running = false;
+      } else {
+        ++loaded;
+      }
+      ready.notify_one();
+    }
+  }
+
+  // Without the lock: while busy, nobody else touches the source or this step's slot.
+  std::exception_ptr load(std::int64_t step, bool begins) noexcept {
+    const TraceScope scope("loader", "load batch", nullptr, step);
+    try {
+      if (begins) batches->start_epoch(epoch);
+      dataset->load(batches->indices(step), slot(step));
+      for (const auto& transform : transforms) transform->apply(slot(step), epoch);
+      return nullptr;
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+
+  [[noreturn]] void throw_failure(std::int64_t step) const {
+    const auto cause = failure_of([&] { std::rethrow_exception(failure); });
+    const std::string sentence =
+        fmt::format("loading step {} of epoch {} failed: {}", step, epoch, cause->message);
+    if (cause->kind == FailureKind::out_of_memory) throw OutOfMemoryError(sentence);
+    throw Error(sentence, cause->code);
+  }
+
+  const std::shared_ptr<const Dataset> dataset;
+  const std::unique_ptr<BatchSource> batches;
+  const BatchTransforms transforms;
+  const std::int64_t steps;
+  std::vector<Batch> ring;
+  double waited = 0.0;
+
+  std::mutex mutex;                     // guards what follows
+  std::condition_variable work, ready;  // for the thread; for the caller
+  bool stopping = false;
+  bool running = false;  // in an epoch that has not failed
+  bool busy = false;     // the thread is loading step `loaded`
+  bool epoch_begins = false;
+  std::int64_t epoch = 0;   // changed only while the thread is not busy
+  std::int64_t first = 0;   // step the epoch began at
+  std::int64_t loaded = 0;  // steps below are in the ring
+  std::int64_t taken = 0;   // steps below were given out; written by the caller alone
+  std::exception_ptr failure;
+
+  std::thread thread;
+};
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, std::unique_ptr<BatchSource> batches,
+               std::int64_t prefetch, BatchTransforms transforms) {
+  if (prefetch < 1) {
+    throw InputError(
+        fmt::format("the loader was given {} buffers (data.prefetch); it needs at least 1, and 2 "
+                    "to load ahead.",
+                    prefetch));
+  }
+  for (const auto& transform : transforms) expect_given("Loader", "a transform", transform);
+  state_ =
+      std::make_unique<State>(expect_given("Loader", "the data set", std::move(dataset)),
+                              expect_given("Loader", "the source of batches", std::move(batches)),
+                              prefetch, std::move(transforms));
+  state_->first = state_->loaded = state_->taken = state_->steps;
+  state_->thread = std::thread([state = state_.get(), rank = thread_rank()] {
+    const ThreadRank works_for(rank);
+    name_thread("loader");
+    state->load_forever();
+  });
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->work.notify_one();
+  state_->thread.join();
+}
+
+void Loader::start_epoch(std::int64_t epoch, std::int64_t first_step) {
+  State& s = *state_;
+  if (first_step < 0 || first_step > s.steps) {
+    throw Error(fmt::format("an epoch of {} steps cannot start at step {}", s.steps, first_step));
+  }
+  {
+    std::unique_lock lock(s.mutex);
+    s.running = false;
+    s.ready.wait(lock, [&] { return !s.busy; });
+    s.failure = nullptr;
+    s.epoch = epoch;
+    s.first = s.loaded = s.taken = first_step;
+    s.epoch_begins = true;
+    s.running = true;
+  }
+  s.work.notify_one();
+}
+
+std::int64_t Loader::steps() const noexcept { return state_->steps; }
+bool Loader::has_next() const noexcept { return state_->taken < state_->steps; }
+std::int64_t Loader::next_step() const noexcept { return state_->taken; }
+double Loader::seconds_waited() const noexcept { return state_->waited; }
+
+const Batch& Loader::next() {
+  State& s = *state_;
+  if (!has_next()) {
+    throw Error(
+        fmt::format("the epoch of {} steps is over: call start_epoch for the next one", s.steps));
+  }
+  const std::int64_t step = s.taken;
+  {
+    std::unique_lock lock(s.mutex);
+    const auto arrived = [&] { return s.loaded > step || s.failure; };
+    s.taken = step + 1;  // gives the batch of step - 1 back to the thread
+    s.work.notify_one();
+    if (!arrived()) {
+      const TraceScope scope("wait", "wait for batch", nullptr, step);
+      const auto start = Clock::now();
+      s.ready.wait(lock, arrived);
+      s.waited += seconds_since(start);
+    }
+    if (s.loaded <= step) {
+      s.taken = step;
+      s.throw_failure(step);
+    }
+  }
+  return s.slot(step);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,197 @@
+#include <lockstep/data/files/data_files.hpp>
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_set>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/base/some_of.hpp>
+#include <lockstep/data/files/hdf5_array.hpp>
+#include <lockstep/data/files/joined_array.hpp>
+#include <lockstep/data/files/looked_for.hpp>
+#include <lockstep/data/files/npy_array.hpp>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> matches_of(const std::string& pattern) {
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
+  std::vector<fs::path> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (status == 0) return files;
+  throw InputError(fmt::format("no file fits {}. Correct the pattern in data.path.",
+                               detail::looked_for(pattern)));
+}
+
+const std::vector<std::string>& paths_of(const DataOptions& options, Split split) {
+  const FileOptions& files = options.files;
+  const auto& paths =
+      split == Split::train || files.test_path.empty() ? options.path : files.test_path;
+  if (paths.empty() || paths == std::vector<std::string>{"auto"}) {
+    throw InputError(
+        "what is in files needs data.path, the file or files, but it is \"auto\". Set it in the "
+        "deck "
+        "or "
+        "with --set 'data.path=\"FILE\"'.");
+  }
+  return paths;
+}
+
+[[noreturn]] void refuse_without_features(const CsvTable& table) {
+  throw InputError(fmt::format(
+      "{} has no column for features, only {}. Add one, or, where these are several, separate "
+      "their cells by commas, semicolons or tabs.",
+      table.name(),
+      table.columns().size() == 1 ? fmt::format("the one column \"{}\"", table.columns()[0])
+                                  : some_of(table.columns())));
+}
+
+/// What is read of a table, also where some of it is left to the table (DataFiles::completed).
+UsedColumns columns_of(const DataOptions& options) {
+  const auto& [features, targets] = options.files.columns;
+  if (features.empty()) return {};
+  UsedColumns used{.names = features, .and_last = targets.empty()};
+  used.names.insert(used.names.end(), targets.begin(), targets.end());
+  used.names.push_back(options.sample_weights);
+  return used;
+}
+
+ExternalElements external_of(const FileOptions& options) {
+  return options.allow_external ? ExternalElements::allowed : ExternalElements::refused;
+}
+
+fs::path npy_file(const fs::path& folder, const std::string& name) {
+  return folder / (name.ends_with(".npy") ? name : name + ".npy");
+}
+
+}  // namespace
+
+std::vector<fs::path> files_of(const std::vector<std::string>& paths) {
+  std::vector<fs::path> files;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    const bool pattern = path.find_first_of("*?[") != std::string::npos;
+    if (!pattern || fs::exists(path, ignored)) {
+      files.emplace_back(path);
+    } else {
+      const auto matches = matches_of(path);
+      files.insert(files.end(), matches.begin(), matches.end());
+    }
+  }
+  return files;
+}
+
+bool is_table(const fs::path& file) {
+  const std::string name = file.string();
+  return name.ends_with(".csv") || name.ends_with(".csv.gz");
+}
+
+std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::string& name,
+                                              const FileOptions& options) {
+  if (file.extension() == ".npy") return std::make_shared<const NpyArray>(file);
+  if (is_table(file)) {
+    const auto& columns = options.columns.features;
+    const CsvTable table({file}, options.header, {.names = columns});
+    return table.numbers(columns.empty() ? table.columns() : columns, false);
+  }
+  return std::make_shared<const Hdf5Array>(file, name, options.cache_mib << 20U,
+                                           external_of(options));
+}
+
+DataFiles::DataFiles(const DataOptions& options, Split split)
+    : kind_(options.kind),
+      split_(split),
+      external_(external_of(options.files)),
+      files_(files_of(paths_of(options, split))) {
+  if (kind_ != DataKind::csv) return;
+  if (split == Split::test && options.files.test_path.empty()) {
+    throw InputError(
+        "data.kind = \"csv\" needs data.test_path, the table of the test set. Name it, or hold "
+        "some lines back instead: data.test_set = false, data.validation_fraction = 0.1.");
+  }
+  table_.emplace(files_, options.files.header, columns_of(options));
+}
+
+DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
+  if (!table_) return options;
+  auto& [features, targets] = options.files.columns;
+  if (targets.empty()) targets = {table_->columns().back()};
+  if (features.empty()) {
+    std::unordered_set<std::string_view> others(targets.begin(), targets.end());
+    others.insert(options.sample_weights);
+    std::ranges::copy_if(table_->columns(), std::back_inserter(features),
+                         [&](const std::string& column) { return !others.contains(column); });
+    if (features.empty()) refuse_without_features(*table_);
+  }
+  options.files.named_targets = kind == TargetKind::classes && targets_are_names(options);
+  if (!options.files.named_targets) return options;
+  if (options.class_names.empty()) options.class_names = table_->labels(targets[0]);
+  options.files.classes = std::ssize(options.class_names);
+  return options;
+}
+
+bool DataFiles::targets_are_names(const DataOptions& options) const {
+  const auto& columns = options.files.columns.targets;
+  if (columns.size() != 1) return false;
+  return std::ranges::any_of(options.class_names, CsvTable::is_number) ||
+         !table_->is_numeric(columns[0]);
+}
+
+std::shared_ptr<const StoredArray> DataFiles::features(const DataOptions& options) const {
+  const FileOptions& o = options.files;
+  if (table_) return table_->numbers(o.columns.features, false);
+  return array(split_ == Split::train ? o.train_features : o.test_features, o.cache_mib << 20U);
+}
+
+std::shared_ptr<const StoredArray> DataFiles::targets(const DataOptions& options) const {
+  const FileOptions& o = options.files;
+  if (!table_)
+    return array(split_ == Split::train ? o.train_targets : o.test_targets, o.cache_mib << 20U);
+  const auto& columns = o.columns.targets;
+  return o.named_targets ? table_->codes(columns[0], options.class_names)
+                         : table_->numbers(columns, true);
+}
+
+std::vector<std::shared_ptr<const StoredArray>> DataFiles::others(
+    const DataOptions& options) const {
+  const FileOptions& o = options.files;
+  if (table_ && !o.other_features.empty()) {
+    throw InputError(
+        "data.other_features names arrays of hdf5 and npy files, but the data are a table. Put "
+        "the columns into data.feature_columns.");
+  }
+  const std::string& first = split_ == Split::train ? o.train_features : o.test_features;
+  const std::string folder = first.substr(0, first.find_last_of('/') + 1);
+  std::vector<std::shared_ptr<const StoredArray>> arrays;
+  for (const std::string& name : o.other_features)
+    arrays.push_back(array(folder + name, o.cache_mib << 20U));
+  return arrays;
+}
+
+std::shared_ptr<const StoredArray> DataFiles::weights(const DataOptions& options) const {
+  if (table_) return table_->numbers({options.sample_weights}, true);
+  return array(options.sample_weights, options.files.cache_mib << 20U);
+}
+
+std::shared_ptr<const StoredArray> DataFiles::array(const std::string& name,
+                                                    std::int64_t cache_bytes) const {
+  std::vector<std::shared_ptr<const StoredArray>> parts;
+  for (const fs::path& file : files_) {
+    if (kind_ == DataKind::npy) {
+      parts.push_back(std::make_shared<const NpyArray>(npy_file(file, name)));
+    } else {
+      parts.push_back(std::make_shared<const Hdf5Array>(
+          file, name, cache_bytes / std::ssize(files_), external_));
+    }
+  }
+  if (parts.size() == 1) return parts[0];
+  return std::make_shared<const JoinedArray>(std::move(parts));
+}
+
+}  // namespace lockstep

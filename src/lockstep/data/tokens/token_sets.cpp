@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/data/data_sets.hpp>
+#include <lockstep/data/files/data_files.hpp>
+#include <lockstep/data/tokens/token_dataset.hpp>
+
+namespace lockstep {
+namespace {
+
+/// What data.path names: folders of token files, or these.
+std::vector<std::filesystem::path> places_of(const DataOptions& options) {
+  if (options.path.empty() || options.path.front() == "auto") {
+    throw InputError(
+        "data.kind = \"tokens\" needs data.path, a folder of token files or one of them, but it is "
+        "\"auto\". Make them with `gpt tokens TEXT --output FOLDER`, and set it in the deck or "
+        "with --set 'data.path=\"FOLDER\"'.");
+  }
+  return files_of(options.path);
+}
+
+/// The folder of the first of them, where tokenizer.json stands.
+std::filesystem::path token_folder(const DataOptions& options) {
+  const std::filesystem::path path = places_of(options).front();
+  return std::filesystem::is_directory(path) ? path : path.parent_path();
+}
+
+/// What the deck, or else the folder, says of the tokenizer.
+TokenizerChoice tokenizer_of(const DataOptions& options) {
+  if (options.tokens.tokenizer.empty()) return read_tokenizer_choice(token_folder(options));
+  return {options.tokens.tokenizer, options.class_names};
+}
+
+[[noreturn]] void refuse_places(const std::vector<std::filesystem::path>& places, Split split,
+                                bool has_test_path) {
+  std::string all;
+  for (const auto& place : places) all += (all.empty() ? "" : ", ") + place.string();
+  if (split == Split::train) {
+    throw InputError(fmt::format(
+        "{} holds no token files of the training set: their names end in .bin and have the word "
+        "\"train\". Make them with `gpt tokens`, or name one file as data.path.",
+        all));
+  }
+  throw InputError(fmt::format(
+      "{} holds no token files of the test set: their names end in .bin and have the word "
+      "\"test\" or \"val\". {}",
+      all,
+      has_test_path ? "Rename them, or name the files themselves in data.test_path."
+                    : "Name one with data.test_path, or set data.test_set = false."));
+}
+
+std::vector<std::filesystem::path> token_files_of(const DataOptions& options, Split split) {
+  const auto& test_path = options.files.test_path;
+  const bool has_test_path = split == Split::test && !test_path.empty();
+  const auto places = has_test_path ? files_of(test_path) : places_of(options);
+  std::vector<std::filesystem::path> files;
+  for (const auto& place : places) {
+    // A file that data.path itself names is of the training set.
+    if (split == Split::test && !has_test_path && !std::filesystem::is_directory(place)) continue;
+    const auto found = token_files(place, split);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  if (files.empty()) refuse_places(places, split, has_test_path);
+  return files;
+}
+
+std::int64_t vocabulary_of(const DataOptions& options, const TokenizerChoice& choice,
+                           const std::vector<std::filesystem::path>& files) {
+  if (options.tokens.vocabulary > 0) return options.tokens.vocabulary;
+  std::int64_t largest = 0;
+  for (const auto& file : files) largest = std::max(largest, TokenFile(file).vocabulary());
+  if (largest > 0) return largest;
+  if (choice.kind.empty()) {
+    throw InputError(fmt::format(
+        "neither the token files of {} nor a tokenizer.json beside them say how many different "
+        "tokens there may be. Set data.vocabulary; GPT-2's is 50257.",
+        fmt::join(options.path, ", ")));
+  }
+  return make_tokenizer(choice, token_folder(options))->vocabulary();
+}
+
+std::shared_ptr<const Dataset> token_set(const DataOptions& options,
+                                         const std::vector<std::filesystem::path>& files,
+                                         std::int64_t limit, std::int64_t vocabulary) {
+  return std::make_shared<const TokenDataset>(files, options.tokens.context, vocabulary, limit);
+}
+
+DataFacts facts_of_tokens(const TokenizerChoice& choice) {
+  return {.input = "tokens",
+          .target = "next token",
+          .class_names = choice.characters,
+          .tokenizer = choice.kind};
+}
+
+}  // namespace
+
+Datasets token_sets(const DataOptions& options) {
+  const TokenizerChoice choice = tokenizer_of(options);
+  const auto files = token_files_of(options, Split::train);
+  const std::int64_t vocabulary = vocabulary_of(options, choice, files);
+  Datasets sets{.train = token_set(options, files, options.train_limit, vocabulary),
+                .test = {},
+                .augmentation = {},
+                .facts = facts_of_tokens(choice)};
+  if (options.test_set) {
+    sets.test =
+        token_set(options, token_files_of(options, Split::test), options.test_limit, vocabulary);
+  }
+  return sets;
+}
+
+Datasets token_test_set(const DataOptions& options) {
+  return {.train = {},
+          .test = token_set(options, token_files_of(options, Split::test), options.test_limit,
+                            options.tokens.vocabulary),
+          .augmentation = {},
+          .facts = facts_of_tokens(tokenizer_of(options))};
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const DataOptions& options) {
+  const TokenizerChoice choice = tokenizer_of(options);
+  if (choice.kind.empty()) {
+    throw InputError(fmt::format(
+        "the tokenizer of {} is not known: there is no tokenizer.json. Set data.tokenizer to bytes "
+        "or gpt2, whose vocab.json and merges.txt then stand there.",
+        fmt::join(options.path, ", ")));
+  }
+  return make_tokenizer(choice, choice.kind == "gpt2" ? token_folder(options) : "");
+}
+
+}  // namespace lockstep

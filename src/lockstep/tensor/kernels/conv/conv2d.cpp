@@ -1,0 +1,174 @@
+#include <lockstep/tensor/kernels/conv/conv2d.hpp>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+
+namespace detail {
+
+Conv2dProblem Conv2dProblem::of(const Tensor& x, const Tensor& weight, const Tensor& y,
+                                const Conv2dOptions& options) {
+  const Shape in = plain_shape(x), kernel = weight.shape(), out = plain_shape(y);
+  return {in[0],
+          in[1],
+          in[2],
+          in[3],
+          kernel[0],
+          kernel[2],
+          kernel[3],
+          out[2],
+          out[3],
+          options,
+          is_channel_blocked(x),
+          is_channel_blocked(y)};
+}
+
+bool Conv2dProblem::takes_all_windows() const {
+  const auto all = [](std::int64_t in, std::int64_t taps, std::int64_t out, std::int64_t stride,
+                      std::int64_t padding, std::int64_t dilation) {
+    return out == (in + 2 * padding - dilation * (taps - 1) - 1) / stride + 1;
+  };
+  const auto& o = options;
+  return all(h, kh, oh, o.stride[0], o.padding[0], o.dilation[0]) &&
+         all(w, kw, ow, o.stride[1], o.padding[1], o.dilation[1]) &&
+         (!is_3d || all(depth.d, depth.kd, depth.od, depth.stride, depth.padding, depth.dilation));
+}
+
+bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {
+  const auto extents = [](const Conv2dProblem& p) {
+    return std::array{p.n, p.c, p.h, p.w, p.o, p.kh, p.kw, p.oh, p.ow, p.options.groups};
+  };
+  return extents(a) == extents(b) && a.x_blocked == b.x_blocked && a.y_blocked == b.y_blocked &&
+         a.options.stride == b.options.stride && a.options.padding == b.options.padding &&
+         a.options.dilation == b.options.dilation && a.is_3d == b.is_3d && a.depth == b.depth;
+}
+
+}  // namespace detail
+
+namespace {
+
+using detail::Conv2dProblem;
+
+template <class T>
+const T* elements(const Tensor& t) {
+  return t.defined() ? static_cast<const T*>(t.data()) : nullptr;
+}
+
+// Chosen by shape, never by timing. Measured on one Zen 5 core in f32 (benchmarks/tensor,
+// conv2d_*): oneDNN runs at 1.2 to 2 times the speed of im2col from 16 channels on, and at 6 times
+// or more with many groups or as a weight gradient of few channels; but its input gradient pads
+// few channels to whole vectors: 4.3 ms against 0.4 ms for conv 1 -> 10, 3.6 against 1.1 ms for
+// 3 -> 64.
+bool use_onednn(const Conv2dProblem& p) { return p.n > 0 && p.takes_all_windows(); }
+bool use_onednn_for_input_gradient(const Conv2dProblem& p) {
+  constexpr std::int64_t vector_width = 16;
+  return use_onednn(p) &&
+         (p.options.groups > 1 || p.c >= vector_width || p.x_blocked || p.y_blocked);
+}
+
+template <class T, class Space>
+void bias_kernel(const Space& space, const Tensor& grad_y, bool accumulate,
+                 const Tensor& grad_bias) {
+  const std::int64_t samples = grad_y.size(0), channels = grad_y.size(1);
+  const std::int64_t positions = grad_y.size(2) * grad_y.size(3);
+  const auto g = view<Space, const T, 3>(grad_y.reshape({samples, channels, positions}));
+  const auto out = view<Space, T, 1>(grad_bias);
+  for_each_row(
+      "lockstep::conv2d_backward_bias", space, channels, positions,
+      KOKKOS_LAMBDA(std::int64_t o, const Lanes<Space>& lanes) {
+        T total{0};
+        for (std::int64_t n = 0; n < samples; ++n) {
+          total += lanes.sum([&](std::int64_t p) { return g(n, o, p); });
+        }
+        lanes.once([&] { out(o) = (accumulate ? out(o) : T{0}) + total; });
+      });
+}
+
+/// The same for an image in channel blocks.
+template <class T, class Space>
+void blocked_bias_kernel(const Space& space, const Tensor& grad_y, bool accumulate,
+                         const Tensor& grad_bias) {
+  const std::int64_t samples = grad_y.size(0), blocks = grad_y.size(1), width = grad_y.size(4);
+  const std::int64_t positions = grad_y.size(2) * grad_y.size(3);
+  const auto g = view<Space, const T, 4>(
+      grad_y.with_layout(Layout::plain).reshape({samples, blocks, positions, width}));
+  const auto out = view<Space, T, 1>(grad_bias);
+  for_each_row(
+      "lockstep::conv2d_backward_bias_blocked", space, blocks * width, positions,
+      KOKKOS_LAMBDA(std::int64_t o, const Lanes<Space>& lanes) {
+        const std::int64_t block = o / width, lane = o % width;
+        T total{0};
+        for (std::int64_t n = 0; n < samples; ++n) {
+          total += lanes.sum([&](std::int64_t p) { return g(n, block, p, lane); });
+        }
+        lanes.once([&] { out(o) = (accumulate ? out(o) : T{0}) + total; });
+      });
+}
+
+}  // namespace
+
+void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                    const Conv2dOptions& options, const Tensor& y) {
+  const auto problem = Conv2dProblem::of(x, weight, y, options);
+  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    auto* const out = static_cast<T*>(y.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (use_onednn(problem)) {
+        detail::onednn::forward(problem, elements<T>(x), elements<T>(weight), elements<T>(bias),
+                                out);
+        return;
+      }
+    }
+    detail::im2col::forward(problem, elements<T>(x), elements<T>(weight), elements<T>(bias), out);
+  });
+}
+
+void conv2d_backward_input(const Tensor& grad_y, const Tensor& weight, const Conv2dOptions& options,
+                           bool accumulate, const Tensor& grad_x) {
+  const auto problem = Conv2dProblem::of(grad_x, weight, grad_y, options);
+  dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
+    auto* const out = static_cast<T*>(grad_x.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (use_onednn_for_input_gradient(problem)) {
+        detail::onednn::backward_input(problem, elements<T>(grad_y), elements<T>(weight),
+                                       accumulate, out);
+        return;
+      }
+    }
+    detail::im2col::backward_input(problem, elements<T>(grad_y), elements<T>(weight), accumulate,
+                                   out);
+  });
+}
+
+void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dOptions& options,
+                            bool accumulate, const Tensor& grad_weight) {
+  const auto problem = Conv2dProblem::of(x, grad_weight, grad_y, options);
+  dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
+    auto* const out = static_cast<T*>(grad_weight.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (use_onednn(problem)) {
+        detail::onednn::backward_weight(problem, elements<T>(grad_y), elements<T>(x), accumulate,
+                                        out);
+        return;
+      }
+    }
+    detail::im2col::backward_weight(problem, elements<T>(grad_y), elements<T>(x), accumulate, out);
+  });
+}
+
+void conv2d_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {
+  dispatch(current_stream(grad_y.device()), [&](const auto& space) {
+    dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
+      if (is_channel_blocked(grad_y)) {
+        blocked_bias_kernel<T>(space, grad_y, accumulate, grad_bias);
+      } else {
+        bias_kernel<T>(space, grad_y, accumulate, grad_bias);
+      }
+    });
+  });
+}
+
+}  // namespace lockstep

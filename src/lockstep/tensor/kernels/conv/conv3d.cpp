@@ -1,0 +1,148 @@
+#include <lockstep/tensor/kernels/conv/conv3d.hpp>
+
+#include <string_view>
+
+#include <fmt/core.h>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+namespace {
+
+using detail::Conv2dProblem;
+
+Conv2dProblem volumes(const Tensor& x, const Tensor& weight, const Tensor& y,
+                      const Conv3dOptions& o) {
+  Conv2dProblem p{x.size(0),
+                  x.size(1),
+                  x.size(3),
+                  x.size(4),
+                  weight.size(0),
+                  weight.size(3),
+                  weight.size(4),
+                  y.size(3),
+                  y.size(4),
+                  {{o.stride[1], o.stride[2]},
+                   {o.padding[1], o.padding[2]},
+                   {o.dilation[1], o.dilation[2]},
+                   o.groups}};
+  p.is_3d = true;
+  p.depth = {x.size(2), weight.size(2), y.size(2), o.stride[0], o.padding[0], o.dilation[0]};
+  return p;
+}
+
+template <class T>
+const T* begin_of(const Tensor& t) {
+  return t.defined() ? static_cast<const T*>(t.data()) : nullptr;
+}
+
+template <class T, class Space>
+void bias_to_channels(const Space& space, const Tensor& bias, const Tensor& y) {
+  const std::int64_t channels = y.size(1), rows = y.size(0) * channels;
+  const std::int64_t positions = rows == 0 ? 0 : y.numel() / rows;
+  const auto b = flat_view<Space, const T>(bias);
+  const auto out = flat_view<Space, T>(y);
+  for_each_row(
+      "lockstep::add_channel_bias", space, rows, positions,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T shift = b(r % channels);
+        lanes.each([&](std::int64_t i) { out(r * positions + i) += shift; });
+      });
+}
+
+}  // namespace
+
+Shape conv3d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const Conv3dOptions& o) {
+  const auto complain = [&](std::string_view why) {
+    throw ShapeError(fmt::format(
+        "conv3d of x {} with weight {}{}, stride {} x {} x {}, padding {} x {} x {}, dilation {} x "
+        "{} x {}, groups {}: {}",
+        describe(x), describe(weight), bias.defined() ? " and bias " + describe(bias) : "",
+        o.stride[0], o.stride[1], o.stride[2], o.padding[0], o.padding[1], o.padding[2],
+        o.dilation[0], o.dilation[1], o.dilation[2], o.groups, why));
+  };
+  if (x.dims() != 5 || weight.dims() != 5) {
+    complain("x must be [N, C, D, H, W] and weight [O, C / groups, kd, kh, kw]");
+  }
+  if (o.groups < 1) complain("groups are at least 1");
+  if (weight.size(0) % o.groups != 0 || x.size(1) != weight.size(1) * o.groups) {
+    complain("the channels of x and weight do not fit");
+  }
+  if (bias.defined() && bias.shape() != Shape{weight.size(0)}) complain("the bias must be [O]");
+  if (weight.dtype() != x.dtype() || (bias.defined() && bias.dtype() != x.dtype())) {
+    complain("the dtypes differ");
+  }
+  if (x.device().type != DeviceType::host) complain("it runs on the host only");
+  std::array<std::int64_t, 5> shape{x.size(0), weight.size(0)};
+  for (std::size_t d = 0; d < 3; ++d) {
+    const auto dimension = static_cast<int>(d) + 2;
+    if (o.stride[d] < 1 || o.dilation[d] < 1 || o.padding[d] < 0) {
+      complain("stride and dilation are at least 1, padding at least 0");
+    }
+    if (weight.size(dimension) < 1) complain("the kernel is empty");
+    const std::int64_t room =
+        x.size(dimension) + 2 * o.padding[d] - o.dilation[d] * (weight.size(dimension) - 1) - 1;
+    if (room < 0) complain("the kernel is larger than the padded input");
+    shape[d + 2] = room / o.stride[d] + 1;
+  }
+  return Shape(shape);
+}
+
+void conv3d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                    const Conv3dOptions& options, const Tensor& y) {
+  const auto problem = volumes(x, weight, y, options);
+  dispatch_floating(x.dtype(), "conv3d", [&]<class T>() {
+    auto* const out = static_cast<T*>(y.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (problem.n > 0 && problem.takes_all_windows()) {
+        return detail::onednn::forward(problem, begin_of<T>(x), begin_of<T>(weight),
+                                       begin_of<T>(bias), out);
+      }
+    }
+    detail::im2col::forward(problem, begin_of<T>(x), begin_of<T>(weight), begin_of<T>(bias), out);
+  });
+}
+
+void conv3d_backward_input(const Tensor& grad_y, const Tensor& weight, const Conv3dOptions& options,
+                           bool accumulate, const Tensor& grad_x) {
+  const auto problem = volumes(grad_x, weight, grad_y, options);
+  dispatch_floating(grad_y.dtype(), "conv3d", [&]<class T>() {
+    auto* const out = static_cast<T*>(grad_x.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (problem.n > 0 && problem.takes_all_windows()) {
+        return detail::onednn::backward_input(problem, begin_of<T>(grad_y), begin_of<T>(weight),
+                                              accumulate, out);
+      }
+    }
+    detail::im2col::backward_input(problem, begin_of<T>(grad_y), begin_of<T>(weight), accumulate,
+                                   out);
+  });
+}
+
+void conv3d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv3dOptions& options,
+                            bool accumulate, const Tensor& grad_weight) {
+  const auto problem = volumes(x, grad_weight, grad_y, options);
+  dispatch_floating(grad_y.dtype(), "conv3d", [&]<class T>() {
+    auto* const out = static_cast<T*>(grad_weight.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (problem.n > 0 && problem.takes_all_windows()) {
+        return detail::onednn::backward_weight(problem, begin_of<T>(grad_y), begin_of<T>(x),
+                                               accumulate, out);
+      }
+    }
+    detail::im2col::backward_weight(problem, begin_of<T>(grad_y), begin_of<T>(x), accumulate, out);
+  });
+}
+
+void add_channel_bias(const Tensor& bias, const Tensor& y) {
+  dispatch(current_stream(y.device()), [&](const auto& space) {
+    dispatch_floating(y.dtype(), "add_channel_bias",
+                      [&]<class T>() { bias_to_channels<T>(space, bias, y); });
+  });
+}
+
+}  // namespace lockstep

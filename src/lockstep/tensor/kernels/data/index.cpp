@@ -1,0 +1,158 @@
+#include <lockstep/tensor/kernels/data/index.hpp>
+
+#include <string>
+
+#include <lockstep/tensor/kernels/rows_along.hpp>
+#include <lockstep/tensor/kernels/strided.hpp>
+
+namespace lockstep {
+namespace {
+
+using detail::dispatch_rows;
+using detail::row_major_strides;
+using detail::Rows;
+using detail::Run;
+using detail::StridedLoop;
+using detail::Strides;
+
+std::size_t at(int dim) { return static_cast<std::size_t>(dim); }
+
+Shape without(const Shape& shape, int dim) {
+  std::array<std::int64_t, Shape::max_dims> extents{};
+  for (int d = 0; d < shape.dims(); ++d) extents[at(d)] = d == dim ? 1 : shape[d];
+  return Shape(std::span<const std::int64_t>(extents.data(), at(shape.dims())));
+}
+
+/// Over the index (operand 1) and x (operand 0), which stands still along `dim`: where it stands
+/// there the index says.
+struct Walk {
+  std::int64_t step;  ///< of x along `dim`
+  StridedLoop<2> loop;
+
+  Walk(const Shape& x, int dim, const Shape& index, const Shape& extents)
+      : step(row_major_strides(x)[at(dim)]),
+        loop(extents, {still(x, dim), row_major_strides(index)}) {}
+
+ private:
+  static Strides still(const Shape& x, int dim) {
+    Strides strides = row_major_strides(x);
+    strides[at(dim)] = 0;
+    return strides;
+  }
+};
+
+template <class T, class Space>
+void forward_kernel(const Space& space, const Walk& walk, const Tensor& x, const Tensor& index,
+                    const Tensor& y) {
+  const auto in = flat_view<Space, const T>(x);
+  const auto chosen = flat_view<Space, const std::int64_t>(index);
+  const auto out = flat_view<Space, T>(y);
+  const std::int64_t step = walk.step, neighbour = walk.loop.inner_stride(0);
+  for_each_run(
+      "lockstep::gather_forward", space, walk.loop, KOKKOS_LAMBDA(const Run<2>& run) {
+        const std::int64_t first = run.offset[0], o = run.offset[1];
+        for (std::int64_t c = 0; c < run.count; ++c) {
+          out(o + c) = in(first + c * neighbour + chosen(o + c) * step);
+        }
+      });
+}
+
+// All that may meet in one element belongs to one thread.
+template <class T, class Space>
+void backward_kernel(const Space& space, const Walk& walk, std::int64_t picks,
+                     std::int64_t pick_stride, const Tensor& grad_y, const Tensor& index,
+                     const Tensor& grad_x) {
+  const auto g = flat_view<Space, const T>(grad_y);
+  const auto chosen = flat_view<Space, const std::int64_t>(index);
+  const auto result = flat_view<Space, T>(grad_x);
+  const std::int64_t step = walk.step;
+  const std::int64_t in_x = walk.loop.inner_stride(0), in_index = walk.loop.inner_stride(1);
+  for_each_run(
+      "lockstep::gather_backward", space, walk.loop, KOKKOS_LAMBDA(const Run<2>& run) {
+        const auto add = [&](std::int64_t c, std::int64_t i) {
+          const std::int64_t o = run.offset[1] + c * in_index + i * pick_stride;
+          result(run.offset[0] + c * in_x + chosen(o) * step) += g(o);
+        };
+        if (in_index == 1) {
+          for (std::int64_t i = 0; i < picks; ++i) {
+            for (std::int64_t c = 0; c < run.count; ++c) add(c, i);
+          }
+        } else {
+          for (std::int64_t c = 0; c < run.count; ++c) {
+            for (std::int64_t i = 0; i < picks; ++i) add(c, i);
+          }
+        }
+      });
+}
+
+template <bool contiguous, class T, class Space>
+void find_kernel(const Space& space, const Tensor& x, const Shape& shape, const Tensor& values,
+                 const Tensor& indices) {
+  const Rows<const T, Space, contiguous> in(x, shape);
+  const auto value = flat_view<Space, const T>(values);
+  const auto out = flat_view<Space, std::int64_t>(indices);
+  const std::int64_t width = shape[1];
+  for_each_row(
+      "lockstep::find_along", space, shape[0] * shape[2], width,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T wanted = value(r);
+        const std::int64_t last = lanes.max(-width, [&](std::int64_t c) {
+          const T element = in(r, c);
+          return element == wanted || (element != element && wanted != wanted) ? -c : -width;
+        });
+        lanes.once([&] { out(r) = -last; });
+      });
+}
+
+}  // namespace
+
+void check_gather(const Tensor& x, int dim, const Tensor& index) {
+  bool fits = index.dtype() == DType::i64 && index.dims() == x.dims();
+  for (int d = 0; fits && d < x.dims(); ++d) fits = d == dim || index.size(d) <= x.size(d);
+  if (!fits) {
+    throw ShapeError("gather from " + describe(x) + " along dimension " + std::to_string(dim) +
+                     " by index " + describe(index) +
+                     ": the index is i64, of as many dimensions, and its other extents are at "
+                     "most x's");
+  }
+  if (index.device().type != DeviceType::host) return;
+  const auto chosen = flat_view<Kokkos::DefaultHostExecutionSpace, const std::int64_t>(index);
+  const std::int64_t count = index.numel(), extent = x.size(dim);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (chosen(i) >= 0 && chosen(i) < extent) continue;
+    throw InputError("gather: index " + std::to_string(chosen(i)) + ", number " +
+                     std::to_string(i) + " of " + to_string(index.shape()) +
+                     ", is outside dimension " + std::to_string(dim) + " of " +
+                     to_string(x.shape()));
+  }
+}
+
+void gather_forward(const Tensor& x, int dim, const Tensor& index, const Tensor& y) {
+  const Walk walk(x.shape(), dim, index.shape(), index.shape());
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), "gather",
+                      [&]<class T>() { forward_kernel<T>(space, walk, x, index, y); });
+  });
+}
+
+void gather_backward(const Tensor& grad_y, int dim, const Tensor& index, bool accumulate,
+                     const Tensor& grad_x) {
+  if (!accumulate) grad_x.zero();
+  if (index.numel() == 0) return;
+  const Walk walk(grad_x.shape(), dim, index.shape(), without(index.shape(), dim));
+  const std::int64_t stride = row_major_strides(index.shape())[at(dim)];
+  dispatch(current_stream(grad_x.device()), [&](const auto& space) {
+    dispatch_floating(grad_x.dtype(), "gather", [&]<class T>() {
+      backward_kernel<T>(space, walk, index.size(dim), stride, grad_y, index, grad_x);
+    });
+  });
+}
+
+void find_along(const Tensor& x, int dim, const Tensor& values, const Tensor& indices) {
+  dispatch_rows("max", x, dim,
+                [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                  find_kernel<contiguous, T>(space, x, shape, values, indices);
+                });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,110 @@
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/half.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+namespace {
+
+/// Calls f.template operator()<T>() with the element type of `dtype`.
+template <class F>
+void dispatch_element(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32:
+      return f.template operator()<float>();
+    case DType::f64:
+      return f.template operator()<double>();
+    case DType::i32:
+      return f.template operator()<std::int32_t>();
+    case DType::i64:
+      return f.template operator()<std::int64_t>();
+    case DType::u8:
+      return f.template operator()<std::uint8_t>();
+    case DType::boolean:
+      return f.template operator()<bool>();
+    case DType::bf16:
+      return f.template operator()<BFloat16>();
+    case DType::f16:
+      return f.template operator()<Float16>();
+  }
+}
+
+void expect_same_shape(const char* operation, const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) {
+    throw ShapeError(std::string(operation) + ": shapes " + to_string(a.shape()) + " and " +
+                     to_string(b.shape()) + " differ");
+  }
+}
+
+template <class T, class Space>
+void fill_kernel(const Space& space, const Tensor& t, T value) {
+  const auto out = flat_view<Space, T>(t);
+  for_each(
+      "lockstep::fill", space, t.numel(), KOKKOS_LAMBDA(std::int64_t i) { out(i) = value; });
+}
+
+template <class From, class To, class Space>
+void convert_kernel(const Space& space, const Tensor& x, const Tensor& y) {
+  const auto in = flat_view<Space, const From>(x);
+  const auto out = flat_view<Space, To>(y);
+  for_each_element(
+      "lockstep::convert", space, x.numel(),
+      KOKKOS_LAMBDA(std::int64_t i) { out(i) = static_cast<To>(in(i)); });
+}
+
+template <class T, class Space>
+void add_scaled_kernel(const Space& space, const Tensor& x, T alpha, const Tensor& y) {
+  const auto in = flat_view<Space, const T>(x);
+  const auto out = flat_view<Space, T>(y);
+  for_each(
+      "lockstep::add_scaled", space, x.numel(),
+      KOKKOS_LAMBDA(std::int64_t i) { out(i) += alpha * in(i); });
+}
+
+template <class T, class Space>
+void scale_kernel(const Space& space, const Tensor& x, T alpha) {
+  const auto out = flat_view<Space, T>(x);
+  for_each(
+      "lockstep::scale", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) { out(i) *= alpha; });
+}
+
+}  // namespace
+
+void fill(const Tensor& t, double value) {
+  dispatch(current_stream(t.device()), [&](const auto& space) {
+    dispatch_element(t.dtype(),
+                     [&]<class T>() { fill_kernel<T>(space, t, static_cast<T>(value)); });
+  });
+}
+
+void convert(const Tensor& x, const Tensor& y) {
+  expect_same_shape("convert", x, y);
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_element(x.dtype(), [&]<class From>() {
+      dispatch_element(y.dtype(), [&]<class To>() { convert_kernel<From, To>(space, x, y); });
+    });
+  });
+}
+
+void add_scaled(const Tensor& x, double alpha, const Tensor& y) {
+  expect_same_shape("add_scaled", x, y);
+  if (is_half(x.dtype()) && x.dtype() == y.dtype()) {  // in f32, rounded once
+    const Tensor sum = y.to(DType::f32);
+    add_scaled(x.to(DType::f32), alpha, sum);
+    return convert(sum, y);
+  }
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), "add_scaled",
+                      [&]<class T>() { add_scaled_kernel<T>(space, x, static_cast<T>(alpha), y); });
+  });
+}
+
+void scale(const Tensor& x, double alpha) {
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), "scale",
+                      [&]<class T>() { scale_kernel<T>(space, x, static_cast<T>(alpha)); });
+  });
+}
+
+}  // namespace lockstep

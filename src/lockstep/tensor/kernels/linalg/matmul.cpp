@@ -1,0 +1,161 @@
+#include <lockstep/tensor/kernels/linalg/matmul.hpp>
+
+#include <algorithm>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/strided.hpp>
+#include <lockstep/tensor/math/gemm.hpp>
+
+namespace lockstep {
+namespace {
+
+using detail::broadcast_strides;
+using detail::row_major_strides;
+using detail::Run;
+using detail::StridedLoop;
+
+/// An operand as a stack of matrices.
+struct Stack {
+  Shape batch;
+  std::int64_t rows, columns;
+};
+
+Shape leading(const Shape& shape) {
+  return Shape(std::span<const std::int64_t>(
+      shape.begin(), static_cast<std::size_t>(std::max(0, shape.dims() - 2))));
+}
+
+Stack stack_of_a(const Shape& a) {
+  return a.dims() == 1 ? Stack{{}, 1, a[0]} : Stack{leading(a), a[-2], a[-1]};
+}
+
+Stack stack_of_b(const Shape& b) {
+  return b.dims() == 1 ? Stack{{}, b[0], 1} : Stack{leading(b), b[-2], b[-1]};
+}
+
+[[noreturn]] void refuse(const Tensor& a, const Tensor& b) {
+  throw ShapeError("matmul of a " + describe(a) + " and b " + describe(b) +
+                   ": on the host, it takes a [..., n, k] and b [..., k, m] of one dtype whose "
+                   "leading extents are equal or 1, or a single [k] on either side");
+}
+
+/// The leading extents of the result, those of 1 or missing ones being repeated.
+Shape batch_shape(const Tensor& a, const Tensor& b) {
+  const Shape of_a = stack_of_a(a.shape()).batch, of_b = stack_of_b(b.shape()).batch;
+  const int dims = std::max(of_a.dims(), of_b.dims());
+  std::array<std::int64_t, Shape::max_dims> extents{};
+  for (int d = 1; d <= dims; ++d) {
+    const std::int64_t in_a = d <= of_a.dims() ? of_a[-d] : 1;
+    const std::int64_t in_b = d <= of_b.dims() ? of_b[-d] : 1;
+    if (in_a != in_b && in_a != 1 && in_b != 1) refuse(a, b);
+    extents[static_cast<std::size_t>(dims - d)] = in_a == 1 ? in_b : in_a;
+  }
+  return Shape(std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(dims)));
+}
+
+/// y[n,m] = a[n,k] b[k,m] for every matrix of the batch. Operands 0, 1 and 2 of the loop are a, b
+/// and y; its strides count matrices.
+struct Products {
+  std::int64_t n, k, m;
+  StridedLoop<3> batch;
+  bool repeats_a, repeats_b;
+
+  Products(const Tensor& a, const Tensor& b)
+      : Products(stack_of_a(a.shape()), stack_of_b(b.shape()), batch_shape(a, b)) {
+    // One b for a whole stack of a: their rows are those of one tall matrix.
+    if (batch.dims() == 1 && batch.stride(0, 0) == 1 && batch.stride(1, 0) == 0) {
+      n *= batch.extent(0);
+      batch = StridedLoop<3>({}, {});
+      repeats_b = false;
+    }
+  }
+
+ private:
+  Products(const Stack& a, const Stack& b, const Shape& y)
+      : n(a.rows),
+        k(a.columns),
+        m(b.columns),
+        batch(y,
+              {broadcast_strides(a.batch, y), broadcast_strides(b.batch, y), row_major_strides(y)}),
+        repeats_a(a.batch.numel() != y.numel()),
+        repeats_b(b.batch.numel() != y.numel()) {}
+};
+
+template <class F>
+void for_each_product(const StridedLoop<3>& batch, const F& f) {
+  for (std::int64_t r = 0; r < batch.rounds(); ++r) {
+    const Run<3> run = batch.begin(r);
+    for (std::int64_t i = 0; i < batch.inner_extent(); ++i) {
+      f(run.offset[0] + i * batch.inner_stride(0), run.offset[1] + i * batch.inner_stride(1),
+        run.offset[2] + i * batch.inner_stride(2));
+    }
+  }
+}
+
+/// Matrix number `i` of a tensor of matrices of rows x columns, or its transpose.
+template <class T>
+math::Matrix<T> matrix(const Tensor& t, std::int64_t i, std::int64_t rows, std::int64_t columns,
+                       bool transposed = false) {
+  return {static_cast<const T*>(t.data()) + i * rows * columns, std::max<std::int64_t>(columns, 1),
+          transposed};
+}
+
+/// Matrix `i` of c, of rows x columns, (+)= a b with `k` terms.
+template <class T>
+void multiply(const math::Matrix<T>& a, const math::Matrix<T>& b, std::int64_t k, bool accumulate,
+              const Tensor& c, std::int64_t i, std::int64_t rows, std::int64_t columns) {
+  math::gemm(rows, columns, k, a, b, accumulate ? T{1} : T{0},
+             static_cast<T*>(c.data()) + i * rows * columns, std::max<std::int64_t>(columns, 1));
+}
+
+}  // namespace
+
+Shape matmul_shape(const Tensor& a, const Tensor& b) {
+  if (a.dims() == 0 || b.dims() == 0 || a.dtype() != b.dtype() ||
+      a.device().type != DeviceType::host || b.device().type != DeviceType::host ||
+      stack_of_a(a.shape()).columns != stack_of_b(b.shape()).rows) {
+    refuse(a, b);
+  }
+  const Shape batch = batch_shape(a, b);
+  std::array<std::int64_t, Shape::max_dims + 2> extents{};
+  auto* end = std::ranges::copy(batch, extents.begin()).out;
+  if (a.dims() > 1) *end++ = a.size(-2);
+  if (b.dims() > 1) *end++ = b.size(-1);
+  return Shape(std::span<const std::int64_t>(extents.begin(), end));
+}
+
+void matmul_forward(const Tensor& a, const Tensor& b, const Tensor& y) {
+  const Products p(a, b);
+  dispatch_floating(y.dtype(), "matmul", [&]<class T>() {
+    for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
+      multiply<T>(matrix<T>(a, ia, p.n, p.k), matrix<T>(b, ib, p.k, p.m), p.k, false, y, iy, p.n,
+                  p.m);
+    });
+  });
+}
+
+void matmul_backward_a(const Tensor& grad_y, const Tensor& b, bool accumulate,
+                       const Tensor& grad_a) {
+  const Products p(grad_a, b);
+  if (p.repeats_a && !accumulate) grad_a.zero();
+  dispatch_floating(grad_y.dtype(), "matmul", [&]<class T>() {
+    for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
+      multiply<T>(matrix<T>(grad_y, iy, p.n, p.m), matrix<T>(b, ib, p.k, p.m, true), p.m,
+                  accumulate || p.repeats_a, grad_a, ia, p.n, p.k);
+    });
+  });
+}
+
+void matmul_backward_b(const Tensor& grad_y, const Tensor& a, bool accumulate,
+                       const Tensor& grad_b) {
+  const Products p(a, grad_b);
+  if (p.repeats_b && !accumulate) grad_b.zero();
+  dispatch_floating(grad_y.dtype(), "matmul", [&]<class T>() {
+    for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
+      multiply<T>(matrix<T>(a, ia, p.n, p.k, true), matrix<T>(grad_y, iy, p.n, p.m), p.n,
+                  accumulate || p.repeats_b, grad_b, ib, p.k, p.m);
+    });
+  });
+}
+
+}  // namespace lockstep

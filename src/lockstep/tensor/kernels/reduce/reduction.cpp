@@ -1,0 +1,196 @@
+#include <lockstep/tensor/kernels/reduce/reduction.hpp>
+
+#include <limits>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/strided.hpp>
+
+namespace lockstep {
+namespace {
+
+using detail::broadcast_strides;
+using detail::row_major_strides;
+using detail::StridedLoop;
+
+template <class T>
+struct Sum {
+  static constexpr T neutral = T{0};
+  KOKKOS_FUNCTION static T combine(T a, T b) { return a + b; }
+  template <class Lanes, class F>
+  KOKKOS_FUNCTION static T row(const Lanes& lanes, const F& f) {
+    return lanes.sum(f);
+  }
+};
+
+template <class T>
+struct Max {
+  static constexpr T neutral = -std::numeric_limits<T>::infinity();
+  KOKKOS_FUNCTION static T combine(T a, T b) {
+    const T larger = a > b ? a : b;  // b, if that is no number
+    return a != a ? a : larger;
+  }
+  template <class Lanes, class F>
+  KOKKOS_FUNCTION static T row(const Lanes& lanes, const F& f) {
+    const T largest = lanes.max(neutral, f);  // of the numbers: comparisons pass over a NaN
+    const T nans = lanes.sum([&](std::int64_t c) { return f(c) == f(c) ? T{0} : T{1}; });
+    return nans > T{0} ? std::numeric_limits<T>::quiet_NaN() : largest;
+  }
+};
+
+constexpr std::int64_t longest_piece = 4096;
+
+/// x[outer, width, inner], of which the middle is reduced in `pieces` whose lengths differ by one
+/// at most.
+struct Middle {
+  std::int64_t outer, width, inner;
+
+  [[nodiscard]] std::int64_t pieces() const {
+    return width <= longest_piece ? 1 : (width + longest_piece - 1) / longest_piece;
+  }
+};
+
+/// What becomes of a result.
+struct Finish {
+  double divisor = 1;
+  bool accumulate = false;
+};
+
+// inner = 1: a piece of a row is one run of memory.
+template <class T, class Op, class Space>
+void rows_kernel(const Space& space, const Middle& shape, const Tensor& x, const Finish& finish,
+                 const Tensor& y) {
+  const auto in = flat_view<Space, const T>(x);
+  const auto out = flat_view<Space, T>(y);  // (outer, pieces)
+  const std::int64_t width = shape.width, pieces = shape.pieces(), whole = width / pieces;
+  const T divisor = static_cast<T>(finish.divisor);
+  const bool accumulate = finish.accumulate;
+  for_each_row(
+      "lockstep::reduce_rows", space, shape.outer * pieces, whole,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const std::int64_t row = r / pieces, piece = r % pieces;
+        const std::int64_t begin = row * width + piece * width / pieces;
+        const std::int64_t end = row * width + (piece + 1) * width / pieces;
+        T result = Op::neutral;
+        if (is_host_space<Space> && whole < 16) {  // lanes would stand idle
+          for (std::int64_t c = begin; c < begin + whole; ++c) result = Op::combine(result, in(c));
+        } else {
+          result = Op::row(lanes, [&](std::int64_t c) { return in(begin + c); });
+        }
+        if (end - begin > whole) result = Op::combine(result, in(end - 1));
+        lanes.once([&] {
+          result /= divisor;
+          out(r) = accumulate ? out(r) + result : result;
+        });
+      });
+}
+
+// inner > 1: columns side by side, as they lie in memory, 64 rows at a time.
+template <class T, class Op, class Space>
+void columns_kernel(const Space& space, const Middle& shape, const Tensor& x, const Finish& finish,
+                    const Tensor& y) {
+  constexpr std::int64_t columns = is_host_space<Space> ? 256 : 1, block = 64;
+  const auto in = flat_view<Space, const T>(x);
+  const auto out = flat_view<Space, T>(y);  // (outer, pieces, inner)
+  const std::int64_t width = shape.width, inner = shape.inner, pieces = shape.pieces();
+  const std::int64_t strips = (inner + columns - 1) / columns;
+  const T divisor = static_cast<T>(finish.divisor);
+  const bool accumulate = finish.accumulate;
+  for_each(
+      "lockstep::reduce_columns", space, shape.outer * pieces * strips,
+      KOKKOS_LAMBDA(std::int64_t i) {
+        const std::int64_t strip = i % strips, r = i / strips, row = r / pieces, piece = r % pieces;
+        const std::int64_t end = row * width + (piece + 1) * width / pieces;
+        const std::int64_t first = strip * columns;
+        const std::int64_t count = inner - first < columns ? inner - first : columns;
+        T total[columns];
+        for (std::int64_t c = 0; c < count; ++c) total[c] = Op::neutral;
+        for (std::int64_t b = row * width + piece * width / pieces; b < end; b += block) {
+          const std::int64_t block_end = b + block < end ? b + block : end;
+          T part[columns];
+          for (std::int64_t c = 0; c < count; ++c) part[c] = Op::neutral;
+          std::int64_t k = b;
+          for (; k + 4 <= block_end;
+               k += 4) {  // a partial result is read and written once for four
+            const std::int64_t at = k * inner + first;
+#pragma omp simd
+            for (std::int64_t c = 0; c < count; ++c) {
+              const T two = Op::combine(in(at + c), in(at + inner + c));
+              const T more = Op::combine(in(at + 2 * inner + c), in(at + 3 * inner + c));
+              part[c] = Op::combine(part[c], Op::combine(two, more));
+            }
+          }
+          for (; k < block_end; ++k) {
+            for (std::int64_t c = 0; c < count; ++c) {
+              part[c] = Op::combine(part[c], in(k * inner + first + c));
+            }
+          }
+          for (std::int64_t c = 0; c < count; ++c) total[c] = Op::combine(total[c], part[c]);
+        }
+        for (std::int64_t c = 0; c < count; ++c) {
+          T& element = out(r * inner + first + c);
+          const T result = total[c] / divisor;
+          element = accumulate ? element + result : result;
+        }
+      });
+}
+
+template <class T, class Op, class Space>
+void reduce_middle(const Space& space, const Middle& shape, const Tensor& x, const Finish& finish,
+                   const Tensor& y) {
+  const std::int64_t pieces = shape.pieces();
+  const Tensor result =
+      pieces == 1 ? y : Tensor::empty({shape.outer, pieces, shape.inner}, x.dtype(), x.device());
+  const auto kernel = shape.inner == 1 ? rows_kernel<T, Op, Space> : columns_kernel<T, Op, Space>;
+  kernel(space, shape, x, pieces == 1 ? finish : Finish{}, result);
+  if (pieces > 1) {
+    reduce_middle<T, Op>(space, {shape.outer, pieces, shape.inner}, result, finish, y);
+  }
+}
+
+// One group of neighbouring dimensions after the other, the innermost first.
+template <class T, class Op, class Space>
+void reduce(const Space& space, const Tensor& x, const Finish& finish, const Tensor& y) {
+  if (x.numel() == 0) {
+    return reduce_middle<T, Op>(space, {y.numel(), 0, 1}, x, finish, y);
+  }
+  const StridedLoop<2> loop(
+      x.shape(), {row_major_strides(x.shape()), broadcast_strides(y.shape(), x.shape())});
+  std::array<int, Shape::max_dims> reduced{};
+  int groups = 0;
+  for (int d = 0; d < loop.dims(); ++d) {
+    if (loop.stride(1, d) == 0) reduced[static_cast<std::size_t>(groups++)] = d;
+  }
+  if (groups == 0) return reduce_middle<T, Op>(space, {1, 1, x.numel()}, x, finish, y);
+
+  Tensor rest = x;
+  std::int64_t inner = 1;  // the product of the kept extents behind the group
+  int d = loop.dims() - 1;
+  while (groups-- > 0) {
+    const int group = reduced[static_cast<std::size_t>(groups)];
+    for (; d > group; --d) inner *= loop.extent(d);
+    --d;
+    const Middle shape{rest.numel() / (loop.extent(group) * inner), loop.extent(group), inner};
+    const Tensor result =
+        groups == 0 ? y : Tensor::empty({shape.outer, inner}, x.dtype(), x.device());
+    reduce_middle<T, Op>(space, shape, rest, groups == 0 ? finish : Finish{}, result);
+    rest = result;
+  }
+}
+
+}  // namespace
+
+void reduce_sum(const Tensor& x, double divisor, bool accumulate, const Tensor& y) {
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), "sum", [&]<class T>() {
+      reduce<T, Sum<T>>(space, x, {divisor, accumulate}, y);
+    });
+  });
+}
+
+void reduce_max(const Tensor& x, const Tensor& y) {
+  dispatch(current_stream(x.device()), [&](const auto& space) {
+    dispatch_floating(x.dtype(), "amax", [&]<class T>() { reduce<T, Max<T>>(space, x, {}, y); });
+  });
+}
+
+}  // namespace lockstep

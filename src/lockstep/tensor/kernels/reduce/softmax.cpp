@@ -1,0 +1,140 @@
+#include <lockstep/tensor/kernels/reduce/softmax.hpp>
+
+#include <limits>
+
+#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
+#include <lockstep/tensor/kernels/rows_along.hpp>
+
+namespace lockstep {
+namespace {
+
+using detail::dispatch_rows;
+using detail::Rows;
+
+/// The row after r, where its elements lie side by side.
+template <class T, class Space, bool contiguous>
+KOKKOS_FUNCTION const T* next(const Rows<const T, Space, contiguous>& rows, std::int64_t r) {
+  return contiguous ? &rows(r, 0) + rows.width : nullptr;
+}
+
+/// Row r of `rows` from f(c).
+template <class T, class Space, bool contiguous, class F>
+KOKKOS_FUNCTION void write(const Lanes<Space>& lanes, const Rows<T, Space, contiguous>& rows,
+                           std::int64_t r, bool around, const F& f) {
+  if constexpr (contiguous) {
+    lanes.write(std::array{&rows(r, 0)}, around, [&](auto, std::int64_t c) { return f(c); });
+  } else {
+    lanes.each([&](std::int64_t c) { rows(r, c) = f(c); });
+  }
+}
+
+template <bool contiguous, class T, class Space>
+void softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& shape,
+                            const Tensor& y) {
+  const Rows<const T, Space, contiguous> in(x, shape);
+  const Rows<T, Space, contiguous> out(y, shape);
+  for_each_row(
+      "lockstep::softmax_forward", space, shape[0] * shape[2], shape[1],
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
+                                    [&](std::int64_t c) { return in(r, c); });
+        const T total = lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
+          return out(r, c) = math::exp_or_zero(in(r, c) - largest);
+        });
+        const T scale = T{1} / total;
+        lanes.each([&](std::int64_t c) { out(r, c) *= scale; });
+      });
+}
+
+template <bool contiguous, class T, class Space>
+void softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& y,
+                             const Shape& shape, bool accumulate, const Tensor& grad_x) {
+  const Rows<const T, Space, contiguous> g(grad_y, shape), out(y, shape);
+  const Rows<T, Space, contiguous> result(grad_x, shape);
+  const bool around = streaming::worth_it(grad_x);
+  for_each_row(
+      "lockstep::softmax_backward", space, shape[0] * shape[2], shape[1],
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T total = lanes.sum([&](std::int64_t c) { return g(r, c) * out(r, c); });
+        const auto gradient = [&](std::int64_t c) { return out(r, c) * (g(r, c) - total); };
+        if (accumulate) {
+          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+        } else {
+          write(lanes, result, r, around, gradient);
+        }
+      });
+}
+
+template <bool contiguous, class T, class Space>
+void log_softmax_forward_kernel(const Space& space, const Tensor& x, const Shape& shape,
+                                const Tensor& y) {
+  const Rows<const T, Space, contiguous> in(x, shape);
+  const Rows<T, Space, contiguous> out(y, shape);
+  const bool around = streaming::worth_it(y);
+  for_each_row(
+      "lockstep::log_softmax_forward", space, shape[0] * shape[2], shape[1],
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T largest = lanes.max(-std::numeric_limits<T>::infinity(),
+                                    [&](std::int64_t c) { return in(r, c); });
+        const T log_sum = std::log(lanes.fetching(next(in, r)).sum([&](std::int64_t c) {
+          return math::exp_or_zero(in(r, c) - largest);
+        }));
+        const auto element = [&](std::int64_t c) { return in(r, c) - largest - log_sum; };
+        write(lanes, out, r, around, element);
+      });
+}
+
+template <bool contiguous, class T, class Space>
+void log_softmax_backward_kernel(const Space& space, const Tensor& grad_y, const Tensor& y,
+                                 const Shape& shape, bool accumulate, const Tensor& grad_x) {
+  const Rows<const T, Space, contiguous> g(grad_y, shape), out(y, shape);
+  const Rows<T, Space, contiguous> result(grad_x, shape);
+  const bool around = streaming::worth_it(grad_x);
+  for_each_row(
+      "lockstep::log_softmax_backward", space, shape[0] * shape[2], shape[1],
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const T total = lanes.sum([&](std::int64_t c) { return g(r, c); });
+        const auto gradient = [&](std::int64_t c) {
+          return g(r, c) - math::exp_or_zero(out(r, c)) * total;
+        };
+        if (accumulate) {
+          lanes.each([&](std::int64_t c) { result(r, c) += gradient(c); });
+        } else {
+          write(lanes, result, r, around, gradient);
+        }
+      });
+}
+
+}  // namespace
+
+void softmax_forward(const Tensor& x, int dim, const Tensor& y) {
+  dispatch_rows("softmax", x, dim,
+                [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                  softmax_forward_kernel<contiguous, T>(space, x, shape, y);
+                });
+}
+
+void softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
+                      const Tensor& grad_x) {
+  dispatch_rows(
+      "softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+        softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
+      });
+}
+
+void log_softmax_forward(const Tensor& x, int dim, const Tensor& y) {
+  dispatch_rows("log_softmax", x, dim,
+                [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+                  log_softmax_forward_kernel<contiguous, T>(space, x, shape, y);
+                });
+}
+
+void log_softmax_backward(const Tensor& grad_y, const Tensor& y, int dim, bool accumulate,
+                          const Tensor& grad_x) {
+  dispatch_rows(
+      "log_softmax", y, dim, [&]<bool contiguous, class T>(const auto& space, const Shape& shape) {
+        log_softmax_backward_kernel<contiguous, T>(space, grad_y, y, shape, accumulate, grad_x);
+      });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,298 @@
+// Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1. The rows of scores are computed a block of
+// queries at a time and never leave the cache; backward rebuilds them from their log-sums (Dao et
+// al. 2022, arXiv:2205.14135, section 3.1). With P the probabilities and dO the output's gradient:
+//   dV = P^T dO,  dP = dO V^T,  dS = P * (dP - rowsum(P * dP)),  dQ = scale dS K,  dK = scale dS^T
+//   Q
+#include <lockstep/tensor/kernels/sequence/attention.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/math/gemm.hpp>
+#include <lockstep/tensor/precision.hpp>
+
+namespace lockstep {
+namespace {
+
+using Host = Kokkos::DefaultHostExecutionSpace;
+
+/// Scores are kept in rows of whole vectors: columns beyond the keys hold -inf, then 0.
+constexpr std::int64_t padding = 16;
+
+template <class T>
+constexpr T infinity = std::numeric_limits<T>::infinity();
+
+/// The rows of one head: [T,D] at a stride.
+template <class T>
+struct HeadRows {
+  T* data;
+  std::int64_t stride;
+
+  [[nodiscard]] T* row(std::int64_t t) const { return data + t * stride; }
+  [[nodiscard]] math::Matrix<std::remove_const_t<T>> from(std::int64_t t,
+                                                          bool transposed = false) const {
+    return {row(t), stride, transposed};
+  }
+};
+
+template <class T>
+HeadRows<T> rows_of(const Heads& x, std::int64_t b, std::int64_t h) {
+  return {static_cast<T*>(x.tensor.data()) + x.offset + b * x.batch + h * x.head, x.row};
+}
+
+/// Rows as operands of products: those that they are made of, or, where O is of 16 bits, rounded
+/// in memory of their own.
+template <class T, class O>
+class OperandRows {
+ public:
+  OperandRows(std::int64_t rows, std::int64_t width) {
+    if constexpr (!std::is_same_v<T, O>) memory_ = Tensor::empty({rows, width}, dtype_of<O>);
+  }
+  HeadRows<const O> of(const HeadRows<const T>& from, std::int64_t rows, std::int64_t width) const {
+    if constexpr (std::is_same_v<T, O>) {
+      return from;
+    } else {
+      O* const begin = static_cast<O*>(memory_.data());
+      for (std::int64_t t = 0; t < rows; ++t) {
+        for (std::int64_t c = 0; c < width; ++c) begin[t * width + c] = O(from.row(t)[c]);
+      }
+      return {begin, width};
+    }
+  }
+
+ private:
+  Tensor memory_;
+};
+
+/// The blocks of queries that a head is cut into, and their scores.
+template <class T>
+class Blocks {
+ public:
+  Blocks(const AttentionPlan& plan, int arrays)
+      : plan_(plan), stride_((plan.keys + padding - 1) / padding * padding) {
+    // 128 KiB of scores stay in cache beside the operands; a causal block skips what lies to its
+    // right, so it is no taller than needed to keep the products efficient.
+    constexpr std::int64_t elements = std::int64_t{128 * 1024} / sizeof(T);
+    rows_ = std::max<std::int64_t>(elements / std::max<std::int64_t>(stride_, 1), 16);
+    if (plan.causal) rows_ = std::min<std::int64_t>(rows_, 64);
+    rows_ = std::max<std::int64_t>(std::min(rows_, plan.queries), 1);
+    scores_ =
+        Tensor::empty({arrays, rows_, stride_}, std::is_same_v<T, float> ? DType::f32 : DType::f64);
+  }
+
+  [[nodiscard]] std::int64_t height() const { return rows_; }
+  [[nodiscard]] std::int64_t count() const { return (plan_.queries + rows_ - 1) / rows_; }
+  [[nodiscard]] std::int64_t begin(std::int64_t block) const { return block * rows_; }
+  [[nodiscard]] std::int64_t end(std::int64_t block) const {
+    return std::min((block + 1) * rows_, plan_.queries);
+  }
+  /// Keys that the queries before `end` see: [0, this).
+  [[nodiscard]] std::int64_t visible(std::int64_t end) const {
+    return plan_.causal ? std::min(end, plan_.keys) : plan_.keys;
+  }
+  [[nodiscard]] HeadRows<T> scores(int array) const {
+    return {static_cast<T*>(scores_.data()) + array * rows_ * stride_, stride_};
+  }
+
+ private:
+  const AttentionPlan& plan_;
+  std::int64_t stride_, rows_ = 1;
+  Tensor scores_;
+};
+
+/// Turns row `query` of sample b's q k^T into scale q k^T, -inf where the query does not see.
+/// Returns the number of columns in whole vectors that hold it.
+template <class T>
+std::int64_t finish_scores(const AttentionPlan& plan, std::int64_t b, std::int64_t query,
+                           std::int64_t columns, T* row) {
+  const T scale = static_cast<T>(plan.scale);
+  const std::int64_t seen = plan.causal ? std::min(query + 1, columns) : columns;
+  const std::int64_t padded = (columns + padding - 1) / padding * padding;
+  if (plan.mask.defined()) {
+    const bool* see = static_cast<const bool*>(plan.mask.data()) + query * plan.keys;
+    for (std::int64_t c = 0; c < seen; ++c) row[c] = see[c] ? scale * row[c] : -infinity<T>;
+  } else {
+    for (std::int64_t c = 0; c < seen; ++c) row[c] *= scale;
+  }
+  if (plan.key_padding_mask.defined()) {
+    const bool* hidden = static_cast<const bool*>(plan.key_padding_mask.data()) + b * plan.keys;
+    for (std::int64_t c = 0; c < seen; ++c) row[c] = hidden[c] ? -infinity<T> : row[c];
+  }
+  std::fill(row + seen, row + padded, -infinity<T>);
+  return padded;
+}
+
+/// row = softmax(row); returns the logarithm of the sum of exponentials. A row of -inf alone
+/// becomes 0 and returns +inf, for which exp(row - log_sum) is 0 again.
+template <class T>
+T normalise(T* row, std::int64_t padded) {
+  const Lanes<Host> lanes(padded);
+  T shift = lanes.max(-infinity<T>, [&](std::int64_t c) { return row[c]; });
+  if (shift == -infinity<T>) shift = T{0};  // nothing is seen, or a NaN is among the scores
+  lanes.each([&](std::int64_t c) { row[c] = math::exp(row[c] - shift); });
+  const T sum = lanes.sum([&](std::int64_t c) { return row[c]; });
+  if (sum == T{0}) return infinity<T>;
+  const T inverse = T{1} / sum;
+  lanes.each([&](std::int64_t c) { row[c] *= inverse; });
+  return shift + std::log(sum);
+}
+
+template <class T, class O>
+void forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
+             const Heads& out, const Tensor& log_sum) {
+  const Blocks<T> blocks(plan, 1);
+  const HeadRows<T> scores = blocks.scores(0);
+  const OperandRows<T, O> of_q(plan.queries, plan.width), of_k(plan.keys, plan.width),
+      of_v(plan.keys, plan.width), of_scores(blocks.height(), plan.keys);
+  T* log_sums = static_cast<T*>(log_sum.data());
+  for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
+    const std::int64_t b = head / plan.heads, h = head % plan.heads;
+    const auto query = of_q.of(rows_of<const T>(q, b, h), plan.queries, plan.width);
+    const auto key = of_k.of(rows_of<const T>(k, b, h), plan.keys, plan.width);
+    const auto value = of_v.of(rows_of<const T>(v, b, h), plan.keys, plan.width);
+    const auto result = rows_of<T>(out, b, h);
+    for (std::int64_t block = 0; block < blocks.count(); ++block) {
+      const std::int64_t begin = blocks.begin(block), end = blocks.end(block);
+      const std::int64_t columns = blocks.visible(end);
+      math::gemm(end - begin, columns, plan.width, query.from(begin), key.from(0, true), T{0},
+                 scores.data, scores.stride);
+      for (std::int64_t t = begin; t < end; ++t) {
+        T* row = scores.row(t - begin);
+        log_sums[t] = normalise(row, finish_scores(plan, b, t, columns, row));
+      }
+      const auto p = of_scores.of({scores.data, scores.stride}, end - begin, columns);
+      math::gemm(end - begin, plan.width, columns, p.from(0), value.from(0), T{0},
+                 result.row(begin), result.stride);
+    }
+  }
+}
+
+/// What backward writes for one head; data is null if nobody wants it.
+template <class T>
+struct GradRows {
+  HeadRows<T> rows{nullptr, 0};
+  T keep{0};  ///< of what is there: 0 or 1
+
+  GradRows(const AttentionGrad& grad, std::int64_t b, std::int64_t h) {
+    if (!grad.heads.tensor.defined()) return;
+    rows = rows_of<T>(grad.heads, b, h);
+    keep = grad.accumulate ? T{1} : T{0};
+  }
+  [[nodiscard]] bool wanted() const { return rows.data != nullptr; }
+
+  /// rows[begin, begin + m) (+)= a[m,k] b[k,width]
+  template <class O>
+  void add(std::int64_t begin, std::int64_t m, std::int64_t width, std::int64_t k,
+           const math::Matrix<O>& a, const math::Matrix<O>& b) const {
+    math::gemm(m, width, k, a, b, keep, rows.row(begin), rows.stride);
+  }
+
+  /// Nothing reaches rows [begin, end).
+  void skip(std::int64_t begin, std::int64_t end, std::int64_t width) const {
+    if (!wanted() || keep != T{0}) return;
+    for (std::int64_t t = begin; t < end; ++t) std::fill_n(rows.row(t), width, T{0});
+  }
+};
+
+template <class T, class O>
+void backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q, const Heads& k,
+              const Heads& v, const Tensor& log_sum, const AttentionGrad& grad_q,
+              const AttentionGrad& grad_k, const AttentionGrad& grad_v) {
+  const std::int64_t width = plan.width;
+  const T scale = static_cast<T>(plan.scale);
+  const Blocks<T> blocks(plan, 2);
+  const HeadRows<T> p = blocks.scores(0), ds = blocks.scores(1);
+  const OperandRows<T, O> of_q(plan.queries, width), of_k(plan.keys, width), of_v(plan.keys, width),
+      of_upstream(plan.queries, width), of_p(blocks.height(), plan.keys),
+      of_ds(blocks.height(), plan.keys);
+  const T* log_sums = static_cast<const T*>(log_sum.data());
+  for (std::int64_t head = 0; head < plan.batch * plan.heads; ++head, log_sums += plan.queries) {
+    const std::int64_t b = head / plan.heads, h = head % plan.heads;
+    const auto query = of_q.of(rows_of<const T>(q, b, h), plan.queries, width);
+    const auto key = of_k.of(rows_of<const T>(k, b, h), plan.keys, width);
+    const auto value = of_v.of(rows_of<const T>(v, b, h), plan.keys, width);
+    const auto upstream = of_upstream.of(rows_of<const T>(grad_out, b, h), plan.queries, width);
+    const GradRows<T> dq(grad_q, b, h);
+    GradRows<T> dk(grad_k, b, h), dv(grad_v, b, h);
+    // The last block goes first: it sees all keys that any block sees, so that the others can add.
+    const std::int64_t reached = plan.queries == 0 ? 0 : blocks.visible(plan.queries);
+    dk.skip(reached, plan.keys, width);
+    dv.skip(reached, plan.keys, width);
+    for (std::int64_t block = blocks.count() - 1; block >= 0; --block) {
+      const std::int64_t begin = blocks.begin(block), end = blocks.end(block), rows = end - begin;
+      const std::int64_t columns = blocks.visible(end);
+      math::gemm(rows, columns, width, query.from(begin), key.from(0, true), T{0}, p.data,
+                 p.stride);
+      math::gemm(rows, columns, width, upstream.from(begin), value.from(0, true), T{0}, ds.data,
+                 ds.stride);
+      for (std::int64_t t = begin; t < end; ++t) {
+        T *probability = p.row(t - begin), *row = ds.row(t - begin), log_sum_t = log_sums[t];
+        Lanes<Host>(finish_scores(plan, b, t, columns, probability)).each([&](std::int64_t c) {
+          probability[c] = math::exp(probability[c] - log_sum_t);
+        });
+        const Lanes<Host> lanes(columns);
+        const T common = lanes.sum([&](std::int64_t c) { return probability[c] * row[c]; });
+        lanes.each([&](std::int64_t c) { row[c] = scale * (probability[c] * (row[c] - common)); });
+      }
+      const auto p_rows = of_p.of({p.data, p.stride}, rows, columns);
+      const auto ds_rows = of_ds.of({ds.data, ds.stride}, rows, columns);
+      if (dv.wanted()) dv.add(0, columns, width, rows, p_rows.from(0, true), upstream.from(begin));
+      if (dq.wanted()) dq.add(begin, rows, width, columns, ds_rows.from(0), key.from(0));
+      if (dk.wanted()) dk.add(0, columns, width, rows, ds_rows.from(0, true), query.from(begin));
+      dk.keep = dv.keep = T{1};
+    }
+  }
+}
+
+/// f.template operator()<T, O>() for tensors of `dtype` and this thread's precision of products.
+template <class F>
+void dispatch_attention(DType dtype, const F& f) {
+  const Precision precision = dtype == DType::f32 ? product_precision() : Precision::f32;
+  if (precision == Precision::bf16) return f.template operator()<float, BFloat16>();
+  if (precision == Precision::fp16) return f.template operator()<float, Float16>();
+  dispatch_floating(dtype, "attention", [&]<class T>() { f.template operator()<T, T>(); });
+}
+
+void expect_host(const Heads& q) {
+  if (q.tensor.device().type != DeviceType::host) {
+    throw ShapeError("attention runs on the host only, not on " + describe(q.tensor));
+  }
+}
+
+}  // namespace
+
+Heads heads_of(const Tensor& t) {
+  const std::int64_t row = t.size(3), head = t.size(2) * row;
+  return {.tensor = t, .offset = 0, .batch = t.size(1) * head, .head = head, .row = row};
+}
+
+Heads heads_in(const Tensor& x, std::int64_t heads, std::int64_t part, std::int64_t parts) {
+  const std::int64_t row = x.size(2), embed = row / parts;
+  return {.tensor = x,
+          .offset = part * embed,
+          .batch = x.size(1) * row,
+          .head = embed / heads,
+          .row = row};
+}
+
+void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
+                       const Heads& out, const Tensor& log_sum) {
+  expect_host(q);
+  dispatch_attention(q.tensor.dtype(),
+                     [&]<class T, class O>() { forward<T, O>(plan, q, k, v, out, log_sum); });
+}
+
+void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
+                        const Heads& k, const Heads& v, const Tensor& log_sum,
+                        const AttentionGrad& grad_q, const AttentionGrad& grad_k,
+                        const AttentionGrad& grad_v) {
+  dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
+    backward<T, O>(plan, grad_out, q, k, v, log_sum, grad_q, grad_k, grad_v);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,205 @@
+#include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
+
+#include <algorithm>
+#include <string>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+namespace {
+
+using HostRow = Lanes<Kokkos::DefaultHostExecutionSpace>;
+
+const std::int64_t* integers(const Tensor& t) { return static_cast<const std::int64_t*>(t.data()); }
+
+/// f(bag, entry, row) for every entry that counts, in order.
+template <class F>
+void each_entry(const Bags& bags, const F& f) {
+  const std::int64_t entries = bags.index.numel(), count = bags.offsets.numel();
+  const std::int64_t *index = integers(bags.index), *offsets = integers(bags.offsets);
+  for (std::int64_t bag = 0; bag < count; ++bag) {
+    const std::int64_t end = bag + 1 < count ? offsets[bag + 1] : entries;
+    for (std::int64_t entry = offsets[bag]; entry < end; ++entry) {
+      if (index[entry] != bags.padding_idx) f(bag, entry, index[entry]);
+    }
+  }
+}
+
+/// Over how many entries a bag's mean is.
+std::int64_t size_of_bag(const Bags& bags, std::int64_t bag) {
+  const std::int64_t *index = integers(bags.index), *offsets = integers(bags.offsets);
+  const std::int64_t end = bag + 1 < bags.offsets.numel() ? offsets[bag + 1] : bags.index.numel();
+  std::int64_t size = 0;
+  for (std::int64_t entry = offsets[bag]; entry < end; ++entry) {
+    size += index[entry] != bags.padding_idx;
+  }
+  return size;
+}
+
+/// What an entry's row counts in its bag's sum or mean.
+template <class T>
+class Factors {
+ public:
+  explicit Factors(const Bags& bags) : bags_(bags) {}
+
+  T of(std::int64_t bag, std::int64_t entry) {
+    if (bags_.per_sample_weights.defined()) {
+      return static_cast<const T*>(bags_.per_sample_weights.data())[entry];
+    }
+    if (bags_.mode == BagMode::sum) return T{1};
+    if (bag != bag_) share_ = T{1} / static_cast<T>(size_of_bag(bags_, bag_ = bag));
+    return share_;
+  }
+
+ private:
+  const Bags& bags_;
+  std::int64_t bag_ = -1;
+  T share_{1};
+};
+
+/// For every entry, with its bag and its row: to(bag, row)[c] += what it counts * from(bag,
+/// row)[c].
+template <class T, class To, class From>
+void add_each(const Bags& bags, std::int64_t width, const To& to, const From& from) {
+  Factors<T> factors(bags);
+  each_entry(bags, [&](std::int64_t bag, std::int64_t entry, std::int64_t row) {
+    const T factor = factors.of(bag, entry);
+    HostRow(width).each([sum = to(bag, row), part = from(bag, row), factor](std::int64_t c) {
+      sum[c] += factor * part[c];
+    });
+  });
+}
+
+template <class T>
+void add_rows(const Bags& bags, const Tensor& weight, const Tensor& y) {
+  const std::int64_t width = weight.size(1);
+  const T* const table = static_cast<const T*>(weight.data());
+  T* const out = static_cast<T*>(y.data());
+  add_each<T>(
+      bags, width, [=](std::int64_t bag, std::int64_t) { return out + bag * width; },
+      [=](std::int64_t, std::int64_t row) { return table + row * width; });
+}
+
+template <class T>
+void take_largest(const Bags& bags, const Tensor& weight, const Tensor& y, const Tensor& chosen) {
+  const std::int64_t width = weight.size(1);
+  const T* const table = static_cast<const T*>(weight.data());
+  T* const out = static_cast<T*>(y.data());
+  auto* const rows = static_cast<std::int64_t*>(chosen.data());
+  std::fill_n(rows, chosen.numel(), std::int64_t{-1});
+  each_entry(bags, [&](std::int64_t bag, std::int64_t, std::int64_t row) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      const std::int64_t at = bag * width + c;
+      const T value = table[row * width + c];
+      if (rows[at] >= 0 && !(value > out[at])) continue;
+      out[at] = value;
+      rows[at] = row;
+    }
+  });
+}
+
+template <class T>
+void backward_weight(const Bags& bags, const Tensor& grad_y, const Tensor& chosen,
+                     const Tensor& grad_weight) {
+  const std::int64_t width = grad_weight.size(1);
+  const T* const upstream = static_cast<const T*>(grad_y.data());
+  T* const grad = static_cast<T*>(grad_weight.data());
+  if (bags.mode == BagMode::max) {
+    for (std::int64_t i = 0; i < chosen.numel(); ++i) {
+      const std::int64_t row = integers(chosen)[i];
+      if (row >= 0) grad[row * width + i % width] += upstream[i];
+    }
+    return;
+  }
+  add_each<T>(
+      bags, width, [=](std::int64_t, std::int64_t row) { return grad + row * width; },
+      [=](std::int64_t bag, std::int64_t) { return upstream + bag * width; });
+}
+
+template <class T>
+void backward_factors(const Bags& bags, const Tensor& grad_y, const Tensor& weight,
+                      const Tensor& grad) {
+  const std::int64_t width = weight.size(1);
+  const T *const upstream = static_cast<const T*>(grad_y.data()), *const table =
+                                                                      static_cast<const T*>(
+                                                                          weight.data());
+  T* const out = static_cast<T*>(grad.data());
+  each_entry(bags, [&](std::int64_t bag, std::int64_t entry, std::int64_t row) {
+    const T *const g = upstream + bag * width, *const value = table + row * width;
+    out[entry] += HostRow(width).sum([=](std::int64_t c) { return g[c] * value[c]; });
+  });
+}
+
+}  // namespace
+
+void check_embedding_bag(const Bags& bags, const Tensor& weight) {
+  const Tensor& factors = bags.per_sample_weights;
+  const bool fits = bags.index.dtype() == DType::i64 && bags.index.dims() == 1 &&
+                    bags.offsets.dtype() == DType::i64 && bags.offsets.dims() == 1 &&
+                    weight.dims() == 2 && is_floating(weight.dtype()) &&
+                    weight.device().type == DeviceType::host;
+  if (!fits) {
+    throw ShapeError("embedding_bag of index " + describe(bags.index) + " with offsets " +
+                     describe(bags.offsets) + " in weight " + describe(weight) +
+                     ": it takes i64 [entries], i64 [bags] and a floating weight [rows, width] on "
+                     "the host");
+  }
+  if (factors.defined() && (bags.mode != BagMode::sum || factors.shape() != bags.index.shape() ||
+                            factors.dtype() != weight.dtype())) {
+    throw ShapeError("embedding_bag: per_sample_weights " + describe(factors) +
+                     " go with a sum, of the index's shape, " + to_string(bags.index.shape()) +
+                     ", and the table's dtype");
+  }
+  const std::int64_t entries = bags.index.numel(), rows = weight.size(0);
+  if (bags.padding_idx < -1 || bags.padding_idx >= rows) {
+    throw InputError("embedding_bag: padding_idx " + std::to_string(bags.padding_idx) +
+                     " is not a row of weight " + describe(weight) + "; -1 stands for none");
+  }
+  for (std::int64_t i = 0; i < entries; ++i) {
+    const std::int64_t row = integers(bags.index)[i];
+    if (row >= 0 && row < rows) continue;
+    throw InputError("embedding_bag: index " + std::to_string(row) + ", number " +
+                     std::to_string(i) + ", is outside the table's rows [0, " +
+                     std::to_string(rows) + ")");
+  }
+  if (entries > 0 && bags.offsets.numel() == 0) {
+    throw InputError("embedding_bag: " + std::to_string(entries) + " entries are in no bag");
+  }
+  std::int64_t least = 0;
+  for (std::int64_t b = 0; b < bags.offsets.numel(); ++b) {
+    const std::int64_t offset = integers(bags.offsets)[b];
+    if (offset < least || offset > entries || (b == 0 && offset != 0)) {
+      throw InputError("embedding_bag: offset " + std::to_string(offset) + ", number " +
+                       std::to_string(b) + ": offsets begin with 0, never fall, and end within " +
+                       std::to_string(entries) + " entries");
+    }
+    least = offset;
+  }
+}
+
+void embedding_bag_forward(const Bags& bags, const Tensor& weight, const Tensor& y,
+                           const Tensor& chosen) {
+  y.zero();
+  dispatch_floating(weight.dtype(), "embedding_bag", [&]<class T>() {
+    bags.mode == BagMode::max ? take_largest<T>(bags, weight, y, chosen)
+                              : add_rows<T>(bags, weight, y);
+  });
+}
+
+void embedding_bag_backward_weight(const Bags& bags, const Tensor& grad_y, const Tensor& chosen,
+                                   bool accumulate, const Tensor& grad_weight) {
+  if (!accumulate) grad_weight.zero();
+  dispatch_floating(grad_y.dtype(), "embedding_bag",
+                    [&]<class T>() { backward_weight<T>(bags, grad_y, chosen, grad_weight); });
+}
+
+void embedding_bag_backward_per_sample_weights(const Bags& bags, const Tensor& grad_y,
+                                               const Tensor& weight, bool accumulate,
+                                               const Tensor& grad) {
+  if (!accumulate) grad.zero();
+  dispatch_floating(grad_y.dtype(), "embedding_bag",
+                    [&]<class T>() { backward_factors<T>(bags, grad_y, weight, grad); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,379 @@
+#include <lockstep/tensor/kernels/sequence/rnn.hpp>
+
+#include <algorithm>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/math/packed_matrix.hpp>
+
+namespace lockstep {
+namespace {
+
+/// f(j) for the units of a row, in whole vectors: by itself GCC takes halves where the processor
+/// has 64 bytes.
+template <class T, class F>
+LOCKSTEP_FLATTEN void each_unit(std::int64_t units, const F& f) {
+#pragma omp simd simdlen(64 / sizeof(T))
+  for (std::int64_t j = 0; j < units; ++j) f(j);
+}
+
+template <class T>
+T* data_of(const Tensor& t) {
+  return static_cast<T*>(t.data());
+}
+
+/// What one step of one sample reads and writes: rows of H, `gates` of G H.
+template <class T>
+struct ForwardRow {
+  std::int64_t hidden;
+  T* gates;               ///< in: the products' sums, out: after their functions
+  const T* hidden_gates;  ///< GRU: W_hh h
+  const T *bias, *bias_hn;
+  const T *h_before, *c_before;
+  T *h, *c, *hidden_part;
+};
+
+template <class T>
+struct BackwardRow {
+  std::int64_t hidden;
+  const T *gates, *hidden_part, *h_before, *h, *c_before, *c;
+  const T* grad_out;
+  T *grad_h, *grad_c;  ///< in: from the steps behind, out: what passes the products by
+  T *grad_gates, *grad_hidden_gates;
+};
+
+struct TanhCell {
+  template <class T>
+  static T value(T x) {
+    return math::tanh(x);
+  }
+  template <class T>
+  static T derivative(T y) {
+    return T{1} - y * y;
+  }
+};
+
+struct ReluCell {
+  template <class T>
+  static T value(T x) {
+    return x <= T{0} ? T{0} : x;
+  }
+  template <class T>
+  static T derivative(T y) {
+    return y > T{0} ? T{1} : T{0};
+  }
+};
+
+template <class Function, class T>
+void rnn_step(const ForwardRow<T>& r) {
+  each_unit<T>(r.hidden, [r](std::int64_t j) { r.h[j] = Function::value(r.gates[j] + r.bias[j]); });
+}
+
+template <class Function, class T>
+void rnn_step(const BackwardRow<T>& r) {
+  each_unit<T>(r.hidden, [r](std::int64_t j) {
+    r.grad_gates[j] = (r.grad_h[j] + r.grad_out[j]) * Function::derivative(r.h[j]);
+  });
+}
+
+template <class T>
+void lstm_step(const ForwardRow<T>& r) {
+  const std::int64_t width = r.hidden;
+  T *const in = r.gates, *const forget = in + width, *const cell = forget + width,
+           *const out = cell + width;
+  const T* const b = r.bias;
+  each_unit<T>(width, [=](std::int64_t j) {
+    const T i = math::sigmoid(in[j] + b[j]), f = math::sigmoid(forget[j] + b[width + j]);
+    const T g = math::tanh(cell[j] + b[2 * width + j]);
+    const T o = math::sigmoid(out[j] + b[3 * width + j]);
+    const T c = f * r.c_before[j] + i * g;
+    in[j] = i;
+    forget[j] = f;
+    cell[j] = g;
+    out[j] = o;
+    r.c[j] = c;
+    r.h[j] = o * math::tanh(c);
+  });
+}
+
+template <class T>
+void lstm_step(const BackwardRow<T>& r) {
+  const std::int64_t width = r.hidden;
+  const T* const gates = r.gates;
+  T* const grad = r.grad_gates;
+  each_unit<T>(width, [=](std::int64_t j) {
+    const T i = gates[j], f = gates[width + j], g = gates[2 * width + j], o = gates[3 * width + j];
+    const T squashed = math::tanh(r.c[j]), dh = r.grad_h[j] + r.grad_out[j];
+    const T dc = r.grad_c[j] + dh * o * (T{1} - squashed * squashed);
+    grad[j] = dc * g * i * (T{1} - i);
+    grad[width + j] = dc * r.c_before[j] * f * (T{1} - f);
+    grad[2 * width + j] = dc * i * (T{1} - g * g);
+    grad[3 * width + j] = dh * squashed * o * (T{1} - o);
+    r.grad_c[j] = dc * f;
+  });
+}
+
+template <class T>
+void gru_step(const ForwardRow<T>& r) {
+  const std::int64_t width = r.hidden;
+  T *const reset = r.gates, *const update = reset + width, *const fresh = update + width;
+  const T *const b = r.bias, *const product = r.hidden_gates;
+  each_unit<T>(width, [=](std::int64_t j) {
+    const T resets = math::sigmoid(reset[j] + product[j] + b[j]);
+    const T z = math::sigmoid(update[j] + product[width + j] + b[width + j]);
+    const T part = product[2 * width + j] + r.bias_hn[j];
+    const T n = math::tanh(fresh[j] + b[2 * width + j] + resets * part);
+    reset[j] = resets;
+    update[j] = z;
+    fresh[j] = n;
+    r.hidden_part[j] = part;
+    r.h[j] = n + z * (r.h_before[j] - n);
+  });
+}
+
+template <class T>
+void gru_step(const BackwardRow<T>& r) {
+  const std::int64_t width = r.hidden;
+  const T* const gates = r.gates;
+  T *const grad = r.grad_gates, *const grad_hidden = r.grad_hidden_gates;
+  each_unit<T>(width, [=](std::int64_t j) {
+    const T resets = gates[j], z = gates[width + j], n = gates[2 * width + j];
+    const T dh = r.grad_h[j] + r.grad_out[j];
+    const T da_n = dh * (T{1} - z) * (T{1} - n * n);
+    const T da_r = da_n * r.hidden_part[j] * resets * (T{1} - resets);
+    const T da_z = dh * (r.h_before[j] - n) * z * (T{1} - z);
+    grad[j] = grad_hidden[j] = da_r;
+    grad[width + j] = grad_hidden[width + j] = da_z;
+    grad[2 * width + j] = da_n;
+    grad_hidden[2 * width + j] = da_n * resets;
+    r.grad_h[j] = dh * z;
+  });
+}
+
+/// One step of one sample, forward or backward, whichever the row is for.
+template <class Row>
+void step(RnnMode mode, const Row& row) {
+  switch (mode) {
+    case RnnMode::rnn_tanh:
+      return rnn_step<TanhCell>(row);
+    case RnnMode::rnn_relu:
+      return rnn_step<ReluCell>(row);
+    case RnnMode::lstm:
+      return lstm_step(row);
+    case RnnMode::gru:
+      return gru_step(row);
+  }
+}
+
+/// bias_ih + bias_hh, the latter without the GRU's last third; zeros for none.
+template <class T>
+Tensor joint_bias(const RnnPlan& plan, const Tensor& bias_ih, const Tensor& bias_hh, DType dtype) {
+  const std::int64_t width = gates_of(plan.mode) * plan.hidden;
+  Tensor bias = Tensor::zeros({width}, dtype);
+  T* const sum = data_of<T>(bias);
+  const auto add = [&](const Tensor& b, std::int64_t count) {
+    if (!b.defined()) return;
+    for (std::int64_t j = 0; j < count; ++j) sum[j] += data_of<const T>(b)[j];
+  };
+  add(bias_ih, width);
+  add(bias_hh, plan.mode == RnnMode::gru ? 2 * plan.hidden : width);
+  return bias;
+}
+
+/// A row of the states before a step as that after it.
+template <class T>
+void keep_state(const Tensor& states, std::int64_t before, std::int64_t after,
+                std::int64_t hidden) {
+  std::copy_n(data_of<const T>(states) + before, hidden, data_of<T>(states) + after);
+}
+
+template <class T>
+void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& gates,
+                   const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh) {
+  const bool gru = plan.mode == RnnMode::gru, lstm = plan.mode == RnnMode::lstm;
+  const std::int64_t hidden = plan.hidden, width = gates_of(plan.mode) * hidden;
+  const std::int64_t state = plan.batch * hidden;
+  const DType dtype = weight_hh.dtype();
+  const Tensor bias = joint_bias<T>(plan, bias_ih, bias_hh, dtype);
+  Tensor bias_hn;
+  if (gru) {
+    bias_hn = Tensor::zeros({hidden}, dtype);
+    if (bias_hh.defined()) bias_hn.copy_from(bias_hh.slice(2 * hidden, 3 * hidden));
+  }
+  const Tensor hidden_gates = gru ? Tensor::empty({plan.batch, width}, dtype) : Tensor();
+  const math::PackedMatrix<T> weight(
+      plan.batch, width, hidden, {data_of<const T>(weight_hh), hidden, true}, gru ? T{0} : T{1});
+  const auto row_at = [](const Tensor& t, std::int64_t begin) {
+    return t.defined() ? data_of<T>(t) + begin : nullptr;
+  };
+  for (std::int64_t s = 0; s < plan.steps; ++s) {
+    const std::int64_t t = plan.reverse ? plan.steps - 1 - s : s;
+    const std::int64_t before = (plan.reverse ? t + 1 : t) * state;
+    const std::int64_t after = (plan.reverse ? t : t + 1) * state;
+    T* const sums = gru ? data_of<T>(hidden_gates) : data_of<T>(gates) + t * plan.batch * width;
+    weight.multiply(data_of<T>(states.h) + before, sums);
+    for (std::int64_t r = 0; r < plan.batch; ++r) {
+      const std::int64_t at = r * hidden;
+      if (plan.is_behind(r, t)) {
+        keep_state<T>(states.h, before + at, after + at, hidden);
+        if (lstm) keep_state<T>(states.c, before + at, after + at, hidden);
+        continue;
+      }
+      step(plan.mode, ForwardRow<T>{.hidden = hidden,
+                                    .gates = data_of<T>(gates) + (t * plan.batch + r) * width,
+                                    .hidden_gates = row_at(hidden_gates, r * width),
+                                    .bias = data_of<T>(bias),
+                                    .bias_hn = row_at(bias_hn, 0),
+                                    .h_before = data_of<T>(states.h) + before + at,
+                                    .c_before = lstm ? data_of<T>(states.c) + before + at : nullptr,
+                                    .h = data_of<T>(states.h) + after + at,
+                                    .c = lstm ? data_of<T>(states.c) + after + at : nullptr,
+                                    .hidden_part = row_at(states.hidden_part, t * state + at)});
+    }
+  }
+}
+
+/// total[width] += the sum of rows[count, width], which a step has just left in the cache; `part`
+/// is for the step's own sum, so that long sequences lose no more than short ones.
+template <class T>
+void add_rows(const T* rows, std::int64_t count, std::int64_t width, T* part, T* total) {
+  std::fill_n(part, width, T{0});
+  for (std::int64_t r = 0; r < count; ++r) {
+    each_unit<T>(width, [=](std::int64_t j) { part[j] += rows[r * width + j]; });
+  }
+  each_unit<T>(width, [=](std::int64_t j) { total[j] += part[j]; });
+}
+
+template <class T>
+void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& weight_hh,
+                    const Tensor& grad_out, const Tensor& grad_h, const Tensor& grad_c,
+                    const RnnGradients& gradients, bool wants_h0) {
+  const std::int64_t hidden = plan.hidden, width = gates_of(plan.mode) * hidden;
+  const std::int64_t state = plan.batch * hidden;
+  const Tensor no_gradient = Tensor::zeros({hidden}, weight_hh.dtype());
+  const Tensor part = Tensor::empty({width}, weight_hh.dtype());
+  const Tensor passed = plan.lengths.defined() ? Tensor::empty_like(grad_h) : Tensor();
+  const math::PackedMatrix<T> weight(plan.batch, hidden, width,
+                                     {data_of<const T>(weight_hh), hidden},
+                                     plan.mode == RnnMode::gru ? T{1} : T{0});
+  const auto add_biases = [&](const Tensor& gates, std::int64_t t, const Tensor& bias) {
+    add_rows(data_of<const T>(gates) + t * plan.batch * width, plan.batch, width, data_of<T>(part),
+             data_of<T>(bias));
+  };
+  const auto row_at = [](const Tensor& t, std::int64_t begin) {
+    return t.defined() ? data_of<T>(t) + begin : nullptr;
+  };
+  for (std::int64_t s = plan.steps - 1; s >= 0; --s) {
+    const std::int64_t t = plan.reverse ? plan.steps - 1 - s : s;
+    const std::int64_t before = (plan.reverse ? t + 1 : t) * state;
+    const std::int64_t after = (plan.reverse ? t : t + 1) * state;
+    for (std::int64_t r = 0; r < plan.batch; ++r) {
+      const std::int64_t at = r * hidden, gates_at = (t * plan.batch + r) * width;
+      if (plan.is_behind(r, t)) {  // grad_h and grad_c go on as they are
+        std::fill_n(data_of<T>(gradients.x_part) + gates_at, width, T{0});
+        std::fill_n(data_of<T>(gradients.hidden_part) + gates_at, width, T{0});
+        std::copy_n(data_of<const T>(grad_h) + at, hidden, data_of<T>(passed) + at);
+        continue;
+      }
+      step(plan.mode,
+           BackwardRow<T>{.hidden = hidden,
+                          .gates = row_at(states.gates, gates_at),
+                          .hidden_part = row_at(states.hidden_part, t * state + at),
+                          .h_before = data_of<T>(states.h) + before + at,
+                          .h = data_of<T>(states.h) + after + at,
+                          .c_before = row_at(states.c, before + at),
+                          .c = row_at(states.c, after + at),
+                          .grad_out = grad_out.defined() ? data_of<T>(grad_out) + t * state + at
+                                                         : data_of<T>(no_gradient),
+                          .grad_h = data_of<T>(grad_h) + at,
+                          .grad_c = row_at(grad_c, at),
+                          .grad_gates = data_of<T>(gradients.x_part) + gates_at,
+                          .grad_hidden_gates = data_of<T>(gradients.hidden_part) + gates_at});
+    }
+    add_biases(gradients.x_part, t, gradients.bias_ih);
+    if (plan.mode == RnnMode::gru) add_biases(gradients.hidden_part, t, gradients.bias_hh);
+    if (s == 0 && !wants_h0) break;
+    weight.multiply(data_of<T>(gradients.hidden_part) + t * plan.batch * width, data_of<T>(grad_h));
+    for (std::int64_t r = 0; r < plan.batch && plan.lengths.defined(); ++r) {
+      if (!plan.is_behind(r, t)) continue;
+      std::copy_n(data_of<const T>(passed) + r * hidden, hidden, data_of<T>(grad_h) + r * hidden);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t gates_of(RnnMode mode) noexcept {
+  return mode == RnnMode::lstm ? 4 : mode == RnnMode::gru ? 3 : 1;
+}
+
+Tensor RnnStates::after(const RnnPlan& plan, const Tensor& states) {
+  return plan.reverse ? states.slice(0, plan.steps) : states.slice(1, plan.steps + 1);
+}
+
+Tensor RnnStates::before(const RnnPlan& plan, const Tensor& states) {
+  return plan.reverse ? states.slice(1, plan.steps + 1) : states.slice(0, plan.steps);
+}
+
+Tensor RnnStates::last(const RnnPlan& plan, const Tensor& states) {
+  const std::int64_t place = plan.reverse ? 0 : plan.steps;
+  return states.slice(place, place + 1).reshape({plan.batch, plan.hidden});
+}
+
+RnnStates rnn_forward(const RnnPlan& plan, const Tensor& x_part, const Tensor& h0, const Tensor& c0,
+                      const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh) {
+  const DType dtype = x_part.dtype();
+  const std::int64_t first = plan.reverse ? plan.steps : 0;
+  const auto begin_with = [&](const Tensor& initial) {
+    Tensor all = Tensor::empty({plan.steps + 1, plan.batch, plan.hidden}, dtype);
+    all.slice(first, first + 1).reshape(initial.shape()).copy_from(initial);
+    return all;
+  };
+  RnnStates states;
+  states.h = begin_with(h0);
+  if (plan.mode == RnnMode::lstm) states.c = begin_with(c0);
+  if (plan.mode == RnnMode::gru) {
+    states.hidden_part = Tensor::empty({plan.steps, plan.batch, plan.hidden}, dtype);
+  }
+  dispatch_floating(dtype, "a recurrent layer", [&]<class T>() {
+    forward_steps<T>(plan, states, x_part, weight_hh, bias_ih, bias_hh);
+  });
+  // Those of the RNN follow from h.
+  if (gates_of(plan.mode) > 1) states.gates = x_part;
+  return states;
+}
+
+RnnGradients rnn_backward(const RnnPlan& plan, const RnnStates& states, const Tensor& weight_hh,
+                          const Tensor& grad_out, const Tensor& grad_h_n, const Tensor& grad_c_n,
+                          bool wants_h0) {
+  const DType dtype = weight_hh.dtype();
+  const auto begin_with = [&](const Tensor& gradient) {
+    Tensor t = Tensor::empty({plan.batch, plan.hidden}, dtype);
+    if (gradient.defined()) {
+      t.copy_from(gradient);
+    } else {
+      t.zero();
+    }
+    return t;
+  };
+  const auto of_gates = [&] {
+    return Tensor::empty({plan.steps, plan.batch, gates_of(plan.mode) * plan.hidden}, dtype);
+  };
+  RnnGradients gradients;
+  gradients.x_part = of_gates();
+  const std::int64_t width = gates_of(plan.mode) * plan.hidden;
+  gradients.bias_ih = Tensor::zeros({width}, dtype);
+  const bool gru = plan.mode == RnnMode::gru;
+  gradients.hidden_part = gru ? of_gates() : gradients.x_part;
+  gradients.bias_hh = gru ? Tensor::zeros({width}, dtype) : gradients.bias_ih;
+  const Tensor grad_h = begin_with(grad_h_n);
+  if (plan.mode == RnnMode::lstm) gradients.c0 = begin_with(grad_c_n);
+  dispatch_floating(dtype, "a recurrent layer", [&]<class T>() {
+    backward_steps<T>(plan, states, weight_hh, grad_out, grad_h, gradients.c0, gradients, wants_h0);
+  });
+  if (wants_h0) gradients.h0 = grad_h;
+  return gradients;
+}
+
+}  // namespace lockstep

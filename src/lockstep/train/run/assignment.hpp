@@ -1,0 +1,32 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/task.hpp>
+#include <lockstep/train/training_part.hpp>
+
+namespace lockstep::train {
+
+/// A deck as a program understands it: what every verb of every program starts from.
+struct Assignment {
+  RunPlan plan;  ///< with run.dir, which a deck may leave out
+  std::unique_ptr<Task> task;
+  TrainingParts parts;  ///< the program's own
+  std::string deck;     ///< resolved: reading it again gives the same assignment
+  std::string hash;
+};
+
+/// Reads a deck's every table and loads its data. Throws InputError, also for a table or key that
+/// nobody reads. Local.
+[[nodiscard]] Assignment read_assignment(const std::string& file,
+                                         const std::vector<std::string>& overrides,
+                                         const TaskFactory& make_task,
+                                         const std::vector<PartFactory>& make_parts = {});
+
+/// run.dir of the deck in `file`, or where that is empty runs/<name of the deck>.
+[[nodiscard]] std::filesystem::path run_folder_of(const RunPlan& plan, const std::string& file);
+
+}  // namespace lockstep::train

@@ -1,0 +1,60 @@
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <optional>
+
+#include <lockstep/base/host.hpp>
+#include <lockstep/comm/mpi/launcher.hpp>
+#include <lockstep/comm/mpi_group.hpp>
+#include <lockstep/comm/nccl_group.hpp>
+#include <lockstep/train/report/console.hpp>
+#include <lockstep/train/report/flight_report.hpp>
+#include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/ranks.hpp>
+#include <lockstep/train/run/stop_request.hpp>
+
+namespace lockstep::train {
+
+ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& options, int& argc,
+                                char**& argv, const RankBody& body) {
+  int rank = 0, ranks = 1;
+  Failure failure;
+  bool foreseen = false;
+  {
+    std::optional<MpiSession> mpi;
+    {
+      const StopRequestsHeld held;
+      mpi.emplace(argc, argv, options.timeout);
+    }
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    Console console(rank);
+    const auto complain = [&](const std::string& message) {
+      console.complain(fmt::format("{}: {}", name, message));
+    };
+    std::filesystem::path run_dir;
+    try {
+      const Device models{};  // tasks build them on the host
+      return body(make_group(make_mpi_group(MPI_COMM_WORLD, options), models, options), console,
+                  run_dir);
+    } catch (...) {
+      failure = current_failure();
+      foreseen = is_foreseen();
+      if (is_agreed_by_all(ranks)) {
+        if (rank == 0) complain(failure.message);
+        return failure.code;
+      }
+    }
+    if (failure.rank < 0) failure.message = rank_prefix(rank, ranks, host_name()) + failure.message;
+    give_up(run_dir, failure, complain);
+    if (ranks > 1) {
+      wait_until_stderr_is_read();  // mpiexec drops the rest when it hears of the end
+      // What nobody foresaw is to the other ranks, which wait, a peer that failed.
+      const ExitCode code = foreseen ? failure.code : ExitCode::communication;
+      MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+    }
+  }
+  return failure.code;
+}
+
+}  // namespace lockstep::train

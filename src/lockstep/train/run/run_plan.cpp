@@ -1,0 +1,69 @@
+#include <lockstep/train/run/run_plan.hpp>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
+
+namespace lockstep::train {
+namespace {
+
+// The one list of tables. Reading goes through it, so a resolved deck has its order.
+
+template <class Visit>
+void for_each_table(RunPlan& plan, const Visit& visit) {
+  visit("run", "where results go, what of the machine a rank uses, and for how long", plan.run);
+  visit("train", "the training loop", plan.train);
+  visit("eval", "measuring on the validation or test set after each epoch", plan.eval);
+  visit("optimizer", "how parameters follow their gradients", plan.optimizer);
+  visit("schedule", "how the learning rate moves", plan.schedule);
+  visit("averaging", "weights averaged over steps", plan.averaging);
+  visit("ddp", "data-parallel gradient reduction", plan.ddp);
+  visit("checkpoint", "when to save and what to keep", plan.checkpoint);
+  visit("log", "how much is said, and how often", plan.log);
+  visit("comm", "communication between ranks", plan.group);
+  visit("flight", "what is kept for the verdict on a hang", plan.group.flight);
+}
+
+template <class Visit>
+void for_each_table(TaskOptions& task, const Visit& visit) {
+  visit("model", "the network", task.model);
+  visit("data", "what the run trains on and is judged by", task.data);
+  visit("loss", "what a classifier is trained and judged by", task.loss);
+}
+
+template <class Options>
+Options read_tables(Deck& deck) {
+  Options all;
+  for_each_table(all, [&](const char* name, const char*, auto& options) {
+    options = deck.read(name, std::move(options));
+  });
+  return all;
+}
+
+}  // namespace
+
+RunPlan read_run_plan(Deck& deck) {
+  auto plan = read_tables<RunPlan>(deck);
+  if (plan.checkpoint.local_steps > 0 && plan.checkpoint.local_dir.empty()) {
+    throw InputError(
+        "checkpoint.local_dir = \"\" names no folder: /dev/shm is the default. To keep no copies "
+        "set checkpoint.local_steps = 0.");
+  }
+  plan.optimizer = optim::read_optimizer_options(deck);  // what its keys must be to each other
+  return plan;
+}
+
+TaskOptions read_task_options(Deck& deck) { return read_tables<TaskOptions>(deck); }
+
+DeckReference deck_reference() {
+  DeckReference reference;
+  const auto add = [&](const char* name, const char* description, const auto& options) {
+    reference.add(name, description, options);
+  };
+  TaskOptions task;
+  for_each_table(task, add);
+  RunPlan plan;
+  for_each_table(plan, add);
+  return reference;
+}
+
+}  // namespace lockstep::train

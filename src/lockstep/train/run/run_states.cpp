@@ -1,0 +1,104 @@
+#include <lockstep/train/run/run_states.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <lockstep/base/trace.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/run_folder.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+
+namespace lockstep::train {
+namespace {
+
+/// Of the whole tensors.
+std::int64_t bytes_of_all_ranks(const StateDict& state) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor, placement] : state) {
+    const Shape& shape = placement.sharded ? placement.global : tensor.shape();
+    bytes += shape.numel() * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+RunStates::RunStates(const Training& training, const TrainingParts& parts, Contents contents,
+                     const std::optional<std::filesystem::path>& resumed_from)
+    : training_(training),
+      parts_(parts),
+      contents_(std::move(contents)),
+      saves_(*training.group, training.plan.checkpoint, training.folder->checkpoints(),
+             training.plan.group.timeout, training.folder->expectation()) {
+  const CheckpointContents now = contents_(true);
+  // First: who is killed after another branch was moved aside is not to find its copies.
+  copies_.emplace(*training.group, training.plan.checkpoint, training.folder->checkpoints(),
+                  bytes_of_all_ranks(now.model) + bytes_of_all_ranks(now.optimizer));
+  saves_.begin(training.state.step, resumed_from, now.model, now.optimizer);
+}
+
+NotFinite RunStates::not_finite() const {
+  const bool may_be_anything = training_.plan.train.on_nan == TrainOptions::OnNan::ignore;
+  return may_be_anything ? NotFinite::save : NotFinite::refuse;
+}
+
+void RunStates::after_step(bool ends_epoch) {
+  saves_.look();
+  if (ends_epoch) return;
+  if (saves_.is_due(training_.state)) save(Due::now);
+  if (copies_->is_due(training_.state.step)) copy();
+}
+
+void RunStates::after_epoch(bool is_over) {
+  const bool last = is_over && saves_checkpoints(training_.plan.checkpoint);
+  if (last || saves_.is_due(training_.state)) save(last ? Due::last : Due::now);
+  if (!last && copies_->is_due(training_.state.step)) copy();
+}
+
+void RunStates::save(Due due) {
+  const TrainState& state = training_.state;
+  const TraceScope scope("checkpoint", "save", nullptr, state.step);
+  if (due == Due::now && saves_.skips(state)) return;
+  training_.ddp.broadcast_buffers();
+  for (const auto& part : parts_) part->before_save(training_);
+  try {
+    saves_.start(contents_(true), not_finite());
+  } catch (const NotFiniteError& error) {
+    throw AgreedError(
+        fmt::format("{} This is after step {} (epoch {}). {}", error.what(), state.step,
+                    state.epoch + (state.position > 0 ? 1 : 0), remedy_for_not_finite),
+        ExitCode::failure);
+  }
+}
+
+void RunStates::copy() {
+  if (!std::ranges::all_of(parts_, [](const auto& part) { return part->ranks_are_equal(); }))
+    return;
+  training_.ddp.broadcast_buffers();
+  copies_->save(contents_(copies_->are_of_all_ranks()), not_finite());
+}
+
+void RunStates::finish(bool stopped) {
+  saves_.finish();
+  // Also where nothing was left to do of what another folder's checkpoint had come to.
+  const bool wanted =
+      stopped || (saves_checkpoints(training_.plan.checkpoint) && saves_.last_failure().empty());
+  if (wanted && training_.state.step != saves_.saved_step()) {
+    save(Due::last);
+    saves_.finish();
+  }
+  if (!saves_.last_failure().empty()) {
+    throw AgreedError(
+        fmt::format("{} could not be saved: {}",
+                    stopped ? "stopped on request, but the checkpoint" : "the final checkpoint",
+                    saves_.last_failure()),
+        ExitCode::checkpoint);
+  }
+  saves_.close();
+  copies_->end();
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,35 @@
+#pragma once
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/tensor/tensor.hpp>
+#include <lockstep/train/run/stop_request.hpp>
+
+namespace lockstep::train {
+
+/// Lets all ranks stop at the same step, for the same reason, though it reaches them at different
+/// moments or only one of them. That there is one they hear beside the gradients, so that a step
+/// without one sends nothing for it; then they ask which, and hear the answer at the step's end.
+///   ddp.ask_along([] { return requested_stop() != StopReason::none; });
+///   ...
+///   ddp.backward(...);
+///   if (ddp.any_said_yes()) stop.ask(requested_stop());  // on all ranks
+///   optimizer.step();
+///   if (stop.answer() != StopReason::none) ...  // on all ranks
+class StopAgreement {
+ public:
+  explicit StopAgreement(ProcessGroup& group);
+
+  /// This rank's reason to stop, or none. Collective; allocates nothing.
+  void ask(StopReason mine);
+
+  /// The highest reason of any rank at the last ask(); once there is one it stays. Collective.
+  [[nodiscard]] StopReason answer();
+
+ private:
+  ProcessGroup& group_;
+  Tensor message_;  ///< one f64: the reason
+  Work question_;
+  bool asked_ = false;
+  StopReason agreed_ = StopReason::none;
+};
+
+}  // namespace lockstep::train

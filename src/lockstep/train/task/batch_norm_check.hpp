@@ -1,0 +1,23 @@
+#pragma once
+#include <lockstep/data/batches/batch_plan.hpp>
+#include <lockstep/nn/module.hpp>
+
+namespace lockstep::train {
+
+class Task;
+struct RunPlan;
+
+/// BatchNorm cannot normalise a channel that has one value, such as a single sample of features.
+/// Throws InputError, naming the step and the remedy, if a step of these batches goes forward with
+/// one sample, on any rank, and `model`, a new one of the task's, cannot: tried with a sample of
+/// the training set. Local.
+void expect_batches_normalise(const Task& task, const RunPlan& plan, const BatchPlan& batches,
+                              nn::Module& model);
+
+/// The parts of a step that go forward at a time are the `accumulate` parts of each shard, or, with
+/// `joined` (SyncBatchNorm), the same parts of all shards together. Whether one of them is a single
+/// sample, in a batch of so many.
+[[nodiscard]] bool has_part_of_one(std::int64_t batch_size, std::int64_t shards,
+                                   std::int64_t accumulate, bool joined);
+
+}  // namespace lockstep::train

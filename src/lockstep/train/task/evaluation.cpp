@@ -1,0 +1,67 @@
+#include <lockstep/train/task/evaluation.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include <lockstep/base/expect_given.hpp>
+#include <lockstep/base/trace.hpp>
+#include <lockstep/nn/mode_guard.hpp>
+
+namespace lockstep::train {
+namespace {
+
+double combined(double a, double b, ReduceOp op) {
+  if (op == ReduceOp::sum) return a + b;
+  if (std::isnan(a) || std::isnan(b)) return std::nan("");  // std::max would lose one of them
+  return op == ReduceOp::max ? std::max(a, b) : std::min(a, b);
+}
+
+}  // namespace
+
+Evaluator::Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
+                     std::shared_ptr<const Dataset> data, std::int64_t batch_size)
+    : group_(expect_given("Evaluator", "the process group", std::move(group))),
+      task_(task),
+      data_(expect_given("Evaluator", "the data set", std::move(data))),
+      batches_(data_->size(), batch_size, group_->size()),
+      loader_(data_, std::make_unique<EvalBatches>(batches_, group_->rank()),
+              task.loading().prefetch) {}
+
+Evaluation Evaluator::operator()(nn::Module& model) {
+  const TraceScope scope("evaluation", "evaluate");
+  const NoGradGuard no_grad;
+  const nn::ModeGuard evaluating(model, false);
+  // Loss and figures of each batch stand in a row of their own, so that the sum over ranks adds
+  // zeros only, and the batches are combined in one order.
+  const std::vector<Metric> metrics = task_.metrics(*data_);
+  const std::size_t width = 1 + metrics.size();
+  std::vector<double> rows(static_cast<std::size_t>(batches_.batches()) * width);
+  loader_.start_epoch(0);
+  while (loader_.has_next()) {
+    const auto number =
+        static_cast<std::size_t>(batches_.batch_of(group_->rank(), loader_.next_step()));
+    const auto row = std::span(rows).subspan(number * width, width);
+    const Batch& batch = loader_.next();
+    const Variable output = task_.forward(model, batch);
+    row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
+    task_.measure(output.data(), batch, row.subspan(1));
+  }
+  const Tensor all_rows = Tensor::from(rows, {std::ssize(rows)});
+  group_->all_reduce(all_rows, ReduceOp::sum).wait();
+  rows = all_rows.to_vector<double>();
+  const auto over_batches = [&](std::size_t column, ReduceOp op) {
+    double total = rows[column];
+    for (std::size_t at = column + width; at < rows.size(); at += width)
+      total = combined(total, rows[at], op);
+    return total;
+  };
+  Evaluation result;
+  result.loss = over_batches(0, ReduceOp::sum) / static_cast<double>(data_->size());
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    result.metrics.emplace_back(metrics[m].name,
+                                metrics[m].value(over_batches(1 + m, metrics[m].combine)));
+  }
+  return result;
+}
+
+}  // namespace lockstep::train

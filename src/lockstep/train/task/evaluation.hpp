@@ -1,0 +1,33 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/batches/batch_plan.hpp>
+#include <lockstep/data/batches/loader.hpp>
+#include <lockstep/train/task/outcome.hpp>
+#include <lockstep/train/task/task.hpp>
+
+namespace lockstep::train {
+
+/// Measures models on one data set, which the ranks share out by batches: loss and metrics of a
+/// task, the same bits for any number of ranks.
+class Evaluator {
+ public:
+  /// `task` must live as long.
+  Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
+            std::shared_ptr<const Dataset> data, std::int64_t batch_size);
+
+  /// In evaluation mode; the mode of each module is put back. Collective.
+  [[nodiscard]] Evaluation operator()(nn::Module& model);
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+  const Task& task_;
+  std::shared_ptr<const Dataset> data_;
+  EvalPlan batches_;
+  Loader loader_;
+};
+
+}  // namespace lockstep::train
