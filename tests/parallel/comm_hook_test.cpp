@@ -1,4 +1,4 @@
-// How gradients travel: rounded to 16 bits, or as a user's own hook has it.
+// How gradients are sent: rounded to 16 bits, or as a user's own hook has it.
 #include <memory>
 #include <string>
 #include <vector>

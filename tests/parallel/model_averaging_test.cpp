@@ -141,7 +141,7 @@ TEST_P(Averaging, PostLocalGradientsAreSummedOverAllRanksFirstAndThenOverTheSubg
         const auto model = std::make_shared<Mlp>(1.0);
         DistributedDataParallel ddp(model, group, {.buckets = {100, 200}},
                                     std::make_shared<PostLocalSgdHook>(subgroup, 3));
-        ddp.set_step(resumed_at);
+        ddp.comm_hook().set_step(resumed_at);
         for (std::int64_t step = resumed_at; step < 5; ++step) {
           ddp.zero_grad();
           {

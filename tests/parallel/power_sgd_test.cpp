@@ -1,4 +1,4 @@
-// Gradients that travel as matrices of a low rank.
+// Gradients that are sent as products of a low rank.
 #include <cmath>
 #include <cstring>
 #include <limits>

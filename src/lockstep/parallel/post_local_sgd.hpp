@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// When gradients stop travelling, and how often parameters travel instead.
+/// When gradients are no longer summed over all ranks, and how often parameters are averaged
+/// instead.
 struct LocalSgdOptions {
   std::int64_t start_step = 100;
   std::int64_t period = 4;
@@ -30,14 +31,12 @@ class PostLocalSgdHook final : public CommHook {
   [[nodiscard]] bool sums_over_all() const override { return weight_factor() == 1.0; }
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
   [[nodiscard]] std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const override;
-  void set_step(std::int64_t step) override { step_ = step; }
 
  private:
-  [[nodiscard]] bool is_local() const noexcept { return step_ >= start_step_; }
+  [[nodiscard]] bool is_local() const noexcept { return step() >= start_step_; }
 
   std::shared_ptr<ProcessGroup> subgroup_;
   std::int64_t start_step_;
-  std::int64_t step_ = 0;
   double local_factor_ = 1.0;
 };
 

@@ -8,7 +8,7 @@
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/nn/random.hpp>
-#include <lockstep/parallel/shard_tree.hpp>
+#include <lockstep/parallel/shard_sum.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
@@ -154,6 +154,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   const auto model = task.make_model();
+  validate(carried_out.ddp, *model);
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
   optim::apply_schedule(carried_out.schedule, optimizer->initial_lr(), 0, 0, *optimizer);
   expect_batches_normalise(task, plan, batches_of(task, carried_out, ranks), *model);

@@ -98,7 +98,7 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
     throw CheckpointError(fmt::format(
         "the checkpoint is of another model or optimizer than the deck's: {}", error.what()));
   }
-  ddp_->set_step(state_.step);
+  ddp_->comm_hook().set_step(state_.step);
   const std::string news = ddp_->comm_hook().load_state_dict(model().named_parameters(), hook);
   if (!news.empty() && group_->rank() == 0) log(LogLevel::warning, news);
   epoch_loss_ = 0;

@@ -14,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-/// A phase of a step without what it waits for: gradients, and other shards' turns.
+/// A phase of a step without the wait for gradients.
 class OwnTime {
  public:
   OwnTime(const DistributedDataParallel& ddp, double& total, const char* name)
@@ -24,7 +24,7 @@ class OwnTime {
   OwnTime& operator=(const OwnTime&) = delete;
 
  private:
-  [[nodiscard]] double waited() const { return ddp_.stats().wait_s + ddp_.stats().turn_wait_s; }
+  [[nodiscard]] double waited() const { return ddp_.stats().wait_s; }
 
   const DistributedDataParallel& ddp_;
   double& total_;
@@ -96,9 +96,9 @@ StepResult Trainer::take_step() {
   for (const auto& part : parts_) part->after_update(training_, step);
   if (step.ranks_met) ask_whether_to_stop();
 
-  if (plan_.ddp.shards > 0) {
-    const double loss = group_->rank() == 0 ? ddp_->loss_of_batch() / loss_scale : 0.0;
-    step.loss_sum = loss * static_cast<double>(share.batch_size);
+  if (const auto loss = ddp_->stats().loss_of_batch) {
+    const double mean = group_->rank() == 0 ? *loss / loss_scale : 0.0;
+    step.loss_sum = mean * static_cast<double>(share.batch_size);
   }
   epoch_loss_ += step.loss_sum;
   step.times.communication += ddp_->stats().wait_s - waited_before;

@@ -33,8 +33,8 @@ namespace lockstep {
 [[nodiscard]] Variable local_response_norm(const Operand& x, std::int64_t size, double alpha = 1e-4,
                                            double beta = 0.75, double k = 1.0);
 
-/// Ranks whose samples are one batch to batch_norm; or, in their place, all ranks' shards of it.
-/// Every one makes the same calls in the same order, on tensors of equal shapes.
+/// Ranks whose samples are one batch to batch_norm. Every rank makes the same calls in the same
+/// order, on tensors of equal shapes.
 class StatisticsExchange {
  public:
   StatisticsExchange() = default;
