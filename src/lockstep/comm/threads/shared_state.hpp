@@ -16,9 +16,9 @@ namespace lockstep {
 
 /// What the ranks of a group have in common that are threads of one process: a node in the
 /// process's own memory, a mailbox, and each other's failure. Thread-safe.
-class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
+class SharedState : public std::enable_shared_from_this<SharedState> {
  public:
-  ThreadsHub(int ranks, const GroupOptions& options);
+  SharedState(int ranks, const GroupOptions& options);
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(nodes_.size()); }
   [[nodiscard]] const GroupOptions& options() const noexcept { return options_; }
@@ -27,10 +27,10 @@ class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
   }
   [[nodiscard]] Mailbox& mailbox() noexcept { return mailbox_; }
 
-  /// The hub of a group of `members` of this one's ranks, split off for the `number`th time: the
+  /// The state of a group of `members` of this one's ranks, split off for the `number`th time: the
   /// same one for each of them, who each call this once.
-  [[nodiscard]] std::shared_ptr<ThreadsHub> child(std::uint64_t number, int first_member,
-                                                  int members);
+  [[nodiscard]] std::shared_ptr<SharedState> child(std::uint64_t number, int first_member,
+                                                   int members);
   /// Ends the group, and those split off it, for every rank, unless it has ended already; `rank` is
   /// who failed first.
   void fail(int rank, const std::string& reason);
@@ -49,7 +49,7 @@ class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
 
  private:
   struct Child {
-    std::shared_ptr<ThreadsHub> hub;
+    std::shared_ptr<SharedState> state;
     int awaited = 0;  // members that have not asked for it yet
   };
 
@@ -60,7 +60,7 @@ class ThreadsHub : public std::enable_shared_from_this<ThreadsHub> {
   std::string reason_;                                       // written once, before failed_rank_
   std::mutex mutex_;                                         // guards what follows
   std::map<std::pair<std::uint64_t, int>, Child> children_;  // that not all members have yet
-  std::vector<std::shared_ptr<ThreadsHub>> descendants_;
+  std::vector<std::shared_ptr<SharedState>> descendants_;
   std::vector<IntrusivePtr<GroupCore>> cores_;
   std::vector<IntrusivePtr<WorkRecord>> kept_;
 };

@@ -22,7 +22,7 @@ struct Evidence {
   std::vector<FlightRing> rings;   ///< by rank
 };
 
-[[nodiscard]] Ending judge(const Evidence& evidence, const Placement& placement, const RunView& run,
-                           const MemoryWatch& memory);
+[[nodiscard]] Ending diagnose(const Evidence& evidence, const Placement& placement,
+                              const RunView& run, const MemoryWatch& memory);
 
 }  // namespace lockstep::elastic

@@ -18,7 +18,7 @@ struct SharedPlace {
 /// Where the ranks of a node tell each other which collective they have entered: a ring of slots a
 /// rank, collective s in slot s mod slots. Each slot is written by its owner alone; a flag, set
 /// last, says for which collective it holds. Nothing here waits.
-class Board {
+class SlotTable {
  public:
   /// Collectives that a rank may be ahead of the slowest on its node.
   static constexpr std::uint64_t slots = 64;
@@ -49,7 +49,7 @@ class Board {
 
   /// Collective over the segment's ranks only in that each makes one; nobody may post before all
   /// have.
-  Board(std::shared_ptr<Segment> segment, int ranks, int rank);
+  SlotTable(std::shared_ptr<Segment> segment, int ranks, int rank);
 
   [[nodiscard]] int size() const noexcept { return ranks_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }

@@ -1,4 +1,4 @@
-#include "judge.hpp"
+#include "diagnosis.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -58,13 +58,13 @@ std::string names(const std::vector<int>& ranks, const Placement& placement) {
 }
 
 /// The rank that said why it gave up.
-const FlightRing* speaker(const std::vector<FlightRing>& rings) {
+const FlightRing* ring_with_last_words(const std::vector<FlightRing>& rings) {
   const auto at =
       std::ranges::find_if(rings, [](const FlightRing& ring) { return !ring.last_words.empty(); });
   return at == rings.end() ? nullptr : &*at;
 }
 
-void judge_hung(const Evidence& evidence, const Placement& placement, Ending& ending) {
+void diagnose_hung(const Evidence& evidence, const Placement& placement, Ending& ending) {
   ending.why = Why::hung;
   ending.ranks = stopped_ranks(evidence.rings);
   ending.text = fmt::format("no sign of life for {:.0f} s", evidence.silent_s);
@@ -77,7 +77,7 @@ void judge_hung(const Evidence& evidence, const Placement& placement, Ending& en
   }
 }
 
-void judge_no_answer(const Evidence& evidence, const Placement& placement, Ending& ending) {
+void diagnose_no_answer(const Evidence& evidence, const Placement& placement, Ending& ending) {
   ending.why = Why::no_answer;
   ending.ranks = stopped_ranks(evidence.rings);
   if (ending.ranks.empty() && !evidence.rings.empty())
@@ -87,11 +87,11 @@ void judge_no_answer(const Evidence& evidence, const Placement& placement, Endin
                     : fmt::format("no answer from {}", names(ending.ranks, placement));
 }
 
-void judge_failure(const Evidence& evidence, const Placement& placement, const MemoryWatch& memory,
-                   Ending& ending) {
+void diagnose_failure(const Evidence& evidence, const Placement& placement,
+                      const MemoryWatch& memory, Ending& ending) {
   ending.why = Why::failure;
   ending.text = "it failed (its own words are above)";
-  const FlightRing* who = speaker(evidence.rings);
+  const FlightRing* who = ring_with_last_words(evidence.rings);
   if (!who) return;
   ending.ranks = {who->rank};
   ending.text = fmt::format("{} failed: {}", names(ending.ranks, placement), who->last_words);
@@ -101,8 +101,8 @@ void judge_failure(const Evidence& evidence, const Placement& placement, const M
                             memory.in_words(who->rank));
 }
 
-void judge_killed(const Evidence& evidence, const Placement& placement, const RunView& run,
-                  const MemoryWatch& memory, Ending& ending) {
+void diagnose_killed(const Evidence& evidence, const Placement& placement, const RunView& run,
+                     const MemoryWatch& memory, Ending& ending) {
   const int rank = dead_rank(evidence, placement, run);
   if (rank >= 0) ending.ranks = {rank};
   if (const auto finding = memory.finding(rank)) {
@@ -132,8 +132,8 @@ void judge_killed(const Evidence& evidence, const Placement& placement, const Ru
 
 }  // namespace
 
-Ending judge(const Evidence& evidence, const Placement& placement, const RunView& run,
-             const MemoryWatch& memory) {
+Ending diagnose(const Evidence& evidence, const Placement& placement, const RunView& run,
+                const MemoryWatch& memory) {
   Ending ending{.code = evidence.code, .ranks = {}, .hosts = {}, .text = "", .step = run.step()};
   const bool saved = is(evidence, ExitCode::requeue) || run.stopped_early();
   const bool never_began = evidence.stop_was_asked && evidence.stopped_before_up &&
@@ -148,7 +148,7 @@ Ending judge(const Evidence& evidence, const Placement& placement, const RunView
         "lockstep elastic does",
         evidence.nobody_answers, "mpiexec -hosts HOST -n 1 true");
   } else if (evidence.hung) {
-    judge_hung(evidence, placement, ending);
+    diagnose_hung(evidence, placement, ending);
   } else if (!evidence.blame.failed_node.empty()) {
     ending.why = Why::host_lost;
     ending.hosts = {evidence.blame.failed_node};
@@ -171,11 +171,11 @@ Ending judge(const Evidence& evidence, const Placement& placement, const RunView
     ending.why = Why::checkpoint;
     ending.text = "a checkpoint cannot be used or written";
   } else if (is(evidence, ExitCode::failure)) {
-    judge_failure(evidence, placement, memory, ending);
+    diagnose_failure(evidence, placement, memory, ending);
   } else if (is(evidence, ExitCode::communication)) {
-    judge_no_answer(evidence, placement, ending);
+    diagnose_no_answer(evidence, placement, ending);
   } else {
-    judge_killed(evidence, placement, run, memory, ending);
+    diagnose_killed(evidence, placement, run, memory, ending);
   }
   std::set<std::string> hosts;
   for (const int rank : ending.ranks) hosts.insert(placement.host_of(rank));

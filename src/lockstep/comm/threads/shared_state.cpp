@@ -1,4 +1,4 @@
-#include <lockstep/comm/threads/hub.hpp>
+#include <lockstep/comm/threads/shared_state.hpp>
 
 #include <numeric>
 
@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-ThreadsHub::ThreadsHub(int ranks, const GroupOptions& options) : options_(options) {
-  const auto segment = Segment::in_this_process(ranks, Board::bytes());
+SharedState::SharedState(int ranks, const GroupOptions& options) : options_(options) {
+  const auto segment = Segment::in_this_process(ranks, SlotTable::bytes());
   std::vector<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -16,21 +16,22 @@ ThreadsHub::ThreadsHub(int ranks, const GroupOptions& options) : options_(option
   }
 }
 
-std::shared_ptr<ThreadsHub> ThreadsHub::child(std::uint64_t number, int first_member, int members) {
+std::shared_ptr<SharedState> SharedState::child(std::uint64_t number, int first_member,
+                                                int members) {
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = children_.try_emplace({number, first_member});
   Child& child = place->second;
   if (is_new) {
-    child = {std::make_shared<ThreadsHub>(members, options_), members};
-    descendants_.push_back(child.hub);
-    if (const std::string* reason = failure()) child.hub->fail(0, *reason);
+    child = {std::make_shared<SharedState>(members, options_), members};
+    descendants_.push_back(child.state);
+    if (const std::string* reason = failure()) child.state->fail(0, *reason);
   }
-  auto hub = child.hub;
+  auto state = child.state;
   if (--child.awaited == 0) children_.erase(place);
-  return hub;
+  return state;
 }
 
-void ThreadsHub::fail(int rank, const std::string& reason) {
+void SharedState::fail(int rank, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (failed_rank_ < 0) {
     reason_ = reason;
@@ -39,19 +40,19 @@ void ThreadsHub::fail(int rank, const std::string& reason) {
   for (const auto& descendant : descendants_) descendant->fail(0, reason);
 }
 
-void ThreadsHub::keep(const IntrusivePtr<GroupCore>& core) {
+void SharedState::keep(const IntrusivePtr<GroupCore>& core) {
   const std::lock_guard lock(mutex_);
   cores_.push_back(core);
 }
 
-void ThreadsHub::keep_abandoned(const IntrusivePtr<WorkRecord>& record) {
+void SharedState::keep_abandoned(const IntrusivePtr<WorkRecord>& record) {
   const std::lock_guard lock(mutex_);
   kept_.push_back(record);
 }
 
-void ThreadsHub::clear() {
+void SharedState::clear() {
   std::vector<IntrusivePtr<GroupCore>> cores;
-  std::vector<std::shared_ptr<ThreadsHub>> descendants;
+  std::vector<std::shared_ptr<SharedState>> descendants;
   {
     const std::lock_guard lock(mutex_);
     cores.swap(cores_);

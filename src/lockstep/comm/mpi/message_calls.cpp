@@ -1,5 +1,8 @@
-#include <lockstep/comm/mpi/collectives_by_messages.hpp>
+#include <lockstep/comm/mpi/message_calls.hpp>
 
+#include <cstring>
+
+#include <lockstep/comm/mpi/types.hpp>
 #include <lockstep/comm/node/reduce_ranks.hpp>
 
 namespace lockstep {
@@ -7,9 +10,67 @@ namespace {
 
 using Kind = Operation::Kind;
 
+int collective_tag(const MpiRanks& ranks, const Operation& operation) {
+  return ranks.tag(MpiRanks::Purpose::collective, operation.sequence);
+}
+
 }  // namespace
 
-void CollectiveByMessages::start() {
+void MessageCalls::send_message() {
+  send(ranks().messages(), input(), all_of(input()), operation_.root,
+       ranks().tag_of_message(operation_.tag, input().dtype()));
+}
+
+void MessageCalls::receive_message() {
+  const DType dtype = output().defined() ? output().dtype() : DType::u8;
+  const int tag = ranks().tag_of_message(operation_.tag, dtype);
+  if (output().defined()) {
+    return receive(ranks().messages(), output(), all_of(output()), operation_.root, tag);
+  }
+  MpiReceive& message = note_receive(ranks().messages(), operation_.root, tag);
+  message.bytes = MpiReceive::any_length;
+  message.looked_for = true;
+}
+
+void MessageCalls::send(const Tensor& t, Block block, int peer) {
+  send(ranks().collectives(), t, block, peer, collective_tag(ranks(), operation_));
+}
+
+void MessageCalls::receive(const Tensor& t, Block block, int peer) {
+  receive(ranks().collectives(), t, block, peer, collective_tag(ranks(), operation_));
+}
+
+void MessageCalls::copy_own(const Tensor& source, Block from, const Tensor& target, Block to) {
+  if (address_of(source, from.begin) == address_of(target, to.begin) || from.count == 0) return;
+  std::memcpy(address_of(target, to.begin), address_of(source, from.begin),
+              static_cast<std::size_t>(bytes_of(source, from.count)));
+}
+
+void MessageCalls::send(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
+  const MpiBytes bytes(bytes_of(t, block.count), place_.max_count);
+  call([&](MPI_Request* request) {
+    return MPI_Isend(address_of(t, block.begin), bytes.count(), bytes.type(),
+                     ranks().mpi_rank(peer), tag, comm, request);
+  });
+}
+
+void MessageCalls::receive(MPI_Comm comm, const Tensor& t, Block block, int peer, int tag) {
+  MpiReceive& message = note_receive(comm, peer, tag);
+  message.target = address_of(t, block.begin);
+  message.bytes = bytes_of(t, block.count);
+  message.looked_for = place_.probes;
+  if (!message.looked_for) message.post(place_.max_count);
+}
+
+MpiReceive& MessageCalls::note_receive(MPI_Comm comm, int peer, int tag) {
+  MpiReceive& message = calls_.receives.add();
+  message.comm = comm;
+  message.source = peer == any_source ? MPI_ANY_SOURCE : ranks().mpi_rank(peer);
+  message.tag = tag;
+  return message;
+}
+
+void MessageCalls::start() {
   const int rank = ranks().rank(), root = operation().root;
   switch (operation().kind) {
     case Kind::broadcast:
@@ -42,20 +103,20 @@ void CollectiveByMessages::start() {
   }
 }
 
-Block CollectiveByMessages::summed_by(int rank) const {
+Block MessageCalls::summed_by(int rank) const {
   if (operation().kind == Kind::reduce_scatter) return in(rank);
   const auto begin_of = [&](std::int64_t r) { return input().numel() * r / ranks().size(); };
   return {begin_of(rank), begin_of(rank + 1) - begin_of(rank)};
 }
 
-void CollectiveByMessages::exchange_blocks() {
+void MessageCalls::exchange_blocks() {
   const std::int64_t mine = summed_by(ranks().rank()).count;
   calls().arrived = Tensor::empty({ranks().size() * mine}, input().dtype());
   ranks().for_all_others([&](int r) { receive(calls().arrived, {r * mine, mine}, r); });
   ranks().for_all_others([&](int r) { send(input(), summed_by(r), r); });
 }
 
-bool CollectiveByMessages::go_on() {
+bool MessageCalls::go_on() {
   const Tensor arrived = std::move(calls().arrived);
   calls().arrived = {};
   calls().receives = {};
