@@ -2,6 +2,9 @@
 
 #include <list>
 
+#include <fmt/format.h>
+
+#include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/optim/expect_hyper_parameter.hpp>

@@ -54,6 +54,15 @@ inline void declare_eps(DeckTable& table, double& eps,
   table.key("eps", eps, {.doc = doc, .min = 0.0});
 }
 
+/// lr, betas, eps and weight_decay.
+template <class Options>
+void declare_adam_keys(DeckTable& table, Options& options, std::string_view decay_doc) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas);
+  declare_eps(table, options.eps);
+  declare_weight_decay(table, options.weight_decay, decay_doc);
+}
+
 inline void declare_amsgrad(DeckTable& table, bool& amsgrad) {
   table.key("amsgrad", amsgrad, {.doc = "divide by the root of the largest mean square so far"});
 }
