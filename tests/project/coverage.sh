@@ -11,10 +11,10 @@ fail() {
   failures=$((failures + 1))
 }
 
-declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/*.hpp \
+declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/{,schedules/}*.hpp \
   "$sources"/parallel/{comm_hook,distributed_data_parallel,join,model_averaging,post_local_sgd,power_sgd_hook,sync_batch_norm}.hpp \
-  "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/*.hpp "$sources"/tensor/state_dict.hpp \
-  "$sources"/data/{batch_source,loader,sampler}.hpp)
+  "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/{,*/}*.hpp "$sources"/tensor/state_dict.hpp \
+  "$sources"/data/batches/{batch_source,loader,sampler}.hpp)
 is_declared() {
   local name=${1##*::} verb
   if [[ $name == 'lockstep '* ]]; then  # a verb of the program

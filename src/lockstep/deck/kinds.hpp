@@ -49,6 +49,10 @@ class Kinds<Made(Arguments...)> {
     std::function<Made(const std::any& options, Arguments...)> make;
   };
 
+  Kinds() = default;
+  /// With Lockstep's own, which `add_own` adds.
+  explicit Kinds(void (*add_own)(Kinds&)) { add_own(*this); }
+
   /// Throws Error if the name, or the options, are another kind's.
   template <DeclaredOptions Options, class Make>
   requires std::is_invocable_r_v<Made, const Make&, const Options&, Arguments...>
@@ -117,6 +121,10 @@ class KindOf {
   /// nullptr if the kind has options of another type.
   template <class Options>
   [[nodiscard]] const Options* get_if() const noexcept {
+    return std::any_cast<Options>(&options_);
+  }
+  template <class Options>
+  [[nodiscard]] Options* get_if() noexcept {
     return std::any_cast<Options>(&options_);
   }
   /// What the kind makes of its options.

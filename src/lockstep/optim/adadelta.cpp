@@ -25,10 +25,6 @@ void declare(DeckTable& table, AdadeltaOptions& options) {
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 
-void add_adadelta(OptimizerKinds& kinds) {
-  add_optimizer<Adadelta, AdadeltaOptions>(kinds, "adadelta", "torch.optim.Adadelta");
-}
-
 Adadelta::Adadelta(std::vector<nn::NamedParameter> parameters, const AdadeltaOptions& options,
                    const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

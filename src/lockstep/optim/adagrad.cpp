@@ -29,10 +29,6 @@ void declare(DeckTable& table, AdagradOptions& options) {
   declare_eps(table, options.eps, "added to the root of the sum of squares");
 }
 
-void add_adagrad(OptimizerKinds& kinds) {
-  add_optimizer<Adagrad, AdagradOptions>(kinds, "adagrad", "torch.optim.Adagrad");
-}
-
 Adagrad::Adagrad(std::vector<nn::NamedParameter> parameters, const AdagradOptions& options,
                  const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

@@ -39,20 +39,12 @@ void declare(DeckTable& table, AdamOptions& options) {
   declare_amsgrad(table, options.amsgrad);
 }
 
-void add_adam(OptimizerKinds& kinds) {
-  add_optimizer<Adam, AdamOptions>(kinds, "adam", "torch.optim.Adam");
-}
-
 void declare(DeckTable& table, AdamWOptions& options) {
   declare_lr(table, options.lr);
   declare_betas(table, options.betas);
   declare_eps(table, options.eps);
   declare_weight_decay(table, options.weight_decay, decoupled_decay);
   declare_amsgrad(table, options.amsgrad);
-}
-
-void add_adamw(OptimizerKinds& kinds) {
-  add_optimizer<AdamW, AdamWOptions>(kinds, "adamw", "torch.optim.AdamW");
 }
 
 Adam::Adam(std::vector<nn::NamedParameter> parameters, const AdamOptions& options,

@@ -27,10 +27,6 @@ void declare(DeckTable& table, AdamaxOptions& options) {
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 
-void add_adamax(OptimizerKinds& kinds) {
-  add_optimizer<Adamax, AdamaxOptions>(kinds, "adamax", "torch.optim.Adamax");
-}
-
 Adamax::Adamax(std::vector<nn::NamedParameter> parameters, const AdamaxOptions& options,
                const std::vector<ParameterGroup>& groups)
     : Optimizer(

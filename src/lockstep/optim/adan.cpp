@@ -31,10 +31,6 @@ void declare(DeckTable& table, AdanOptions& options) {
             {.doc = "multiply the parameter by 1 - lr weight_decay before the step, as adamw"});
 }
 
-void add_adan(OptimizerKinds& kinds) {
-  add_optimizer<Adan, AdanOptions>(kinds, "adan", "Xie et al. 2022 (arXiv:2208.06677)");
-}
-
 Adan::Adan(std::vector<nn::NamedParameter> parameters, const AdanOptions& options,
            const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

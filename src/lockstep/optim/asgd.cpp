@@ -27,10 +27,6 @@ void declare(DeckTable& table, AsgdOptions& options) {
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 
-void add_asgd(OptimizerKinds& kinds) {
-  add_optimizer<ASGD, AsgdOptions>(kinds, "asgd", "torch.optim.ASGD");
-}
-
 ASGD::ASGD(std::vector<nn::NamedParameter> parameters, const AsgdOptions& options,
            const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

@@ -39,20 +39,12 @@ void declare(DeckTable& table, LarsOptions& options) {
   declare_not_adapted(table, options.not_adapted);
 }
 
-void add_lars(OptimizerKinds& kinds) {
-  add_optimizer<LARS, LarsOptions>(kinds, "lars", "You, Gitman, Ginsburg 2017 (arXiv:1708.03888)");
-}
-
 void declare(DeckTable& table, LambOptions& options) {
   declare_lr(table, options.lr);
   declare_betas(table, options.betas);
   declare_eps(table, options.eps);
   declare_weight_decay(table, options.weight_decay, decoupled_decay);
   declare_not_adapted(table, options.not_adapted);
-}
-
-void add_lamb(OptimizerKinds& kinds) {
-  add_optimizer<LAMB, LambOptions>(kinds, "lamb", "You et al. 2020 (arXiv:1904.00962)");
 }
 
 LayerWise::LayerWise(std::vector<nn::NamedParameter> parameters, Setup setup,

@@ -24,10 +24,6 @@ void declare(DeckTable& table, LionOptions& options) {
   declare_weight_decay(table, options.weight_decay, decoupled_decay);
 }
 
-void add_lion(OptimizerKinds& kinds) {
-  add_optimizer<Lion, LionOptions>(kinds, "lion", "Chen et al. 2023 (arXiv:2302.06675)");
-}
-
 Lion::Lion(std::vector<nn::NamedParameter> parameters, const LionOptions& options,
            const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

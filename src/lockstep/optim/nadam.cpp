@@ -31,10 +31,6 @@ void declare(DeckTable& table, NAdamOptions& options) {
   declare_decoupled_weight_decay(table, options.decoupled_weight_decay);
 }
 
-void add_nadam(OptimizerKinds& kinds) {
-  add_optimizer<NAdam, NAdamOptions>(kinds, "nadam", "torch.optim.NAdam");
-}
-
 NAdam::NAdam(std::vector<nn::NamedParameter> parameters, const NAdamOptions& options,
              const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

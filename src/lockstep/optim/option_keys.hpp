@@ -5,7 +5,6 @@
 
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/optim/betas.hpp>
-#include <lockstep/optim/optimizer_list.hpp>
 
 // Private to the optimizers' .cpp files: deck keys that several kinds have.
 

@@ -27,10 +27,6 @@ void declare(DeckTable& table, RAdamOptions& options) {
   declare_decoupled_weight_decay(table, options.decoupled_weight_decay);
 }
 
-void add_radam(OptimizerKinds& kinds) {
-  add_optimizer<RAdam, RAdamOptions>(kinds, "radam", "torch.optim.RAdam");
-}
-
 RAdam::RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& options,
              const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

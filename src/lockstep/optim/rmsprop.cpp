@@ -42,10 +42,6 @@ void declare(DeckTable& table, RmspropOptions& options) {
             {.doc = "divide by the deviation from the mean gradient"});
 }
 
-void add_rmsprop(OptimizerKinds& kinds) {
-  add_optimizer<RMSprop, RmspropOptions>(kinds, "rmsprop", "torch.optim.RMSprop");
-}
-
 RMSprop::RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOptions& options,
                  const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

@@ -46,10 +46,6 @@ void declare(DeckTable& table, SgdOptions& options) {
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 
-void add_sgd(OptimizerKinds& kinds) {
-  add_optimizer<SGD, SgdOptions>(kinds, "sgd", "torch.optim.SGD");
-}
-
 SGD::SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options,
          const std::vector<ParameterGroup>& groups)
     : Optimizer(std::move(parameters),

@@ -160,8 +160,8 @@ class Run {
     if (group_->rank() != 0) return;
     const TrainOptions& options = plan_.train;
     const BatchPlan batches(task_->data().train->size(), options.batch_size, 1, options.drop_last);
-    const std::string why =
-        optim::why_rate_never_falls(plan_.schedule, options.epochs, batches.steps());
+    const std::string why = optim::make_schedule(plan_.schedule, options.epochs, batches.steps())
+                                ->why_rate_never_falls();
     if (!why.empty()) log(LogLevel::warning, why);
   }
 

@@ -47,8 +47,6 @@ BatchPlan batches_of(const Task& task, const RunPlan& plan, int ranks) {
 RunPlan as_carried_out(RunPlan plan, const Task& task, int ranks) {
   plan.ddp.shards = shards_of(plan.train, ranks);
   choose_best(plan.checkpoint, task);
-  plan.schedule =
-      optim::fit_to_run(plan.schedule, plan.train.epochs, batches_of(task, plan, ranks).steps());
   return plan;
 }
 
@@ -155,8 +153,10 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   const auto model = task.make_model();
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
-  optim::apply_schedule(carried_out.schedule, optimizer->initial_lr(), 0, 0, *optimizer);
-  expect_batches_normalise(task, plan, batches_of(task, carried_out, ranks), *model);
+  const BatchPlan batches = batches_of(task, carried_out, ranks);
+  const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
+  optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);
+  expect_batches_normalise(task, plan, batches, *model);
 }
 
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,

@@ -5,7 +5,7 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
-#include <lockstep/optim/schedule.hpp>
+#include <lockstep/optim/schedule_kind.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/train/options.hpp>
 
