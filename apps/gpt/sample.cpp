@@ -40,7 +40,8 @@ struct Setting {
       : trained(train::load_gpt(checkpoint)) {
     if (!options.tokenizer.empty()) {
       trained.data.path = {options.tokenizer};
-      if (trained.data.tokens.tokenizer != "gpt2") trained.data.tokens.tokenizer.clear();
+      auto& tokens = *trained.data.kind.get_if<TokenOptions>();
+      if (tokens.tokenizer != "gpt2") tokens.tokenizer.clear();
     }
     tokenizer = make_tokenizer(trained.data);
     for (const std::uint16_t token : tokenizer->encode(options.prompt)) prompt.push_back(token);

@@ -77,12 +77,8 @@ struct Problem {
 };
 
 Problem problem_of(const std::string& model) {
-  using Kind = nn::ModelOptions::Kind;
-  if (model == "convnet") return {{.kind = Kind::convnet}, {1, 28, 28}};
-  if (model == "mlp") return {{.kind = Kind::mlp}, {1, 28, 28}};
-  if (model == "resnet18") return {{.kind = Kind::resnet18}, {3, 32, 32}};
-  if (model == "transformer") return {{.kind = Kind::transformer}, {1, 28, 28}};
-  throw InputError("no model '" + model + "': there are convnet, mlp, resnet18 and transformer");
+  const bool colours = model == "resnet18";
+  return {{.kind = nn::ModelKind::named(model)}, colours ? Shape{3, 32, 32} : Shape{1, 28, 28}};
 }
 
 /// Forward, and the same again for the weights' and for the inputs' gradients; the first layer's

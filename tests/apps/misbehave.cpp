@@ -147,7 +147,7 @@ class Misbehaving : public Task {
 
 std::unique_ptr<lockstep::train::Task> misbehaving(lockstep::Deck& deck) {
   using namespace lockstep::train;
-  if (read_task_options(deck).data.kind == lockstep::DataKind::tokens)
+  if (read_task_options(deck).data.kind.get_if<lockstep::TokenOptions>())
     return std::make_unique<Misbehaving<LanguageModel>>(deck);
   return std::make_unique<Misbehaving<Classification>>(deck);
 }

@@ -160,33 +160,4 @@ class KindOf {
   std::any options_;
 };
 
-/// One of the kinds of which an enumerator tells, and whose options are fields of one struct.
-template <class Options, class Enum>
-struct EnumeratedKind {
-  std::string_view name;
-  Enum value;
-  std::string_view doc;
-  void (*declare)(DeckTable&, Options&);  ///< the keys that the kind has
-};
-
-/// Declares the key `kind`, the enumerator `field` of `options`, and the keys of the kind that the
-/// table says.
-template <class Options, class Enum>
-void declare_kind(DeckTable& table, Options& options, Enum Options::*field, std::string_view doc,
-                  const std::vector<EnumeratedKind<Options, Enum>>& kinds) {
-  std::vector<DeckTable::Kind> list;
-  std::size_t current = 0;
-  for (const auto& kind : kinds) {
-    if (kind.value == options.*field) current = list.size();
-    list.push_back({kind.name, kind.doc, [&kind](DeckTable& on) {
-                      Options defaults;
-                      kind.declare(on, defaults);
-                    }});
-  }
-  table.kind("kind", list, current, doc, [&](std::size_t chosen) {
-    options.*field = kinds[chosen].value;
-    kinds[chosen].declare(table, options);
-  });
-}
-
 }  // namespace lockstep

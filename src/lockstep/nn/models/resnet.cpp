@@ -90,4 +90,9 @@ std::shared_ptr<Sequential> resnet18(const Shape& image, std::int64_t outputs, H
   return model;
 }
 
+std::shared_ptr<Module> ResNet18Options::make(const ModelFit& fit) {
+  fit.expect_numbers();
+  return resnet18(fit.sample, fit.outputs(), fit.head);
+}
+
 }  // namespace lockstep::nn

@@ -36,7 +36,7 @@ LanguageModel::LanguageModel(Deck& deck, Sets sets) {
   refuse(deck, "loss", "class_weights", !options.loss.class_weights.empty());
   refuse(deck, "loss", "class_weights_from_counts", options.loss.class_weights_from_counts);
   refuse(deck, "eval", "top_k", deck.read<EvalOptions>("eval").top_k > 0);
-  if (options.model.kind != nn::ModelOptions::Kind::gpt) {
+  if (!options.model.kind.get_if<nn::GptDeckOptions>()) {
     throw InputError(fmt::format(
         "{}: model.kind is no model of text. Set model.kind = \"gpt\", or use classify or regress.",
         deck.where("model", "kind")));
@@ -94,14 +94,14 @@ TrainedGpt load_gpt(const std::filesystem::path& checkpoint) {
   }
   Deck deck = Deck::parse(contents.deck, "the deck in " + checkpoint.string());
   const TaskOptions options = read_task_options(deck);
-  if (options.model.kind != nn::ModelOptions::Kind::gpt || options.data.kind != DataKind::tokens)
+  const auto* tokens = options.data.kind.get_if<TokenOptions>();
+  if (!options.model.kind.get_if<nn::GptDeckOptions>() || !tokens)
     refuse_file("is of no language model: text comes from runs of gpt");
   const auto* table = contents.model.find("wte.weight");
   if (!table || table->tensor.dims() != 2) refuse_file("has no wte.weight");
   TrainedGpt trained;
   trained.data = options.data;
-  const auto whole =
-      nn::make_model(options.model, {options.data.tokens.context}, table->tensor.size(0));
+  const auto whole = nn::make_model(options.model, {tokens->context}, table->tensor.size(0));
   trained.model = std::dynamic_pointer_cast<nn::Gpt>(whole);
   try {
     StateDict weights;  // imported ones may be of another precision

@@ -33,10 +33,9 @@ Tensor targets_like(const Tensor& output, const Batch& batch) {
   return batch.targets().reshape(output.shape());
 }
 
-/// Half 0 or 1 of what a model of ModelSignature::Output::gaussian says, [N, 2 K, ...].
-Variable half_of(const Variable& output, std::int64_t half) {
-  const std::int64_t width = output.data().size(1) / 2;
-  return narrow(output, 1, half * width, width);
+/// The values that a model tells, of a gaussian its means.
+Tensor values_of(const Tensor& said, bool gaussian) {
+  return gaussian ? GaussianNllLoss::means(Variable(said)).data() : said;
 }
 
 /// A copy of x [N, ...], `change`d by a scale; the kernels take f32.
@@ -98,23 +97,9 @@ std::shared_ptr<nn::Module> Regression::make_model() const {
 }
 
 Variable Regression::loss(const Variable& said, const Batch& batch) const {
-  const Variable output = is_gaussian() ? half_of(said, 0) : said;
-  const Tensor in_units = targets_like(output.data(), batch);
-  const Tensor targets = target_scale_ ? scaled(in_units, *target_scale_, normalise) : in_units;
-  switch (loss_.kind) {
-    case LossDeckOptions::Kind::mse:
-      break;
-    case LossDeckOptions::Kind::mae:
-      return l1_loss(output, targets);
-    case LossDeckOptions::Kind::huber:
-      return huber_loss(output, targets, Reduction::mean, loss_.delta);
-    case LossDeckOptions::Kind::smooth_l1:
-      return smooth_l1_loss(output, targets, Reduction::mean, loss_.delta);
-    case LossDeckOptions::Kind::gaussian_nll:
-      return gaussian_nll_loss(output, targets,
-                               softplus(half_of(said, 1)) + ModelSignature::least_variance);
-  }
-  return mse_loss(output, targets);
+  const Tensor in_units = targets_like(values_of(said.data(), is_gaussian()), batch);
+  return loss_.kind.make(said,
+                         target_scale_ ? scaled(in_units, *target_scale_, normalise) : in_units);
 }
 
 std::vector<Metric> Regression::metrics(const Dataset& data) const {
@@ -129,7 +114,7 @@ std::vector<Metric> Regression::metrics(const Dataset& data) const {
 }
 
 void Regression::measure(const Tensor& said, const Batch& batch, std::span<double> figures) const {
-  const Tensor output = is_gaussian() ? half_of(Variable(said), 0).data() : said;
+  const Tensor output = values_of(said, is_gaussian());
   const Tensor in_units = target_scale_ ? scaled(output, *target_scale_, denormalise) : output;
   const Errors errors = errors_of(in_units, targets_like(in_units, batch));
   figures[0] = errors.squares;

@@ -52,7 +52,7 @@ class Regression : public Task {
   };
   [[nodiscard]] static Targets look_at_targets(const Dataset& data);
   [[nodiscard]] bool is_gaussian() const noexcept {
-    return loss_.kind == LossDeckOptions::Kind::gaussian_nll;
+    return loss_.kind.get_if<GaussianNllLoss>() != nullptr;
   }
 
   std::optional<ChannelScale> target_scale_;  ///< none: targets are as they are

@@ -15,12 +15,10 @@ namespace lockstep::train {
 namespace {
 
 LossOptions loss_options(const LossDeckOptions& read, const Deck& deck, std::int64_t classes) {
-  const LossDeckOptions plain;
-  if (read.kind != plain.kind || read.delta != plain.delta) {
+  if (!read.kind.get_if<MseLoss>()) {  // the default
     throw InputError(fmt::format(
-        "{}: loss.{} is of values, but this program fits classes. Remove it, or use regress.",
-        deck.where("loss", read.kind != plain.kind ? "kind" : "delta"),
-        read.kind != plain.kind ? "kind" : "delta"));
+        "{}: loss.kind is of values, but this program fits classes. Remove it, or use regress.",
+        deck.where("loss", "kind")));
   }
   LossOptions options{.label_smoothing = read.label_smoothing};
   const auto count = std::ssize(read.class_weights);
@@ -66,25 +64,9 @@ std::shared_ptr<nn::Module> make_zoo_model(const nn::ModelOptions& options, cons
         "Leave it out, or write a task of your own whose forward() takes them "
         "(docs/write_an_app.md).");
   }
-  const bool gpt = options.kind == nn::ModelOptions::Kind::gpt;
-  const bool looks_up = gpt || (options.kind == nn::ModelOptions::Kind::transformer &&
-                                options.transformer.vocabulary > 0);
-  const bool numbers = data.input_dtype() == DType::f32;
-  if (looks_up && numbers) {
-    throw InputError(
-        gpt ? "model.kind = \"gpt\" learns tokens, but the data are numbers. Use data.kind = "
-              "\"tokens\" with the program gpt, or another model.kind."
-            : "model.vocabulary says that samples are indices, but they are numbers. Set "
-              "data.indices = true, or leave out model.vocabulary.");
-  }
-  if (!looks_up && !numbers) {
-    throw InputError(
-        "data.indices = true gives the model integers, which are looked up by model.kind = "
-        "\"transformer\" with model.vocabulary = their number. Set both, leave data.indices out to "
-        "train on them as numbers, or write a task whose model begins with an Embedding "
-        "(docs/write_an_app.md).");
-  }
-  return nn::make_model(options, data.sample_shape(), output, head);
+  return nn::make_model(
+      options,
+      {.sample = data.sample_shape(), .output = output, .head = head, .input = data.input_dtype()});
 }
 
 Variable Task::forward(nn::Module& model, const Batch& batch) const {

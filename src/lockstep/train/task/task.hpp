@@ -64,9 +64,6 @@ class Task {
   [[nodiscard]] virtual ModelSignature signature() const { return {}; }
 };
 
-/// The data sets that a task loads: both, or no training set, which is then null: the deck has to
-/// be one that a run stored, in which nothing is left to be measured of it.
-enum class Sets : std::uint8_t { train_and_test, test };
 /// Reads what the options name, and records in the deck what was found out.
 [[nodiscard]] Datasets load_sets(const DataOptions& options, TargetKind kind, Sets sets,
                                  Deck& deck);
