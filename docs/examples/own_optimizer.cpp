@@ -1,7 +1,6 @@
+#include <lockstep/lockstep.hpp>
 #include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer_kind.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
-#include <lockstep/train/app.hpp>
 
 using namespace lockstep;
 

@@ -33,7 +33,9 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/language_model.hpp>
+#include <lockstep/train/task/task_options.hpp>
 #include <memory>
 #include <sstream>
 #include <string_view>

@@ -15,6 +15,7 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/join.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
+#include <lockstep/parallel/post_local_sgd.hpp>
 #include <lockstep/parallel/replica_check.hpp>
 
 #include "ranks.hpp"

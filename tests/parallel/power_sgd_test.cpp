@@ -12,6 +12,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
 #include <lockstep/tensor/finite.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 

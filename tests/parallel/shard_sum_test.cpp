@@ -10,6 +10,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/parallel/bucket.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
 

@@ -13,8 +13,8 @@ fail() {
 
 declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/*.hpp \
   "$sources"/parallel/{comm_hook,distributed_data_parallel,join,model_averaging,post_local_sgd,power_sgd_hook,sync_batch_norm}.hpp \
-  "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/*.hpp "$sources"/tensor/state_dict.hpp \
-  "$sources"/data/{batch_source,loader,sampler}.hpp)
+  "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/{,*/}*.hpp "$sources"/tensor/state_dict.hpp \
+  "$sources"/data/batches/{batch_source,loader,sampler}.hpp)
 is_declared() {
   local name=${1##*::} verb
   if [[ $name == 'lockstep '* ]]; then  # a verb of the program
@@ -45,7 +45,7 @@ done < <(grep '^|' "$page")
 named() { grep -qE "\`([a-zA-Z]+::)*$1\`" "$page"; }
 while read -r name; do
   named "$name" || fail "the function $name is not on the page"
-done < <(cat "$sources"/autograd/functional/*.hpp | grep -oE '^\[\[nodiscard\]\]( inline)? Variable [a-z0-9_]+\(' |
+done < <(sed -nE "s|^#include <lockstep/(.*)>|$sources/\\1|p" "$sources"/autograd/functional.hpp | xargs cat | grep -oE '^\[\[nodiscard\]\]( inline)? Variable [a-z0-9_]+\(' |
   sed -E 's/.* ([a-z0-9_]+)\(/\1/' | sort -u)
 while read -r name; do
   case $name in

@@ -53,6 +53,15 @@ echo '#include <lockstep/tensor/view.hpp>' >>"$nn"
 expect 1 'nn/b.hpp:3: .*brings Kokkos' "$here/public_headers.sh" "$work/headers"
 
 reset
+third=$work/src/lockstep/nn/c.hpp
+printf '#pragma once\n#include <lockstep/nn/b.hpp>\nclass C;\n' >"$third"
+printf '%s\n' "$third" >>"$work/headers"
+expect 0 '3 public headers, 2 of them umbrellas, 2 the most that one reaches, 0 violations' "$here/header_reach.sh" "$work/headers"
+expect 1 'nn/c.hpp reaches 2 headers, more than 1: .* -> lockstep/nn/b.hpp \(1\) -> lockstep/base/a.hpp \(0\)' \
+  "$here/header_reach.sh" "$work/headers" 1
+rm "$third"
+
+reset
 printf 'data = "/%s/somebody/data"\n' home >"$work/deck.toml"
 expect 1 'deck.toml:1:' "$here/machine_paths.sh" "$work"
 printf 'host = 192.168.%s\n' 7.9 >"$work/deck.toml"
@@ -84,6 +93,7 @@ expect 1 '0 files' "$here/layering.sh" "$work"
 expect 1 '0 classes' "$here/one_definition.sh" "$work"
 : >"$work/headers"
 expect 1 '0 public headers' "$here/public_headers.sh" "$work/headers"
+expect 1 '0 public headers' "$here/header_reach.sh" "$work/headers"
 
 page=$here/../../docs/coverage.md
 # shellcheck disable=SC2016  # the page's own marks

@@ -5,8 +5,11 @@
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/report/run_trace.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <map>
 #include <mutex>

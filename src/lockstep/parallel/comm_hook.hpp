@@ -102,10 +102,4 @@ class CompressHook final : public CommHook {
   std::vector<Tensor> halves_;  // what travels of each bucket; undefined: the gradients themselves
 };
 
-/// Bytes of gradients that a rank has given to collectives, and what AllReduceHook would have
-/// given.
-struct HookTraffic {
-  std::int64_t sent = 0, replaced = 0;
-};
-
 }  // namespace lockstep

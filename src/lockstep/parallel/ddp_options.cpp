@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/post_local_sgd.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
 
 namespace lockstep {
 

@@ -3,12 +3,11 @@
 #include <memory>
 
 #include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/comm_hook.hpp>
-#include <lockstep/parallel/post_local_sgd.hpp>
-#include <lockstep/parallel/power_sgd_hook.hpp>
+#include <lockstep/parallel/hook_options.hpp>
 
 namespace lockstep {
 
+class CommHook;
 class DeckTable;
 
 /// Hooks that have a name in a deck: `ddp.comm_hook`.

@@ -77,6 +77,8 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> mod
   }
 }
 
+DistributedDataParallel::~DistributedDataParallel() = default;
+
 void DistributedDataParallel::prepare(GradientSum& sum, const BucketOptions& sizes,
                                       std::shared_ptr<CommHook> hook) {
   broadcast_state(*group_, *module_);
@@ -370,5 +372,29 @@ void DistributedDataParallel::after_join(int last) {
   for (const Bucket& bucket : reducer().buckets()) group_->broadcast(bucket.values, last).wait();
   broadcast_buffers_from(last);
 }
+
+std::int64_t DistributedDataParallel::shards() const noexcept { return sum_->parts(); }
+
+double DistributedDataParallel::loss_of_batch() const { return sum_->loss(); }
+
+void DistributedDataParallel::ask_along(std::function<bool()> question) {
+  reducer().ask_along(std::move(question));
+}
+
+bool DistributedDataParallel::any_said_yes() const noexcept { return reducer().any_said_yes(); }
+
+void DistributedDataParallel::zero_grad() { sum_->zero_grad(); }
+
+void DistributedDataParallel::set_step(std::int64_t step) { reducer().set_step(step); }
+
+GradientSumStats DistributedDataParallel::stats() const noexcept { return sum_->stats(); }
+
+const CommHook& DistributedDataParallel::comm_hook() const noexcept {
+  return reducer().comm_hook();
+}
+
+double DistributedDataParallel::equal_share() const { return sum_->equal_share(); }
+
+Reducer& DistributedDataParallel::reducer() const noexcept { return sum_->reducer(); }
 
 }  // namespace lockstep

@@ -12,11 +12,14 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
-#include <lockstep/parallel/gradient_sum.hpp>
+#include <lockstep/parallel/gradient_sum_stats.hpp>
 #include <lockstep/parallel/join.hpp>
 
 namespace lockstep {
 
+class CommHook;
+class GradientSum;
+class Reducer;
 class ShardedGradientSum;
 
 /// Data-parallel training: every rank holds the whole model, computes the gradient of its share of
@@ -76,6 +79,7 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// With a hook of the caller's instead of options.comm_hook: the same kind on every rank.
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
                           const DdpOptions& options, std::shared_ptr<CommHook> hook);
+  ~DistributedDataParallel() override;
 
   /// After it, unless within no_sync() or without gradients, the next backward pass is summed.
   [[nodiscard]] Variable forward(const Variable& x);
@@ -132,10 +136,10 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   }
 
   /// With DdpOptions::shards: how many of them this rank has; else 1.
-  [[nodiscard]] std::int64_t shards() const noexcept { return sum_->parts(); }
+  [[nodiscard]] std::int64_t shards() const noexcept;
   /// With DdpOptions::shards: the last step's sum over all shards of weight x loss, the same bits
   /// on all ranks; else Error.
-  [[nodiscard]] double loss_of_batch() const { return sum_->loss(); }
+  [[nodiscard]] double loss_of_batch() const;
 
   /// Rank 0's buffers on every rank: call it before evaluation and before saving. Each rank's
   /// forward moves its own (BatchNorm's running statistics, from its share of the batch), and
@@ -160,20 +164,20 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// gradients, in the bucket that is launched last. With every communication hook, with shards,
   /// and in shadow(); not in what is local, or summed over a subgroup (PostLocalSgdHook).
   /// `question` allocates nothing and does not communicate.
-  void ask_along(std::function<bool()> question) { reducer().ask_along(std::move(question)); }
+  void ask_along(std::function<bool()> question);
   /// At the last sum; the same on all ranks. False where that was not over all of them, and where
   /// no parameter is trained.
-  [[nodiscard]] bool any_said_yes() const noexcept { return reducer().any_said_yes(); }
+  [[nodiscard]] bool any_said_yes() const noexcept;
 
   /// Forgets the gradients; their memory stays in the buckets. Between the shards of a step that
   /// is what there was before it, here as in an optimizer's or a module's zero_grad().
-  void zero_grad() { sum_->zero_grad(); }
+  void zero_grad();
 
   /// The trained parameters as they lie in memory, a flat tensor a bucket, with zeros between and
   /// behind them: for what treats every element alike, such as average_parameters.
   [[nodiscard]] std::vector<Tensor> flat_values() const;
   /// A resumed run tells communication hooks that count steps how many there were.
-  void set_step(std::int64_t step) { reducer().set_step(step); }
+  void set_step(std::int64_t step);
 
   /// Names of parameters that no rank's loss has reached, since construction, in sums over all
   /// ranks: the same on all of them. A warning names them, once, after the first 100 sums, if these
@@ -187,8 +191,8 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   void load_state_dict(const StateDict& state) { module_->load_state_dict(state); }
 
   /// Waiting times, traffic and number of buckets.
-  [[nodiscard]] GradientSumStats stats() const noexcept { return sum_->stats(); }
-  [[nodiscard]] const CommHook& comm_hook() const noexcept { return reducer().comm_hook(); }
+  [[nodiscard]] GradientSumStats stats() const noexcept;
+  [[nodiscard]] const CommHook& comm_hook() const noexcept;
 
  private:
   /// In what shares the ranks' gradients that are held make up the sum.
@@ -207,14 +211,14 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
     return at_hand_.syncs && at_hand_.is_awaited;
   }
   /// Of a rank, or with DdpOptions::shards of a shard.
-  [[nodiscard]] double equal_share() const { return sum_->equal_share(); }
+  [[nodiscard]] double equal_share() const;
   /// Makes the gradients that are held such shares.
   void hold(Share share);
   void warn_of_own_gradients();
   void expect_frozen_unreached() const;
   void prepare(GradientSum& sum, const BucketOptions& sizes, std::shared_ptr<CommHook> hook);
   void synchronise_shards(ShardedGradientSum& sum, bool synchronises_all);
-  [[nodiscard]] Reducer& reducer() const noexcept { return sum_->reducer(); }
+  [[nodiscard]] Reducer& reducer() const noexcept;
   void run_shards(const std::function<void(std::int64_t)>& body);
   void run_shards_one_by_one(const std::function<void(std::int64_t)>& body) const;
   void finish_sum();

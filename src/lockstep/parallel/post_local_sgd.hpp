@@ -7,12 +7,6 @@
 
 namespace lockstep {
 
-/// When gradients stop travelling, and how often parameters travel instead.
-struct LocalSgdOptions {
-  std::int64_t start_step = 100;
-  std::int64_t period = 4;
-};
-
 /// Post-local SGD (Lin et al. 2018, arXiv:1808.07217): gradients are summed over all ranks in the
 /// first `start_step` steps, and over this rank's subgroup afterwards; then the parameters have to
 /// be averaged over all ranks, by a PeriodicModelAverager with as many warm-up steps. In a subgroup

@@ -7,23 +7,9 @@
 #include <vector>
 
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/hook_options.hpp>
 
 namespace lockstep {
-
-/// As PyTorch's PowerSGDState, with its defaults.
-struct PowerSgdOptions {
-  /// Rank of what takes a gradient's place; at least 1.
-  std::int64_t matrix_approximation_rank = 1;
-  /// Steps that go before as all_reduce has them: the first gradients change fast. At least 0.
-  std::int64_t start_step = 1000;
-  /// A gradient of two dimensions or more is compressed if its elements are more than so many times
-  /// those sent; above 0.
-  double min_compression_rate = 2.0;
-  /// What a step leaves out is added to the next one's gradient.
-  bool use_error_feedback = true;
-  /// A step starts from the directions that the one before has found, instead of random ones.
-  bool warm_start = true;
-};
 
 /// PowerSGD: a gradient of d0 x d1 x ... elements, seen as the matrix M [d0, d1 d2 ...], travels as
 /// the product of two thin ones, found by one step of power iteration. Vogels, Karimireddy, Jaggi

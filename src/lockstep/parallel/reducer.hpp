@@ -6,22 +6,9 @@
 #include <vector>
 
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/gradient_sum_stats.hpp>
 
 namespace lockstep {
-
-/// What sums of gradients have cost since construction.
-struct GradientSumStats {
-  /// Seconds at the end of backward until the sums were there: communication that computation did
-  /// not hide.
-  double wait_s = 0.0;
-  double work_s = 0.0;       ///< of these, sums and copies of this rank's own in shared memory
-  double straggler_s = 0.0;  ///< of these, until the last rank had entered (WaitTimes)
-  /// Within a body of for_each_shard(): seconds that this shard has waited while others of this
-  /// rank had their turn; else 0.
-  double turn_wait_s = 0.0;
-  HookTraffic traffic = {};  ///< what this rank has sent
-  std::size_t buckets = 0;   ///< all-reduces a sum
-};
 
 /// Sums gradients over the ranks of a group while backward goes on: a bucket is launched, by the
 /// hook, when its last gradient is final and all buckets before it have been launched, so that

@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/autograd/functional/batch_norm.hpp>
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/parallel/shard_tree.hpp>
 #include <lockstep/parallel/shard_turns.hpp>

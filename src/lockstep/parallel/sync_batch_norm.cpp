@@ -2,12 +2,16 @@
 
 #include <utility>
 
+#include <lockstep/autograd/functional/batch_norm.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/comm/duplicate_group.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/parallel/bucket.hpp>
 
 namespace lockstep {
 namespace {
+
+[[maybe_unused]] const bool sync_batch_norm_is_known = nn::add_blocked_layer(typeid(SyncBatchNorm));
 
 class GroupExchange final : public StatisticsExchange {
  public:

@@ -30,12 +30,11 @@ void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group);
 
 /// A BatchNorm over x[N, C, ...] whose batch is that of all ranks of a group: PyTorch's
 /// SyncBatchNorm; see convert_sync_batchnorm, which has the rules.
-class SyncBatchNorm : public nn::BatchNorm, public nn::Blocked<SyncBatchNorm> {
+class SyncBatchNorm : public nn::BatchNorm {
  public:
   /// Collective over `group`. Throws InputError as nn::BatchNorm2d.
   SyncBatchNorm(std::int64_t features, ProcessGroup& group,
                 const nn::BatchNormOptions& options = {});
-  Variable forward_blocked(const Variable& x) override { return BatchNorm::forward(x, {}, false); }
 };
 
 }  // namespace lockstep

@@ -2,9 +2,17 @@
 #include <cstdint>
 #include <vector>
 
-#include <lockstep/nn/module.hpp>
-#include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
+#include <lockstep/rpc/rref.hpp>
+
+namespace lockstep {
+namespace nn {
+class Module;
+}
+namespace optim {
+struct OptimizerOptions;
+}
+}  // namespace lockstep
 
 namespace lockstep::rpc {
 

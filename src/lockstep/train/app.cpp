@@ -20,6 +20,7 @@
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/io/folder.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/launch/checks.hpp>

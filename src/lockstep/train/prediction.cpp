@@ -21,11 +21,15 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/key_text.hpp>
 #include <lockstep/io/atomic_file.hpp>
+#include <lockstep/predict/predictor.hpp>
 #include <lockstep/train/prediction_file.hpp>
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
+#include <lockstep/train/task/evaluation.hpp>
 #include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/task/regression.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
 namespace {

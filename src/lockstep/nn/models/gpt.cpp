@@ -9,6 +9,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/attention.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>

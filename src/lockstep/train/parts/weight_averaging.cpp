@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include <lockstep/autograd/functional/batch_norm.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>

@@ -8,7 +8,9 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/models.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -41,13 +43,15 @@ LanguageModel::LanguageModel(Deck& deck, Sets sets) {
         "{}: model.kind is no model of text. Set model.kind = \"gpt\", or use classify or regress.",
         deck.where("model", "kind")));
   }
-  model_ = options.model;
+  model_ = std::make_unique<const nn::ModelOptions>(options.model);
   loading_ = {options.data.shuffle, options.data.prefetch};
   data_ = load_sets(options.data, TargetKind::tokens, sets, deck);
 }
 
+LanguageModel::~LanguageModel() = default;
+
 std::shared_ptr<nn::Module> LanguageModel::make_model() const {
-  return make_zoo_model(model_, *data_.train, {data_.train->classes()});
+  return make_zoo_model(*model_, *data_.train, {data_.train->classes()});
 }
 
 Variable LanguageModel::forward(nn::Module& model, const Batch& batch) const {
@@ -99,7 +103,7 @@ TrainedGpt load_gpt(const std::filesystem::path& checkpoint) {
   const auto* table = contents.model.find("wte.weight");
   if (!table || table->tensor.dims() != 2) refuse_file("has no wte.weight");
   TrainedGpt trained;
-  trained.data = options.data;
+  trained.data = std::make_shared<const DataOptions>(options.data);
   const auto whole =
       nn::make_model(options.model, {options.data.tokens.context}, table->tensor.size(0));
   trained.model = std::dynamic_pointer_cast<nn::Gpt>(whole);

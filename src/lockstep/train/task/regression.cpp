@@ -8,10 +8,14 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/files/stored_samples.hpp>
 #include <lockstep/data/normalisation.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/models.hpp>
+#include <lockstep/nn/models/head.hpp>
 #include <lockstep/tensor/kernels/loss/accuracy.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -81,7 +85,7 @@ Regression::Targets Regression::look_at_targets(const Dataset& data) {
 Regression::Regression(Deck& deck, Sets sets) {
   const TaskOptions options = read_task_options(deck);
   expect_no_class_loss(options.loss, deck);
-  model_ = options.model;
+  model_ = std::make_unique<const nn::ModelOptions>(options.model);
   loss_ = options.loss;
   loading_ = {options.data.shuffle, options.data.prefetch};
   data_ = load_sets(options.data, TargetKind::values, sets, deck);
@@ -92,8 +96,10 @@ Regression::Regression(Deck& deck, Sets sets) {
                                 DType::f32, facts.target, "target_");
 }
 
+Regression::~Regression() = default;
+
 std::shared_ptr<nn::Module> Regression::make_model() const {
-  return make_zoo_model(model_, *data_.train, data_.train->target_shape(),
+  return make_zoo_model(*model_, *data_.train, data_.train->target_shape(),
                         is_gaussian() ? nn::Head::gaussian : nn::Head::linear);
 }
 

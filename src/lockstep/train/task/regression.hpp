@@ -4,10 +4,13 @@
 #include <optional>
 #include <vector>
 
-#include <lockstep/nn/models.hpp>
 #include <lockstep/tensor/kernels/data/gather.hpp>
 #include <lockstep/train/options.hpp>
 #include <lockstep/train/task/task.hpp>
+
+namespace lockstep::nn {
+struct ModelOptions;
+}
 
 namespace lockstep::train {
 
@@ -29,6 +32,7 @@ class Regression : public Task {
   /// Reads the deck and loads the data. Throws InputError.
   /// Local.
   explicit Regression(Deck& deck, Sets sets = Sets::train_and_test);
+  ~Regression() override;
 
   [[nodiscard]] const Datasets& data() const override { return data_; }
   [[nodiscard]] Loading loading() const override { return loading_; }
@@ -40,7 +44,7 @@ class Regression : public Task {
   [[nodiscard]] ModelSignature signature() const override;
 
  private:
-  nn::ModelOptions model_;
+  std::unique_ptr<const nn::ModelOptions> model_;
   LossDeckOptions loss_;
   Loading loading_;
   Datasets data_;

@@ -1,8 +1,13 @@
+#include <lockstep/optim/optimizer_options.hpp>
+
 #include <fmt/format.h>
+
+#include <optional>
+#include <string_view>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
-#include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/optim/grouped_options.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -16,6 +21,20 @@ void expect_length(const Deck& deck, const char* key, std::size_t count, std::si
 }
 
 }  // namespace
+
+double OptimizerOptions::lr() const {
+  std::optional<double> lr;
+  OptimizerKind own = kind;
+  visit_numbers([&](DeckTable& table) { own.declare_keys(table); },
+                [&](std::string_view name, double& value) {
+                  if (name == "lr") lr = value;
+                });
+  if (lr) return *lr;
+  throw Error(
+      fmt::format("the options of optimizer \"{}\" declare no key \"lr\", which schedules start "
+                  "from. Declare it beside their other keys.",
+                  kind.name()));
+}
 
 void declare(DeckTable& table, OptimizerOptions& options) {
   declare_kind(table, options.kind, "which optimizer");
