@@ -14,11 +14,36 @@ target_compile_features(lockstep_options INTERFACE cxx_std_20)
 target_compile_options(lockstep_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20> $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
 
-# lockstep_kernel_sources(file...): these include Kokkos. With LOCKSTEP_ENABLE_CUDA nvcc compiles them
-# and the host compiler everything else, which thus costs no more than without CUDA.
-function(lockstep_kernel_sources)
-  if(LOCKSTEP_ENABLE_CUDA AND ARGN)
+# lockstep_kernel_sources(TARGET OUT file...): these include Kokkos; OUT is what the target compiles for them. With
+# LOCKSTEP_ENABLE_CUDA nvcc compiles them and the host compiler everything else, which thus costs no more than without
+# CUDA: in batches, as of a source alone two thirds of the time go to Kokkos' headers.
+function(lockstep_kernel_sources target out)
+  set(${out} ${ARGN} PARENT_SCOPE)
+  if(NOT ARGN)
+    return()
+  endif()
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_KERNEL_SOURCES ${files})
+  if(LOCKSTEP_ENABLE_CUDA AND NOT LOCKSTEP_UNITY)
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+  elseif(LOCKSTEP_ENABLE_CUDA)
+    set(batches)
+    list(LENGTH files count)
+    foreach(begin RANGE 0 ${count} 6)
+      if(begin EQUAL count)
+        break()
+      endif()
+      set(text)
+      list(SUBLIST files ${begin} 6 together)
+      foreach(file IN LISTS together)
+        file(RELATIVE_PATH file ${CMAKE_CURRENT_BINARY_DIR} ${file})  # the same text in another clone, for ccache
+        string(APPEND text "#include \"${file}\"\n")
+      endforeach()
+      set(batch ${CMAKE_CURRENT_BINARY_DIR}/${target}_kernels_${begin}.cu)
+      file(CONFIGURE OUTPUT ${batch} CONTENT "${text}" @ONLY)
+      list(APPEND batches ${batch})
+    endforeach()
+    set(${out} ${batches} PARENT_SCOPE)
   endif()
 endfunction()
 

@@ -52,6 +52,24 @@ expect 0 '3 public headers, 0 violations' "$here/public_headers.sh" "$work/heade
 echo '#include <lockstep/tensor/view.hpp>' >>"$nn"
 expect 1 'nn/b.hpp:3: .*brings Kokkos' "$here/public_headers.sh" "$work/headers"
 
+kernel=$work/src/lockstep/tensor/k.cpp other=$work/src/lockstep/nn/n.cpp
+echo '#include <lockstep/tensor/view.hpp>' >"$kernel"
+echo "$kernel" >"$work/kernels"
+expect 0 '1 kernels, 0 violations' "$here/kernels.sh" "$work/kernels" "$work"
+echo '#include <lockstep/nn/b.hpp>' >"$other"
+expect 1 'nn/n.cpp includes Kokkos .src/lockstep/nn/b.hpp.' "$here/kernels.sh" "$work/kernels" "$work"
+reset
+expect 0 '1 kernels, 0 violations' "$here/kernels.sh" "$work/kernels" "$work"
+echo "$other" >>"$work/kernels"
+expect 1 'nn/n.cpp is listed in KERNELS, but does not' "$here/kernels.sh" "$work/kernels" "$work"
+echo "$kernel" >"$work/kernels"
+echo '#include <fmt/core.h>' >>"$base"
+echo '#include <lockstep/base/a.hpp>' >>"$kernel"
+expect 1 'tensor/k.cpp includes fmt' "$here/kernels.sh" "$work/kernels" "$work"
+: >"$work/kernels"
+expect 1 '0 kernels' "$here/kernels.sh" "$work/kernels" "$work"
+rm "$kernel" "$other" "$view"
+
 reset
 printf 'data = "/%s/somebody/data"\n' home >"$work/deck.toml"
 expect 1 'deck.toml:1:' "$here/machine_paths.sh" "$work"

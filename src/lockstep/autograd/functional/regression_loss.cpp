@@ -10,7 +10,7 @@
 #include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
 #include <lockstep/tensor/kernels/loss/gaussian_nll.hpp>
 #include <lockstep/tensor/kernels/loss/regression_loss.hpp>
