@@ -1,11 +1,7 @@
 #include <cmath>
 #include <numbers>
 
-#include <lockstep/data/data_kind.hpp>
 #include <lockstep/lockstep.hpp>
-#include <lockstep/nn/models/model_kind.hpp>
-#include <lockstep/optim/schedule_kind.hpp>
-#include <lockstep/train/task/value_loss.hpp>
 
 using namespace lockstep;
 

@@ -1,6 +1,4 @@
 #include <lockstep/lockstep.hpp>
-#include <lockstep/optim/optimizer_kind.hpp>
-#include <lockstep/optim/optimizer_of.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 using namespace lockstep;

@@ -26,6 +26,7 @@
 #include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/batches/partitioner.hpp>
 #include <lockstep/data/batches/sampler.hpp>
+#include <lockstep/data/data_kind.hpp>
 #include <lockstep/data/data_options.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/subset.hpp>
@@ -39,6 +40,7 @@
 #include <lockstep/nn/models.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/models/gpt.hpp>
+#include <lockstep/nn/models/model_kind.hpp>
 #include <lockstep/nn/models/resnet.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/module_list.hpp>
@@ -60,9 +62,11 @@
 #include <lockstep/optim/nadam.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/optim/optimizer_kind.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 #include <lockstep/optim/radam.hpp>
 #include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/optim/schedule.hpp>
+#include <lockstep/optim/schedule_kind.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -79,4 +83,5 @@
 #include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/task/regression.hpp>
 #include <lockstep/train/task/task.hpp>
+#include <lockstep/train/task/value_loss.hpp>
 #include <lockstep/train/training_part.hpp>

@@ -21,7 +21,10 @@ std::vector<char*> pointers_to(std::vector<std::string>& lines) {
 
 std::vector<std::string> environment_with(const Environment& more) {
   std::vector<std::string> lines;
-  for (const auto& [name, value] : more) lines.push_back(name + "=" + value);
+  for (const auto& [name, value] : more) {
+    lines.push_back(name + "=");
+    lines.back() += value;
+  }
   const auto is_replaced = [&](std::string_view line) {
     return std::ranges::any_of(more,
                                [&](const auto& one) { return line.starts_with(one.first + "="); });

@@ -11,7 +11,7 @@
 
 namespace lockstep::nn {
 
-const bool Sequential::takes_blocks_ =
+const bool Sequential::takes_blocks =
     add_blocked_layer(typeid(Sequential), [](Module& module, const Variable& x) {
       return static_cast<Sequential&>(module).forward_stages(x);
     });

@@ -50,7 +50,7 @@ class Sequential : public Module {
   [[nodiscard]] Variable forward_stage(const Stage& stage, const Variable& x);
   /// Of all stages: as forward, but x may be in channel blocks, and so may be the result.
   [[nodiscard]] Variable forward_stages(const Variable& x);
-  static const bool takes_blocks_;
+  static const bool takes_blocks;
 
   std::vector<Stage> stages_;
 };

@@ -1,7 +1,6 @@
 #include <lockstep/train/trainer.hpp>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include <lockstep/autograd/autocast.hpp>
@@ -91,7 +90,8 @@ class InEvaluation {
     for (const auto& part : parts_) part->before_evaluation(training_);
   }
   ~InEvaluation() {
-    for (const auto& part : parts_ | std::views::reverse) part->after_evaluation(training_);
+    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+      (*part)->after_evaluation(training_);
   }
   InEvaluation(const InEvaluation&) = delete;
   InEvaluation& operator=(const InEvaluation&) = delete;

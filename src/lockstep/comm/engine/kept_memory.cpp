@@ -5,12 +5,24 @@
 #include <vector>
 
 namespace lockstep {
+namespace {
+
+struct KeptMemory {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<const void>> all;
+
+  static KeptMemory& instance() {
+    static auto* kept = new KeptMemory;  // MPI_Finalize may run after static destructors
+    return *kept;
+  }
+};
+
+}  // namespace
 
 void keep_until_exit(std::shared_ptr<const void> memory) noexcept {
-  static auto* mutex = new std::mutex;  // MPI_Finalize may run after static destructors
-  static auto* kept = new std::vector<std::shared_ptr<const void>>;
-  const std::lock_guard lock(*mutex);
-  kept->push_back(std::move(memory));
+  auto& kept = KeptMemory::instance();
+  const std::lock_guard lock(kept.mutex);
+  kept.all.push_back(std::move(memory));
 }
 
 void keep_until_exit(const IntrusivePtr<WorkRecord>& record) noexcept {
