@@ -453,8 +453,10 @@ TEST(DistAutograd, ACallerThatGaveUpLeavesTheCalleesPassWithASentence) {
           const auto start = Clock::now();
           while (thrown().empty() && seconds_since(start) < 30.0)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          EXPECT_NE(thrown().find("after the deadline of the call that it serves"),
-                    std::string::npos)
+          // The second where the context's end is known here before this rank's own deadline.
+          EXPECT_TRUE(thrown().find("after the deadline of the call that it serves") !=
+                          std::string::npos ||
+                      thrown().find("it has ended, or no call of it") != std::string::npos)
               << thrown();
         }
         group.barrier();
