@@ -17,13 +17,13 @@ ExitCode doctor(int argc, char** argv, const DoctorOptions& options) {
   const auto group = make_mpi_group(MPI_COMM_WORLD);
   ExitCode code = ExitCode::done;
   try {
-    train::Patient patient;
+    train::DeckFacts facts;
     agree(*group, [&] {
       if (options.deck.empty()) return;
       const train::Assignment deck = read_known_deck(options.deck, options.overrides);
-      patient = train::patient_of(*deck.task, deck.plan, deck.hash);
+      facts = train::facts_of(*deck.task, deck.plan, deck.hash);
     });
-    code = train::doctor(*group, patient, options.json);
+    code = train::doctor(*group, facts, options.json);
   } catch (const AgreedError& error) {
     if (group->rank() == 0) std::fprintf(stderr, "lockstep: %s\n", shortened(error.what()).c_str());
     code = error.exit_code();

@@ -17,7 +17,7 @@
 namespace lockstep::train {
 namespace {
 
-Seat seat_on(const std::string& host, std::vector<int> cores) {
+RankInfo info_on(const std::string& host, std::vector<int> cores) {
   return {.host = host,
           .cores = std::move(cores),
           .thread_level = "MPI_THREAD_MULTIPLE",
@@ -28,8 +28,8 @@ Seat seat_on(const std::string& host, std::vector<int> cores) {
 }
 
 /// Two machines of two ranks, each rank bound to a core of its own.
-std::vector<Seat> healthy() {
-  return {seat_on("a", {0}), seat_on("a", {1}), seat_on("b", {0}), seat_on("b", {1})};
+std::vector<RankInfo> healthy() {
+  return {info_on("a", {0}), info_on("a", {1}), info_on("b", {0}), info_on("b", {1})};
 }
 
 void expect_one(const Findings& findings, const std::string& about, Finding::Severity severity,
@@ -47,14 +47,14 @@ void expect_one(const Findings& findings, const std::string& about, Finding::Sev
 TEST(Launch, HealthyOneHasNoFindings) { EXPECT_TRUE(check_launch(make_launch(healthy())).empty()); }
 
 TEST(Launch, SeatTravelsWhole) {
-  auto seat = take_seat("abc");
-  EXPECT_FALSE(seat.host.empty());
-  EXPECT_FALSE(seat.cores.empty());
-  EXPECT_EQ(seat.program.size(), 16U);
-  EXPECT_GE(seat.shm_mib, seat.shm_free_mib);
-  const std::string bytes = packed(seat);
-  EXPECT_EQ(packed(unpacked<Seat>(bytes)), bytes);
-  EXPECT_EQ(unpacked<Seat>(packed(Seat{.host = "no\xff"})).host, "no\xff");
+  auto info = local_rank_info("abc");
+  EXPECT_FALSE(info.host.empty());
+  EXPECT_FALSE(info.cores.empty());
+  EXPECT_EQ(info.program.size(), 16U);
+  EXPECT_GE(info.shm_mib, info.shm_free_mib);
+  const std::string bytes = packed(info);
+  EXPECT_EQ(packed(unpacked<RankInfo>(bytes)), bytes);
+  EXPECT_EQ(unpacked<RankInfo>(packed(RankInfo{.host = "no\xff"})).host, "no\xff");
 }
 
 TEST(Launch, CoreListIsWhatTasksetTakes) {
@@ -64,69 +64,69 @@ TEST(Launch, CoreListIsWhatTasksetTakes) {
 }
 
 TEST(Launch, RankOwnsItsShareOfTheMaskAndAtLeastOneCore) {
-  const auto launch = make_launch({seat_on("a", {0, 1, 2, 3}), seat_on("a", {0, 1, 2, 3}),
-                                   seat_on("a", {4}), seat_on("a", {4}), seat_on("b", {4})});
+  const auto launch = make_launch({info_on("a", {0, 1, 2, 3}), info_on("a", {0, 1, 2, 3}),
+                                   info_on("a", {4}), info_on("a", {4}), info_on("b", {4})});
   EXPECT_EQ(launch.cores_owned(1), 2);
   EXPECT_EQ(launch.cores_owned(3), 1);
   EXPECT_EQ(launch.cores_owned(4), 1);
 }
 
 TEST(Cores, MoreRanksThanCoresOfOneMachine) {
-  auto seats = healthy();
-  seats[1].cores = {0};
-  expect_one(check_cores(make_launch(seats)), "cores", Finding::Severity::warning,
+  auto infos = healthy();
+  infos[1].cores = {0};
+  expect_one(check_cores(make_launch(infos)), "cores", Finding::Severity::warning,
              {"2 ranks share 1 core(s) on a (0)", "--cpus-per-task"});
 }
 
 TEST(Cores, CrowdInsideALargerMaskOfAnotherRank) {
   // Rank 0 may go anywhere, but ranks 1 and 2 have one core for both.
   expect_one(
-      check_cores(make_launch({seat_on("a", {0, 1, 2, 3}), seat_on("a", {2}), seat_on("a", {2})})),
+      check_cores(make_launch({info_on("a", {0, 1, 2, 3}), info_on("a", {2}), info_on("a", {2})})),
       "cores", Finding::Severity::warning, {"2 ranks share 1 core(s)"});
 }
 
 TEST(Cores, MasksThatOverlapInPart) {
-  const auto on = [](std::vector<int> cores) { return seat_on("a", std::move(cores)); };
+  const auto on = [](std::vector<int> cores) { return info_on("a", std::move(cores)); };
   EXPECT_TRUE(check_cores(make_launch({on({0, 1}), on({1, 2}), on({0, 2})})).empty());
   expect_one(check_cores(make_launch({on({0, 1}), on({1, 2}), on({0, 2}), on({0, 1})})), "cores",
              Finding::Severity::warning, {"4 ranks share 3 core(s)"});
 }
 
 TEST(Gpus, TwoRanksOfOneMachineOnOneDevice) {
-  auto seats = healthy();
-  for (Seat& seat : seats) seat.gpu = "0000:01:00.0";
-  seats[3].gpu = "0000:02:00.0";  // machine b is in order: the same address there is another GPU
-  expect_one(check_gpus(make_launch(seats)), "gpu", Finding::Severity::warning,
+  auto infos = healthy();
+  for (RankInfo& info : infos) info.gpu = "0000:01:00.0";
+  infos[3].gpu = "0000:02:00.0";  // machine b is in order: the same address there is another GPU
+  expect_one(check_gpus(make_launch(infos)), "gpu", Finding::Severity::warning,
              {"ranks 0, 1", "0000:01:00.0 of a", "--gpus-per-task=1"});
 }
 
 TEST(ThreadLevel, BelowMultiple) {
-  auto seats = healthy();
-  seats[2].thread_level = "MPI_THREAD_FUNNELED";
-  expect_one(check_thread_level(make_launch(seats)), "thread level", Finding::Severity::warning,
+  auto infos = healthy();
+  infos[2].thread_level = "MPI_THREAD_FUNNELED";
+  expect_one(check_thread_level(make_launch(infos)), "thread level", Finding::Severity::warning,
              {"rank 2 (b)", "MPI_THREAD_FUNNELED", "MPI_Init_thread"});
 }
 
 TEST(SameEverywhere, EachDifferenceNamesARank) {
   using enum Finding::Severity;
-  const auto with = [](std::string Seat::*field) {
-    auto seats = healthy();
-    seats[2].*field = seats[3].*field = "other";
-    return check_same_everywhere(make_launch(seats));
+  const auto with = [](std::string RankInfo::*field) {
+    auto infos = healthy();
+    infos[2].*field = infos[3].*field = "other";
+    return check_same_everywhere(make_launch(infos));
   };
   const std::vector<std::string> words{"rank 2 (b) has other", "1 more"};
-  expect_one(with(&Seat::version), "version", error, words);
-  expect_one(with(&Seat::program), "program", error, words);
-  expect_one(with(&Seat::deck), "deck", error, words);
-  expect_one(with(&Seat::processor), "processors", warning, words);
+  expect_one(with(&RankInfo::version), "version", error, words);
+  expect_one(with(&RankInfo::program), "program", error, words);
+  expect_one(with(&RankInfo::deck), "deck", error, words);
+  expect_one(with(&RankInfo::processor), "processors", warning, words);
 }
 
 TEST(SharedMemory, OfAMachineIsComparedWithAllItsRanks) {
-  auto seats = healthy();
-  for (Seat& seat : seats) seat.shm_mib = seat.shm_free_mib = 64;
-  EXPECT_TRUE(check_shared_memory(make_launch(seats), std::size_t{32} << 20).empty());
-  seats[2].shm_free_mib = 63;
-  expect_one(check_shared_memory(make_launch(seats), std::size_t{32} << 20), "/dev/shm",
+  auto infos = healthy();
+  for (RankInfo& info : infos) info.shm_mib = info.shm_free_mib = 64;
+  EXPECT_TRUE(check_shared_memory(make_launch(infos), std::size_t{32} << 20).empty());
+  infos[2].shm_free_mib = 63;
+  expect_one(check_shared_memory(make_launch(infos), std::size_t{32} << 20), "/dev/shm",
              Finding::Severity::warning,
              {"on b", "63.0 MiB free of 64.0", "64.0 MiB", "--shm-size"});
 }
@@ -144,7 +144,7 @@ class Environment {
 };
 
 TEST(WorldOfOne, EachLauncherHasItsRemedy) {
-  const auto alone = make_launch({seat_on("a", {0})});
+  const auto alone = make_launch({info_on("a", {0})});
   EXPECT_TRUE(check_world_of_one(alone, "MPICH").empty());
   for (const auto& [variable, remedy] :
        {std::pair("SLURM_STEP_NUM_TASKS", "srun --mpi=pmi2"), std::pair("PMI_SIZE", "mpiexec"),
@@ -159,7 +159,7 @@ TEST(WorldOfOne, EachLauncherHasItsRemedy) {
 TEST(WorldOfOne, MpiexecOfOneInsideAStepOfSeveralIsMeant) {
   const Environment step("SLURM_STEP_NUM_TASKS", "4");
   const Environment alone("PMI_SIZE", "1");
-  EXPECT_TRUE(check_world_of_one(make_launch({seat_on("a", {0})}), "MPICH").empty());
+  EXPECT_TRUE(check_world_of_one(make_launch({info_on("a", {0})}), "MPICH").empty());
 }
 
 TEST(WorldOfOne, TheLauncherNearestToAProcessSaysHowManyItStarted) {
@@ -171,15 +171,15 @@ TEST(WorldOfOne, TheLauncherNearestToAProcessSaysHowManyItStarted) {
 }
 
 TEST(SharedMemory, IsNothingThatThreadsOfOneProcessNeed) {
-  auto seats = healthy();
-  for (Seat& seat : seats) seat.host = "a";
-  const auto full = [&] { return check_shared_memory(make_launch(seats), std::size_t{1} << 20); };
+  auto infos = healthy();
+  for (RankInfo& info : infos) info.host = "a";
+  const auto full = [&] { return check_shared_memory(make_launch(infos), std::size_t{1} << 20); };
   EXPECT_EQ(full().size(), 1U) << "four processes";
-  for (Seat& seat : seats) seat.pid = 7;
-  EXPECT_TRUE(make_launch(seats).is_one_process());
+  for (RankInfo& info : infos) info.pid = 7;
+  EXPECT_TRUE(make_launch(infos).is_one_process());
   EXPECT_TRUE(full().empty());
-  seats[3].host = "b";
-  EXPECT_FALSE(make_launch(seats).is_one_process()) << "a pid counts on its machine only";
+  infos[3].host = "b";
+  EXPECT_FALSE(make_launch(infos).is_one_process()) << "a pid counts on its machine only";
 }
 
 TEST(Links, SlowOneBetweenMachinesIsNamed) {

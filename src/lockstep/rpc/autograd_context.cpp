@@ -32,7 +32,7 @@ class ReceivedNode final : public PooledNode<ReceivedNode> {
     }
     if (!runs_own_pass) {
       const auto part = message->part.lock();
-      if (!part || !tell_when_over(part->onward())) {
+      if (!part || !tell_when_over(part->continuation())) {
         throw Error(
             "backward() came within a recomputed block to a Variable that another rank sent: take "
             "the call out of the block");
@@ -154,8 +154,8 @@ void ContextPart::end_pass() {
   store_.end_pass();
 }
 
-void ContextPart::Onward::pass_is_over() { run_pass_onward(part_.shared_from_this()); }
-std::shared_ptr<void> ContextPart::Onward::owner() { return part_.shared_from_this(); }
+void ContextPart::Continuation::pass_is_over() { continue_pass(part_.shared_from_this()); }
+std::shared_ptr<void> ContextPart::Continuation::owner() { return part_.shared_from_this(); }
 
 void ContextPart::open(std::uint64_t pass, std::span<const Variable> losses, bool begun_here) {
   forget_pass(pass);
@@ -182,7 +182,7 @@ Progress ContextPart::begin(std::uint64_t pass, std::span<const Variable> losses
   });
 }
 
-Progress ContextPart::begin_onward(std::uint64_t pass) {
+Progress ContextPart::begin_continued(std::uint64_t pass) {
   const std::lock_guard lock(running_);
   return run(pass, [&] {
     std::vector<std::vector<Tensor>> gradients;

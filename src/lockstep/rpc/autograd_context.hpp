@@ -53,7 +53,7 @@ struct Received {
 /// One rank's part of a context. Thread-safe.
 class ContextPart : public std::enable_shared_from_this<ContextPart> {
  public:
-  explicit ContextPart(std::uint64_t id) : onward_(*this), id_(id) {}
+  explicit ContextPart(std::uint64_t id) : continuation_(*this), id_(id) {}
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   /// A number for a message that is about to be written.
   [[nodiscard]] std::uint64_t next_message() noexcept { return ++messages_; }
@@ -70,7 +70,7 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   [[nodiscard]] Progress begin(std::uint64_t pass, std::span<const Variable> losses);
   /// Begins a pass where one of Variable::backward has ended: at variables that came from
   /// elsewhere.
-  [[nodiscard]] Progress begin_onward(std::uint64_t pass);
+  [[nodiscard]] Progress begin_continued(std::uint64_t pass);
   /// Gradients have come. Throws Error if they are of an older pass than the one at hand, which was
   /// given up: it goes on as if they had not come.
   [[nodiscard]] Progress take(std::uint64_t pass, const Gradients& gradients);
@@ -84,7 +84,7 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   void end_pass();
   /// Asked to be told when a pass of Variable::backward that comes to variables from elsewhere is
   /// over, it goes on there.
-  [[nodiscard]] PassObserver& onward() noexcept { return onward_; }
+  [[nodiscard]] PassObserver& continuation() noexcept { return continuation_; }
 
   [[nodiscard]] Tensor gradient(const Variable& leaf) const;
   [[nodiscard]] std::vector<std::pair<Variable, Tensor>> gradients() const;
@@ -94,9 +94,9 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   [[nodiscard]] std::set<int> partners() const;
 
  private:
-  class Onward final : public PassObserver {
+  class Continuation final : public PassObserver {
    public:
-    explicit Onward(ContextPart& part) : part_(part) {}
+    explicit Continuation(ContextPart& part) : part_(part) {}
     void pass_is_over() override;
     std::shared_ptr<void> owner() override;
     void pass_has_failed() noexcept override { part_.forget_received(); }
@@ -121,7 +121,7 @@ class ContextPart : public std::enable_shared_from_this<ContextPart> {
   /// What is known of variables' gradients goes to where these came from.
   [[nodiscard]] Progress progress();
 
-  Onward onward_;
+  Continuation continuation_;
   const std::uint64_t id_;
   std::atomic<std::uint64_t> messages_ = 0;
 

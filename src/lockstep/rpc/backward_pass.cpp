@@ -190,10 +190,10 @@ void run_backward_pass(std::uint64_t context, std::span<const Variable> losses) 
   pass.part->tell_observers();
 }
 
-void run_pass_onward(const std::shared_ptr<ContextPart>& part) {
+void continue_pass(const std::shared_ptr<ContextPart>& part) {
   const Pass pass{part->id(), next_number(), part};
   const Ending ending{*part};
-  complete(pass, part->begin_onward(pass.number));
+  complete(pass, part->begin_continued(pass.number));
   part->tell_observers();
 }
 

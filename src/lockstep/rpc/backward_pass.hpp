@@ -15,6 +15,6 @@ class ContextPart;
 /// answer.
 void run_backward_pass(std::uint64_t context, std::span<const Variable> losses);
 /// The same from the variables that came to this rank, whose gradients are there.
-void run_pass_onward(const std::shared_ptr<ContextPart>& part);
+void continue_pass(const std::shared_ptr<ContextPart>& part);
 
 }  // namespace lockstep::dist_autograd

@@ -133,9 +133,9 @@ class Run {
   }
 
   ExitCode doctor() {
-    Patient patient;
-    agree(*group_, [&] { patient = patient_of(*task_, plan_, deck_hash_); });
-    return train::doctor(*group_, patient, line_.json);
+    DeckFacts facts;
+    agree(*group_, [&] { facts = facts_of(*task_, plan_, deck_hash_); });
+    return train::doctor(*group_, facts, line_.json);
   }
 
   // Inputs are f32 before the mean is taken off.

@@ -50,8 +50,8 @@ ExitCode describe(ProcessGroup& group, const Task& task, const RunPlan& plan) {
   return ExitCode::done;
 }
 
-ExitCode doctor(ProcessGroup& group, const Patient& patient, bool json) {
-  const Examination found = examine(group, patient);
+ExitCode doctor(ProcessGroup& group, const DeckFacts& facts, bool json) {
+  const Examination found = examine(group, facts);
   print(group, json ? as_json(found) : as_text(found));
   return found.has_error() ? ExitCode::bad_input : ExitCode::done;
 }

@@ -29,6 +29,6 @@ ExitCode check_gradients(ProcessGroup& group, const Task& task, const RunPlan& p
 ExitCode describe(ProcessGroup& group, const Task& task, const RunPlan& plan);
 
 /// --doctor and `lockstep doctor`: bad_input if what it finds would keep a run from starting.
-ExitCode doctor(ProcessGroup& group, const Patient& patient, bool json);
+ExitCode doctor(ProcessGroup& group, const DeckFacts& facts, bool json);
 
 }  // namespace lockstep::train

@@ -47,22 +47,22 @@ void add(Findings& all, Findings&& more) { std::ranges::move(more, std::back_ins
 
 const char* severity(const Finding& finding) { return finding.is_error() ? "error" : "warning"; }
 
-std::string seat_line(const Launch& launch, int rank) {
-  const Seat& seat = launch.seat(rank);
+std::string rank_line(const Launch& launch, int rank) {
+  const RankInfo& info = launch.info(rank);
   return fmt::format("rank {} on {} (its rank {} of {}): cores {}, of which {} its own{}\n", rank,
-                     seat.host, launch.layout.local_rank(rank), launch.layout.local_size(rank),
-                     core_list(seat.cores), launch.cores_owned(rank),
-                     seat.gpu.empty() ? "" : "; GPU " + seat.gpu);
+                     info.host, launch.layout.local_rank(rank), launch.layout.local_size(rank),
+                     core_list(info.cores), launch.cores_owned(rank),
+                     info.gpu.empty() ? "" : "; GPU " + info.gpu);
 }
 
 std::string shm_line(const Launch& launch, int node) {
   const auto& ranks = launch.layout.ranks_on(node);
-  const Seat& seat = launch.seat(ranks.front());
+  const RankInfo& info = launch.info(ranks.front());
   // An f32 gradient takes four bytes on each rank.
-  const double parameters = seat.shm_free_mib * 0x1p20 / 4 / static_cast<double>(ranks.size());
+  const double parameters = info.shm_free_mib * 0x1p20 / 4 / static_cast<double>(ranks.size());
   const bool gradients_lie_there = ranks.size() > 1 && !launch.is_one_process();
   return fmt::format(
-      "/dev/shm on {}: {:.1f} of {:.1f} MiB free{}\n", seat.host, seat.shm_free_mib, seat.shm_mib,
+      "/dev/shm on {}: {:.1f} of {:.1f} MiB free{}\n", info.host, info.shm_free_mib, info.shm_mib,
       !gradients_lie_there ? ""
                            : fmt::format(", room for models of {:.1f} million f32 parameters on {} "
                                          "ranks",
@@ -71,23 +71,23 @@ std::string shm_line(const Launch& launch, int node) {
 
 }  // namespace
 
-Patient patient_of(const Task& task, const RunPlan& plan, const std::string& deck_hash) {
+DeckFacts facts_of(const Task& task, const RunPlan& plan, const std::string& deck_hash) {
   return {.deck_hash = deck_hash,
           .run_folder = plan.run.dir,
           .gradient_bytes = bucket_bytes(*task.make_model(), plan.ddp.buckets)};
 }
 
-Examination examine(ProcessGroup& group, const Patient& patient) {
+Examination examine(ProcessGroup& group, const DeckFacts& facts) {
   Examination found;
   const auto start = Clock::now();
-  found.launch = inspect_launch(group, patient.deck_hash);
+  found.launch = inspect_launch(group, facts.deck_hash);
   found.findings = check_launch(found.launch);
   found.seconds = seconds_since(start);
   found.libraries = library_versions();
-  found.gradient_bytes = patient.gradient_bytes;
-  found.run_folder = existing_part(group, patient.run_folder);
+  found.gradient_bytes = facts.gradient_bytes;
+  found.run_folder = existing_part(group, facts.run_folder);
   add(found.findings, check_shared_folder(group, found.launch.layout, found.run_folder));
-  add(found.findings, check_shared_memory(found.launch, patient.gradient_bytes.value_or(0)));
+  add(found.findings, check_shared_memory(found.launch, facts.gradient_bytes.value_or(0)));
   found.links = measure_links(group);
   // Ranks that take turns on a core would be blamed on the links.
   if (check_cores(found.launch).empty()) {
@@ -106,12 +106,12 @@ std::string as_text(const Examination& examination) {
   for (const auto& [name, value] : examination.libraries) {
     text += fmt::format("{}: {}\n", name, value);
   }
-  const std::string& level = launch.seat(0).thread_level;
+  const std::string& level = launch.info(0).thread_level;
   text += fmt::format("threads: {}\n", !level.empty() ? level
                                        : launch.is_one_process()
                                            ? "the ranks of one process, without MPI"
                                            : "one, without MPI");
-  for (int rank = 0; rank < launch.size(); ++rank) text += seat_line(launch, rank);
+  for (int rank = 0; rank < launch.size(); ++rank) text += rank_line(launch, rank);
   for (std::size_t node = 0; node < launch.layout.hosts().size(); ++node) {
     text += shm_line(launch, static_cast<int>(node));
   }
@@ -138,19 +138,19 @@ std::string as_json(const Examination& examination) {
   Json json{{"version", version()}, {"libraries", Json::object()}, {"ranks", Json::array()}};
   for (const auto& [name, value] : examination.libraries) json["libraries"][name] = value;
   for (int rank = 0; rank < launch.size(); ++rank) {
-    const Seat& seat = launch.seat(rank);
+    const RankInfo& info = launch.info(rank);
     json["ranks"].push_back({{"rank", rank},
-                             {"host", seat.host},
+                             {"host", info.host},
                              {"local_rank", launch.layout.local_rank(rank)},
                              {"local_size", launch.layout.local_size(rank)},
-                             {"pid", seat.pid},
-                             {"cores", seat.cores},
+                             {"pid", info.pid},
+                             {"cores", info.cores},
                              {"cores_owned", launch.cores_owned(rank)},
-                             {"gpu", seat.gpu},
-                             {"thread_level", seat.thread_level},
-                             {"processor", seat.processor},
-                             {"shm_mib", seat.shm_mib},
-                             {"shm_free_mib", seat.shm_free_mib}});
+                             {"gpu", info.gpu},
+                             {"thread_level", info.thread_level},
+                             {"processor", info.processor},
+                             {"shm_mib", info.shm_mib},
+                             {"shm_free_mib", info.shm_free_mib}});
   }
   json["links"] = Json::array();
   for (const Link& link : examination.links) {

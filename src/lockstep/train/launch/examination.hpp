@@ -15,14 +15,14 @@ namespace lockstep::train {
 class Task;
 struct RunPlan;
 
-/// What a deck adds to the examination of a launch.
-struct Patient {
+/// What a deck adds to what is examined.
+struct DeckFacts {
   std::string deck_hash;                      ///< empty: no deck
   std::string run_folder = "runs";            ///< where it will be
   std::optional<std::size_t> gradient_bytes;  ///< of the model, on each rank
 };
 /// Makes the task's model, to see how large its gradients are. Local.
-[[nodiscard]] Patient patient_of(const Task& task, const RunPlan& plan,
+[[nodiscard]] DeckFacts facts_of(const Task& task, const RunPlan& plan,
                                  const std::string& deck_hash);
 
 /// What the launch doctor found: `lockstep doctor` and --doctor of every application print it.
@@ -41,7 +41,7 @@ struct Examination {
 /// Looks at how the ranks were placed, the links between neighbours, whether the run folder (or
 /// what of its path is there: nothing is left behind) is shared, and whether the gradients fit into
 /// shared memory. The same on every rank. Collective.
-[[nodiscard]] Examination examine(ProcessGroup& group, const Patient& patient);
+[[nodiscard]] Examination examine(ProcessGroup& group, const DeckFacts& facts);
 
 [[nodiscard]] std::string as_text(const Examination& examination);
 [[nodiscard]] std::string as_json(const Examination& examination);

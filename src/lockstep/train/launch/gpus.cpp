@@ -9,7 +9,7 @@ namespace lockstep::train {
 Findings check_gpus(const Launch& launch) {
   std::map<std::pair<int, std::string>, std::vector<int>> users;  // by machine and device
   for (int rank = 0; rank < launch.size(); ++rank) {
-    const std::string& gpu = launch.seat(rank).gpu;
+    const std::string& gpu = launch.info(rank).gpu;
     if (!gpu.empty()) users[{launch.layout.node_of(rank), gpu}].push_back(rank);
   }
   Findings findings;

@@ -7,28 +7,28 @@
 namespace lockstep::train {
 
 int Launch::cores_owned(int of) const {
-  const std::vector<int>& mask = seat(of).cores;
+  const std::vector<int>& mask = info(of).cores;
   const auto sharing = std::ranges::count_if(layout.ranks_on(layout.node_of(of)),
-                                             [&](int other) { return seat(other).cores == mask; });
+                                             [&](int other) { return info(other).cores == mask; });
   return std::max(1, static_cast<int>(mask.size()) / static_cast<int>(sharing));
 }
 
 bool Launch::is_one_process() const {
-  const auto beside_first = [&](const Seat& seat) {
-    return seat.pid == seats.front().pid && seat.host == seats.front().host;
+  const auto beside_first = [&](const RankInfo& info) {
+    return info.pid == infos.front().pid && info.host == infos.front().host;
   };
-  return size() > 1 && seats.front().pid != 0 && std::ranges::all_of(seats, beside_first);
+  return size() > 1 && infos.front().pid != 0 && std::ranges::all_of(infos, beside_first);
 }
 
-Launch make_launch(std::vector<Seat> seats, int rank) {
+Launch make_launch(std::vector<RankInfo> infos, int rank) {
   std::vector<std::string> hosts;
-  hosts.reserve(seats.size());
-  for (const Seat& seat : seats) hosts.push_back(seat.host);
-  return {.layout = NodeLayout(hosts), .seats = std::move(seats), .rank = rank};
+  hosts.reserve(infos.size());
+  for (const RankInfo& info : infos) hosts.push_back(info.host);
+  return {.layout = NodeLayout(hosts), .infos = std::move(infos), .rank = rank};
 }
 
 Launch inspect_launch(ProcessGroup& group, const std::string& deck_hash) {
-  return make_launch(agree(group, [&] { return take_seat(deck_hash); }), group.rank());
+  return make_launch(agree(group, [&] { return local_rank_info(deck_hash); }), group.rank());
 }
 
 }  // namespace lockstep::train

@@ -4,18 +4,18 @@
 
 #include <lockstep/comm/node_layout.hpp>
 #include <lockstep/comm/process_group.hpp>
-#include <lockstep/train/launch/seat.hpp>
+#include <lockstep/train/launch/rank_info.hpp>
 
 namespace lockstep::train {
 
 /// What the launch gave every rank. The same on all of them, but for `rank`.
 struct Launch {
   NodeLayout layout;
-  std::vector<Seat> seats;  ///< by rank
-  int rank = 0;             ///< the one that looks
+  std::vector<RankInfo> infos;  ///< of every rank
+  int rank = 0;                 ///< the one that looks
 
-  [[nodiscard]] int size() const { return static_cast<int>(seats.size()); }
-  [[nodiscard]] const Seat& seat(int of) const { return seats[static_cast<std::size_t>(of)]; }
+  [[nodiscard]] int size() const { return static_cast<int>(infos.size()); }
+  [[nodiscard]] const RankInfo& info(int of) const { return infos[static_cast<std::size_t>(of)]; }
   /// Cores that a rank owns: its affinity mask divided by the ranks that share it, at least 1.
   [[nodiscard]] int cores_owned(int of) const;
   [[nodiscard]] int cores_owned() const { return cores_owned(rank); }
@@ -23,8 +23,8 @@ struct Launch {
   [[nodiscard]] bool is_one_process() const;
 };
 
-/// A launch of given seats: for plans and tests.
-[[nodiscard]] Launch make_launch(std::vector<Seat> seats, int rank = 0);
+/// A launch of given ranks: for plans and tests.
+[[nodiscard]] Launch make_launch(std::vector<RankInfo> infos, int rank = 0);
 
 /// Looks at how the ranks were placed: one message of about a kilobyte from each to all.
 /// `deck_hash` may be empty. Collective.

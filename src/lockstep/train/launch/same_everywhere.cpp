@@ -6,18 +6,18 @@ namespace lockstep::train {
 namespace {
 
 /// "rank 3 (node2) has X, rank 0 has Y; 2 more ranks differ from rank 0"; empty if none does.
-std::string first_difference(const Launch& launch, std::string Seat::*what) {
+std::string first_difference(const Launch& launch, std::string RankInfo::*what) {
   std::string difference;
   int more = 0;
   for (int rank = 1; rank < launch.size(); ++rank) {
-    const Seat& seat = launch.seat(rank);
-    if (seat.*what == launch.seat(0).*what) continue;
+    const RankInfo& info = launch.info(rank);
+    if (info.*what == launch.info(0).*what) continue;
     if (!difference.empty()) {
       ++more;
       continue;
     }
-    difference = "rank " + std::to_string(rank) + " (" + seat.host + ") has " + seat.*what +
-                 ", rank 0 (" + launch.seat(0).host + ") has " + launch.seat(0).*what;
+    difference = "rank " + std::to_string(rank) + " (" + info.host + ") has " + info.*what +
+                 ", rank 0 (" + launch.info(0).host + ") has " + launch.info(0).*what;
   }
   if (more > 0) difference += "; " + std::to_string(more) + " more differ from rank 0";
   return difference;
@@ -26,33 +26,33 @@ std::string first_difference(const Launch& launch, std::string Seat::*what) {
 }  // namespace
 
 Findings check_same_everywhere(const Launch& launch) {
-  struct Matter {
+  struct Attribute {
     Finding::Severity severity;
     const char *about, *what;
-    std::string Seat::*field;
+    std::string RankInfo::*field;
     const char* remedy;
   };
   using enum Finding::Severity;
-  constexpr Matter matters[] = {
-      {error, "version", "the Lockstep version", &Seat::version,
+  constexpr Attribute attributes[] = {
+      {error, "version", "the Lockstep version", &RankInfo::version,
        "Start the same installation on every node."},
-      {error, "program", "the program", &Seat::program,
+      {error, "program", "the program", &RankInfo::program,
        "Start the same executable on every node; rebuild or copy it where it is stale."},
-      {error, "deck", "the resolved deck", &Seat::deck,
+      {error, "deck", "the resolved deck", &RankInfo::deck,
        "Give every rank the same deck, --set options and environment."},
-      {warning, "processors", "the instruction sets of the processors", &Seat::processor,
+      {warning, "processors", "the instruction sets of the processors", &RankInfo::processor,
        "The same run on other nodes may differ in the last bits, and the slower processors hold "
        "up the others; ask for nodes of one kind (Slurm: --constraint)."},
   };
   Findings findings;
-  for (const Matter& matter : matters) {
-    const std::string difference = first_difference(launch, matter.field);
+  for (const Attribute& attribute : attributes) {
+    const std::string difference = first_difference(launch, attribute.field);
     if (difference.empty()) continue;
-    findings.push_back({matter.severity, matter.about,
-                        std::string(matter.what) + " differ" +
-                            (matter.field == &Seat::processor ? "" : "s") +
+    findings.push_back({attribute.severity, attribute.about,
+                        std::string(attribute.what) + " differ" +
+                            (attribute.field == &RankInfo::processor ? "" : "s") +
                             " between ranks: " + difference,
-                        matter.remedy});
+                        attribute.remedy});
   }
   return findings;
 }

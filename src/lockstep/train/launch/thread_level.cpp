@@ -6,12 +6,12 @@
 namespace lockstep::train {
 
 Findings check_thread_level(const Launch& launch) {
-  const auto below = std::ranges::find_if(launch.seats, [](const Seat& seat) {
-    return !seat.thread_level.empty() && seat.thread_level != "MPI_THREAD_MULTIPLE";
+  const auto below = std::ranges::find_if(launch.infos, [](const RankInfo& info) {
+    return !info.thread_level.empty() && info.thread_level != "MPI_THREAD_MULTIPLE";
   });
-  if (below == launch.seats.end()) return {};
+  if (below == launch.infos.end()) return {};
   return {{Finding::Severity::warning, "thread level",
-           "MPI grants rank " + std::to_string(below - launch.seats.begin()) + " (" + below->host +
+           "MPI grants rank " + std::to_string(below - launch.infos.begin()) + " (" + below->host +
                ") no more than " + below->thread_level +
                ", so nothing communicates beside the thread that trains",
            "Use an MPI that was built with MPI_THREAD_MULTIPLE; a program that initialises MPI "

@@ -7,7 +7,7 @@
 namespace lockstep::train {
 
 /// What one rank was given, and what it runs.
-struct Seat {
+struct RankInfo {
   std::string host;
   int pid = 0;
   std::vector<int> cores;    ///< this process's affinity mask
@@ -28,7 +28,7 @@ struct Seat {
 };
 
 /// This process's. Local; a few milliseconds, for the hash of the executable.
-[[nodiscard]] Seat take_seat(const std::string& deck_hash);
+[[nodiscard]] RankInfo local_rank_info(const std::string& deck_hash);
 
 /// "0-3,8": the cores of a mask, as taskset -c takes them.
 [[nodiscard]] std::string core_list(const std::vector<int>& cores);

@@ -1,4 +1,4 @@
-#include <lockstep/train/launch/seat.hpp>
+#include <lockstep/train/launch/rank_info.hpp>
 
 #include <mpi.h>
 #include <sys/statvfs.h>
@@ -41,23 +41,23 @@ std::string thread_level() {
 
 }  // namespace
 
-Seat take_seat(const std::string& deck_hash) {
-  Seat seat{.host = host_name(),
-            .pid = static_cast<int>(getpid()),
-            .cores = allowed_cores(),
-            .gpu = current_gpu(),
-            .thread_level = thread_level(),
-            .version = version(),
-            .program = program_hash(),
-            .deck = deck_hash,
-            .processor = cpu_features()};
+RankInfo local_rank_info(const std::string& deck_hash) {
+  RankInfo info{.host = host_name(),
+                .pid = static_cast<int>(getpid()),
+                .cores = allowed_cores(),
+                .gpu = current_gpu(),
+                .thread_level = thread_level(),
+                .version = version(),
+                .program = program_hash(),
+                .deck = deck_hash,
+                .processor = cpu_features()};
   struct statvfs shm {};
   if (statvfs("/dev/shm", &shm) == 0) {
     const double block_mib = static_cast<double>(shm.f_frsize) / 0x1p20;
-    seat.shm_mib = static_cast<double>(shm.f_blocks) * block_mib;
-    seat.shm_free_mib = static_cast<double>(shm.f_bavail) * block_mib;
+    info.shm_mib = static_cast<double>(shm.f_blocks) * block_mib;
+    info.shm_free_mib = static_cast<double>(shm.f_bavail) * block_mib;
   }
-  return seat;
+  return info;
 }
 
 std::string core_list(const std::vector<int>& cores) {
