@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lockstep/tensor/half.hpp>
+#include <lockstep/tensor/runtime/launch.hpp>
 #include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/view.hpp>
 
@@ -12,18 +13,25 @@ namespace lockstep {
 /// Thread-safe.
 void ensure_kokkos();
 
+#ifdef KOKKOS_ENABLE_CUDA
+namespace detail {
+/// Kokkos' instance for a stream, made once.
+[[nodiscard]] Kokkos::Cuda cuda_space(const Stream& stream);
+}  // namespace detail
+#endif
+
 /// Calls f(space) with the execution space of `stream`'s device: the one place where a kernel
-/// template meets its device. `f` is a generic callable that launches kernels on that space.
+/// template meets its device. `f` is a generic callable that launches kernels on that space. For a
+/// simulated device that is the host's space: for_each hands the kernels to the stream.
 template <class F>
 void dispatch(const Stream& stream, F&& f) {
   ensure_kokkos();
+  const detail::LaunchScope scope(stream);
 #ifdef KOKKOS_ENABLE_CUDA
   if (stream.device().type == DeviceType::cuda) {
-    std::forward<F>(f)(Kokkos::Cuda());
+    std::forward<F>(f)(detail::cuda_space(stream));
     return;
   }
-#else
-  static_cast<void>(stream);
 #endif
   std::forward<F>(f)(Kokkos::DefaultHostExecutionSpace());
 }

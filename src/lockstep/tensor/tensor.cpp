@@ -5,6 +5,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/device_memory.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/view.hpp>
 
 namespace lockstep {
@@ -110,11 +111,39 @@ Tensor Tensor::to(DType dtype) const {
   return t;
 }
 
-void Tensor::copy_from(const Tensor& source) const {
+Tensor Tensor::to(Device device, bool non_blocking) const {
+  const Device here = this->device();
+  if (device == here) return *this;
+  const bool pinned = non_blocking && device.type == DeviceType::host;
+  auto storage =
+      pinned ? Storage::allocate_pinned(bytes(), here.type) : Storage::allocate(bytes(), device);
+  Tensor t = over(std::move(storage), 0, shape_, dtype_);
+  t.layout_ = layout_;
+  t.copy_from(*this, non_blocking);
+  return t;
+}
+
+Tensor Tensor::pin_memory(DeviceType type) const {
+  if (is_pinned()) return *this;
+  Tensor t = over(Storage::allocate_pinned(bytes(), type), 0, shape_, dtype_);
+  t.layout_ = layout_;
+  t.copy_from(*this);
+  return t;
+}
+
+void Tensor::record_stream(const Stream& stream) const {
+  if (storage_) storage_->record_stream(stream);
+}
+
+void Tensor::copy_from(const Tensor& source, bool non_blocking) const {
   if (source.shape_ != shape_ || source.dtype_ != dtype_ || source.layout_ != layout_) {
     throw ShapeError("cannot copy " + describe(source) + " into " + describe(*this));
   }
-  device_copy(data(), device(), source.data(), source.device(), bytes());
+  const Device to = device(), from = source.device();
+  const Tensor& host_end = to.type == DeviceType::host ? *this : source;
+  const bool goes_on = non_blocking && host_end.is_pinned() && to != from;
+  device_copy(data(), to, source.data(), from, bytes(), goes_on);
+  if (goes_on) host_end.record_stream(current_stream(to.type == DeviceType::host ? from : to));
 }
 
 void Tensor::fill(double value) const { lockstep::fill(*this, value); }
@@ -173,9 +202,15 @@ std::string describe(const Tensor& tensor) {
 
 namespace detail {
 
-void view_mismatch(const Tensor& tensor, DType wanted, int dims, bool host) {
+void view_mismatch(const Tensor& tensor, DType wanted, int dims, DeviceType on) {
+  const Device here =
+      on == DeviceType::cuda ? Device{on, tensor.device().index} : launch_target.device;
+  if (tensor.defined() && tensor.device() != here) {
+    throw ShapeError("an operation on " + to_string(here) + " meets " + describe(tensor) +
+                     ": its tensors must be on one device; move this one there with to()");
+  }
   throw ShapeError("a kernel wants " + std::string(name_of(wanted)) + " with " +
-                   std::to_string(dims) + " dimensions on " + (host ? "host" : "cuda") + ", not " +
+                   std::to_string(dims) + " dimensions on " + to_string(here) + ", not " +
                    describe(tensor));
 }
 

@@ -4,12 +4,13 @@
 #include <Kokkos_Core.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/runtime/launch.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
 
 namespace detail {
-[[noreturn]] void view_mismatch(const Tensor& tensor, DType wanted, int dims, bool host);
+[[noreturn]] void view_mismatch(const Tensor& tensor, DType wanted, int dims, DeviceType on);
 
 template <class T, int N>
 struct AddPointers {
@@ -26,15 +27,17 @@ inline constexpr bool is_host_space =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
 
 namespace detail {
-/// The address of a tensor's elements, once they are what a kernel in Space wants.
+/// The address of a tensor's elements for kernels, once they are what a kernel in Space wants, and
+/// on the device that this thread launches to.
 template <class Space, class T>
 T* elements(const Tensor& tensor, int dims, bool fits) {
   constexpr bool host = is_host_space<Space>;
-  if (!fits || !tensor.defined() || tensor.dtype() != dtype_of<T> ||
-      (tensor.device().type == DeviceType::host) != host) {
-    view_mismatch(tensor, dtype_of<T>, dims, host);
+  const Device device = tensor.device();
+  const bool is_here = host ? device == launch_target.device : device.type == DeviceType::cuda;
+  if (!fits || !tensor.defined() || tensor.dtype() != dtype_of<T> || !is_here) {
+    view_mismatch(tensor, dtype_of<T>, dims, host ? launch_target.device.type : DeviceType::cuda);
   }
-  return static_cast<T*>(tensor.data());
+  return static_cast<T*>(tensor.kernel_data());
 }
 
 template <class Space, class T, int N>

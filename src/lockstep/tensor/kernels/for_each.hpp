@@ -23,14 +23,47 @@
 
 namespace lockstep {
 
-/// f(i) for i in [0, n). `label` is a static string that a profiler shows.
+namespace detail {
+
+/// The loop itself, within whoever calls it.
 template <class Space, class F>
-void for_each(const char* label, const Space& space, std::int64_t n, const F& f) {
-  if (n == 0) return;
+void for_each_here(const char* label, const Space& space, std::int64_t n, const F& f) {
   // Kokkos takes a std::string: made once a kernel (F), else every launch would allocate.
   static const std::string name(label);
   Kokkos::parallel_for(name,
                        Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, n), f);
+}
+
+/// Calls Launch::run(label, space, arguments...), a loop that is not inlined, or hands the call,
+/// with copies of the arguments, to the simulated stream that this thread launches to: one piece of
+/// code for both, so the same bits.
+template <class Space, class Launch, class... Arguments>
+void launch_or_hand_over(const char* label, const Space& space, const Arguments&... arguments) {
+  if constexpr (is_host_space<Space>) {
+    if (launch_target.queue) [[unlikely]] {
+      const auto late = [label, arguments...] { Launch::run(label, Space(), arguments...); };
+      return launch_late(label, LateCall::of(late));
+    }
+  }
+  Launch::run(label, space, arguments...);
+}
+
+struct ForEach {
+  template <class Space, class F>
+  [[gnu::noinline]] static void run(const char* label, const Space& space, std::int64_t n,
+                                    const F& f) {
+    for_each_here(label, space, n, f);
+  }
+};
+
+}  // namespace detail
+
+/// f(i) for i in [0, n), on the device that this thread launches to. `label` is a static string
+/// that a profiler shows. On a device the call returns before f has run: f holds what it needs by
+/// value.
+template <class Space, class F>
+void for_each(const char* label, const Space& space, std::int64_t n, const F& f) {
+  if (n > 0) detail::launch_or_hand_over<Space, detail::ForEach>(label, space, n, f);
 }
 
 /// The same for arithmetic on elements that lie side by side: on the host the compiler turns f into
