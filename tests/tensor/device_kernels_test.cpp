@@ -1,0 +1,188 @@
+// Kernels of every folder on the host and on a simulated device: the same bits.
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <lockstep/tensor/kernels/elementwise/activation.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
+#include <lockstep/tensor/kernels/elementwise/unary.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
+#include <lockstep/tensor/kernels/loss/regression_loss.hpp>
+#include <lockstep/tensor/kernels/norm/batch_norm.hpp>
+#include <lockstep/tensor/kernels/norm/norm.hpp>
+#include <lockstep/tensor/kernels/optim/adam.hpp>
+#include <lockstep/tensor/kernels/optim/clip.hpp>
+#include <lockstep/tensor/kernels/optim/sgd.hpp>
+#include <lockstep/tensor/kernels/pool/avg_pool2d.hpp>
+#include <lockstep/tensor/kernels/pool/pool2d.hpp>
+#include <lockstep/tensor/kernels/reduce/cumsum.hpp>
+#include <lockstep/tensor/kernels/reduce/softmax.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+namespace {
+
+/// What a kernel takes and gives, on one device; the inputs are the same on each.
+class DeviceTensors {
+ public:
+  explicit DeviceTensors(Device device) : device_(device) {}
+
+  [[nodiscard]] Tensor input(const Shape& shape) {
+    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+    ++inputs_;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.7 + inputs_));
+    }
+    return Tensor::from(values, shape).to(device_);
+  }
+  [[nodiscard]] Tensor classes(const Shape& shape, std::int64_t count) const {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(shape.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<std::int64_t>(i * 7) % count;
+    }
+    return Tensor::from(values, shape).to(device_);
+  }
+  [[nodiscard]] Tensor output(const Shape& shape, DType dtype = DType::f32) {
+    outputs_.push_back(Tensor::zeros(shape, dtype, device_));
+    return outputs_.back();
+  }
+  [[nodiscard]] std::vector<std::byte> bits_of_outputs() const {
+    std::vector<std::byte> bits;
+    for (const Tensor& t : outputs_) {
+      const Tensor here = t.to(Device{});
+      const auto* const data = static_cast<const std::byte*>(here.data());
+      bits.insert(bits.end(), data, data + here.bytes());
+    }
+    return bits;
+  }
+
+ private:
+  Device device_;
+  int inputs_ = 0;
+  std::vector<Tensor> outputs_;
+};
+
+using DeviceKernel = void (*)(DeviceTensors& t);
+
+void expect_bits_of_host(DeviceKernel kernel) {
+  DeviceTensors host{Device{}};
+  kernel(host);
+  const auto expected = host.bits_of_outputs();
+  ASSERT_FALSE(expected.empty());
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    SimulatedRuntime::instance().set_seed(seed);
+    DeviceTensors sim{Device{DeviceType::sim, 0}};
+    kernel(sim);
+    EXPECT_EQ(sim.bits_of_outputs(), expected);
+  }
+}
+
+TEST(DeviceKernels, Activations) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({33, 65}), g = t.input({33, 65});
+    const Tensor y = t.output({33, 65}), z = t.output({33, 65}), e = t.output({33, 65});
+    relu_forward(x, y);
+    relu_backward(g, y, true, z);
+    gelu_forward(x, Gelu::tanh, y);
+    gelu_backward(g, x, Gelu::tanh, true, z);
+    unary_forward({Unary::exp}, x, e);
+    unary_backward({Unary::exp}, g, e, true, z);
+  });
+}
+
+TEST(DeviceKernels, Dropout) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor scale = t.output({8, 100}), y = t.output({8, 100});
+    dropout_scale(0.3, {.seed = 5, .step = 2}, scale);
+    apply_scale(t.input({8, 100}), scale, false, y);
+  });
+}
+
+TEST(DeviceKernels, SoftmaxAndCumsum) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({20, 70}), g = t.input({20, 70});
+    const Tensor y = t.output({20, 70}), z = t.output({20, 70}), s = t.output({20, 70});
+    softmax_forward(x, 1, y);
+    softmax_backward(g, y, 1, false, z);
+    log_softmax_forward(x, 0, s);
+    cumsum(s, 0, false, true, z);
+  });
+}
+
+TEST(DeviceKernels, Norms) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({12, 80}), w = t.input({80}), b = t.input({80}), g = t.input({12, 80});
+    const Tensor y = t.output({12, 80}), mean = t.output({12}), inverse_std = t.output({12});
+    layer_norm_forward(x, w, b, 1e-5, y, mean, inverse_std);
+    layer_norm_backward(g, x, w, mean, inverse_std,
+                        {t.output({12, 80}), t.output({80}), t.output({80})});
+    const BatchNormInputs inputs{.x = t.input({6, 5, 4, 4}),
+                                 .weight = t.input({5}),
+                                 .bias = t.input({5}),
+                                 .running_mean = t.output({5}),
+                                 .running_var = t.output({5})};
+    const BatchNormSaved saved{t.output({5}), t.output({5})};
+    const Tensor normal = t.output({6, 5, 4, 4});
+    batch_norm_forward(inputs, true, 0.1, 1e-5, normal, saved);
+    batch_norm_backward(
+        inputs, true, saved, normal, t.input({6, 5, 4, 4}),
+        {.x = t.output({6, 5, 4, 4}), .weight = t.output({5}), .bias = t.output({5})});
+  });
+}
+
+TEST(DeviceKernels, Losses) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({16, 10}), target = t.classes({16}, 10);
+    const Tensor losses = t.output({16}), stats = t.output({2, 16});
+    const Tensor loss = t.output({}), divisor = t.output({});
+    const LossOptions options{.label_smoothing = 0.1};
+    check_loss("cross_entropy", x, target, options);
+    cross_entropy_forward(x, target, options, losses, stats);
+    reduce_loss(losses, target, options, loss, divisor);
+    cross_entropy_backward(t.input({}), divisor, x, stats, target, options, false,
+                           t.output({16, 10}));
+    element_loss_forward({ElementLoss::huber, 0.5}, x, t.input({16, 10}), t.output({16, 10}));
+  });
+}
+
+TEST(DeviceKernels, Embedding) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor index = t.classes({4, 9}, 11);
+    EXPECT_EQ(embedding_shape(index, t.input({11, 6}), -1), (Shape{4, 9, 6}));
+    embedding_forward(index, t.input({11, 6}), t.output({4, 9, 6}));
+    embedding_backward(t.input({4, 9, 6}), index, -1, false, t.output({11, 6}));
+  });
+}
+
+TEST(DeviceKernels, Pools) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({2, 3, 8, 8}), g = t.input({2, 3, 4, 4});
+    const Tensor indices = t.output({2, 3, 4, 4}, DType::i32);
+    max_pool2d_forward(x, {2, 2}, t.output({2, 3, 4, 4}), indices);
+    max_pool2d_backward(g, indices, {2, 2}, false, t.output({2, 3, 8, 8}));
+    avg_pool2d_forward(x, {2, 2}, true, t.output({2, 3, 4, 4}));
+    avg_pool2d_backward(g, {2, 2}, true, false, t.output({2, 3, 8, 8}));
+  });
+}
+
+TEST(DeviceKernels, Optimizers) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor p = t.output({500}), q = t.output({500}), m = t.output({500}), v = t.output({500});
+    const Tensor buffer = t.output({500});
+    for (int step = 1; step <= 3; ++step) {
+      const Tensor g = t.input({500});
+      adam_update(p, g, m, v, {}, {.lr = 0.01, .weight_decay = 0.1, .step = step});
+      sgd_update(q, g, buffer, {.lr = 0.1, .momentum = 0.9, .first = step == 1});
+      clamp(q, 0.2);
+      EXPECT_GT(sum_of_squares(q), 0.0);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
