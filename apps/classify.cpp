@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <lockstep/train/app.hpp>
+#include <lockstep/train/task/classification.hpp>
 
 int main(int argc, char** argv) {
   lockstep::train::App app(

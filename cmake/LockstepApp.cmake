@@ -67,7 +67,7 @@ function(lockstep_compile_as_app target)
   target_compile_options(${target} PRIVATE ${LOCKSTEP_SHORT_CHECKS})
   set_target_properties(${target} PROPERTIES LOCKSTEP_FOR_SIZE ON)
   lockstep_unite(${target})
-  lockstep_precompile_std(${target})
+  lockstep_precompile(${target} std)
 endfunction()
 
 function(lockstep_add_app name)

@@ -14,11 +14,36 @@ target_compile_features(lockstep_options INTERFACE cxx_std_20)
 target_compile_options(lockstep_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20> $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
 
-# lockstep_kernel_sources(file...): these include Kokkos. With LOCKSTEP_ENABLE_CUDA nvcc compiles them
-# and the host compiler everything else, which thus costs no more than without CUDA.
-function(lockstep_kernel_sources)
-  if(LOCKSTEP_ENABLE_CUDA AND ARGN)
+# lockstep_kernel_sources(TARGET OUT file...): these include Kokkos; OUT is what the target compiles for them. With
+# LOCKSTEP_ENABLE_CUDA nvcc compiles them and the host compiler everything else, which thus costs no more than without
+# CUDA: in batches, as of a source alone two thirds of the time go to Kokkos' headers.
+function(lockstep_kernel_sources target out)
+  set(${out} ${ARGN} PARENT_SCOPE)
+  if(NOT ARGN)
+    return()
+  endif()
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_KERNEL_SOURCES ${files})
+  if(LOCKSTEP_ENABLE_CUDA AND NOT LOCKSTEP_UNITY)
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+  elseif(LOCKSTEP_ENABLE_CUDA)
+    set(batches)
+    list(LENGTH files count)
+    foreach(begin RANGE 0 ${count} 6)
+      if(begin EQUAL count)
+        break()
+      endif()
+      set(text)
+      list(SUBLIST files ${begin} 6 together)
+      foreach(file IN LISTS together)
+        file(RELATIVE_PATH file ${CMAKE_CURRENT_BINARY_DIR} ${file})  # the same text in another clone, for ccache
+        string(APPEND text "#include \"${file}\"\n")
+      endforeach()
+      set(batch ${CMAKE_CURRENT_BINARY_DIR}/${target}_kernels_${begin}.cu)
+      file(CONFIGURE OUTPUT ${batch} CONTENT "${text}" @ONLY)
+      list(APPEND batches ${batch})
+    endforeach()
+    set(${out} ${batches} PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -52,15 +77,15 @@ function(lockstep_unite target)
   endif()
 endfunction()
 
-# The standard library's headers come compiled, once for all targets that are compiled alike: 2 of the 10 seconds that
-# a batch takes.
-function(lockstep_precompile_std target)
+# lockstep_precompile(TARGET std|kokkos): headers of the standard library, or Kokkos' with what these include, come
+# compiled, once for all targets that are compiled alike: 2 of the 10 seconds that a batch takes.
+function(lockstep_precompile target what)
   if(NOT LOCKSTEP_UNITY)
     return()
   endif()
   get_target_property(type ${target} TYPE)
   get_target_property(for_size ${target} LOCKSTEP_FOR_SIZE)
-  string(TOLOWER lockstep_precompiled_${type} alike)
+  string(TOLOWER lockstep_precompiled_${what}_${type} alike)
   if(for_size)
     string(APPEND alike _for_size)
   endif()
@@ -74,9 +99,14 @@ function(lockstep_precompile_std target)
     endif()
     set_target_properties(${alike} PROPERTIES LOCKSTEP_FOR_SIZE "${for_size}")
     target_link_libraries(${alike} PRIVATE Lockstep::options Lockstep::warnings)
-    target_precompile_headers(${alike} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable>
-      <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream>
-      <string> <thread> <unordered_map> <vector>)
+    if(what STREQUAL kokkos)
+      target_link_libraries(${alike} PRIVATE Lockstep::kokkos)
+      target_precompile_headers(${alike} PRIVATE <Kokkos_Core.hpp>)
+    else()
+      target_precompile_headers(${alike} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable>
+        <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream>
+        <string> <thread> <unordered_map> <vector>)
+    endif()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${alike})
 endfunction()

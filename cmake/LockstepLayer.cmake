@@ -2,7 +2,8 @@
 #
 # One library a layer of src/lockstep/: target lockstep_NAME, alias Lockstep::NAME.
 #   HEADERS  public headers; installed, and each must compile on its own (VERIFY_INTERFACE_HEADER_SETS)
-#   KERNELS  sources that include Kokkos (tensor/view.hpp): nvcc compiles them with LOCKSTEP_ENABLE_CUDA
+#   KERNELS  the sources that include Kokkos (tensor/view.hpp), no others (project.kernels_are_what_includes_kokkos): nvcc
+#            compiles them with LOCKSTEP_ENABLE_CUDA
 #   FOR_SIZE it only says what others compute: -Os, with which it is half as large and compiles in two thirds of the time
 #   PUBLIC   what the headers name      PRIVATE  what only the .cpp files name
 # A layer without sources yet is not legal: every layer holds code.
@@ -20,9 +21,9 @@ function(lockstep_add_layer name)
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
     set(arg_KERNELS)
   else()
-    add_library(${target} STATIC ${arg_SOURCES} ${arg_KERNELS})
+    lockstep_kernel_sources(${target} kernels ${arg_KERNELS})
+    add_library(${target} STATIC ${arg_SOURCES} ${kernels})
   endif()
-  lockstep_kernel_sources(${arg_KERNELS})
   add_library(Lockstep::${name} ALIAS ${target})
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${arg_HEADERS})
   target_link_libraries(${target}
@@ -30,12 +31,12 @@ function(lockstep_add_layer name)
     PRIVATE Lockstep::warnings ${arg_PRIVATE})
   set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
   set_target_properties(${target} PROPERTIES LOCKSTEP_FOR_SIZE "${arg_FOR_SIZE}")
+  lockstep_unite(${target})
   if(NOT arg_KERNELS)
-    lockstep_unite(${target})
-    lockstep_precompile_std(${target})
+    lockstep_precompile(${target} std)
     target_compile_options(${target} PRIVATE ${LOCKSTEP_SHORT_CHECKS})
-  elseif(LOCKSTEP_UNITY AND NOT LOCKSTEP_ENABLE_CUDA)
-    target_precompile_headers(${target} PRIVATE <Kokkos_Core.hpp>)
+  elseif(NOT LOCKSTEP_ENABLE_CUDA)
+    lockstep_precompile(${target} kokkos)
   endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
 endfunction()

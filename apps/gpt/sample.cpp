@@ -5,6 +5,8 @@
 #include <lockstep/base/clock.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/objects.hpp>
+#include <lockstep/data/data_options.hpp>
+#include <lockstep/data/tokens/tokenizer.hpp>
 #include <lockstep/nn/models/gpt_sampler.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/launch/launch.hpp>
@@ -38,11 +40,13 @@ struct Setting {
 
   Setting(const std::filesystem::path& checkpoint, const SampleOptions& options)
       : trained(train::load_gpt(checkpoint)) {
+    DataOptions data = *trained.data;
     if (!options.tokenizer.empty()) {
-      trained.data.path = {options.tokenizer};
-      if (trained.data.tokens.tokenizer != "gpt2") trained.data.tokens.tokenizer.clear();
+      data.path = {options.tokenizer};
+      auto& tokens = *data.kind.get_if<TokenOptions>();
+      if (tokens.tokenizer != "gpt2") tokens.tokenizer.clear();
     }
-    tokenizer = make_tokenizer(trained.data);
+    tokenizer = make_tokenizer(data);
     for (const std::uint16_t token : tokenizer->encode(options.prompt)) prompt.push_back(token);
     if (prompt.empty()) prompt.push_back(first_token(*tokenizer));
   }

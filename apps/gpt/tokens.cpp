@@ -6,7 +6,9 @@
 
 #include <lockstep/data/tokens/token_file.hpp>
 #include <lockstep/data/tokens/tokenizer.hpp>
+#include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/file.hpp>
+#include <lockstep/io/folder.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 
 #include "commands.hpp"
@@ -108,7 +110,7 @@ ExitCode make_tokens(const TokensOptions& options) {
   expect_no_token_files(folder);
   const TokenizerChoice choice = choice_of(options);
   const auto tokenizer = make_tokenizer(choice, options.vocabulary);
-  fs::create_directories(folder);
+  make_folder(folder);
   const std::int64_t vocabulary = tokenizer->vocabulary();
   Shards train(folder, "train", options.shard_tokens, vocabulary),
       test(folder, "test", options.shard_tokens, vocabulary);
@@ -128,8 +130,7 @@ ExitCode make_tokens(const TokensOptions& options) {
   if (choice.kind == "gpt2") {
     for (const char* file : {"vocab.json", "merges.txt"}) {
       const fs::path from = fs::path(options.vocabulary) / file, to = folder / file;
-      if (!fs::exists(to) || !fs::equivalent(from, to))
-        fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+      if (!fs::exists(to) || !fs::equivalent(from, to)) copy_atomically(from, to);
     }
   }
   write_tokenizer_choice(folder, choice);

@@ -10,6 +10,7 @@
 #include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/io/atomic_file.hpp>
 #include <lockstep/io/folder.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 #include <lockstep/train/run/init_from.hpp>
 

@@ -5,8 +5,10 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/task/regression.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::utility {
 namespace {

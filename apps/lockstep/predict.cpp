@@ -9,6 +9,7 @@
 #include <lockstep/data/files/data_files.hpp>
 #include <lockstep/data/files/json_file.hpp>
 #include <lockstep/io/atomic_file.hpp>
+#include <lockstep/predict/predictor.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/launch/launch.hpp>
 #include <lockstep/train/prediction.hpp>

@@ -5,7 +5,6 @@
 // Prints a line an operation: its name, microseconds of the forward (which records) and of the
 // backward, the least of many calls within SECONDS (0.1).
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -24,12 +23,12 @@
 #include <lockstep/optim/radam.hpp>
 #include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <support/timing.hpp>
 
 namespace lockstep {
 namespace {
 
 using Inputs = std::vector<Variable>;
-using Clock = std::chrono::steady_clock;
 
 /// Uniform in [low, low + 2), f32.
 Tensor noise(const Shape& shape, double low = -1.0) {
@@ -39,10 +38,6 @@ Tensor noise(const Shape& shape, double low = -1.0) {
   return Tensor::from(values, shape);
 }
 
-double microseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
 void measure(const char* name, const std::vector<Shape>& shapes,
              const std::function<Variable(const Inputs&)>& f, double seconds, double low = -1.0) {
   Inputs inputs;
@@ -50,17 +45,16 @@ void measure(const char* name, const std::vector<Shape>& shapes,
   double forward = 1e30, backward_time = 1e30;
   Tensor gradient;
   const auto begin = Clock::now();
-  for (int calls = 0; calls < 5 || microseconds_since(begin) < seconds * 1e6; ++calls) {
+  for (int calls = 0; calls < 5 || seconds_since(begin) < seconds; ++calls) {
     for (const auto& input : inputs) input.zero_grad();
-    auto start = Clock::now();
-    const Variable y = f(inputs);
-    forward = std::min(forward, microseconds_since(start));
+    Variable y;
+    forward = std::min(forward, bench::seconds_of([&] { y = f(inputs); }));
     if (!gradient.defined()) gradient = Tensor::full(y.shape(), 1.0);
-    start = Clock::now();
-    backward(std::span(&y, 1), std::span(&gradient, 1));
-    backward_time = std::min(backward_time, microseconds_since(start));
+    backward_time =
+        std::min(backward_time,
+                 bench::seconds_of([&] { backward(std::span(&y, 1), std::span(&gradient, 1)); }));
   }
-  std::printf("%s %.1f %.1f\n", name, forward, backward_time);
+  std::printf("%s %.1f %.1f\n", name, 1e6 * forward, 1e6 * backward_time);
 }
 
 void measure_optimizer(const char* name, const optim::OptimizerOptions& options, double seconds) {
@@ -68,14 +62,9 @@ void measure_optimizer(const char* name, const optim::OptimizerOptions& options,
   const auto optimizer = optim::make_optimizer(options, {{"w", w}});
   w.grad_buffer().copy_from(noise({1 << 20}, -0.9));
   w.mark_grad_present();
-  double best = 1e30;
-  const auto begin = Clock::now();
-  for (int calls = 0; calls < 5 || microseconds_since(begin) < seconds * 1e6; ++calls) {
-    const auto start = Clock::now();
-    optimizer->step();
-    best = std::min(best, microseconds_since(start));
-  }
-  std::printf("%s %.1f 0.0\n", name, best);
+  const double best = bench::fastest(
+      seconds, [&] { optimizer->step(); }, 5);
+  std::printf("%s %.1f 0.0\n", name, 1e6 * best);
 }
 
 void run(double s) {

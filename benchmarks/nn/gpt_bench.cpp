@@ -5,12 +5,9 @@
 //                                      with PRECISION=bf16 in the environment products in bf16
 //   nn.gpt_bench sample [SECONDS]      a text of 255 tokens from one, 6 layers of width 384, 96
 //                                      tokens: tokens/s, the most
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <string>
 
 #include <lockstep/autograd/autocast.hpp>
@@ -20,25 +17,10 @@
 #include <lockstep/nn/models/gpt_sampler.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <support/timing.hpp>
 
 namespace lockstep {
 namespace {
-
-/// Seconds of the fastest call of f.
-template <class F>
-double fastest(double seconds, const F& f) {
-  using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  double best = std::numeric_limits<double>::infinity();
-  for (const auto start = Clock::now(); since(start) < seconds;) {
-    const auto begin = Clock::now();
-    f();
-    best = std::min(best, since(begin));
-  }
-  return best;
-}
 
 void attention(double seconds) {
   const Shape shape{1, 6, 1024, 64};
@@ -47,10 +29,8 @@ void attention(double seconds) {
   const std::array<Tensor, 1> upstream{nn::normal(shape, 1.0)};
   AttentionOptions causal;
   causal.causal = true;
-  const char* const precision = std::getenv("PRECISION");
-  const Autocast autocast(precision && std::string(precision) == "bf16" ? Precision::bf16
-                                                                        : Precision::f32);
-  const double best = fastest(seconds, [&] {
+  const Autocast autocast(bench::precision_of_environment());
+  const double best = bench::fastest(seconds, [&] {
     const std::array<Variable, 1> roots{scaled_dot_product_attention(q, k, v, causal)};
     backward(roots, upstream);
     for (const Variable* x : {&q, &k, &v}) x->zero_grad();
@@ -64,7 +44,7 @@ void sample(double seconds) {
   model->eval();
   constexpr std::array<std::int64_t, 1> text{1};
   constexpr int tokens = 255;
-  const double best = fastest(seconds, [&] {
+  const double best = bench::fastest(seconds, [&] {
     nn::GptSampler sampler(model, text, {.temperature = 0.8, .top_k = 40});
     for (int i = 0; i < tokens; ++i) static_cast<void>(sampler.next());
   });

@@ -8,7 +8,6 @@
 // step, the memory by which the process grew at its peak. "peak" prints the core's f32 operations
 // a second. With PRECISION=bf16 in the environment products and convolutions are of bf16.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -26,13 +25,10 @@
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/tensor/kernels/simd.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <support/timing.hpp>
 
 namespace lockstep {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// A line of /proc/self/status in MiB.
 double memory_mib(const std::string& name) {
@@ -57,7 +53,7 @@ double peak_flops() {
     for (int a = 0; a < accumulators; ++a) sums[a] = simd::broadcast(static_cast<float>(a));
     simd::Floats x = simd::broadcast(0.999F), y = simd::broadcast(1e-3F);
     constexpr std::int64_t repeats = 250'000;
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     for (std::int64_t i = 0; i < repeats; ++i) {
 #pragma GCC unroll 32
       for (int a = 0; a < accumulators; ++a) sums[a] = sums[a] * x + y;
@@ -77,12 +73,8 @@ struct Problem {
 };
 
 Problem problem_of(const std::string& model) {
-  using Kind = nn::ModelOptions::Kind;
-  if (model == "convnet") return {{.kind = Kind::convnet}, {1, 28, 28}};
-  if (model == "mlp") return {{.kind = Kind::mlp}, {1, 28, 28}};
-  if (model == "resnet18") return {{.kind = Kind::resnet18}, {3, 32, 32}};
-  if (model == "transformer") return {{.kind = Kind::transformer}, {1, 28, 28}};
-  throw InputError("no model '" + model + "': there are convnet, mlp, resnet18 and transformer");
+  const bool colours = model == "resnet18";
+  return {{.kind = nn::ModelKind::named(model)}, colours ? Shape{3, 32, 32} : Shape{1, 28, 28}};
 }
 
 /// Forward, and the same again for the weights' and for the inputs' gradients; the first layer's
@@ -107,25 +99,20 @@ Result train(nn::Module& model, const Shape& sample, std::int64_t batch, double 
   for (std::int64_t i = 0; i < batch; ++i) classes.push_back(i % 10);
   const Tensor target = Tensor::from(classes, {batch});
 
-  const char* const precision = std::getenv("PRECISION");
-  const Autocast autocast(precision && std::string(precision) == "bf16" ? Precision::bf16
-                                                                        : Precision::f32);
+  const Autocast autocast(bench::precision_of_environment());
   std::vector<double> times;
-  const auto start = std::chrono::steady_clock::now();
-  double loss = 0;
+  const auto start = Clock::now();
+  Variable loss;
   while (times.size() < 5 || seconds_since(start) < seconds) {
-    const auto begin = std::chrono::steady_clock::now();
-    sgd.zero_grad();
-    const Variable value = nll_loss(model(x), target);
-    value.backward();
-    sgd.step();
-    times.push_back(seconds_since(begin));
-    loss = value.data().item();
+    times.push_back(bench::seconds_of([&] {
+      sgd.zero_grad();
+      loss = nll_loss(model(x), target);
+      loss.backward();
+      sgd.step();
+    }));
   }
   times.erase(times.begin(), times.begin() + 2);  // first touch of memory, primitives made
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::ranges::nth_element(times, middle);
-  return {static_cast<double>(batch) / *middle, loss};
+  return {static_cast<double>(batch) / bench::median(times), loss.item()};
 }
 
 void measure(const std::string& name, std::int64_t batch, double seconds) {

@@ -9,7 +9,6 @@
 // `neighbours` = 0 or 1; its argument is the optimizer.
 #include <benchmark/benchmark.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -18,19 +17,12 @@
 #include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/sgd.hpp>
-#include <lockstep/tensor/kernels/optim/adam.hpp>
+#include <support/timing.hpp>
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t elements = (std::int64_t{64} << 20) / 4;
-
-template <class F>
-double seconds(const F& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 std::vector<float> numbers(std::int64_t n) {
   std::vector<float> values(static_cast<std::size_t>(n));
@@ -54,24 +46,22 @@ void plain_loop(std::vector<float>& p, const std::vector<float>& g, std::vector<
 
 void adam_large(benchmark::State& state) {
   std::vector<float> p = numbers(elements), g = p, m = p, v = p;
-  const Tensor parameter = Tensor::from(p, {elements}), gradient = Tensor::from(p, {elements});
-  const Tensor exp_avg = Tensor::zeros({elements}), exp_avg_sq = Tensor::zeros({elements});
-  AdamUpdate update{.weight_decay = 0.01, .decoupled = true};
-  const auto adam = [&] {
-    adam_update(parameter, gradient, exp_avg, exp_avg_sq, {}, update);
-    ++update.step;
-  };
+  const Variable parameter(Tensor::from(p, {elements}), true);
+  parameter.set_grad_buffer(Tensor::from(p, {elements}));
+  parameter.mark_grad_present();
+  optim::AdamW optimizer({{"p", parameter}}, {.weight_decay = 0.01});
+  const auto adam = [&] { optimizer.step(); };
   adam();
   plain_loop(p, g, m, v);
   double ours = 0, plains = 0;
   for (auto _ : state) {
-    const double one = seconds(adam);
+    const double one = bench::seconds_of(adam);
     ours += one;
-    plains += seconds([&] { plain_loop(p, g, m, v); });
+    plains += bench::seconds_of([&] { plain_loop(p, g, m, v); });
     state.SetIterationTime(one);
   }
   const double bytes =
-      static_cast<double>(parameter.bytes()) * 7 * static_cast<double>(state.iterations());
+      static_cast<double>(parameter.data().bytes()) * 7 * static_cast<double>(state.iterations());
   state.counters["GB/s"] = bytes / ours * 1e-9;
   state.counters["plain_GB/s"] = bytes / plains * 1e-9;
   state.counters["of_plain"] = plains / ours;

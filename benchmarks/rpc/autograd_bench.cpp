@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/clock.hpp>
+#include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
+#include <lockstep/rpc/rpc.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <string>
 #include <support/mpi_bench.hpp>

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <lockstep/base/clock.hpp>
+#include <lockstep/comm/process_group.hpp>
 #include <lockstep/rpc/rpc.hpp>
 #include <new>
 #include <string>

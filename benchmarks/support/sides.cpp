@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <limits>
 
-#include <lockstep/base/clock.hpp>
 #include <support/mpi_bench.hpp>
 #include <support/sides.hpp>
+#include <support/timing.hpp>
 
 namespace lockstep::bench {
 namespace {
@@ -11,12 +11,6 @@ namespace {
 constexpr double sample_seconds = 0.002;  // hides the clock and the skew after the barrier
 constexpr int most_calls = 1000;
 constexpr int fewest_rounds = 7, most_rounds = 401;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 

@@ -21,7 +21,11 @@
 #include <lockstep/checkpoint/save/async_writer.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/mpi_bench.hpp>
 

@@ -6,6 +6,8 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <string>
 #include <support/mpi_bench.hpp>

@@ -6,7 +6,10 @@
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <optional>
 #include <string>

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <lockstep/rpc/dist_autograd.hpp>
+#include <lockstep/rpc/rpc.hpp>
 #include <stdexcept>
 #include <vector>
 

@@ -11,7 +11,7 @@
 #include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/adam.hpp>
-#include <lockstep/optim/schedule.hpp>
+#include <lockstep/optim/schedules.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <numbers>
@@ -113,12 +113,11 @@ int main(int argc, char** argv) {
                            {.activation = nn::MlpLayers::Activation::tanh});
   DistributedDataParallel ddp(net, group);
   optim::Adam adam(net->named_parameters(), {.lr = 5e-3});
-  const optim::ScheduleOptions schedule{.kind = optim::ScheduleOptions::Kind::warmup_cosine,
-                                        .unit = optim::ScheduleOptions::Unit::step,
-                                        .total = steps};
+  const auto schedule = optim::make_schedule(
+      {.kind = optim::WarmupCosine(), .unit = optim::ScheduleUnit::step}, 1, steps);
   const auto begin = std::chrono::steady_clock::now();
   for (int step = 0; step < steps; ++step) {
-    apply_schedule(schedule, 5e-3, 0, step, adam);
+    apply_schedule(*schedule, 5e-3, 0, step, adam);
     Variable loss;  // stays undefined on a rank without points
     if (first < last) loss = loss_of(ddp, Samples(static_cast<std::uint32_t>(step), first, last));
     const double share = static_cast<double>(last - first) / points;

@@ -7,6 +7,7 @@
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/optim/sgd.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/math_libraries.hpp>

@@ -1,17 +1,7 @@
 #include <mpi.h>
 
 #include <cstdio>
-#include <lockstep/autograd/functional.hpp>
-#include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/comm/objects.hpp>
-#include <lockstep/data/batches/batch_source.hpp>
-#include <lockstep/data/batches/loader.hpp>
-#include <lockstep/data/synthetic_dataset.hpp>
-#include <lockstep/nn/layers.hpp>
-#include <lockstep/nn/random.hpp>
-#include <lockstep/optim/sgd.hpp>
-#include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/lockstep.hpp>
 
 using namespace lockstep;
 

@@ -1,7 +1,5 @@
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer_kind.hpp>
+#include <lockstep/lockstep.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
-#include <lockstep/train/app.hpp>
 
 using namespace lockstep;
 
@@ -9,13 +7,13 @@ using namespace lockstep;
 // and of its running mean.
 struct QhmOptions {
   double lr = 1.0;
-  double beta = 0.999;
+  double momentum = 0.999;
   double nu = 0.7;
   double weight_decay = 0.0;
 };
 void declare(DeckTable& table, QhmOptions& options) {
   table.key("lr", options.lr, {.doc = "learning rate", .min = 0.0});
-  table.key("beta", options.beta,
+  table.key("momentum", options.momentum,
             {.doc = "how much the running mean keeps", .min = 0.0, .max = 1.0});
   table.key("nu", options.nu,
             {.doc = "share of the running mean in a step", .min = 0.0, .max = 1.0});
@@ -23,34 +21,23 @@ void declare(DeckTable& table, QhmOptions& options) {
             {.doc = "factor of the parameter that is taken from it in a step of rate 1"});
 }
 
-class Qhm : public optim::Optimizer {
+class Qhm : public optim::OptimizerOf<QhmOptions> {
  public:
   Qhm(std::vector<nn::NamedParameter> parameters, const QhmOptions& options,
       const std::vector<optim::ParameterGroup>& groups)
-      : Optimizer(std::move(parameters),
-                  {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"exp_avg"}},
-                  groups),
-        options_("Qhm", options, groups, [](const QhmOptions&) {}) {}
-  double momentum() const noexcept override { return options_.usual().beta; }
+      : OptimizerOf(std::move(parameters), options, groups,
+                    {.name = "Qhm", .slots = {{"exp_avg"}}}) {}
 
  private:
   void update(const Run& run) override {
-    const QhmOptions& options = options_[run.group];
+    const QhmOptions& options = options_of(run);
     const Tensor& mean = run.slots[0];
-    scale(mean, options.beta);
-    add_scaled(run.gradient, run.gradient_factor * (1.0 - options.beta), mean);
+    scale(mean, options.momentum);
+    add_scaled(run.gradient, run.gradient_factor * (1.0 - options.momentum), mean);
     scale(run.parameter, 1.0 - run.lr * run.weight_decay);
     add_scaled(run.gradient, run.gradient_factor * run.lr * (options.nu - 1.0), run.parameter);
     add_scaled(mean, -run.lr * options.nu, run.parameter);
   }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](QhmOptions& options) { options.beta = momentum; });
-  }
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-
-  optim::GroupedOptions<QhmOptions> options_;
 };
 
 int main(int argc, char** argv) {

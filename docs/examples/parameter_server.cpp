@@ -10,6 +10,7 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
+#include <lockstep/rpc/rpc.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <memory>

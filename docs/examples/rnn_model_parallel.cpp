@@ -9,6 +9,7 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/adam.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
+#include <lockstep/rpc/rpc.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <map>
 #include <memory>

@@ -1,7 +1,4 @@
-#include <lockstep/autograd/functional.hpp>
-#include <lockstep/nn/layers.hpp>
-#include <lockstep/train/app.hpp>
-#include <lockstep/train/task/regression.hpp>
+#include <lockstep/lockstep.hpp>
 
 using namespace lockstep;
 

@@ -1,5 +1,4 @@
-#include <lockstep/deck/deck.hpp>
-#include <lockstep/train/app.hpp>
+#include <lockstep/lockstep.hpp>
 
 using namespace lockstep;
 

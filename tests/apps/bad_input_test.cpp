@@ -304,6 +304,9 @@ TEST(Launch, AStepOfOneSampleWithBatchNormIsForeseen) {
   expect_refused(
       classify(2, with({"--set", "train.drop_last=true", "--set", "train.accumulate=2"})), 2,
       {"step 1 of an epoch, a batch of 4", "ddp.sync_batch_norm = true"});
+  expect_refused(classify(2, with({"--set", "train.drop_last=true", "--set",
+                                   "train.reduction=\"invariant\"", "--set", "train.shards=4"})),
+                 2, {"step 1 of an epoch, a batch of 4", "lower train.accumulate or train.shards"});
   const Finished joined =
       classify(2, with({"--set", "train.drop_last=true", "--set", "train.accumulate=2", "--set",
                         "ddp.sync_batch_norm=true"}));

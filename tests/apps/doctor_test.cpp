@@ -226,7 +226,7 @@ TEST_F(Privately, TrainingGoesOnWhereSharedMemoryIsShort) {
   const std::string training = quoted(app(2, "apps/classify", wide_mlp(dir)));
   expect_says(run(privately("mount -t tmpfs -o size=12m tmpfs /dev/shm; " + training)), 0,
               {"/dev/shm on ", "no room", "--shm-size", "test accuracy"});
-  // So small that MPI itself must do without, and the board of the collectives too.
+  // So small that MPI itself must do without, and the slot table of the collectives too.
   for (const char* size : {"1m", "64k"}) {
     const Finished finished = run(
         privately("export UCX_TLS=sysv,cma,self,tcp; mount -t tmpfs -o size=" + std::string(size) +

@@ -10,7 +10,7 @@
 #include <array>
 #include <elastic/budget.hpp>
 #include <elastic/death_watch.hpp>
-#include <elastic/judge.hpp>
+#include <elastic/diagnosis.hpp>
 #include <elastic/launcher.hpp>
 #include <elastic/leftovers.hpp>
 #include <elastic/members.hpp>
@@ -398,34 +398,37 @@ TEST(RunFolder, IsReleasedFromItsStartsLockAndFromNoOther) {
   EXPECT_TRUE(std::filesystem::exists(lock));
 }
 
-Ending judged(const Evidence& evidence) {
+Ending diagnosed(const Evidence& evidence) {
   const ScratchFolder empty;
-  return judge(evidence, Placement{{{"a", 2}, {"b", 2}}}, RunView(empty.path()), MemoryWatch());
+  return diagnose(evidence, Placement{{{"a", 2}, {"b", 2}}}, RunView(empty.path()), MemoryWatch());
 }
 
-TEST(Judgement, TakesASignalsNumberForNoExitCode) {
+TEST(Diagnosis, TakesASignalsNumberForNoExitCode) {
   // mpiexec returns 2 for a bad deck, and after SIGINT; 4 for a bad checkpoint, and after SIGILL.
-  EXPECT_EQ(judged({.code = 2}).why, Why::input);
-  EXPECT_EQ(judged({.code = 4}).why, Why::checkpoint);
-  EXPECT_EQ(judged({.code = 4, .blame = {.rank = 3, .signal = 4}}).why, Why::killed);
-  EXPECT_EQ(judged({.code = 4, .blame = {.rank = 3, .signal = 4}}).hosts,
+  EXPECT_EQ(diagnosed({.code = 2}).why, Why::input);
+  EXPECT_EQ(diagnosed({.code = 4}).why, Why::checkpoint);
+  EXPECT_EQ(diagnosed({.code = 4, .blame = {.rank = 3, .signal = 4}}).why, Why::killed);
+  EXPECT_EQ(diagnosed({.code = 4, .blame = {.rank = 3, .signal = 4}}).hosts,
             std::vector<std::string>{"b"});
 }
 
-TEST(Judgement, OfALostNodeComesBeforeThatOfTheRanksThatWereEndedForIt) {
-  const Ending lost = judged({.code = 137, .blame = {.rank = 0, .signal = 9, .failed_node = "b"}});
+TEST(Diagnosis, OfALostNodeComesBeforeThatOfTheRanksThatWereEndedForIt) {
+  const Ending lost =
+      diagnosed({.code = 137, .blame = {.rank = 0, .signal = 9, .failed_node = "b"}});
   EXPECT_EQ(lost.why, Why::host_lost);
   EXPECT_EQ(lost.hosts, std::vector<std::string>{"b"});
   EXPECT_TRUE(lost.ranks.empty());
-  EXPECT_EQ(judged({.code = 1, .blame = {.not_started = true}}).why, Why::killed);
+  EXPECT_EQ(diagnosed({.code = 1, .blame = {.not_started = true}}).why, Why::killed);
 }
 
-TEST(Judgement, OfSuccessWantsTheRunsOwnWord) { EXPECT_EQ(judged({.code = 0}).why, Why::killed); }
+TEST(Diagnosis, OfSuccessWantsTheRunsOwnWord) {
+  EXPECT_EQ(diagnosed({.code = 0}).why, Why::killed);
+}
 
-TEST(Judgement, TellsAPlannedChangeFromARequestToStop) {
-  EXPECT_EQ(judged({.code = 75, .change_was_asked = true}).why, Why::members);
-  EXPECT_EQ(judged({.code = 75}).why, Why::stopped);
-  EXPECT_EQ(judged({.code = 75, .change_was_asked = true, .stop_was_asked = true}).why,
+TEST(Diagnosis, TellsAPlannedChangeFromARequestToStop) {
+  EXPECT_EQ(diagnosed({.code = 75, .change_was_asked = true}).why, Why::members);
+  EXPECT_EQ(diagnosed({.code = 75}).why, Why::stopped);
+  EXPECT_EQ(diagnosed({.code = 75, .change_was_asked = true, .stop_was_asked = true}).why,
             Why::stopped);
 }
 

@@ -160,7 +160,8 @@ TEST(DiskFull, ForMetricsToTheEndIsAWarningAndThenExitCodeOneWithTheReason) {
   const std::string sentence = "metrics.jsonl: No space left on device";
   const auto warned = finished.output.find(sentence);
   ASSERT_NE(warned, std::string::npos) << finished.output;
-  EXPECT_EQ(finished.output.find(". Free space there. The run goes on", warned),
+  EXPECT_EQ(finished.output.find(": free space there, or use another file system. The run goes on",
+                                 warned),
             warned + sentence.size())
       << finished.output;
   const auto in_the_end = finished.output.find(sentence, warned + 1);

@@ -67,6 +67,11 @@ TEST(InvariantRun, RefusesOnceAndWithTheRemedyWhatItCannotKeep) {
       2, invariant_run(scratch.file("rounded"), {"--set", "ddp.comm_hook=\"bf16_compress\""}));
   EXPECT_EQ(rounded.exit_code, 2);
   EXPECT_TRUE(rounded.says("ddp.comm_hook must be \"all_reduce\"")) << rounded.output;
+  const Finished joined =
+      classify(2, invariant_run(scratch.file("joined"), {"--set", "ddp.sync_batch_norm=true"}));
+  EXPECT_EQ(joined.exit_code, 2);
+  EXPECT_TRUE(joined.says("SyncBatchNorm needs the whole batch at once")) << joined.output;
+  EXPECT_TRUE(joined.says("train.reduction = \"fast\"")) << joined.output;
 }
 
 }  // namespace

@@ -33,7 +33,9 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/language_model.hpp>
+#include <lockstep/train/task/task_options.hpp>
 #include <memory>
 #include <sstream>
 #include <string_view>
@@ -147,7 +149,7 @@ class Misbehaving : public Task {
 
 std::unique_ptr<lockstep::train::Task> misbehaving(lockstep::Deck& deck) {
   using namespace lockstep::train;
-  if (read_task_options(deck).data.kind == lockstep::DataKind::tokens)
+  if (read_task_options(deck).data.kind.get_if<lockstep::TokenOptions>())
     return std::make_unique<Misbehaving<LanguageModel>>(deck);
   return std::make_unique<Misbehaving<Classification>>(deck);
 }

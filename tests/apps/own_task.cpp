@@ -4,6 +4,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/app.hpp>
+#include <lockstep/train/task/classification.hpp>
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/train/app.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <sstream>
 #include <string>
 #include <thread>

@@ -9,7 +9,10 @@
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/gated.hpp>
+#include <lockstep/autograd/functional/order.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/where.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/philox.hpp>
 

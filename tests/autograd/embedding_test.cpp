@@ -1,7 +1,7 @@
 // What embedding promises beyond its formula.
 #include <gtest/gtest.h>
 
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/embedding.hpp>
 #include <lockstep/base/error.hpp>
 
 #include "gradient_check.hpp"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/functional/attention.hpp>
+#include <lockstep/autograd/functional/in_projection.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 
 #include "gradient_check.hpp"

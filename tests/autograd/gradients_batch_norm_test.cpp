@@ -1,7 +1,7 @@
 // Backward against central differences in double.
 #include <gtest/gtest.h>
 
-#include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/autograd/functional/batch_norm.hpp>
 
 #include "gradient_check.hpp"
 

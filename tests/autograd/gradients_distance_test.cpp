@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/ctc_loss.hpp>
 #include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>

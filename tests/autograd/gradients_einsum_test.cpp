@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/einsum.hpp>
 #include <lockstep/base/error.hpp>
 
 #include "gradient_check.hpp"

@@ -7,7 +7,9 @@
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
-#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/gated.hpp>
+#include <lockstep/autograd/functional/order.hpp>
+#include <lockstep/autograd/functional/where.hpp>
 
 #include "gradient_check.hpp"
 

@@ -1,7 +1,9 @@
 // Backward against central differences in double.
 #include <gtest/gtest.h>
 
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/embedding.hpp>
+#include <lockstep/autograd/functional/embedding_bag.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
 
 #include "gradient_check.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv_nd.hpp>
-#include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/autograd/functional/group_norm.hpp>
 #include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/autograd/functional/resample.hpp>
 

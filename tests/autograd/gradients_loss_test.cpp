@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/base/error.hpp>

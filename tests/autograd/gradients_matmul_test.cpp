@@ -1,7 +1,7 @@
 // Backward against central differences in double.
 #include <gtest/gtest.h>
 
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/matmul.hpp>
 
 #include "gradient_check.hpp"
 

@@ -5,6 +5,7 @@
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/regression_loss.hpp>
 
 #include "gradient_check.hpp"
 

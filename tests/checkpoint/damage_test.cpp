@@ -130,8 +130,8 @@ TEST_F(DamagedCheckpoint, TheSentenceNamesFileDatasetBytesAndRemedy) {
   EXPECT_EQ(verdict(),
             "checkpoint " + path.string() +
                 " is damaged: /model/fc.weight, bytes 4194304 to 4799999, does not match "
-                "its checksum. Nothing was loaded; a plain --resume takes the newest "
-                "good checkpoint of the run folder");
+                "its checksum. Nothing was loaded. Use another checkpoint: --resume without a "
+                "file takes the newest good one of the run folder");
   EXPECT_EQ(checkpoint_error_of([&] { static_cast<void>(load_checkpoint(path)); }), verdict());
 }
 

@@ -1,4 +1,5 @@
 // What becomes of a group whose backend throws.
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,10 +19,11 @@ class Core final : public GroupCore {
 
   bool all_have_entered = true;
   bool throws = true;
+  std::optional<OperationFailure> failure;  // which it throws then
 
  private:
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
-  [[nodiscard]] std::string absentees(const InFlight& /*work*/) const override { return ""; }
+  [[nodiscard]] std::string missing_ranks(const InFlight& /*work*/) const override { return ""; }
   void retire(std::uint64_t /*sequence*/) noexcept override {}
   void keep_abandoned(const IntrusivePtr<WorkRecord>& /*record*/) noexcept override {}
 };
@@ -34,6 +36,7 @@ class OneRanksOperation final : public InFlight {
  private:
   [[nodiscard]] bool rendezvous(bool is_next) override { return is_next && core_.all_have_entered; }
   [[nodiscard]] Motion transfer() override {
+    if (core_.failure) throw OperationFailure(*core_.failure);
     if (std::exchange(core_.throws, false)) throw Error("there is no memory");
     return Motion::over;
   }
@@ -65,6 +68,32 @@ TEST(GroupCore, EndsWithWhateverAMessageThrowsWhenItIsLaunched) {
                 [&] { static_cast<void>(core->start({.kind = Operation::Kind::send})); }),
             "there is no memory");
   expect_told([&] { static_cast<void>(core->start(Operation{})); });
+}
+
+TEST(GroupCore, SaysWhichOperationOfWhichRankCannotGoOn) {
+  using Kind = OperationFailure::Kind;
+  const auto said = [](const OperationFailure& failure) {
+    const IntrusivePtr<Core> core(new Core);
+    core->failure = failure;
+    const auto first =
+        test::message_of<CommError>([&] { static_cast<void>(core->start(Operation{})); });
+    const auto later =
+        test::message_of<CommError>([&] { static_cast<void>(core->start(Operation{})); });
+    EXPECT_NE(later.find("it failed earlier: rank 0 of 1: "), std::string::npos) << later;
+    return first;
+  };
+  EXPECT_EQ(said({Kind::finding, "two came"}), "rank 0 of 1: barrier #1: two came");
+  EXPECT_EQ(said({Kind::mismatch, "rank 1 called reduce"}),
+            "rank 0 of 1: barrier #1: rank 1 called reduce: all ranks must make the same calls in "
+            "the same order");
+  EXPECT_EQ(said({Kind::transport, "the link is down"}),
+            "rank 0 of 1: barrier #1 failed: the link is down. Look at the other ranks and at the "
+            "network; the job must be restarted.");
+  const Operation other{.kind = Operation::Kind::send, .root = 2, .tag = 3};
+  EXPECT_EQ(said({Kind::finding, "it is too long", &other}),
+            "rank 0 of 1: send(to rank 2, tag 3) #0: it is too long");
+  EXPECT_NE(said(OperationFailure::time_out(2.5)).find("has not completed after 2.5 s"),
+            std::string::npos);
 }
 
 TEST(GroupCore, TellsTheWaitWhatSomebodyElseMet) {

@@ -60,7 +60,7 @@ Called named(Called call, const std::string& tensor) {
   return call;
 }
 
-// Both a tensor that fits into a slot of the board, and one that does not.
+// Both a tensor that fits into a slot of the slot table, and one that does not.
 constexpr std::int64_t call_lengths[] = {5, 3000};
 
 TEST(Mismatch, OfTheOperation) {

@@ -73,8 +73,7 @@ TEST(Objects, ThatOneRankDoesNotHaveAreRefusedByEveryRank) {
   test::on_every_group([](ProcessGroup& group) {
     for (int failing = 0; failing < group.size(); ++failing) {
       const bool fails = group.rank() == failing;
-      const ObjectBytes mine =
-          fails ? ObjectBytes{.bytes = "it is a lock", .failed = true} : ObjectBytes{.bytes = "x"};
+      const ObjectBytes mine = fails ? ObjectBytes::none("it is a lock") : ObjectBytes("x");
       std::vector<ObjectBytes> list(static_cast<std::size_t>(group.size()), ObjectBytes{"x"});
       list.back() = mine;
       const std::string expected = "rank " + std::to_string(failing) + " of " +

@@ -91,7 +91,7 @@ void for_every_reduction(const F& f) {
   }
 }
 
-// None, one, what fits into a slot of the board, what does not, and more than one block of the
+// None, one, what fits into a slot of the slot table, what does not, and more than one block of the
 // kernel.
 constexpr std::int64_t reduced_lengths[] = {0, 1, 32, 257, 1100};
 

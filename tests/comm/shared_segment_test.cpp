@@ -17,7 +17,7 @@ namespace {
 /// Whether /dev/shm holds a file that this process has made.
 bool has_left_a_file() {
   const std::string mine = "lockstep-" + std::to_string(getpid()) + "-";
-  for (const auto& entry : std::filesystem::directory_iterator(SharedSegment::folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(shared_memory_folder)) {
     if (entry.path().filename().string().starts_with(mine)) return true;
   }
   return false;
@@ -42,7 +42,7 @@ const MpiWait long_enough(0, "this rank", "the test", std::chrono::seconds(60));
 TEST(SharedSegment, HasNoNameAnyMoreWhenItsRoomIsReserved) {
   MpiRanks all = MpiRanks::of(MPI_COMM_WORLD, long_enough);
   std::string why;
-  EXPECT_TRUE(SharedSegment::create(all, 5000, long_enough, why)) << why;
+  EXPECT_TRUE(make_shared_segment(all, 5000, long_enough, why)) << why;
   EXPECT_FALSE(had_a_file_while_reserving);
   EXPECT_EQ(all.leave(), MPI_SUCCESS);
 }
@@ -52,7 +52,7 @@ TEST(SharedSegment, LeavesNoFileWhereARankDoesNotCome) {
   if (all.size() > 1 && all.rank() == 0) {
     const MpiWait brief(0, "this rank", "the test", std::chrono::milliseconds(100));
     std::string why;
-    EXPECT_THROW(static_cast<void>(SharedSegment::create(all, 5000, brief, why)), TimeoutError);
+    EXPECT_THROW(static_cast<void>(make_shared_segment(all, 5000, brief, why)), TimeoutError);
     EXPECT_FALSE(has_left_a_file());
   }
   MPI_Barrier(MPI_COMM_WORLD);

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// More than the board and the threads backend have slots.
+// More than the slot table and the threads backend have slots.
 constexpr int in_flight = 150;
 
 /// An operation in flight, and what the last element of its result must be.
@@ -23,7 +23,7 @@ struct Started {
 /// The i-th operation: of a kind and length of its own.
 Started start(ProcessGroup& group, int i) {
   const int n = group.size(), me = group.rank();
-  const std::int64_t length = i % 5 == 0 ? 3 : 400 + i;  // some fit into a slot of the board
+  const std::int64_t length = i % 5 == 0 ? 3 : 400 + i;  // some fit into a slot of the slot table
   switch (i % 4) {
     case 0: {
       const auto t = Tensor::full({length}, i + me);

@@ -182,7 +182,7 @@ TEST(CsvTable, ManyColumnsAndClassesTakeTimeInProportion) {
     classes += fmt::format("1,k{}\n", i);
   }
   DataOptions options =
-      options_of(DataKind::csv, {folder.write("wide.csv", header + "\n" + line + "\n")});
+      options_of(CsvOptions(), {folder.write("wide.csv", header + "\n" + line + "\n")});
   const auto start = std::chrono::steady_clock::now();
   const DataFiles wide(options, Split::train);
   const auto features = wide.features(wide.completed(options, TargetKind::values));

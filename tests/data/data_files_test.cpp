@@ -329,18 +329,20 @@ TEST(DataFiles, SamplesInSeveralFilesOfAnyKindAreThoseOfOneHdf5File) {
   write_part("part-1", 0, 3);
   write_part("part-2", 3, 4);
   write_part("part-3", 4, 10);
-  DataOptions whole = options_of(DataKind::hdf5, {in + "whole.h5"});
+  DataOptions whole = options_of(Hdf5Options(), {in + "whole.h5"});
   expect_says(test::message_of<InputError>([&] { static_cast<void>(make_datasets(whole)); }),
               "Data without a test set are read with data.test_set = false");
   whole.test_set = false;
   const auto expected = contents_of(*make_datasets(whole).train);
   for (const bool stream : {false, true}) {
     for (const auto& [kind, path] :
-         {std::pair{DataKind::hdf5, "part-*.h5"}, std::pair{DataKind::npy, "whole"},
-          std::pair{DataKind::npy, "part-?"}, std::pair{DataKind::csv, "part-*.csv"}}) {
+         std::vector<std::pair<DataKind, std::string>>{{Hdf5Options(), "part-*.h5"},
+                                                       {NpyOptions(), "whole"},
+                                                       {NpyOptions(), "part-?"},
+                                                       {CsvOptions(), "part-*.csv"}}) {
       DataOptions options = options_of(kind, {in + path});
       options.test_set = false;
-      options.files.stream = stream;
+      options.files().stream = stream;
       EXPECT_EQ(target_kind(options), TargetKind::classes) << path;
       const Datasets sets = make_datasets(options);
       EXPECT_EQ(sets.train->classes(), 3) << path;
@@ -352,7 +354,7 @@ TEST(DataFiles, SamplesInSeveralFilesOfAnyKindAreThoseOfOneHdf5File) {
 TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
   const ScratchFolder folder;
   for (const std::string header : {"a b kind", "a|b|kind"}) {
-    DataOptions options = options_of(DataKind::csv, {folder.write("s.csv", header + "\n1\n2\n")});
+    DataOptions options = options_of(CsvOptions(), {folder.write("s.csv", header + "\n1\n2\n")});
     options.test_set = false;
     const std::string message =
         test::message_of<InputError>([&] { static_cast<void>(make_datasets(options)); });
@@ -360,9 +362,9 @@ TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
                 "s.csv has no column for features, only the one column \"" + header + "\"");
     expect_says(message, "separate their cells by commas, semicolons or tabs");
   }
-  DataOptions options = options_of(DataKind::csv, {folder.write("s.csv", "w,kind\n1,0\n")});
+  DataOptions options = options_of(CsvOptions(), {folder.write("s.csv", "w,kind\n1,0\n")});
   options.test_set = false;
-  options.sample_weights = "w";
+  options.files().sample_weights = "w";
   expect_says(test::message_of<InputError>([&] { static_cast<void>(make_datasets(options)); }),
               "s.csv has no column for features, only w, kind.");
 }
@@ -370,22 +372,22 @@ TEST(DataFiles, ATableWithoutFeaturesIsToldWhatSeparatesCells) {
 TEST(DataFiles, TheDecimalSignOfColumnsThatAreNotUsedDoesNotMatter) {
   const ScratchFolder folder;
   DataOptions options =
-      options_of(DataKind::csv, {folder.write("t.csv", "version;x;y\n2.5;1,5;0,5\n3.5;2;1,5\n")});
+      options_of(CsvOptions(), {folder.write("t.csv", "version;x;y\n2.5;1,5;0,5\n3.5;2;1,5\n")});
   options.test_set = false;
-  options.files.columns.features = {"x"};
+  options.files().columns.features = {"x"};
   for (const std::vector<std::string>& targets : {{}, std::vector<std::string>{"y"}}) {
-    options.files.columns.targets = targets;  // left out: the last column
+    options.files().columns.targets = targets;  // left out: the last column
     const Datasets sets = make_datasets(options, TargetKind::values);
     Batch batch(*sets.train, 2);
     sets.train->load(std::vector<std::int64_t>{0, 1}, batch);
     EXPECT_EQ(batch.inputs().to_vector<float>(), (std::vector<float>{-1, 1}));  // 1.5 and 2
   }
-  options.sample_weights = "version";
+  options.files().sample_weights = "version";
   expect_says(test::message_of<InputError>(
                   [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
               "Write all with one of the two");
-  options.sample_weights = "";
-  options.files.columns.features = {};
+  options.files().sample_weights = "";
+  options.files().columns.features = {};
   expect_says(test::message_of<InputError>(
                   [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
               "Write all with one of the two");
@@ -395,16 +397,16 @@ TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
   const ScratchFolder folder;
   const std::string train = folder.write("train.csv", "kind,x,y\ncat,1,2\ndog,3,4\ncat,5,6\n");
   const std::string test = folder.write("test.csv", "kind,x,y\ndog,1,2\n");
-  DataOptions options = options_of(DataKind::csv, {train});
-  options.files.test_path = {test};
-  options.files.columns.targets = {"kind"};
+  DataOptions options = options_of(CsvOptions(), {train});
+  options.files().test_path = {test};
+  options.files().columns.targets = {"kind"};
   EXPECT_EQ(target_kind(options), TargetKind::classes);
   const Datasets sets = make_datasets(options);
   EXPECT_EQ(sets.facts.class_names, (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(contents_of(*sets.train).second, (std::vector<std::int64_t>{0, 1, 0}));
   EXPECT_EQ(contents_of(*sets.test).second, std::vector<std::int64_t>{1});
   const DataOptions found = as_found(options, sets);
-  EXPECT_EQ(found.files.columns.features, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(found.files().columns.features, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(contents_of(*make_test_set(found, TargetKind::classes).test), contents_of(*sets.test))
       << "what was found makes the same test set alone";
   folder.write("test.csv", "kind,x,y\ncow,1,2\n");
@@ -415,7 +417,7 @@ TEST(DataFiles, WordsAreClassesWhoseNamesAreKept) {
 // One cell that cannot be read would make all labels others: "2" comes behind "10" then.
 TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
   const ScratchFolder folder;
-  DataOptions options = options_of(DataKind::csv, {});
+  DataOptions options = options_of(CsvOptions(), {});
   options.test_set = false;
   const auto refusal = [&](const std::string& text, TargetKind kind = TargetKind::classes) {
     options.path = {folder.write("t.csv", text)};
@@ -439,8 +441,8 @@ TEST(DataFiles, ADamagedLabelAmongNumbersIsNoNameOfAClass) {
 TEST(DataFiles, LabelsThatAreAllAmongTheNamesAreNamesInEveryTable) {
   const ScratchFolder folder;
   DataOptions options =
-      options_of(DataKind::csv, {folder.write("train.csv", "x,kind\n1,x\n2,7\n3,5\n")});
-  options.files.test_path = {folder.write("test.csv", "x,kind\n1,7\n2,5\n")};
+      options_of(CsvOptions(), {folder.write("train.csv", "x,kind\n1,x\n2,7\n3,5\n")});
+  options.files().test_path = {folder.write("test.csv", "x,kind\n1,7\n2,5\n")};
   options.class_names = {"5", "7", "x"};
   const Datasets sets = make_datasets(options);
   EXPECT_EQ(contents_of(*sets.train).second, (std::vector<std::int64_t>{2, 1, 0}));
@@ -453,9 +455,8 @@ TEST(DataFiles, LabelsThatAreAllAmongTheNamesAreNamesInEveryTable) {
 
 TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
   const ScratchFolder folder;
-  DataOptions options =
-      options_of(DataKind::csv, {folder.write("train.csv", "x,kind\n1,1\n2,0\n")});
-  options.files.test_path = {folder.write("test.csv", "x,kind\n1,1.0\n2,0.0\n")};
+  DataOptions options = options_of(CsvOptions(), {folder.write("train.csv", "x,kind\n1,1\n2,0\n")});
+  options.files().test_path = {folder.write("test.csv", "x,kind\n1,1.0\n2,0.0\n")};
   options.class_names = {"1", "0"};
   const auto refusal = [](const auto& f) {
     return test::message_of<InputError>([&] { static_cast<void>(f()); });
@@ -463,7 +464,7 @@ TEST(DataFiles, ATableNeverNumbersItsClassesOtherwiseThanTheTrainingTable) {
   const auto sets = [&] { return make_datasets(options); };
   const std::string other = "kind is \"1.0\", which is none of the classes 1, 0";
   expect_says(refusal(sets), other);
-  expect_says(refusal(sets), "line 2 of " + options.files.test_path[0]);
+  expect_says(refusal(sets), "line 2 of " + options.files().test_path[0]);
   expect_says(refusal([&] { return make_test_set(options, TargetKind::classes); }), other);
   folder.write("test.csv", "x,kind\n1,1\n2,0\n");
   const Datasets named = sets();
@@ -479,7 +480,7 @@ TEST(DataFiles, TrainingAndTestSetInDifferentUnitsAreRefused) {
   const ScratchFolder folder;
   fs::create_directories(folder.file("train"));
   fs::create_directories(folder.file("test"));
-  DataOptions options = options_of(DataKind::npy, {folder.path()});
+  DataOptions options = options_of(NpyOptions(), {folder.path()});
   options.mean = options.std = {};
   for (const std::string half : {"train", "test"})
     folder.write(half + "/targets.npy", npy("<f4", "(3,)", counted(3)));
@@ -495,7 +496,7 @@ TEST(DataFiles, TrainingAndTestSetInDifferentUnitsAreRefused) {
 TEST(DataFiles, TargetsThatAreBytesAreNormalisedInTheirOwnUnits) {
   const ScratchFolder folder;
   fs::create_directories(folder.file("train"));
-  DataOptions options = options_of(DataKind::npy, {folder.path()});
+  DataOptions options = options_of(NpyOptions(), {folder.path()});
   options.test_set = false;
   options.normalise_targets = true;
   options.mean = options.std = options.target_mean = options.target_std = {};
@@ -513,7 +514,7 @@ TEST(DataFiles, TargetsThatAreBytesAreNormalisedInTheirOwnUnits) {
 TEST(DataFiles, FieldsThatAreTargetsAreNotLeftBehindByAnAugmentation) {
   const ScratchFolder folder;
   fs::create_directories(folder.file("train"));
-  DataOptions options = options_of(DataKind::npy, {folder.path()});
+  DataOptions options = options_of(NpyOptions(), {folder.path()});
   options.test_set = false;
   for (const std::string name : {"features", "targets"})
     folder.write("train/" + name + ".npy", npy("<f4", "(2, 1, 3, 3)", counted(18)));
@@ -531,7 +532,7 @@ TEST(DataFiles, FieldsThatAreTargetsAreNotLeftBehindByAnAugmentation) {
 TEST(DataFiles, ATableOfValuesNeedsNoNamesOfColumns) {
   const ScratchFolder folder;
   const std::string file = folder.write("t.csv", "x,y,force\n1,2,0.5\n3,4,1.5\n5,6,2.5\n");
-  DataOptions options = options_of(DataKind::csv, {file});
+  DataOptions options = options_of(CsvOptions(), {file});
   EXPECT_EQ(target_kind(options), TargetKind::values);
   expect_says(test::message_of<InputError>(
                   [&] { static_cast<void>(make_datasets(options, TargetKind::values)); }),
@@ -546,17 +547,17 @@ TEST(DataFiles, ATableOfValuesNeedsNoNamesOfColumns) {
 TEST(DataFiles, WeightsOfSamplesStandBesideThem) {
   const ScratchFolder folder;
   DataOptions options =
-      options_of(DataKind::csv, {folder.write("t.csv", "x,weight,kind\n1,0.5,0\n2,0,1\n3,2,1\n")});
+      options_of(CsvOptions(), {folder.write("t.csv", "x,weight,kind\n1,0.5,0\n2,0,1\n3,2,1\n")});
   options.test_set = false;
-  options.sample_weights = "weight";
+  options.files().sample_weights = "weight";
   const Datasets sets = make_datasets(options);
   EXPECT_EQ(sets.sample_weights, (std::vector<double>{0.5, 0, 2}));
   EXPECT_EQ(sets.train->sample_shape(), Shape({1})) << "weights are no features";
-  options = options_of(DataKind::npy, {folder.path()});
+  options = options_of(NpyOptions(), {folder.path()});
   options.test_set = false;
-  options.files.train_features = "x";
-  options.files.train_targets = "y";
-  options.sample_weights = "w";
+  options.files().train_features = "x";
+  options.files().train_targets = "y";
+  options.files().sample_weights = "w";
   folder.write("x.npy", npy("<f4", "(3, 1)", counted(3)));
   folder.write("y.npy", npy("<f4", "(3,)", counted(3)));
   for (const std::int64_t count : {2, 4}) {  // of another file

@@ -8,6 +8,7 @@
 #include <data/idx_files.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/tensor_dataset.hpp>
 #include <lockstep/deck/deck.hpp>
 
 namespace lockstep {
@@ -20,9 +21,17 @@ DataOptions from_deck(const std::string& toml) {
   return options;
 }
 
+/// The options of the kind that was read.
+template <class Options>
+const Options& own(const DataOptions& all) {
+  const auto* options = all.kind.get_if<Options>();
+  if (!options) throw Error(all.kind.name());
+  return *options;
+}
+
 TEST(DataOptions, DefaultsAreFashionMnistAsPyTorchsExampleNormalisesIt) {
   const auto options = from_deck("");
-  EXPECT_EQ(options.kind, DataKind::fashion_mnist);
+  EXPECT_EQ(options.kind.name(), "fashion_mnist");
   EXPECT_EQ(options.path, std::vector<std::string>{"auto"});
   EXPECT_TRUE(options.mean.empty());
   EXPECT_EQ(Normalisation().mean, std::vector{0.1307});
@@ -80,17 +89,17 @@ synthetic_noise = 0.75
 synthetic_seed = 17
 synthetic_channels = 20
 )");
-  EXPECT_EQ(synthetic.kind, DataKind::synthetic);
-  EXPECT_EQ(synthetic.synthetic.samples, 13);
-  EXPECT_EQ(synthetic.synthetic.test_samples, 14);
-  EXPECT_EQ(synthetic.synthetic.classes, 15);
-  EXPECT_EQ(synthetic.synthetic.image_size, 16);
-  EXPECT_EQ(synthetic.synthetic.noise, 0.75);
-  EXPECT_EQ(synthetic.synthetic.seed, 17);
-  EXPECT_EQ(synthetic.synthetic.channels, 20);
+  const auto& generated = own<SyntheticOptions>(synthetic);
+  EXPECT_EQ(generated.samples, 13);
+  EXPECT_EQ(generated.test_samples, 14);
+  EXPECT_EQ(generated.classes, 15);
+  EXPECT_EQ(generated.image_size, 16);
+  EXPECT_EQ(generated.noise, 0.75);
+  EXPECT_EQ(generated.seed, 17);
+  EXPECT_EQ(generated.channels, 20);
 
-  for (const auto& [name, kind] : {std::pair("hdf5", DataKind::hdf5), {"npy", DataKind::npy}}) {
-    const auto o = from_deck("kind = '" + std::string(name) + R"('
+  for (const std::string name : {"hdf5", "npy"}) {
+    const auto all = from_deck("kind = '" + name + R"('
 train_features = "a"
 train_targets = "b"
 test_features = "c"
@@ -102,21 +111,22 @@ stream = true
 other_features = ["i"]
 sample_weights = "j"
 )");
-    EXPECT_EQ(o.kind, kind);
-    EXPECT_EQ(o.files.train_features, "a");
-    EXPECT_EQ(o.files.train_targets, "b");
-    EXPECT_EQ(o.files.test_features, "c");
-    EXPECT_EQ(o.files.test_targets, "d");
-    EXPECT_EQ(o.files.test_path, std::vector<std::string>{"e"});
-    EXPECT_EQ(o.files.classes, 21);
-    EXPECT_TRUE(o.files.indices);
-    EXPECT_TRUE(o.files.stream);
-    EXPECT_EQ(o.files.other_features, std::vector<std::string>{"i"});
+    EXPECT_EQ(all.kind.name(), name);
+    const FileOptions& o = all.files();
+    EXPECT_EQ(o.train_features, "a");
+    EXPECT_EQ(o.train_targets, "b");
+    EXPECT_EQ(o.test_features, "c");
+    EXPECT_EQ(o.test_targets, "d");
+    EXPECT_EQ(o.test_path, std::vector<std::string>{"e"});
+    EXPECT_EQ(o.classes, 21);
+    EXPECT_TRUE(o.indices);
+    EXPECT_TRUE(o.stream);
+    EXPECT_EQ(o.other_features, std::vector<std::string>{"i"});
     EXPECT_EQ(o.sample_weights, "j");
   }
   const auto hdf5 = from_deck("kind = 'hdf5'\nallow_external = true\ncache_mib = 22\n");
-  EXPECT_TRUE(hdf5.files.allow_external);
-  EXPECT_EQ(hdf5.files.cache_mib, 22);
+  EXPECT_TRUE(hdf5.files().allow_external);
+  EXPECT_EQ(hdf5.files().cache_mib, 22);
 
   const auto csv = from_deck(R"(
 kind = "csv"
@@ -128,14 +138,14 @@ indices = true
 test_path = "e"
 sample_weights = "j"
 )");
-  EXPECT_EQ(csv.kind, DataKind::csv);
-  EXPECT_EQ(csv.files.header, CsvHeader::no);
-  EXPECT_EQ(csv.files.columns.features, (std::vector<std::string>{"f", "g"}));
-  EXPECT_EQ(csv.files.columns.targets, std::vector<std::string>{"h"});
-  EXPECT_EQ(csv.files.classes, 21);
-  EXPECT_TRUE(csv.files.indices);
-  EXPECT_EQ(csv.files.test_path, std::vector<std::string>{"e"});
-  EXPECT_EQ(csv.sample_weights, "j");
+  static_cast<void>(own<CsvOptions>(csv));
+  EXPECT_EQ(csv.files().header, CsvHeader::no);
+  EXPECT_EQ(csv.files().columns.features, (std::vector<std::string>{"f", "g"}));
+  EXPECT_EQ(csv.files().columns.targets, std::vector<std::string>{"h"});
+  EXPECT_EQ(csv.files().classes, 21);
+  EXPECT_TRUE(csv.files().indices);
+  EXPECT_EQ(csv.files().test_path, std::vector<std::string>{"e"});
+  EXPECT_EQ(csv.files().sample_weights, "j");
 
   const auto tokens = from_deck(R"(
 kind = "tokens"
@@ -144,11 +154,11 @@ vocabulary = 22
 tokenizer = "gpt2"
 test_path = "e"
 )");
-  EXPECT_EQ(tokens.kind, DataKind::tokens);
-  EXPECT_EQ(tokens.tokens.context, 21);
-  EXPECT_EQ(tokens.tokens.vocabulary, 22);
-  EXPECT_EQ(tokens.tokens.tokenizer, "gpt2");
-  EXPECT_EQ(tokens.files.test_path, std::vector<std::string>{"e"});
+  const auto& of_tokens = own<TokenOptions>(tokens);
+  EXPECT_EQ(of_tokens.context, 21);
+  EXPECT_EQ(of_tokens.vocabulary, 22);
+  EXPECT_EQ(of_tokens.tokenizer, "gpt2");
+  EXPECT_EQ(of_tokens.test_path, std::vector<std::string>{"e"});
 }
 
 TEST(DataOptions, AKeyOfAnotherKindIsAnErrorThatNamesTheKind) {
@@ -178,7 +188,7 @@ TEST(DataOptions, ValuesOutOfRangeAreRefused) {
 
 TEST(MakeDatasets, SyntheticNeedsNoFiles) {
   DataOptions options;
-  options.kind = DataKind::synthetic;
+  options.kind = SyntheticOptions();
   options.path = {"/no/such/folder"};
   const auto sets = make_datasets(options);
   EXPECT_EQ(sets.train->size(), 2048);
@@ -192,8 +202,8 @@ TEST(MakeDatasets, LimitsCutBothKinds) {
   options.path = {folder.path().string()};
   options.train_limit = 7;
   options.test_limit = 3;
-  for (const auto kind : {DataKind::fashion_mnist, DataKind::synthetic}) {
-    options.kind = kind;
+  for (const char* kind : {"fashion_mnist", "synthetic"}) {
+    options.kind = DataKind::named(kind);
     const auto sets = make_datasets(options);
     EXPECT_EQ(sets.train->size(), 7);
     EXPECT_EQ(sets.test->size(), 3);
@@ -210,6 +220,48 @@ TEST(MakeDatasets, SplitsOfDifferentImageSizesAreRefused) {
   EXPECT_NE(message.find("training samples are [1, 4, 3], test samples [1, 3, 4]"),
             std::string::npos)
       << message;
+}
+
+/// Values that are twice their inputs.
+struct DoublesOptions {
+  std::int64_t samples = 4;
+
+  [[nodiscard]] Datasets make(const DataOptions& all, TargetKind, Sets wanted) const {
+    const auto half = [&] {
+      std::vector<float> x, y;
+      for (std::int64_t i = 0; i < samples; ++i) {
+        x.push_back(static_cast<float>(i));
+        y.push_back(static_cast<float>(2 * i));
+      }
+      return std::make_shared<const TensorDataset>(Tensor::from(x, {samples, 1}),
+                                                   Tensor::from(y, {samples, 1}), 0,
+                                                   Normalisation{{0.0}, {1.0}}, "doubles");
+    };
+    return {.train = wanted == Sets::test ? nullptr : half(),
+            .test = all.test_set ? half() : nullptr,
+            .augmentation = {}};
+  }
+};
+void declare(DeckTable& table, DoublesOptions& options) {
+  table.key("samples", options.samples, {.doc = "of each half", .min = 1});
+}
+
+TEST(DataOptions, OfOnesOwnAreAKindOfDecksOnceTheyAreRegistered) {
+  static const bool once = [] {
+    register_data<DoublesOptions>("doubles", "values that are twice their inputs");
+    return true;
+  }();
+  static_cast<void>(once);
+  const auto options =
+      from_deck("kind = 'doubles'\nsamples = 10\nvalidation_fraction = 0.2\ntest_set = false");
+  EXPECT_EQ(target_kind(options), TargetKind::values);
+  const auto sets = make_datasets(options, TargetKind::values);
+  EXPECT_EQ(sets.train->size(), 8);
+  EXPECT_EQ(sets.validation->size(), 2);
+  EXPECT_EQ(sets.test, nullptr);
+  const auto message = test::input_error([&] { return make_datasets(options); });
+  EXPECT_NE(message.find("have values to be fitted, not classes"), std::string::npos) << message;
+  EXPECT_THROW(register_data<DoublesOptions>("doubles", "again"), Error);
 }
 
 }  // namespace

@@ -54,11 +54,11 @@ fs::path write_sets(const TemporaryFolder& folder, const Hdf5Layout& layout = {}
 
 DataOptions options_for(const fs::path& file, const std::string& targets, bool stream = false) {
   DataOptions options;
-  options.kind = DataKind::hdf5;
+  options.kind = Hdf5Options();
   options.path = {file.string()};
-  options.files.train_targets = "train/" + targets;
-  options.files.test_targets = "test/" + targets;
-  options.files.stream = stream;
+  options.files().train_targets = "train/" + targets;
+  options.files().test_targets = "test/" + targets;
+  options.files().stream = stream;
   options.mean = {2.0};
   options.std = {4.0};
   return options;
@@ -130,7 +130,7 @@ void expect_indices_as_they_are(const Hdf5Layout& layout) {
   const auto stored = some_values<T>(train_size * 6, 200);
   for (const bool stream : {false, true}) {
     DataOptions options = options_for(file, "labels", stream);
-    options.files.indices = true;
+    options.files().indices = true;
     options.mean.clear();
     options.std.clear();
     const auto sets = make_datasets(options);
@@ -161,7 +161,7 @@ TEST(Hdf5Dataset, IndicesAreIntegersAndNothingChangesThem) {
   const TemporaryFolder folder;
   for (const bool stream : {false, true}) {
     DataOptions options = options_for(write_sets<std::int32_t>(folder), "labels", stream);
-    options.files.indices = true;
+    options.files().indices = true;
     const auto message = [&] { return input_error([&] { return make_datasets(options); }); };
     EXPECT_TRUE(says(message(), "data.indices = true leaves features as they are, but data.mean"));
     options.mean.clear();
@@ -250,7 +250,7 @@ TEST(Hdf5Dataset, NormalisationIsTheTrainingSetsOwnWhereNoneIsGiven) {
   options.std.clear();
   Loaded in_memory, streamed;
   in_memory = load(*make_datasets(options, TargetKind::values).train, {0, 7});
-  options.files.stream = true;
+  options.files().stream = true;
   streamed = load(*make_datasets(options, TargetKind::values).train, {0, 7});
   EXPECT_EQ(in_memory, streamed);
   EXPECT_EQ(in_memory.inputs[0], (features[0] - static_cast<float>(measured.mean[0])) /
@@ -288,7 +288,7 @@ TEST(Hdf5Dataset, WhatWasFoundIsToldAndMakesTheSameTestSetAlone) {
     const DataOptions found = as_found(options, both);
     EXPECT_EQ(found.mean, both.facts.mean);
     EXPECT_EQ(found.std.size(), 2U);
-    EXPECT_EQ(found.files.classes, 3);
+    EXPECT_EQ(found.files().classes, 3);
     const auto test = make_test_set(found, TargetKind::classes);
     EXPECT_EQ(test.train, nullptr);
     EXPECT_EQ(load(*test.test, {29, 0, 7}), load(*both.test, {29, 0, 7}));
@@ -329,11 +329,11 @@ TEST(Hdf5Dataset, LimitsAndTestFilesOfTheirOwn) {
   auto options = options_for(file, "labels");
   options.train_limit = 40;
   options.test_limit = 10;
-  options.files.test_path = {second.string()};
-  options.files.test_features = "train/features";
-  options.files.test_targets = "train/labels";
+  options.files().test_path = {second.string()};
+  options.files().test_features = "train/features";
+  options.files().test_targets = "train/labels";
   for (const bool stream : {false, true}) {
-    options.files.stream = stream;
+    options.files().stream = stream;
     const auto sets = make_datasets(options);
     EXPECT_EQ(sets.train->size(), 40);
     EXPECT_EQ(sets.test->size(), 10);
@@ -400,9 +400,9 @@ TEST_F(WrongHdf5, MissingDataSetNamesTheNearestAndAllThereAre) {
   EXPECT_TRUE(says(message, "train/features f32 [100, 2, 3, 1]"));
   EXPECT_TRUE(says(message, "test/values f64 [30, 2]"));
   auto options = options_for(file_, "labels");
-  options.files.train_features = "train";
+  options.files().train_features = "train";
   EXPECT_TRUE(says(error(options), "train (it is a group)"));
-  options.files.train_features = "";
+  options.files().train_features = "";
   EXPECT_TRUE(says(error(options), "has no data set"));
 }
 
@@ -415,7 +415,7 @@ TEST_F(WrongHdf5, CountsThatDifferPrintBoth) {
 
 TEST_F(WrongHdf5, TrainAndTestOfDifferentShapesPrintBoth) {
   auto options = options_for(file_, "values");
-  options.files.test_targets = "test/scalar";
+  options.files().test_targets = "test/scalar";
   EXPECT_TRUE(
       says(error(options, TargetKind::values), "training targets are [2], test targets []"));
 }
@@ -427,20 +427,20 @@ TEST_F(WrongHdf5, TargetsOfTheWrongType) {
   test::write_hdf5_text(file_, "train/text", "words");
   EXPECT_TRUE(says(error("text"), "does not hold numbers"));
   DataOptions synthetic;
-  synthetic.kind = DataKind::synthetic;
+  synthetic.kind = SyntheticOptions();
   EXPECT_TRUE(says(error(synthetic, TargetKind::values), "classes, not values"));
 }
 
 TEST_F(WrongHdf5, LabelsBeyondTheClasses) {
   auto options = options_for(file_, "labels");
   for (const bool stream : {false, true}) {
-    options.files.stream = stream;
-    options.files.classes = 2;
+    options.files().stream = stream;
+    options.files().classes = 2;
     EXPECT_TRUE(says(error(options), "is not in [0, 2)"));
   }
   write_hdf5(file_, "train/negative", {train_size}, std::vector<std::int64_t>(train_size, -1));
   options = options_for(file_, "labels");
-  options.files.train_targets = "train/negative";
+  options.files().train_targets = "train/negative";
   EXPECT_TRUE(says(error(options), "label -1 of sample 0"));
 }
 
@@ -451,15 +451,15 @@ TEST_F(WrongHdf5, AFlippedBitOfALabelIsNoClass) {
     const std::string name = "train/flipped" + std::to_string(bit);
     write_hdf5(file_, name, {train_size}, labels);
     auto options = options_for(file_, "labels");
-    options.files.train_targets = name;
+    options.files().train_targets = name;
     for (const bool stream : {false, true}) {
-      options.files.stream = stream;
+      options.files().stream = stream;
       const std::string message = error(options);
       EXPECT_TRUE(says(message, "label " + std::to_string(labels[57]) + " of sample 57"))
           << message;
       EXPECT_TRUE(says(message, file_.string()) && says(message, "set data.classes")) << message;
     }
-    options.files.classes = labels[57] + 1;  // it is meant
+    options.files().classes = labels[57] + 1;  // it is meant
     EXPECT_EQ(make_datasets(options).train->classes(), labels[57] + 1);
   }
 }
@@ -473,15 +473,15 @@ TEST_F(WrongHdf5, NumbersThatAreNotFiniteAreNamed) {
   write_hdf5(file_, "train/infinite", {train_size}, values);
 
   auto options = options_for(file_, "scalar");
-  options.files.train_features = "train/nan";
+  options.files().train_features = "train/nan";
   EXPECT_TRUE(says(error(options, TargetKind::values), "element 5 of sample 42 is nan"));
   options.mean.clear();
   EXPECT_TRUE(says(error(options, TargetKind::values), "element 5 of sample 42 is nan"));
   options = options_for(file_, "infinite");
-  options.files.test_targets = "test/scalar";
+  options.files().test_targets = "test/scalar";
   EXPECT_TRUE(says(error(options, TargetKind::values), "element 0 of sample 17 is -inf"));
 
-  options.files.stream = true;
+  options.files().stream = true;
   const auto sets = make_datasets(options, TargetKind::values);
   EXPECT_NO_THROW(load(*sets.train, {16, 18}));
   EXPECT_TRUE(says(input_error([&] { return load(*sets.train, {18, 17}); }), "sample 17 is -inf"));
@@ -547,7 +547,7 @@ TEST_F(WrongHdf5, NothingToRead) {
   write_hdf5(file_, "train/none", {0, 3}, std::vector<float>{});
   write_hdf5(file_, "train/nothing", {0}, std::vector<float>{});
   auto options = options_for(file_, "nothing");
-  options.files.train_features = "train/none";
+  options.files().train_features = "train/none";
   EXPECT_TRUE(says(error(options, TargetKind::values), "a data set needs samples"));
 }
 
@@ -561,8 +561,8 @@ TEST_F(WrongHdf5, MoreThanTheMemoryOfTheMachineIsRefusedBeforeItIsTaken) {
   test::write_sparse_hdf5(file_, "train/huge", {n, 2});
   test::write_sparse_hdf5(file_, "train/huge_targets", {n});
   auto options = options_for(file_, "huge_targets");
-  options.files.train_features = "train/huge";
-  options.files.test_targets = "test/scalar";
+  options.files().train_features = "train/huge";
+  options.files().test_targets = "test/scalar";
   options.mean = {0.0};  // or all of it is read for it
   options.std = {1.0};
   EXPECT_TRUE(says(error(options, TargetKind::values), "data.stream = true"));
@@ -572,7 +572,7 @@ TEST_F(WrongHdf5, OneSampleThatIsLargerThanTheMachineIsRefusedBeforeItIsTaken) {
   test::write_sparse_hdf5(file_, "train/wide", {4, floats_of_memory() / 16});
   write_hdf5(file_, "train/four", {4}, std::vector<float>(4));
   auto options = options_for(file_, "four", true);
-  options.files.train_features = "train/wide";
+  options.files().train_features = "train/wide";
   EXPECT_TRUE(says(error(options, TargetKind::values), "one sample takes "));
 }
 

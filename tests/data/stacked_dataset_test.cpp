@@ -112,9 +112,9 @@ class StackedFiles : public testing::Test {
       write(group + std::string("field"), {n, 2, 2}, fields);
       write(group + std::string("kind"), {n}, kinds);
     }
-    options_.kind = DataKind::hdf5;
+    options_.kind = Hdf5Options();
     options_.path = {file_};
-    options_.files.other_features = {"field", "kind"};
+    options_.files().other_features = {"field", "kind"};
   }
 
   template <class T>
@@ -130,7 +130,7 @@ class StackedFiles : public testing::Test {
 
 TEST_F(StackedFiles, AreReadBesideTheFeaturesInMemoryAndStreamed) {
   for (const bool stream : {false, true}) {
-    options_.files.stream = stream;
+    options_.files().stream = stream;
     const Datasets sets = make_datasets(options_, TargetKind::values);
     Batch batch(*sets.train, 2);
     sets.train->load(std::vector<std::int64_t>{29, 1}, batch);
@@ -146,7 +146,7 @@ TEST_F(StackedFiles, AreReadBesideTheFeaturesInMemoryAndStreamed) {
 TEST_F(StackedFiles, OfOtherSizesOrNamesAreRefused) {
   write<float>("train/short", {29}, std::vector<float>(29));
   const auto refusal = [&](const char* name) {
-    options_.files.other_features = {name};
+    options_.files().other_features = {name};
     return input_error([&] { static_cast<void>(make_datasets(options_, TargetKind::values)); });
   };
   const std::string length = refusal("short");

@@ -73,9 +73,7 @@ TEST(ValidationSplit, LeavesNeitherPartEmpty) {
 
 TEST(ValidationSplit, DataSetsHoldSamplesBackAndMayHaveNoTestSet) {
   DataOptions options;
-  options.kind = DataKind::synthetic;
-  options.synthetic.samples = 50;
-  options.synthetic.test_samples = 7;
+  options.kind = SyntheticOptions{.samples = 50, .test_samples = 7};
   const auto without = make_datasets(options);
   EXPECT_EQ(without.validation, nullptr);
   options.validation_fraction = 0.2;

@@ -252,9 +252,8 @@ class TokenOptionsTest : public TokenWindows {
  protected:
   [[nodiscard]] DataOptions options() const {
     DataOptions options;
-    options.kind = DataKind::tokens;
+    options.kind = TokenOptions{.context = 4};
     options.path = {folder_.path()};
-    options.tokens.context = 4;
     return options;
   }
   [[nodiscard]] static std::string error(const DataOptions& options) {
@@ -315,8 +314,8 @@ TEST_F(TokenOptionsTest, RecordTheTokenizerAndTheVocabulary) {
   EXPECT_EQ(sets.train->size(), 18);
   EXPECT_EQ(sets.validation->size(), 6);
   const DataOptions found = as_found(told, sets);
-  EXPECT_EQ(found.tokens.vocabulary, 200);
-  EXPECT_EQ(found.tokens.tokenizer, "characters");
+  EXPECT_EQ(found.kind.get_if<TokenOptions>()->vocabulary, 200);
+  EXPECT_EQ(found.kind.get_if<TokenOptions>()->tokenizer, "characters");
   EXPECT_EQ(found.class_names, (std::vector<std::string>{"\n", "a", "ü"}));
   fs::remove(folder_.path() / "tokenizer.json");
   EXPECT_EQ(make_tokenizer(found)->decode(Tokens{2, 1}), "üa") << "without the folder's help";
@@ -329,10 +328,10 @@ TEST_F(TokenOptionsTest, SayWhatIsMissing) {
   DataOptions one = options();
   one.path = {train};
   EXPECT_TRUE(says(error(one), "data.test_set = false"));
-  one.files.test_path = {train};
+  one.kind = TokenOptions{.context = 4, .test_path = {train}};
   EXPECT_EQ(make_datasets(one, TargetKind::tokens).test->size(), 24);
   DataOptions apart = options();
-  apart.files.test_path = {(folder_.path() / "heldout").string()};
+  apart.kind = TokenOptions{.context = 4, .test_path = {(folder_.path() / "heldout").string()}};
   shard("heldout/data.bin", 0, 9);
   EXPECT_TRUE(says(error(apart), "heldout holds no token files of the test set"));
   EXPECT_TRUE(says(error(apart), "name the files themselves in data.test_path"));

@@ -65,8 +65,8 @@ TEST(WeightedDraws, OfBalancedClassesComeEquallyOften) {
 
 TEST(SampleWeights, ComeWithTheTrainingSetThatRemainsAfterValidation) {
   DataOptions options;
-  options.kind = DataKind::synthetic;
-  options.synthetic = {.samples = 200, .test_samples = 20, .classes = 4, .image_size = 4};
+  options.kind =
+      SyntheticOptions{.samples = 200, .test_samples = 20, .classes = 4, .image_size = 4};
   options.balance_classes = true;
   options.validation_fraction = 0.25;
   const Datasets sets = make_datasets(options);
@@ -82,11 +82,10 @@ TEST(SampleWeights, ComeWithTheTrainingSetThatRemainsAfterValidation) {
 
 TEST(SampleWeights, AreRefusedWhereTheyCannotBe) {
   DataOptions options;
-  options.kind = DataKind::synthetic;
-  options.sample_weights = "w";
-  EXPECT_THROW(static_cast<void>(make_datasets(options)), InputError);
-  options.sample_weights.clear();
+  options.kind = CsvOptions{{.sample_weights = "w"}};
   options.balance_classes = true;
+  EXPECT_THROW(static_cast<void>(make_datasets(options)), InputError);
+  options.kind = SyntheticOptions();
   options.shuffle.window = 100;
   EXPECT_THROW(static_cast<void>(make_datasets(options)), InputError);
 }

@@ -28,20 +28,17 @@ void declare(DeckTable& table, SquareOptions& o) {
 
 using ShapeKinds = Kinds<double(double)>;
 ShapeKinds& shape_kinds() {
-  static ShapeKinds kinds;
-  static const bool once = [] {
-    kinds.add<CircleOptions>("circle", "round", [](const CircleOptions& o, double unit) {
+  static ShapeKinds kinds([](ShapeKinds& own) {
+    own.add<CircleOptions>("circle", "round", [](const CircleOptions& o, double unit) {
       return 3.0 * o.radius * o.radius * unit * unit;
     });
-    kinds.add<BoxOptions>("box", "with corners", [](const BoxOptions& o, double unit) {
+    own.add<BoxOptions>("box", "with corners", [](const BoxOptions& o, double unit) {
       return o.width * o.height * unit * unit;
     });
-    kinds.add<SquareOptions>("square", "a box", [](const SquareOptions& o, double unit) {
+    own.add<SquareOptions>("square", "a box", [](const SquareOptions& o, double unit) {
       return o.width * o.width * unit * unit;
     });
-    return true;
-  }();
-  static_cast<void>(once);
+  });
   return kinds;
 }
 using ShapeKind = KindOf<shape_kinds>;
@@ -230,43 +227,6 @@ TEST(DeckKinds, ANameAndATypeOfOptionsStandForOneKind) {
   EXPECT_THROW(kinds.add<SquareOptions>("box", "other options", area), Error);
   EXPECT_EQ(kinds.all().size(), 1U);
   EXPECT_THROW(static_cast<void>(kinds.of(typeid(SquareOptions))), Error);
-}
-
-// Kinds whose options are fields of one struct.
-struct MarkOptions {
-  enum class Kind { dot, cross };
-  double size = 1.0;
-  Kind kind = Kind::dot;
-  double angle = 45.0;
-};
-void declare(DeckTable& table, MarkOptions& o) {
-  table.key("size", o.size, {.doc = "of the mark"});
-  declare_kind(
-      table, o, &MarkOptions::kind, "which mark",
-      {{"dot", MarkOptions::Kind::dot, "round", [](DeckTable&, MarkOptions&) {}},
-       {"cross", MarkOptions::Kind::cross, "two lines", [](DeckTable& on, MarkOptions& mark) {
-          on.key("angle", mark.angle, {.doc = "of the lines"});
-        }}});
-}
-
-TEST(DeckKinds, MayBeEnumeratorsOfOneStruct) {
-  auto deck = Deck::parse("[mark]\nkind = 'cross'\nangle = 30\n", "a.toml");
-  const auto mark = deck.read<MarkOptions>("mark");
-  deck.check_all_read();
-  EXPECT_EQ(mark.kind, MarkOptions::Kind::cross);
-  EXPECT_EQ(mark.angle, 30.0);
-  auto dot = Deck::parse("[mark]\nangle = 30\n", "a.toml");
-  static_cast<void>(dot.read<MarkOptions>("mark"));
-  EXPECT_EQ(dot.resolved(), "[mark]\nsize = 1.0\nkind = \"dot\"\n");
-  EXPECT_EQ(input_error([&] { dot.check_all_read(); }),
-            "a.toml:2: mark.angle is a key of mark.kind = \"cross\", but mark.kind is \"dot\", the "
-            "default. Remove the key, or choose that kind.");
-  DeckReference reference;
-  reference.add<MarkOptions>("mark", "What marks a place.");
-  EXPECT_NE(reference.markdown().find(
-                "\n### `[mark]` with `kind = \"dot\"`\n\nround; no keys of its own\n\n###"),
-            std::string::npos)
-      << reference.markdown();
 }
 
 }  // namespace

@@ -34,6 +34,11 @@ TEST(DeckUnknown, AKeyOfAnotherTableIsSentThere) {
   EXPECT_EQ(unread("lr = 1\n"), "a.toml:1: unknown key lr. Did you mean train.lr?");
 }
 
+TEST(DeckUnknown, AKeyInNoTableListsTheTables) {
+  EXPECT_EQ(unread("warp = 1\n"),
+            "a.toml:1: unknown key warp. Keys stand in tables: train, optimizer.");
+}
+
 TEST(DeckUnknown, AKeyLikeNoOtherListsTheKnown) {
   EXPECT_EQ(unread("[optimizer]\nwarp = 1\n"),
             "a.toml:2: unknown key optimizer.warp. Known are: momentum.");

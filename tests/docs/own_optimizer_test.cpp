@@ -44,7 +44,7 @@ TEST(OwnOptimizerOfThePage, TrainsByItsDeckAndIsResumedWithTheSameBits) {
   const Finished misspelt = train(1, "wrong", {"--set", "optimizer.mu=0.5"});
   EXPECT_EQ(misspelt.exit_code, 2);
   EXPECT_TRUE(misspelt.says("unknown key optimizer.mu. Did you mean nu?")) << misspelt.output;
-  const Finished of_another = train(1, "wrong", {"--set", "optimizer.momentum=0.5"});
+  const Finished of_another = train(1, "wrong", {"--set", "optimizer.nesterov=true"});
   EXPECT_EQ(of_another.exit_code, 2);
   EXPECT_TRUE(of_another.says("optimizer.kind is \"qhm\"")) << of_another.output;
 }

@@ -86,6 +86,12 @@ TEST_F(FileIo, AMissingFileAndAFolderAreErrorsWithTheSystemsReason) {
   EXPECT_EQ(reason(folder), EISDIR);
 }
 
+TEST_F(FileIo, AFullDiskIsAnErrorWithWhatToDo) {
+  EXPECT_STREQ(FileError("write", "a.h5", ENOSPC).what(),
+               "cannot write a.h5: No space left on device: free space there, or use another file "
+               "system");
+}
+
 TEST_F(AtomicPublish, NothingIsThereUnderTheNameBeforePublish) {
   AtomicFile file(folder / "sub" / "a");
   file.file().write_at(0, "new", 3);

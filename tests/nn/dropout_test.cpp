@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -168,32 +167,6 @@ TEST(DropoutUnderAContext, CountsItsOwnCallsWhateverOtherGuardsCall) {
             }),
             alone)
       << "a guard within draws";
-}
-
-TEST(RandomSource, OfAnotherThreadGoesOnWithItsDraws) {
-  const auto masks = [](bool on_a_thread, bool under_a_guard) {
-    manual_seed(1);
-    Dropout layer(0.5);
-    std::optional<RandomContextGuard> guard;
-    if (under_a_guard) guard.emplace(RandomContext{.seed = 5, .step = 3});
-    std::vector<Mask> found{mask_of(layer)};
-    if (on_a_thread) {
-      const RandomSource source = RandomSource::of_this_thread();
-      std::thread([&] {
-        const RandomSourceGuard as_there(source);
-        found.push_back(mask_of(layer));
-      }).join();
-    } else {
-      found.push_back(mask_of(layer));
-    }
-    found.push_back(mask_of(layer));
-    return found;
-  };
-  for (const bool under_a_guard : {false, true}) {
-    const auto here = masks(false, under_a_guard);
-    EXPECT_EQ(std::set<Mask>(here.begin(), here.end()).size(), 3U);
-    EXPECT_EQ(masks(true, under_a_guard), here);
-  }
 }
 
 TEST(DropoutUnderAContext, EndsWithTheGuard) {

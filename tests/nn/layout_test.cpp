@@ -10,6 +10,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/functional/vector_norm.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/layers.hpp>

@@ -8,6 +8,9 @@
 #include <lockstep/nn/models.hpp>
 #include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/models/mlp.hpp>
+#include <lockstep/nn/models/resnet.hpp>
+#include <lockstep/nn/models/transformer.hpp>
+#include <lockstep/nn/models/unet.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -45,11 +48,9 @@ TEST(Mlp, HasALayerForEveryHiddenSizeAndOneMore) {
 }
 
 TEST(Mlp, NormActivationAndDropoutFollowEachHiddenLayerInThisOrder) {
-  ModelOptions options;
-  options.kind = ModelOptions::Kind::mlp;
-  options.hidden = {8, 4};
-  options.layers = {MlpLayers::Norm::batch, MlpLayers::Activation::silu, 0.25};
-  const auto model = make_model(options, {6}, 3);
+  const MlpOptions options{.hidden = {8, 4},
+                           .layers = {MlpLayers::Norm::batch, MlpLayers::Activation::silu, 0.25}};
+  const auto model = make_model({.kind = options}, {6}, 3);
   std::vector<std::string> names;
   for (const auto& [name, child] : model->children()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"flatten", "fc1", "norm1", "silu1", "dropout1", "fc2",
@@ -75,12 +76,10 @@ TEST(Mlp, EveryNormAndActivationOfADeckHasAGradientInAllParameters) {
 
 // What a rank without samples runs where forward is collective (parallel/sync_batch_norm.hpp).
 TEST(Zoo, EveryModelTakesABatchWithoutSamplesAndGetsZeroGradients) {
-  using Kind = ModelOptions::Kind;
-  for (const Kind kind : {Kind::convnet, Kind::mlp, Kind::resnet18, Kind::transformer}) {
-    ModelOptions options;
-    options.kind = kind;
-    options.transformer.depth = 1;
-    const auto model = make_model(options, {1, 16, 16}, 10);
+  for (const ModelKind& kind :
+       {ModelKind(ConvnetOptions()), ModelKind(MlpOptions()), ModelKind(ResNet18Options()),
+        ModelKind(TransformerOptions{.depth = 1})}) {
+    const auto model = make_model({.kind = kind}, {1, 16, 16}, 10);
     const Variable y = model->forward(Variable(Tensor::empty({0, 1, 16, 16})));
     EXPECT_EQ(y.shape(), (Shape{0, 10}));
     sum(y).backward();
@@ -106,12 +105,13 @@ TEST(UNet, MapsFieldsToFieldsOfTheSameExtents) {
                        "merge2.conv1.weight[4, 8, 3, 3]", "merge2.conv2.weight[4, 4, 3, 3]",
                        "outc.weight[3, 4, 1, 1]"}));
   EXPECT_EQ(images->forward(Variable(uniform({5, 2, 8, 16}, 1.0))).shape(), (Shape{5, 3, 8, 16}));
-  const auto volumes = unet({1, 4, 6, 2}, 2, {.channels = 2, .levels = 1},
-                            {MlpLayers::Norm::batch, MlpLayers::Activation::silu, 0.0});
+  const auto volumes = unet({1, 4, 6, 2}, 2,
+                            {.channels = 2,
+                             .levels = 1,
+                             .layers = {MlpLayers::Norm::batch, MlpLayers::Activation::silu, 0.0}});
   EXPECT_EQ(volumes->forward(Variable(uniform({3, 1, 4, 6, 2}, 1.0))).shape(),
             (Shape{3, 2, 4, 6, 2}));
-  ModelOptions options;
-  options.kind = ModelOptions::Kind::unet;
+  const ModelOptions options{.kind = UNetOptions()};
   EXPECT_EQ(make_model(options, {2, 8, 8}, {8, 8}, Head::gaussian)
                 ->forward(Variable(uniform({1, 2, 8, 8}, 1.0)))
                 .shape(),
@@ -126,8 +126,10 @@ TEST(UNet, MapsFieldsToFieldsOfTheSameExtents) {
 TEST(UNet, EveryParameterHasTheGradientOfFiniteDifferences) {
   const DTypeGuard precise(DType::f64);
   for (const Shape& sample : {Shape{2, 4, 4}, Shape{1, 2, 4, 2}}) {
-    const auto model = unet(sample, 1, {.channels = 2, .levels = 1},
-                            {MlpLayers::Norm::layer, MlpLayers::Activation::tanh, 0.0});
+    const auto model = unet(sample, 1,
+                            {.channels = 2,
+                             .levels = 1,
+                             .layers = {MlpLayers::Norm::layer, MlpLayers::Activation::tanh, 0.0}});
     const Tensor x = uniform(sample.with_leading(2 * sample[0]), 1.0).to(DType::f64);
     std::vector<std::int64_t> extents{2};
     extents.insert(extents.end(), sample.begin(), sample.end());

@@ -19,7 +19,7 @@
 #include <lockstep/optim/nadam.hpp>
 #include <lockstep/optim/radam.hpp>
 #include <lockstep/optim/rmsprop.hpp>
-#include <lockstep/optim/schedule.hpp>
+#include <lockstep/optim/schedules.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <support/message_of.hpp>
 
@@ -38,13 +38,17 @@ OptimizerOptions optimizer_of(const std::string& lines) {
   return options;
 }
 
-/// The options of the kind that the lines choose.
+/// The options of that kind.
+template <class Options, class Kind>
+Options own_of(const Kind& kind) {
+  const auto* options = kind.template get_if<Options>();
+  EXPECT_NE(options, nullptr) << kind.name();
+  return options ? *options : Options();
+}
+/// Of the optimizer that the lines choose.
 template <class Options>
 Options own(const std::string& lines) {
-  const OptimizerOptions all = optimizer_of(lines);
-  const auto* options = all.kind.get_if<Options>();
-  EXPECT_NE(options, nullptr) << lines;
-  return options ? *options : Options();
+  return own_of<Options>(optimizer_of(lines).kind);
 }
 
 TEST(OptimDeck, EveryKeyOfAllKindsReachesItsOption) {
@@ -192,89 +196,81 @@ ScheduleOptions schedule_of(const std::string& lines) {
   return schedule;
 }
 
-void expect_warmup(const std::string& lines) {
-  const auto schedule = schedule_of(lines + "\nwarmup = 11\nstart_factor = 0.125");
-  EXPECT_EQ(schedule.warmup, 11) << lines;
-  EXPECT_EQ(schedule.start_factor, 0.125) << lines;
+/// Of the options' kind, which has a warm-up.
+template <class Options>
+Options warm(const std::string& lines) {
+  const auto options =
+      own_of<Options>(schedule_of(lines + "\nwarmup = 11\nstart_factor = 0.125").kind);
+  EXPECT_EQ(options.warmup.units, 11) << lines;
+  EXPECT_EQ(options.warmup.start_factor, 0.125) << lines;
+  return options;
 }
 
 TEST(ScheduleDeck, EveryKeyReachesItsOption) {
-  using Kind = ScheduleOptions::Kind;
-  EXPECT_EQ(schedule_of("kind = 'constant'\nunit = 'step'").unit, ScheduleOptions::Unit::step);
-  for (const char* kind : {"kind = 'constant'", "kind = 'step'", "kind = 'multistep'",
-                           "kind = 'exponential'", "kind = 'cosine'", "kind = 'cosine_restarts'",
-                           "kind = 'polynomial'", "kind = 'cyclic'", "kind = 'plateau'"}) {
-    expect_warmup(kind);
-  }
-  const auto step = schedule_of("kind = 'step'\nstep_size = 7\ngamma = 0.5");
-  EXPECT_EQ(step.kind, Kind::step);
+  EXPECT_EQ(schedule_of("kind = 'constant'\nunit = 'step'").unit, optim::ScheduleUnit::step);
+  warm<optim::ConstantRate>("kind = 'constant'");
+  const auto step = warm<optim::StepLR>("kind = 'step'\nstep_size = 7\ngamma = 0.5");
   EXPECT_EQ(step.step_size, 7);
   EXPECT_EQ(step.gamma, 0.5);
-  const auto multistep = schedule_of("kind = 'multistep'\nmilestones = [3, 5]\ngamma = 0.5");
-  EXPECT_EQ(multistep.kind, Kind::multistep);
+  const auto multistep =
+      warm<optim::MultiStepLR>("kind = 'multistep'\nmilestones = [3, 5]\ngamma = 0.5");
   EXPECT_EQ(multistep.milestones, (std::vector<std::int64_t>{3, 5}));
   EXPECT_EQ(multistep.gamma, 0.5);
-  const auto exponential = schedule_of("kind = 'exponential'\ngamma = 0.5");
-  EXPECT_EQ(exponential.kind, Kind::exponential);
-  EXPECT_EQ(exponential.gamma, 0.5);
-  const auto cosine = schedule_of("kind = 'cosine'\nt_max = 9\neta_min = 0.25");
-  EXPECT_EQ(cosine.kind, Kind::cosine);
+  EXPECT_EQ(warm<optim::ExponentialLR>("kind = 'exponential'\ngamma = 0.5").gamma, 0.5);
+  const auto cosine = warm<optim::CosineAnnealingLR>("kind = 'cosine'\nt_max = 9\neta_min = 0.25");
   EXPECT_EQ(cosine.t_max, 9);
   EXPECT_EQ(cosine.eta_min, 0.25);
-  const auto restarts =
-      schedule_of("kind = 'cosine_restarts'\nt_0 = 9\nt_mult = 3\neta_min = 0.25");
-  EXPECT_EQ(restarts.kind, Kind::cosine_restarts);
+  const auto restarts = warm<optim::CosineAnnealingWarmRestarts>(
+      "kind = 'cosine_restarts'\nt_0 = 9\nt_mult = 3\neta_min = 0.25");
   EXPECT_EQ(restarts.t_0, 9);
   EXPECT_EQ(restarts.t_mult, 3);
   EXPECT_EQ(restarts.eta_min, 0.25);
-  const auto polynomial = schedule_of("kind = 'polynomial'\npower = 3.0\ntotal = 13");
-  EXPECT_EQ(polynomial.kind, Kind::polynomial);
+  const auto polynomial = warm<optim::PolynomialLR>("kind = 'polynomial'\npower = 3.0\ntotal = 13");
   EXPECT_EQ(polynomial.power, 3.0);
   EXPECT_EQ(polynomial.total, 13);
-  const auto warmup =
-      schedule_of("kind = 'warmup_cosine'\nwarmup = 11\ntotal = 13\nmin_factor = 0.75");
-  EXPECT_EQ(warmup.kind, Kind::warmup_cosine);
+  const auto warmup = own_of<optim::WarmupCosine>(
+      schedule_of("kind = 'warmup_cosine'\nwarmup = 11\ntotal = 13\nmin_factor = 0.75").kind);
   EXPECT_EQ(warmup.warmup, 11);
   EXPECT_EQ(warmup.total, 13);
   EXPECT_EQ(warmup.min_factor, 0.75);
 
   const std::string momenta =
       "\ncycle_momentum = false\nbase_momentum = 0.625\nmax_momentum = 0.875";
-  const auto one_cycle = schedule_of(
-      "kind = 'one_cycle'\ntotal = 13\npct_start = 0.375\ndiv_factor = 2.0\n"
-      "final_div_factor = 3.0" +
-      momenta);
-  EXPECT_EQ(one_cycle.kind, Kind::one_cycle);
+  const auto expect_momenta = [](const auto& options) {
+    EXPECT_FALSE(options.cycle_momentum);
+    EXPECT_EQ(options.base_momentum, 0.625);
+    EXPECT_EQ(options.max_momentum, 0.875);
+  };
+  const auto one_cycle =
+      own_of<optim::OneCycleLR>(schedule_of("kind = 'one_cycle'\ntotal = 13\npct_start = 0.375\n"
+                                            "div_factor = 2.0\nfinal_div_factor = 3.0" +
+                                            momenta)
+                                    .kind);
   EXPECT_EQ(one_cycle.total, 13);
   EXPECT_EQ(one_cycle.pct_start, 0.375);
   EXPECT_EQ(one_cycle.div_factor, 2.0);
   EXPECT_EQ(one_cycle.final_div_factor, 3.0);
-  const auto cyclic = schedule_of(
+  expect_momenta(one_cycle);
+  const auto cyclic = warm<optim::CyclicLR>(
       "kind = 'cyclic'\nmax_lr = 4.0\nstep_size_up = 15\nstep_size_down = 17\n"
       "mode = 'exp_range'\ngamma = 0.5" +
       momenta);
-  EXPECT_EQ(cyclic.kind, Kind::cyclic);
   EXPECT_EQ(cyclic.max_lr, 4.0);
   EXPECT_EQ(cyclic.step_size_up, 15);
   EXPECT_EQ(cyclic.step_size_down, 17);
-  EXPECT_EQ(cyclic.mode, ScheduleOptions::CycleMode::exp_range);
+  EXPECT_EQ(cyclic.mode, optim::CyclicLR::Mode::exp_range);
   EXPECT_EQ(cyclic.gamma, 0.5);
-  for (const auto& schedule : {one_cycle, cyclic}) {
-    EXPECT_FALSE(schedule.cycle_momentum);
-    EXPECT_EQ(schedule.base_momentum, 0.625);
-    EXPECT_EQ(schedule.max_momentum, 0.875);
-  }
-  const auto plateau = schedule_of(
+  expect_momenta(cyclic);
+  const auto plateau = warm<optim::PlateauOptions>(
       "kind = 'plateau'\nmetric = 'accuracy'\nfactor = 0.25\npatience = 19\nthreshold = 0.5\n"
       "threshold_mode = 'abs'\ncooldown = 21\nmin_lr = 0.0625");
-  EXPECT_EQ(plateau.kind, Kind::plateau);
   EXPECT_EQ(plateau.metric, "accuracy");
-  EXPECT_EQ(plateau.plateau.factor, 0.25);
-  EXPECT_EQ(plateau.plateau.patience, 19);
-  EXPECT_EQ(plateau.plateau.threshold, 0.5);
-  EXPECT_FALSE(plateau.plateau.relative);
-  EXPECT_EQ(plateau.plateau.cooldown, 21);
-  EXPECT_EQ(plateau.plateau.min_lr, 0.0625);
+  EXPECT_EQ(plateau.factor, 0.25);
+  EXPECT_EQ(plateau.patience, 19);
+  EXPECT_EQ(plateau.threshold, 0.5);
+  EXPECT_FALSE(plateau.relative);
+  EXPECT_EQ(plateau.cooldown, 21);
+  EXPECT_EQ(plateau.min_lr, 0.0625);
 }
 
 TEST(ScheduleDeck, AKeyOfAnotherKindIsAnErrorThatNamesTheKind) {
@@ -310,14 +306,6 @@ TEST(OptimDeck, DefaultsAreThoseOfTheKindsOwnOptions) {
               resolved("", {.kind = defaults}));
     EXPECT_EQ(optimizer_of("kind = '" + kind + "'").lr(), OptimizerOptions{.kind = defaults}.lr());
   }
-}
-
-TEST(ScheduleDeck, DefaultsOfCyclesAreCyclicLRs) {
-  auto source = deck("[schedule]\nkind = 'cyclic'\n");
-  const auto schedule = source.read<ScheduleOptions>("schedule");
-  EXPECT_EQ(schedule.gamma, 1.0);
-  EXPECT_EQ(schedule.base_momentum, 0.8);
-  EXPECT_EQ(schedule.max_momentum, 0.9);
 }
 
 TEST(OptimDeck, ListsThatDoNotFitTogetherAreRefusedByFileAndLine) {

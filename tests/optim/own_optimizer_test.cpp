@@ -8,8 +8,8 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/optim/adan.hpp>
-#include <lockstep/optim/grouped_options.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <support/message_of.hpp>
 
@@ -33,27 +33,20 @@ void declare(DeckTable& table, EchoOptions& options) {
   table.key("echo", options.echo, {.doc = "share of the last gradient", .min = 0.0});
 }
 
-class Echo : public optim::Optimizer {
+class Echo : public optim::OptimizerOf<EchoOptions> {
  public:
   Echo(std::vector<nn::NamedParameter> parameters, const EchoOptions& options,
        const std::vector<optim::ParameterGroup>& groups)
-      : Optimizer(std::move(parameters), {.lr = options.lr, .slots = {"last"}}, groups),
-        options_("Echo", options, groups, [](const EchoOptions&) {}) {}
-  [[nodiscard]] double momentum() const noexcept override { return 0.0; }
+      : OptimizerOf(std::move(parameters), options, groups, {.name = "Echo", .slots = {{"last"}}}) {
+  }
 
  private:
   void update(const Run& run) override {
     const Tensor& last = run.slots[0];
     add_scaled(run.gradient, -run.lr, run.parameter);
-    add_scaled(last, -run.lr * options_[run.group].echo, run.parameter);
+    add_scaled(last, -run.lr * options_of(run).echo, run.parameter);
     last.copy_from(run.gradient);
   }
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double) override {}
-
-  optim::GroupedOptions<EchoOptions> options_;
 };
 
 struct WithoutRateOptions {

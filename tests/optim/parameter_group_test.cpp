@@ -9,7 +9,7 @@
 #include <lockstep/optim/nadam.hpp>
 #include <lockstep/optim/parameter_group.hpp>
 #include <lockstep/optim/rmsprop.hpp>
-#include <lockstep/optim/schedule.hpp>
+#include <lockstep/optim/schedules.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <support/message_of.hpp>
 
@@ -44,12 +44,11 @@ TEST(ParameterGroups, EachHasItsFactorOfTheRateAndItsDecay) {
 TEST(ParameterGroups, AScheduleMovesTheRateOfEach) {
   const auto slow = parameter("slow", {0.0F}), fast = parameter("fast", {0.0F});
   optim::SGD sgd({slow, fast}, {.lr = 1.0}, {{.pattern = "slow", .lr_factor = 0.25}});
-  const optim::ScheduleOptions schedule{.kind = optim::ScheduleOptions::Kind::exponential,
-                                        .gamma = 0.5};
+  const auto schedule = optim::make_schedule({.kind = optim::ExponentialLR{.gamma = 0.5}}, 3, 1);
   for (int epoch = 0; epoch < 3; ++epoch) {
     set_grad(slow.variable, 1.0);
     set_grad(fast.variable, 1.0);
-    optim::apply_schedule(schedule, 1.0, epoch, 0, sgd);
+    optim::apply_schedule(*schedule, 1.0, epoch, 0, sgd);
     sgd.step();
   }
   EXPECT_EQ(values(fast)[0], -1.75F);
@@ -173,15 +172,15 @@ TEST(ParameterGroups, AnOptionThatTheOptimizerLacksIsRefused) {
 TEST(ParameterGroups, AScheduleActsOnEachBaseRate) {
   const auto slow = parameter("slow", {0.0F}), fast = parameter("fast", {0.0F});
   optim::SGD sgd({slow, fast}, {.lr = 1.0}, {{.pattern = "slow", .lr = 0.5}});
-  const optim::ScheduleOptions cosine{
-      .kind = optim::ScheduleOptions::Kind::cosine, .t_max = 4, .eta_min = 0.25};
-  optim::apply_schedule(cosine, 1.0, 0, 0, sgd);
+  const auto cosine =
+      optim::make_schedule({.kind = optim::CosineAnnealingLR{.t_max = 4, .eta_min = 0.25}}, 4, 1);
+  optim::apply_schedule(*cosine, 1.0, 0, 0, sgd);
   EXPECT_EQ(sgd.lr(), 1.0);
   EXPECT_EQ(sgd.group_lr(0), 0.5);
-  optim::apply_schedule(cosine, 1.0, 2, 0, sgd);
+  optim::apply_schedule(*cosine, 1.0, 2, 0, sgd);
   EXPECT_DOUBLE_EQ(sgd.lr(), 0.25 + 0.75 / 2);
   EXPECT_DOUBLE_EQ(sgd.group_lr(0), 0.25 + 0.25 / 2);
-  optim::apply_schedule(cosine, 1.0, 4, 0, sgd);
+  optim::apply_schedule(*cosine, 1.0, 4, 0, sgd);
   EXPECT_DOUBLE_EQ(sgd.group_lr(0), 0.25);
   sgd.set_lr(0.1);
   EXPECT_DOUBLE_EQ(sgd.group_lr(0), 0.05);

@@ -5,15 +5,12 @@
 #include <gtest/gtest.h>
 #include <support/golden_file.hpp>
 
-#include <lockstep/optim/schedule.hpp>
+#include <lockstep/optim/schedules.hpp>
 
 // optim.h5, lr/*: the rate (and one_cycle's momentum) of optimizer step k, for every schedule.
 
 namespace lockstep {
 namespace {
-
-using optim::ScheduleOptions;
-using Kind = ScheduleOptions::Kind;
 
 class ScheduleGolden : public testing::Test {
  protected:
@@ -25,46 +22,40 @@ class ScheduleGolden : public testing::Test {
   }
 
   /// The schedule that a case describes by its name and attributes.
-  [[nodiscard]] ScheduleOptions schedule_of(const std::string& name) const {
-    if (name == "step") {
-      return {.kind = Kind::step,
-              .step_size = whole(name, "step_size"),
-              .gamma = number(name, "gamma")};
-    }
+  [[nodiscard]] optim::ScheduleKind schedule_of(const std::string& name) const {
+    if (name == "step")
+      return optim::StepLR{.step_size = whole(name, "step_size"), .gamma = number(name, "gamma")};
     if (name == "multistep") {
-      ScheduleOptions options{.kind = Kind::multistep, .gamma = number(name, "gamma")};
+      optim::MultiStepLR options{.gamma = number(name, "gamma")};
       for (const double milestone : file_.numbers("lr/" + name, "milestones")) {
         options.milestones.push_back(static_cast<std::int64_t>(milestone));
       }
       return options;
     }
-    if (name == "exponential") return {.kind = Kind::exponential, .gamma = number(name, "gamma")};
+    if (name == "exponential") return optim::ExponentialLR{.gamma = number(name, "gamma")};
     if (name == "cosine" || name == "cosine_wraps") {
-      return {
-          .kind = Kind::cosine, .t_max = whole(name, "T_max"), .eta_min = number(name, "eta_min")};
+      return optim::CosineAnnealingLR{.t_max = whole(name, "T_max"),
+                                      .eta_min = number(name, "eta_min")};
     }
     if (name == "linear_then_cosine_sequential") {
-      return {.kind = Kind::cosine,
-              .t_max = whole(name, "T_max"),
-              .eta_min = number(name, "eta_min"),
-              .warmup = whole(name, "warmup"),
-              .start_factor = number(name, "start_factor")};
+      return optim::CosineAnnealingLR{
+          .t_max = whole(name, "T_max"),
+          .eta_min = number(name, "eta_min"),
+          .warmup = {.units = whole(name, "warmup"), .start_factor = number(name, "start_factor")}};
     }
     if (name == "warmup_cosine") {
-      return {.kind = Kind::warmup_cosine,
-              .warmup = whole(name, "warmup"),
-              .total = whole(name, "total"),
-              .min_factor = number(name, "min_factor")};
+      return optim::WarmupCosine{.warmup = whole(name, "warmup"),
+                                 .total = whole(name, "total"),
+                                 .min_factor = number(name, "min_factor")};
     }
     if (name == "one_cycle") {
       EXPECT_EQ(number(name, "base_lr"), number(name, "max_lr"));
-      return {.kind = Kind::one_cycle,
-              .total = whole(name, "total_steps"),
-              .pct_start = number(name, "pct_start"),
-              .div_factor = number(name, "div_factor"),
-              .final_div_factor = number(name, "final_div_factor"),
-              .base_momentum = number(name, "base_momentum"),
-              .max_momentum = number(name, "max_momentum")};
+      return optim::OneCycleLR{.total = whole(name, "total_steps"),
+                               .pct_start = number(name, "pct_start"),
+                               .div_factor = number(name, "div_factor"),
+                               .final_div_factor = number(name, "final_div_factor"),
+                               .base_momentum = number(name, "base_momentum"),
+                               .max_momentum = number(name, "max_momentum")};
     }
     ADD_FAILURE() << "the schedule " << name << " is not built";
     return {};
@@ -77,20 +68,19 @@ TEST_F(ScheduleGolden, EveryRateAndMomentumAgreesWithPyTorch) {
   std::size_t rates_compared = 0, momenta_compared = 0;
   for (const auto& name : file_.groups("lr")) {
     const auto rates = file_.tensor("lr/" + name + "/lr").to_vector<double>();
-    const auto options = optim::fit_to_run(schedule_of(name), std::ssize(rates), 1);
+    const auto schedule = optim::make_schedule({.kind = schedule_of(name)}, std::ssize(rates), 1);
     for (std::size_t k = 0; k < rates.size(); ++k) {
-      const double lr =
-          optim::scheduled_lr(options, number(name, "base_lr"), static_cast<std::int64_t>(k));
+      const double lr = schedule->lr(number(name, "base_lr"), static_cast<std::int64_t>(k));
       EXPECT_LE(std::abs(lr - rates[k]), 1e-12) << name << ", k = " << k;
       ++rates_compared;
     }
     if (!file_.has("lr/" + name + "/momentum")) {
-      EXPECT_FALSE(optim::scheduled_momentum(options, 0)) << name;
+      EXPECT_FALSE(schedule->momentum(0)) << name;
       continue;
     }
     const auto momenta = file_.tensor("lr/" + name + "/momentum").to_vector<double>();
     for (std::size_t k = 0; k < momenta.size(); ++k) {
-      const auto momentum = optim::scheduled_momentum(options, static_cast<std::int64_t>(k));
+      const auto momentum = schedule->momentum(static_cast<std::int64_t>(k));
       ASSERT_TRUE(momentum.has_value());
       EXPECT_LE(std::abs(*momentum - momenta[k]), 1e-12) << name << ", k = " << k;
       ++momenta_compared;

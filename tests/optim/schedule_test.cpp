@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -5,17 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/optim/adam.hpp>
-#include <lockstep/optim/plateau.hpp>
-#include <lockstep/optim/schedule.hpp>
+#include <lockstep/optim/schedules.hpp>
 #include <lockstep/optim/sgd.hpp>
 
 namespace lockstep {
 namespace {
 
+using optim::ScheduledRun;
 using optim::ScheduleOptions;
-using Kind = ScheduleOptions::Kind;
-using Unit = ScheduleOptions::Unit;
+using Unit = optim::ScheduleUnit;
 
 std::vector<nn::NamedParameter> one_parameter() {
   return {{"w", Variable(Tensor::zeros({1}), true)}};
@@ -23,159 +24,194 @@ std::vector<nn::NamedParameter> one_parameter() {
 
 /// The rates of steps 0, 1, ... in a run of so many epochs of so many steps.
 std::vector<double> rates(const ScheduleOptions& options, std::int64_t epochs, std::int64_t steps) {
-  const auto fitted = optim::fit_to_run(options, epochs, steps);
+  const auto schedule = optim::make_schedule(options, epochs, steps);
   optim::SGD sgd(one_parameter(), {.lr = 1.0, .momentum = 0.5});
   std::vector<double> result;
   for (std::int64_t step = 0; step < epochs * steps; ++step) {
-    optim::apply_schedule(fitted, 1.0, step / steps, step, sgd);
+    optim::apply_schedule(*schedule, 1.0, step / steps, step, sgd);
     result.push_back(sgd.lr());
   }
   return result;
 }
 
 TEST(Schedule, ConstantNeverChanges) {
-  for (const std::int64_t k : {0, 1, 1000000}) EXPECT_EQ(optim::scheduled_lr({}, 0.25, k), 0.25);
+  const auto constant = optim::make_schedule({}, 1, 1);
+  for (const std::int64_t k : {0, 1, 1000000}) EXPECT_EQ(constant->lr(0.25, k), 0.25);
 }
 
 TEST(Schedule, UnitSaysWhetherEpochsOrStepsCount) {
-  ScheduleOptions options{.kind = Kind::step, .step_size = 2, .gamma = 0.5};
+  ScheduleOptions options{.kind = optim::StepLR{.step_size = 2, .gamma = 0.5}};
   EXPECT_EQ(rates(options, 4, 2), (std::vector<double>{1, 1, 1, 1, .5, .5, .5, .5}));
   options.unit = Unit::step;
   EXPECT_EQ(rates(options, 4, 2), (std::vector<double>{1, 1, .5, .5, .25, .25, .125, .125}));
 }
 
 TEST(Schedule, WarmUpStandsBeforeEveryKindThatHasNoneOfItsOwn) {
-  const ScheduleOptions warm{.unit = Unit::step, .gamma = 0.5, .warmup = 2, .start_factor = 0.25};
-  auto constant = warm, multistep = warm, exponential = warm;
-  multistep.kind = Kind::multistep;
-  multistep.milestones = {1, 2};
-  exponential.kind = Kind::exponential;
-  EXPECT_EQ(rates(constant, 1, 5), (std::vector<double>{.25, .625, 1, 1, 1}));
-  EXPECT_EQ(rates(multistep, 1, 5), (std::vector<double>{.25, .625, 1, .5, .25}));
-  EXPECT_EQ(rates(exponential, 1, 5), (std::vector<double>{.25, .625, 1, .5, .25}));
+  const optim::LinearWarmup warmup{.units = 2, .start_factor = 0.25};
+  const auto warm = [](const optim::ScheduleKind& kind) {
+    return rates({.kind = kind, .unit = Unit::step}, 1, 5);
+  };
+  EXPECT_EQ(warm(optim::ConstantRate{warmup}), (std::vector<double>{.25, .625, 1, 1, 1}));
+  EXPECT_EQ(warm(optim::MultiStepLR{.milestones = {1, 2}, .gamma = 0.5, .warmup = warmup}),
+            (std::vector<double>{.25, .625, 1, .5, .25}));
+  EXPECT_EQ(warm(optim::ExponentialLR{.gamma = 0.5, .warmup = warmup}),
+            (std::vector<double>{.25, .625, 1, .5, .25}));
 }
 
-void expect_rates(const ScheduleOptions& options, const std::vector<double>& expected) {
-  for (std::size_t k = 0; k < expected.size(); ++k) {
-    EXPECT_NEAR(optim::scheduled_lr(options, 0.4, static_cast<std::int64_t>(k)), expected[k], 1e-14)
-        << k;
-  }
+void expect_rates(const optim::ScheduleKind& kind, const std::vector<double>& expected) {
+  const auto schedule = optim::make_schedule({.kind = kind}, 100, 1);
+  for (std::size_t k = 0; k < expected.size(); ++k)
+    EXPECT_NEAR(schedule->lr(0.4, static_cast<std::int64_t>(k)), expected[k], 1e-14) << k;
 }
 
 // What PyTorch 2.15's schedulers give for lr = 0.4.
 TEST(Schedule, PolynomialAndRestartedCosinesArePyTorchs) {
-  expect_rates({.kind = Kind::polynomial, .power = 2.0, .total = 5},
+  expect_rates(optim::PolynomialLR{.power = 2.0, .total = 5},
                {0.4, 0.256, 0.144, 0.064, 0.016, 0.0, 0.0, 0.0});
-  expect_rates({.kind = Kind::cosine_restarts, .eta_min = 0.1, .t_0 = 3},
+  expect_rates(optim::CosineAnnealingWarmRestarts{.t_0 = 3, .eta_min = 0.1},
                {0.4, 0.325, 0.175, 0.4, 0.325, 0.175, 0.4, 0.325});
-  expect_rates({.kind = Kind::cosine_restarts, .t_0 = 2, .t_mult = 3},
+  expect_rates(optim::CosineAnnealingWarmRestarts{.t_0 = 2, .t_mult = 3},
                {0.4, 0.2, 0.4, 0.3732050807568878, 0.3, 0.2, 0.1, 0.0267949192431123, 0.4,
                 0.3969615506024416, 0.3879385241571817, 0.3732050807568878});
-  ScheduleOptions behind_warm_up{.kind = Kind::polynomial, .unit = Unit::step, .warmup = 2};
-  behind_warm_up.start_factor = 0.5;
-  EXPECT_EQ(rates(behind_warm_up, 1, 6), (std::vector<double>{.5, .75, 1, .75, .5, .25}));
-  behind_warm_up.warmup = 6;
-  EXPECT_THROW(static_cast<void>(optim::fit_to_run(behind_warm_up, 1, 6)), InputError);
+  optim::PolynomialLR behind_warm_up{.warmup = {.units = 2, .start_factor = 0.5}};
+  EXPECT_EQ(rates({.kind = behind_warm_up, .unit = Unit::step}, 1, 6),
+            (std::vector<double>{.5, .75, 1, .75, .5, .25}));
 }
 
 TEST(Schedule, ATotalOfZeroIsTheWholeRun) {
-  ScheduleOptions options{.kind = Kind::warmup_cosine, .unit = Unit::step, .warmup = 3};
-  const auto whole = rates(options, 2, 5);
-  options.total = 10;
-  EXPECT_EQ(whole, rates(options, 2, 5));
+  optim::WarmupCosine cosine{.warmup = 3};
+  const auto whole = rates({.kind = cosine, .unit = Unit::step}, 2, 5);
+  cosine.total = 10;
+  EXPECT_EQ(whole, rates({.kind = cosine, .unit = Unit::step}, 2, 5));
   EXPECT_EQ(whole[2], 1.0);
-  EXPECT_EQ(optim::fit_to_run({.kind = Kind::one_cycle}, 7, 5).total, 7);
-  EXPECT_EQ(optim::fit_to_run({.kind = Kind::one_cycle, .unit = Unit::step}, 7, 5).total, 35);
-  EXPECT_EQ(optim::fit_to_run({.kind = Kind::cosine}, 7, 5).total, 0);
+  optim::OneCycleLR cycle;
+  cycle.fit({.length = 7});
+  EXPECT_EQ(cycle.total, 7);
 }
 
 TEST(Schedule, BeyondItsTotalTheRateStaysAtItsLastValue) {
   const auto cosine =
-      optim::fit_to_run({.kind = Kind::warmup_cosine, .total = 10, .min_factor = 0.125}, 1, 1);
-  for (const std::int64_t k : {10, 11, 1000}) EXPECT_EQ(optim::scheduled_lr(cosine, 8.0, k), 1.0);
-  const auto cycle = optim::fit_to_run({.kind = Kind::one_cycle, .total = 10}, 1, 1);
+      optim::make_schedule({.kind = optim::WarmupCosine{.total = 10, .min_factor = 0.125}}, 1, 1);
+  for (const std::int64_t k : {10, 11, 1000}) EXPECT_EQ(cosine->lr(8.0, k), 1.0);
+  const auto cycle = optim::make_schedule({.kind = optim::OneCycleLR{.total = 10}}, 1, 1);
   for (const std::int64_t k : {10, 11, 1000}) {
-    EXPECT_EQ(optim::scheduled_lr(cycle, 1.0, k), optim::scheduled_lr(cycle, 1.0, 9));
-    EXPECT_EQ(optim::scheduled_momentum(cycle, k), 0.95);
+    EXPECT_EQ(cycle->lr(1.0, k), cycle->lr(1.0, 9));
+    EXPECT_EQ(cycle->momentum(k), 0.95);
   }
 }
 
 TEST(Schedule, ThatNeverFallsSaysWhy) {
-  const auto why = [](const ScheduleOptions& options) {
-    return optim::why_rate_never_falls(options, 10, 5);
+  const auto why = [](const optim::ScheduleKind& kind, Unit unit = Unit::epoch) {
+    return optim::make_schedule({.kind = kind, .unit = unit}, 10, 5)->why_rate_never_falls();
   };
   EXPECT_EQ(
-      why({.kind = Kind::step, .step_size = 30}),
+      why(optim::StepLR{.step_size = 30}),
       "the schedule never changes the rate: schedule.step_size = 30 epochs, but the run has 10");
   EXPECT_EQ(
-      why({.kind = Kind::multistep, .unit = Unit::step, .milestones = {48, 99}, .warmup = 2}),
+      why(optim::MultiStepLR{.milestones = {48, 99}, .warmup = {.units = 2}}, Unit::step),
       "the schedule never changes the rate: the first of schedule.milestones = 48 steps behind "
       "a warm-up of 2, but the run has 50");
-  for (const ScheduleOptions& falls :
-       {ScheduleOptions{.kind = Kind::step, .step_size = 9},
-        ScheduleOptions{.kind = Kind::multistep, .unit = Unit::step, .milestones = {49}},
-        ScheduleOptions{.kind = Kind::cosine}, ScheduleOptions{}})
-    EXPECT_EQ(why(falls), "");
-}
-
-void expect_refused(const ScheduleOptions& options, const std::string& words) {
-  try {
-    static_cast<void>(optim::fit_to_run(options, 2, 5));
-    ADD_FAILURE() << "not refused: " << words;
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-  }
+  EXPECT_EQ(why(optim::StepLR{.step_size = 9}), "");
+  EXPECT_EQ(why(optim::MultiStepLR{.milestones = {49}}, Unit::step), "");
+  EXPECT_EQ(why(optim::CosineAnnealingLR()), "");
+  EXPECT_EQ(why({}), "");
 }
 
 TEST(Schedule, OptionsThatDoNotFitTogetherAreRefused) {
-  expect_refused({.kind = Kind::warmup_cosine, .unit = Unit::step, .warmup = 10},
-                 "warmup = 10 must be shorter than the total of 10 steps");
-  expect_refused({.kind = Kind::warmup_cosine, .warmup = 2},
-                 "warmup = 2 must be shorter than the total of 2 epochs");
-  expect_refused({.kind = Kind::step, .warmup = 3},
-                 "warmup = 3 epochs is longer than the run of 2");
-  expect_refused({.unit = Unit::step, .warmup = 11},
-                 "warmup = 11 steps is longer than the run of 10");
-  EXPECT_NO_THROW(static_cast<void>(optim::fit_to_run({.unit = Unit::step, .warmup = 10}, 2, 5)));
-  expect_refused({.kind = Kind::one_cycle, .warmup = 1}, "warm-up of its own");
-  expect_refused({.kind = Kind::one_cycle}, "unit = \"step\"");  // 0.3 * 2 epochs
-  expect_refused({.kind = Kind::one_cycle, .unit = Unit::step, .pct_start = 1.0}, "pct_start");
-  expect_refused({.kind = Kind::multistep}, "needs milestones");
-  expect_refused({.kind = Kind::multistep, .milestones = {3, 2}}, "[3, 2] must ascend");
-  expect_refused({.kind = Kind::multistep, .milestones = {2, 2}}, "must ascend");
-  expect_refused({.kind = Kind::step, .step_size = 0}, "step_size = 0 must be at least 1");
-  expect_refused({.kind = Kind::cosine, .t_max = 0}, "t_max = 0");
-  expect_refused({.kind = Kind::cosine_restarts, .t_0 = 0}, "t_0 = 0");
-  expect_refused({.kind = Kind::cosine_restarts, .t_mult = 0}, "t_mult = 0");
-  expect_refused({.kind = Kind::cyclic, .max_lr = 1, .step_size_up = 0}, "step_size_up = 0");
+  const auto refused = [](const optim::ScheduleKind& kind, const std::string& words,
+                          Unit unit = Unit::epoch) {
+    try {
+      static_cast<void>(optim::make_schedule({.kind = kind, .unit = unit}, 2, 5));
+      ADD_FAILURE() << "not refused: " << words;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  refused(optim::WarmupCosine{.warmup = 10},
+          "warmup = 10 must be shorter than the total of 10 steps", Unit::step);
+  refused(optim::WarmupCosine{.warmup = 2},
+          "warmup = 2 must be shorter than the total of 2 epochs");
+  refused(optim::StepLR{.warmup = {.units = 3}}, "warmup = 3 epochs is longer than the run of 2");
+  refused(optim::ConstantRate{{.units = 11}}, "warmup = 11 steps is longer than the run of 10",
+          Unit::step);
+  EXPECT_NO_THROW(static_cast<void>(optim::make_schedule(
+      {.kind = optim::ConstantRate{{.units = 10}}, .unit = Unit::step}, 2, 5)));
+  refused(optim::PolynomialLR{.warmup = {.units = 2}}, "warmup = 2 leaves nothing of the run");
+  refused(optim::PolynomialLR{.total = 5, .warmup = {.units = 3}}, "longer than the run of 2");
+  refused(optim::OneCycleLR(), "unit = \"step\"");  // 0.3 * 2 epochs
+  refused(optim::OneCycleLR{.pct_start = 1.0},
+          "one_cycle over 10 steps with pct_start = 1 has no time", Unit::step);
+  refused(optim::MultiStepLR(), "needs milestones");
+  refused(optim::MultiStepLR{.milestones = {3, 2}}, "[3, 2] must ascend");
+  refused(optim::MultiStepLR{.milestones = {2, 2}}, "must ascend");
+  refused(optim::StepLR{.step_size = 0}, "step_size = 0 must be at least 1");
+  refused(optim::CosineAnnealingLR{.t_max = 0}, "t_max = 0");
+  refused(optim::CosineAnnealingWarmRestarts{.t_0 = 0}, "t_0 = 0");
+  refused(optim::CosineAnnealingWarmRestarts{.t_mult = 0}, "t_mult = 0");
+  refused(optim::CyclicLR{.max_lr = 1, .step_size_up = 0}, "step_size_up = 0");
 }
 
 TEST(Schedule, OneCycleMovesSgdsMomentumAndAdamsFirstBeta) {
-  const auto cycle = optim::fit_to_run({.kind = Kind::one_cycle, .total = 11}, 1, 1);
+  const auto cycle = optim::make_schedule({.kind = optim::OneCycleLR{.total = 11}}, 1, 1);
   optim::SGD sgd(one_parameter(), {.momentum = 0.9});
   optim::Adam adam(one_parameter());
   for (const auto& [k, momentum] : {std::pair{0, 0.95}, {10, 0.95}}) {
-    optim::apply_schedule(cycle, 1.0, k, 0, sgd);
-    optim::apply_schedule(cycle, 1.0, k, 0, adam);
+    optim::apply_schedule(*cycle, 1.0, k, 0, sgd);
+    optim::apply_schedule(*cycle, 1.0, k, 0, adam);
     EXPECT_EQ(sgd.momentum(), momentum);
     EXPECT_EQ(adam.momentum(), momentum);
   }
-  optim::apply_schedule(cycle, 1.0, 2, 0, adam);
+  optim::apply_schedule(*cycle, 1.0, 2, 0, adam);
   EXPECT_LT(adam.momentum(), 0.88);
 }
 
 TEST(Schedule, OneCycleWithoutAMomentumToMoveIsRefusedUnlessItMovesNone) {
   optim::SGD plain(one_parameter(), {.momentum = 0.0});
-  auto cycle = optim::fit_to_run({.kind = Kind::one_cycle, .total = 11}, 1, 1);
-  EXPECT_THROW(optim::apply_schedule(cycle, 1.0, 0, 0, plain), InputError);
+  optim::OneCycleLR cycle{.total = 11};
+  EXPECT_THROW(
+      optim::apply_schedule(*optim::make_schedule({.kind = cycle}, 1, 1), 1.0, 0, 0, plain),
+      InputError);
   cycle.cycle_momentum = false;
-  optim::apply_schedule(cycle, 1.0, 0, 0, plain);
+  optim::apply_schedule(*optim::make_schedule({.kind = cycle}, 1, 1), 1.0, 0, 0, plain);
   EXPECT_NEAR(plain.lr(), 0.04, 1e-15);
+}
+
+/// Falls as 1 / sqrt(k + 1), in runs of at most 10 epochs.
+struct InverseSqrt {
+  double factor = 1.0;
+  optim::LinearWarmup warmup;
+
+  static void fit(const ScheduledRun& run) {
+    if (run.length > 10) throw InputError("too long");
+  }
+  [[nodiscard]] double lr(double base_lr, std::int64_t k) const {
+    return base_lr * factor / std::sqrt(static_cast<double>(k + 1));
+  }
+};
+void declare(DeckTable& table, InverseSqrt& options) {
+  table.key("factor", options.factor, {.doc = "of the rate", .min = 0.0});
+  declare(table, options.warmup);
+}
+
+TEST(Schedule, OfOnesOwnIsAKindOfDecksOnceItIsRegistered) {
+  static const bool once = [] {
+    optim::register_schedule<InverseSqrt>("inverse_sqrt", "falls as 1 / sqrt(k)");
+    return true;
+  }();
+  static_cast<void>(once);
+  auto deck = Deck::parse("[schedule]\nkind = 'inverse_sqrt'\nfactor = 0.5\nwarmup = 1\n", "a");
+  const auto options = deck.read<ScheduleOptions>("schedule");
+  deck.check_all_read();
+  EXPECT_EQ(rates(options, 6, 1)[0], 1.0 / 3.0);
+  EXPECT_EQ(rates(options, 6, 1)[1], 0.5);
+  EXPECT_EQ(rates(options, 6, 1)[4], 0.25);
+  EXPECT_THROW(static_cast<void>(optim::make_schedule(options, 11, 1)), InputError);
+  EXPECT_THROW(optim::register_schedule<InverseSqrt>("inverse_sqrt", "again"), Error);
 }
 
 /// CyclicLR(base_lr=0.1, max_lr=0.5, step_size_up=3, step_size_down=4) of PyTorch, steps 0 to 15.
 TEST(Schedule, CyclicRatesAndMomentaAreCyclicLRs) {
-  using Mode = ScheduleOptions::CycleMode;
+  using Mode = optim::CyclicLR::Mode;
   struct Cycles {
     Mode mode;
     double gamma;
@@ -201,29 +237,27 @@ TEST(Schedule, CyclicRatesAndMomentaAreCyclicLRs) {
        {0.9, 0.87, 0.846, 0.8271, 0.8507925, 0.8704755, 0.886713975, 0.9, 0.885651093, 0.8741719674,
         0.86513215599, 0.876464205293, 0.885878523176, 0.893645335429, 0.9, 0.893136962264}}};
   for (const auto& [mode, gamma, rates, momenta] : tested) {
-    const auto options = optim::fit_to_run({.kind = Kind::cyclic,
-                                            .unit = Unit::step,
-                                            .gamma = gamma,
-                                            .base_momentum = 0.8,
-                                            .max_momentum = 0.9,
-                                            .max_lr = 0.5,
-                                            .step_size_up = 3,
-                                            .step_size_down = 4,
-                                            .mode = mode},
-                                           1, 16);
+    const auto schedule = optim::make_schedule({.kind = optim::CyclicLR{.max_lr = 0.5,
+                                                                        .step_size_up = 3,
+                                                                        .step_size_down = 4,
+                                                                        .mode = mode,
+                                                                        .gamma = gamma},
+                                                .unit = Unit::step},
+                                               1, 16);
     for (std::size_t k = 0; k < rates.size(); ++k) {
       const auto at = static_cast<std::int64_t>(k);
-      EXPECT_NEAR(optim::scheduled_lr(options, 0.1, at), rates[k], 1e-12) << k;
-      EXPECT_NEAR(optim::scheduled_momentum(options, at).value(), momenta[k], 1e-12) << k;
+      EXPECT_NEAR(schedule->lr(0.1, at), rates[k], 1e-12) << k;
+      EXPECT_NEAR(schedule->momentum(at).value(), momenta[k], 1e-12) << k;
     }
   }
 }
 
 TEST(Schedule, CyclesFallAsTheyRoseAndNeedAHighestRate) {
-  const ScheduleOptions options{
-      .kind = Kind::cyclic, .unit = Unit::step, .max_lr = 3.0, .step_size_up = 2};
-  EXPECT_EQ(rates(options, 1, 6), (std::vector<double>{1, 2, 3, 2, 1, 2}));
-  EXPECT_THROW(static_cast<void>(optim::fit_to_run({.kind = Kind::cyclic}, 1, 1)), InputError);
+  EXPECT_EQ(
+      rates({.kind = optim::CyclicLR{.max_lr = 3.0, .step_size_up = 2}, .unit = Unit::step}, 1, 6),
+      (std::vector<double>{1, 2, 3, 2, 1, 2}));
+  EXPECT_THROW(static_cast<void>(optim::make_schedule({.kind = optim::CyclicLR()}, 1, 1)),
+               InputError);
 }
 
 std::vector<double> rates_after(optim::ReduceLROnPlateau plateau,

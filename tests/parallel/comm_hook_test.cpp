@@ -1,4 +1,4 @@
-// How gradients travel: rounded to 16 bits, or as a user's own hook has it.
+// How gradients are sent: rounded to 16 bits, or as a user's own hook has it.
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +8,8 @@
 #include <support/message_of.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/parallel/bucket.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 

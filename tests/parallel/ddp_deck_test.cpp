@@ -5,6 +5,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 namespace lockstep {

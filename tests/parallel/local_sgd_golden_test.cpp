@@ -10,6 +10,7 @@
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
+#include <lockstep/parallel/post_local_sgd.hpp>
 
 #include "ranks.hpp"
 #include "small_models.hpp"

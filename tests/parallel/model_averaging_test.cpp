@@ -10,6 +10,7 @@
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/model_averaging.hpp>
+#include <lockstep/parallel/post_local_sgd.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "ranks.hpp"
@@ -141,7 +142,7 @@ TEST_P(Averaging, PostLocalGradientsAreSummedOverAllRanksFirstAndThenOverTheSubg
         const auto model = std::make_shared<Mlp>(1.0);
         DistributedDataParallel ddp(model, group, {.buckets = {100, 200}},
                                     std::make_shared<PostLocalSgdHook>(subgroup, 3));
-        ddp.set_step(resumed_at);
+        ddp.comm_hook().set_step(resumed_at);
         for (std::int64_t step = resumed_at; step < 5; ++step) {
           ddp.zero_grad();
           {

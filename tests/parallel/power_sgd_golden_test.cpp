@@ -7,6 +7,7 @@
 #include <support/golden_file.hpp>
 
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/linalg/orthonormalize.hpp>
 

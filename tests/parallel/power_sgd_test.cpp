@@ -1,4 +1,4 @@
-// Gradients that travel as matrices of a low rank.
+// Gradients that are sent as products of a low rank.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,6 +12,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
 #include <lockstep/tensor/finite.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 

@@ -59,8 +59,7 @@ Gradients gradients_over(const std::shared_ptr<ProcessGroup>& group, std::int64_
                  1.0 / total_weight());
   };
   if (shard_count > 0) {
-    for (std::int64_t i = 0; i < ddp.shards(); ++i)
-      backward(group->rank() * ddp.shards() + i, shard_count);
+    ddp.for_each_shard([&](std::int64_t shard) { backward(shard, shard_count); });
   } else {
     const std::int64_t parts = 2 * std::int64_t{group->size()};
     {

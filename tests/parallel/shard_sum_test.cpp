@@ -1,4 +1,5 @@
 // One order of summation over shards, whoever holds them.
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -10,10 +11,14 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/parallel/bucket.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/shard_sum.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <support/message_of.hpp>
 
 #include "ranks.hpp"
+#include "small_models.hpp"
 
 namespace lockstep {
 namespace {
@@ -86,12 +91,13 @@ TEST_P(ShardSums, GiveALoopOfOnesOwnTheGradientAndTheLossOfTheWholeBatch) {
   test::on_ranks(GetParam(), [](const auto& group) {
     const auto model = std::make_shared<nn::Linear>(3, 2);
     DistributedDataParallel ddp(model, group, {.shards = 12});
-    ASSERT_EQ(ddp.shards(), 12 / group->size());
+    const std::int64_t each = 12 / group->size();
+    EXPECT_FALSE(ddp.stats().loss_of_batch.has_value());
     // Shard s has the samples x = s and x = -s / 2, but for the last, which has none.
     double expected = 0.0;
     for (std::int64_t shard = 0; shard < 11; ++shard) expected += 0.25 * static_cast<double>(shard);
-    for (std::int64_t i = 0; i < ddp.shards(); ++i) {
-      const std::int64_t shard = group->rank() * ddp.shards() + i;
+    for (std::int64_t i = 0; i < each; ++i) {
+      const std::int64_t shard = group->rank() * each + i;
       Variable loss;
       if (shard < 11) {
         const auto x = static_cast<float>(shard);
@@ -108,7 +114,7 @@ TEST_P(ShardSums, GiveALoopOfOnesOwnTheGradientAndTheLossOfTheWholeBatch) {
     const auto bias = model->parameters()[1].data().to_vector<float>();
     for (const float w : weight) direct += w * expected / 11.0 / 2.0;
     direct += (bias[0] + bias[1]) / 2.0;
-    EXPECT_NEAR(ddp.loss_of_batch(), direct, 1e-6);
+    EXPECT_NEAR(ddp.stats().loss_of_batch.value_or(NAN), direct, 1e-6);
   });
 }
 
@@ -122,8 +128,25 @@ TEST_P(ShardSums, AreRefusedWithAHookOfOnesOwn) {
     EXPECT_THROW(DistributedDataParallel(model, group,
                                          {.comm_hook = CommHookKind::bf16_compress, .shards = 12}),
                  InputError);
-    const DistributedDataParallel fast(model, group);
-    EXPECT_THROW(static_cast<void>(fast.loss_of_batch()), Error);
+  });
+}
+
+TEST_P(ShardSums, AreRefusedWithSyncBatchNormOnEveryRankAndWithTheRemedy) {
+  test::on_ranks(GetParam(), [](const auto& group) {
+    const std::int64_t shards = 2 * group->size();
+    const auto expect_refused = [&](const std::shared_ptr<nn::Module>& model,
+                                    const DdpOptions& options, const std::string& what) {
+      const auto message =
+          test::message_of<InputError>([&] { DistributedDataParallel(model, group, options); });
+      EXPECT_NE(message.find(what), std::string::npos) << message;
+      EXPECT_NE(message.find("train.reduction = \"fast\""), std::string::npos) << message;
+    };
+    expect_refused(test::batch_norm_model(), {.sync_batch_norm = true, .shards = shards},
+                   "ddp.sync_batch_norm must be false");
+    const auto converted = test::batch_norm_model();
+    convert_sync_batchnorm(*converted, *group);
+    expect_refused(converted, {.shards = shards}, "no SyncBatchNorm");
+    EXPECT_NO_THROW(DistributedDataParallel(test::batch_norm_model(), group, {.shards = shards}));
   });
 }
 

@@ -6,7 +6,10 @@
 
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/models.hpp>
+#include <lockstep/nn/models/convnet.hpp>
 #include <lockstep/nn/models/mlp.hpp>
+#include <lockstep/nn/models/resnet.hpp>
+#include <lockstep/nn/models/transformer.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/predict/predictor.hpp>
 
@@ -34,20 +37,13 @@ struct Network {
   Shape input;
 };
 inline std::vector<Network> zoo() {
-  using Kind = nn::ModelOptions::Kind;
-  std::vector<Network> all;
-  const auto add = [&](const char* name, Kind kind, const Shape& input) -> nn::ModelOptions& {
-    all.push_back({name, {}, input});
-    all.back().options.kind = kind;
-    return all.back().options;
-  };
-  add("small mlp", Kind::mlp, {12}).hidden = {16, 8};
-  add("wide mlp", Kind::mlp, {3, 4}).hidden = {1200, 1000};
-  add("convnet", Kind::convnet, {1, 28, 28});
-  add("resnet18", Kind::resnet18, {3, 8, 8});
-  add("transformer", Kind::transformer, {1, 8, 8}).transformer = {
-      .width = 16, .depth = 1, .heads = 2, .patch = {4}};
-  return all;
+  return {{"small mlp", {.kind = nn::MlpOptions{.hidden = {16, 8}}}, {12}},
+          {"wide mlp", {.kind = nn::MlpOptions{.hidden = {1200, 1000}}}, {3, 4}},
+          {"convnet", {.kind = nn::ConvnetOptions()}, {1, 28, 28}},
+          {"resnet18", {.kind = nn::ResNet18Options()}, {3, 8, 8}},
+          {"transformer",
+           {.kind = nn::TransformerOptions{.width = 16, .depth = 1, .heads = 2, .patch = {4}}},
+           {1, 8, 8}}};
 }
 
 /// A classifier of 5 classes whose inputs are scaled.

@@ -70,8 +70,8 @@ TEST(Predictor, GivesProbabilitiesOfClasses) {
 TEST(Predictor, NormalisesInputsAndGivesOutputsInTheirUnits) {
   for (const std::vector<std::int64_t>& hidden : {std::vector<std::int64_t>{8}, {1200, 1000}}) {
     nn::manual_seed(1);
-    const auto model = nn::make_model({.kind = nn::ModelOptions::Kind::mlp, .hidden = hidden},
-                                      {2, 3}, 2, nn::Head::linear);
+    const auto model =
+        nn::make_model({.kind = nn::MlpOptions{.hidden = hidden}}, {2, 3}, 2, nn::Head::linear);
     ModelSignature signature = test::signature_of({2, 3}, {2});
     signature.input.divisor = 255;
     signature.input.mean = {0.5, 0.25};

@@ -11,10 +11,10 @@ fail() {
   failures=$((failures + 1))
 }
 
-declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/*.hpp \
+declared=$(cat "$sources"/autograd/{backward,functional/*}.hpp "$sources"/nn/*.hpp "$sources"/nn/layers/*.hpp "$sources"/optim/{,schedules/}*.hpp \
   "$sources"/parallel/{comm_hook,distributed_data_parallel,join,model_averaging,post_local_sgd,power_sgd_hook,sync_batch_norm}.hpp \
-  "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/*.hpp "$sources"/tensor/state_dict.hpp \
-  "$sources"/data/{batch_source,loader,sampler}.hpp)
+  "$sources"/comm/*.hpp "$sources"/rpc/*.hpp "$sources"/checkpoint/{,*/}*.hpp "$sources"/tensor/state_dict.hpp \
+  "$sources"/data/batches/{batch_source,loader,sampler}.hpp)
 is_declared() {
   local name=${1##*::} verb
   if [[ $name == 'lockstep '* ]]; then  # a verb of the program
@@ -45,7 +45,7 @@ done < <(grep '^|' "$page")
 named() { grep -qE "\`([a-zA-Z]+::)*$1\`" "$page"; }
 while read -r name; do
   named "$name" || fail "the function $name is not on the page"
-done < <(cat "$sources"/autograd/functional/*.hpp | grep -oE '^\[\[nodiscard\]\]( inline)? Variable [a-z0-9_]+\(' |
+done < <(sed -nE "s|^#include <lockstep/(.*)>|$sources/\\1|p" "$sources"/autograd/functional.hpp | xargs cat | grep -oE '^\[\[nodiscard\]\]( inline)? Variable [a-z0-9_]+\(' |
   sed -E 's/.* ([a-z0-9_]+)\(/\1/' | sort -u)
 while read -r name; do
   case $name in
@@ -56,7 +56,7 @@ while read -r name; do
 done < <(cat "$sources"/nn/layers/*.hpp "$sources"/nn/{sequential,module_list}.hpp |
   sed -nE 's/^class ([A-Za-z0-9]+) : public .*/\1/p; s/^using ([A-Za-z0-9]+) = .*<.*/\1/p' | sort -u)
 while read -r name; do
-  [[ $name == LayerWise ]] && continue
+  [[ $name == OptimizerOf ]] && continue # what others are made of
   named "$name" || fail "the optimizer $name is not on the page"
-done < <(cat "$sources"/optim/*.hpp | sed -nE 's/^class ([A-Za-z0-9]+) : public (Optimizer|Adam|LayerWise) .*/\1/p' | sort -u)
+done < <(cat "$sources"/optim/*.hpp | sed -nE 's/^class ([A-Za-z0-9]+) : public (Optimizer|OptimizerOf<.*>|Adam) .*/\1/p' | sort -u)
 ((failures == 0))

@@ -52,6 +52,33 @@ expect 0 '3 public headers, 0 violations' "$here/public_headers.sh" "$work/heade
 echo '#include <lockstep/tensor/view.hpp>' >>"$nn"
 expect 1 'nn/b.hpp:3: .*brings Kokkos' "$here/public_headers.sh" "$work/headers"
 
+kernel=$work/src/lockstep/tensor/k.cpp other=$work/src/lockstep/nn/n.cpp
+echo '#include <lockstep/tensor/view.hpp>' >"$kernel"
+echo "$kernel" >"$work/kernels"
+expect 0 '1 kernels, 0 violations' "$here/kernels.sh" "$work/kernels" "$work"
+echo '#include <lockstep/nn/b.hpp>' >"$other"
+expect 1 'nn/n.cpp includes Kokkos .src/lockstep/nn/b.hpp.' "$here/kernels.sh" "$work/kernels" "$work"
+reset
+expect 0 '1 kernels, 0 violations' "$here/kernels.sh" "$work/kernels" "$work"
+echo "$other" >>"$work/kernels"
+expect 1 'nn/n.cpp is listed in KERNELS, but does not' "$here/kernels.sh" "$work/kernels" "$work"
+echo "$kernel" >"$work/kernels"
+echo '#include <fmt/core.h>' >>"$base"
+echo '#include <lockstep/base/a.hpp>' >>"$kernel"
+expect 1 'tensor/k.cpp includes fmt' "$here/kernels.sh" "$work/kernels" "$work"
+: >"$work/kernels"
+expect 1 '0 kernels' "$here/kernels.sh" "$work/kernels" "$work"
+rm "$kernel" "$other" "$view"
+
+reset
+third=$work/src/lockstep/nn/c.hpp
+printf '#pragma once\n#include <lockstep/nn/b.hpp>\nclass C;\n' >"$third"
+printf '%s\n' "$third" >>"$work/headers"
+expect 0 '3 public headers, 2 of them umbrellas, 2 the most that one reaches, 0 violations' "$here/header_reach.sh" "$work/headers"
+expect 1 'nn/c.hpp reaches 2 headers, more than 1: .* -> lockstep/nn/b.hpp \(1\) -> lockstep/base/a.hpp \(0\)' \
+  "$here/header_reach.sh" "$work/headers" 1
+rm "$third"
+
 reset
 printf 'data = "/%s/somebody/data"\n' home >"$work/deck.toml"
 expect 1 'deck.toml:1:' "$here/machine_paths.sh" "$work"
@@ -84,6 +111,7 @@ expect 1 '0 files' "$here/layering.sh" "$work"
 expect 1 '0 classes' "$here/one_definition.sh" "$work"
 : >"$work/headers"
 expect 1 '0 public headers' "$here/public_headers.sh" "$work/headers"
+expect 1 '0 public headers' "$here/header_reach.sh" "$work/headers"
 
 page=$here/../../docs/coverage.md
 # shellcheck disable=SC2016  # the page's own marks

@@ -15,6 +15,7 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/regression.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 #include "fault.hpp"
 #include "in_child.hpp"

@@ -8,6 +8,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/train/app.hpp>
+#include <lockstep/train/task/classification.hpp>
 
 namespace {
 

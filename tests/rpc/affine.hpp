@@ -6,6 +6,7 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
+#include <lockstep/rpc/rpc.hpp>
 
 // A small model on a server, for tests of what trains it from elsewhere.
 

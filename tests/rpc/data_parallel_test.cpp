@@ -14,6 +14,7 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
+#include <lockstep/rpc/rpc.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <parallel/small_models.hpp>
 #include <rpc/workers.hpp>

@@ -4,6 +4,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/adadelta.hpp>
 #include <lockstep/optim/adagrad.hpp>
@@ -19,6 +20,7 @@
 #include <lockstep/optim/rmsprop.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
+#include <lockstep/rpc/rpc.hpp>
 #include <rpc/affine.hpp>
 #include <rpc/workers.hpp>
 

@@ -9,16 +9,16 @@ namespace {
 
 using std::chrono::microseconds;
 
-Outbox::Parcel parcel(bool waits = true) {
+Outbox::QueuedMessage queued(bool waits = true) {
   return {.bytes = Tensor::zeros({sizeof(Head)}, DType::u8), .waits = waits};
 }
 
 TEST(Outbox, KeepsABoundedNumberOfMessagesToARankOnTheirWay) {
   FakeGroup group(2, 0);
-  Receipts come(2);
+  Acknowledgements come(2);
   Outbox outbox(group, come, true, microseconds{0});
   const auto sent = [&] { return group.traffic().operations; };
-  for (int i = 0; i < 5000; ++i) outbox.send(1, parcel());
+  for (int i = 0; i < 5000; ++i) outbox.send(1, queued());
   EXPECT_EQ(sent(), 1024);
   outbox.has_received(1, 100);
   EXPECT_EQ(sent(), 1124);
@@ -26,7 +26,7 @@ TEST(Outbox, KeepsABoundedNumberOfMessagesToARankOnTheirWay) {
   EXPECT_EQ(sent(), 1124);
   outbox.has_received(1, 1125);  // more than were sent
   EXPECT_EQ(sent(), 1124);
-  outbox.send(1, parcel(false));
+  outbox.send(1, queued(false));
   EXPECT_EQ(sent(), 1125);
   outbox.has_received(1, 1125);
   EXPECT_EQ(sent(), 2149);
@@ -34,24 +34,24 @@ TEST(Outbox, KeepsABoundedNumberOfMessagesToARankOnTheirWay) {
   outbox.has_received(1, 3173);
   outbox.has_received(1, 4197);
   EXPECT_EQ(sent(), 5001);
-  outbox.send(1, parcel());
+  outbox.send(1, queued());
   EXPECT_EQ(sent(), 5002);
 }
 
 TEST(Outbox, TellsWithEachMessageWhatHasComeWhenItLeaves) {
   FakeGroup group(2, 0);
-  Receipts come(2);
+  Acknowledgements come(2);
   Outbox outbox(group, come, true, microseconds{0});
-  const auto told = [](const Outbox::Parcel& sent) {
+  const auto told = [](const Outbox::QueuedMessage& sent) {
     Head head;
     std::memcpy(&head, sent.bytes.data(), sizeof(head));
     return head.received;
   };
-  const auto first = parcel();
-  outbox.send(1, Outbox::Parcel(first));
+  const auto first = queued();
+  outbox.send(1, Outbox::QueuedMessage(first));
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(come.add(1));
-  const auto second = parcel();
-  outbox.send(1, Outbox::Parcel(second));
+  const auto second = queued();
+  outbox.send(1, Outbox::QueuedMessage(second));
   EXPECT_EQ(told(first), 0);
   EXPECT_EQ(told(second), 3);
   int alone = 0;

@@ -3,10 +3,12 @@
 #include <vector>
 
 #include <lockstep/autograd/functional.hpp>
+#include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/optim/sgd.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
 #include <lockstep/rpc/remote_module.hpp>
+#include <lockstep/rpc/rpc.hpp>
 #include <rpc/workers.hpp>
 
 namespace lockstep {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <lockstep/comm/process_group.hpp>
 #include <lockstep/rpc/rpc.hpp>
 #include <parallel/ranks.hpp>
 

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-using HostLanes = Lanes<Kokkos::DefaultHostExecutionSpace>;
+using HostLanes = Lanes<HostExecutionSpace>;
 
 TEST(Lanes, SumIsTheSumOverEveryWidth) {
   for (const std::int64_t width : {0, 1, 15, 16, 17, 31, 32, 100}) {

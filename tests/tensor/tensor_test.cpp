@@ -106,7 +106,7 @@ TEST(Elementwise, AddScaledAndScale) {
 }
 
 TEST(View, ChecksDtypeAndDimensions) {
-  using Space = Kokkos::DefaultHostExecutionSpace;
+  using Space = HostExecutionSpace;
   const Tensor t = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
   const auto v = view<Space, const float, 2>(t);
   EXPECT_EQ(v(1, 2), 6.0F);

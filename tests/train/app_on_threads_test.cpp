@@ -5,6 +5,7 @@
 #include <lockstep/base/rank.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/train/app.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <support/process.hpp>
 #include <vector>
 

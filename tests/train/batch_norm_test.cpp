@@ -11,12 +11,15 @@
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/metrics.hpp>
 #include <lockstep/train/run/run_folder.hpp>
+#include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/batch_norm_check.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <mutex>
 #include <support/process.hpp>

@@ -7,6 +7,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/regression.hpp>
 #include <support/message_of.hpp>
 

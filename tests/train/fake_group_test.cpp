@@ -7,6 +7,8 @@
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/data/batches/sampler.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 
 namespace lockstep::train {

@@ -7,9 +7,12 @@
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/report/model_report.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/model_gradients.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <memory>

@@ -6,6 +6,7 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {

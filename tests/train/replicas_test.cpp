@@ -5,11 +5,14 @@
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/metrics.hpp>
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/run_folder.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/process.hpp>
 

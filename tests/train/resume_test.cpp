@@ -12,16 +12,21 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/autograd/variable.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/folder_of_checkpoints.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/metrics.hpp>
 #include <lockstep/train/run/run_folder.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/process.hpp>
 

@@ -19,10 +19,13 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/models/mlp.hpp>
 #include <lockstep/nn/random.hpp>
+#include <lockstep/predict/predictor.hpp>
 #include <lockstep/train/prediction.hpp>
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/regression.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
 namespace {

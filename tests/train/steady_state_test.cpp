@@ -11,7 +11,10 @@
 #include <lockstep/comm/mpi_group.hpp>
 #include <lockstep/data/tokens/token_file.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/allocation_counter.hpp>

@@ -5,8 +5,11 @@
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/report/run_trace.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <map>
 #include <mutex>
@@ -28,13 +31,13 @@ struct Result {
 /// each rank ends with.
 std::vector<Result> train_on_threads(int ranks, const std::string& trace_file = "") {
   std::vector<Result> results(static_cast<std::size_t>(ranks));
-  std::mutex reading;
+  std::mutex deck_mutex;
   run_ranks_as_threads(ranks, [&](ProcessGroup& group) {
     set_math_threads(1);
     std::unique_ptr<Classification> task;
     RunPlan plan;
     {
-      const std::lock_guard lock(reading);
+      const std::lock_guard lock(deck_mutex);
       auto deck = Deck::parse(R"(
         data = {kind = "synthetic", synthetic_samples = 240, synthetic_test_samples = 50, synthetic_image_size = 16}
         train = {batch_size = 20}

@@ -16,6 +16,9 @@
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/metrics.hpp>
 #include <lockstep/train/run/run_folder.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
+#include <lockstep/train/task/task.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/message_of.hpp>
 #include <support/process.hpp>

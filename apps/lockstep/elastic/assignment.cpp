@@ -6,6 +6,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/run/assignment.hpp>
 #include <lockstep/train/run/run_plan.hpp>

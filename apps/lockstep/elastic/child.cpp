@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,10 +16,10 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <span>
 #include <thread>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/helper_program.hpp>
 
 namespace lockstep::elastic {
 namespace {
@@ -30,48 +29,13 @@ constexpr auto death_takes = std::chrono::milliseconds(10);
 // A process that waits for a disk or a network file system dies when that answers, or never.
 constexpr double longest_death_s = 10;
 
-[[noreturn]] void become(const std::vector<std::string>& command, const Environment& environment,
-                         int out, int err, std::span<const int> kept) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGPIPE, SIGXFSZ})
-    std::signal(number, SIG_DFL);
-  const int nothing = open("/dev/null", O_RDONLY);
-  dup2(nothing, STDIN_FILENO);
-  dup2(out, STDOUT_FILENO);
-  dup2(err, STDERR_FILENO);
-  for (const int end : kept) fcntl(end, F_SETFD, 0);
-  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> arguments;
-  for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  _exit(127);
-}
-
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() {
     if (pipe2(ends.data(), O_CLOEXEC) != 0)
       throw Error(std::string("no pipe can be made: ") + std::strerror(errno));
   }
-  int keep_reading_end() const {
-    close(ends[1]);
-    return ends[0];
-  }
 };
-
-/// `kept`: descriptors that the command has, too.
-pid_t start(const std::vector<std::string>& command, const Environment& environment, int out,
-            int err, std::span<const int> kept = {}) {
-  const pid_t pid = fork();
-  if (pid < 0) throw Error(std::string("no process can be started: ") + std::strerror(errno));
-  if (pid == 0) become(command, environment, out, err, kept);
-  setpgid(pid, pid);  // here as well: whichever comes first
-  return pid;
-}
-
-int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 /// Living processes by their parents.
 std::multimap<pid_t, pid_t> children_by_parent() {
@@ -135,9 +99,13 @@ Child::Child(const std::vector<std::string>& command, const Environment& environ
   // and has room for the last words of ranks that save because this process has died.
   constexpr int room = 1 << 20U;
   for (const Pipe* pipe : {&out, &err}) fcntl(pipe->ends[1], F_SETPIPE_SZ, room);
-  const std::array<int, 2> readers{out.ends[0], err.ends[0]};
-  pid_ = start(command, environment, out.ends[1], err.ends[1], readers);
-  ends_ = {out.keep_reading_end(), err.keep_reading_end()};
+  ends_ = {out.ends[0], err.ends[0]};
+  pid_ = start_program(
+      command,
+      {.environment = environment, .output = out.ends[1], .errors = err.ends[1], .kept = ends_});
+  const int error = errno;
+  for (const Pipe* pipe : {&out, &err}) close(pipe->ends[1]);
+  if (pid_ < 0) throw Error(std::string("no process can be started: ") + std::strerror(error));
 }
 
 Child::~Child() {
@@ -196,7 +164,7 @@ bool Child::wait(Seconds most) {
     int status = 0;
     if (!ended_ && waitpid(pid_, &status, WNOHANG) == pid_) {
       ended_ = true;
-      code_ = code_of(status);
+      code_ = exit_code_of(status);
       drain();
     }
   } while (!ended_ && seconds_since(start) < most.count());
@@ -219,7 +187,7 @@ int Child::kill_all() {
     int status = 0;
     if (!ended_ && waitpid(pid_, &status, WNOHANG) == pid_) {
       ended_ = true;
-      code_ = code_of(status);
+      code_ = exit_code_of(status);
     }
     if (ended_) bury_orphans();
     const bool stuck = seconds_since(start) > longest_death_s;
@@ -228,73 +196,12 @@ int Child::kill_all() {
   }
 }
 
-Question::Question(const std::vector<std::string>& command, const Environment& environment,
-                   bool with_errors) {
-  const Pipe pipe;
-  const int errors = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  pid_ = start(command, environment, pipe.ends[1], with_errors ? pipe.ends[1] : errors);
-  end_ = pipe.keep_reading_end();
-  close(errors);
-}
-
-Question::~Question() {
-  if (!ended_ && waitpid(pid_, nullptr, WNOHANG) == 0) {  // not if others have seen its end
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  if (end_ >= 0) close(end_);
-}
-
-void Question::read_some(Seconds most) {
-  constexpr std::size_t most_kept = 4 << 20U;
-  std::array<char, 4096> buffer{};
-  pollfd readable{end_, POLLIN, 0};
-  if (poll(&readable, 1, static_cast<int>(most.count() * 1e3)) <= 0) return;
-  const ssize_t count = read(end_, buffer.data(), buffer.size());
-  if (count < 0 && errno == EINTR) return;
-  if (count <= 0) {
-    close(std::exchange(end_, -1));  // poll() passes over it from now on
-    return;
-  }
-  output_.append(buffer.data(), static_cast<std::size_t>(count));
-  if (output_.size() > most_kept) output_.erase(0, most_kept / 2);
-}
-
-bool Question::wait(Seconds most) {
-  const auto begun = Clock::now();
-  constexpr Seconds at_a_time{0.02};  // the end of a child is no event of poll()
-  do {
-    read_some(std::min(at_a_time, most));
-    int status = 0;
-    const pid_t found = ended_ ? 0 : waitpid(pid_, &status, WNOHANG);
-    if (found == 0) continue;
-    ended_ = true;
-    if (found == pid_) code_ = code_of(status);
-    // What it said last. Somebody it started may still have the other end.
-    const auto end = Clock::now();
-    std::size_t before = 0;
-    do {
-      before = output_.size();
-      read_some(Seconds(0));
-    } while (output_.size() != before && seconds_since(end) < 1);
-  } while (!ended_ && seconds_since(begun) < most.count());
-  return ended_;
-}
-
 std::vector<pid_t> parents_of_living(const std::vector<pid_t>& processes) {
   const auto children = children_by_parent();
   std::vector<pid_t> parents;
   std::ranges::copy_if(processes, std::back_inserter(parents),
                        [&](pid_t process) { return children.contains(process); });
   return parents;
-}
-
-Answer ask(const std::vector<std::string>& command, double limit_s, const Environment& environment,
-           bool with_errors) {
-  constexpr int code_when_late = 124;
-  Question question(command, environment, with_errors);
-  const bool ended = question.wait(Seconds(limit_s));
-  return {.output = question.output(), .code = ended ? question.code() : code_when_late};
 }
 
 }  // namespace lockstep::elastic

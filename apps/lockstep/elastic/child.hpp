@@ -6,21 +6,20 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/start_program.hpp>
 
 namespace lockstep::elastic {
-
-using Environment = std::vector<std::pair<std::string, std::string>>;
 
 /// A command in a process group of its own, with /dev/null to read from. What it prints is passed
 /// on, and told line by line. If this process dies, however, the command gets SIGTERM, of which
 /// mpiexec tells its ranks: they save and end. Nobody reads then what it prints.
 ///
 /// What it starts in its turn, in whatever session, is known to belong to it: a launcher's ranks
-/// on this machine are in sessions of their own. So one child at a time, apart from `ask`.
+/// on this machine are in sessions of their own. So one child at a time, apart from helper
+/// programs.
 class Child {
  public:
   using Listener = std::function<void(std::string_view line)>;
@@ -56,46 +55,7 @@ class Child {
   int code_ = -1;
 };
 
-/// A short command that is asked something while other things go on. Of one that says much only the
-/// end is kept.
-class Question {
- public:
-  /// Throws Error where the system starts no process.
-  explicit Question(const std::vector<std::string>& command, const Environment& environment = {},
-                    bool with_errors = false);
-  /// Kills it, if it has not ended.
-  ~Question();
-  Question(const Question&) = delete;
-  Question& operator=(const Question&) = delete;
-
-  /// Reads what it says, until it has ended or `most` is over. True if it has ended.
-  bool wait(Seconds most);
-  /// What it has said so far.
-  [[nodiscard]] const std::string& output() const noexcept { return output_; }
-  /// Once it has ended: 127 if there is no such command, -1 if nobody knows.
-  [[nodiscard]] int code() const noexcept { return code_; }
-  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-
- private:
-  void read_some(Seconds most);
-
-  pid_t pid_ = -1;
-  int end_ = -1;  ///< of the pipe that it talks into
-  std::string output_;
-  bool ended_ = false;
-  int code_ = -1;
-};
-
 /// Which of `processes` have started one that is alive, on this machine.
 [[nodiscard]] std::vector<pid_t> parents_of_living(const std::vector<pid_t>& processes);
-
-/// What a short command says, and how it ended; code 124 if it took longer than `limit_s` and was
-/// killed.
-struct Answer {
-  std::string output;
-  int code = -1;
-};
-[[nodiscard]] Answer ask(const std::vector<std::string>& command, double limit_s,
-                         const Environment& environment = {}, bool with_errors = false);
 
 }  // namespace lockstep::elastic

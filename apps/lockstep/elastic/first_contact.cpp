@@ -15,7 +15,7 @@ constexpr double idle_at_most_s = 4;         // with nothing alive that could st
 }  // namespace
 
 FirstContact::Host::Host(const std::string& host, const Launcher& launcher)
-    : name(host), question(launcher.probe(host), {}, /*with_errors=*/true), works(Clock::now()) {}
+    : name(host), question(launcher.probe(host), {.with_errors = true}), works(Clock::now()) {}
 
 FirstContact::FirstContact(const Launcher& launcher, const Hosts& hosts) {
   for (const auto& host : hosts) hosts_.emplace_back(host.name, launcher);

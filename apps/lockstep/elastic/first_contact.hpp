@@ -5,6 +5,7 @@
 #include <string>
 
 #include <lockstep/base/clock.hpp>
+#include <lockstep/base/helper_program.hpp>
 
 #include "child.hpp"
 #include "launcher.hpp"
@@ -37,7 +38,7 @@ class FirstContact {
  private:
   struct Host {
     std::string name;
-    Question question;
+    HelperProgram question;
     bool has_worked = false;           ///< something that it started was seen alive
     Clock::time_point works;           ///< that was last
     std::optional<bool> answers = {};  ///< once it is known

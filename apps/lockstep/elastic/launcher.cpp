@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/helper_program.hpp>
 
 namespace lockstep::elastic {
 namespace {
@@ -142,8 +143,8 @@ std::vector<std::string> Launcher::probe(const std::string& host) const {
 std::optional<std::string> Launcher::why_silent(const std::string& host, double limit_s) const {
   // Slurm takes a lost node out of the members itself.
   if (!names_hosts_ || is_srun_) return std::nullopt;
-  const Answer answer = ask(probe(host), limit_s, {}, /*with_errors=*/true);
-  if (answer.code == 0) return std::nullopt;
+  const HelperEnd answer = run_helper(probe(host), limit_s, {.with_errors = true});
+  if (answer.kind == HelperEnd::Kind::good) return std::nullopt;
   const std::string words = first_words(answer.output);
   return words.empty() ? fmt::format("no answer within {:.0f} s", limit_s) : words;
 }
@@ -152,12 +153,12 @@ void Launcher::end_elsewhere(int start) const {
   if (!is_srun_) return;
   const char* job = std::getenv("SLURM_JOB_ID");
   if (!job) return;
-  const Answer steps =
-      ask({"squeue", "--noheader", "--steps", "--job", job, "--format", "%i %j"}, answers_within_s);
+  const HelperEnd steps = run_helper(
+      {"squeue", "--noheader", "--steps", "--job", job, "--format", "%i %j"}, answers_within_s);
   std::istringstream lines(steps.output);
   for (std::string id, name; lines >> id >> name;) {
     if (name == step_name(start))
-      static_cast<void>(ask({"scancel", "--signal=KILL", id}, answers_within_s));
+      static_cast<void>(run_helper({"scancel", "--signal=KILL", id}, answers_within_s));
   }
 }
 

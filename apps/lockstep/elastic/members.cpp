@@ -16,6 +16,7 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/base/helper_program.hpp>
 #include <lockstep/base/host.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/read_file.hpp>
@@ -54,7 +55,7 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 std::vector<std::string> names_in(const std::string& nodes) {
-  return words_of(ask({"scontrol", "show", "hostnames", nodes}, slurm_answers_s).output);
+  return words_of(run_helper({"scontrol", "show", "hostnames", nodes}, slurm_answers_s).output);
 }
 
 /// Of sinfo's lines NODE STATE: names of nodes that Slurm does not count as lost.
@@ -96,10 +97,10 @@ struct SlurmMembers {
   [[nodiscard]] Hosts look() const {
     const auto begun = Clock::now();
     // A node that failed is no longer in the job, even if it is up again.
-    Question squeue(
+    HelperProgram squeue(
         {"squeue", "--noheader", "--jobs", environment("SLURM_JOB_ID"), "--format", "%N"});
-    Question sinfo({"sinfo", "--noheader", "--Node", "--nodes", nodes, "--format", "%N %T"});
-    const auto says = [&](Question& question) {
+    HelperProgram sinfo({"sinfo", "--noheader", "--Node", "--nodes", nodes, "--format", "%N %T"});
+    const auto says = [&](HelperProgram& question) {
       const Seconds left(std::max(0.0, slurm_answers_s - seconds_since(begun)));
       return question.wait(left) && question.code() == 0 ? question.output() : std::string();
     };

@@ -248,7 +248,7 @@ Ending Supervisor::run_start(int number, const Placement& placement) {
   evidence.silent_s = watch.silent_s;
   evidence.rings = run_.take_rings();
   if (watch.hung) evidence.rings = std::move(watch.rings_when_hung);
-  Ending ending = judge(evidence, placement, run_, memory_);
+  Ending ending = diagnose(evidence, placement, run_, memory_);
   if (ending.why != Why::input) run_.release();
   ending.seconds = seconds_since(begun);
   reached_ = ending.step;

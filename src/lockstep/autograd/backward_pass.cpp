@@ -67,13 +67,13 @@ void BackwardPass::check() const {
   }
 }
 
-constinit thread_local BackwardPass* BackwardPass::running_ = nullptr;
+constinit thread_local BackwardPass* BackwardPass::innermost = nullptr;
 
-BackwardPass::Running::Running(BackwardPass& pass) : outer_(running_) {
+BackwardPass::Running::Running(BackwardPass& pass) : outer_(innermost) {
   if (outer_ && !pass.options_.nested) {
     throw Error("backward() was called from inside backward(), which is not supported");
   }
-  running_ = &pass;
+  innermost = &pass;
 }
 
 // At most as many as passes have run within one another, and a few more where passes that other

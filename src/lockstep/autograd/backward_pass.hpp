@@ -64,7 +64,7 @@ class BackwardPass {
   class Running {
    public:
     explicit Running(BackwardPass& pass);
-    ~Running() { running_ = outer_; }
+    ~Running() { innermost = outer_; }
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
 
@@ -94,7 +94,7 @@ class BackwardPass {
   struct SpareLists;
 
   /// The pass whose nodes this thread runs.
-  [[nodiscard]] static BackwardPass* running() noexcept { return running_; }
+  [[nodiscard]] static BackwardPass* running() noexcept { return innermost; }
   [[nodiscard]] std::vector<Reached>& reached() noexcept { return lists_->reached; }
   [[nodiscard]] const std::vector<Reached>& reached() const noexcept { return lists_->reached; }
   [[nodiscard]] PassFollowers& followers() const noexcept { return lists_->followers; }
@@ -129,7 +129,7 @@ class BackwardPass {
   [[nodiscard]] GradTarget target_of(const Variable& variable) const;
   void pass_to(const Variable& variable, const Tensor& gradient) const;
 
-  static constinit thread_local BackwardPass* running_;
+  static constinit thread_local BackwardPass* innermost;
 
   PassOptions options_;
   std::unique_ptr<Lists> lists_;

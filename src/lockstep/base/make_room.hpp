@@ -18,4 +18,10 @@ namespace lockstep {
 /// are more than 2 cores can do, and their first sum took over 5 minutes (now 3 s).
 void make_room(Clock::duration waited, std::size_t crowd = 1);
 
+/// The same back-off, for who is woken from its sleep by an event: how long it stays awake, for
+/// which part of the time waited it sleeps then, and for how long at most.
+inline constexpr std::chrono::milliseconds pause_after{5};
+inline constexpr int pause_part = 64;
+[[nodiscard]] Clock::duration longest_pause(std::size_t crowd) noexcept;
+
 }  // namespace lockstep

@@ -6,8 +6,25 @@
 
 namespace lockstep {
 
-/// A thread-safe free list of objects of one type: `make` constructs in a recycled cell or a new
-/// one, `recycle` destroys and keeps the cell for the life of the process.
+/// A thread-safe free list of cells of one size, which are kept for the life of the process.
+class FreeCells {
+ public:
+  FreeCells(std::size_t bytes, std::size_t alignment) noexcept;
+  /// A cell that was given, or a new one.
+  [[nodiscard]] void* take();
+  void give(void* cell) noexcept;
+
+ private:
+  struct Cell {
+    Cell* next;
+  };
+
+  std::size_t bytes_, alignment_;
+  std::mutex mutex_;
+  Cell* free_ = nullptr;
+};
+
+/// Objects of one type in such cells: `make` constructs, `recycle` destroys. Thread-safe.
 template <class T>
 class ObjectPool {
  public:
@@ -18,42 +35,22 @@ class ObjectPool {
 
   template <class... Args>
   T* make(Args&&... args) {
-    void* cell = take();
+    void* cell = cells_.take();
     try {
       return ::new (cell) T(std::forward<Args>(args)...);
     } catch (...) {
-      give(cell);
+      cells_.give(cell);
       throw;
     }
   }
 
   void recycle(T* object) noexcept {
     object->~T();
-    give(object);
+    cells_.give(object);
   }
 
  private:
-  union Cell {
-    Cell* next;
-    alignas(T) std::byte bytes[sizeof(T)];
-  };
-
-  void* take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (free_) return std::exchange(free_, free_->next);
-    }
-    return ::operator new (sizeof(Cell), std::align_val_t{alignof(Cell)});
-  }
-
-  void give(void* object) noexcept {
-    auto* cell = static_cast<Cell*>(object);
-    const std::lock_guard lock(mutex_);
-    cell->next = std::exchange(free_, cell);
-  }
-
-  std::mutex mutex_;
-  Cell* free_ = nullptr;
+  FreeCells cells_{sizeof(T), alignof(T)};
 };
 
 }  // namespace lockstep

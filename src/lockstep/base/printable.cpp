@@ -36,4 +36,16 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::string without_middle(const std::string& text, std::size_t longest) {
+  if (text.size() <= longest) return text;
+  const auto is_inside_character = [&](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+  };
+  std::size_t left = longest * 7 / 10, right = text.size() - longest / 4;
+  while (left > 0 && is_inside_character(left)) --left;
+  while (right < text.size() && is_inside_character(right)) ++right;
+  return text.substr(0, left) + " ... (" + std::to_string(right - left) +
+         " bytes are left out) ... " + text.substr(right);
+}
+
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -9,5 +10,9 @@ namespace lockstep {
 /// \x1b. Ends of lines and tabs stay. Messages of Error are shown so; what else prints names that a
 /// file gave it does the same.
 [[nodiscard]] std::string printable(std::string_view text);
+
+/// UTF-8 text of at most `longest` bytes: of a longer one the first 70 % of these, the number of
+/// bytes that are left out, and the last 25 %.
+[[nodiscard]] std::string without_middle(const std::string& text, std::size_t longest);
 
 }  // namespace lockstep

@@ -25,10 +25,10 @@ std::int64_t total(std::span<const std::int64_t> counts) {
 
 }  // namespace
 
-void expect_defined(const Call& call, const char* argument, const Tensor& t) {
-  if (t.defined()) return;
+void expect_defined(const Call& call, const Argument& argument) {
+  if (argument.tensor.defined()) return;
   throw ShapeError(
-      fmt::format("{}: {} is not a tensor (default-constructed)", call.name, argument));
+      fmt::format("{}: {} is not a tensor (default-constructed)", call.name, argument.name));
 }
 
 void expect_root(const Call& call, int root) {
@@ -60,11 +60,11 @@ void expect_equal(const Call& call, const Tensor& input, const Tensor& output) {
                                call.name, describe(input), describe(output)));
 }
 
-void expect_rows(const Call& call, const Tensor& one, const Tensor& all) {
+void expect_rows(const Call& call, const Tensor& one, const Tensor& all, int rank) {
   bool fits =
       one.dtype() == all.dtype() && all.dims() == one.dims() + 1 && all.size(0) == call.size;
   for (int d = 0; fits && d < one.dims(); ++d) fits = all.size(d + 1) == one.size(d);
-  if (fits) return;
+  if (fits) return expect_in_place_or_apart(call, one, all, rank * one.numel());
   throw ShapeError(fmt::format(
       "{} over {} ranks between {} and {}: the one that holds every rank's part must have the "
       "other's dtype, and its shape with a leading {}",
@@ -98,23 +98,37 @@ void expect_counts(const Call& call, std::span<const std::int64_t> counts) {
                   call.name, fmt::join(counts, ", "), call.size));
 }
 
-void expect_total(const Call& call, const char* argument, const Tensor& t,
-                  std::span<const std::int64_t> counts) {
-  if (t.dims() >= 1 && t.size(0) == total(counts)) return;
-  throw ShapeError(fmt::format("{}: {} is {}, but the counts [{}] make {} rows", call.name,
-                               argument, describe(t), fmt::join(counts, ", "), total(counts)));
+void expect_total(const Call& call, const Argument& t, std::span<const std::int64_t> counts) {
+  if (t.tensor.dims() >= 1 && t.tensor.size(0) == total(counts)) return;
+  throw ShapeError(fmt::format("{}: {} is {}, but the counts [{}] make {} rows", call.name, t.name,
+                               describe(t.tensor), fmt::join(counts, ", "), total(counts)));
 }
 
-void expect_row_a_rank(const Call& call, const char* argument, const Tensor& t) {
-  if (t.dims() >= 1 && t.size(0) == call.size) return;
-  throw ShapeError(fmt::format("{}: {} is {}, but {} ranks make as many rows", call.name, argument,
-                               describe(t), call.size));
+void expect_row_a_rank(const Call& call, const Argument& t) {
+  if (t.tensor.dims() >= 1 && t.tensor.size(0) == call.size) return;
+  throw ShapeError(fmt::format("{}: {} is {}, but {} ranks make as many rows", call.name, t.name,
+                               describe(t.tensor), call.size));
 }
 
-void expect_share(const Call& call, const char* argument, const Tensor& t, std::int64_t rows) {
-  if (t.dims() >= 1 && t.size(0) == rows) return;
-  throw ShapeError(fmt::format("{}: {} is {}, but the count of rank {} is {} rows", call.name,
-                               argument, describe(t), call.rank, rows));
+std::vector<std::int64_t> expect_share(const Call& call, const Argument& part,
+                                       const Argument& whole,
+                                       std::span<const std::int64_t> counts) {
+  expect_defined(call, part);
+  expect_counts(call, counts);
+  const std::int64_t rows = counts[static_cast<std::size_t>(call.rank)];
+  const Tensor& t = part.tensor;
+  if (t.dims() < 1 || t.size(0) != rows) {
+    throw ShapeError(fmt::format("{}: {} is {}, but the count of rank {} is {} rows", call.name,
+                                 part.name, describe(t), call.rank, rows));
+  }
+  auto elements = element_counts(t, counts);
+  if (whole.tensor.defined()) {
+    expect_same_rows(call, t, whole.tensor);
+    expect_total(call, whole, counts);
+    expect_in_place_or_apart(call, t, whole.tensor,
+                             block_of(elements, 0, call.size, call.rank).begin);
+  }
+  return elements;
 }
 
 void expect_same_rows(const Call& call, const Tensor& a, const Tensor& b) {

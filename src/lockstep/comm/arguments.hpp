@@ -16,30 +16,39 @@ struct Call {
   int size;
 };
 
-void expect_defined(const Call& call, const char* argument, const Tensor& t);
+/// A tensor, and what messages call it: "its input".
+struct Argument {
+  const char* name;
+  const Tensor& tensor;
+};
+
+void expect_defined(const Call& call, const Argument& argument);
 void expect_root(const Call& call, int root);
 void expect_peer(const Call& call, int peer, int tag);
 void expect_reducible(const Call& call, ReduceOp op, const Tensor& t);
 /// Same shape and dtype.
 void expect_equal(const Call& call, const Tensor& input, const Tensor& output);
-/// `all` is [size, ...one.shape()], of one's dtype.
-void expect_rows(const Call& call, const Tensor& one, const Tensor& all);
 /// Not the same memory.
 void expect_apart(const Call& call, const Tensor& input, const Tensor& output);
 /// Not the same memory, or in place: `part` is just that of `whole` from element `begin` on.
 void expect_in_place_or_apart(const Call& call, const Tensor& part, const Tensor& whole,
                               std::int64_t begin);
+/// `all` is [size, ...one.shape()], of one's dtype; `one` is row `rank` of it, or apart.
+void expect_rows(const Call& call, const Tensor& one, const Tensor& all, int rank);
+/// The leading dimension of `t` is the number of ranks.
+void expect_row_a_rank(const Call& call, const Argument& t);
+
 /// `counts` has one entry a rank, none negative.
 void expect_counts(const Call& call, std::span<const std::int64_t> counts);
 /// The leading dimension of `t` is the sum of `counts`.
-void expect_total(const Call& call, const char* argument, const Tensor& t,
-                  std::span<const std::int64_t> counts);
-/// The leading dimension of `t` is the number of ranks.
-void expect_row_a_rank(const Call& call, const char* argument, const Tensor& t);
-/// The leading dimension of `t` is `rows`, this rank's count.
-void expect_share(const Call& call, const char* argument, const Tensor& t, std::int64_t rows);
+void expect_total(const Call& call, const Argument& t, std::span<const std::int64_t> counts);
 /// Same dtype and same shape but for the leading dimension.
 void expect_same_rows(const Call& call, const Tensor& a, const Tensor& b);
+/// `part` is this rank's of the rows that `counts` say, and, if this rank has it, `whole` all of
+/// them; `part` lies there in it, or apart. Returns the counts in elements.
+[[nodiscard]] std::vector<std::int64_t> expect_share(const Call& call, const Argument& part,
+                                                     const Argument& whole,
+                                                     std::span<const std::int64_t> counts);
 
 /// Counts of rows as counts of elements.
 [[nodiscard]] std::vector<std::int64_t> element_counts(const Tensor& t,

@@ -12,8 +12,7 @@ namespace {
 
 /// This rank's part of `input`: what it would keep of its own.
 Tensor own_part(const Operation& operation, int size, int rank) {
-  return elements_of(operation.input,
-                     block_of(operation.input_counts, operation.input.numel(), size, rank));
+  return elements_of(operation.input, input_block(operation, size, rank));
 }
 
 /// Nothing to do where a call in place finds its own part.
@@ -36,7 +35,7 @@ void fill_as_if_alone(const Operation& operation, int size, int rank) {
     case Kind::gather:
     case Kind::all_to_all:
       for (int r = 0; r < size; ++r) {
-        const Block to = block_of(operation.output_counts, output.numel(), size, r);
+        const Block to = output_block(operation, size, r);
         const Tensor source =
             operation.kind == Kind::all_to_all ? own_part(operation, size, rank) : input;
         const std::int64_t count = std::min(to.count, source.numel());

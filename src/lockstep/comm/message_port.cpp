@@ -2,7 +2,7 @@
 
 #include <lockstep/comm/arguments.hpp>
 #include <lockstep/comm/operation.hpp>
-#include <lockstep/comm/outside_group.hpp>
+#include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {
 

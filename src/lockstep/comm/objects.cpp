@@ -15,17 +15,11 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-/// What this rank brings: bytes, or the reason why it has none.
-struct Part {
-  std::string_view bytes;
-  bool failed = false;
-
-  /// What tells the others of it: the length of the bytes, or ~ that of the reason.
-  [[nodiscard]] std::int64_t mark() const {
-    const auto length = static_cast<std::int64_t>(bytes.size());
-    return failed ? ~length : length;
-  }
-};
+/// What tells the others of an object: the length of its bytes, or ~ that of the reason.
+std::int64_t mark_of(const ObjectBytes& object) {
+  const auto length = static_cast<std::int64_t>(object.bytes.size());
+  return object.failed ? ~length : length;
+}
 
 bool says_failed(std::int64_t mark) { return mark < 0; }
 std::int64_t length_in(std::int64_t mark) { return says_failed(mark) ? ~mark : mark; }
@@ -45,15 +39,13 @@ std::int64_t total(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-void wait_for(Work& work) { work.wait(); }
-
 using Wait = std::function<void(Work&)>;
 
 [[noreturn]] void refuse(const ProcessGroup& group, int rank, const std::string& reason) {
   AgreedFailure failure{{.message = reason, .code = ExitCode::bad_input, .rank = rank}};
   failure.ranks = group.size();
-  throw Agreed<InputError>(failure, fmt::format("rank {} of {} cannot send its object: {}", rank,
-                                                group.size(), shortened(reason)));
+  const std::string who = fmt::format("rank {} of {}", rank, group.size());
+  throw Agreed<InputError>(failure, cannot_send_object(who, reason));
 }
 
 /// The strings that stand in `all` one after the other.
@@ -78,9 +70,9 @@ std::vector<std::string> gather_everywhere(ProcessGroup& group, std::string_view
 
 /// The length of every rank's bytes. Where a rank has none, all ranks tell each other why not, and
 /// throw.
-Counts all_lengths(ProcessGroup& group, const Part& mine, const Wait& wait) {
+Counts all_lengths(ProcessGroup& group, const ObjectBytes& mine, const Wait& wait) {
   const auto marks = Tensor::empty({group.size()}, DType::i64);
-  Work work = group.all_gather(Tensor::from(Counts{mine.mark()}, {}), marks);
+  Work work = group.all_gather(Tensor::from(Counts{mark_of(mine)}, {}), marks);
   wait(work);
   Counts lengths = marks.to_vector<std::int64_t>();
   const auto failed = std::ranges::find_if(lengths, says_failed);
@@ -93,67 +85,41 @@ Counts all_lengths(ProcessGroup& group, const Part& mine, const Wait& wait) {
   refuse(group, static_cast<int>(rank), reasons[rank]);
 }
 
-std::string broadcast_part(ProcessGroup& group, const Part& part, int root) {
-  const auto mark = Tensor::from(Counts{part.mark()}, {});
+}  // namespace
+
+std::string cannot_send_object(const std::string& who, const std::string& reason) {
+  return who + " cannot send its object: " + shortened(reason);
+}
+
+std::string broadcast_object(ProcessGroup& group, const ObjectBytes& object, int root) {
+  const auto mark = Tensor::from(Counts{mark_of(object)}, {});
   group.broadcast(mark, root).wait();
   const auto roots_mark = mark.to_vector<std::int64_t>()[0];
   // Not empty where it need not be: on a rank whose others are imagined, its own come back.
-  const auto payload = roots_mark == part.mark()
-                           ? as_tensor(part.bytes)
+  const auto payload = roots_mark == mark_of(object)
+                           ? as_tensor(object.bytes)
                            : Tensor::empty({length_in(roots_mark)}, DType::u8);
   group.broadcast(payload, root).wait();
   if (says_failed(roots_mark)) refuse(group, root, as_string(payload));
   return as_string(payload);
 }
 
-std::vector<std::string> all_gather_parts(ProcessGroup& group, const Part& mine, const Wait& wait) {
-  const Counts lengths = all_lengths(group, mine, wait);
-  return gather_everywhere(group, mine.bytes, lengths, wait);
+std::vector<std::string> all_gather_object(ProcessGroup& group, const ObjectBytes& object,
+                                           const Wait& wait) {
+  const Counts lengths = all_lengths(group, object, wait);
+  return gather_everywhere(group, object.bytes, lengths, wait);
 }
 
-std::vector<std::string> gather_parts(ProcessGroup& group, const Part& mine, int root) {
-  const Counts lengths = all_lengths(group, mine, wait_for);
+std::vector<std::string> gather_object(ProcessGroup& group, const ObjectBytes& object, int root) {
+  const Counts lengths = all_lengths(group, object, [](Work& work) { work.wait(); });
   const bool gets = group.rank() == root;
   const auto all = gets ? Tensor::empty({total(lengths)}, DType::u8) : Tensor();
-  group.gather_v(as_tensor(mine.bytes), all, lengths, root).wait();
+  group.gather_v(as_tensor(object.bytes), all, lengths, root).wait();
   return gets ? cut(all, lengths) : std::vector<std::string>();
 }
 
-Part part_of(const ObjectBytes& object) { return {object.bytes, object.failed}; }
-
-}  // namespace
-
-std::string broadcast_object(ProcessGroup& group, const std::string& bytes, int root) {
-  return broadcast_part(group, {bytes}, root);
-}
-std::string broadcast_object(ProcessGroup& group, const ObjectBytes& object, int root) {
-  return broadcast_part(group, part_of(object), root);
-}
-
-std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes) {
-  return all_gather_parts(group, {bytes}, wait_for);
-}
-std::vector<std::string> all_gather_object(ProcessGroup& group, const ObjectBytes& object) {
-  return all_gather_parts(group, part_of(object), wait_for);
-}
-std::vector<std::string> all_gather_object(ProcessGroup& group, const std::string& bytes,
-                                           const Wait& wait) {
-  return all_gather_parts(group, {bytes}, wait);
-}
-
-std::vector<std::string> gather_object(ProcessGroup& group, const std::string& bytes, int root) {
-  return gather_parts(group, {bytes}, root);
-}
-std::vector<std::string> gather_object(ProcessGroup& group, const ObjectBytes& object, int root) {
-  return gather_parts(group, part_of(object), root);
-}
-
 std::string scatter_object(ProcessGroup& group, const std::vector<std::string>& objects, int root) {
-  std::vector<ObjectBytes> all;
-  if (group.rank() == root) {
-    for (const std::string& object : objects) all.push_back({.bytes = object});
-  }
-  return scatter_object(group, all, root);
+  return scatter_object(group, std::vector<ObjectBytes>(objects.begin(), objects.end()), root);
 }
 
 std::string scatter_object(ProcessGroup& group, const std::vector<ObjectBytes>& objects, int root) {
@@ -161,7 +127,7 @@ std::string scatter_object(ProcessGroup& group, const std::vector<ObjectBytes>& 
   const auto marks = Tensor::full({group.size()}, -1, DType::i64);
   const bool gives = group.rank() == root;
   std::string joined;
-  ObjectBytes none{.failed = true};  // where the root has none
+  ObjectBytes none = ObjectBytes::none("");  // where the root has none
   if (gives) {
     Counts lengths;
     for (const ObjectBytes& object : objects) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 namespace lockstep {
 namespace {
 
@@ -42,31 +44,11 @@ bool has_common_shape(const Operation& operation) noexcept {
 }  // namespace
 
 const char* name_of(Operation::Kind kind) noexcept {
-  switch (kind) {
-    case Kind::all_reduce:
-      return "all_reduce";
-    case Kind::reduce:
-      return "reduce";
-    case Kind::broadcast:
-      return "broadcast";
-    case Kind::all_gather:
-      return "all_gather";
-    case Kind::gather:
-      return "gather";
-    case Kind::scatter:
-      return "scatter";
-    case Kind::reduce_scatter:
-      return "reduce_scatter";
-    case Kind::all_to_all:
-      return "all_to_all";
-    case Kind::barrier:
-      return "barrier";
-    case Kind::send:
-      return "send";
-    case Kind::receive:
-      return "recv";
-  }
-  return "unknown operation";
+  constexpr std::array names{"all_reduce", "reduce",         "broadcast",  "all_gather", "gather",
+                             "scatter",    "reduce_scatter", "all_to_all", "barrier",    "send",
+                             "recv"};
+  const auto index = static_cast<std::size_t>(kind);
+  return index < names.size() ? names[index] : "unknown operation";
 }
 
 Block block_of(const std::vector<std::int64_t>& counts, std::int64_t numel, int size,
@@ -103,8 +85,8 @@ std::uint64_t fingerprint(const Operation& operation, bool shapes) noexcept {
   return mix(mixed);
 }
 
-std::string refusal(const std::string& speaker, const std::string& reason) {
-  return fmt::format("{}: this process group is unusable, because {}", speaker, reason);
+std::string refusal(const std::string& rank_name, const std::string& reason) {
+  return fmt::format("{}: this process group is unusable, because {}", rank_name, reason);
 }
 
 }  // namespace lockstep

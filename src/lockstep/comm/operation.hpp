@@ -52,6 +52,14 @@ struct Block {
 [[nodiscard]] Block block_of(const std::vector<std::int64_t>& counts, std::int64_t numel, int size,
                              int rank) noexcept;
 
+/// The part of the input for `rank`, and of the output from it.
+[[nodiscard]] inline Block input_block(const Operation& operation, int size, int rank) noexcept {
+  return block_of(operation.input_counts, operation.input.numel(), size, rank);
+}
+[[nodiscard]] inline Block output_block(const Operation& operation, int size, int rank) noexcept {
+  return block_of(operation.output_counts, operation.output.numel(), size, rank);
+}
+
 /// Where an element of `t` lies, on its device.
 [[nodiscard]] inline std::byte* address_of(const Tensor& t, std::int64_t element = 0) noexcept {
   return static_cast<std::byte*>(t.data()) +
@@ -73,7 +81,8 @@ struct Block {
 
 [[nodiscard]] const char* name_of(Operation::Kind kind) noexcept;
 
-/// What a call on a group that has failed or was closed says. `speaker` is "rank 1 of 4 (node12)".
-[[nodiscard]] std::string refusal(const std::string& speaker, const std::string& reason);
+/// What a call on a group that has failed or was closed says. `rank_name` is "rank 1 of 4
+/// (node12)".
+[[nodiscard]] std::string refusal(const std::string& rank_name, const std::string& reason);
 
 }  // namespace lockstep

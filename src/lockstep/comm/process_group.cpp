@@ -12,18 +12,12 @@
 #include <lockstep/comm/coalescing.hpp>
 #include <lockstep/comm/duplicate_group.hpp>
 #include <lockstep/comm/operation.hpp>
-#include <lockstep/comm/outside_group.hpp>
 #include <lockstep/comm/subgroup.hpp>
 
 namespace lockstep {
 namespace {
 
 using Kind = Operation::Kind;
-
-/// The first element of a rank's block.
-std::int64_t begin_of(int rank, const std::vector<std::int64_t>& counts) {
-  return block_of(counts, 0, static_cast<int>(counts.size()), rank).begin;
-}
 
 Operation operation_on(Kind kind, const Tensor& input, const Tensor& output) {
   Operation operation;
@@ -66,8 +60,8 @@ Work ProcessGroup::start_on(ProcessGroup& group, Operation&& operation) {
 
 Work ProcessGroup::all_reduce(const Tensor& input, const Tensor& output, ReduceOp op) {
   const Call call = call_on(*this, "all_reduce");
-  expect_defined(call, "its input", input);
-  expect_defined(call, "its output", output);
+  expect_defined(call, {"its input", input});
+  expect_defined(call, {"its output", output});
   expect_equal(call, input, output);
   expect_in_place_or_apart(call, input, output, 0);
   expect_reducible(call, op, input);
@@ -78,9 +72,9 @@ Work ProcessGroup::reduce(const Tensor& input, const Tensor& output, int root, R
   const Call call = call_on(*this, "reduce");
   const bool gets = rank() == root;
   expect_root(call, root);
-  expect_defined(call, "its input", input);
+  expect_defined(call, {"its input", input});
   if (gets) {
-    expect_defined(call, "the root's output", output);
+    expect_defined(call, {"the root's output", output});
     expect_equal(call, input, output);
     expect_in_place_or_apart(call, input, output, 0);
   }
@@ -93,31 +87,25 @@ Work ProcessGroup::reduce(const Tensor& input, const Tensor& output, int root, R
 Work ProcessGroup::broadcast(const Tensor& t, int root) {
   const Call call = call_on(*this, "broadcast");
   expect_root(call, root);
-  expect_defined(call, "its argument", t);
+  expect_defined(call, {"its argument", t});
   return launch(rooted(Kind::broadcast, root, t, t));
 }
 
 Work ProcessGroup::all_gather(const Tensor& input, const Tensor& output) {
   const Call call = call_on(*this, "all_gather");
-  expect_defined(call, "its input", input);
-  expect_defined(call, "its output", output);
-  expect_rows(call, input, output);
-  expect_in_place_or_apart(call, input, output, rank() * input.numel());
+  expect_defined(call, {"its input", input});
+  expect_defined(call, {"its output", output});
+  expect_rows(call, input, output, rank());
   return launch(operation_on(Kind::all_gather, input, output));
 }
 
 Work ProcessGroup::all_gather_v(const Tensor& input, const Tensor& output,
                                 ListView<std::int64_t> counts) {
   const Call call = call_on(*this, "all_gather_v");
-  expect_defined(call, "its input", input);
-  expect_defined(call, "its output", output);
-  expect_counts(call, counts);
-  expect_same_rows(call, input, output);
-  expect_share(call, "its input", input, counts[static_cast<std::size_t>(rank())]);
-  expect_total(call, "its output", output, counts);
+  expect_defined(call, {"its output", output});
   Operation operation = operation_on(Kind::all_gather, input, output);
-  operation.output_counts = element_counts(output, counts);
-  expect_in_place_or_apart(call, input, output, begin_of(rank(), operation.output_counts));
+  operation.output_counts =
+      expect_share(call, {"its input", input}, {"its output", output}, counts);
   return launch(std::move(operation));
 }
 
@@ -125,11 +113,10 @@ Work ProcessGroup::gather(const Tensor& input, const Tensor& output, int root) {
   const Call call = call_on(*this, "gather");
   const bool gets = rank() == root;
   expect_root(call, root);
-  expect_defined(call, "its input", input);
+  expect_defined(call, {"its input", input});
   if (gets) {
-    expect_defined(call, "the root's output", output);
-    expect_rows(call, input, output);
-    expect_in_place_or_apart(call, input, output, root * input.numel());
+    expect_defined(call, {"the root's output", output});
+    expect_rows(call, input, output, root);
   }
   return launch(rooted(Kind::gather, root, input, gets ? output : Tensor()));
 }
@@ -139,19 +126,10 @@ Work ProcessGroup::gather_v(const Tensor& input, const Tensor& output,
   const Call call = call_on(*this, "gather_v");
   const bool gets = rank() == root;
   expect_root(call, root);
-  expect_defined(call, "its input", input);
-  expect_counts(call, counts);
-  expect_share(call, "its input", input, counts[static_cast<std::size_t>(rank())]);
-  if (gets) {
-    expect_defined(call, "the root's output", output);
-    expect_same_rows(call, input, output);
-    expect_total(call, "the root's output", output, counts);
-  }
+  if (gets) expect_defined(call, {"the root's output", output});
   Operation operation = rooted(Kind::gather, root, input, gets ? output : Tensor());
-  operation.output_counts = element_counts(input, counts);
-  if (gets) {
-    expect_in_place_or_apart(call, input, output, begin_of(rank(), operation.output_counts));
-  }
+  operation.output_counts =
+      expect_share(call, {"its input", input}, {"the root's output", operation.output}, counts);
   return launch(std::move(operation));
 }
 
@@ -159,11 +137,10 @@ Work ProcessGroup::scatter(const Tensor& input, const Tensor& output, int root) 
   const Call call = call_on(*this, "scatter");
   const bool brings = rank() == root;
   expect_root(call, root);
-  expect_defined(call, "its output", output);
+  expect_defined(call, {"its output", output});
   if (brings) {
-    expect_defined(call, "the root's input", input);
-    expect_rows(call, output, input);
-    expect_in_place_or_apart(call, output, input, root * output.numel());
+    expect_defined(call, {"the root's input", input});
+    expect_rows(call, output, input, root);
   }
   return launch(rooted(Kind::scatter, root, brings ? input : Tensor(), output));
 }
@@ -173,28 +150,18 @@ Work ProcessGroup::scatter_v(const Tensor& input, const Tensor& output,
   const Call call = call_on(*this, "scatter_v");
   const bool brings = rank() == root;
   expect_root(call, root);
-  expect_defined(call, "its output", output);
-  expect_counts(call, counts);
-  expect_share(call, "its output", output, counts[static_cast<std::size_t>(rank())]);
-  if (brings) {
-    expect_defined(call, "the root's input", input);
-    expect_same_rows(call, input, output);
-    expect_total(call, "the root's input", input, counts);
-  }
+  if (brings) expect_defined(call, {"the root's input", input});
   Operation operation = rooted(Kind::scatter, root, brings ? input : Tensor(), output);
-  operation.input_counts = element_counts(output, counts);
-  if (brings) {
-    expect_in_place_or_apart(call, output, input, begin_of(rank(), operation.input_counts));
-  }
+  operation.input_counts =
+      expect_share(call, {"its output", output}, {"the root's input", operation.input}, counts);
   return launch(std::move(operation));
 }
 
 Work ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op) {
   const Call call = call_on(*this, "reduce_scatter");
-  expect_defined(call, "its input", input);
-  expect_defined(call, "its output", output);
-  expect_rows(call, output, input);
-  expect_in_place_or_apart(call, output, input, rank() * output.numel());
+  expect_defined(call, {"its input", input});
+  expect_defined(call, {"its output", output});
+  expect_rows(call, output, input, rank());
   expect_reducible(call, op, input);
   return launch(reduction(Kind::reduce_scatter, op, input, output));
 }
@@ -202,25 +169,19 @@ Work ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, Red
 Work ProcessGroup::reduce_scatter_v(const Tensor& input, const Tensor& output,
                                     ListView<std::int64_t> counts, ReduceOp op) {
   const Call call = call_on(*this, "reduce_scatter_v");
-  expect_defined(call, "its input", input);
-  expect_defined(call, "its output", output);
-  expect_counts(call, counts);
-  expect_same_rows(call, input, output);
-  expect_share(call, "its output", output, counts[static_cast<std::size_t>(rank())]);
-  expect_total(call, "its input", input, counts);
-  expect_reducible(call, op, input);
+  expect_defined(call, {"its input", input});
   Operation operation = reduction(Kind::reduce_scatter, op, input, output);
-  operation.input_counts = element_counts(input, counts);
-  expect_in_place_or_apart(call, output, input, begin_of(rank(), operation.input_counts));
+  operation.input_counts = expect_share(call, {"its output", output}, {"its input", input}, counts);
+  expect_reducible(call, op, input);
   return launch(std::move(operation));
 }
 
 Work ProcessGroup::all_to_all(const Tensor& input, const Tensor& output) {
   const Call call = call_on(*this, "all_to_all");
-  expect_defined(call, "its input", input);
-  expect_defined(call, "its output", output);
+  expect_defined(call, {"its input", input});
+  expect_defined(call, {"its output", output});
   expect_equal(call, input, output);
-  expect_row_a_rank(call, "its input", input);
+  expect_row_a_rank(call, {"its input", input});
   expect_apart(call, input, output);
   return launch(operation_on(Kind::all_to_all, input, output));
 }
@@ -229,13 +190,13 @@ Work ProcessGroup::all_to_all_v(const Tensor& input, const Tensor& output,
                                 ListView<std::int64_t> send_counts,
                                 ListView<std::int64_t> receive_counts) {
   const Call call = call_on(*this, "all_to_all_v");
-  expect_defined(call, "its input", input);
-  expect_defined(call, "its output", output);
+  expect_defined(call, {"its input", input});
+  expect_defined(call, {"its output", output});
   expect_counts(call, send_counts);
   expect_counts(call, receive_counts);
   expect_same_rows(call, input, output);
-  expect_total(call, "its input", input, send_counts);
-  expect_total(call, "its output", output, receive_counts);
+  expect_total(call, {"its input", input}, send_counts);
+  expect_total(call, {"its output", output}, receive_counts);
   expect_apart(call, input, output);
   Operation operation = operation_on(Kind::all_to_all, input, output);
   operation.input_counts = element_counts(input, send_counts);
@@ -247,7 +208,7 @@ void ProcessGroup::barrier() { start(Operation{}).wait(); }
 
 Work ProcessGroup::isend(const Tensor& t, int peer, int tag) {
   const Call call = call_on(*this, "send");
-  expect_defined(call, "its argument", t);
+  expect_defined(call, {"its argument", t});
   expect_peer(call, peer, tag);
   Operation operation = rooted(Kind::send, peer, t, Tensor());
   operation.tag = tag;
@@ -256,7 +217,7 @@ Work ProcessGroup::isend(const Tensor& t, int peer, int tag) {
 
 Work ProcessGroup::irecv(const Tensor& t, int peer, int tag) {
   const Call call = call_on(*this, "recv");
-  expect_defined(call, "its argument", t);
+  expect_defined(call, {"its argument", t});
   expect_peer(call, peer == any_source ? 0 : peer, tag);
   Operation operation = rooted(Kind::receive, peer, Tensor(), t);
   operation.tag = tag;

@@ -1,27 +1,14 @@
 #include <lockstep/comm/reduce_op.hpp>
 
+#include <array>
+#include <cstddef>
+
 namespace lockstep {
 
 const char* name_of(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::avg:
-      return "avg";
-    case ReduceOp::product:
-      return "product";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::band:
-      return "band";
-    case ReduceOp::bor:
-      return "bor";
-    case ReduceOp::bxor:
-      return "bxor";
-  }
-  return "unknown reduction";
+  constexpr std::array names{"sum", "avg", "product", "min", "max", "band", "bor", "bxor"};
+  const auto index = static_cast<std::size_t>(op);
+  return index < names.size() ? names[index] : "unknown reduction";
 }
 
 bool reducible(ReduceOp op, DType dtype) noexcept {

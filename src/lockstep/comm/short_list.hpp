@@ -18,10 +18,6 @@ class ShortList {
     ++count_;
     return many_.emplace_back();
   }
-  void drop_last() noexcept {
-    --count_;
-    if (!many_.empty()) many_.pop_back();
-  }
   [[nodiscard]] T* begin() noexcept { return many_.empty() ? few_.data() : many_.data(); }
   [[nodiscard]] T* end() noexcept { return begin() + count_; }
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }

@@ -7,17 +7,23 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
+#include <lockstep/comm/agreement.hpp>
+#include <lockstep/comm/operation.hpp>
 
 namespace lockstep {
+namespace {
+
+struct SplitArguments {
+  int colour, key;
+  static auto fields(auto& self) { return std::tie(self.colour, self.key); }
+};
+
+}  // namespace
 
 void expect_same_members(ProcessGroup& group, std::span<const int> ranks) {
-  const std::uint64_t own = hash64(ranks.data(), ranks.size_bytes());
-  const auto mine = Tensor::from(std::vector{static_cast<std::int64_t>(own)}, {1});
-  const auto all = Tensor::empty({group.size(), 1}, DType::i64);
-  group.all_gather(mine, all).wait();
-  const auto hashes = all.to_vector<std::int64_t>();
+  const auto hashes = agree(group, [&] { return hash64(ranks.data(), ranks.size_bytes()); });
   const auto other =
-      std::ranges::find_if(hashes, [&](std::int64_t hash) { return hash != hashes.front(); });
+      std::ranges::find_if(hashes, [&](std::uint64_t hash) { return hash != hashes.front(); });
   if (other == hashes.end()) return;
   throw InputError(fmt::format(
       "new_group takes the same list on all ranks of the group, but those of ranks 0 and {} differ "
@@ -39,19 +45,35 @@ void expect_members(std::span<const int> ranks, int size) {
 }
 
 std::vector<int> members_of_split(ProcessGroup& group, int colour, int key) {
-  const auto mine = Tensor::from(std::vector<std::int32_t>{colour, key}, {2});
-  const auto all = Tensor::empty({group.size(), 2}, DType::i32);
-  group.all_gather(mine, all).wait();
-  const auto pairs = all.to_vector<std::int32_t>();
-
+  const auto places = agree(group, [&] { return SplitArguments{colour, key}; });
   std::vector<int> members;
   if (colour < 0) return members;
+  const auto place = [&](int r) { return places[static_cast<std::size_t>(r)]; };
   for (int r = 0; r < group.size(); ++r) {
-    if (pairs[2 * static_cast<std::size_t>(r)] == colour) members.push_back(r);
+    if (place(r).colour == colour) members.push_back(r);
   }
-  std::ranges::stable_sort(members, {},
-                           [&](int r) { return pairs[2 * static_cast<std::size_t>(r) + 1]; });
+  std::ranges::stable_sort(members, {}, [&](int r) { return place(r).key; });
   return members;
+}
+
+void refuse_outside(const ProcessGroup& group, const char* call) {
+  const auto* outside = dynamic_cast<const OutsideGroup*>(&group);
+  const std::string who = outside ? fmt::format("rank {}", outside->who()) : "this rank";
+  throw Error(
+      fmt::format("{}: {} is not in this group, which has ranks [{}]: it got it from new_group or "
+                  "split, and may "
+                  "only ask who is in it. Call this where group->rank() >= 0",
+                  call, who, fmt::join(group.ranks(), ", ")));
+}
+
+Work OutsideGroup::start(Operation&& operation) { refuse_outside(*this, name_of(operation.kind)); }
+
+std::shared_ptr<ProcessGroup> OutsideGroup::make_subgroup(std::span<const int> /*members*/) {
+  refuse_outside(*this, "split");
+}
+
+Tensor OutsideGroup::shared_buffer(const Shape& /*shape*/, DType /*dtype*/) {
+  refuse_outside(*this, "shared_buffer");
 }
 
 }  // namespace lockstep

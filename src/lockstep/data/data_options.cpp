@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/data/batches/weighted_draws.hpp>
-#include <lockstep/data/data_sets.hpp>
-#include <lockstep/data/files/data_files.hpp>
 #include <lockstep/data/subset.hpp>
 
 namespace lockstep {
@@ -45,31 +44,18 @@ std::vector<float> zero_input(const DataFacts& facts) {
   return zero;
 }
 
-void expect_kind(const DataOptions& options, TargetKind kind) {
-  const bool tokens = options.kind == DataKind::tokens;
-  if (tokens && kind != TargetKind::tokens) {
-    throw InputError(
-        "data.kind = \"tokens\" is for a language model, which the program gpt trains. Use that, "
-        "or other data.");
-  }
-  if (!tokens && kind == TargetKind::tokens) {
-    throw InputError(
-        "a language model learns tokens: use data.kind = \"tokens\" and data.path, or another "
-        "program than gpt.");
-  }
-  if (kind != TargetKind::values || in_files(options.kind)) return;
+/// Of one's own data; Lockstep's kinds look before they load.
+void expect_targets(const Dataset& data, TargetKind kind) {
+  if ((kind == TargetKind::values) == (data.classes() == 0)) return;
   throw InputError(
-      "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", \"npy\" or "
-      "\"csv\", or the program classify.");
+      kind == TargetKind::values
+          ? "these data have classes, not values to be fitted. Use the program classify."
+          : "these data have values to be fitted, not classes. Use the program regress.");
 }
 
 void expect_one_order(const DataOptions& options) {
-  const bool weights = !options.sample_weights.empty();
-  if (weights && !in_files(options.kind)) {
-    throw InputError(
-        "data.sample_weights names an array in the files of the data, but these data are in none. "
-        "Leave it out, or use data.balance_classes.");
-  }
+  const auto* files = options.in_files();
+  const bool weights = files && !files->sample_weights.empty();
   if (weights && options.balance_classes) {
     throw InputError(
         "data.sample_weights and data.balance_classes both say how often samples are drawn. Leave "
@@ -115,25 +101,53 @@ std::vector<double> balancing_weights(const Dataset& train) {
 
 }  // namespace
 
-bool in_files(DataKind kind) noexcept {
-  return kind == DataKind::hdf5 || kind == DataKind::npy || kind == DataKind::csv;
+DataKinds& data_kinds() {
+  // In the order of the reference. The first is the default.
+  static DataKinds kinds([](DataKinds& own) {
+    add_data<FashionMnistOptions>(own, "fashion_mnist",
+                                  "the four IDX files of Fashion-MNIST, or others of that form");
+    add_data<SyntheticOptions>(own, "synthetic", "images that are generated");
+    add_data<Hdf5Options>(own, "hdf5", "arrays in HDF5 files");
+    add_data<NpyOptions>(own, "npy", "arrays in .npy files");
+    add_data<CsvOptions>(own, "csv", "tables in CSV files");
+    add_data<TokenOptions>(own, "tokens", "token files of a language model");
+  });
+  return kinds;
 }
 
-TargetKind target_kind(const DataOptions& options) {
-  if (options.kind == DataKind::tokens) return TargetKind::tokens;
-  if (!in_files(options.kind)) return TargetKind::classes;
-  const DataFiles files(options, Split::train);
-  const bool classes = files.targets(files.completed(options, TargetKind::classes))->integers();
-  return classes ? TargetKind::classes : TargetKind::values;
+void expect_no_tokens(TargetKind kind) {
+  if (kind != TargetKind::tokens) return;
+  throw InputError(
+      "a language model learns tokens: use data.kind = \"tokens\" and data.path, or another "
+      "program than gpt.");
 }
+
+const FileOptions* DataOptions::in_files() const noexcept {
+  if (const auto* hdf5 = kind.get_if<Hdf5Options>()) return &hdf5->files;
+  if (const auto* npy = kind.get_if<NpyOptions>()) return &npy->files;
+  if (const auto* csv = kind.get_if<CsvOptions>()) return &csv->files;
+  return nullptr;
+}
+
+const FileOptions& DataOptions::files() const {
+  if (const auto* files = in_files()) return *files;
+  throw Error(fmt::format("data.kind = \"{}\" is no kind of files of numbers", kind.name()));
+}
+
+FileOptions& DataOptions::files() { return const_cast<FileOptions&>(std::as_const(*this).files()); }
+
+Normalisation DataOptions::normalisation(Normalisation otherwise) const {
+  if (!mean.empty()) otherwise.mean = mean;
+  if (!std.empty()) otherwise.std = std;
+  return otherwise;
+}
+
+TargetKind target_kind(const DataOptions& options) { return options.kind.make()->targets(options); }
 
 Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_t seed) {
-  expect_kind(options, kind);
   expect_one_order(options);
-  const bool tokens = options.kind == DataKind::tokens;
-  Datasets sets = tokens                   ? token_sets(options)
-                  : in_files(options.kind) ? file_sets(options, kind)
-                                           : image_sets(options);
+  Datasets sets = options.kind.make()->make(options, kind, Sets::train_and_test);
+  expect_targets(*sets.train, kind);
   if (sets.test) {
     expect_alike("samples", sets.train->sample_shape(), sets.test->sample_shape(), options.path);
     expect_alike("targets", sets.train->target_shape(), sets.test->target_shape(), options.path);
@@ -142,7 +156,7 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
                    sets.test->others()[k]->sample_shape(), options.path);
     }
   }
-  if (!tokens) {
+  if (kind != TargetKind::tokens) {
     expect_class_names(sets.facts.class_names, *sets.train);
     sets.augmentation = make_augmentation(options.augment, sets.train->sample_shape(),
                                           zero_input(sets.facts), seed);
@@ -154,27 +168,21 @@ Datasets make_datasets(const DataOptions& options, TargetKind kind, std::uint64_
 }
 
 Datasets make_test_set(const DataOptions& options, TargetKind kind) {
-  expect_kind(options, kind);
-  if (options.kind == DataKind::tokens) return token_test_set(options);
-  return in_files(options.kind) ? file_test_set(options, kind) : image_test_set(options);
+  Datasets sets = options.kind.make()->make(options, kind, Sets::test);
+  sets.train = nullptr;
+  return sets;
 }
 
 DataOptions as_found(DataOptions options, const Datasets& sets) {
-  if (options.kind == DataKind::tokens) {
-    options.tokens.vocabulary = sets.train->classes();
-    options.tokens.tokenizer = sets.facts.tokenizer;
-    options.class_names = sets.facts.class_names;
-    return options;
-  }
-  options.mean = sets.facts.mean;
-  options.std = sets.facts.std;
-  options.class_names = sets.facts.class_names;
-  options.files.columns = {sets.facts.feature_columns, sets.facts.target_columns};
+  const DataFacts& facts = sets.facts;
+  options.kind = options.kind.make()->as_found(sets);
+  options.class_names = facts.class_names;
+  if (!facts.mean.empty()) options.mean = facts.mean;
+  if (!facts.std.empty()) options.std = facts.std;
   if (options.normalise_targets) {
-    options.target_mean = sets.facts.target_mean;
-    options.target_std = sets.facts.target_std;
+    options.target_mean = facts.target_mean;
+    options.target_std = facts.target_std;
   }
-  if (in_files(options.kind)) options.files.classes = sets.train->classes();
   return options;
 }
 

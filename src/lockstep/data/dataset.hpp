@@ -87,6 +87,13 @@ class Dataset {
 /// The two halves of a data set.
 enum class Split { train, test };
 
+/// What a model is asked for.
+enum class TargetKind { classes, values, tokens };
+
+/// The data sets that are loaded: both, or no training set, which is then null: the options have to
+/// be those that a run stored, in which nothing is left to be measured of it.
+enum class Sets : std::uint8_t { train_and_test, test };
+
 /// Changes batches after they were loaded, in place: a step of an augmentation. What it does to a
 /// sample is a function of the epoch and the sample's number alone, so that it does not depend on
 /// who loads it. Immutable: any thread may apply it at any time. Allocates nothing.

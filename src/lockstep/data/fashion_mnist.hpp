@@ -8,6 +8,16 @@
 
 namespace lockstep {
 
+class DeckTable;
+struct DataOptions;
+
+/// The four files in the folder data.path.
+struct FashionMnistOptions {
+  [[nodiscard]] static Datasets make(const DataOptions& all, TargetKind kind, Sets wanted);
+  [[nodiscard]] static TargetKind targets(const DataOptions&) { return TargetKind::classes; }
+};
+inline void declare(DeckTable& /*table*/, FashionMnistOptions& /*options*/) {}
+
 /// Fashion-MNIST (or MNIST) from a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte,
 /// t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz (the plain one is
 /// taken where both are there). The first `limit` samples; 0 is all.

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/data_sets.hpp>
+#include <lockstep/data/file_sets.hpp>
 #include <lockstep/data/files/data_files.hpp>
 #include <lockstep/data/stacked_dataset.hpp>
 #include <lockstep/data/streamed_dataset.hpp>
@@ -60,7 +60,7 @@ Half open_test_split(const DataOptions& options, const DataOptions& named, Targe
   try {
     return open_split(DataFiles(options, Split::test), named, kind, Split::test);
   } catch (const InputError& error) {
-    if (options.kind == DataKind::csv || !options.files.test_path.empty()) throw;
+    if (options.kind.get_if<CsvOptions>() || !options.files().test_path.empty()) throw;
     throw InputError(fmt::format(
         "{} (Data without a test set are read with data.test_set = false.)", error.what()));
   }
@@ -71,15 +71,15 @@ double divisor_of(const StoredArray& features) { return features.bytes() ? 255.0
 
 /// What the options leave open, of the training set.
 DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& train) {
-  if (!options.files.indices && (options.mean.empty() || options.std.empty())) {
+  if (!options.files().indices && (options.mean.empty() || options.std.empty())) {
     const StoredArray& features = *train.features;
-    const Normalisation found = chosen_normalisation(
-        options, measure_normalisation(features, train.size, divisor_of(features)));
+    const Normalisation found =
+        options.normalisation(measure_normalisation(features, train.size, divisor_of(features)));
     options.mean = found.mean;
     options.std = found.std;
   }
   if (kind == TargetKind::classes) {
-    if (options.files.classes == 0) options.files.classes = count_classes(train);
+    if (options.files().classes == 0) options.files().classes = count_classes(train);
   } else if (options.normalise_targets &&
              (options.target_mean.empty() || options.target_std.empty())) {
     const Normalisation found = measure_normalisation(*train.targets, train.size, 1.0);
@@ -91,17 +91,18 @@ DataOptions measured(DataOptions options, TargetKind kind, const StoredSamples& 
 
 /// What the options tell, who may be told of data like `samples`.
 DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
-  const Columns& columns = options.files.columns;
+  const Columns& columns = options.files().columns;
   const bool one_target = columns.targets.size() == 1;
-  DataFacts facts{.input = leaf_of(options.files.train_features),
-                  .target = one_target ? columns.targets[0] : leaf_of(options.files.train_targets),
-                  .divisor = options.files.indices ? 1.0 : divisor_of(*samples.features),
-                  .mean = options.mean,
-                  .std = options.std,
-                  .class_names = options.class_names,
-                  .feature_columns = columns.features,
-                  .target_columns = columns.targets};
-  for (const std::string& name : options.files.other_features)
+  DataFacts facts{
+      .input = leaf_of(options.files().train_features),
+      .target = one_target ? columns.targets[0] : leaf_of(options.files().train_targets),
+      .divisor = options.files().indices ? 1.0 : divisor_of(*samples.features),
+      .mean = options.mean,
+      .std = options.std,
+      .class_names = options.class_names,
+      .feature_columns = columns.features,
+      .target_columns = columns.targets};
+  for (const std::string& name : options.files().other_features)
     facts.other_inputs.push_back(leaf_of(name));
   if (options.normalise_targets) {
     facts.target_mean = options.target_mean;
@@ -113,17 +114,17 @@ DataFacts facts_of(const DataOptions& options, const StoredSamples& samples) {
 std::shared_ptr<const Dataset> opened(const DataOptions& options, const StoredSamples& samples,
                                       std::int64_t classes,
                                       const std::optional<Normalisation>& normalisation) {
-  if (options.files.stream)
+  if (options.files().stream)
     return std::make_shared<const StreamedDataset>(samples, classes, normalisation);
   return load_samples(samples, classes, normalisation);
 }
 
 std::shared_ptr<const Dataset> file_set(const DataOptions& options, TargetKind kind,
                                         const Half& half) {
-  const std::int64_t classes = kind == TargetKind::classes ? options.files.classes : 0;
+  const std::int64_t classes = kind == TargetKind::classes ? options.files().classes : 0;
   if (classes > 0) expect_classes(half.samples, classes);
   std::optional<Normalisation> normalisation;
-  if (!options.files.indices) normalisation = chosen_normalisation(options, {});
+  if (!options.files().indices) normalisation = options.normalisation();
   auto first = opened(options, half.samples, classes, normalisation);
   if (half.others.empty()) return first;
   std::vector<std::shared_ptr<const Dataset>> others;
@@ -149,15 +150,13 @@ std::vector<double> sample_weights_of(const DataFiles& files, const DataOptions&
   return {weights.begin(), weights.end()};
 }
 
-}  // namespace
-
 Datasets file_sets(const DataOptions& options, TargetKind kind) {
   const DataFiles files(options, Split::train);
   const DataOptions named = files.completed(options, kind);
   const Half train = open_split(files, named, kind, Split::train);
   std::optional<Half> test;
   if (options.test_set) test = open_test_split(options, named, kind);
-  if (options.files.indices) {
+  if (options.files().indices) {
     expect_as_they_are(options);
   } else if (test) {
     expect_one_unit(*train.samples.features, *test->samples.features);
@@ -167,7 +166,7 @@ Datasets file_sets(const DataOptions& options, TargetKind kind) {
                 .test = test ? file_set(found, kind, *test) : nullptr,
                 .augmentation = {},
                 .facts = facts_of(found, train.samples)};
-  if (!options.sample_weights.empty())
+  if (!options.files().sample_weights.empty())
     sets.sample_weights = sample_weights_of(files, options, train.samples);
   return sets;
 }
@@ -181,5 +180,100 @@ Datasets file_test_set(const DataOptions& options, TargetKind kind) {
           .augmentation = {},
           .facts = facts_of(named, test.samples)};
 }
+
+// Keys that several formats have.
+
+void declare_classes(DeckTable& table, FileOptions& files) {
+  table.key("classes", files.classes,
+            {.doc = "number of classes; 0: the largest training label plus 1", .min = 0.0});
+}
+
+void declare_indices(DeckTable& table, FileOptions& files) {
+  table.key("indices", files.indices,
+            {.doc = "features are indices for an Embedding: they stay integers and are not "
+                    "normalised"});
+}
+
+void declare_sample_weights(DeckTable& table, FileOptions& files, std::string_view doc) {
+  table.key("sample_weights", files.sample_weights, {.doc = doc});
+}
+
+void declare_arrays(DeckTable& table, FileOptions& files, std::string_view features_doc) {
+  table.key("train_features", files.train_features, {.doc = features_doc});
+  table.key("train_targets", files.train_targets, {.doc = "classes [N] or values [N, ...]"});
+  table.key("test_features", files.test_features, {.doc = "the same of the test set"});
+  table.key("test_targets", files.test_targets, {.doc = "the same of the test set"});
+  table.key("other_features", files.other_features,
+            {.doc = "further inputs of a sample, for a task of your own: names beside "
+                    "train_features and test_features, [\"mask\"] is train/mask and test/mask; "
+                    "they stay as they are"});
+  declare_sample_weights(table, files,
+                         "array [N] of weights by which the training samples are drawn, with "
+                         "replacement; empty: each once an epoch");
+  declare_test_path(table, files.test_path);
+  declare_classes(table, files);
+  declare_indices(table, files);
+  table.key("stream", files.stream,
+            {.doc = "read samples as they are needed, for data sets larger than memory"});
+}
+
+}  // namespace
+
+void declare(DeckTable& table, Hdf5Options& options) {
+  declare_arrays(table, options.files, "data set of inputs [N, ...]");
+  table.key("allow_external", options.files.allow_external,
+            {.doc = "samples may stand in other files: virtual data sets, external raw files and "
+                    "links to other files"});
+  table.key(
+      "cache_mib", options.files.cache_mib,
+      {.doc = "decoded chunks kept of each data set", .unit = "MiB", .min = 1.0, .max = 1048576.0});
+}
+
+void declare(DeckTable& table, NpyOptions& options) {
+  declare_arrays(table, options.files,
+                 "file of inputs [N, ...] in each folder, train/features.npy");
+}
+
+void declare(DeckTable& table, CsvOptions& options) {
+  FileOptions& files = options.files;
+  table.choice("header", files.header,
+               {{"auto", CsvHeader::automatic}, {"true", CsvHeader::yes}, {"false", CsvHeader::no}},
+               "whether the first line names the columns, which without it are column_1, "
+               "column_2, ...; auto: it does, and one that looks like samples is refused");
+  table.key("feature_columns", files.columns.features,
+            {.doc = "names of the columns of inputs; empty: all that are no targets"});
+  table.key("target_columns", files.columns.targets,
+            {.doc = "names of the columns of targets: classes, which may be words, or values; "
+                    "empty: the last column"});
+  declare_sample_weights(table, files,
+                         "column of weights by which the training samples are drawn, with "
+                         "replacement; empty: each once an epoch");
+  declare_test_path(table, files.test_path);
+  declare_classes(table, files);
+  declare_indices(table, files);
+}
+
+template <FileFormat format>
+Datasets StoredData<format>::make(const DataOptions& all, TargetKind kind, Sets wanted) {
+  expect_no_tokens(kind);
+  return wanted == Sets::test ? file_test_set(all, kind) : file_sets(all, kind);
+}
+
+template <FileFormat format>
+TargetKind StoredData<format>::targets(const DataOptions& all) {
+  const DataFiles files(all, Split::train);
+  const bool classes = files.targets(files.completed(all, TargetKind::classes))->integers();
+  return classes ? TargetKind::classes : TargetKind::values;
+}
+
+template <FileFormat format>
+void StoredData<format>::note(const Datasets& found) {
+  files.columns = {found.facts.feature_columns, found.facts.target_columns};
+  files.classes = found.train->classes();
+}
+
+template struct StoredData<FileFormat::hdf5>;
+template struct StoredData<FileFormat::npy>;
+template struct StoredData<FileFormat::csv>;
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/data_sets.hpp>
+#include <lockstep/data/data_options.hpp>
 #include <lockstep/data/fashion_mnist.hpp>
 
 namespace lockstep {
@@ -27,34 +27,56 @@ const std::string& only_folder(const DataOptions& options) {
       fmt::format("data.path names {} folders, but Fashion-MNIST is in one.", options.path.size()));
 }
 
-std::shared_ptr<const Dataset> image_set(const DataOptions& options,
-                                         const Normalisation& normalisation, Split split) {
-  if (options.kind == DataKind::fashion_mnist) {
-    return load_fashion_mnist(find_fashion_mnist(only_folder(options)), split, normalisation,
-                              split == Split::train ? options.train_limit : options.test_limit);
+/// `image_set` gives one half.
+template <class ImageSet>
+Datasets image_sets(const DataOptions& all, TargetKind kind, Sets wanted,
+                    const ImageSet& image_set) {
+  expect_no_tokens(kind);
+  if (kind == TargetKind::values) {
+    throw InputError(
+        "these data have classes, not values to be fitted. Use data.kind = \"hdf5\", \"npy\" or "
+        "\"csv\", or the program classify.");
   }
-  SyntheticOptions synthetic = options.synthetic;
-  synthetic.samples = limited(synthetic.samples, options.train_limit);
-  synthetic.test_samples = limited(synthetic.test_samples, options.test_limit);
-  return make_synthetic(synthetic, split, normalisation);
+  const Normalisation normalisation = all.normalisation();
+  const bool both = wanted == Sets::train_and_test;
+  Datasets sets{
+      .train = {}, .test = {}, .augmentation = {}, .facts = facts_of_images(all, normalisation)};
+  if (both) sets.train = image_set(Split::train, normalisation);
+  if (!both || all.test_set) sets.test = image_set(Split::test, normalisation);
+  return sets;
 }
 
 }  // namespace
 
-Datasets image_sets(const DataOptions& options) {
-  const Normalisation normalisation = chosen_normalisation(options, {});
-  return {.train = image_set(options, normalisation, Split::train),
-          .test = options.test_set ? image_set(options, normalisation, Split::test) : nullptr,
-          .augmentation = {},
-          .facts = facts_of_images(options, normalisation)};
+Datasets FashionMnistOptions::make(const DataOptions& all, TargetKind kind, Sets wanted) {
+  return image_sets(all, kind, wanted, [&](Split split, const Normalisation& normalisation) {
+    return load_fashion_mnist(find_fashion_mnist(only_folder(all)), split, normalisation,
+                              split == Split::train ? all.train_limit : all.test_limit);
+  });
 }
 
-Datasets image_test_set(const DataOptions& options) {
-  const Normalisation normalisation = chosen_normalisation(options, {});
-  return {.train = {},
-          .test = image_set(options, normalisation, Split::test),
-          .augmentation = {},
-          .facts = facts_of_images(options, normalisation)};
+Datasets SyntheticOptions::make(const DataOptions& all, TargetKind kind, Sets wanted) const {
+  SyntheticOptions limits = *this;
+  limits.samples = limited(samples, all.train_limit);
+  limits.test_samples = limited(test_samples, all.test_limit);
+  return image_sets(all, kind, wanted, [&](Split split, const Normalisation& normalisation) {
+    return make_synthetic(limits, split, normalisation);
+  });
+}
+
+void declare(DeckTable& table, SyntheticOptions& synthetic) {
+  table.key("synthetic_samples", synthetic.samples,
+            {.doc = "training samples", .min = 1.0, .max = 1e8});
+  table.key("synthetic_test_samples", synthetic.test_samples,
+            {.doc = "test samples", .min = 1.0, .max = 1e8});
+  table.key("synthetic_classes", synthetic.classes, {.doc = "classes", .min = 2.0, .max = 256.0});
+  table.key("synthetic_image_size", synthetic.image_size,
+            {.doc = "height and width", .unit = "pixels", .min = 1.0, .max = 4096.0});
+  table.key("synthetic_channels", synthetic.channels,
+            {.doc = "colours of an image", .min = 1.0, .max = 64.0});
+  table.key("synthetic_noise", synthetic.noise,
+            {.doc = "share of noise in a pixel; 1 cannot be learnt", .min = 0.0, .max = 1.0});
+  table.key("synthetic_seed", synthetic.seed, {.doc = "seed of patterns and noise"});
 }
 
 }  // namespace lockstep

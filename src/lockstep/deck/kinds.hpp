@@ -49,6 +49,10 @@ class Kinds<Made(Arguments...)> {
     std::function<Made(const std::any& options, Arguments...)> make;
   };
 
+  Kinds() = default;
+  /// With Lockstep's own, which `add_own` adds.
+  explicit Kinds(void (*add_own)(Kinds&)) { add_own(*this); }
+
   /// Throws Error if the name, or the options, are another kind's.
   template <DeclaredOptions Options, class Make>
   requires std::is_invocable_r_v<Made, const Make&, const Options&, Arguments...>
@@ -119,6 +123,10 @@ class KindOf {
   [[nodiscard]] const Options* get_if() const noexcept {
     return std::any_cast<Options>(&options_);
   }
+  template <class Options>
+  [[nodiscard]] Options* get_if() noexcept {
+    return std::any_cast<Options>(&options_);
+  }
   /// What the kind makes of its options.
   template <class... Arguments>
   [[nodiscard]] auto make(Arguments&&... arguments) const {
@@ -151,34 +159,5 @@ class KindOf {
   const Kind* kind_;
   std::any options_;
 };
-
-/// One of the kinds of which an enumerator tells, and whose options are fields of one struct.
-template <class Options, class Enum>
-struct EnumeratedKind {
-  std::string_view name;
-  Enum value;
-  std::string_view doc;
-  void (*declare)(DeckTable&, Options&);  ///< the keys that the kind has
-};
-
-/// Declares the key `kind`, the enumerator `field` of `options`, and the keys of the kind that the
-/// table says.
-template <class Options, class Enum>
-void declare_kind(DeckTable& table, Options& options, Enum Options::*field, std::string_view doc,
-                  const std::vector<EnumeratedKind<Options, Enum>>& kinds) {
-  std::vector<DeckTable::Kind> list;
-  std::size_t current = 0;
-  for (const auto& kind : kinds) {
-    if (kind.value == options.*field) current = list.size();
-    list.push_back({kind.name, kind.doc, [&kind](DeckTable& on) {
-                      Options defaults;
-                      kind.declare(on, defaults);
-                    }});
-  }
-  table.kind("kind", list, current, doc, [&](std::size_t chosen) {
-    options.*field = kinds[chosen].value;
-    kinds[chosen].declare(table, options);
-  });
-}
 
 }  // namespace lockstep

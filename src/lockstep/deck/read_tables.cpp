@@ -93,9 +93,12 @@ class Checker {
     for (const auto& [name, value] : table.keys) names.push_back(name);
     const auto elsewhere =
         std::ranges::find_if(read_, [&](const ReadTable& other) { return other.has(key); });
-    const auto remedy = elsewhere != read_.end() && !nearest_name(key, names)
-                            ? fmt::format("Did you mean {}?", join_path(elsewhere->name, key))
-                            : did_you_mean(key, names);
+    const bool is_elsewhere = elsewhere != read_.end() && !nearest_name(key, names);
+    const auto remedy =
+        is_elsewhere ? fmt::format("Did you mean {}?", join_path(elsewhere->name, key))
+        : names.empty() && !table_names_.empty()
+            ? fmt::format("Keys stand in tables: {}.", fmt::join(table_names_, ", "))
+            : did_you_mean(key, names);
     return fmt::format("unknown key {}. {}", path, remedy);
   }
 

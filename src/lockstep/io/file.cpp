@@ -22,6 +22,8 @@ std::string why(int error_number) {
     text +=
         ", the limit of a process (ulimit -n) is reached: raise it, or use fewer files at a time";
   }
+  if (error_number == ENOSPC || error_number == EDQUOT)
+    text += ": free space there, or use another file system";
   return text;
 }
 

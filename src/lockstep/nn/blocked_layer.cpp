@@ -1,17 +1,31 @@
 #include <lockstep/nn/blocked_layer.hpp>
 
+#include <typeindex>
+#include <unordered_map>
+
 #include <lockstep/autograd/functional/conv.hpp>
 
 namespace lockstep::nn {
+namespace {
 
-BlockedLayer* as_blocked_layer(Module& module) {
-  auto* const layer = dynamic_cast<BlockedLayer*>(&module);
-  return layer && layer->is_all_of(module) ? layer : nullptr;
+/// Complete before main(), and not changed any more.
+std::unordered_map<std::type_index, BlockedForward>& blocked_layers() {
+  static std::unordered_map<std::type_index, BlockedForward> layers;
+  return layers;
+}
+
+}  // namespace
+
+Variable own_forward(Module& module, const Variable& x) { return module.forward(x); }
+
+bool add_blocked_layer(const std::type_info& layer, BlockedForward forward) {
+  return blocked_layers().emplace(layer, forward).second;
 }
 
 Variable forward_blocked(Module& module, const Variable& x) {
-  if (BlockedLayer* const layer = as_blocked_layer(module)) return layer->forward_blocked(x);
-  return module.forward(from_channel_blocks(x));
+  const auto& layers = blocked_layers();
+  const auto layer = layers.find(typeid(module));
+  return layer == layers.end() ? module.forward(from_channel_blocks(x)) : layer->second(module, x);
 }
 
 }  // namespace lockstep::nn

@@ -14,7 +14,7 @@
 #include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/data/categorical.hpp>
 
 namespace lockstep::nn {

@@ -20,8 +20,6 @@ namespace {
 // which for dropout is the layer's number.
 constexpr std::uint64_t first_parameter_stream = std::uint64_t{0x50415241} << 32U;
 
-}  // namespace
-
 struct RandomSequence {
   std::uint64_t seed = 0;
   std::uint64_t next_parameter = first_parameter_stream;
@@ -29,6 +27,8 @@ struct RandomSequence {
   std::uint32_t next_draw = 0;
   std::uint64_t thread = 0;  ///< its number among those that draw without having been seeded
 };
+
+}  // namespace
 
 /// Some streams that have drawn under a guard, and how often.
 struct RandomContextGuard::Calls {
@@ -48,16 +48,13 @@ std::uint64_t varied(std::uint64_t seed, std::uint64_t by) {
   return seed ^ by * 0x9E3779B97F4A7C15U;  // odd, so that no two products are alike
 }
 
-thread_local RandomSequence own_sequence{.thread = not_numbered};
-thread_local RandomSequence* others_sequence = nullptr;  // this thread draws from it
+thread_local RandomSequence sequence{.thread = not_numbered};
 thread_local RandomContextGuard* current_guard = nullptr;
 thread_local RandomTape *recorded_tape = nullptr, *played_tape = nullptr;
 
-RandomSequence& sequence() noexcept { return others_sequence ? *others_sequence : own_sequence; }
-
 }  // namespace
 
-void manual_seed(std::uint64_t seed) { sequence() = {.seed = seed}; }
+void manual_seed(std::uint64_t seed) { sequence = {.seed = seed}; }
 
 RandomContextGuard::RandomContextGuard(const RandomContext& context)
     : context_(context), before_(current_guard) {
@@ -83,27 +80,10 @@ std::uint64_t RandomContextGuard::calls_of(std::uint64_t stream) {
   return (*block)->calls[0]++;
 }
 
-RandomSource RandomSource::of_this_thread() noexcept {
-  RandomSource source;
-  source.sequence_ = &sequence();
-  source.guard_ = current_guard;
-  return source;
-}
-
-RandomSourceGuard::RandomSourceGuard(const RandomSource& source) noexcept {
-  before_.sequence_ = std::exchange(others_sequence, source.sequence_);
-  before_.guard_ = std::exchange(current_guard, source.guard_);
-}
-
-RandomSourceGuard::~RandomSourceGuard() {
-  others_sequence = before_.sequence_;
-  current_guard = before_.guard_;
-}
-
 RandomStream::RandomStream(std::uint32_t number) noexcept
     : layer_(number), number_(streams.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
-RandomStream::RandomStream() noexcept : RandomStream(sequence().next_layer++) {}
+RandomStream::RandomStream() noexcept : RandomStream(sequence.next_layer++) {}
 
 RandomTape::Recording::Recording(RandomTape& tape) noexcept
     : before_(std::exchange(recorded_tape, &tape)) {}
@@ -139,7 +119,7 @@ RandomKey RandomStream::next() {
 
 RandomKey RandomStream::draw() {
   if (!current_guard) {
-    RandomSequence& state = sequence();
+    RandomSequence& state = sequence;
     if (state.thread == not_numbered) state.thread = unseeded_threads.fetch_add(1);
     // As if seeded with -1, -2, ..., which are in nobody's way.
     return {varied(state.seed - state.thread, rank_identity()), layer_, state.next_draw++, 0};
@@ -150,7 +130,7 @@ RandomKey RandomStream::draw() {
 }
 
 Tensor uniform(const Shape& shape, double bound) {
-  PhiloxSequence random(sequence().seed, sequence().next_parameter++);
+  PhiloxSequence random(sequence.seed, sequence.next_parameter++);
   std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
   for (float& element : elements) {
     element = static_cast<float>((2.0 * static_cast<double>(random.uniform()) - 1.0) * bound);
@@ -159,7 +139,7 @@ Tensor uniform(const Shape& shape, double bound) {
 }
 
 Tensor normal(const Shape& shape, double standard_deviation) {
-  PhiloxSequence random(sequence().seed, sequence().next_parameter++);
+  PhiloxSequence random(sequence.seed, sequence.next_parameter++);
   std::vector<float> elements(static_cast<std::size_t>(shape.numel()));
   for (float& element : elements) {  // Box and Muller 1958; 1 - uniform() is never 0
     const double radius = std::sqrt(-2.0 * std::log(1.0 - static_cast<double>(random.uniform())));

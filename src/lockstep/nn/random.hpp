@@ -84,30 +84,6 @@ class RandomTape::Replay {
   RandomTape *recording_before_, *before_;
 };
 
-/// What a thread draws from: its sequence since manual_seed, and the guard that it is under.
-class RandomSource {
- public:
-  [[nodiscard]] static RandomSource of_this_thread() noexcept;
-
- private:
-  friend class RandomSourceGuard;
-  struct RandomSequence* sequence_ = nullptr;
-  RandomContextGuard* guard_ = nullptr;
-};
-
-/// While alive, this thread draws from another one's source. That thread, and its guard, live as
-/// long, and the two do not draw at a time.
-class RandomSourceGuard {
- public:
-  explicit RandomSourceGuard(const RandomSource& source) noexcept;
-  ~RandomSourceGuard();
-  RandomSourceGuard(const RandomSourceGuard&) = delete;
-  RandomSourceGuard& operator=(const RandomSourceGuard&) = delete;
-
- private:
-  RandomSource before_;
-};
-
 /// Where one layer's random numbers come from.
 class RandomStream {
  public:

@@ -5,10 +5,16 @@
 
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/layer_scope.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/layers.hpp>
 
 namespace lockstep::nn {
+
+const bool Sequential::takes_blocks =
+    add_blocked_layer(typeid(Sequential), [](Module& module, const Variable& x) {
+      return static_cast<Sequential&>(module).forward_stages(x);
+    });
 
 Sequential::Sequential(std::initializer_list<std::shared_ptr<Module>> modules) {
   for (const auto& module : modules) push_back(module);
@@ -91,12 +97,12 @@ Variable Sequential::forward_stage(const Stage& stage, const Variable& x) {
                                     x.shape()[0], channels, is_half(dtype) ? DType::f32 : dtype));
     }
   }
-  return nn::forward_blocked(layer(0), x);
+  return forward_blocked(layer(0), x);
 }
 
-Variable Sequential::forward(const Variable& x) { return from_channel_blocks(forward_blocked(x)); }
+Variable Sequential::forward(const Variable& x) { return from_channel_blocks(forward_stages(x)); }
 
-Variable Sequential::forward_blocked(const Variable& x) {
+Variable Sequential::forward_stages(const Variable& x) {
   Variable value = x;
   if (ForwardHook::current()) {  // which is to see every child
     for (const auto& [name, child] : children()) value = (*child)(value);

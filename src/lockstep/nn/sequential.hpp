@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep::nn {
@@ -18,8 +17,8 @@ namespace lockstep::nn {
 /// Where children follow each other as Conv2d, [Dropout2d,] MaxPool2d, ReLU, their product is
 /// computed by one fused operation (conv2d_max_pool2d_relu) with the same result up to rounding; so
 /// are a BatchNorm and the ReLU behind it. Between built-in layers images pass in channel blocks; a
-/// Module of one's own is given, and gives, plain ones (nn/blocked_layer.hpp).
-class Sequential : public Module, public Blocked<Sequential> {
+/// Module of one's own is given, and gives, plain ones.
+class Sequential : public Module {
  public:
   using NamedModule = std::pair<std::string, std::shared_ptr<Module>>;
 
@@ -31,7 +30,6 @@ class Sequential : public Module, public Blocked<Sequential> {
   void push_back(std::string name, std::shared_ptr<Module> module);
 
   Variable forward(const Variable& x) override;
-  Variable forward_blocked(const Variable& x) override;
 
  private:
   /// Rows of children that one operation computes.
@@ -50,6 +48,9 @@ class Sequential : public Module, public Blocked<Sequential> {
   /// The row that begins at `child`.
   [[nodiscard]] Fusion fusion_at(std::size_t child) const;
   [[nodiscard]] Variable forward_stage(const Stage& stage, const Variable& x);
+  /// Of all stages: as forward, but x may be in channel blocks, and so may be the result.
+  [[nodiscard]] Variable forward_stages(const Variable& x);
+  static const bool takes_blocks;
 
   std::vector<Stage> stages_;
 };

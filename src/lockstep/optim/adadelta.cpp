@@ -1,19 +1,37 @@
 #include <lockstep/optim/adadelta.hpp>
 
+#include <cmath>
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/adadelta.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const AdadeltaOptions& validated(const AdadeltaOptions& options) {
-  expect_below_one("Adadelta", "rho", options.rho);
-  expect_not_negative("Adadelta", "eps", options.eps);
-  expect_not_negative("Adadelta", "weight_decay", options.weight_decay);
-  return options;
+template <class T>
+struct AdadeltaRule {
+  AdadeltaRule(const Run& run, const AdadeltaOptions& options)
+      : decay(run),
+        keep(rounded<T>(options.rho)),
+        take(rounded<T>(1.0 - options.rho)),
+        eps(rounded<T>(options.eps)),
+        lr(rounded<T>(run.lr)) {}
+
+  KOKKOS_FUNCTION T operator()(T p, T g, T& square, T& delta) const {
+    g = decay.gradient(p, g);
+    square = keep * square + take * g * g;
+    const T step = std::sqrt(delta + eps) / std::sqrt(square + eps) * g;
+    delta = keep * delta + take * step * step;
+    return p - lr * step;
+  }
+
+  Decay<T> decay;
+  T keep, take, eps, lr;
+};
+
+void validate(const char* name, const AdadeltaOptions& options) {
+  expect_below_one(name, "rho", options.rho);
 }
 
 }  // namespace
@@ -25,27 +43,15 @@ void declare(DeckTable& table, AdadeltaOptions& options) {
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 
-void add_adadelta(OptimizerKinds& kinds) {
-  add_optimizer<Adadelta, AdadeltaOptions>(kinds, "adadelta", "torch.optim.Adadelta");
-}
-
 Adadelta::Adadelta(std::vector<nn::NamedParameter> parameters, const AdadeltaOptions& options,
                    const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr,
-                 .weight_decay = options.weight_decay,
-                 .slots = {"square_avg", "acc_delta"}},
-                groups),
-      options_("Adadelta", options, groups, validated) {}
+    : OptimizerOf(
+          std::move(parameters), options, groups,
+          {.name = "Adadelta", .slots = {{"square_avg"}, {"acc_delta"}}, .validate = validate}) {}
 
 void Adadelta::update(const Run& run) {
-  const AdadeltaOptions& options = options_[run.group];
-  adadelta_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
-                  {.lr = run.lr,
-                   .rho = options.rho,
-                   .eps = options.eps,
-                   .weight_decay = run.weight_decay,
-                   .gradient_factor = run.gradient_factor});
+  update_elements<2>("lockstep::adadelta", run,
+                     [&]<class T>() { return AdadeltaRule<T>(run, options_of(run)); });
 }
 
 }  // namespace lockstep::optim

@@ -1,8 +1,7 @@
 #pragma once
 #include <vector>
 
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -15,25 +14,18 @@ struct AdadeltaOptions {
 };
 void declare(DeckTable& table, AdadeltaOptions& options);
 
-/// Adadelta, torch.optim.Adadelta's formulas (tensor/kernels/optim/adadelta.hpp), for f32 and f64
-/// parameters.
-/// State: `<name>/square_avg` and `<name>/acc_delta`, like the parameter.
-class Adadelta : public Optimizer {
+/// torch.optim.Adadelta, of f32 or f64. State: running mean squares s (`<name>/square_avg`) of
+/// gradients g and d (`<name>/acc_delta`) of steps, like the parameter p.
+///   g = g + weight_decay p;  s = rho s + (1 - rho) g^2
+///   u = sqrt(d + eps) / sqrt(s + eps) g;  d = rho d + (1 - rho) u^2;  p -= lr u
+/// Source: Zeiler 2012 (arXiv:1212.5701), algorithm 1.
+class Adadelta : public OptimizerOf<AdadeltaOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit Adadelta(std::vector<nn::NamedParameter> parameters, const AdadeltaOptions& options = {},
                     const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return 0.0; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double /*momentum*/) override {}
-
-  GroupedOptions<AdadeltaOptions> options_;
 };
 
 }  // namespace lockstep::optim

@@ -1,20 +1,34 @@
 #include <lockstep/optim/adagrad.hpp>
 
+#include <cmath>
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/adagrad.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const AdagradOptions& validated(const AdagradOptions& options) {
-  expect_not_negative("Adagrad", "lr_decay", options.lr_decay);
-  expect_not_negative("Adagrad", "weight_decay", options.weight_decay);
-  expect_not_negative("Adagrad", "initial_accumulator_value", options.initial_accumulator_value);
-  expect_not_negative("Adagrad", "eps", options.eps);
-  return options;
+template <class T>
+struct AdagradRule {
+  AdagradRule(const Run& run, const AdagradOptions& options)
+      : decay(run),
+        eps(rounded<T>(options.eps)),
+        rate(rounded<T>(run.lr / (1.0 + static_cast<double>(run.step - 1) * options.lr_decay))) {}
+
+  KOKKOS_FUNCTION T operator()(T p, T g, T& sum) const {
+    g = decay.gradient(p, g);
+    sum += g * g;
+    return p - rate * g / (std::sqrt(sum) + eps);
+  }
+
+  Decay<T> decay;
+  T eps, rate;
+};
+
+void validate(const char* name, const AdagradOptions& options) {
+  expect_not_negative(name, "lr_decay", options.lr_decay);
+  expect_not_negative(name, "initial_accumulator_value", options.initial_accumulator_value);
 }
 
 }  // namespace
@@ -29,32 +43,21 @@ void declare(DeckTable& table, AdagradOptions& options) {
   declare_eps(table, options.eps, "added to the root of the sum of squares");
 }
 
-void add_adagrad(OptimizerKinds& kinds) {
-  add_optimizer<Adagrad, AdagradOptions>(kinds, "adagrad", "torch.optim.Adagrad");
-}
-
 Adagrad::Adagrad(std::vector<nn::NamedParameter> parameters, const AdagradOptions& options,
                  const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"sum"}}, groups),
-      options_("Adagrad", options, groups, validated) {
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = "Adagrad", .slots = {{"sum"}}, .validate = validate}) {
   const StateDict state = state_dict();
   const auto of_each = group_of_each(this->parameters(), groups);
   for (std::size_t i = 0; i < of_each.size(); ++i) {
-    const double initial = options_[of_each[i]].initial_accumulator_value;
+    const double initial = options_of_group(of_each[i]).initial_accumulator_value;
     if (initial != 0.0) state.find(this->parameters()[i].name + "/sum")->tensor.fill(initial);
   }
 }
 
 void Adagrad::update(const Run& run) {
-  const AdagradOptions& options = options_[run.group];
-  adagrad_update(run.parameter, run.gradient, run.slots[0],
-                 {.lr = run.lr,
-                  .lr_decay = options.lr_decay,
-                  .weight_decay = run.weight_decay,
-                  .eps = options.eps,
-                  .step = run.step,
-                  .gradient_factor = run.gradient_factor});
+  update_elements<1>("lockstep::adagrad", run,
+                     [&]<class T>() { return AdagradRule<T>(run, options_of(run)); });
 }
 
 }  // namespace lockstep::optim

@@ -1,8 +1,7 @@
 #pragma once
 #include <vector>
 
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -16,24 +15,18 @@ struct AdagradOptions {
 };
 void declare(DeckTable& table, AdagradOptions& options);
 
-/// Adagrad, torch.optim.Adagrad's formulas (tensor/kernels/optim/adagrad.hpp), for f32 and f64
-/// parameters. State: `<name>/sum`, like the parameter.
-class Adagrad : public Optimizer {
+/// torch.optim.Adagrad, of f32 or f64. State: the sum of squares s (`<name>/sum`), like the
+/// parameter p with gradient g. In update t, from 1:
+///   g = g + weight_decay p;  s += g^2
+///   p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps)
+/// Source: Duchi, Hazan, Singer 2011 (JMLR 12), figure 1, diagonal.
+class Adagrad : public OptimizerOf<AdagradOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit Adagrad(std::vector<nn::NamedParameter> parameters, const AdagradOptions& options = {},
                    const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return 0.0; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double /*momentum*/) override {}
-
-  GroupedOptions<AdagradOptions> options_;
 };
 
 }  // namespace lockstep::optim

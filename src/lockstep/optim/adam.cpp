@@ -1,58 +1,53 @@
 #include <lockstep/optim/adam.hpp>
 
+#include <cmath>
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/adam.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-void validate(const char* name, const AdamOptions& options) {
-  expect_below_one(name, "first beta", options.betas[0]);
-  expect_below_one(name, "second beta", options.betas[1]);
-  expect_not_negative(name, "eps", options.eps);
-  expect_not_negative(name, "weight_decay", options.weight_decay);
-}
+bool is_amsgrad(const AdamOptions& options) { return options.amsgrad; }
 
-GroupedOptions<AdamOptions> grouped_adam(const char* name, const AdamOptions& options,
-                                         const std::vector<ParameterGroup>& groups) {
-  return {name, options, groups, [&](const AdamOptions& of_group) { validate(name, of_group); }};
-}
+template <class T>
+struct AdamRule {
+  AdamRule(const Run& run, const AdamOptions& options, bool decoupled)
+      : decay(run, decoupled),
+        moments(options.betas),
+        eps(rounded<T>(options.eps)),
+        step_size(rounded<T>(run.lr / bias_correction(options.betas[0], run))),
+        correction(rounded<T>(1.0 / std::sqrt(bias_correction(options.betas[1], run)))) {}
 
-std::vector<std::string> slots_of(const char* name, const AdamOptions& options,
-                                  const std::vector<ParameterGroup>& groups) {
-  std::vector<std::string> slots{"exp_avg", "exp_avg_sq"};
-  const auto amsgrad = [](const AdamOptions& of_group) { return of_group.amsgrad; };
-  if (grouped_adam(name, options, groups).any(amsgrad)) slots.emplace_back("max_exp_avg_sq");
-  return slots;
-}
+  KOKKOS_FUNCTION T operator()(T p, T g, T& mean, T& square) const {
+    moments.add(decay.gradient(p, g), mean, square);
+    return stepped(p, mean, square);
+  }
+  KOKKOS_FUNCTION T operator()(T p, T g, T& mean, T& square, T& largest) const {
+    moments.add(decay.gradient(p, g), mean, square);
+    largest = square < largest ? largest : square;  // a NaN stays
+    return stepped(p, mean, largest);
+  }
+  KOKKOS_FUNCTION T stepped(T p, T mean, T square) const {
+    return decay.keep * p - step_size * mean / (std::sqrt(square) * correction + eps);
+  }
+
+  Decay<T> decay;
+  Moments<T> moments;
+  T eps, step_size, correction;
+};
 
 }  // namespace
 
 void declare(DeckTable& table, AdamOptions& options) {
-  declare_lr(table, options.lr);
-  declare_betas(table, options.betas);
-  declare_eps(table, options.eps);
-  declare_weight_decay(table, options.weight_decay, l2_decay);
+  declare_adam_keys(table, options, l2_decay);
   declare_amsgrad(table, options.amsgrad);
-}
-
-void add_adam(OptimizerKinds& kinds) {
-  add_optimizer<Adam, AdamOptions>(kinds, "adam", "torch.optim.Adam");
 }
 
 void declare(DeckTable& table, AdamWOptions& options) {
-  declare_lr(table, options.lr);
-  declare_betas(table, options.betas);
-  declare_eps(table, options.eps);
-  declare_weight_decay(table, options.weight_decay, decoupled_decay);
+  declare_adam_keys(table, options, decoupled_decay);
   declare_amsgrad(table, options.amsgrad);
-}
-
-void add_adamw(OptimizerKinds& kinds) {
-  add_optimizer<AdamW, AdamWOptions>(kinds, "adamw", "torch.optim.AdamW");
 }
 
 Adam::Adam(std::vector<nn::NamedParameter> parameters, const AdamOptions& options,
@@ -61,26 +56,20 @@ Adam::Adam(std::vector<nn::NamedParameter> parameters, const AdamOptions& option
 
 Adam::Adam(const char* name, std::vector<nn::NamedParameter> parameters, const AdamOptions& options,
            bool decoupled_weight_decay, const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr,
-                 .weight_decay = options.weight_decay,
-                 .slots = slots_of(name, options, groups)},
-                groups),
-      options_(grouped_adam(name, options, groups)),
+    : OptimizerOf(
+          std::move(parameters), options, groups,
+          {.name = name, .slots = {{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq", is_amsgrad}}}),
       decoupled_weight_decay_(decoupled_weight_decay) {}
 
 void Adam::update(const Run& run) {
-  const AdamOptions& options = options_[run.group];
-  adam_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
-              options.amsgrad ? run.slots[2] : Tensor(),
-              {.lr = run.lr,
-               .beta1 = options.betas[0],
-               .beta2 = options.betas[1],
-               .eps = options.eps,
-               .weight_decay = run.weight_decay,
-               .decoupled = decoupled_weight_decay_,
-               .step = run.step,
-               .gradient_factor = run.gradient_factor});
+  const auto rule = [&]<class T>() {
+    return AdamRule<T>(run, options_of(run), decoupled_weight_decay_);
+  };
+  if (options_of(run).amsgrad) {
+    update_elements<3>("lockstep::amsgrad", run, rule);
+  } else {
+    update_elements<2>("lockstep::adam", run, rule);
+  }
 }
 
 AdamW::AdamW(std::vector<nn::NamedParameter> parameters, const AdamWOptions& options,

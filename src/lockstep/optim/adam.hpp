@@ -2,8 +2,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -17,16 +16,18 @@ struct AdamOptions {
 };
 void declare(DeckTable& table, AdamOptions& options);
 
-/// Adam, torch.optim.Adam's formulas (tensor/kernels/optim/adam.hpp), for f32 and f64 parameters.
-/// State: `<name>/exp_avg`, `<name>/exp_avg_sq` and, with AMSGrad, `<name>/max_exp_avg_sq`, like
-/// the parameter.
-class Adam : public Optimizer {
+/// torch.optim.Adam, of f32 or f64. State: moments m (`<name>/exp_avg`) and v (`<name>/exp_avg_sq`)
+/// and, with AMSGrad, the largest v so far (`<name>/max_exp_avg_sq`), like the parameter p with
+/// gradient g. In update t, from 1, where w is v or that:
+///   g += weight_decay p;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+///   p -= lr / (1 - beta1^t) m / (sqrt(w / (1 - beta2^t)) + eps)
+/// Source: Kingma, Ba 2015 (arXiv:1412.6980), algorithm 1; Reddi, Kale, Kumar 2018
+/// (arXiv:1904.09237), algorithm 2, with torch.optim's place of eps and maximum of the uncorrected
+/// v.
+class Adam : public OptimizerOf<AdamOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit Adam(std::vector<nn::NamedParameter> parameters, const AdamOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
-
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
 
  protected:
   Adam(const char* name, std::vector<nn::NamedParameter> parameters, const AdamOptions& options,
@@ -34,14 +35,7 @@ class Adam : public Optimizer {
 
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
-  }
 
-  GroupedOptions<AdamOptions> options_;
   bool decoupled_weight_decay_;
 };
 
@@ -55,7 +49,8 @@ struct AdamWOptions {
 };
 void declare(DeckTable& table, AdamWOptions& options);
 
-/// Adam with decoupled weight decay, torch.optim.AdamW. State as Adam's.
+/// torch.optim.AdamW: Adam whose weight decay is p *= 1 - lr weight_decay. State as Adam's. Source:
+/// Loshchilov, Hutter 2019 (arXiv:1711.05101), algorithm 2.
 class AdamW : public Adam {
  public:
   explicit AdamW(std::vector<nn::NamedParameter> parameters, const AdamWOptions& options = {},

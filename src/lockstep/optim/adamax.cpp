@@ -1,21 +1,34 @@
 #include <lockstep/optim/adamax.hpp>
 
+#include <cmath>
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/adamax.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const AdamaxOptions& validated(const AdamaxOptions& options) {
-  expect_below_one("Adamax", "first beta", options.betas[0]);
-  expect_below_one("Adamax", "second beta", options.betas[1]);
-  expect_not_negative("Adamax", "eps", options.eps);
-  expect_not_negative("Adamax", "weight_decay", options.weight_decay);
-  return options;
-}
+template <class T>
+struct AdamaxRule {
+  AdamaxRule(const Run& run, const AdamaxOptions& options)
+      : decay(run),
+        take1(rounded<T>(1.0 - options.betas[0])),
+        beta2(rounded<T>(options.betas[1])),
+        eps(rounded<T>(options.eps)),
+        step_size(rounded<T>(run.lr / bias_correction(options.betas[0], run))) {}
+
+  KOKKOS_FUNCTION T operator()(T p, T g, T& mean, T& norm) const {
+    g = decay.gradient(p, g);
+    mean += take1 * (g - mean);
+    const T kept = beta2 * norm, size = std::fabs(g) + eps;
+    norm = size < kept ? kept : size;  // a NaN stays
+    return p - step_size * mean / norm;
+  }
+
+  Decay<T> decay;
+  T take1, beta2, eps, step_size;
+};
 
 }  // namespace
 
@@ -27,28 +40,14 @@ void declare(DeckTable& table, AdamaxOptions& options) {
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 
-void add_adamax(OptimizerKinds& kinds) {
-  add_optimizer<Adamax, AdamaxOptions>(kinds, "adamax", "torch.optim.Adamax");
-}
-
 Adamax::Adamax(std::vector<nn::NamedParameter> parameters, const AdamaxOptions& options,
                const std::vector<ParameterGroup>& groups)
-    : Optimizer(
-          std::move(parameters),
-          {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"exp_avg", "exp_inf"}},
-          groups),
-      options_("Adamax", options, groups, validated) {}
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = "Adamax", .slots = {{"exp_avg"}, {"exp_inf"}}}) {}
 
 void Adamax::update(const Run& run) {
-  const AdamaxOptions& options = options_[run.group];
-  adamax_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
-                {.lr = run.lr,
-                 .beta1 = options.betas[0],
-                 .beta2 = options.betas[1],
-                 .eps = options.eps,
-                 .weight_decay = run.weight_decay,
-                 .step = run.step,
-                 .gradient_factor = run.gradient_factor});
+  update_elements<2>("lockstep::adamax", run,
+                     [&]<class T>() { return AdamaxRule<T>(run, options_of(run)); });
 }
 
 }  // namespace lockstep::optim

@@ -2,8 +2,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -16,26 +15,18 @@ struct AdamaxOptions {
 };
 void declare(DeckTable& table, AdamaxOptions& options);
 
-/// Adamax, torch.optim.Adamax's formulas (tensor/kernels/optim/adamax.hpp), for f32 and f64
-/// parameters. State: `<name>/exp_avg` and `<name>/exp_inf`, like the parameter.
-class Adamax : public Optimizer {
+/// torch.optim.Adamax, of f32 or f64. State: the mean m (`<name>/exp_avg`) and the weighted
+/// infinity norm u (`<name>/exp_inf`), like the parameter p with gradient g. In update t, from 1:
+///   g = g + weight_decay p;  m += (1 - beta1) (g - m)
+///   u = max(beta2 u, |g| + eps);  p -= lr / (1 - beta1^t) m / u
+/// Source: Kingma, Ba 2015 (arXiv:1412.6980), algorithm 2, with torch.optim's place of eps.
+class Adamax : public OptimizerOf<AdamaxOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit Adamax(std::vector<nn::NamedParameter> parameters, const AdamaxOptions& options = {},
                   const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
-  }
-
-  GroupedOptions<AdamaxOptions> options_;
 };
 
 }  // namespace lockstep::optim

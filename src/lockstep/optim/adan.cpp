@@ -1,22 +1,51 @@
 #include <lockstep/optim/adan.hpp>
 
+#include <cmath>
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/adan.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const AdanOptions& validated(const AdanOptions& options) {
-  expect_below_one("Adan", "first beta", options.betas[0]);
-  expect_below_one("Adan", "second beta", options.betas[1]);
-  expect_below_one("Adan", "third beta", options.betas[2]);
-  expect_not_negative("Adan", "eps", options.eps);
-  expect_not_negative("Adan", "weight_decay", options.weight_decay);
-  return options;
-}
+template <class T>
+struct AdanRule {
+  AdanRule(const Run& run, const AdanOptions& options)
+      : gradient(rounded<T>(run.gradient_factor)),
+        beta1(rounded<T>(options.betas[0])),
+        take1(rounded<T>(1.0 - options.betas[0])),
+        beta2(rounded<T>(options.betas[1])),
+        take2(rounded<T>(1.0 - options.betas[1])),
+        beta3(rounded<T>(options.betas[2])),
+        take3(rounded<T>(1.0 - options.betas[2])),
+        eps(rounded<T>(options.eps)),
+        before(rounded<T>(options.no_prox ? 1.0 - run.lr * run.weight_decay : 1.0)),
+        after(rounded<T>(options.no_prox ? 1.0 : 1.0 / (1.0 + run.lr * run.weight_decay))),
+        rate(rounded<T>(run.lr / bias_correction(options.betas[0], run))),
+        rate_of_change(
+            rounded<T>(run.lr * options.betas[1] / bias_correction(options.betas[1], run))),
+        correction(rounded<T>(1.0 / std::sqrt(bias_correction(options.betas[2], run)))),
+        first(run.step == 1) {}
+
+  KOKKOS_FUNCTION T operator()(T p, T g, T& mean, T& mean_change, T& mean_square,
+                               T& previous) const {
+    g = gradient * g;
+    const T change = first ? T{0} : g - previous;
+    const T ahead = g + beta2 * change;
+    mean = beta1 * mean + take1 * g;
+    mean_change = beta2 * mean_change + take2 * change;
+    mean_square = beta3 * mean_square + take3 * ahead * ahead;
+    previous = g;
+    const T step =
+        (rate * mean + rate_of_change * mean_change) / (std::sqrt(mean_square) * correction + eps);
+    return (before * p - step) * after;
+  }
+
+  T gradient, beta1, take1, beta2, take2, beta3, take3, eps, before, after;
+  T rate, rate_of_change, correction;
+  bool first;
+};
 
 }  // namespace
 
@@ -31,31 +60,15 @@ void declare(DeckTable& table, AdanOptions& options) {
             {.doc = "multiply the parameter by 1 - lr weight_decay before the step, as adamw"});
 }
 
-void add_adan(OptimizerKinds& kinds) {
-  add_optimizer<Adan, AdanOptions>(kinds, "adan", "Xie et al. 2022 (arXiv:2208.06677)");
-}
-
 Adan::Adan(std::vector<nn::NamedParameter> parameters, const AdanOptions& options,
            const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr,
-                 .weight_decay = options.weight_decay,
-                 .slots = {"exp_avg", "exp_avg_diff", "exp_avg_sq", "previous_grad"}},
-                groups),
-      options_("Adan", options, groups, validated) {}
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = "Adan",
+                   .slots = {{"exp_avg"}, {"exp_avg_diff"}, {"exp_avg_sq"}, {"previous_grad"}}}) {}
 
 void Adan::update(const Run& run) {
-  const AdanOptions& options = options_[run.group];
-  adan_update(run.parameter, run.gradient, run.slots[0], run.slots[1], run.slots[2], run.slots[3],
-              {.lr = run.lr,
-               .beta1 = options.betas[0],
-               .beta2 = options.betas[1],
-               .beta3 = options.betas[2],
-               .eps = options.eps,
-               .weight_decay = run.weight_decay,
-               .no_prox = options.no_prox,
-               .step = run.step,
-               .gradient_factor = run.gradient_factor});
+  update_elements<4>("lockstep::adan", run,
+                     [&]<class T>() { return AdanRule<T>(run, options_of(run)); });
 }
 
 }  // namespace lockstep::optim

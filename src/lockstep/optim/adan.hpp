@@ -1,8 +1,8 @@
 #pragma once
 #include <vector>
 
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/betas.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -18,27 +18,23 @@ struct AdanOptions {
 };
 void declare(DeckTable& table, AdanOptions& options);
 
-/// Adan (tensor/kernels/optim/adan.hpp; Xie et al. 2022, arXiv:2208.06677), for f32 and f64
-/// parameters. State: `<name>/exp_avg`, `<name>/exp_avg_diff`, `<name>/exp_avg_sq` and
-/// `<name>/previous_grad`, like the parameter.
-class Adan : public Optimizer {
+/// Adan, of f32 or f64. State: means m (`<name>/exp_avg`), v (`<name>/exp_avg_diff`) and n
+/// (`<name>/exp_avg_sq`) and the gradient h of the step before (`<name>/previous_grad`), like the
+/// parameter p with gradient g. In update t, from 1:
+///   d = g - h, but 0 in the first step;  h = g
+///   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) d
+///   n = beta3 n + (1 - beta3) (g + beta2 d)^2
+///   s = lr (m / (1 - beta1^t) + beta2 v / (1 - beta2^t)) / (sqrt(n / (1 - beta3^t)) + eps)
+///   p = (p - s) / (1 + lr weight_decay), or with no_prox p = p (1 - lr weight_decay) - s
+/// Source: Xie, Zhou, Li, Lin, Yan 2022 (arXiv:2208.06677), algorithm 1, whose betas are 1 - these,
+/// with the bias corrections and the choice of no_prox of the authors' implementation.
+class Adan : public OptimizerOf<AdanOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit Adan(std::vector<nn::NamedParameter> parameters, const AdanOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
-  }
-
-  GroupedOptions<AdanOptions> options_;
 };
 
 }  // namespace lockstep::optim

@@ -1,20 +1,40 @@
 #include <lockstep/optim/asgd.hpp>
 
+#include <cmath>
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/asgd.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const AsgdOptions& validated(const AsgdOptions& options) {
-  expect_not_negative("ASGD", "lambd", options.lambd);
-  expect_not_negative("ASGD", "alpha", options.alpha);
-  expect_not_negative("ASGD", "t0", options.t0);
-  expect_not_negative("ASGD", "weight_decay", options.weight_decay);
-  return options;
+template <class T>
+struct AsgdRule {
+  AsgdRule(const Run& run, const AsgdOptions& options) : decay(run) {
+    const double before = static_cast<double>(run.step - 1);
+    const double rate = run.lr / std::pow(1.0 + options.lambd * run.lr * before, options.alpha);
+    const double counted = before - options.t0;
+    keep = rounded<T>(1.0 - options.lambd * rate);
+    eta = rounded<T>(rate);
+    mu = rounded<T>(counted > 1.0 ? 1.0 / counted : 1.0);
+  }
+
+  KOKKOS_FUNCTION T operator()(T p, T g, T& average) const {
+    g = decay.gradient(p, g);
+    p = keep * p - eta * g;
+    average = mu == T{1} ? p : average + mu * (p - average);
+    return p;
+  }
+
+  Decay<T> decay;
+  T keep, eta, mu;
+};
+
+void validate(const char* name, const AsgdOptions& options) {
+  expect_not_negative(name, "lambd", options.lambd);
+  expect_not_negative(name, "alpha", options.alpha);
+  expect_not_negative(name, "t0", options.t0);
 }
 
 }  // namespace
@@ -27,26 +47,14 @@ void declare(DeckTable& table, AsgdOptions& options) {
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 
-void add_asgd(OptimizerKinds& kinds) {
-  add_optimizer<ASGD, AsgdOptions>(kinds, "asgd", "torch.optim.ASGD");
-}
-
 ASGD::ASGD(std::vector<nn::NamedParameter> parameters, const AsgdOptions& options,
            const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"ax"}}, groups),
-      options_("ASGD", options, groups, validated) {}
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = "ASGD", .slots = {{"ax"}}, .validate = validate}) {}
 
 void ASGD::update(const Run& run) {
-  const AsgdOptions& options = options_[run.group];
-  asgd_update(run.parameter, run.gradient, run.slots[0],
-              {.lr = run.lr,
-               .lambd = options.lambd,
-               .alpha = options.alpha,
-               .t0 = options.t0,
-               .weight_decay = run.weight_decay,
-               .step = run.step,
-               .gradient_factor = run.gradient_factor});
+  update_elements<1>("lockstep::asgd", run,
+                     [&]<class T>() { return AsgdRule<T>(run, options_of(run)); });
 }
 
 }  // namespace lockstep::optim

@@ -1,8 +1,7 @@
 #pragma once
 #include <vector>
 
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -16,24 +15,20 @@ struct AsgdOptions {
 };
 void declare(DeckTable& table, AsgdOptions& options);
 
-/// Averaged SGD, torch.optim.ASGD's formulas (tensor/kernels/optim/asgd.hpp), for f32 and f64
-/// parameters. State: `<name>/ax`, the averaged parameter.
-class ASGD : public Optimizer {
+/// Averaged SGD, torch.optim.ASGD, of f32 or f64. State: the average a (`<name>/ax`) of the
+/// parameter p with gradient g. In update t, from 1:
+///   eta = lr / (1 + lambd lr (t - 1))^alpha;  mu = 1 / max(1, t - 1 - t0)
+///   g = g + weight_decay p;  p = (1 - lambd eta) p - eta g;  a += mu (p - a)
+/// Source: Polyak, Juditsky 1992 (SIAM J. Control Optim. 30); the decays are those of
+/// torch.optim.ASGD, where they are worked out one step early, which matters only if the rate
+/// moves.
+class ASGD : public OptimizerOf<AsgdOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit ASGD(std::vector<nn::NamedParameter> parameters, const AsgdOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return 0.0; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double /*momentum*/) override {}
-
-  GroupedOptions<AsgdOptions> options_;
 };
 
 }  // namespace lockstep::optim

@@ -1,7 +1,13 @@
 #include <lockstep/optim/averaged_model.hpp>
 
+#include <fmt/format.h>
+
 #include <list>
 
+#include <fmt/format.h>
+#include <lockstep/base/error.hpp>
+
+#include <lockstep/base/error.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/nn/mode_guard.hpp>
 #include <lockstep/optim/expect_hyper_parameter.hpp>

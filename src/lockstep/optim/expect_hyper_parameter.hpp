@@ -1,26 +1,16 @@
 #pragma once
-#include <cmath>
-
-#include <fmt/format.h>
-
-#include <lockstep/base/error.hpp>
-
-// Private to the optimizers' .cpp files.
+#include <initializer_list>
 
 namespace lockstep::optim {
 
+/// Throws InputError, "<optimizer>'s <demand>, not <values>", unless it holds.
+void expect_hyper_parameter(bool holds, const char* optimizer, const char* demand,
+                            std::initializer_list<double> values);
+
 /// Throws InputError, naming optimizer and option, unless 0 <= value < infinity.
-inline void expect_not_negative(const char* optimizer, const char* option, double value) {
-  if (std::isfinite(value) && value >= 0.0) return;
-  throw InputError(
-      fmt::format("{}'s {} must be finite and not negative, not {}", optimizer, option, value));
-}
+void expect_not_negative(const char* optimizer, const char* option, double value);
 
 /// Throws InputError, naming optimizer and option, unless 0 <= value < 1.
-inline void expect_below_one(const char* optimizer, const char* option, double value) {
-  if (value >= 0.0 && value < 1.0) return;
-  throw InputError(
-      fmt::format("{}'s {} must be at least 0 and below 1, not {}", optimizer, option, value));
-}
+void expect_below_one(const char* optimizer, const char* option, double value);
 
 }  // namespace lockstep::optim

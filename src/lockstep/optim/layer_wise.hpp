@@ -1,22 +1,22 @@
 #pragma once
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
-/// An optimizer that scales each layer's step by a trust ratio of its own.
-class LayerWise : public Optimizer {
- protected:
-  /// `not_adapted`: patterns of names, as ParameterGroup's, whose trust ratio is 1. Throws
+/// Which parameters' steps are scaled by a trust ratio of their own.
+class AdaptedLayers {
+ public:
+  /// All but those whose names fit a pattern of `not_adapted`, as ParameterGroup's. Throws
   /// InputError if one fits no parameter.
-  LayerWise(std::vector<nn::NamedParameter> parameters, Setup setup,
-            const std::vector<ParameterGroup>& groups, const std::vector<std::string>& not_adapted);
+  AdaptedLayers(const std::vector<nn::NamedParameter>& parameters,
+                const std::vector<std::string>& not_adapted);
 
-  [[nodiscard]] bool adapts(const Run& run) const { return adapted_[run.first]; }
+  [[nodiscard]] bool operator[](std::size_t parameter) const { return adapted_[parameter]; }
 
  private:
   std::vector<bool> adapted_;  ///< one a parameter
@@ -32,27 +32,23 @@ struct LarsOptions {
 };
 void declare(DeckTable& table, LarsOptions& options);
 
-/// Layer-wise adaptive rate scaling (You, Gitman, Ginsburg 2017), tensor/kernels/optim/lars.hpp,
-/// for large batches. State: `<name>/momentum_buffer`, like the parameter; it holds the step, rate
-/// included.
-class LARS : public LayerWise {
+/// Layer-wise adaptive rate scaling, for large batches, of f32 or f64. State: v
+/// (`<name>/momentum_buffer`), like the parameter w with gradient g; it holds the step, rate
+/// included. With |x| the Euclidean norm of a parameter:
+///   ratio = trust_coefficient |w| / (|g| + weight_decay |w|)
+///   v = momentum v + lr ratio (g + weight_decay w);  w -= v
+/// The ratio is 1 where |w| or |g| is 0, so that a layer of zeros can leave them. Norms are summed
+/// in double in an order that depends on the number of elements alone.
+/// Source: You, Gitman, Ginsburg 2017 (arXiv:1708.03888), algorithm 1.
+class LARS : public OptimizerOf<LarsOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit LARS(std::vector<nn::NamedParameter> parameters, const LarsOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().momentum; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.momentum = momentum; });
-  }
 
-  GroupedOptions<LarsOptions> options_;
+  AdaptedLayers adapted_;
 };
 
 /// LAMB's hyper-parameters.
@@ -65,26 +61,23 @@ struct LambOptions {
 };
 void declare(DeckTable& table, LambOptions& options);
 
-/// LAMB (You et al. 2020), tensor/kernels/optim/lamb.hpp: Adam whose step is as long as a share of
-/// the layer's own norm. State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.
-class LAMB : public LayerWise {
+/// LAMB: Adam whose step is as long as a share of the layer's own norm, of f32 or f64. State:
+/// moments m (`<name>/exp_avg`) and v (`<name>/exp_avg_sq`), like the parameter x with gradient g.
+/// In update t, from 1, with |x| the Euclidean norm:
+///   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay x
+///   x -= lr |x| / |u| u
+/// The ratio |x| / |u| is 1 where one of them is 0, and norms are summed as LARS's.
+/// Source: You et al. 2020 (arXiv:1904.00962), algorithm 2 with phi(z) = z.
+class LAMB : public OptimizerOf<LambOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit LAMB(std::vector<nn::NamedParameter> parameters, const LambOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
-  }
 
-  GroupedOptions<LambOptions> options_;
+  AdaptedLayers adapted_;
 };
 
 }  // namespace lockstep::optim

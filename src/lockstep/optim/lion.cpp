@@ -2,19 +2,34 @@
 
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/lion.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const LionOptions& validated(const LionOptions& options) {
-  expect_below_one("Lion", "first beta", options.betas[0]);
-  expect_below_one("Lion", "second beta", options.betas[1]);
-  expect_not_negative("Lion", "weight_decay", options.weight_decay);
-  return options;
-}
+template <class T>
+struct LionRule {
+  LionRule(const Run& run, const LionOptions& options)
+      : gradient(rounded<T>(run.gradient_factor)),
+        keep(rounded<T>(1.0 - run.lr * run.weight_decay)),
+        lr(rounded<T>(run.lr)),
+        beta1(rounded<T>(options.betas[0])),
+        take1(rounded<T>(1.0 - options.betas[0])),
+        beta2(rounded<T>(options.betas[1])),
+        take2(rounded<T>(1.0 - options.betas[1])) {}
+
+  KOKKOS_FUNCTION T operator()(T p, T g, T& mean) const {
+    g = gradient * g;
+    const T c = beta1 * mean + take1 * g;
+    mean = beta2 * mean + take2 * g;
+    // c - c: 0, or NaN if c is none of the three.
+    const T direction = c > T{0} ? T{1} : (c < T{0} ? T{-1} : c - c);
+    return keep * p - lr * direction;
+  }
+
+  T gradient, keep, lr, beta1, take1, beta2, take2;
+};
 
 }  // namespace
 
@@ -24,25 +39,14 @@ void declare(DeckTable& table, LionOptions& options) {
   declare_weight_decay(table, options.weight_decay, decoupled_decay);
 }
 
-void add_lion(OptimizerKinds& kinds) {
-  add_optimizer<Lion, LionOptions>(kinds, "lion", "Chen et al. 2023 (arXiv:2302.06675)");
-}
-
 Lion::Lion(std::vector<nn::NamedParameter> parameters, const LionOptions& options,
            const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr, .weight_decay = options.weight_decay, .slots = {"exp_avg"}},
-                groups),
-      options_("Lion", options, groups, validated) {}
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = "Lion", .slots = {{"exp_avg"}}}) {}
 
 void Lion::update(const Run& run) {
-  const LionOptions& options = options_[run.group];
-  lion_update(run.parameter, run.gradient, run.slots[0],
-              {.lr = run.lr,
-               .beta1 = options.betas[0],
-               .beta2 = options.betas[1],
-               .weight_decay = run.weight_decay,
-               .gradient_factor = run.gradient_factor});
+  update_elements<1>("lockstep::lion", run,
+                     [&]<class T>() { return LionRule<T>(run, options_of(run)); });
 }
 
 }  // namespace lockstep::optim

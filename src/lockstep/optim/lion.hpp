@@ -2,8 +2,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -15,26 +14,18 @@ struct LionOptions {
 };
 void declare(DeckTable& table, LionOptions& options);
 
-/// Lion (Chen et al. 2023, arXiv:2302.06675; tensor/kernels/optim/lion.hpp), which torch.optim does
-/// not have, for f32 and f64 parameters. State: `<name>/exp_avg`, like the parameter.
-class Lion : public Optimizer {
+/// Lion, which torch.optim does not have, of f32 or f64. State: the mean m (`<name>/exp_avg`), like
+/// the parameter p with gradient g.
+///   p *= 1 - lr weight_decay
+///   p -= lr sign(beta1 m + (1 - beta1) g);  m = beta2 m + (1 - beta2) g
+/// where sign(0) = 0. Source: Chen et al. 2023 (arXiv:2302.06675), algorithm 2.
+class Lion : public OptimizerOf<LionOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit Lion(std::vector<nn::NamedParameter> parameters, const LionOptions& options = {},
                 const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
-  }
-
-  GroupedOptions<LionOptions> options_;
 };
 
 }  // namespace lockstep::optim

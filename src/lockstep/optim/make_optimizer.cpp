@@ -1,6 +1,5 @@
 #include <lockstep/optim/make_optimizer.hpp>
 
-#include <optional>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -32,20 +31,6 @@ std::vector<ParameterGroup> groups_of(const OptimizerOptions& options) {
 }
 
 }  // namespace
-
-double OptimizerOptions::lr() const {
-  std::optional<double> lr;
-  OptimizerKind own = kind;
-  visit_numbers([&](DeckTable& table) { own.declare_keys(table); },
-                [&](std::string_view name, double& value) {
-                  if (name == "lr") lr = value;
-                });
-  if (lr) return *lr;
-  throw Error(
-      fmt::format("the options of optimizer \"{}\" declare no key \"lr\", which schedules start "
-                  "from. Declare it beside their other keys.",
-                  kind.name()));
-}
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<nn::NamedParameter> parameters) {

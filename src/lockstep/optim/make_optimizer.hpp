@@ -1,33 +1,11 @@
 #pragma once
 #include <memory>
-#include <string>
 #include <vector>
 
-#include <lockstep/optim/optimizer_kind.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_options.hpp>
 
 namespace lockstep::optim {
-
-/// The deck's [optimizer] table: an optimizer of one kind, and what all kinds have.
-///   optim::make_optimizer({.kind = optim::AdamWOptions{.lr = 1e-3}, .clip_norm = 1.0}, parameters)
-struct OptimizerOptions {
-  OptimizerKind kind;       ///< SgdOptions, AdamOptions ... or options of one's own optimizer
-  double clip_norm = 0.0;   ///< largest norm of all gradients together; 0: no limit
-  double clip_value = 0.0;  ///< largest size of a gradient's element; 0: no limit
-  /// Parameter groups, an entry a group; the other lists are as long, or empty for the optimizer's
-  /// own values.
-  std::vector<std::string> group_pattern;
-  std::vector<double> group_lr_factor;
-  std::vector<double> group_weight_decay;
-
-  /// The kind's learning rate. Throws Error for a kind of one's own whose options declare none.
-  [[nodiscard]] double lr() const;
-};
-/// The key `kind`, the keys of that kind, and those of all.
-void declare(DeckTable& table, OptimizerOptions& options);
-
-/// Reads [optimizer]. Throws InputError, naming file and line, also where lists do not fit
-/// together.
-[[nodiscard]] OptimizerOptions read_optimizer_options(Deck& deck);
 
 /// The optimizer of `options.kind` over `parameters` (model.named_parameters()).
 /// Throws InputError if the options do not fit together or to the parameters.

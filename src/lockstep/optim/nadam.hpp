@@ -3,8 +3,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -19,13 +18,18 @@ struct NAdamOptions {
 };
 void declare(DeckTable& table, NAdamOptions& options);
 
-/// NAdam, torch.optim.NAdam's formulas (tensor/kernels/optim/nadam.hpp), for f32 and f64
-/// parameters. It has a momentum schedule of its own, mu_t = beta1 (1 - 0.96^(t momentum_decay) /
-/// 2), and no momentum that another could move. State: `<name>/exp_avg` and `<name>/exp_avg_sq`,
-/// like the parameter.
-class NAdam : public Optimizer {
+/// torch.optim.NAdam, of f32 or f64. It has a momentum schedule of its own,
+/// mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), and no momentum that another could move. State:
+/// moments m (`<name>/exp_avg`) and v (`<name>/exp_avg_sq`), like the parameter p with gradient g.
+/// In update t, from 1:
+///   decoupled_weight_decay ? p *= 1 - lr weight_decay : g += weight_decay p
+///   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+///   p -= lr ((1 - mu_t) / (1 - mu_product) g + mu_(t+1) / (1 - mu_product mu_(t+1)) m)
+///        / (sqrt(v / (1 - beta2^t)) + eps)
+/// where mu_product = mu_1 mu_2 ... mu_t. Source: Dozat 2016 (Incorporating Nesterov Momentum into
+/// Adam), algorithm 2.
+class NAdam : public OptimizerOf<NAdamOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit NAdam(std::vector<nn::NamedParameter> parameters, const NAdamOptions& options = {},
                  const std::vector<ParameterGroup>& groups = {});
 
@@ -34,12 +38,11 @@ class NAdam : public Optimizer {
  private:
   void update(const Run& run) override;
   void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
+    OptimizerOf::visit_options(group, visit);
     products_[group] = {};
   }
   void keep_momentum(double /*momentum*/) override {}
-  [[nodiscard]] static double mu(const NAdamOptions& options, std::int64_t step);
-  /// mu(1) mu(2) ... mu(step): worked out from the step, so that the state need not hold it.
+  /// Worked out from the step, so that the state need not hold it.
   [[nodiscard]] double mu_product(std::size_t group, std::int64_t step);
 
   struct Product {
@@ -47,7 +50,6 @@ class NAdam : public Optimizer {
     double product = 1.0;
   };
   std::vector<Product> products_;  ///< [group]
-  GroupedOptions<NAdamOptions> options_;
 };
 
 }  // namespace lockstep::optim

@@ -18,6 +18,17 @@ namespace lockstep::optim {
 /// add up. One thread at a time.
 class Optimizer {
  public:
+  /// What one kernel updates: a parameter, or the flat memory of several that are neighbours in
+  /// memory together with their gradients and state, and for which all numbers are the same.
+  struct Run {
+    Tensor parameter, gradient;
+    std::vector<Tensor> slots;  ///< in the order of Setup::slots
+    double lr = 0.0, weight_decay = 0.0, gradient_factor = 1.0;
+    std::int64_t step = 0;  ///< this update's number, from 1; 0 without state
+    std::size_t first = 0;  ///< index of the first parameter in parameters()
+    std::size_t group = 0;  ///< index of the parameters' group; the number of groups for none
+  };
+
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -79,17 +90,6 @@ class Optimizer {
     double weight_decay = 0.0;
     std::vector<std::string> slots;  ///< names of the tensors it keeps a parameter; none: no state
     bool elementwise = true;         ///< false: the formula needs to see each parameter on its own
-  };
-
-  /// What one kernel updates: a parameter, or the flat memory of several that are neighbours in
-  /// memory together with their gradients and state, and for which all numbers are the same.
-  struct Run {
-    Tensor parameter, gradient;
-    std::vector<Tensor> slots;  ///< in the order of Setup::slots
-    double lr = 0.0, weight_decay = 0.0, gradient_factor = 1.0;
-    std::int64_t step = 0;  ///< this update's number, from 1; 0 without state
-    std::size_t first = 0;  ///< index of the first parameter in parameters()
-    std::size_t group = 0;  ///< index of the parameters' group; the number of groups for none
   };
 
   /// Throws InputError for groups or numbers that are out of range, Error if there are no

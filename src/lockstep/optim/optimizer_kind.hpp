@@ -6,9 +6,15 @@
 #include <vector>
 
 #include <lockstep/deck/kinds.hpp>
-#include <lockstep/optim/optimizer.hpp>
+
+namespace lockstep::nn {
+struct NamedParameter;
+}
 
 namespace lockstep::optim {
+
+class Optimizer;
+struct ParameterGroup;
 
 /// Optimizers by what a deck calls them. Made of the parameters and their groups.
 using OptimizerKinds = Kinds<std::unique_ptr<Optimizer>(std::vector<nn::NamedParameter>,

@@ -5,7 +5,6 @@
 
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/optim/betas.hpp>
-#include <lockstep/optim/optimizer_list.hpp>
 
 // Private to the optimizers' .cpp files: deck keys that several kinds have.
 
@@ -52,6 +51,15 @@ void declare_betas(DeckTable& table, BetaList<count>& betas,
 inline void declare_eps(DeckTable& table, double& eps,
                         std::string_view doc = "added to the root of the mean square") {
   table.key("eps", eps, {.doc = doc, .min = 0.0});
+}
+
+/// lr, betas, eps and weight_decay.
+template <class Options>
+void declare_adam_keys(DeckTable& table, Options& options, std::string_view decay_doc) {
+  declare_lr(table, options.lr);
+  declare_betas(table, options.betas);
+  declare_eps(table, options.eps);
+  declare_weight_decay(table, options.weight_decay, decay_doc);
 }
 
 inline void declare_amsgrad(DeckTable& table, bool& amsgrad) {

@@ -1,6 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
+
+#include <lockstep/optim/schedule.hpp>
 
 namespace lockstep::optim {
 
@@ -18,7 +21,14 @@ struct PlateauOptions {
   bool relative = true;
   std::int64_t cooldown = 0;  ///< epochs after a fall that are not counted
   double min_lr = 0.0;
+  std::string metric = "loss";  ///< which figure of the evaluations
+  LinearWarmup warmup;
+
+  /// As a schedule: of the rate that ReduceLROnPlateau tells.
+  [[nodiscard]] double lr(double base_lr, std::int64_t /*k*/) const { return base_lr; }
 };
+/// The keys but for greater_is_better, which the metric knows.
+void declare(DeckTable& table, PlateauOptions& options);
 
 /// A learning rate that falls when a figure has stopped getting better: unlike the schedules, a
 /// function of what was seen, so that checkpoints keep its state. The same figures give the same

@@ -1,56 +1,64 @@
 #include <lockstep/optim/radam.hpp>
 
+#include <cmath>
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/radam.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const RAdamOptions& validated(const RAdamOptions& options) {
-  expect_below_one("RAdam", "first beta", options.betas[0]);
-  expect_below_one("RAdam", "second beta", options.betas[1]);
-  expect_not_negative("RAdam", "eps", options.eps);
-  expect_not_negative("RAdam", "weight_decay", options.weight_decay);
-  return options;
+/// What the step is multiplied by, the mean's correction aside; 0: the variance is not yet known.
+double rectification(const Run& run, double beta2) {
+  const double t = static_cast<double>(run.step), power = std::pow(beta2, t);
+  const double most = 2.0 / (1.0 - beta2) - 1.0, r = most - 2.0 * t * power / (1.0 - power);
+  if (!(r > 5.0)) return 0.0;
+  return std::sqrt(1.0 - power) *
+         std::sqrt((r - 4.0) * (r - 2.0) * most / ((most - 4.0) * (most - 2.0) * r));
 }
+
+template <class T, bool rectified>
+struct RAdamRule {
+  RAdamRule(const Run& run, const RAdamOptions& options, double factor)
+      : decay(run, options.decoupled_weight_decay),
+        moments(options.betas),
+        eps(rounded<T>(options.eps)),
+        step_size(rounded<T>(run.lr * factor / bias_correction(options.betas[0], run))) {}
+
+  KOKKOS_FUNCTION T operator()(T p, T g, T& mean, T& square) const {
+    moments.add(decay.gradient(p, g), mean, square);
+    const T step = step_size * mean;
+    return decay.keep * p - (rectified ? step / (std::sqrt(square) + eps) : step);
+  }
+
+  Decay<T> decay;
+  Moments<T> moments;
+  T eps, step_size;
+};
 
 }  // namespace
 
 void declare(DeckTable& table, RAdamOptions& options) {
-  declare_lr(table, options.lr);
-  declare_betas(table, options.betas);
-  declare_eps(table, options.eps);
-  declare_weight_decay(table, options.weight_decay, either_decay);
+  declare_adam_keys(table, options, either_decay);
   declare_decoupled_weight_decay(table, options.decoupled_weight_decay);
-}
-
-void add_radam(OptimizerKinds& kinds) {
-  add_optimizer<RAdam, RAdamOptions>(kinds, "radam", "torch.optim.RAdam");
 }
 
 RAdam::RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& options,
              const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr,
-                 .weight_decay = options.weight_decay,
-                 .slots = {"exp_avg", "exp_avg_sq"}},
-                groups),
-      options_("RAdam", options, groups, validated) {}
+    : OptimizerOf(std::move(parameters), options, groups,
+                  {.name = "RAdam", .slots = {{"exp_avg"}, {"exp_avg_sq"}}}) {}
 
 void RAdam::update(const Run& run) {
-  const RAdamOptions& options = options_[run.group];
-  radam_update(run.parameter, run.gradient, run.slots[0], run.slots[1],
-               {.lr = run.lr,
-                .beta1 = options.betas[0],
-                .beta2 = options.betas[1],
-                .eps = options.eps,
-                .weight_decay = run.weight_decay,
-                .decoupled = options.decoupled_weight_decay,
-                .step = run.step,
-                .gradient_factor = run.gradient_factor});
+  const RAdamOptions& options = options_of(run);
+  constexpr const char* label = "lockstep::radam";
+  if (const double factor = rectification(run, options.betas[1]); factor > 0.0) {
+    update_elements<2>(label, run,
+                       [&]<class T>() { return RAdamRule<T, true>(run, options, factor); });
+  } else {
+    update_elements<2>(label, run,
+                       [&]<class T>() { return RAdamRule<T, false>(run, options, 1.0); });
+  }
 }
 
 }  // namespace lockstep::optim

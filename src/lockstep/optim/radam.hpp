@@ -2,8 +2,7 @@
 #include <vector>
 
 #include <lockstep/optim/betas.hpp>
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -17,26 +16,23 @@ struct RAdamOptions {
 };
 void declare(DeckTable& table, RAdamOptions& options);
 
-/// RAdam, torch.optim.RAdam's formulas (tensor/kernels/optim/radam.hpp), for f32 and f64
-/// parameters. State: `<name>/exp_avg` and `<name>/exp_avg_sq`, like the parameter.
-class RAdam : public Optimizer {
+/// torch.optim.RAdam, of f32 or f64. State: moments m (`<name>/exp_avg`) and v
+/// (`<name>/exp_avg_sq`), like the parameter p with gradient g. In update t, from 1:
+///   decoupled_weight_decay ? p *= 1 - lr weight_decay : g += weight_decay p
+///   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;  m' = m / (1 - beta1^t)
+///   R = 2 / (1 - beta2) - 1;  r = R - 2 t beta2^t / (1 - beta2^t)
+///   r > 5: p -= lr m' sqrt(1 - beta2^t) / (sqrt(v) + eps)
+///               sqrt((r - 4) (r - 2) R / ((R - 4) (R - 2) r))
+///   else:  p -= lr m'
+/// Source: Liu et al. 2020 (arXiv:1908.03265), algorithm 2, with torch.optim's limit of 5 and place
+/// of eps.
+class RAdam : public OptimizerOf<RAdamOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit RAdam(std::vector<nn::NamedParameter> parameters, const RAdamOptions& options = {},
                  const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().betas[0]; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.betas[0] = momentum; });
-  }
-
-  GroupedOptions<RAdamOptions> options_;
 };
 
 }  // namespace lockstep::optim

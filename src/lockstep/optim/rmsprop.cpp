@@ -1,32 +1,70 @@
 #include <lockstep/optim/rmsprop.hpp>
 
+#include <cmath>
 #include <utility>
 
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/rmsprop.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const RmspropOptions& validated(const RmspropOptions& options) {
-  expect_below_one("RMSprop", "alpha", options.alpha);
-  expect_not_negative("RMSprop", "eps", options.eps);
-  expect_not_negative("RMSprop", "weight_decay", options.weight_decay);
-  expect_not_negative("RMSprop", "momentum", options.momentum);
-  return options;
-}
-
 bool is_centered(const RmspropOptions& options) { return options.centered; }
 bool has_momentum(const RmspropOptions& options) { return options.momentum > 0.0; }
 
-std::vector<std::string> slots_of(const RmspropOptions& usual,
-                                  const std::vector<ParameterGroup>& groups) {
-  const GroupedOptions<RmspropOptions> options("RMSprop", usual, groups, validated);
-  std::vector<std::string> slots{"square_avg"};
-  if (options.any(is_centered)) slots.emplace_back("grad_avg");
-  if (options.any(has_momentum)) slots.emplace_back("momentum_buffer");
-  return slots;
+template <class T, bool centered, bool with_momentum>
+struct RmspropRule {
+  RmspropRule(const Run& run, const RmspropOptions& options)
+      : decay(run),
+        keep(rounded<T>(options.alpha)),
+        take(rounded<T>(1.0 - options.alpha)),
+        eps(rounded<T>(options.eps)),
+        momentum(rounded<T>(options.momentum)),
+        lr(rounded<T>(run.lr)) {}
+
+  /// The slots are square_avg and, where there are any, grad_avg and momentum_buffer.
+  template <class... Further>
+  KOKKOS_FUNCTION T operator()(T p, T g, T& square, Further&... further) const {
+    g = decay.gradient(p, g);
+    square = keep * square + take * g * g;
+    T variance = square;
+    if constexpr (centered) {
+      T& mean = first(further...);
+      mean += take * (g - mean);
+      variance -= mean * mean;
+      variance = variance < T{0} ? T{0} : variance;  // only rounding makes it so
+    }
+    const T step = g / (std::sqrt(variance) + eps);
+    if constexpr (with_momentum) {
+      T& buffer = last(further...);
+      buffer = momentum * buffer + step;
+      return p - lr * buffer;
+    }
+    return p - lr * step;
+  }
+
+  template <class... Rest>
+  KOKKOS_FUNCTION static T& first(T& a, Rest&...) {
+    return a;
+  }
+  KOKKOS_FUNCTION static T& last(T& a) { return a; }
+  KOKKOS_FUNCTION static T& last(T&, T& b) { return b; }
+
+  Decay<T> decay;
+  T keep, take, eps, momentum, lr;
+};
+
+template <bool centered, bool with_momentum>
+void update_as(const Run& run, const RmspropOptions& options) {
+  std::array<const Tensor*, 1 + centered + with_momentum> slots{&run.slots[0]};
+  if constexpr (centered) slots[1] = &run.slots[1];
+  if constexpr (with_momentum) slots.back() = &run.slots.back();
+  update_elements("lockstep::rmsprop", run, slots,
+                  [&]<class T>() { return RmspropRule<T, centered, with_momentum>(run, options); });
+}
+
+void validate(const char* name, const RmspropOptions& options) {
+  expect_below_one(name, "alpha", options.alpha);
 }
 
 }  // namespace
@@ -42,30 +80,23 @@ void declare(DeckTable& table, RmspropOptions& options) {
             {.doc = "divide by the deviation from the mean gradient"});
 }
 
-void add_rmsprop(OptimizerKinds& kinds) {
-  add_optimizer<RMSprop, RmspropOptions>(kinds, "rmsprop", "torch.optim.RMSprop");
-}
-
 RMSprop::RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOptions& options,
                  const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr,
-                 .weight_decay = options.weight_decay,
-                 .slots = slots_of(options, groups)},
-                groups),
-      options_("RMSprop", options, groups, validated) {}
+    : OptimizerOf(
+          std::move(parameters), options, groups,
+          {.name = "RMSprop",
+           .slots = {{"square_avg"}, {"grad_avg", is_centered}, {"momentum_buffer", has_momentum}},
+           .validate = validate}) {}
 
 void RMSprop::update(const Run& run) {
-  const RmspropOptions& options = options_[run.group];
-  rmsprop_update(run.parameter, run.gradient, run.slots[0],
-                 options.centered ? run.slots[1] : Tensor(),
-                 options.momentum > 0.0 ? run.slots.back() : Tensor(),
-                 {.lr = run.lr,
-                  .alpha = options.alpha,
-                  .eps = options.eps,
-                  .weight_decay = run.weight_decay,
-                  .momentum = options.momentum,
-                  .gradient_factor = run.gradient_factor});
+  const RmspropOptions& options = options_of(run);
+  if (options.centered) {
+    has_momentum(options) ? update_as<true, true>(run, options)
+                          : update_as<true, false>(run, options);
+  } else {
+    has_momentum(options) ? update_as<false, true>(run, options)
+                          : update_as<false, false>(run, options);
+  }
 }
 
 }  // namespace lockstep::optim

@@ -1,8 +1,7 @@
 #pragma once
 #include <vector>
 
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -17,27 +16,20 @@ struct RmspropOptions {
 };
 void declare(DeckTable& table, RmspropOptions& options);
 
-/// RMSprop, torch.optim.RMSprop's formulas (tensor/kernels/optim/rmsprop.hpp), for f32 and f64
-/// parameters. State: `<name>/square_avg` and, centered, `<name>/grad_avg`, and, with momentum,
-/// `<name>/momentum_buffer`, like the parameter.
-class RMSprop : public Optimizer {
+/// torch.optim.RMSprop, of f32 or f64. State: s (`<name>/square_avg`) and, centered, a
+/// (`<name>/grad_avg`) and, with momentum, b (`<name>/momentum_buffer`), like the parameter p with
+/// gradient g.
+///   g = g + weight_decay p;  s = alpha s + (1 - alpha) g^2;  u = sqrt(s) + eps;  p -= lr g / u
+/// Centered: a += (1 - alpha) (g - a) and u = sqrt(s - a^2) + eps. With momentum: b = momentum b +
+/// g / u and p -= lr b. Source: Hinton, Neural Networks for Machine Learning, lecture 6e; centered:
+/// Graves 2013 (arXiv:1308.0850), equations 38 to 40.
+class RMSprop : public OptimizerOf<RmspropOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit RMSprop(std::vector<nn::NamedParameter> parameters, const RmspropOptions& options = {},
                    const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().momentum; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.momentum = momentum; });
-  }
-
-  GroupedOptions<RmspropOptions> options_;
 };
 
 }  // namespace lockstep::optim

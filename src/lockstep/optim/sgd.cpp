@@ -3,35 +3,45 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include <lockstep/optim/expect_hyper_parameter.hpp>
 #include <lockstep/optim/option_keys.hpp>
-#include <lockstep/tensor/kernels/optim/sgd.hpp>
+#include <lockstep/optim/update_rule.hpp>
 
 namespace lockstep::optim {
 namespace {
 
-const SgdOptions& validated(const SgdOptions& options) {
-  expect_not_negative("SGD", "momentum", options.momentum);
-  expect_not_negative("SGD", "weight_decay", options.weight_decay);
-  if (!std::isfinite(options.dampening)) {
-    throw InputError(fmt::format("SGD's dampening must be finite, not {}", options.dampening));
-  }
-  if (options.nesterov && (options.momentum == 0.0 || options.dampening != 0.0)) {
-    throw InputError(
-        fmt::format("SGD's nesterov needs momentum above 0 and dampening 0, not {} and {}",
-                    options.momentum, options.dampening));
-  }
-  return options;
-}
-
 bool has_momentum(const SgdOptions& options) { return options.momentum != 0.0; }
 
-std::vector<std::string> slots_of(const SgdOptions& options,
-                                  const std::vector<ParameterGroup>& groups) {
-  if (!GroupedOptions<SgdOptions>("SGD", options, groups, validated).any(has_momentum)) return {};
-  return {"momentum_buffer"};
+template <class T, bool first = false, bool nesterov = false>
+struct SgdRule {
+  SgdRule(const Run& run, const SgdOptions& options)
+      : decay(run),
+        lr(rounded<T>(run.lr)),
+        momentum(rounded<T>(options.momentum)),
+        take(T{1} - rounded<T>(options.dampening)) {}
+
+  KOKKOS_FUNCTION T operator()(T p, T g) const { return p - lr * decay.gradient(p, g); }
+  KOKKOS_FUNCTION T operator()(T p, T g, T& buffer) const {
+    g = decay.gradient(p, g);
+    buffer = first ? g : momentum * buffer + take * g;
+    return p - lr * (nesterov ? g + momentum * buffer : buffer);
+  }
+
+  Decay<T> decay;
+  T lr, momentum, take;
+};
+
+template <bool first, bool nesterov>
+void update_with_momentum(const Run& run, const SgdOptions& options) {
+  update_elements<1>("lockstep::sgd_momentum", run,
+                     [&]<class T>() { return SgdRule<T, first, nesterov>(run, options); });
+}
+
+void validate(const char* name, const SgdOptions& options) {
+  expect_hyper_parameter(std::isfinite(options.dampening), name, "dampening must be finite",
+                         {options.dampening});
+  expect_hyper_parameter(!options.nesterov || (options.momentum != 0.0 && options.dampening == 0.0),
+                         name, "nesterov needs momentum above 0 and dampening 0",
+                         {options.momentum, options.dampening});
 }
 
 }  // namespace
@@ -46,29 +56,23 @@ void declare(DeckTable& table, SgdOptions& options) {
   declare_weight_decay(table, options.weight_decay, l2_decay);
 }
 
-void add_sgd(OptimizerKinds& kinds) {
-  add_optimizer<SGD, SgdOptions>(kinds, "sgd", "torch.optim.SGD");
-}
-
 SGD::SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options,
          const std::vector<ParameterGroup>& groups)
-    : Optimizer(std::move(parameters),
-                {.lr = options.lr,
-                 .weight_decay = options.weight_decay,
-                 .slots = slots_of(options, groups)},
-                groups),
-      options_("SGD", options, groups, validated) {}
+    : OptimizerOf(
+          std::move(parameters), options, groups,
+          {.name = "SGD", .slots = {{"momentum_buffer", has_momentum}}, .validate = validate}) {}
 
 void SGD::update(const Run& run) {
-  const SgdOptions& options = options_[run.group];
-  sgd_update(run.parameter, run.gradient, has_momentum(options) ? run.slots[0] : Tensor(),
-             {.lr = run.lr,
-              .momentum = options.momentum,
-              .dampening = options.dampening,
-              .weight_decay = run.weight_decay,
-              .nesterov = options.nesterov,
-              .first = run.step == 1,
-              .gradient_factor = run.gradient_factor});
+  const SgdOptions& options = options_of(run);
+  if (!has_momentum(options)) {
+    update_elements<0>("lockstep::sgd", run, [&]<class T>() { return SgdRule<T>(run, options); });
+  } else if (run.step == 1) {
+    options.nesterov ? update_with_momentum<true, true>(run, options)
+                     : update_with_momentum<true, false>(run, options);
+  } else {
+    options.nesterov ? update_with_momentum<false, true>(run, options)
+                     : update_with_momentum<false, false>(run, options);
+  }
 }
 
 }  // namespace lockstep::optim

@@ -1,8 +1,7 @@
 #pragma once
 #include <vector>
 
-#include <lockstep/optim/grouped_options.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optimizer_of.hpp>
 
 namespace lockstep::optim {
 
@@ -16,28 +15,18 @@ struct SgdOptions {
 };
 void declare(DeckTable& table, SgdOptions& options);
 
-/// Stochastic gradient descent, torch.optim.SGD's formulas (tensor/kernels/optim/sgd.hpp), for f32
-/// and f64 parameters. State, if momentum is not 0: `<name>/momentum_buffer`, like the parameter.
-/// The first update of a parameter sets it to the gradient.
-class SGD : public Optimizer {
+/// Stochastic gradient descent, torch.optim.SGD, of f32 or f64. State, if momentum is not 0: b
+/// (`<name>/momentum_buffer`), like the parameter p with gradient g.
+///   g = g + weight_decay p;  b = momentum b + (1 - dampening) g, but g in the first update
+///   p -= lr (momentum == 0 ? g : nesterov ? g + momentum b : b)
+/// Source: torch.optim.SGD; Sutskever, Martens, Dahl, Hinton, ICML 2013.
+class SGD : public OptimizerOf<SgdOptions> {
  public:
-  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
   explicit SGD(std::vector<nn::NamedParameter> parameters, const SgdOptions& options = {},
                const std::vector<ParameterGroup>& groups = {});
 
-  [[nodiscard]] const SgdOptions& options() const noexcept { return options_.usual(); }
-  [[nodiscard]] double momentum() const noexcept override { return options_.usual().momentum; }
-
  private:
   void update(const Run& run) override;
-  void visit_options(std::size_t group, const OptionVisitor& visit) override {
-    options_.visit(group, visit);
-  }
-  void keep_momentum(double momentum) override {
-    options_.change_all([&](auto& options) { options.momentum = momentum; });
-  }
-
-  GroupedOptions<SgdOptions> options_;
 };
 
 }  // namespace lockstep::optim

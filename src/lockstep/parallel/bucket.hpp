@@ -10,19 +10,19 @@
 
 namespace lockstep {
 
-/// Some parameters, whose values lie one after the other in one memory and whose gradients lie in
-/// another, at the same places; what is between them stays zero. So a collective takes a bucket's
-/// gradients as one tensor, and an optimizer updates it by one kernel.
+/// Some parameters. Their values are contiguous in one memory, and their gradients in another, at
+/// the same offsets; padding between them stays zero. So a collective takes a bucket's gradients as
+/// one tensor, and an optimizer updates it by one kernel.
 struct Bucket {
   Tensor values, gradients;  ///< flat
-  /// Behind the gradients and part of them, what the ranks tell each other: an element a parameter,
-  /// 1 if this rank has a gradient of it, so that the ranks' sum is 0 for one that nobody has used;
-  /// and at the end one that is 1 on ranks which say yes (DistributedDataParallel::ask_along).
+  /// The last elements of `gradients`, which are summed with them. One a parameter: 1 if this rank
+  /// has a gradient of it, so that the sum is 0 for a parameter that no rank has used. The last one
+  /// is 1 on ranks that say yes (DistributedDataParallel::ask_along).
   Tensor notes;
   Tensor wide;  ///< f32, in which gradients of 16 bits are scaled part by part; else undefined
   std::vector<Variable> parameters;
 
-  /// The element of notes about a parameter, by its place in parameters; behind the last: the yes.
+  /// The element of notes for parameters[parameter]; for parameters.size(), the yes.
   [[nodiscard]] Tensor note(std::size_t parameter) const {
     const auto at = static_cast<std::int64_t>(parameter);
     return notes.slice(at, at + 1);
@@ -38,7 +38,7 @@ void scale_gradients(const Bucket& bucket, double factor);
 [[nodiscard]] Tensor memory_to_reduce(ProcessGroup& group, const Shape& shape, DType dtype,
                                       Device device);
 
-/// Moves the parameters and their gradients to where plan_buckets puts them; gradients held before
+/// Moves the parameters and their gradients into the buckets of plan_buckets; gradients held before
 /// are dropped. On the host gradients lie in shared buffers of `group`. Collective over it.
 [[nodiscard]] std::vector<Bucket> lay_out_in_buckets(std::span<const Variable> parameters,
                                                      const BucketOptions& options,

@@ -18,8 +18,6 @@ std::int64_t CommHook::bytes_sent(const Bucket& bucket, std::size_t /*index*/) c
 
 void CommHook::finish(const Bucket& /*bucket*/, std::size_t /*index*/) {}
 
-void CommHook::set_step(std::int64_t /*step*/) {}
-
 StateDict CommHook::state_dict(std::span<const nn::NamedParameter> /*trained*/) const { return {}; }
 
 std::string CommHook::load_state_dict(std::span<const nn::NamedParameter> /*trained*/,

@@ -14,13 +14,13 @@ void declare(DeckTable& table, DdpOptions& options) {
                 {"bf16_compress", CommHookKind::bf16_compress},
                 {"power_sgd", CommHookKind::power_sgd},
                 {"post_local_sgd", CommHookKind::post_local_sgd}},
-               "how gradients travel: as they are, rounded to 16 bits, half of the bytes, as "
-               "matrices of a low rank, or for local_sgd_start_step steps only");
+               "how gradients are sent: as they are, rounded to 16 bits, as products of matrices "
+               "of a low rank, or for local_sgd_start_step steps only");
   PowerSgdOptions& power = options.power_sgd;
   table.key("power_sgd_rank", power.matrix_approximation_rank,
             {.doc = "rank of what takes a gradient's place", .min = 1});
   table.key("power_sgd_start_step", power.start_step,
-            {.doc = "gradients travel as they are before", .unit = "steps", .min = 0});
+            {.doc = "gradients are sent as they are before", .unit = "steps", .min = 0});
   table.key(
       "power_sgd_min_compression_rate", power.min_compression_rate,
       {.doc = "a gradient is compressed if its elements are more than so many times those sent",

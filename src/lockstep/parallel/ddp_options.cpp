@@ -1,10 +1,28 @@
 #include <lockstep/parallel/ddp_options.hpp>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/layers/batch_norm.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/post_local_sgd.hpp>
+#include <lockstep/parallel/power_sgd_hook.hpp>
 
 namespace lockstep {
+
+namespace {
+
+[[noreturn]] void refuse_synchronised_shards(const char* what) {
+  throw InputError(fmt::format(
+      "sums over shards compute one shard after the other, and SyncBatchNorm needs the whole batch "
+      "at once: {}. Train with BatchNorm, which takes the statistics of each shard, or with "
+      "train.reduction = \"fast\" (without DdpOptions::shards).",
+      what));
+}
+
+}  // namespace
 
 void validate(const DdpOptions& options) {
   const BucketOptions& sizes = options.buckets;
@@ -27,6 +45,15 @@ void validate(const DdpOptions& options) {
                     "ddp.broadcast_buffers_each_forward must be "
                     "false. {}",
                     remedy));
+  }
+  if (options.sync_batch_norm) refuse_synchronised_shards("ddp.sync_batch_norm must be false");
+}
+
+void validate(const DdpOptions& options, nn::Module& model) {
+  validate(options);
+  if (options.shards > 0 &&
+      std::ranges::any_of(nn::batch_norms_of(model), &nn::BatchNorm::has_exchange)) {
+    refuse_synchronised_shards("the model must have no SyncBatchNorm");
   }
 }
 

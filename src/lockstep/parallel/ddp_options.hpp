@@ -3,13 +3,15 @@
 #include <memory>
 
 #include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/comm_hook.hpp>
-#include <lockstep/parallel/post_local_sgd.hpp>
-#include <lockstep/parallel/power_sgd_hook.hpp>
+#include <lockstep/parallel/hook_options.hpp>
 
 namespace lockstep {
 
+class CommHook;
 class DeckTable;
+namespace nn {
+class Module;
+}
 
 /// Hooks that have a name in a deck: `ddp.comm_hook`.
 enum class CommHookKind : std::uint8_t {
@@ -30,15 +32,17 @@ struct DdpOptions {
   bool broadcast_buffers_each_forward = false;
   bool sync_batch_norm = false;  ///< convert_sync_batchnorm over the group, at construction
   /// Above 0, the same bits on any number of ranks that divides it: each global batch is cut into
-  /// this many shards, each rank computes as many of them (for_each_shard), and gradients, losses
-  /// and buffers are summed over shards in one order (ShardTree) instead of over ranks. The batch
-  /// of layers that are synchronised, over whatever group, is then that of all shards.
+  /// this many shards. Each rank computes as many of them (for_each_shard). Gradients, losses and
+  /// buffers are summed over shards in one order (ShardTree) instead of over ranks. Not with
+  /// SyncBatchNorm, which would need all shards of a rank at once.
   std::int64_t shards = 0;
 };
 void declare(DeckTable& table, DdpOptions& options);
 
-/// Throws InputError for bucket sizes below 1, and for what does not go with sums over shards.
+/// Throws InputError for bucket sizes below 1, and for what sums over shards cannot be combined
+/// with. With a model also where its layers cannot.
 void validate(const DdpOptions& options);
+void validate(const DdpOptions& options, nn::Module& model);
 [[nodiscard]] std::unique_ptr<CommHook> make_comm_hook(const DdpOptions& options);
 
 }  // namespace lockstep

@@ -12,15 +12,18 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/nn/layers/batch_norm.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/gradient_sum.hpp>
 #include <lockstep/parallel/held_gradients.hpp>
+#include <lockstep/parallel/reducer.hpp>
 #include <lockstep/parallel/same_model.hpp>
-#include <lockstep/parallel/sharded_gradient_sum.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
 
 namespace lockstep {
 namespace {
 
-/// This thread is within backward(loss, weight), of whichever of those that its pass comes to.
+/// This thread is within backward(loss, weight) of any DistributedDataParallel.
 thread_local constinit bool in_weighted_pass = false;
 
 /// Parameters that require a gradient.
@@ -32,82 +35,58 @@ std::vector<Variable> trained_parameters(const nn::Module& module) {
   return trained;
 }
 
-}  // namespace
+/// What all ranks must have alike, beside the model's tensors.
+std::string settings_of(nn::Module& module, const DdpOptions& options, const CommHook* hook) {
+  const auto layers = nn::batch_norms_of(module);
+  return fmt::format(
+      "first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}, sync_batch_norm = {}, "
+      "broadcast_buffers_each_forward = {}, shards = {}, synchronised layers: {}",
+      options.buckets.first_bucket_bytes, options.buckets.bucket_bytes,
+      hook ? hook->name() : make_comm_hook(options)->name(), options.sync_batch_norm,
+      options.broadcast_buffers_each_forward, options.shards,
+      std::ranges::count_if(layers, &nn::BatchNorm::has_exchange));
+}
 
-DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
-                                                 std::shared_ptr<ProcessGroup> group,
-                                                 const DdpOptions& options)
-    : DistributedDataParallel(std::move(module), std::move(group), options, nullptr) {}
+}  // namespace
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<nn::Module> module,
                                                  std::shared_ptr<ProcessGroup> group,
                                                  const DdpOptions& options,
                                                  std::shared_ptr<CommHook> hook)
     : module_(expect_given("DistributedDataParallel", "the module", std::move(module))),
-      group_(expect_given("DistributedDataParallel", "the process group", std::move(group))) {
-  const BucketOptions& sizes = options.buckets;
-  const bool own_hook = hook != nullptr;
-  if (!own_hook) hook = make_comm_hook(options);
-  expect_same_model(
-      *group_, *module_,
-      fmt::format("first_bucket_bytes = {}, bucket_bytes = {}, communication hook {}, "
-                  "sync_batch_norm = {}, broadcast_buffers_each_forward = {}, shards = {}",
-                  sizes.first_bucket_bytes, sizes.bucket_bytes, std::as_const(*hook).name(),
-                  options.sync_batch_norm, options.broadcast_buffers_each_forward, options.shards));
-  validate(options);
+      group_(expect_given("DistributedDataParallel", "the process group", std::move(group))),
+      broadcasts_buffers_(options.broadcast_buffers_each_forward) {
+  expect_same_model(*group_, *module_, settings_of(*module_, options, hook.get()));
+  validate(options, *module_);
+  if (options.sync_batch_norm) convert_sync_batchnorm(*module_, *group_);
+  broadcast_state(*group_, *module_);
   for (const auto& [name, buffer] : module_->named_buffers()) buffers_.push_back(buffer);
-  const bool sharded = options.shards > 0;
-  if (sharded && own_hook)
-    throw InputError("sums over shards do not take a communication hook of one's own");
-  if (sharded) {
-    auto sum = std::make_unique<ShardedGradientSum>(group_, options.shards, buffers_);
-    prepare(*sum, sizes, sum->hook());
-    synchronise_shards(*sum, options.sync_batch_norm);
-    sum_ = std::move(sum);
-  } else {
-    if (options.sync_batch_norm) convert_sync_batchnorm(*module_, *group_);
-    sum_ = std::make_unique<GradientSum>(group_);
-    prepare(*sum_, sizes, std::move(hook));
-  }
-  broadcasts_buffers_ = options.broadcast_buffers_each_forward;
+  auto* const observer = static_cast<PassObserver*>(this);
+  sum_ = make_gradient_sum(group_, options, std::move(hook), buffers_);
+  sum_->prepare(lay_out_in_buckets(trained_parameters(*module_), options.buckets, *group_),
+                observer);
   for (const auto& parameter : module_->named_parameters()) {
     if (parameter.variable.requires_grad()) continue;
     frozen_.push_back(parameter);
-    of_frozen_.push_back(parameter.variable.add_grad_hook([] {}, static_cast<PassObserver*>(this)));
+    frozen_hooks_.push_back(parameter.variable.add_grad_hook([] {}, observer));
   }
 }
 
-void DistributedDataParallel::prepare(GradientSum& sum, const BucketOptions& sizes,
-                                      std::shared_ptr<CommHook> hook) {
-  broadcast_state(*group_, *module_);
-  sum.prepare(lay_out_in_buckets(trained_parameters(*module_), sizes, *group_), std::move(hook),
-              static_cast<PassObserver*>(this));
-}
-
-void DistributedDataParallel::synchronise_shards(ShardedGradientSum& sum, bool synchronises_all) {
-  std::vector<nn::BatchNorm*> layers = nn::batch_norms_of(*module_);
-  if (!synchronises_all)
-    std::erase_if(layers, [](const auto* layer) { return !layer->has_exchange(); });
-  in_turn_.resize(static_cast<std::size_t>(sum.parts()));
-  sum.synchronise(layers, [this](std::int64_t from, std::int64_t to) {
-    in_turn_[static_cast<std::size_t>(from)] = at_hand_;
-    at_hand_ = in_turn_[static_cast<std::size_t>(to)];
-  });
-}
+DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::expect_frozen_unreached() const {
   for (const auto& [name, variable] : frozen_) {
     if (!variable.awaits_gradient()) continue;
     throw Error(fmt::format(
-        "DistributedDataParallel: parameter '{}' is trained, but was frozen when this was made, so "
-        "that nobody sums its gradient over the ranks. Make it anew after training it again, or "
-        "freeze it after making it.",
+        "DistributedDataParallel: parameter '{}' is trained, but was frozen at construction, so "
+        "its gradient is not summed over the ranks. Construct DistributedDataParallel while the "
+        "parameter is trained; it may be frozen afterwards.",
         name));
   }
 }
 
-void DistributedDataParallel::buffers_of_this_step() {
-  if (!broadcasts_buffers_ || std::exchange(buffers_are_there_, true)) return;
+void DistributedDataParallel::broadcast_buffers_once_a_step() {
+  if (!broadcasts_buffers_ || std::exchange(has_broadcast_, true)) return;
   broadcast_buffers();
 }
 
@@ -117,38 +96,28 @@ Variable DistributedDataParallel::forward(const Variable& x) {
 
 Variable DistributedDataParallel::forward(const std::function<Variable(nn::Module&)>& run) {
   if (module_->is_training()) {
-    buffers_of_this_step();
+    broadcast_buffers_once_a_step();
     sum_->forward_begins();
   }
   Variable output = run(*module_);
-  at_hand_.is_awaited = at_hand_.is_awaited || (at_hand_.syncs && grad_enabled());
+  state_.is_awaited = state_.is_awaited || (state_.syncs && grad_enabled());
   return output;
 }
 
 void DistributedDataParallel::run_shards(const std::function<void(std::int64_t)>& body) {
-  const AtHand before = at_hand_;
-  bool in_turns = false;
+  const State before = state_;
+  const std::int64_t first = sum_->first_part(), sums_before = sums_;
   try {
-    in_turns = module_->forward_is_collective() &&
-               sum_->run_in_turns(body, [&] { std::ranges::fill(in_turn_, before); });
-    if (!in_turns) run_shards_one_by_one(body);
+    for (std::int64_t i = 0; i < sum_->parts(); ++i) body(first + i);
+    if (sums_ != sums_before + 1 || !sum_->at_first_part()) {
+      throw Error(
+          "the body of for_each_shard() is to call backward() once for every shard, not counting "
+          "calls within no_sync(); for a shard without samples it is backward({}, 0.0)");
+    }
   } catch (...) {
-    if (sum_->give_up_parts()) at_hand_ = before;
+    if (sum_->give_up_parts()) state_ = before;
     throw;
   }
-  if (!in_turns) return;
-  reducer().begin();
-  finish_sum();
-}
-
-void DistributedDataParallel::run_shards_one_by_one(
-    const std::function<void(std::int64_t)>& body) const {
-  const std::int64_t first = sum_->first_part(), sums_before = sums_;
-  for (std::int64_t i = 0; i < shards(); ++i) body(first + i);
-  if (sums_ == sums_before + 1 && sum_->at_first_part()) return;
-  throw Error(
-      "the body of for_each_shard() is to call backward() once for every shard, not counting calls "
-      "within no_sync(); for a shard without samples it is backward({}, 0.0)");
 }
 
 void DistributedDataParallel::backward(const Variable& loss, double weight) {
@@ -163,16 +132,16 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
         "backward(sum(output), 0.0).");
   }
   weight *= reducer().comm_hook().weight_factor();
-  at_hand_.is_asked = true;
-  at_hand_.is_met = false;
+  state_.in_backward = true;
+  state_.has_begun = false;
   struct Ending {
-    AtHand& at_hand;
+    State& state;
     bool before = std::exchange(in_weighted_pass, true);
     ~Ending() {
-      at_hand.is_asked = false;
+      state.in_backward = false;
       in_weighted_pass = before;
     }
-  } const ending{at_hand_};
+  } const ending{state_};
   if (!loss.defined()) {
     static_cast<void>(pass_begins({}, {}, weight));
     leaves_are_known(true, false);
@@ -186,7 +155,7 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
     }
     BackwardPass({.roots = std::span(&loss, 1), .seed = weight, .observer = this}).run();
   } catch (...) {
-    if (!at_hand_.is_met) pass_has_failed();
+    if (!state_.has_begun) pass_has_failed();
     throw;
   }
 }
@@ -194,9 +163,9 @@ void DistributedDataParallel::backward(const Variable& loss, double weight) {
 PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variable> roots,
                                                           std::span<const Tensor> gradients,
                                                           double seed) {
-  at_hand_.is_met = true;
-  const bool is_weighted = at_hand_.is_weighted = in_weighted_pass;
-  if (at_hand_.syncs && !at_hand_.is_awaited && !at_hand_.is_asked) {
+  state_.has_begun = true;
+  const bool is_weighted = state_.is_weighted = in_weighted_pass;
+  if (state_.syncs && !state_.is_awaited && !state_.in_backward) {
     warn_of_own_gradients();
     hold(is_weighted ? Share::weighted : Share::mean);
     return {};
@@ -206,24 +175,24 @@ PassObserver::Answer DistributedDataParallel::pass_begins(std::span<const Variab
 
 void DistributedDataParallel::leaves_are_known(bool first, bool reached) {
   expect_frozen_unreached();
-  if (at_hand_.syncs && !sum_->keeps_part())
-    buffers_of_this_step();  // without samples there was no forward
-  at_hand_.sum = reached ? Sum::begun : Sum::waits;
+  if (state_.syncs && !sum_->keeps_part())
+    broadcast_buffers_once_a_step();  // without samples there was no forward
+  state_.sum = reached ? Sum::begun : Sum::waits;
   if (reached) begin_sum(first);
 }
 
 void DistributedDataParallel::begin_sum(bool first) {
-  hold(at_hand_.is_weighted ? Share::weighted : Share::mean);
-  if (!at_hand_.syncs || sum_->keeps_part()) return;
-  buffers_are_there_ = false;
-  reducer().begin(at_hand_.is_weighted ? 1.0 : equal_share(), !first);
-  reducer().expect_what_is_reached();
+  hold(state_.is_weighted ? Share::weighted : Share::mean);
+  if (!state_.syncs || sum_->keeps_part()) return;
+  has_broadcast_ = false;
+  reducer().begin(state_.is_weighted ? 1.0 : equal_share(), !first);
+  reducer().reached_parameters_are_known();
 }
 
 void DistributedDataParallel::pass_is_over() {
-  at_hand_.has_own = !at_hand_.syncs;
-  if (!at_hand_.syncs || at_hand_.sum == Sum::done) return;
-  if (at_hand_.sum == Sum::waits) {
+  state_.was_local = !state_.syncs;
+  if (!state_.syncs || state_.sum == Sum::done) return;
+  if (state_.sum == Sum::waits) {
     try {
       begin_sum(true);
     } catch (...) {
@@ -232,15 +201,15 @@ void DistributedDataParallel::pass_is_over() {
     }
   }
   if (!sum_->keeps_part()) return finish_sum();
-  at_hand_.is_awaited = false;
-  at_hand_.held = Share::mean;
-  sum_->keep_part(at_hand_.is_weighted ? 1.0 : equal_share());
+  state_.is_awaited = false;
+  state_.held = Share::mean;
+  sum_->keep_part(state_.is_weighted ? 1.0 : equal_share());
 }
 
 void DistributedDataParallel::pass_has_failed() noexcept {
   if (sum_->keeps_part()) return sum_->forget_part();
-  if (!at_hand_.syncs) return;
-  at_hand_.is_awaited = false;
+  if (!state_.syncs) return;
+  state_.is_awaited = false;
   sum_->give_up();
 }
 
@@ -250,43 +219,43 @@ void DistributedDataParallel::gradients_are_in(GradStore& store) {
     for (const Bucket& bucket : reducer().buckets())
       std::ranges::for_each(bucket.parameters, visit);
   };
-  if (!at_hand_.syncs || !at_hand_.is_awaited) {
-    if (at_hand_.syncs) warn_of_own_gradients();
+  if (!state_.syncs || !state_.is_awaited) {
+    if (state_.syncs) warn_of_own_gradients();
     return each([&](const Variable& parameter) { store.keep_own(parameter, factor / share); });
   }
   sum_->expect_context();
-  at_hand_.sum = Sum::done;
-  buffers_are_there_ = false;
+  state_.sum = Sum::done;
+  has_broadcast_ = false;
   HeldGradients held;
-  held.take(reducer().buckets());
-  held.leave_buckets();
+  held.move_out(reducer().buckets());
+  held.restore_buckets();
   each([&](const Variable& parameter) {
     const Tensor part = store.part_of_sum(parameter, share / factor);
     if (!part.defined()) return;
     parameter.grad_buffer().copy_from(part);
     parameter.mark_grad_present();
   });
-  const auto share_before = std::exchange(at_hand_.held, Share::mean);
+  const auto share_before = std::exchange(state_.held, Share::mean);
   try {
     reducer().begin(factor);
     finish_sum();
   } catch (...) {
     reducer().give_up();
     reducer().zero_grad();
-    held.give_back();
-    at_hand_.held = share_before;
+    held.add_back();
+    state_.held = share_before;
     throw;
   }
   each([&](const Variable& parameter) {
     if (parameter.grad().defined()) store.put_sum(parameter, parameter.grad());
     parameter.zero_grad();
   });
-  held.give_back();
-  at_hand_.held = share_before;
+  held.add_back();
+  state_.held = share_before;
 }
 
 void DistributedDataParallel::hold(Share share) {
-  if (std::exchange(at_hand_.held, share) == share) return;
+  if (std::exchange(state_.held, share) == share) return;
   const double factor = share == Share::weighted ? equal_share() : 1.0 / equal_share();
   if (factor != 1.0) sum_->scale_part(factor);
 }
@@ -296,12 +265,12 @@ void DistributedDataParallel::finish_sum() {
   try {
     sum_->finish();
   } catch (...) {
-    at_hand_.is_awaited = false;
+    state_.is_awaited = false;
     sum_->give_up();
     throw;
   }
-  at_hand_.is_awaited = false;
-  at_hand_.held = Share::mean;
+  state_.is_awaited = false;
+  state_.held = Share::mean;
   if (++sums_ == 100 && of_all) warn_of_never_used();
 }
 
@@ -351,7 +320,7 @@ void DistributedDataParallel::expect_joinable() const {
   if (broadcasts_buffers_ && !buffers_.empty()) {
     throw Error(
         "Join: with DdpOptions::broadcast_buffers_each_forward rank 0's buffers would go to all "
-        "ranks also when it has run out of inputs and they stand still. Leave the option out: "
+        "ranks also when it has run out of inputs and updates them no more. Leave the option out: "
         "Join::finish() gives all ranks the buffers of one that had the most inputs.");
   }
   if (!module_->forward_is_collective()) return;
@@ -362,13 +331,29 @@ void DistributedDataParallel::expect_joinable() const {
 }
 
 void DistributedDataParallel::shadow() {
-  if (!at_hand_.has_own) zero_grad();
-  for (std::int64_t shard = 0; shard < shards(); ++shard) backward({}, 0.0);
+  if (!state_.was_local) zero_grad();
+  for (std::int64_t shard = 0; shard < sum_->parts(); ++shard) backward({}, 0.0);
 }
 
 void DistributedDataParallel::after_join(int last) {
   for (const Bucket& bucket : reducer().buckets()) group_->broadcast(bucket.values, last).wait();
   broadcast_buffers_from(last);
 }
+
+void DistributedDataParallel::ask_along(std::function<bool()> question) {
+  reducer().ask_along(std::move(question));
+}
+
+bool DistributedDataParallel::any_said_yes() const noexcept { return reducer().any_said_yes(); }
+
+void DistributedDataParallel::zero_grad() { sum_->zero_grad(); }
+
+GradientSumStats DistributedDataParallel::stats() const noexcept { return sum_->stats(); }
+
+CommHook& DistributedDataParallel::comm_hook() const noexcept { return reducer().comm_hook(); }
+
+double DistributedDataParallel::equal_share() const { return sum_->equal_share(); }
+
+Reducer& DistributedDataParallel::reducer() const noexcept { return sum_->reducer(); }
 
 }  // namespace lockstep

@@ -12,12 +12,14 @@
 #include <lockstep/comm/process_group.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
-#include <lockstep/parallel/gradient_sum.hpp>
+#include <lockstep/parallel/gradient_sum_stats.hpp>
 #include <lockstep/parallel/join.hpp>
 
 namespace lockstep {
 
-class ShardedGradientSum;
+class CommHook;
+class GradientSum;
+class Reducer;
 
 /// Data-parallel training: every rank holds the whole model, computes the gradient of its share of
 /// the global batch, and all ranks end with the same bits of the gradient of the whole batch.
@@ -41,25 +43,25 @@ class ShardedGradientSum;
 /// A pass of dist_autograd, begun on this rank, leaves the mean over ranks in its context.
 /// A rank that makes another number of passes than its peers ends, as they do, in an error of the
 /// group that names it, at the deadline. Where one pass goes through several of these, their sums
-/// follow in the order in which they were made; the first one's alone overlap with the pass. A rank
-/// whose loss leaves one of them out gives the pass to that one: left_out.backward(loss, weight).
+/// follow in the order in which they were made; only the first one's overlap with the pass. A rank
+/// whose loss leaves one of them out calls backward of that one: left_out.backward(loss, weight).
 ///
 /// Values and gradients of parameters are moved into flat buckets, in reverse order of
 /// registration; make optimizers afterwards, which then update a bucket by one kernel (tensors
 /// taken from Variable::data() or state_dict() before keep the old memory). A bucket's all-reduce
-/// starts inside backward, as soon as its last gradient is final. Parameters are those that require
-/// a gradient at construction; nobody else may set their gradient buffers. They stay in the buckets
-/// when this object goes. They may be frozen and trained again between steps, on all ranks or on
-/// some; one that was frozen at construction may not be trained later, which backward() refuses.
-/// One thread at a time.
+/// is launched within backward, as soon as its last gradient is final. Parameters are those that
+/// require a gradient at construction; nothing else may set their gradient buffers. They stay in
+/// the buckets after this object is destroyed. They may be frozen and trained again between steps,
+/// on all ranks or on some; one that was frozen at construction may not be trained later, which
+/// backward() refuses. One thread at a time.
 class DistributedDataParallel final : public Joinable, private PassObserver {
  public:
   /// See no_sync().
   class NoSync {
    public:
     explicit NoSync(DistributedDataParallel& ddp) noexcept
-        : ddp_(ddp), before_(std::exchange(ddp.at_hand_.syncs, false)) {}
-    ~NoSync() { ddp_.at_hand_.syncs = before_; }
+        : ddp_(ddp), before_(std::exchange(ddp.state_.syncs, false)) {}
+    ~NoSync() { ddp_.state_.syncs = before_; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 
@@ -69,13 +71,13 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   };
 
   /// Checks that all ranks built the same model, and copies rank 0's parameters and buffers to all.
-  /// Collective. Throws InputError for bucket sizes below 1, and, on every rank alike, Error naming
-  /// the first name, shape, dtype or option that differs.
+  /// `hook`, if not null, replaces that of the options: the same kind on every rank. Collective.
+  /// Throws on every rank alike: InputError where validate(options) does, and for shards with a
+  /// hook or with layers that are synchronised; Error naming the first name, shape, dtype or option
+  /// that differs.
   DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
-                          const DdpOptions& options = {});
-  /// With a hook of the caller's instead of options.comm_hook: the same kind on every rank.
-  DistributedDataParallel(std::shared_ptr<nn::Module> module, std::shared_ptr<ProcessGroup> group,
-                          const DdpOptions& options, std::shared_ptr<CommHook> hook);
+                          const DdpOptions& options = {}, std::shared_ptr<CommHook> hook = nullptr);
+  ~DistributedDataParallel() override;
 
   /// After it, unless within no_sync() or without gradients, the next backward pass is summed.
   [[nodiscard]] Variable forward(const Variable& x);
@@ -89,91 +91,66 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// undefined on a rank that has no samples: it then contributes zeros, and `weight` counts for
   /// nothing. Which parameters a loss depends on may differ between ranks and from call to call;
   /// those that no rank's depends on have no gradient afterwards, so that optimizers leave them and
-  /// their state as they are. Others of these that the pass
-  /// comes to after a forward() of theirs are summed likewise. With weights of 1 / ranks it is
-  /// loss.backward(), but for leaves that are no parameters: their gradients are weighted too. With
-  /// DdpOptions::shards, each call is for the next of this rank's shards(), {} for one without
-  /// samples; calls before the last are local. for_each_shard() is how to make them; where a rank
-  /// has several and forward is collective, the only way. Collective, outside no_sync(); returns
-  /// when all gradients are final. Throws Error, at once, for an undefined loss where the module's
-  /// forward is collective, because the other ranks wait for this one in it. Throws what backward
-  /// or the group throws; then the other ranks may be left waiting until their deadline, as after
-  /// any failure between two collectives.
+  /// their state as they are. Other DistributedDataParallels that the pass reaches after a
+  /// forward() of theirs are summed likewise. With weights of 1 / ranks it is loss.backward(), but
+  /// for leaves that are no parameters: their gradients are weighted too. With DdpOptions::shards,
+  /// each call is for the next of this rank's shards, {} for one without samples; calls before the
+  /// last are local (for_each_shard()). Collective, outside no_sync(); returns when all gradients
+  /// are final. Throws Error, at once, for an undefined loss where the module's forward is
+  /// collective, because the other ranks wait for this one in it. Throws what backward or the group
+  /// throws; then the other ranks may be left waiting until their deadline, as after any failure
+  /// between two collectives.
   void backward(const Variable& loss, double weight);
 
-  /// While what is returned lives, a backward pass sends nothing, wherever its forward() ran, and
-  /// adds to the gradients that there are on this rank; the first one after that which is summed
-  /// adds its own and sums all of it over the ranks. Weights are shares of all samples together.
+  /// While the returned object lives, a backward pass sends nothing, wherever its forward() ran,
+  /// and adds to this rank's gradients. The next pass that is summed adds its own gradients and
+  /// sums all of them over the ranks. Weights are shares of all samples together.
   /// Ranks may accumulate different numbers of times, unless the module's forward is collective.
   /// Local.
   ///   { const auto local = ddp.no_sync(); ddp.backward(loss_of_first_half, weight); }
   ///   ddp.backward(loss_of_second_half, weight);
   [[nodiscard]] NoSync no_sync() noexcept { return NoSync(*this); }
 
-  /// body(shard) for each of this rank's shards of the batch, numbered over all ranks; without
-  /// DdpOptions::shards for one, the rank's. The body runs forward and backward of the shard, and
-  /// afterwards all gradients are final.
+  /// body(shard) for each of this rank's shards of the batch, one after the other, numbered over
+  /// all ranks; without DdpOptions::shards for one, the rank's. The body runs forward and backward
+  /// of the shard. Afterwards all gradients are final.
   ///   ddp.for_each_shard([&](std::int64_t shard) {
   ///     const auto [x, target] = my_shard(shard);
   ///     ddp.backward(nll_loss(ddp.forward(x), target), double(x.size(0)) / double(all_samples));
   ///   });
   /// or, where shards are equal, nll_loss(ddp.forward(x), target).backward().
-  /// One shard after the other; but with DdpOptions::shards and a forward that is collective
-  /// (SyncBatchNorm) a rank's shards go on together, from one such layer to the next: one at a time
-  /// runs, and what it has done the next one sees, but the first is on the calling thread and each
-  /// of the others on a thread of its own. Those have the caller's rank, math threads, precision
-  /// and random numbers, and nothing else that belongs to a thread (NoGradGuard, ForwardHook,
-  /// FlopCounter). Buffers are each shard's own until the end. What a body throws ends the rank's
-  /// other shards where they stand, and is thrown here. Throws Error for a body that does not call
-  /// backward() once outside no_sync(), or shards that do not run the same such layers. Collective.
+  /// Throws what a body throws; the next call begins a new step. Throws Error for a body that does
+  /// not call backward() once outside no_sync(). Collective.
   template <class Body>
   void for_each_shard(Body&& body) {
     run_shards(std::ref(body));
   }
 
-  /// With DdpOptions::shards: how many of them this rank has; else 1.
-  [[nodiscard]] std::int64_t shards() const noexcept { return sum_->parts(); }
-  /// With DdpOptions::shards: the last step's sum over all shards of weight x loss, the same bits
-  /// on all ranks; else Error.
-  [[nodiscard]] double loss_of_batch() const { return sum_->loss(); }
-
   /// Rank 0's buffers on every rank: call it before evaluation and before saving. Each rank's
-  /// forward moves its own (BatchNorm's running statistics, from its share of the batch), and
-  /// training reads none of them, so that sending them when they are read gives what PyTorch's
-  /// broadcast_buffers, before every forward, gives on rank 0. A model whose forward reads buffers
-  /// in training has DdpOptions::broadcast_buffers_each_forward. Collective; sends nothing if there
-  /// are no buffers.
+  /// forward updates its own (BatchNorm's running statistics, from its share of the batch), and
+  /// training reads none of them. So this gives what PyTorch's broadcast_buffers, before every
+  /// forward, gives on rank 0. A model whose forward reads buffers in training has
+  /// DdpOptions::broadcast_buffers_each_forward. Collective; sends nothing if there are no buffers.
   void broadcast_buffers();
 
-  /// For Join: throws Error for a model whose forward is collective (SyncBatchNorm in training), or
-  /// reads rank 0's buffers (DdpOptions::broadcast_buffers_each_forward).
-  void expect_joinable() const override;
-  /// For Join: the backward of a rank without samples, from no gradients but those of no_sync(), as
-  /// in a loop that zeroes them in each iteration; and at the end rank `last`'s trained parameters
-  /// and buffers on every rank. Collective.
-  void shadow() override;
-  void after_join(int last) override;
-
-  /// From now on each backward() that sums over ranks asks all of them `question`, and tells them
-  /// whether any said yes: for what every rank has to know at the same step and none needs at once,
-  /// such as that one of them has to stop. It costs no message: the answers travel beside the
-  /// gradients, in the bucket that is launched last. With every communication hook, with shards,
-  /// and in shadow(); not in what is local, or summed over a subgroup (PostLocalSgdHook).
-  /// `question` allocates nothing and does not communicate.
-  void ask_along(std::function<bool()> question) { reducer().ask_along(std::move(question)); }
+  /// From now on each sum over ranks asks all of them `question`, and tells all whether any said
+  /// yes: for what every rank has to know at the same step, such as that one of them has to stop.
+  /// It costs no message: the answers are part of the bucket that is launched last. With every
+  /// communication hook, with shards, and on ranks without inputs in a Join; not in passes that are
+  /// local, or summed over a subgroup (PostLocalSgdHook). `question` allocates nothing and does not
+  /// communicate.
+  void ask_along(std::function<bool()> question);
   /// At the last sum; the same on all ranks. False where that was not over all of them, and where
   /// no parameter is trained.
-  [[nodiscard]] bool any_said_yes() const noexcept { return reducer().any_said_yes(); }
+  [[nodiscard]] bool any_said_yes() const noexcept;
 
-  /// Forgets the gradients; their memory stays in the buckets. Between the shards of a step that
-  /// is what there was before it, here as in an optimizer's or a module's zero_grad().
-  void zero_grad() { sum_->zero_grad(); }
+  /// Forgets the gradients; their memory stays in the buckets. Between the shards of a step it
+  /// forgets those from before the step, as an optimizer's or a module's zero_grad() does.
+  void zero_grad();
 
-  /// The trained parameters as they lie in memory, a flat tensor a bucket, with zeros between and
-  /// behind them: for what treats every element alike, such as average_parameters.
+  /// The trained parameters as they are in memory, a flat tensor a bucket, padded with zeros: for
+  /// what treats every element alike, such as average_parameters.
   [[nodiscard]] std::vector<Tensor> flat_values() const;
-  /// A resumed run tells communication hooks that count steps how many there were.
-  void set_step(std::int64_t step) { reducer().set_step(step); }
 
   /// Names of parameters that no rank's loss has reached, since construction, in sums over all
   /// ranks: the same on all of them. A warning names them, once, after the first 100 sums, if these
@@ -186,15 +163,25 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   [[nodiscard]] StateDict state_dict() const { return module_->state_dict(); }
   void load_state_dict(const StateDict& state) { module_->load_state_dict(state); }
 
-  /// Waiting times, traffic and number of buckets.
-  [[nodiscard]] GradientSumStats stats() const noexcept { return sum_->stats(); }
-  [[nodiscard]] const CommHook& comm_hook() const noexcept { return reducer().comm_hook(); }
+  /// Waiting times, traffic, number of buckets, and with shards the loss of the batch.
+  [[nodiscard]] GradientSumStats stats() const noexcept;
+  /// A resumed run sets its step.
+  [[nodiscard]] CommHook& comm_hook() const noexcept;
 
  private:
-  /// In what shares the ranks' gradients that are held make up the sum.
+  /// Throws Error for a model whose forward is collective (SyncBatchNorm in training), or reads
+  /// rank 0's buffers (DdpOptions::broadcast_buffers_each_forward).
+  void expect_joinable() const override;
+  /// The backward of a rank without samples, from no gradients but those of no_sync(), as in a loop
+  /// that zeroes them in each iteration.
+  void shadow() override;
+  /// Rank `last`'s trained parameters and buffers on every rank.
+  void after_join(int last) override;
+
+  /// The shares of the ranks' held gradients in the sum.
   enum class Share : std::uint8_t {
-    mean,      ///< equal ones, which are still to be applied
-    weighted,  ///< those of backward(loss, weight), which have been
+    mean,      ///< equal, and not yet applied
+    weighted,  ///< those of backward(loss, weight), which are applied
   };
   Answer pass_begins(std::span<const Variable> roots, std::span<const Tensor> gradients,
                      double seed) override;
@@ -204,54 +191,49 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   void pass_has_failed() noexcept override;
   void gradients_are_in(GradStore& gradients) override;
   [[nodiscard]] bool awaits_pass() const noexcept override {
-    return at_hand_.syncs && at_hand_.is_awaited;
+    return state_.syncs && state_.is_awaited;
   }
   /// Of a rank, or with DdpOptions::shards of a shard.
-  [[nodiscard]] double equal_share() const { return sum_->equal_share(); }
-  /// Makes the gradients that are held such shares.
+  [[nodiscard]] double equal_share() const;
+  /// Scales the held gradients to such shares.
   void hold(Share share);
   void warn_of_own_gradients();
   void expect_frozen_unreached() const;
-  void prepare(GradientSum& sum, const BucketOptions& sizes, std::shared_ptr<CommHook> hook);
-  void synchronise_shards(ShardedGradientSum& sum, bool synchronises_all);
-  [[nodiscard]] Reducer& reducer() const noexcept { return sum_->reducer(); }
+  [[nodiscard]] Reducer& reducer() const noexcept;
   void run_shards(const std::function<void(std::int64_t)>& body);
-  void run_shards_one_by_one(const std::function<void(std::int64_t)>& body) const;
   void finish_sum();
   void broadcast_buffers_from(int root);
-  void buffers_of_this_step();
+  void broadcast_buffers_once_a_step();
   void warn_of_never_used() const;
 
   std::shared_ptr<nn::Module> module_;
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<GradientSum> sum_;        ///< over ranks; with DdpOptions::shards over these
   std::vector<nn::NamedParameter> frozen_;  ///< when this was made
-  std::vector<GradHook> of_frozen_;         ///< which bring passes that come to them here
+  std::vector<GradHook> frozen_hooks_;      ///< so that passes that reach them are observed
   bool has_warned_ = false;                 ///< of own gradients
   std::vector<Tensor> buffers_;
   bool broadcasts_buffers_ = false;  ///< before each step's first forward
-  bool buffers_are_there_ = false;   ///< those of this step
+  bool has_broadcast_ = false;       ///< in this step
   std::int64_t sums_ = 0;            ///< over ranks, since construction
-  /// That of the pass at hand.
+  /// That of the current pass.
   enum class Sum : std::uint8_t {
     begun,
-    waits,  ///< for the end: the pass has come to no parameter, but may on other ranks
-    done,   ///< and has
+    waits,  ///< for the end: the pass reaches no parameter here, but may on other ranks
+    done,
   };
-  /// Of each shard of this rank, where they take turns.
-  struct AtHand {
-    bool syncs = true;        ///< outside no_sync()
-    bool is_awaited = false;  ///< forward() has run since the last sum: the next pass is summed
-    bool is_asked = false;    ///< within backward(loss, weight),
-    bool is_met = false;      ///< whose pass has begun
-    bool is_weighted =
-        false;             ///< the last pass that has come to one is of a backward(loss, weight)
-    bool has_own = false;  ///< a pass within no_sync() was the last one
+  /// What a failed for_each_shard() restores.
+  struct State {
+    bool syncs = true;         ///< outside no_sync()
+    bool is_awaited = false;   ///< forward() has run since the last sum: the next pass is summed
+    bool in_backward = false;  ///< within backward(loss, weight),
+    bool has_begun = false;    ///< whose pass has begun
+    bool is_weighted = false;  ///< the last pass that reached a parameter was of such a backward()
+    bool was_local = false;    ///< a pass within no_sync() was the last one
     Sum sum = Sum::begun;
     Share held = Share::mean;
   };
-  AtHand at_hand_;
-  std::vector<AtHand> in_turn_;  ///< of those that are not
+  State state_;
 };
 
 }  // namespace lockstep

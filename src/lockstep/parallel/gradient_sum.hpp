@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -11,44 +10,45 @@
 
 namespace lockstep {
 
+struct DdpOptions;
+
 /// How DistributedDataParallel sums the gradients of a batch. The batch is a number of parts, each
 /// of which has a backward pass; every rank has as many. Here a rank has one part, and the sum is
-/// over ranks, bucket by bucket. With several parts a rank (ShardedGradientSum) all but the rank's
-/// last are kept here, and the sum is over parts.
+/// over ranks, bucket by bucket. ShardedGradientSum has several parts a rank: it keeps the
+/// gradients of all but the rank's last, and sums over parts.
 class GradientSum {
  public:
-  explicit GradientSum(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+  GradientSum(std::shared_ptr<ProcessGroup> group, std::shared_ptr<CommHook> hook)
+      : group_(std::move(group)), hook_(std::move(hook)) {}
   virtual ~GradientSum() = default;
   GradientSum(const GradientSum&) = delete;
   GradientSum& operator=(const GradientSum&) = delete;
 
-  /// Collective. `observer` is told of passes that come to the parameters.
-  void prepare(std::vector<Bucket> buckets, std::shared_ptr<CommHook> hook,
-               PassObserver* observer) {
-    reducer_ = std::make_unique<Reducer>(group_, std::move(buckets), std::move(hook), observer);
+  /// Once, before everything else. `observer` is told of passes that reach the parameters.
+  /// Collective.
+  virtual void prepare(std::vector<Bucket> buckets, PassObserver* observer) {
+    reducer_ = std::make_unique<Reducer>(group_, std::move(buckets), std::move(hook_), observer);
   }
   [[nodiscard]] Reducer& reducer() const noexcept { return *reducer_; }
 
-  /// Of this rank; they are numbered over all ranks from its first_part().
+  /// Parts of this rank; they are numbered over all ranks from its first_part().
   [[nodiscard]] virtual std::int64_t parts() const noexcept { return 1; }
   [[nodiscard]] virtual std::int64_t first_part() const noexcept { return group_->rank(); }
-  /// Of a part in the sum, where all weigh the same.
+  /// The share of a part in the sum, where all weigh the same.
   [[nodiscard]] virtual double equal_share() const {
     return reducer_->comm_hook().weight_factor() / group_->size();
   }
-  /// No part of the step is over.
+  /// No part of the step is complete.
   [[nodiscard]] virtual bool at_first_part() const noexcept { return true; }
-  /// The gradients of the part at hand are kept here when its pass is over; else they are the
-  /// parameters', and finish() sums.
+  /// The gradients of the current part are kept here after its pass, for keep_part(). Else they
+  /// are the parameters', and finish() sums.
   [[nodiscard]] virtual bool keeps_part() const noexcept { return false; }
   /// Throws Error where gradients in the context of a dist_autograd cannot be summed.
   virtual void expect_context() const {}
-  /// The last step's sum over all parts of weight x loss; throws Error where none is made.
-  [[nodiscard]] virtual double loss() const;
 
-  /// Forward of the part at hand begins, in training.
+  /// Forward of the current part begins, in training.
   virtual void forward_begins() {}
-  /// A pass of the part at hand begins, which is part of the sum; arguments as in
+  /// A pass of the current part begins, which is part of the sum; arguments as in
   /// PassObserver::pass_begins, `weighted` if the seed has the part's share in it. Returns what
   /// takes its gradients, or null: the parameters do.
   [[nodiscard]] virtual GradSink* pass_begins(std::span<const Variable> /*roots*/,
@@ -56,27 +56,19 @@ class GradientSum {
                                               double /*seed*/, bool /*weighted*/) {
     return nullptr;
   }
-  /// Multiplies the gradients of the part at hand.
+  /// Multiplies the gradients of the current part.
   virtual void scale_part(double factor) { reducer_->scale_held(factor); }
-  /// The part at hand, which keeps_part(), is over; its gradients count `factor` times.
+  /// The current part, which keeps_part(), is complete; its gradients count `factor` times.
   virtual void keep_part(double /*factor*/) {}
   /// Its pass has failed.
   virtual void forget_part() noexcept {}
-  /// The rank's last part is over: returns when all sums are there. Collective.
+  /// The rank's last part is complete: returns when all sums are there. Collective.
   virtual void finish() { reducer_->finish(); }
   /// The step has failed. Local.
   virtual void give_up() { reducer_->give_up(); }
-  /// What runs the parts has failed. True if the step ends with it. Local.
+  /// Between two parts something else has failed. True if the step ends with it. Local.
   [[nodiscard]] virtual bool give_up_parts() { return false; }
   virtual void zero_grad() { reducer_->zero_grad(); }
-
-  /// Runs body(part) for all of this rank's parts so that they wait for one another in layers that
-  /// take statistics of the whole batch; afterwards the last part's gradients are the parameters'.
-  /// False, and nothing, where there is no need. `before_turns` is called first.
-  [[nodiscard]] virtual bool run_in_turns(const std::function<void(std::int64_t)>& /*body*/,
-                                          const std::function<void()>& /*before_turns*/) {
-    return false;
-  }
   [[nodiscard]] virtual GradientSumStats stats() const noexcept { return reducer_->stats(); }
 
  protected:
@@ -84,7 +76,16 @@ class GradientSum {
 
  private:
   std::shared_ptr<ProcessGroup> group_;
+  std::shared_ptr<CommHook> hook_;  ///< until prepare()
   std::unique_ptr<Reducer> reducer_;
 };
+
+/// Over ranks, by `hook`, or if it is null by that of the options; with DdpOptions::shards over
+/// these. `buffers` are the model's. Throws InputError for shards with a hook of the caller's, and
+/// where ShardTree::of_rank does. Collective.
+[[nodiscard]] std::unique_ptr<GradientSum> make_gradient_sum(std::shared_ptr<ProcessGroup> group,
+                                                             const DdpOptions& options,
+                                                             std::shared_ptr<CommHook> hook,
+                                                             std::vector<Tensor> buffers);
 
 }  // namespace lockstep

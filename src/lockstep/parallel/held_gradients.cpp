@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-void HeldGradients::take(std::span<const Bucket> buckets) {
+void HeldGradients::move_out(std::span<const Bucket> buckets) {
   for (const Bucket& bucket : buckets) {
     for (const Variable& parameter : bucket.parameters) {
       if (!parameter.grad().defined()) continue;
@@ -18,7 +18,7 @@ void HeldGradients::take(std::span<const Bucket> buckets) {
   }
 }
 
-void HeldGradients::leave_buckets() {
+void HeldGradients::restore_buckets() {
   for (Held& held : held_) {
     if (!held.in_bucket.defined()) continue;
     held.gradient = held.parameter.grad();
@@ -26,8 +26,8 @@ void HeldGradients::leave_buckets() {
   }
 }
 
-void HeldGradients::give_back() {
-  leave_buckets();
+void HeldGradients::add_back() {
+  restore_buckets();
   for (const auto& [parameter, in_bucket, gradient] : held_) {
     if (!gradient.defined()) continue;
     if (parameter.grad().defined()) {

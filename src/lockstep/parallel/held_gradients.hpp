@@ -6,16 +6,17 @@
 
 namespace lockstep {
 
-/// Gradients that are kept aside while a sum is made in their memory, and added to it afterwards.
+/// Gradients that are held outside the buckets while a sum is made there, and added to it
+/// afterwards.
 class HeldGradients {
  public:
-  /// What the parameters have moves out of the buckets' memory. It stays theirs: zero_grad()
-  /// forgets it. Nothing, if they have none.
-  void take(std::span<const Bucket> buckets);
+  /// Moves the parameters' gradients out of the buckets' memory. They stay the parameters': their
+  /// zero_grad() forgets them.
+  void move_out(std::span<const Bucket> buckets);
   /// Parameters have the buckets' memory again, and no gradient.
-  void leave_buckets();
-  /// Adds what was taken, and not forgotten, to what they have now.
-  void give_back();
+  void restore_buckets();
+  /// Adds what was taken, and not forgotten, to the gradients in the buckets.
+  void add_back();
   void forget() noexcept;
 
  private:

@@ -23,36 +23,36 @@ Join::Join(std::vector<std::reference_wrapper<Joinable>> joinables, JoinOptions 
   if (joinables_.empty()) throw InputError("a Join needs at least one Joinable");
   for (const Joinable& joinable : joinables_) {
     if (&joinable.group() != &group()) {
-      throw InputError("all Joinables of a Join must have one group: counts travel by one");
+      throw InputError("all Joinables of a Join must have the same group");
     }
     joinable.expect_joinable();
   }
 }
 
-Join::Iteration Join::agree(bool going_on, double samples) {
+Join::Iteration Join::agree(bool active, double samples) {
   auto* counts = static_cast<double*>(counts_.data());
-  counts[0] = going_on ? 1.0 : 0.0;
+  counts[0] = active ? 1.0 : 0.0;
   counts[1] = samples;
   group().all_reduce(counts_, ReduceOp::sum).wait();
-  const Iteration iteration{.going_on = counts[0], .samples = counts[1]};
-  const bool some_are_through = iteration.going_on < group().size();
-  if (options_.throw_on_early_termination && some_are_through && iteration.going_on > 0) {
-    throw_for_those_through(going_on);
+  const Iteration iteration{.active = counts[0], .samples = counts[1]};
+  const bool some_are_exhausted = iteration.active < group().size();
+  if (options_.throw_on_early_termination && some_are_exhausted && iteration.active > 0) {
+    throw_for_exhausted(active);
   }
   return iteration;
 }
 
-void Join::throw_for_those_through(bool going_on) {
-  std::vector<int> through;
+void Join::throw_for_exhausted(bool active) {
+  std::vector<int> exhausted;
   int rank = 0;
-  for (const bool goes_on : lockstep::agree(group(), [&] { return going_on; })) {
-    if (!goes_on) through.push_back(rank);
+  for (const bool has_inputs : lockstep::agree(group(), [&] { return active; })) {
+    if (!has_inputs) exhausted.push_back(rank);
     ++rank;
   }
   throw Error(fmt::format(
       "uneven inputs: {} of {} {} none for this iteration, others do. Give all ranks equally many "
       "batches, or make the Join without throw_on_early_termination.",
-      ranks_in_words(through), group().size(), through.size() == 1 ? "has" : "have"));
+      ranks_in_words(exhausted), group().size(), exhausted.size() == 1 ? "has" : "have"));
 }
 
 double Join::step(double samples) {
@@ -62,7 +62,7 @@ double Join::step(double samples) {
 
 void Join::finish() {
   bool among_the_last = true;
-  while (agree(false, 0).going_on > 0) {
+  while (agree(false, 0).active > 0) {
     among_the_last = false;
     for (Joinable& joinable : joinables_) joinable.shadow();
     if (options_.after_shadow) options_.after_shadow();

@@ -7,12 +7,6 @@
 
 namespace lockstep {
 
-/// When gradients stop travelling, and how often parameters travel instead.
-struct LocalSgdOptions {
-  std::int64_t start_step = 100;
-  std::int64_t period = 4;
-};
-
 /// Post-local SGD (Lin et al. 2018, arXiv:1808.07217): gradients are summed over all ranks in the
 /// first `start_step` steps, and over this rank's subgroup afterwards; then the parameters have to
 /// be averaged over all ranks, by a PeriodicModelAverager with as many warm-up steps. In a subgroup
@@ -30,14 +24,12 @@ class PostLocalSgdHook final : public CommHook {
   [[nodiscard]] bool sums_over_all() const override { return weight_factor() == 1.0; }
   [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
   [[nodiscard]] std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const override;
-  void set_step(std::int64_t step) override { step_ = step; }
 
  private:
-  [[nodiscard]] bool is_local() const noexcept { return step_ >= start_step_; }
+  [[nodiscard]] bool is_local() const noexcept { return step() >= start_step_; }
 
   std::shared_ptr<ProcessGroup> subgroup_;
   std::int64_t start_step_;
-  std::int64_t step_ = 0;
   double local_factor_ = 1.0;
 };
 

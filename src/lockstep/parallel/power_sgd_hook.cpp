@@ -127,12 +127,12 @@ Work PowerSgdHook::start(ProcessGroup& group, const Bucket& bucket, std::size_t 
   if (!compresses() || parts.matrices.empty()) {
     return group.all_reduce(bucket.gradients, ReduceOp::sum);
   }
-  for (const auto& [gradient, travelling] : parts.rest) travelling.copy_from(gradient);
+  for (const auto& [gradient, sent] : parts.rest) sent.copy_from(gradient);
   for (const Matrix& m : parts.matrices) {
     if (!options_.warm_start) m.q.zero();
     orthonormalize_rows(
         m.q,
-        {.seed = power_sgd_seed, .stream = m.stream, .step = static_cast<std::uint32_t>(step_)});
+        {.seed = power_sgd_seed, .stream = m.stream, .step = static_cast<std::uint32_t>(step())});
     if (m.error.defined()) add_scaled(m.gradient, 1.0, m.error);
     matmul_backward_a(m.q, m.error.defined() ? m.error : m.gradient, false, m.p);  // Q^T M^T
   }
@@ -161,7 +161,7 @@ void PowerSgdHook::finish(const Bucket& /*bucket*/, std::size_t index) {
   const PrecisionGuard full(Precision::f32);
   const Parts& parts = parts_[index];
   if (!compresses()) return;
-  for (const auto& [gradient, travelling] : parts.rest) gradient.copy_from(travelling);
+  for (const auto& [gradient, sent] : parts.rest) gradient.copy_from(sent);
   for (const Matrix& m : parts.matrices) {
     const auto at = static_cast<std::int64_t>(m.parameter);
     if (parts.notes.slice(at, at + 1).item() == 0.0) continue;  // the error waits for a gradient
@@ -203,7 +203,7 @@ std::string PowerSgdHook::load_state_dict(std::span<const nn::NamedParameter> tr
   };
   if (state.size() != own.size() || !std::ranges::all_of(own, fits)) {
     for (const auto& entry : own) entry.tensor.zero();
-    if (step_ <= options_.start_step && state.size() == 0) return {};
+    if (step() <= options_.start_step && state.size() == 0) return {};
     return fmt::format(
         "PowerSGD begins anew, with errors of zero: what was saved is not the state of {}.",
         name());

@@ -7,25 +7,11 @@
 #include <vector>
 
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/hook_options.hpp>
 
 namespace lockstep {
 
-/// As PyTorch's PowerSGDState, with its defaults.
-struct PowerSgdOptions {
-  /// Rank of what takes a gradient's place; at least 1.
-  std::int64_t matrix_approximation_rank = 1;
-  /// Steps that go before as all_reduce has them: the first gradients change fast. At least 0.
-  std::int64_t start_step = 1000;
-  /// A gradient of two dimensions or more is compressed if its elements are more than so many times
-  /// those sent; above 0.
-  double min_compression_rate = 2.0;
-  /// What a step leaves out is added to the next one's gradient.
-  bool use_error_feedback = true;
-  /// A step starts from the directions that the one before has found, instead of random ones.
-  bool warm_start = true;
-};
-
-/// PowerSGD: a gradient of d0 x d1 x ... elements, seen as the matrix M [d0, d1 d2 ...], travels as
+/// PowerSGD: a gradient of d0 x d1 x ... elements, seen as the matrix M [d0, d1 d2 ...], is sent as
 /// the product of two thin ones, found by one step of power iteration. Vogels, Karimireddy, Jaggi
 /// 2019 (arXiv:1905.13727), algorithm 1; with sums over ranks r, each holding M_r:
 ///   P = orthonormal(sum M_r Q),  Q' = sum M_r^T P,  and the gradient becomes P Q'^T,
@@ -39,10 +25,10 @@ struct PowerSgdOptions {
 /// to what the sum lacks, whatever the weights; with equal weights all is 1/W of PyTorch's.
 ///
 /// Directions that vanish (Q, where gradients are zero or of a low rank) are replaced by random
-/// ones, so that nothing gets lost for good or becomes NaN, which PyTorch leaves to
-/// orthogonalization_epsilon.
+/// ones, so that no direction is lost for good or becomes NaN. PyTorch has
+/// orthogonalization_epsilon for that.
 ///
-/// f32 and f64; buckets of other dtypes travel as they are. Memory a compressed gradient: its
+/// f32 and f64; buckets of other dtypes are sent as they are. Memory a compressed gradient: its
 /// error, as large as itself, and P and Q.
 class PowerSgdHook final : public CommHook {
  public:
@@ -59,16 +45,15 @@ class PowerSgdHook final : public CommHook {
                                 int round) override;
   [[nodiscard]] std::int64_t bytes_sent(const Bucket& bucket, std::size_t index) const override;
   void finish(const Bucket& bucket, std::size_t index) override;
-  void set_step(std::int64_t step) override { step_ = step; }
   /// Of each compressed gradient `q`, the same on every rank, and `error` [ranks, rows, columns].
   [[nodiscard]] StateDict state_dict(std::span<const nn::NamedParameter> trained) const override;
   /// On another number of ranks a rank adds up the errors that it takes over, so that their sum
-  /// stays. Where the state lacks a matrix, has one more or another shape, all begins at zero.
+  /// stays. Where the state lacks a matrix, has one more or another shape, errors begin at zero.
   [[nodiscard]] std::string load_state_dict(std::span<const nn::NamedParameter> trained,
                                             const StateDict& state) const override;
 
-  /// A gradient that travels as a product. Between steps error and q are what the next one goes on
-  /// from; whoever writes q writes the same on all ranks.
+  /// A gradient that is sent as a product. Between steps error and q are the state of the hook; q
+  /// has to be the same on all ranks.
   struct Matrix {
     std::size_t parameter;  ///< index into the bucket's
     Tensor values;          ///< the parameter's
@@ -83,22 +68,21 @@ class PowerSgdHook final : public CommHook {
  private:
   /// A bucket of which something is compressed.
   struct Parts {
-    Tensor first, second;  ///< what travels: P's and gradients as they are, then Q's; flat
+    Tensor first, second;  ///< what is sent: P's and gradients as they are, then Q's; flat
     std::vector<Matrix> matrices;
     /// Gradients as they are, then notes: places in the bucket and in `first`.
     std::vector<std::pair<Tensor, Tensor>> rest;
     Tensor notes;  ///< the last of these, in `first`
   };
 
-  [[nodiscard]] bool compresses() const noexcept { return step_ >= options_.start_step; }
+  [[nodiscard]] bool compresses() const noexcept { return step() >= options_.start_step; }
   [[nodiscard]] std::int64_t rank_for(const Variable& parameter) const;
   [[nodiscard]] Parts lay_out(ProcessGroup& group, const Bucket& bucket,
                               std::uint32_t stream) const;
 
   PowerSgdOptions options_;
   int world_size_ = 1, rank_ = 0;
-  std::int64_t step_ = 0;
-  std::vector<Parts> parts_;  ///< by bucket; without matrices: it travels as it is
+  std::vector<Parts> parts_;  ///< by bucket; without matrices: it is sent as it is
 };
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> bucket
     : group_(std::move(group)),
       buckets_(std::move(buckets)),
       hook_(std::move(hook)),
-      unready_(buckets_.size()),
+      pending_(buckets_.size()),
       works_(buckets_.size()),
       order_(buckets_.size()) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -45,49 +45,48 @@ void Reducer::begin(double factor, bool at_end) {
     work.wait();
     work = {};
   }
-  for (std::size_t b = 0; b < buckets_.size(); ++b) unready_[b] = buckets_[b].parameters.size();
-  started_ = arrived_ = 0;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) pending_[b] = buckets_[b].parameters.size();
+  launched_ = completed_ = 0;
   readiness_.clear();
   listening_ = true;
-  starts_at_end_ = at_end;
+  launches_at_end_ = at_end;
   factor_ = factor;
 }
 
-void Reducer::expect_what_is_reached() {
+void Reducer::reached_parameters_are_known() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     for (const Variable& parameter : buckets_[b].parameters) {
-      if (!parameter.awaits_gradient()) --unready_[b];
+      if (!parameter.awaits_gradient()) --pending_[b];
     }
   }
-  start_ready_buckets();
+  launch_ready_buckets();
 }
 
 void Reducer::gradient_is_final(std::size_t bucket) {
   if (!listening_) return;
-  if (--unready_[bucket] == 0) {
+  if (--pending_[bucket] == 0) {
     if (is_first_sum_) readiness_.push_back(bucket);
-    start_ready_buckets();
+    launch_ready_buckets();
   }
-  // Moves on what is under way: where nothing else does, MPI moves bytes only inside its calls. One
-  // look does it for all of them.
-  if (arrived_ < started_ && works_[order_[arrived_]].test()) ++arrived_;
+  // Progress for all operations in flight: MPI may move bytes only inside its calls.
+  if (completed_ < launched_ && works_[order_[completed_]].test()) ++completed_;
 }
 
-void Reducer::start_ready_buckets() {
-  if (starts_at_end_) return;
-  for (; started_ < buckets_.size() && unready_[order_[started_]] == 0; ++started_) {
-    const std::size_t index = order_[started_];
+void Reducer::launch_ready_buckets() {
+  if (launches_at_end_) return;
+  for (; launched_ < buckets_.size() && pending_[order_[launched_]] == 0; ++launched_) {
+    const std::size_t index = order_[launched_];
     const Bucket& bucket = buckets_[index];
     if (factor_ != 1.0) scale_gradients(bucket, factor_);
-    fill_what_is_missing(bucket);
-    const bool last = started_ + 1 == buckets_.size();
+    zero_missing_gradients(bucket);
+    const bool last = launched_ + 1 == buckets_.size();
     if (!last || !question_ || !question_()) bucket.note(bucket.parameters.size()).zero();
     const CallLabel label("bucket", static_cast<int>(index));
     works_[index] = hook_->start(*group_, bucket, index);
   }
 }
 
-void Reducer::fill_what_is_missing(const Bucket& bucket) {
+void Reducer::zero_missing_gradients(const Bucket& bucket) {
   bucket.notes.fill(1.0);
   for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
     const Variable& parameter = bucket.parameters[p];
@@ -125,7 +124,7 @@ std::vector<Variable> Reducer::never_used() const {
   return found;
 }
 
-void Reducer::go_all_rounds() {
+void Reducer::run_all_rounds() {
   const int rounds = hook_->rounds();
   for (int round = 1; round < rounds; ++round) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -155,13 +154,13 @@ void Reducer::agree_on_order() {
 }
 
 void Reducer::finish() {
-  for (std::size_t& unready : unready_) unready = 0;
-  starts_at_end_ = false;
-  start_ready_buckets();
+  for (std::size_t& pending : pending_) pending = 0;
+  launches_at_end_ = false;
+  launch_ready_buckets();
   listening_ = false;
   const auto start = Clock::now();
   const WaitTimes before = group_->wait_times();
-  go_all_rounds();
+  run_all_rounds();
   stats_.wait_s += seconds_since(start);
   const WaitTimes after = group_->wait_times();
   stats_.work_s += after.work_s - before.work_s;
@@ -169,12 +168,7 @@ void Reducer::finish() {
   any_said_yes_ = false;
   for (std::size_t b = 0; b < buckets_.size(); ++b) read_notes(b);
   if (std::exchange(is_first_sum_, false)) agree_on_order();
-  set_step(step_ + 1);
-}
-
-void Reducer::set_step(std::int64_t step) {
-  step_ = step;
-  hook_->set_step(step);
+  hook_->set_step(hook_->step() + 1);
 }
 
 }  // namespace lockstep

@@ -2,26 +2,14 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/gradient_sum_stats.hpp>
 
 namespace lockstep {
-
-/// What sums of gradients have cost since construction.
-struct GradientSumStats {
-  /// Seconds at the end of backward until the sums were there: communication that computation did
-  /// not hide.
-  double wait_s = 0.0;
-  double work_s = 0.0;       ///< of these, sums and copies of this rank's own in shared memory
-  double straggler_s = 0.0;  ///< of these, until the last rank had entered (WaitTimes)
-  /// Within a body of for_each_shard(): seconds that this shard has waited while others of this
-  /// rank had their turn; else 0.
-  double turn_wait_s = 0.0;
-  HookTraffic traffic = {};  ///< what this rank has sent
-  std::size_t buckets = 0;   ///< all-reduces a sum
-};
 
 /// Sums gradients over the ranks of a group while backward goes on: a bucket is launched, by the
 /// hook, when its last gradient is final and all buckets before it have been launched, so that
@@ -30,7 +18,7 @@ struct GradientSumStats {
 /// hooks of its own, between begin() and finish(). One thread at a time.
 class Reducer {
  public:
-  /// `observer` is told of passes that come to the parameters. Collective over the group.
+  /// `observer` is told of passes that reach the parameters. Collective over the group.
   Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
           std::shared_ptr<CommHook> hook, PassObserver* observer = nullptr);
   Reducer(const Reducer&) = delete;
@@ -42,16 +30,16 @@ class Reducer {
   void begin(double factor = 1.0, bool at_end = false);
   /// Between begin() and finish().
   [[nodiscard]] bool is_running() const noexcept { return listening_; }
-  /// It knows which parameters it reaches: nobody waits for the others.
-  void expect_what_is_reached();
-  /// It is over. Returns when every sum is there, to which a rank that did not reach a parameter
-  /// has brought zero; what no rank reached has no gradient. Collective.
+  /// Variable::awaits_gradient() is known: the sum does not wait for gradients of other parameters.
+  void reached_parameters_are_known();
+  /// Backward is complete. Returns when every sum is there. A rank that did not reach a parameter
+  /// adds zero; a parameter that no rank reached has no gradient. Collective.
   void finish();
-  /// It failed: nothing more is sent for it.
+  /// Backward has failed: nothing more is sent for it.
   void give_up() noexcept { listening_ = false; }
 
   /// From now on `question` is asked when the last bucket of a sum is launched, and the ranks'
-  /// answers travel in that bucket. Allocates nothing then; must not communicate.
+  /// answers are part of that bucket. Allocates nothing then; must not communicate.
   void ask_along(std::function<bool()> question) { question_ = std::move(question); }
   /// Whether it was yes, at the last finish(), on any rank: the same on all. False where gradients
   /// were not summed over all ranks (CommHook::sums_over_all).
@@ -65,36 +53,33 @@ class Reducer {
   /// Parameters that no rank has reached, since construction, in sums over all ranks.
   [[nodiscard]] std::vector<Variable> never_used() const;
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
-  [[nodiscard]] const CommHook& comm_hook() const noexcept { return *hook_; }
-  /// So many sums are behind the next one: see CommHook::set_step.
-  void set_step(std::int64_t step);
+  [[nodiscard]] CommHook& comm_hook() const noexcept { return *hook_; }
   [[nodiscard]] const GradientSumStats& stats() const noexcept { return stats_; }
 
  private:
   void gradient_is_final(std::size_t bucket);
-  void start_ready_buckets();
-  void go_all_rounds();
+  void launch_ready_buckets();
+  void run_all_rounds();
   void agree_on_order();
-  /// What this rank has no gradient of counts as zero, and as not used.
-  static void fill_what_is_missing(const Bucket& bucket);
+  /// A parameter without a gradient on this rank counts as zero, and as not used.
+  static void zero_missing_gradients(const Bucket& bucket);
   void read_notes(std::size_t index);
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Bucket> buckets_;
   std::shared_ptr<CommHook> hook_;
   std::vector<std::vector<char>> used_;  ///< of each bucket, by parameter: once, by some rank
-  std::vector<std::size_t> unready_;     ///< of each bucket: gradients that are still to come
+  std::vector<std::size_t> pending_;     ///< of each bucket: gradients that are not final yet
   std::vector<Work> works_;              ///< of each bucket that was launched
   std::vector<std::size_t> order_;       ///< in which buckets are launched
   std::vector<std::size_t> readiness_;   ///< in which they became ready; of the first sum
   bool is_first_sum_ = true;
   std::function<bool()> question_;  ///< empty: none
   bool any_said_yes_ = false;
-  std::int64_t step_ = 0;    ///< sums that are over
-  std::size_t started_ = 0;  ///< buckets that were launched: always the first ones of the order
-  std::size_t arrived_ = 0;  ///< those of them, from the first on, that are known to be over
+  std::size_t launched_ = 0;   ///< buckets that were launched: always the first ones of the order
+  std::size_t completed_ = 0;  ///< those of them, from the first on, that are known to be complete
   bool listening_ = false;
-  bool starts_at_end_ = false;
+  bool launches_at_end_ = false;
   double factor_ = 1.0;
   GradientSumStats stats_;
   std::vector<GradHook> hooks_;  // last: they refer to the rest

@@ -4,12 +4,14 @@
 #include <functional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {
 namespace {
 
-/// What lies in `memory` where `part` lies in `whole`.
+/// The part of `memory` at the place of `part` in `whole`.
 Tensor same_place(const Tensor& part, const Tensor& whole, const Tensor& memory) {
   return Tensor::over(memory.storage(),
                       memory.offset_bytes() + part.offset_bytes() - whole.offset_bytes(),
@@ -18,6 +20,37 @@ Tensor same_place(const Tensor& part, const Tensor& whole, const Tensor& memory)
 
 }  // namespace
 
+std::string ShardHook::name() const { return fmt::format("sum over {} shards", tree_.shards()); }
+
+void ShardHook::prepare(ProcessGroup& group, std::span<const Bucket> buckets) {
+  group_ = &group;
+  for (const Bucket& bucket : buckets) {
+    sums_.push_back(std::make_unique<ShardSum>(group, tree_, bucket.gradients));
+  }
+}
+
+std::vector<Tensor> ShardHook::places_of(std::int64_t shard) const {
+  std::vector<Tensor> places;
+  for (const auto& sum : sums_) places.push_back(sum->place_of(shard));
+  return places;
+}
+
+void ShardHook::keep(std::span<const Tensor> gradients) {
+  for (std::size_t b = 0; b < sums_.size(); ++b) sums_[b]->keep(gradients[b]);
+}
+
+Work ShardHook::start(ProcessGroup& group, const Bucket& /*bucket*/, std::size_t index) {
+  return sums_[index]->start(group);
+}
+
+void ShardHook::finish(const Bucket& /*bucket*/, std::size_t index) {
+  sums_[index]->finish(*group_);
+}
+
+void ShardHook::forget() noexcept {
+  for (const auto& sum : sums_) sum->forget();
+}
+
 ShardGradients::ShardGradients(std::span<const Bucket> buckets, std::vector<Tensor> memory)
     : memory_(std::move(memory)) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -25,7 +58,7 @@ ShardGradients::ShardGradients(std::span<const Bucket> buckets, std::vector<Tens
     const auto in_memory = [&](const Tensor& part) {
       return same_place(part, bucket.gradients, memory_[b]);
     };
-    yes_.push_back(in_memory(bucket.note(bucket.parameters.size())));
+    answers_.push_back(in_memory(bucket.note(bucket.parameters.size())));
     for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
       const Variable& variable = bucket.parameters[p];
       places_.push_back({.variable = variable,
@@ -63,14 +96,8 @@ const std::vector<Tensor>& ShardGradients::complete() {
     place.use.fill(place.present ? 1.0 : 0.0);
     if (!place.present) place.gradient.zero();
   }
-  for (const Tensor& yes : yes_) yes.zero();
+  for (const Tensor& answer : answers_) answer.zero();
   return memory_;
-}
-
-void ShardGradients::give_to_variables() const {
-  for (const Place& place : places_) {
-    if (place.present) place.variable.mark_grad_present();
-  }
 }
 
 }  // namespace lockstep

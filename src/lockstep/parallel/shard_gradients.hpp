@@ -1,13 +1,41 @@
 #pragma once
+#include <cstddef>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <lockstep/autograd/backward.hpp>
-#include <lockstep/parallel/bucket.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/shard_sum.hpp>
 
 namespace lockstep {
 
-/// One shard's gradients of the parameters of some buckets, apart from other shards'.
+/// Sums the gradients of each bucket over the shards of the batch (ShardSum), instead of over
+/// ranks.
+class ShardHook final : public CommHook {
+ public:
+  explicit ShardHook(const ShardTree& tree) : tree_(tree) {}
+
+  [[nodiscard]] std::string name() const override;
+  void prepare(ProcessGroup& group, std::span<const Bucket> buckets) override;
+  [[nodiscard]] Work start(ProcessGroup& group, const Bucket& bucket, std::size_t index) override;
+  void finish(const Bucket& bucket, std::size_t index) override;
+
+  /// ShardSum::place_of, of each bucket.
+  [[nodiscard]] std::vector<Tensor> places_of(std::int64_t shard) const;
+  /// The gradients, of each bucket, of this rank's next shard, which is not its last. Local.
+  void keep(std::span<const Tensor> gradients);
+  /// Forgets what was kept. Local.
+  void forget() noexcept;
+
+ private:
+  ShardTree tree_;
+  ProcessGroup* group_ = nullptr;
+  std::vector<std::unique_ptr<ShardSum>> sums_;  ///< of each bucket
+};
+
+/// Takes the gradients of a shard that is not its rank's last, in place of the parameters.
 class ShardGradients final : public GradSink {
  public:
   /// memory[i] is like buckets[i].gradients, with zeros; or those themselves.
@@ -17,13 +45,11 @@ class ShardGradients final : public GradSink {
   [[nodiscard]] GradTarget target(const Variable& leaf) override;
 
   void forget() noexcept;
-  /// Multiplies those that there are.
+  /// Multiplies the gradients, if there are any.
   void scale(double factor) const;
-  /// Of each bucket. What there is no gradient of counts in them as zero, and as not used; nothing
-  /// is said yes to.
+  /// Of each bucket, for ShardHook::keep. A parameter without a gradient counts as zero and as not
+  /// used; the answer to what is asked along is no.
   [[nodiscard]] const std::vector<Tensor>& complete();
-  /// To the variables, where the memory is the buckets'.
-  void give_to_variables() const;
 
  private:
   struct Place {
@@ -33,8 +59,8 @@ class ShardGradients final : public GradSink {
   };
   [[nodiscard]] const Place* find(const Variable& leaf) const;
 
-  std::vector<Place> places_;  ///< by address of the variable's record
-  std::vector<Tensor> yes_;    ///< of each bucket: said with the rank's last shard only
+  std::vector<Place> places_;    ///< by address of the variable's record
+  std::vector<Tensor> answers_;  ///< of each bucket: given with the rank's last shard only
   std::vector<Tensor> memory_;
 };
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -11,7 +13,16 @@
 namespace lockstep {
 namespace {
 
-/// The nodes that a rank's shards add up to, and the most that it keeps at a time beside the
+/// "1, 2, 3 or 6"
+std::string divisors(std::int64_t n) {
+  std::string text = "1";
+  for (std::int64_t d = 2; d <= n; ++d) {
+    if (n % d == 0) text += (d == n ? " or " : ", ") + std::to_string(d);
+  }
+  return text;
+}
+
+/// The nodes that a rank's shards add up to, and how many sums it keeps at most, without the
 /// newest.
 struct OwnNodes {
   std::vector<ShardRange> nodes;
@@ -19,23 +30,23 @@ struct OwnNodes {
 };
 
 OwnNodes nodes_of(const ShardTree& tree, ShardRange own) {
-  ShardPile pile(tree);
+  ShardStack stack(tree);
   OwnNodes found;
   for (std::int64_t shard = own.first; shard < own.last; ++shard) {
-    static_cast<void>(pile.push({shard, shard + 1}));
+    static_cast<void>(stack.push({shard, shard + 1}));
     const bool last = shard + 1 == own.last;
-    found.most_kept = std::max(found.most_kept, pile.height() - (last ? 1 : 0));
+    found.most_kept = std::max(found.most_kept, stack.height() - (last ? 1 : 0));
   }
-  found.nodes = pile.nodes();
+  found.nodes = stack.nodes();
   return found;
 }
 
-}  // namespace
-
-void add_to_pile(ShardPile& pile, ShardRange node, const Tensor& rows, std::int64_t row) {
+/// The sum of `node` is in row `row` of rows[n, elements]: pushes it and makes the additions. The
+/// sums on the stack are in the first rows, the topmost last.
+void add_to_stack(ShardStack& stack, ShardRange node, const Tensor& rows, std::int64_t row) {
   const auto sum = [&](std::int64_t at) { return rows.slice(at, at + 1); };
-  const int additions = pile.push(node);
-  const std::int64_t top = pile.height() - 1;  // not behind `row`: at most as many as have come
+  const int additions = stack.push(node);
+  const std::int64_t top = stack.height() - 1;  // at most `row`
   if (additions == 0) {
     if (row != top) sum(top).copy_from(sum(row));
     return;
@@ -44,12 +55,56 @@ void add_to_pile(ShardPile& pile, ShardRange node, const Tensor& rows, std::int6
   for (int i = additions - 1; i > 0; --i) add_scaled(sum(top + i), 1.0, sum(top + i - 1));
 }
 
+}  // namespace
+
+ShardTree::ShardTree(std::int64_t shards) : shards_(shards) {
+  if (shards < 1) {
+    throw InputError(fmt::format("a batch is cut into at least 1 shard, not {}", shards));
+  }
+}
+
+bool ShardTree::are_halves(ShardRange left, ShardRange right) const noexcept {
+  if (left.last != right.first) return false;
+  ShardRange node{0, shards_};
+  while (true) {
+    const std::int64_t middle = node.first + (node.last - node.first) / 2;
+    if (right.last <= middle) {
+      node.last = middle;
+    } else if (left.first >= middle) {
+      node.first = middle;
+    } else {
+      return left == ShardRange{node.first, middle} && right == ShardRange{middle, node.last};
+    }
+  }
+}
+
+ShardRange ShardTree::of_rank(int rank, int ranks) const {
+  if (shards_ % ranks != 0) {
+    throw InputError(
+        fmt::format("{} ranks cannot share {} shards of a batch evenly (train.shards); {} can",
+                    ranks, shards_, divisors(shards_)));
+  }
+  const std::int64_t each = shards_ / ranks;
+  return {rank * each, (rank + 1) * each};
+}
+
+int ShardStack::push(ShardRange node) {
+  int additions = 0;
+  while (!nodes_.empty() && tree_.are_halves(nodes_.back(), node)) {
+    node.first = nodes_.back().first;
+    nodes_.pop_back();
+    ++additions;
+  }
+  nodes_.push_back(node);
+  return additions;
+}
+
 ShardSum::ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor value)
     : tree_(tree),
       own_(tree.of_rank(group.rank(), group.size())),
       next_(own_.first),
       value_(std::move(value)),
-      pile_(tree) {
+      stack_(tree) {
   if (value_.dtype() != DType::f32 && value_.dtype() != DType::f64) {
     throw InputError(fmt::format("sums over shards are made in f32 and f64, not in {}",
                                  name_of(value_.dtype())));
@@ -76,19 +131,20 @@ ShardSum::ShardSum(const ProcessGroup& group, const ShardTree& tree, Tensor valu
 }
 
 const Tensor& ShardSum::place_of(std::int64_t shard) const {
-  ShardPile pile(tree_);
+  ShardStack stack(tree_);
   int additions = 0;
-  for (std::int64_t i = own_.first; i <= own_.first + shard; ++i) additions = pile.push({i, i + 1});
+  for (std::int64_t i = own_.first; i <= own_.first + shard; ++i)
+    additions = stack.push({i, i + 1});
   const bool last = own_.first + shard + 1 == own_.last;
-  return last || additions > 0 ? value_ : kept_[static_cast<std::size_t>(pile.height() - 1)];
+  return last || additions > 0 ? value_ : kept_[static_cast<std::size_t>(stack.height() - 1)];
 }
 
 void ShardSum::add_to_kept(const Tensor& value, bool last) {
   const std::int64_t shard = next_++;
-  const int additions = pile_.push({shard, shard + 1});
-  auto top = kept_.begin() + pile_.height() - 1;  // where the newest node lies, unless in value_
+  const int additions = stack_.push({shard, shard + 1});
+  auto top = kept_.begin() + stack_.height() - 1;  // the newest node's, unless it is in value_
   if (last) {
-    // Sums go to where they came from: a + b = b + a.
+    // Sums are written to `value`: a + b = b + a.
     for (int i = additions; i > 0; --i) add_scaled(top[i - 1], 1.0, value);
     return;
   }
@@ -108,8 +164,8 @@ void ShardSum::keep(const Tensor& value) {
 void ShardSum::pack() {
   const std::int64_t ranks = sent_.shape()[0], nodes = sent_.shape()[1], part = sent_.shape()[2];
   const Tensor rows = sent_.reshape({ranks * nodes, part});
-  for (std::int64_t node = 0; node < pile_.height(); ++node) {
-    const bool newest = node + 1 == pile_.height();
+  for (std::int64_t node = 0; node < stack_.height(); ++node) {
+    const bool newest = node + 1 == stack_.height();
     const Tensor& sum = newest ? value_ : kept_[static_cast<std::size_t>(node)];
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       const std::int64_t begin = std::min(rank * part, sum.numel());
@@ -137,11 +193,11 @@ Work ShardSum::start(ProcessGroup& group) {
 void ShardSum::sum_own_part() {
   const std::int64_t nodes = received_.shape()[1], part = received_.shape()[2];
   const Tensor rows = received_.reshape({received_.shape()[0] * nodes, part});
-  pile_.clear();
+  stack_.clear();
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
     for (std::size_t node = 0; node < nodes_[rank].size(); ++node) {
-      add_to_pile(pile_, nodes_[rank][node], rows,
-                  static_cast<std::int64_t>(rank) * nodes + static_cast<std::int64_t>(node));
+      add_to_stack(stack_, nodes_[rank][node], rows,
+                   static_cast<std::int64_t>(rank) * nodes + static_cast<std::int64_t>(node));
     }
   }
 }
@@ -157,7 +213,7 @@ void ShardSum::finish(ProcessGroup& group) {
 
 void ShardSum::forget() noexcept {
   next_ = own_.first;
-  pile_.clear();
+  stack_.clear();
 }
 
 }  // namespace lockstep

@@ -1,10 +1,10 @@
 #include <lockstep/parallel/sharded_gradient_sum.hpp>
 
-#include <functional>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/reduce/reduction.hpp>
 
 namespace lockstep {
@@ -23,13 +23,94 @@ double sum_of_products(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+ShardBuffers::ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vector<Tensor> buffers)
+    : buffers_(std::move(buffers)) {
+  std::int64_t elements = 2;
+  for (const Tensor& buffer : buffers_) elements += buffer.numel();
+  sum_ = memory_to_reduce(group, {elements}, DType::f64, Device{});
+  std::int64_t at = 2;
+  for (const Tensor& buffer : buffers_) {
+    before_.push_back(buffer.clone());
+    places_.push_back(sum_.slice(at, at + buffer.numel()).reshape(buffer.shape()));
+    at += buffer.numel();
+  }
+  over_shards_ = std::make_unique<ShardSum>(group, tree, sum_);
+}
+
+void ShardBuffers::forward_begins() {
+  if (std::exchange(in_step_, true)) return;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) before_[i].copy_from(buffers_[i]);
+}
+
+void ShardBuffers::add_loss(double part) {
+  has_samples_ = true;
+  shard_loss_ += part;
+}
+
+void ShardBuffers::write_current() {
+  auto* numbers = static_cast<double*>(sum_.data());
+  if (has_samples_) {
+    numbers[0] = 1.0;
+    numbers[1] = shard_loss_;
+    for (std::size_t i = 0; i < buffers_.size(); ++i) convert(buffers_[i], places_[i]);
+  } else {
+    sum_.zero();
+  }
+  has_samples_ = false;
+  shard_loss_ = 0.0;
+}
+
+void ShardBuffers::restore() {
+  if (!in_step_) return;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_from(before_[i]);
+}
+
+void ShardBuffers::keep() {
+  write_current();
+  over_shards_->keep(sum_);
+  restore();
+}
+
+void ShardBuffers::finish(ProcessGroup& group) {
+  write_current();
+  over_shards_->start(group).wait();
+  over_shards_->finish(group);
+  auto* numbers = static_cast<double*>(sum_.data());
+  const double shards = numbers[0];
+  loss_ = numbers[1];
+  in_step_ = false;
+  if (shards == 0.0) return;
+  for (std::int64_t i = 2; i < sum_.numel(); ++i) numbers[i] /= shards;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) convert(places_[i], buffers_[i]);
+}
+
+void ShardBuffers::forget() {
+  over_shards_->forget();
+  has_samples_ = false;
+  shard_loss_ = 0.0;
+  restore();
+  in_step_ = false;
+}
+
 ShardedGradientSum::ShardedGradientSum(std::shared_ptr<ProcessGroup> group, std::int64_t shards,
                                        std::vector<Tensor> buffers)
-    : GradientSum(group), step_(std::move(group), shards, std::move(buffers)) {}
+    : ShardedGradientSum(std::move(group), ShardTree(shards),
+                         std::make_shared<ShardHook>(ShardTree(shards)), std::move(buffers)) {}
 
-void ShardedGradientSum::synchronise(std::span<nn::BatchNorm* const> layers,
-                                     ShardTurns::Change change) {
-  step_.prepare(reducer().buckets(), layers, std::move(change));
+ShardedGradientSum::ShardedGradientSum(std::shared_ptr<ProcessGroup> ranks, const ShardTree& tree,
+                                       std::shared_ptr<ShardHook> hook, std::vector<Tensor> buffers)
+    : GradientSum(std::move(ranks), hook),
+      tree_(tree),
+      own_(tree.of_rank(group().rank(), group().size())),
+      next_(own_.first),
+      hook_(std::move(hook)),
+      buffers_(group(), tree, std::move(buffers)) {}
+
+void ShardedGradientSum::prepare(std::vector<Bucket> buckets, PassObserver* observer) {
+  GradientSum::prepare(std::move(buckets), observer);
+  for (std::int64_t shard = 0; shard + 1 < parts(); ++shard) {
+    kept_.emplace_back(reducer().buckets(), hook_->places_of(shard));
+  }
 }
 
 void ShardedGradientSum::expect_context() const {
@@ -41,33 +122,35 @@ void ShardedGradientSum::expect_context() const {
 GradSink* ShardedGradientSum::pass_begins(std::span<const Variable> roots,
                                           std::span<const Tensor> gradients, double seed,
                                           bool weighted) {
-  hold_aside();
-  const bool keeps = keeps_part();
-  GradSink* const sink = keeps ? &step_.gradients_at_hand() : nullptr;
-  if (!keeps) held_.leave_buckets();
+  if (!std::exchange(is_held_aside_, true)) held_.move_out(reducer().buckets());
+  if (!keeps_part()) held_.restore_buckets();
   for (std::size_t i = 0; i < roots.size(); ++i) {
     const double value = gradients.empty() || !gradients[i].defined()
                              ? seed * roots[i].data().item()
                              : sum_of_products(roots[i].data(), gradients[i]);
-    step_.add_loss(weighted ? value : value * equal_share());
+    buffers_.add_loss(weighted ? value : value * equal_share());
   }
-  return sink;
+  return keeps_part() ? &current() : nullptr;
 }
 
 void ShardedGradientSum::scale_part(double factor) {
   if (!keeps_part()) return reducer().scale_held(factor);
-  step_.gradients_at_hand().scale(factor);
+  current().scale(factor);
 }
 
 void ShardedGradientSum::keep_part(double factor) {
-  if (factor != 1.0) step_.gradients_at_hand().scale(factor);
-  step_.at_hand_is_over();
+  if (factor != 1.0) current().scale(factor);
+  hook_->keep(current().complete());
+  current().forget();
+  buffers_.keep();
+  ++next_;
 }
 
 void ShardedGradientSum::finish() {
   reducer().finish();
-  step_.finish();
-  give_back();
+  buffers_.finish(group());
+  next_ = own_.first;
+  add_back();
 }
 
 void ShardedGradientSum::give_up() {
@@ -76,8 +159,11 @@ void ShardedGradientSum::give_up() {
 }
 
 bool ShardedGradientSum::give_up_parts() {
-  step_.give_up();
-  give_back();
+  hook_->forget();
+  buffers_.forget();
+  for (ShardGradients& shard : kept_) shard.forget();
+  next_ = own_.first;
+  add_back();
   return true;
 }
 
@@ -86,31 +172,15 @@ void ShardedGradientSum::zero_grad() {
   held_.forget();
 }
 
-bool ShardedGradientSum::run_in_turns(const std::function<void(std::int64_t)>& body,
-                                      const std::function<void()>& before_turns) {
-  if (!step_.has_turns()) return false;
-  hold_aside();
-  before_turns();
-  const auto of_own = [&](std::int64_t shard) { body(step_.first() + shard); };
-  step_.take_turns(std::cref(of_own));
-  held_.leave_buckets();
-  step_.give_last();
-  return true;
-}
-
 GradientSumStats ShardedGradientSum::stats() const noexcept {
   GradientSumStats stats = reducer().stats();
-  stats.turn_wait_s = step_.seconds_stood();
+  stats.loss_of_batch = buffers_.loss();
   return stats;
 }
 
-void ShardedGradientSum::hold_aside() {
-  if (!std::exchange(is_held_aside_, true)) held_.take(reducer().buckets());
-}
-
-void ShardedGradientSum::give_back() {
+void ShardedGradientSum::add_back() {
   is_held_aside_ = false;
-  held_.give_back();
+  held_.add_back();
 }
 
 }  // namespace lockstep

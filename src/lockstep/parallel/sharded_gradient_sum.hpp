@@ -1,18 +1,57 @@
 #pragma once
-#include <functional>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/parallel/gradient_sum.hpp>
 #include <lockstep/parallel/held_gradients.hpp>
-#include <lockstep/parallel/sharded_step.hpp>
+#include <lockstep/parallel/shard_gradients.hpp>
 
 namespace lockstep {
 
-/// The sum over the shards of a batch, in one order whatever ranks hold them. What the parameters
-/// had before the step is held aside meanwhile, and added at its end.
+/// What a step leaves beside gradients, the same whatever ranks hold the shards: the loss, and the
+/// module's buffers. Each shard's forward starts from the buffers at the step's beginning. The step
+/// leaves the mean of the buffers over the shards with samples: so BatchNorm's running statistics
+/// move by the mean of the shards' statistics.
+class ShardBuffers {
+ public:
+  /// `buffers` are on the host. Collective, as memory of the group is taken.
+  ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vector<Tensor> buffers);
+
+  /// Before each forward: the first one of a step takes a copy of the buffers. Local.
+  void forward_begins();
+  /// The current shard has samples, and this part in the loss over the batch. Local.
+  void add_loss(double part);
+  /// The current shard is complete, and not this rank's last. Local.
+  void keep();
+  /// This rank's last shard is complete: returns when loss and buffers are there, the same bits on
+  /// all ranks. Collective.
+  void finish(ProcessGroup& group);
+  /// The step has failed: buffers are as at its beginning. Local.
+  void forget();
+
+  /// Of the last step, if there was one.
+  [[nodiscard]] std::optional<double> loss() const noexcept { return loss_; }
+
+ private:
+  void write_current();
+  void restore();
+
+  std::vector<Tensor> buffers_, before_;  ///< now; at the step's beginning
+  Tensor sum_;                            ///< f64: shards with samples, loss, the buffers' elements
+  std::vector<Tensor> places_;            ///< of the buffers in it
+  std::unique_ptr<ShardSum> over_shards_;
+  bool in_step_ = false;
+  bool has_samples_ = false;  ///< the current shard
+  double shard_loss_ = 0.0;
+  std::optional<double> loss_;
+};
+
+/// The sum over the shards of a batch, in one order whatever ranks hold them. A rank computes its
+/// shards one after the other. What the parameters had before the step is held aside meanwhile, and
+/// added at its end.
 class ShardedGradientSum final : public GradientSum {
  public:
   /// `buffers` are the model's. Throws InputError if the group's ranks cannot hold `shards`.
@@ -20,42 +59,43 @@ class ShardedGradientSum final : public GradientSum {
   ShardedGradientSum(std::shared_ptr<ProcessGroup> group, std::int64_t shards,
                      std::vector<Tensor> buffers);
 
-  /// For prepare().
-  [[nodiscard]] std::shared_ptr<CommHook> hook() const noexcept { return step_.hook(); }
-  /// After that: the batch of `layers` is that of all shards from now on, which take turns;
-  /// `change` is called between two of them. Collective.
-  void synchronise(std::span<nn::BatchNorm* const> layers, ShardTurns::Change change);
-
-  [[nodiscard]] std::int64_t parts() const noexcept override { return step_.own(); }
-  [[nodiscard]] std::int64_t first_part() const noexcept override { return step_.first(); }
+  void prepare(std::vector<Bucket> buckets, PassObserver* observer) override;
+  [[nodiscard]] std::int64_t parts() const noexcept override { return own_.size(); }
+  [[nodiscard]] std::int64_t first_part() const noexcept override { return own_.first; }
   [[nodiscard]] double equal_share() const override {
-    return 1.0 / static_cast<double>(step_.all());
+    return 1.0 / static_cast<double>(tree_.shards());
   }
-  [[nodiscard]] bool at_first_part() const noexcept override { return step_.at_first(); }
-  [[nodiscard]] bool keeps_part() const noexcept override { return step_.keeps_apart(); }
+  [[nodiscard]] bool at_first_part() const noexcept override { return next_ == own_.first; }
+  [[nodiscard]] bool keeps_part() const noexcept override { return next_ + 1 < own_.last; }
   void expect_context() const override;
-  [[nodiscard]] double loss() const override { return step_.loss(); }
 
-  void forward_begins() override { step_.forward_begins(); }
+  void forward_begins() override { buffers_.forward_begins(); }
   [[nodiscard]] GradSink* pass_begins(std::span<const Variable> roots,
                                       std::span<const Tensor> gradients, double seed,
                                       bool weighted) override;
   void scale_part(double factor) override;
   void keep_part(double factor) override;
-  void forget_part() noexcept override { step_.forget_at_hand(); }
+  void forget_part() noexcept override { current().forget(); }
   void finish() override;
   void give_up() override;
   [[nodiscard]] bool give_up_parts() override;
   void zero_grad() override;
-  [[nodiscard]] bool run_in_turns(const std::function<void(std::int64_t)>& body,
-                                  const std::function<void()>& before_turns) override;
   [[nodiscard]] GradientSumStats stats() const noexcept override;
 
  private:
-  void hold_aside();
-  void give_back();
+  ShardedGradientSum(std::shared_ptr<ProcessGroup> group, const ShardTree& tree,
+                     std::shared_ptr<ShardHook> hook, std::vector<Tensor> buffers);
+  [[nodiscard]] ShardGradients& current() {
+    return kept_[static_cast<std::size_t>(next_ - own_.first)];
+  }
+  void add_back();
 
-  ShardedStep step_;
+  ShardTree tree_;
+  ShardRange own_;
+  std::int64_t next_;  ///< of them: the current one, or that of the next pass
+  std::shared_ptr<ShardHook> hook_;
+  ShardBuffers buffers_;
+  std::vector<ShardGradients> kept_;  ///< of this rank's shards but the last
   HeldGradients held_;
   bool is_held_aside_ = false;
 };

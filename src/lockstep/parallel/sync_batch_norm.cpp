@@ -2,12 +2,16 @@
 
 #include <utility>
 
+#include <lockstep/autograd/functional/batch_norm.hpp>
 #include <lockstep/comm/call_label.hpp>
 #include <lockstep/comm/duplicate_group.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/parallel/bucket.hpp>
 
 namespace lockstep {
 namespace {
+
+[[maybe_unused]] const bool sync_batch_norm_is_known = nn::add_blocked_layer(typeid(SyncBatchNorm));
 
 class GroupExchange final : public StatisticsExchange {
  public:
@@ -16,20 +20,20 @@ class GroupExchange final : public StatisticsExchange {
   [[nodiscard]] Tensor gather(const Tensor& mine) const override {
     const CallLabel label("batch norm, forward");
     Tensor all = Tensor::empty({group_->size(), mine.size(0)}, mine.dtype(), mine.device());
-    group_->all_gather(where_ranks_can_read(mine), all).wait();
+    group_->all_gather(in_shared_buffer(mine), all).wait();
     return all;
   }
 
   void sum(const Tensor& t) const override {
     const CallLabel label("batch norm, backward");
-    const Tensor shared = where_ranks_can_read(t);
+    const Tensor shared = in_shared_buffer(t);
     group_->all_reduce(shared, ReduceOp::sum).wait();
     t.copy_from(shared);
   }
 
  private:
   /// A copy in memory that the ranks of a machine share: others pass messages.
-  [[nodiscard]] Tensor where_ranks_can_read(const Tensor& t) const {
+  [[nodiscard]] Tensor in_shared_buffer(const Tensor& t) const {
     const auto bytes = static_cast<std::int64_t>(t.bytes());
     if (!memory_.defined() || memory_.numel() < bytes) {  // on all ranks: they call alike
       memory_ = memory_to_reduce(*group_, {bytes}, DType::u8, t.device());

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// The ranks of `group` as batch_norm wants them. It calls on the group's twin, so that its calls,
-/// which come in the middle of forward and backward, need not keep an order with those of others,
-/// such as DistributedDataParallel's all-reduces. Collective over `group`, which is open as long as
+/// The ranks of `group` for batch_norm. It calls on the group's duplicate, so that its calls, which
+/// are made within forward and backward, need no order with those of others, such as
+/// DistributedDataParallel's all-reduces. Collective over `group`, which is open as long as
 /// there is training.
 [[nodiscard]] std::shared_ptr<const StatisticsExchange> make_statistics_exchange(
     ProcessGroup& group);
@@ -24,18 +24,16 @@ namespace lockstep {
 /// differentiates sum(output). Losses are to add up to the global one, as with
 /// DistributedDataParallel's weights; the gradients of weight and bias are a rank's parts, which it
 /// sums. All ranks have the same bits of the running statistics. Evaluation sends nothing.
-/// DistributedDataParallel with DdpOptions::shards, made afterwards, makes shards of these ranks
-/// (for_each_shard).
+/// DistributedDataParallel refuses such a model with DdpOptions::shards.
 void convert_sync_batchnorm(nn::Module& module, ProcessGroup& group);
 
 /// A BatchNorm over x[N, C, ...] whose batch is that of all ranks of a group: PyTorch's
 /// SyncBatchNorm; see convert_sync_batchnorm, which has the rules.
-class SyncBatchNorm : public nn::BatchNorm, public nn::Blocked<SyncBatchNorm> {
+class SyncBatchNorm : public nn::BatchNorm {
  public:
   /// Collective over `group`. Throws InputError as nn::BatchNorm2d.
   SyncBatchNorm(std::int64_t features, ProcessGroup& group,
                 const nn::BatchNormOptions& options = {});
-  Variable forward_blocked(const Variable& x) override { return BatchNorm::forward(x, {}, false); }
 };
 
 }  // namespace lockstep

@@ -148,9 +148,7 @@ std::shared_ptr<nn::Module> model_of(const CheckpointContents& contents, const s
            "Predictor that model (docs/predict.md).");
   }
   const ModelSignature& signature = contents.signature;
-  const Shape& output = signature.output.shape;
-  const bool each_token = options.kind == nn::ModelOptions::Kind::gpt;
-  return nn::make_model(options, signature.input.shape, each_token ? Shape{output[-1]} : output,
+  return nn::make_model(options, signature.input.shape, signature.output.shape,
                         head_of(signature.kind));
 }
 

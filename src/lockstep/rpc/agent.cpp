@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/base/deadline.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/base/trace.hpp>
@@ -197,14 +198,14 @@ ShutdownReport Agent::shut_down(bool graceful) {
     report.left = references_.left();
     if (report.taken_back > 0 || !report.left.empty()) {
       std::string text = fmt::format("{}: rpc::shutdown took {} remote references back",
-                                     workers_.speaker(), report.taken_back);
+                                     workers_.own_name(), report.taken_back);
       for (const std::string& left : report.left) text += "; left: " + left;
       log(LogLevel::warning, text);
     }
   }
   availability_.close("it was shut down");
   report.unanswered = answers_.fail_all(
-      std::make_exception_ptr(CommError(workers_.speaker() + ": the worker was shut down")));
+      std::make_exception_ptr(CommError(workers_.own_name() + ": the worker was shut down")));
   references_.clear();
   const bool ended = server_.stop(for_calls_in_progress);
   answers_.stop();
@@ -271,13 +272,13 @@ milliseconds Agent::limit_of(milliseconds timeout, Clock::time_point now) const 
     throw Error(
         fmt::format("{}: {} calls wait for each other, each made within the one before: more than "
                     "Options::max_depth allows{}",
-                    workers_.speaker(), within.depth,
+                    workers_.own_name(), within.depth,
                     has_threads_ ? "" : ", which is 1000 at most without threads"));
   }
   if (within.deadline == Clock::time_point::max()) return limit;
   const auto left = floor<milliseconds>(within.deadline - now);
   if (left.count() <= 0) {
-    throw TimeoutError(workers_.speaker() +
+    throw TimeoutError(workers_.own_name() +
                        ": a function makes a call after the deadline of the call that it serves");
   }
   return std::min(limit, left);
@@ -297,7 +298,7 @@ void Agent::send_control(OutgoingMessage& message, int to) {
 Clock::time_point Agent::default_deadline() {
   const Agent* const agent = current_or_null();
   return std::min(CallScope::of_thread().deadline,
-                  Clock::now() + bounded(agent ? agent->options_.timeout : Options{}.timeout));
+                  deadline_in(agent ? agent->options_.timeout : Options{}.timeout));
 }
 
 void Agent::drive(FutureState& state, Clock::time_point until) {

@@ -44,7 +44,7 @@ class Agent {
   [[nodiscard]] Server& server() noexcept { return server_; }
   /// Throws CommError where no call is possible any more.
   void expect_open() const {
-    if (!availability_.is_open()) availability_.expect_open(workers_.speaker());
+    if (!availability_.is_open()) availability_.expect_open(workers_.own_name());
   }
   /// Malformed messages that have been refused.
   [[nodiscard]] std::int64_t refused() noexcept { return transport_.count().refused.load(); }

@@ -112,7 +112,7 @@ std::optional<Answers::Received> Answers::take_message(Tensor bytes, int from) {
   } catch (const std::exception& error) {
     transport_.count().refused.fetch_add(1);
     log(LogLevel::warning, fmt::format("{}: an answer of rank {} was dropped: {}",
-                                       workers_.speaker(), from, error.what()));
+                                       workers_.own_name(), from, error.what()));
   }
   return std::nullopt;
 }
@@ -137,7 +137,7 @@ void Answers::complete(Received& received) noexcept {
   try {
     references_.take_over(received.message);
   } catch (const std::exception& error) {
-    log(LogLevel::warning, fmt::format("{}: {}", workers_.speaker(), error.what()));
+    log(LogLevel::warning, fmt::format("{}: {}", workers_.own_name(), error.what()));
   }
   if (received.entry.state) complete(received.entry, received.message);
 }
@@ -173,7 +173,7 @@ void Answers::expire(const CallTable::Entry& entry, const std::string& callee) n
        std::make_exception_ptr(TimeoutError(fmt::format(
            "{}: {} on worker {} (rank {}) has not been answered after {:.1f} s: {}. A late answer "
            "will be dropped; if it is only slow, raise the timeout.",
-           workers_.speaker(), entry.name, workers_.name(entry.to), entry.to,
+           workers_.own_name(), entry.name, workers_.name(entry.to), entry.to,
            seconds_since(entry.start), callee))));
 }
 

@@ -17,10 +17,10 @@ class Availability {
     if (open_.exchange(false)) reason_ = reason;
   }
   /// Throws CommError where they are not.
-  void expect_open(const std::string& speaker) const {
+  void expect_open(const std::string& own_name) const {
     if (is_open()) return;
     const std::lock_guard lock(mutex_);
-    throw CommError(speaker + ": no remote call is possible any more: " + reason_);
+    throw CommError(own_name + ": no remote call is possible any more: " + reason_);
   }
 
  private:

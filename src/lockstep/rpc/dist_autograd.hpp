@@ -1,11 +1,12 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <lockstep/autograd/variable.hpp>
-#include <lockstep/rpc/rpc.hpp>
 
 // Backward passes through calls, in the words of torch.distributed.autograd.
 //
@@ -84,6 +85,10 @@ inline void backward(const Context& context, std::initializer_list<Variable> los
 
 namespace lockstep::rpc {
 
+class InputArchive;
+class OutputArchive;
+
+/// How a Variable is passed.
 void save(OutputArchive& archive, const Variable& variable);
 void load(InputArchive& archive, Variable& variable);
 

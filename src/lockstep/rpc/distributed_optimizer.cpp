@@ -14,6 +14,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/any_key.hpp>
 #include <lockstep/optim/clip.hpp>
+#include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/rpc/autograd_context.hpp>
 
 namespace lockstep::optim {

@@ -2,9 +2,13 @@
 #include <cstdint>
 #include <vector>
 
-#include <lockstep/nn/module.hpp>
-#include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/optim/optimizer_options.hpp>
 #include <lockstep/rpc/dist_autograd.hpp>
+#include <lockstep/rpc/rref.hpp>
+
+namespace lockstep::nn {
+class Module;
+}
 
 namespace lockstep::rpc {
 

@@ -9,9 +9,12 @@
 #include <utility>
 
 #include <lockstep/base/spin_lock.hpp>
+#include <lockstep/comm/process_group.hpp>
 
 namespace lockstep::rpc {
 namespace {
+
+static_assert(OutgoingMessage::tags == message_tags - 1);
 
 constexpr std::uint32_t message_magic = 0x4350524c;  // "LRPC"
 constexpr std::uint8_t message_version = 2;

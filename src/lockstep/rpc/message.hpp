@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/comm/process_group.hpp>
 #include <lockstep/rpc/error.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
@@ -95,8 +94,8 @@ class OutgoingMessage {
   /// The tensors that travel on their own, in the order of their tags.
   [[nodiscard]] std::span<const Tensor> long_tensors() const noexcept { return parts_->long_ones; }
 
-  /// Tag 0 is that of messages.
-  static constexpr std::uint32_t tags = message_tags - 1;
+  /// As many as a group has (message_tags), but for tag 0, which is that of messages.
+  static constexpr std::uint32_t tags = (1U << 17) - 1;
   [[nodiscard]] static int tag_of(std::uint32_t number) noexcept {
     return static_cast<int>(1 + number % tags);
   }

@@ -55,8 +55,7 @@ template <class T>
 }
 
 [[noreturn]] inline void refuse_object(int rank, const std::string& reason) {
-  throw InputError("rank " + std::to_string(rank) +
-                   " cannot send its object: " + shortened(reason));
+  throw InputError(cannot_send_object("rank " + std::to_string(rank), reason));
 }
 
 /// The object of these bytes, which came from rank `from`. Throws MalformedMessage, or InputError
@@ -91,9 +90,9 @@ template <class T>
 [[nodiscard]] ObjectBytes object_bytes(const T& object) {
   try {
     const Tensor bytes = serialised(object);
-    return {.bytes = {static_cast<const char*>(bytes.data()), bytes.bytes()}};
+    return std::string(static_cast<const char*>(bytes.data()), bytes.bytes());
   } catch (...) {
-    return {.bytes = text_of(std::current_exception()), .failed = true};
+    return ObjectBytes::none(text_of(std::current_exception()));
   }
 }
 

@@ -23,23 +23,24 @@ constexpr std::uint32_t window_of(int ranks) {
 }
 }  // namespace
 
-Outbox::Outbox(ProcessGroup& group, Receipts& receipts, bool must_push, microseconds awake)
+Outbox::Outbox(ProcessGroup& group, Acknowledgements& acknowledgements, bool must_push,
+               microseconds awake)
     : group_(group),
-      receipts_(receipts),
+      acknowledgements_(acknowledgements),
       must_push_(must_push),
       awake_(awake),
       window_(window_of(group.size())),
       lines_(static_cast<std::size_t>(group.size())) {}
 
-void Outbox::send(int to, Parcel&& parcel) {
+void Outbox::send(int to, QueuedMessage&& message) {
   Line& line = lines_[static_cast<std::size_t>(to)];
-  if (!parcel.waits || (!line.some_wait.load() && has_room(line))) {
+  if (!message.waits || (!line.some_wait.load() && has_room(line))) {
     line.sent.fetch_add(1);
-    return post(to, line, parcel);
+    return post(to, line, message);
   }
   {
     const std::lock_guard lock(line.lock);
-    line.waiting.push_back(std::move(parcel));
+    line.waiting.push_back(std::move(message));
     line.some_wait.store(true);
   }
   post_waiting(to, line);  // there may be room since it was looked for
@@ -57,28 +58,28 @@ void Outbox::has_received(int by, std::uint32_t messages) {
 
 void Outbox::post_waiting(int to, Line& line) {
   for (;;) {
-    Parcel parcel;
+    QueuedMessage message;
     {
       const std::lock_guard lock(line.lock);
       if (line.waiting.empty() || !has_room(line)) return;
-      parcel = std::move(line.waiting.front());
+      message = std::move(line.waiting.front());
       line.waiting.pop_front();
       line.some_wait.store(!line.waiting.empty());
       line.sent.fetch_add(1);
     }
-    post(to, line, parcel);
+    post(to, line, message);
   }
 }
 
-void Outbox::post(int to, Line& line, Parcel& parcel) {
-  const std::uint32_t received = receipts_.tell(to);  // not before: what waits tells nobody
-  std::memcpy(static_cast<std::byte*>(parcel.bytes.data()) + offsetof(Head, received), &received,
+void Outbox::post(int to, Line& line, QueuedMessage& message) {
+  const std::uint32_t received = acknowledgements_.tell(to);  // not before: what waits tells nobody
+  std::memcpy(static_cast<std::byte*>(message.bytes.data()) + offsetof(Head, received), &received,
               sizeof(received));
-  const CallLabel label(parcel.name, parcel.number);
-  Work last = group_.isend(parcel.bytes, to);
+  const CallLabel label(message.name, message.number);
+  Work last = group_.isend(message.bytes, to);
   bool sent = keep_until_sent(line, last);
-  std::uint32_t tag = parcel.tag;
-  for (const Tensor& t : parcel.long_tensors) {
+  std::uint32_t tag = message.tag;
+  for (const Tensor& t : message.long_tensors) {
     last = group_.isend(t, to, OutgoingMessage::tag_of(tag++));
     sent = keep_until_sent(line, last);
   }
@@ -129,10 +130,10 @@ microseconds Outbox::push(microseconds at_most) {
   return wait;
 }
 
-Receipts::Receipts(int ranks)
+Acknowledgements::Acknowledgements(int ranks)
     : told_at_once_(window_of(ranks) / 2), lines_(static_cast<std::size_t>(ranks)) {}
 
-bool Receipts::add(int from) noexcept {
+bool Acknowledgements::add(int from) noexcept {
   Line& line = lines_[static_cast<std::size_t>(from)];
   const std::uint32_t received = line.received.fetch_add(1, std::memory_order_relaxed) + 1;
   std::uint32_t told = line.told.load(std::memory_order_relaxed);
@@ -140,7 +141,7 @@ bool Receipts::add(int from) noexcept {
          line.told.compare_exchange_strong(told, received, std::memory_order_relaxed);
 }
 
-std::uint32_t Receipts::tell(int to) noexcept {
+std::uint32_t Acknowledgements::tell(int to) noexcept {
   Line& line = lines_[static_cast<std::size_t>(to)];
   const std::uint32_t received = line.received.load(std::memory_order_relaxed);
   line.told.store(received, std::memory_order_relaxed);

@@ -13,9 +13,9 @@ namespace lockstep::rpc {
 
 /// How many messages were received from each rank over one group, and what these have been told of
 /// that. Thread-safe.
-class Receipts {
+class Acknowledgements {
  public:
-  explicit Receipts(int ranks);
+  explicit Acknowledgements(int ranks);
 
   /// One was received from it. True if that rank should be told by a message of its own.
   [[nodiscard]] bool add(int from) noexcept;
@@ -40,7 +40,7 @@ class Receipts {
 class Outbox {
  public:
   /// A message that is sealed, and what it is called in the flight recorder.
-  struct Parcel {
+  struct QueuedMessage {
     Tensor bytes;
     std::vector<Tensor> long_tensors;
     std::uint32_t tag = 0;  ///< of the first of these
@@ -49,13 +49,14 @@ class Outbox {
     int number = 0;
   };
 
-  /// `receipts`: of the other group; each message tells its receiver of them when it leaves.
-  /// `must_push`: a message needs its sender until it has been received. `awake`: how long a sender
-  /// waits for that without sleeping; 0: not at all.
-  Outbox(ProcessGroup& group, Receipts& receipts, bool must_push, std::chrono::microseconds awake);
+  /// `acknowledgements`: of the other group; each message tells its receiver of them when it
+  /// leaves. `must_push`: a message needs its sender until it has been received. `awake`: how long
+  /// a sender waits for that without sleeping; 0: not at all.
+  Outbox(ProcessGroup& group, Acknowledgements& acknowledgements, bool must_push,
+         std::chrono::microseconds awake);
 
   /// Sends it, or keeps it until there is room. Credits do not wait, as others wait for them.
-  void send(int to, Parcel&& parcel);
+  void send(int to, QueuedMessage&& message);
   /// Rank `by` has received so many of this rank's messages, modulo 2^32.
   void has_received(int by, std::uint32_t messages);
   /// Moves on what could not be sent at once; how long the caller may sleep, `at_most` or less.
@@ -70,7 +71,7 @@ class Outbox {
     std::atomic<std::uint32_t> sent = 0, received = 0;
     std::atomic<bool> some_wait = false;
     SpinLock lock;  // guards what follows
-    std::deque<Parcel> waiting;
+    std::deque<QueuedMessage> waiting;
     std::deque<Work> unsent;
     Clock::time_point changed;  // unsent
   };
@@ -78,14 +79,14 @@ class Outbox {
   [[nodiscard]] bool has_room(const Line& line) const noexcept {
     return line.sent.load() - line.received.load() < window_;
   }
-  void post(int to, Line& line, Parcel& parcel);
+  void post(int to, Line& line, QueuedMessage& message);
   void post_waiting(int to, Line& line);
   /// False if it could not be sent at once.
   bool keep_until_sent(Line& line, const Work& started);
   void push_awake(Work& work);
 
   ProcessGroup& group_;
-  Receipts& receipts_;
+  Acknowledgements& acknowledgements_;
   const bool must_push_;
   const std::chrono::microseconds awake_;
   const std::uint32_t window_;

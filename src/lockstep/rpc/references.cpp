@@ -50,7 +50,7 @@ std::shared_ptr<void> ReferenceHandle::local_object() const {
     throw Error(fmt::format(
         "{}: local_value() was asked of a reference whose object is on rank {}: use to_here(), or "
         "call a method",
-        agent().workers().speaker(), owner_));
+        agent().workers().own_name(), owner_));
   }
   const auto place = references_.find(reference_, Agent::default_deadline());
   place->ready->wait();
@@ -381,7 +381,7 @@ void References::send(const Outbox& outbox) noexcept {
     } catch (const std::exception& error) {
       // The group has failed, or is shut down: nobody counts any more.
       log(LogLevel::debug, fmt::format("{}: a reference's message was not sent: {}",
-                                       agent_.workers().speaker(), error.what()));
+                                       agent_.workers().own_name(), error.what()));
     }
   }
 }

@@ -1,5 +1,6 @@
 #include <lockstep/rpc/remote_module.hpp>
 
+#include <lockstep/nn/module.hpp>
 #include <lockstep/rpc/call.hpp>
 #include <lockstep/rpc/distributed_optimizer.hpp>
 

@@ -5,8 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/nn/module.hpp>
-#include <lockstep/rpc/dist_autograd.hpp>
+#include <lockstep/autograd/variable.hpp>
+#include <lockstep/rpc/call.hpp>
+
+namespace lockstep::nn {
+class Module;
+}
 
 namespace lockstep::rpc {
 

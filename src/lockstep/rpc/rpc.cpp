@@ -1,5 +1,6 @@
 #include <lockstep/rpc/rpc.hpp>
 
+#include <lockstep/base/deadline.hpp>
 #include <lockstep/rpc/agent.hpp>
 
 namespace lockstep::rpc {
@@ -14,9 +15,7 @@ ShutdownReport shutdown(bool graceful) {
   return Agent::close(*agent, graceful);
 }
 
-void serve(std::chrono::milliseconds time) {
-  Agent::current().serve(Clock::now() + bounded(time), {});
-}
+void serve(std::chrono::milliseconds time) { Agent::current().serve(deadline_in(time), {}); }
 
 void serve_until(const std::function<bool()>& over) {
   if (!over) throw InputError("rpc::serve_until was given an empty function: it would never end");

@@ -5,13 +5,16 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/comm/process_group.hpp>
 #include <lockstep/rpc/call.hpp>
 #include <lockstep/rpc/future.hpp>
 #include <lockstep/rpc/options.hpp>
 #include <lockstep/rpc/rref.hpp>
 
 // Remote procedure calls between the ranks of a group; docs/rpc.md is a guide.
+
+namespace lockstep {
+class ProcessGroup;
+}
 
 namespace lockstep::rpc {
 

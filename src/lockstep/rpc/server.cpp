@@ -7,6 +7,7 @@
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
+#include <lockstep/base/printable.hpp>
 #include <lockstep/base/trace.hpp>
 #include <lockstep/comm/message_port.hpp>
 #include <lockstep/rpc/call_hook.hpp>
@@ -18,17 +19,7 @@ namespace {
 
 /// Until when its caller waits, counted from now, when it has come.
 Clock::time_point deadline_of(const Head& head) {
-  return Clock::now() + bounded(std::chrono::milliseconds(head.timeout_ms));
-}
-
-/// As much of it as an answer may hold.
-std::string cut_to_fit(const std::string& text, std::int64_t message_bytes) {
-  constexpr std::int64_t longest = 64 << 10, head_and_note = 256;
-  const auto room = static_cast<std::size_t>(std::min(longest, message_bytes) - head_and_note);
-  if (text.size() <= room) return text;
-  std::size_t end = room;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // of UTF-8
-  return fmt::format("{} ... (cut: {} bytes in all)", text.substr(0, end), text.size());
+  return Clock::now() + std::chrono::milliseconds(head.timeout_ms);
 }
 
 /// The hook's scope around a function.
@@ -133,7 +124,7 @@ void Server::answer(const Reply& to, OutgoingMessage& message) noexcept {
       refuse(to, Status::threw, error.what());
     } else {
       log(LogLevel::warning,
-          fmt::format("{}: an answer could not be sent: {}", workers_.speaker(), error.what()));
+          fmt::format("{}: an answer could not be sent: {}", workers_.own_name(), error.what()));
     }
   }
 }
@@ -149,12 +140,14 @@ void Server::refuse(const Reply& to, Status status, const std::string& text) noe
     }
     OutgoingMessage message(Kind::answer, transport_.limits());
     message.head().status = status;
-    const std::string cut = cut_to_fit(text, transport_.limits().message_bytes);
+    constexpr std::int64_t longest = 64 << 10, head_and_note = 256;
+    const std::int64_t room = std::min(longest, transport_.limits().message_bytes) - head_and_note;
+    const std::string cut = without_middle(text, static_cast<std::size_t>(room));
     message.write(cut.data(), cut.size());
     answer(to, message);
   } catch (const std::exception& error) {  // no memory
     log(LogLevel::warning,
-        fmt::format("{}: a call was not answered: {}", workers_.speaker(), error.what()));
+        fmt::format("{}: a call was not answered: {}", workers_.own_name(), error.what()));
   }
 }
 
@@ -254,7 +247,7 @@ void Server::refuse_malformed(const std::optional<Head>& head, int from,
                               const std::string& why) noexcept {
   transport_.count().refused.fetch_add(1);
   log(LogLevel::warning,
-      fmt::format("{}: a message of rank {} was not executed: {}", workers_.speaker(), from, why));
+      fmt::format("{}: a message of rank {} was not executed: {}", workers_.own_name(), from, why));
   if (head && (head->kind == Kind::call || head->kind == Kind::create)) {
     if (head->kind == Kind::create) {
       references_.begin(head->reference, head->fork, from, deadline_of(*head));
@@ -316,7 +309,7 @@ void Server::run(Request& request) {
               .kind = head.kind,
               .caller = message.from(),
               .id = head.id,
-              .deadline = start + bounded(std::chrono::milliseconds(head.timeout_ms)),
+              .deadline = deadline_of(head),
               .reference = head.reference};
   const auto refuse_it = [&](Status status, const std::string& text) {
     refuse(reply, status, text);

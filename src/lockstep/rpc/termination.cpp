@@ -34,7 +34,7 @@ Termination::Termination(const WorkerTable& workers, Transport& transport,
       references_(references),
       answers_(answers),
       availability_(availability),
-      shutdown_timeout_(shutdown_timeout),
+      shutdown_timeout_(bounded(shutdown_timeout)),
       watch_(workers.size()) {}
 
 WorkDone Termination::work_done() const {
@@ -44,8 +44,7 @@ WorkDone Termination::work_done() const {
 }
 
 bool Termination::is_overdue() const {
-  return shutdown_timeout_.count() > 0 &&
-         Clock::now() - watch_.last_work() > bounded(shutdown_timeout_);
+  return shutdown_timeout_.count() > 0 && Clock::now() - watch_.last_work() > shutdown_timeout_;
 }
 
 void Termination::ask_who_works() {
@@ -78,7 +77,7 @@ void Termination::send_notice(Kind kind, int to) noexcept {
   } catch (const std::exception& error) {
     watch_.count_sent(-1);
     log(LogLevel::debug,
-        fmt::format("{}: a notice was not sent: {}", workers_.speaker(), error.what()));
+        fmt::format("{}: a notice was not sent: {}", workers_.own_name(), error.what()));
   }
 }
 
@@ -87,7 +86,7 @@ void Termination::name_stopped(std::set<int>& known) const {
   for (const auto& [id, state] : stopped) {
     if (known.contains(id)) continue;
     log(LogLevel::warning, fmt::format("{}: rpc::shutdown waits for worker {} (rank {}): its {} {}",
-                                       workers_.speaker(), workers_.name(id), id,
+                                       workers_.own_name(), workers_.name(id), id,
                                        workers_.place_of(id), words(state)));
   }
   known.clear();
@@ -113,7 +112,7 @@ bool Termination::is_reached(std::vector<std::int64_t>& before, Clock::time_poin
   std::set<int> stopped;
   auto looked = begin, served = begin, asked = begin;
   const auto between_questions = std::clamp<Clock::duration>(
-      bounded(shutdown_timeout_) / 4, shortest_between_questions, longest_between_questions);
+      shutdown_timeout_ / 4, shortest_between_questions, longest_between_questions);
   for (;;) {  // once at least: a lone rank's sum is there at once
     if (move_on()) served = Clock::now();
     if (sum.test()) break;
@@ -123,7 +122,7 @@ bool Termination::is_reached(std::vector<std::int64_t>& before, Clock::time_poin
     }
     if (is_overdue() && Clock::now() - begin > for_a_round) {
       const std::string who = sum.awaited();
-      throw TimeoutError(fmt::format("{}: rpc::shutdown: after {:.1f} s {}", workers_.speaker(),
+      throw TimeoutError(fmt::format("{}: rpc::shutdown: after {:.1f} s {}", workers_.own_name(),
                                      seconds_since(began),
                                      who.empty() ? "not every rank has called it" : who));
     }
@@ -151,13 +150,13 @@ void Termination::await(const std::function<bool()>& move_on, bool naps) {
   const auto begin = Clock::now();
   watch_.start();
   while (!is_reached(before, begin, move_on, naps)) {
-    availability_.expect_open(workers_.speaker());
+    availability_.expect_open(workers_.own_name());
     const bool some = before[0] != before[1] || before[2] != 0 || before[3] != 0;
     if (some && is_overdue()) {
       throw TimeoutError(fmt::format(
           "{}: rpc::shutdown: after {:.1f} s functions are still being executed somewhere whose "
           "callers wait no more ({} messages sent, {} handled, {} calls not answered)",
-          workers_.speaker(), seconds_since(begin), before[0], before[1], before[2]));
+          workers_.own_name(), seconds_since(begin), before[0], before[1], before[2]));
     }
     if (Clock::now() - begin > std::chrono::milliseconds(5)) {
       std::this_thread::sleep_for(std::chrono::microseconds(500));

@@ -47,7 +47,7 @@ class Termination {
   const References& references_;
   const Answers& answers_;
   const Availability& availability_;
-  const std::chrono::milliseconds shutdown_timeout_;
+  const Clock::duration shutdown_timeout_;
   WorkWatch watch_;
 };
 

@@ -37,16 +37,16 @@ void Transport::send(Channel channel, OutgoingMessage& message, int to, const ch
   for (const Tensor& t : message.tensors()) {
     if (static_cast<std::int64_t>(t.bytes()) > limits_.inline_bytes) ++many;
   }
-  Outbox::Parcel parcel{.waits = kind != Kind::credit && !asks_or_tells,
-                        .name = name,
-                        .number = static_cast<int>(message.head().id & 0xffffff)};
+  Outbox::QueuedMessage queued{.waits = kind != Kind::credit && !asks_or_tells,
+                               .name = name,
+                               .number = static_cast<int>(message.head().id & 0xffffff)};
   if (counts) count_.sent.fetch_add(1);
   try {
-    if (many > 0) parcel.tag = next_tag_.fetch_add(many);
-    parcel.bytes = message.seal(parcel.tag);
+    if (many > 0) queued.tag = next_tag_.fetch_add(many);
+    queued.bytes = message.seal(queued.tag);
     const auto long_ones = message.long_tensors();
-    parcel.long_tensors.assign(long_ones.begin(), long_ones.end());
-    (is_request ? requests_out_ : answers_out_)->send(to, std::move(parcel));
+    queued.long_tensors.assign(long_ones.begin(), long_ones.end());
+    (is_request ? requests_out_ : answers_out_)->send(to, std::move(queued));
   } catch (...) {
     if (counts) count_.sent.fetch_sub(1);
     throw;

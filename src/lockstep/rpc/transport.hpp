@@ -71,7 +71,7 @@ class Transport {
   const int rank_;
   const std::chrono::microseconds awake_;
   std::shared_ptr<ProcessGroup> requests_, answers_;
-  Receipts requests_in_, answers_in_;
+  Acknowledgements requests_in_, answers_in_;
   std::unique_ptr<Outbox> requests_out_, answers_out_;
   std::atomic<std::uint32_t> next_tag_ = 0;
 };

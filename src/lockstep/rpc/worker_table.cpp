@@ -60,7 +60,7 @@ int WorkerTable::resolve(const To& to) const {
   if (to.id() >= 0 || to.name().empty()) {
     if (to.id() >= 0 && to.id() < size()) return to.id();
     throw InputError(
-        fmt::format("{}: there is no worker {}; there are {}", speaker(), to.id(), size()));
+        fmt::format("{}: there is no worker {}; there are {}", own_name(), to.id(), size()));
   }
   for (const WorkerInfo& worker : workers_) {
     if (worker.name == to.name()) return worker.id;
@@ -68,10 +68,10 @@ int WorkerTable::resolve(const To& to) const {
   std::string names;
   for (const WorkerInfo& worker : workers_) names += (names.empty() ? "" : ", ") + worker.name;
   throw InputError(
-      fmt::format("{}: there is no worker \"{}\"; there are {}", speaker(), to.name(), names));
+      fmt::format("{}: there is no worker \"{}\"; there are {}", own_name(), to.name(), names));
 }
 
-std::string WorkerTable::speaker() const {
+std::string WorkerTable::own_name() const {
   return fmt::format("rank {} of {} ({})", id_, size(), name(id_));
 }
 

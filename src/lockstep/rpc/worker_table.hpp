@@ -27,7 +27,7 @@ class WorkerTable {
   /// Throws InputError if there is no such worker.
   [[nodiscard]] int resolve(const To& to) const;
   /// "rank 0 of 2 (trainer)": this one.
-  [[nodiscard]] std::string speaker() const;
+  [[nodiscard]] std::string own_name() const;
 
   /// Whether the workers of this machine are more than the cores that they may run on.
   [[nodiscard]] bool is_crowded() const;

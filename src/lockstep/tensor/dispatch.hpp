@@ -1,17 +1,18 @@
 #pragma once
-#include <type_traits>
 #include <utility>
 
-#include <lockstep/tensor/half.hpp>
+#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/runtime/launch.hpp>
 #include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/view.hpp>
 
 namespace lockstep {
 
-/// Initialises Kokkos if nobody has; it is finalised at exit only if we initialised it.
-/// Thread-safe.
-void ensure_kokkos();
+/// Initialises Kokkos for kernels on `device`, if nobody has; it is finalised at exit only if we
+/// initialised it. In a build with CUDA the host needs none of Kokkos, so that there nothing is
+/// done for it, and its programs run without a GPU; the first device that is asked for is the one
+/// that Kokkos uses. Throws Error where CUDA finds no such device. Thread-safe.
+void ensure_kokkos(Device device = {});
 
 #ifdef KOKKOS_ENABLE_CUDA
 namespace detail {
@@ -25,7 +26,7 @@ namespace detail {
 /// simulated device that is the host's space: for_each hands the kernels to the stream.
 template <class F>
 void dispatch(const Stream& stream, F&& f) {
-  ensure_kokkos();
+  ensure_kokkos(stream.device());
   const detail::LaunchScope scope(stream);
 #ifdef KOKKOS_ENABLE_CUDA
   if (stream.device().type == DeviceType::cuda) {
@@ -33,43 +34,7 @@ void dispatch(const Stream& stream, F&& f) {
     return;
   }
 #endif
-  std::forward<F>(f)(Kokkos::DefaultHostExecutionSpace());
+  std::forward<F>(f)(HostExecutionSpace());
 }
-
-/// Calls f.template operator()<float>() or <double>() for a floating dtype; throws ShapeError for
-/// others, naming the operation.
-template <class F>
-void dispatch_floating(DType dtype, const char* operation, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      std::forward<F>(f).template operator()<float>();
-      return;
-    case DType::f64:
-      std::forward<F>(f).template operator()<double>();
-      return;
-    default:
-      throw ShapeError(std::string(operation) + " takes f32 or f64 tensors, not " +
-                       std::string(name_of(dtype)));
-  }
-}
-
-/// The same for the operands of a product, <BFloat16> and <Float16> too.
-template <class F>
-void dispatch_operands(DType dtype, const char* operation, F&& f) {
-  switch (dtype) {
-    case DType::bf16:
-      std::forward<F>(f).template operator()<BFloat16>();
-      return;
-    case DType::f16:
-      std::forward<F>(f).template operator()<Float16>();
-      return;
-    default:
-      dispatch_floating(dtype, operation, std::forward<F>(f));
-  }
-}
-
-/// What products of T are summed and returned in.
-template <class T>
-using SumOf = std::conditional_t<sizeof(T) == 2, float, T>;
 
 }  // namespace lockstep

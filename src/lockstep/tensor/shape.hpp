@@ -22,11 +22,7 @@ class Shape {
   [[nodiscard]] int dims() const noexcept { return dims_; }
   /// Extent of dimension `d`; negative `d` counts from the end.
   [[nodiscard]] std::int64_t operator[](int d) const;
-  [[nodiscard]] std::int64_t numel() const noexcept {
-    std::int64_t n = 1;
-    for (const auto extent : *this) n *= extent;
-    return n;
-  }
+  [[nodiscard]] std::int64_t numel() const noexcept;
   [[nodiscard]] const std::int64_t* begin() const noexcept { return extents_.data(); }
   [[nodiscard]] const std::int64_t* end() const noexcept { return extents_.data() + dims_; }
 
@@ -35,14 +31,7 @@ class Shape {
   /// The same shape with the leading dimension removed.
   [[nodiscard]] Shape without_leading() const;
 
-  friend bool operator==(const Shape& a, const Shape& b) noexcept {
-    if (a.dims_ != b.dims_) return false;
-    for (int d = 0; d < a.dims_; ++d) {
-      if (a.extents_[static_cast<std::size_t>(d)] != b.extents_[static_cast<std::size_t>(d)])
-        return false;
-    }
-    return true;
-  }
+  friend bool operator==(const Shape& a, const Shape& b) noexcept;
 
  private:
   std::array<std::int64_t, max_dims> extents_{};

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
@@ -31,7 +32,7 @@ struct AllStreams {
 RuntimeStream* make_first([[maybe_unused]] Device device) {
 #ifdef KOKKOS_ENABLE_CUDA
   if (device.type == DeviceType::cuda) {
-    ensure_kokkos();
+    ensure_kokkos(device);
     const Kokkos::Cuda space;
     if (space.cuda_device() == device.index) {
       return reinterpret_cast<RuntimeStream*>(space.cuda_stream());
@@ -143,11 +144,43 @@ Kokkos::Cuda cuda_space(const Stream& stream) {
 
 }  // namespace detail
 
-void ensure_kokkos() {
+#ifdef KOKKOS_ENABLE_CUDA
+namespace {
+
+void initialize_kokkos(Device device) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) count = 0;  // which is left as it was
+  if (device.index >= count) {
+    throw Error(
+        "there is no " + to_string(device) + ": CUDA finds " + std::to_string(count) + " devices" +
+        (status != cudaSuccess ? std::string(" (") + cudaGetErrorString(status) + ")" : "") +
+        ". Run on the host, or where the driver shows this process a GPU.");
+  }
+#if KOKKOS_VERSION < 30700
+  Kokkos::InitArguments settings;
+  settings.device_id = device.index;
+#else
+  const auto settings = Kokkos::InitializationSettings().set_device_id(device.index);
+#endif
+  Kokkos::initialize(settings);
+}
+
+}  // namespace
+#endif
+
+void ensure_kokkos([[maybe_unused]] Device device) {
+#ifdef KOKKOS_ENABLE_CUDA
+  if (device.type != DeviceType::cuda) return;
+#endif
   static std::once_flag once;
-  std::call_once(once, [] {
+  std::call_once(once, [&] {
     if (Kokkos::is_initialized()) return;
+#ifdef KOKKOS_ENABLE_CUDA
+    initialize_kokkos(device);
+#else
     Kokkos::initialize();
+#endif
     std::atexit([] {
       if (Kokkos::is_initialized()) Kokkos::finalize();
     });

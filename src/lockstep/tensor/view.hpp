@@ -7,7 +7,21 @@
 #include <lockstep/tensor/runtime/launch.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
+#ifndef KOKKOS_ENABLE_SERIAL
+#error "Lockstep needs a Kokkos with its serial host space: configure it with Kokkos_ENABLE_SERIAL"
+#endif
+
 namespace lockstep {
+
+/// Where host kernels run: in the thread that calls them. Kokkos' own default may be OpenMP, whose
+/// threads every rank and every thread of a rank would ask for.
+using HostExecutionSpace = Kokkos::Serial;
+
+#ifdef KOKKOS_ENABLE_CUDA
+inline constexpr bool kokkos_has_cuda = true;
+#else
+inline constexpr bool kokkos_has_cuda = false;
+#endif
 
 namespace detail {
 [[noreturn]] void view_mismatch(const Tensor& tensor, DType wanted, int dims, DeviceType on);

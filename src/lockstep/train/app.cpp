@@ -20,6 +20,7 @@
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/io/folder.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/train/command_line.hpp>
 #include <lockstep/train/launch/checks.hpp>
@@ -160,8 +161,8 @@ class Run {
     if (group_->rank() != 0) return;
     const TrainOptions& options = plan_.train;
     const BatchPlan batches(task_->data().train->size(), options.batch_size, 1, options.drop_last);
-    const std::string why =
-        optim::why_rate_never_falls(plan_.schedule, options.epochs, batches.steps());
+    const std::string why = optim::make_schedule(plan_.schedule, options.epochs, batches.steps())
+                                ->why_rate_never_falls();
     if (!why.empty()) log(LogLevel::warning, why);
   }
 

@@ -5,10 +5,7 @@
 
 #include <lockstep/base/log.hpp>
 #include <lockstep/tensor/precision.hpp>
-
-namespace lockstep {
-class DeckTable;
-}
+#include <lockstep/train/task/value_loss.hpp>
 
 namespace lockstep::train {
 
@@ -62,9 +59,7 @@ struct LossDeckOptions {
   std::vector<double> class_weights;  ///< one a class; empty: 1
   /// class_weights of N / (C n), where n of the N training samples are of that class (one of C).
   bool class_weights_from_counts = false;
-  enum class Kind : std::uint8_t { mse, mae, huber, smooth_l1, gaussian_nll };
-  Kind kind = Kind::mse;
-  double delta = 1.0;  ///< huber, smooth_l1 (PyTorch's beta): where the loss begins to be straight
+  LossKind kind;  ///< of values
 };
 void declare(DeckTable& table, LossDeckOptions& options);
 

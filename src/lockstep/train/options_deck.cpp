@@ -1,4 +1,3 @@
-#include <lockstep/deck/kinds.hpp>
 #include <lockstep/train/options.hpp>
 
 namespace lockstep::train {
@@ -106,23 +105,9 @@ void declare(DeckTable& table, LossDeckOptions& options) {
   table.key("class_weights_from_counts", options.class_weights_from_counts,
             {.doc = "classify: class_weights are N / (C n), n of the N training samples being of "
                     "that one of C classes, so that all classes weigh the same"});
-  using Kind = LossDeckOptions::Kind;
-  const auto none = [](DeckTable&, LossDeckOptions&) {};
-  const auto with_delta = [](DeckTable& on, LossDeckOptions& loss) {
-    on.key("delta", loss.delta,
-           {.doc = "the error from which on the loss is straight (smooth_l1: PyTorch's beta)",
-            .min = 0.0,
-            .above_min = true});
-  };
-  declare_kind(
-      table, options, &LossDeckOptions::kind,
-      "regress: of the errors the squares, the sizes, or something between; or the model tells how "
-      "sure it is, a mean and a variance, by their likelihood (gaussian_nll)",
-      {{"mse", Kind::mse, "the errors' squares", none},
-       {"mae", Kind::mae, "the errors' sizes", none},
-       {"huber", Kind::huber, "squares of small errors, sizes of large ones", with_delta},
-       {"smooth_l1", Kind::smooth_l1, "the same, divided by delta", with_delta},
-       {"gaussian_nll", Kind::gaussian_nll, "the likelihood of the targets", none}});
+  declare_kind(table, options.kind,
+               "regress: of the errors the squares, the sizes, or something between; or the model "
+               "tells how sure it is, a mean and a variance, by their likelihood (gaussian_nll)");
 }
 
 void declare(DeckTable& table, AveragingOptions& options) {

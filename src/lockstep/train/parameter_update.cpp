@@ -5,6 +5,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/comm/process_group.hpp>
+#include <lockstep/optim/make_optimizer.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 

@@ -21,11 +21,15 @@
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/deck/key_text.hpp>
 #include <lockstep/io/atomic_file.hpp>
+#include <lockstep/predict/predictor.hpp>
 #include <lockstep/train/prediction_file.hpp>
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/classification.hpp>
+#include <lockstep/train/task/evaluation.hpp>
 #include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/task/regression.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -217,7 +221,7 @@ void expect_same_meaning(const Datasets& data, const LossDeckOptions& loss,
                     facts.target_mean.empty() ? "as they are" : "normalised",
                     signature.output.mean.empty() ? "as they are" : "normalised otherwise"));
   }
-  const bool gaussian = loss.kind == LossDeckOptions::Kind::gaussian_nll,
+  const bool gaussian = loss.kind.get_if<GaussianNllLoss>() != nullptr,
              was_gaussian = signature.kind == ModelSignature::Output::gaussian;
   if (signature.classes() == 0 && gaussian != was_gaussian) {
     refuse(fmt::format("loss.kind {} \"gaussian_nll\", but the model {} how sure it is",
@@ -234,7 +238,7 @@ Deck deck_of(const fs::path& checkpoint, const std::string& data,
   if (data.empty() && !options.test_set)
     throw InputError(fmt::format("{} has no test set: name data with --data.", name));
   if (data.empty()) return Deck::parse(text, name, overrides);
-  if (options.kind == DataKind::synthetic) {
+  if (options.kind.get_if<SyntheticOptions>()) {
     throw InputError(fmt::format(
         "{} has data.kind = \"synthetic\", which are made up and are in no file: leave out --data, "
         "or say what {} is: --set 'data.kind=\"hdf5\"'.",
@@ -247,7 +251,7 @@ Deck deck_of(const fs::path& checkpoint, const std::string& data,
 }
 
 std::unique_ptr<Task> task_of(Deck& deck, const ModelSignature& signature) {
-  if (read_task_options(deck).data.kind == DataKind::tokens)
+  if (read_task_options(deck).data.kind.get_if<TokenOptions>())
     return std::make_unique<LanguageModel>(deck, Sets::test);
   if (signature.kind == ModelSignature::Output::log_probabilities)
     return std::make_unique<Classification>(deck, Sets::test);
@@ -319,7 +323,9 @@ fs::path with_checkpoint(ProcessGroup& group, const fs::path& checkpoint_or_run,
 
 FileOptions file_options_of(const fs::path& checkpoint) {
   Deck deck = Deck::parse(CheckpointFile(checkpoint).text("/deck"), checkpoint.string());
-  return deck.read<DataOptions>("data").files;
+  const auto options = deck.read<DataOptions>("data");
+  const auto* files = options.in_files();
+  return files ? *files : FileOptions();
 }
 
 FilePrediction predict_file(ProcessGroup& group, const Predictor& predictor,

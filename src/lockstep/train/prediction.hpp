@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/data_options.hpp>
-#include <lockstep/predict/predictor.hpp>
 #include <lockstep/train/task/confusion.hpp>
-#include <lockstep/train/task/evaluation.hpp>
+#include <lockstep/train/task/outcome.hpp>
+
+namespace lockstep {
+class Predictor;
+class ProcessGroup;
+}  // namespace lockstep
 
 // A trained network and files: what `lockstep predict` and `lockstep evaluate` do. Both are
 // collective and throw AgreedError.

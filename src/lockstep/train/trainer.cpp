@@ -1,14 +1,22 @@
 #include <lockstep/train/trainer.hpp>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include <lockstep/autograd/autocast.hpp>
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/log.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/batches/batch_source.hpp>
+#include <lockstep/data/batches/epoch_order.hpp>
+#include <lockstep/data/batches/loader.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
-#include <lockstep/parallel/shard_tree.hpp>
+#include <lockstep/optim/make_optimizer.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/shard_sum.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
@@ -17,7 +25,10 @@
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_states.hpp>
+#include <lockstep/train/run/stop_agreement.hpp>
 #include <lockstep/train/task/batch_norm_check.hpp>
+#include <lockstep/train/task/evaluation.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -47,8 +58,6 @@ BatchPlan batches_of(const Task& task, const RunPlan& plan, int ranks) {
 RunPlan as_carried_out(RunPlan plan, const Task& task, int ranks) {
   plan.ddp.shards = shards_of(plan.train, ranks);
   choose_best(plan.checkpoint, task);
-  plan.schedule =
-      optim::fit_to_run(plan.schedule, plan.train.epochs, batches_of(task, plan, ranks).steps());
   return plan;
 }
 
@@ -81,7 +90,8 @@ class InEvaluation {
     for (const auto& part : parts_) part->before_evaluation(training_);
   }
   ~InEvaluation() {
-    for (const auto& part : parts_ | std::views::reverse) part->after_evaluation(training_);
+    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+      (*part)->after_evaluation(training_);
   }
   InEvaluation(const InEvaluation&) = delete;
   InEvaluation& operator=(const InEvaluation&) = delete;
@@ -112,36 +122,40 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
                  const TrainingParts& parts)
     : group_(expect_given("Trainer", "the process group", std::move(group))),
       task_(task),
-      plan_(as_carried_out(plan, task, group_->size())),
+      plan_(std::make_unique<const RunPlan>(as_carried_out(plan, task, group_->size()))),
       library_versions_(std::move(library_versions)),
-      batches_(batches_of(task, plan_, group_->size())),
-      loader_(task.data().train,
-              std::make_unique<TrainBatches>(
-                  batches_, group_->rank(),
-                  make_order(task.data(), plan.train.seed, task.loading().shuffle)),
-              task.loading().prefetch, task.data().augmentation),
-      ddp_(make_model(task, plan_, group_)),
-      optimizer_(make_optimizer_of(plan_, ddp_->module())),
-      update_(std::make_shared<ParameterUpdate>(plan_)),
-      parts_(all_parts(plan_, update_, parts)),
+      batches_(batches_of(task, *plan_, group_->size())),
+      loader_(std::make_unique<Loader>(
+          task.data().train,
+          std::make_unique<TrainBatches>(
+              batches_, group_->rank(),
+              make_order(task.data(), plan.train.seed, task.loading().shuffle)),
+          task.loading().prefetch, task.data().augmentation)),
+      ddp_(make_model(task, *plan_, group_)),
+      optimizer_(make_optimizer_of(*plan_, ddp_->module())),
+      update_(std::make_shared<ParameterUpdate>(*plan_)),
+      parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
-      training_{group_, task_, plan_, batches_, *ddp_, ddp_->module(), *optimizer_, state_},
-      stop_(*group_) {
+      training_{group_, task_, *plan_, batches_, *ddp_, ddp_->module(), *optimizer_, state_},
+      stop_(std::make_unique<StopAgreement>(*group_)) {
   expect_names(parts);
   const Datasets& data = task.data();
   if (const auto& judging = judged_by(data))
-    judge_.emplace(group_, task, judging, plan.eval.batch_size);
-  if (data.validation && data.test) test_.emplace(group_, task, data.test, plan.eval.batch_size);
-  if (!has_units_for(plan_.train.precision) && group_->rank() == 0) {
+    judge_ = std::make_unique<Evaluator>(group_, task, judging, plan.eval.batch_size);
+  if (data.validation && data.test)
+    test_ = std::make_unique<Evaluator>(group_, task, data.test, plan.eval.batch_size);
+  if (!has_units_for(plan_->train.precision) && group_->rank() == 0) {
     log(LogLevel::warning,
         "this processor does not compute products of train.precision itself: operands are rounded "
         "and multiplied in f32, which is slower than train.precision = \"f32\"");
   }
-  state_.seed = static_cast<std::int64_t>(plan_.train.seed);
+  state_.seed = static_cast<std::int64_t>(plan_->train.seed);
   for (const auto& part : parts_) part->begin(training_);
 }
 
 Trainer::~Trainer() = default;
+
+nn::Module& Trainer::model() const noexcept { return ddp_->module(); }
 
 void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const TrainingParts& parts) {
   DdpOptions ddp = plan.ddp;
@@ -154,9 +168,12 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   if (const auto& judging = judged_by(task.data()))
     static_cast<void>(EvalPlan(judging->size(), plan.eval.batch_size, 1));
   const auto model = task.make_model();
+  validate(carried_out.ddp, *model);
   const auto optimizer = optim::make_optimizer(plan.optimizer, model->trained_parameters());
-  optim::apply_schedule(carried_out.schedule, optimizer->initial_lr(), 0, 0, *optimizer);
-  expect_batches_normalise(task, plan, batches_of(task, carried_out, ranks), *model);
+  const BatchPlan batches = batches_of(task, carried_out, ranks);
+  const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
+  optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);
+  expect_batches_normalise(task, plan, batches, *model);
 }
 
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,
@@ -202,12 +219,12 @@ StopReason Trainer::train_epoch(RunReport& report, RunStates& states) {
   start_epoch(state_.epoch, state_.position);
   step_start_ = Clock::now();
   ask_whether_to_stop();
-  while (stop_.answer() == StopReason::none && loader_.has_next()) {
+  while (stop_->answer() == StopReason::none && loader_->has_next()) {
     state_.metrics.clear();
     report.step(take_step());
-    states.after_step(!loader_.has_next());
+    states.after_step(!loader_->has_next());
   }
-  return stop_.answer();
+  return stop_->answer();
 }
 
 void Trainer::finish_epoch(RunReport& report) {
@@ -230,14 +247,14 @@ void Trainer::finish_epoch(RunReport& report) {
 }
 
 bool Trainer::is_over() const {
-  return state_.epoch >= plan_.train.epochs ||
+  return state_.epoch >= plan_->train.epochs ||
          std::ranges::any_of(parts_, [](const auto& part) { return part->is_over(); });
 }
 
 void Trainer::start_epoch(std::int64_t epoch, std::int64_t first_step) {
   // A part that eval() froze stays so, as it does where evaluation changes modes and back.
   if (!model().is_training()) model().train();
-  loader_.start_epoch(epoch, first_step);
+  loader_->start_epoch(epoch, first_step);
 }
 
 Evaluation Trainer::evaluate() {
@@ -246,7 +263,7 @@ Evaluation Trainer::evaluate() {
 }
 
 Evaluation Trainer::evaluate(Evaluator& evaluator) {
-  const Autocast autocast(plan_.train.precision);
+  const Autocast autocast(plan_->train.precision);
   ddp_->broadcast_buffers();
   const InEvaluation in_evaluation(training_, parts_);
   return evaluator(model());
@@ -258,7 +275,7 @@ StopReason Trainer::own_reason_to_stop() const {
 }
 
 void Trainer::ask_whether_to_stop() {
-  if (training_.folder) stop_.ask(own_reason_to_stop());
+  if (training_.folder) stop_->ask(own_reason_to_stop());
 }
 
 }  // namespace lockstep::train

@@ -7,31 +7,41 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/comm/process_group.hpp>
+#include <lockstep/base/clock.hpp>
+#include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/data/batches/batch_plan.hpp>
-#include <lockstep/data/batches/loader.hpp>
-#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/train/report/step_clock.hpp>
-#include <lockstep/train/run/run_plan.hpp>
-#include <lockstep/train/run/stop_agreement.hpp>
-#include <lockstep/train/task/evaluation.hpp>
+#include <lockstep/train/run/stop_request.hpp>
 #include <lockstep/train/task/outcome.hpp>
-#include <lockstep/train/task/task.hpp>
 #include <lockstep/train/training_part.hpp>
 
 namespace lockstep {
+class Batch;
 class CheckpointFile;
+class DistributedDataParallel;
+class Loader;
+class ProcessGroup;
 struct Manifest;
+namespace nn {
+class Module;
+}
+namespace optim {
+class Optimizer;
+}
 }  // namespace lockstep
 
 namespace lockstep::train {
 
 class Console;
+class Evaluator;
 class MetricsFile;
 class ParameterUpdate;
 class RunFolder;
+struct RunPlan;
 class RunReport;
 class RunStates;
+class StopAgreement;
+class Task;
 
 /// The distributed SGD loop: batches, steps, epochs, evaluations. What else a training does is done
 /// by parts (TrainingPart): the library's own that the plan asks for, and then those it is given.
@@ -89,7 +99,7 @@ class Trainer {
   /// InputError if there is none.
   [[nodiscard]] Evaluation evaluate();
 
-  [[nodiscard]] nn::Module& model() const noexcept { return ddp_->module(); }
+  [[nodiscard]] nn::Module& model() const noexcept;
   [[nodiscard]] const optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
   [[nodiscard]] std::int64_t steps_an_epoch() const noexcept { return batches_.steps(); }
   [[nodiscard]] const TrainState& state() const noexcept { return state_; }
@@ -110,7 +120,7 @@ class Trainer {
 
   /// In run(): of this rank, at this moment of a step. Local.
   [[nodiscard]] StopReason own_reason_to_stop() const;
-  /// In run(): all ranks are at the same place; the answer is stop_.answer(). Collective.
+  /// In run(): all ranks are at the same place; the answer is stop_->answer(). Collective.
   void ask_whether_to_stop();
 
   void expect_continues(const TrainState& saved) const;
@@ -123,14 +133,14 @@ class Trainer {
 
   std::shared_ptr<ProcessGroup> group_;
   const Task& task_;
-  RunPlan plan_;
+  std::unique_ptr<const RunPlan> plan_;
   std::vector<std::pair<std::string, std::string>> library_versions_;
   BatchPlan batches_;
-  Loader loader_;
+  std::unique_ptr<Loader> loader_;
   std::unique_ptr<DistributedDataParallel> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::optional<Evaluator> judge_;  ///< on judged_by(data)
-  std::optional<Evaluator> test_;   ///< where that is not the test set
+  std::unique_ptr<Evaluator> judge_;  ///< on judged_by(data)
+  std::unique_ptr<Evaluator> test_;   ///< where that is not the test set
   std::shared_ptr<ParameterUpdate> update_;
   TrainingParts parts_;        ///< the library's, update_ the last of them, and the caller's
   std::size_t callers_parts_;  ///< how many are the caller's
@@ -138,7 +148,7 @@ class Trainer {
   double epoch_loss_ = 0;  ///< this rank's summed loss of the unfinished epoch
   Training training_;
   StepClock clock_;
-  StopAgreement stop_;
+  std::unique_ptr<StopAgreement> stop_;
   Clock::time_point step_start_;
 };
 

@@ -8,7 +8,13 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/checkpoint/file/checkpoint_file.hpp>
 #include <lockstep/checkpoint/reader.hpp>
+#include <lockstep/nn/module.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/train/parts/weight_averaging.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -42,8 +48,8 @@ void Trainer::expect_continues(const TrainState& saved) const {
   if (saved.seed != state_.seed) contradiction("train.seed", state_.seed, saved.seed);
   if (saved.position > 0) {
     const std::int64_t batch_size = count_of(saved, "batch_size");
-    if (batch_size != plan_.train.batch_size)
-      contradiction("train.batch_size", plan_.train.batch_size, batch_size);
+    if (batch_size != plan_->train.batch_size)
+      contradiction("train.batch_size", plan_->train.batch_size, batch_size);
     const std::int64_t samples = count_of(saved, "samples");
     if (samples != batches_.samples()) {
       throw InputError(fmt::format(
@@ -98,7 +104,7 @@ void Trainer::restore(const CheckpointContents& checkpoint) {
     throw CheckpointError(fmt::format(
         "the checkpoint is of another model or optimizer than the deck's: {}", error.what()));
   }
-  ddp_->set_step(state_.step);
+  ddp_->comm_hook().set_step(state_.step);
   const std::string news = ddp_->comm_hook().load_state_dict(model().named_parameters(), hook);
   if (!news.empty() && group_->rank() == 0) log(LogLevel::warning, news);
   epoch_loss_ = 0;
@@ -144,7 +150,8 @@ CheckpointContents Trainer::contents(const std::string& deck, bool of_all_ranks)
   int rank = 0;
   for (const double sum : sums.to_vector<double>())
     contents.train.sums.emplace_back(loss_name(rank++), sum);
-  contents.train.counts = {{"batch_size", plan_.train.batch_size}, {"samples", batches_.samples()}};
+  contents.train.counts = {{"batch_size", plan_->train.batch_size},
+                           {"samples", batches_.samples()}};
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     PartState state = state_of(i, contents);
     parts_[i]->save(state);

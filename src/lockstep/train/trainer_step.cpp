@@ -7,14 +7,21 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/batches/loader.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/train/parameter_update.hpp>
+#include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {
 
-/// A phase of a step without what it waits for: gradients, and other shards' turns.
+/// A phase of a step without the wait for gradients.
 class OwnTime {
  public:
   OwnTime(const DistributedDataParallel& ddp, double& total, const char* name)
@@ -24,7 +31,7 @@ class OwnTime {
   OwnTime& operator=(const OwnTime&) = delete;
 
  private:
-  [[nodiscard]] double waited() const { return ddp_.stats().wait_s + ddp_.stats().turn_wait_s; }
+  [[nodiscard]] double waited() const { return ddp_.stats().wait_s; }
 
   const DistributedDataParallel& ddp_;
   double& total_;
@@ -37,11 +44,11 @@ class OwnTime {
 void Trainer::backward(const Share& part, const Batch& samples, StepResult& step) {
   const bool all_go_forward = model().forward_is_collective();
   const double loss_scale = update_->loss_scale();
-  for (std::int64_t i = 0; i < plan_.train.accumulate; ++i) {
-    const Range rows = part_of(part.size(), plan_.train.accumulate, i);
-    const bool last = i + 1 == plan_.train.accumulate;
+  for (std::int64_t i = 0; i < plan_->train.accumulate; ++i) {
+    const Range rows = part_of(part.size(), plan_->train.accumulate, i);
+    const bool last = i + 1 == plan_->train.accumulate;
     if (rows.size() == 0 && !last && !all_go_forward) continue;
-    const nn::RandomContextGuard random({plan_.train.seed, static_cast<std::uint32_t>(state_.step),
+    const nn::RandomContextGuard random({plan_->train.seed, static_cast<std::uint32_t>(state_.step),
                                          part.first_in_batch + rows.begin});
     const Batch batch = samples.slice(rows.begin, rows.end);
     Variable loss;
@@ -69,14 +76,14 @@ StepResult Trainer::take_step() {
   const auto start = Clock::now();
   step_start_ = start;
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
-  const Autocast autocast(plan_.train.precision);
-  const double data_before = loader_.seconds_waited(), waited_before = ddp_->stats().wait_s,
+  const Autocast autocast(plan_->train.precision);
+  const double data_before = loader_->seconds_waited(), waited_before = ddp_->stats().wait_s,
                work_before = ddp_->stats().work_s, late_before = ddp_->stats().straggler_s;
   StepResult step;
 
-  const std::int64_t number = loader_.next_step();
+  const std::int64_t number = loader_->next_step();
   const Share share = batches_.share(number, group_->rank());
-  const Batch& batch = loader_.next();
+  const Batch& batch = loader_->next();
   for (const auto& part : parts_) part->before_step(training_);
 
   optimizer_->zero_grad();
@@ -96,15 +103,15 @@ StepResult Trainer::take_step() {
   for (const auto& part : parts_) part->after_update(training_, step);
   if (step.ranks_met) ask_whether_to_stop();
 
-  if (plan_.ddp.shards > 0) {
-    const double loss = group_->rank() == 0 ? ddp_->loss_of_batch() / loss_scale : 0.0;
-    step.loss_sum = loss * static_cast<double>(share.batch_size);
+  if (const auto loss = ddp_->stats().loss_of_batch) {
+    const double mean = group_->rank() == 0 ? *loss / loss_scale : 0.0;
+    step.loss_sum = mean * static_cast<double>(share.batch_size);
   }
   epoch_loss_ += step.loss_sum;
   step.times.communication += ddp_->stats().wait_s - waited_before;
   step.times.communication_work = ddp_->stats().work_s - work_before;
   step.times.communication_late = ddp_->stats().straggler_s - late_before;
-  step.times.data = loader_.seconds_waited() - data_before;
+  step.times.data = loader_->seconds_waited() - data_before;
   step.times.samples = share.batch_size;
   clock_.add_step(seconds_since(start), step.times);
   for (const auto& part : parts_) part->after_step(training_, step);

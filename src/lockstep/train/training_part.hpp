@@ -35,7 +35,7 @@ struct RunPlan;
 struct Training {
   std::shared_ptr<ProcessGroup> group;
   const Task& task;
-  const RunPlan& plan;  ///< as it is carried out: the schedule's total is known
+  const RunPlan& plan;  ///< as it is carried out: with the number of shards
   const BatchPlan& batches;
   DistributedDataParallel& ddp;
   nn::Module& model;

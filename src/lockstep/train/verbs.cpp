@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/train/report/model_report.hpp>
 #include <lockstep/train/report/standard_output.hpp>
 #include <lockstep/train/run/failures.hpp>
+#include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/model_gradients.hpp>
+#include <lockstep/train/task/task.hpp>
 #include <lockstep/train/trainer.hpp>
 
 namespace lockstep::train {

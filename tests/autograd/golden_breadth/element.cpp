@@ -2,6 +2,9 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 
+#include <lockstep/autograd/functional/gated.hpp>
+#include <lockstep/autograd/functional/order.hpp>
+#include <lockstep/autograd/functional/where.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 #include "../weighted_sum.hpp"

@@ -1,6 +1,6 @@
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/autograd/functional/conv_nd.hpp>
-#include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/autograd/functional/group_norm.hpp>
 #include <lockstep/autograd/functional/pool.hpp>
 #include <lockstep/autograd/functional/resample.hpp>
 

@@ -1,6 +1,8 @@
 #include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/ctc_loss.hpp>
 #include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/regression_loss.hpp>
 
 #include "checks.hpp"
 

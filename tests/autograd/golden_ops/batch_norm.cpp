@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <lockstep/autograd/functional/norm.hpp>
+#include <lockstep/autograd/functional/batch_norm.hpp>
 
 #include "case.hpp"
 

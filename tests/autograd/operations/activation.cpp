@@ -2,6 +2,8 @@
 
 #include "operations.hpp"
 
+#include <lockstep/autograd/functional/gated.hpp>
+
 namespace lockstep::test {
 
 Operations activation_operations() {

@@ -2,6 +2,8 @@
 
 #include "operations.hpp"
 
+#include <lockstep/autograd/functional/where.hpp>
+
 namespace lockstep::test {
 namespace {
 

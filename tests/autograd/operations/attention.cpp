@@ -1,4 +1,5 @@
 #include <lockstep/autograd/functional/attention.hpp>
+#include <lockstep/autograd/functional/in_projection.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 
 #include "operations.hpp"

@@ -1,5 +1,5 @@
+#include <lockstep/autograd/functional/batch_norm.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
-#include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 
 #include "operations.hpp"

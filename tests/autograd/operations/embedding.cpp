@@ -1,4 +1,6 @@
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/embedding.hpp>
+#include <lockstep/autograd/functional/embedding_bag.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding_bag.hpp>
 
 #include "operations.hpp"
 

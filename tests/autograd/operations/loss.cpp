@@ -2,6 +2,8 @@
 
 #include "operations.hpp"
 
+#include <lockstep/autograd/functional/linear_cross_entropy.hpp>
+
 namespace lockstep::test {
 
 namespace {

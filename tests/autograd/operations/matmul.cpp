@@ -1,4 +1,4 @@
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/matmul.hpp>
 
 #include "operations.hpp"
 

@@ -2,6 +2,9 @@
 
 #include "operations.hpp"
 
+#include <lockstep/autograd/functional/order.hpp>
+#include <lockstep/autograd/functional/vector_norm.hpp>
+
 namespace lockstep::test {
 
 Operations reduction_operations() {

@@ -2,6 +2,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/distance.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/regression_loss.hpp>
 
 #include "operations.hpp"
 

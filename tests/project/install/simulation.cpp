@@ -6,13 +6,7 @@
 #include <vector>
 
 #include <mpi.h>
-#include <lockstep/autograd/functional.hpp>
-#include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/nn/layers.hpp>
-#include <lockstep/nn/random.hpp>
-#include <lockstep/nn/sequential.hpp>
-#include <lockstep/optim/sgd.hpp>
-#include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/lockstep.hpp>
 
 namespace nn = lockstep::nn;
 

@@ -1,10 +1,12 @@
+#include <lockstep/autograd/functional/activation.hpp>
+
 #include <numbers>
 #include <string>
 
-#include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/scale_map.hpp>
+#include <lockstep/autograd/functional/unary.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise/activation.hpp>
@@ -196,6 +198,44 @@ Variable tanh(const Operand& x) {
   tanh_forward(x.data(), y);
   return record<TanhNode>(y, {&x}, y);
 }
+
+Variable leaky_relu(const Operand& x, double negative_slope) {
+  return detail::unary({Unary::leaky_relu, negative_slope}, x);
+}
+
+Variable elu(const Operand& x, double alpha) {
+  return detail::unary({Unary::elu, alpha, 1.0, 1.0}, x);
+}
+
+Variable celu(const Operand& x, double alpha) {
+  if (alpha == 0.0) throw InputError("celu: alpha must not be 0");
+  return detail::unary({Unary::elu, alpha, 1.0, 1.0 / alpha}, x);
+}
+
+Variable selu(const Operand& x) {
+  return detail::unary({Unary::elu, 1.6732632423543772, 1.0507009873554805, 1.0}, x);
+}
+
+Variable softplus(const Operand& x, double beta, double threshold) {
+  if (beta == 0.0) throw InputError("softplus: beta must not be 0");
+  return detail::unary({Unary::softplus, beta, threshold}, x);
+}
+
+Variable softsign(const Operand& x) { return detail::unary({Unary::softsign}, x); }
+
+Variable hardtanh(const Operand& x, double min_val, double max_val) {
+  if (!(min_val < max_val)) {
+    throw InputError("hardtanh: min_val (" + std::to_string(min_val) + ") must be below max_val (" +
+                     std::to_string(max_val) + ")");
+  }
+  return detail::unary({Unary::hardtanh, min_val, max_val}, x);
+}
+
+Variable relu6(const Operand& x) { return hardtanh(x, 0.0, 6.0); }
+Variable hardsigmoid(const Operand& x) { return detail::unary({Unary::hardsigmoid}, x); }
+Variable hardswish(const Operand& x) { return detail::unary({Unary::hardswish}, x); }
+Variable mish(const Operand& x) { return detail::unary({Unary::mish}, x); }
+Variable logsigmoid(const Operand& x) { return detail::unary({Unary::log_sigmoid}, x); }
 
 Variable softmax(const Operand& x, int dim) {
   Tensor y = empty_plain(x.data());

@@ -36,10 +36,6 @@ namespace lockstep {
 /// x / (1 + |x|).
 [[nodiscard]] Variable softsign(const Operand& x);
 
-/// x, or w x where x <= 0 (He et al. 2015, arXiv:1502.01852); weight has one element, or one for
-/// each channel, dimension 1 of x.
-[[nodiscard]] Variable prelu(const Operand& x, const Operand& weight);
-
 /// The nearest number in [min_val, max_val]. Throws InputError unless min_val < max_val.
 [[nodiscard]] Variable hardtanh(const Operand& x, double min_val = -1.0, double max_val = 1.0);
 /// hardtanh between 0 and 6.
@@ -56,10 +52,6 @@ namespace lockstep {
 
 /// log(sigmoid(x)).
 [[nodiscard]] Variable logsigmoid(const Operand& x);
-
-/// a sigmoid(b), where a and b are the halves of x along `dim` (Dauphin et al. 2017,
-/// arXiv:1612.08083). Throws ShapeError for an odd extent.
-[[nodiscard]] Variable glu(const Operand& x, int dim = -1);
 
 /// x[N, ...] with each element kept with probability 1 - p and scaled by 1 / (1 - p), else zero.
 /// The choice depends on `key` and the element's global position only, not on ranks.

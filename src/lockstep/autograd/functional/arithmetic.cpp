@@ -1,7 +1,12 @@
+#include <lockstep/autograd/functional/arithmetic.hpp>
+
+#include <limits>
+
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/differentiation.hpp>
-#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/expand.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/unary.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
@@ -225,6 +230,8 @@ Tensor combined(const char* operation, Arithmetic op, const Variable& a, const V
   return y;
 }
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 }  // namespace
 
 Variable add(const Operand& a, const Operand& b) {
@@ -271,6 +278,25 @@ Variable div(double number, const Operand& x) {
   arithmetic(Arithmetic::divide, scalar_like(x.data(), number), x.data(), false, y);
   return record<NumberOverNode>(y, {&x}, y);
 }
+
+Variable exp(const Operand& x) { return detail::unary({Unary::exp}, x); }
+Variable log(const Operand& x) { return detail::unary({Unary::log}, x); }
+Variable sqrt(const Operand& x) { return detail::unary({Unary::sqrt}, x); }
+Variable rsqrt(const Operand& x) { return detail::unary({Unary::rsqrt}, x); }
+Variable reciprocal(const Operand& x) { return detail::unary({Unary::reciprocal}, x); }
+Variable abs(const Operand& x) { return detail::unary({Unary::abs}, x); }
+Variable sin(const Operand& x) { return detail::unary({Unary::sin}, x); }
+Variable cos(const Operand& x) { return detail::unary({Unary::cos}, x); }
+Variable erf(const Operand& x) { return detail::unary({Unary::erf}, x); }
+Variable erfc(const Operand& x) { return detail::unary({Unary::erfc}, x); }
+
+Variable pow(const Operand& x, double exponent) { return detail::unary({Unary::pow, exponent}, x); }
+
+Variable clamp(const Operand& x, double min, double max) {
+  return detail::unary({Unary::clamp, min, max}, x);
+}
+Variable clamp_min(const Operand& x, double min) { return clamp(x, min, infinity); }
+Variable clamp_max(const Operand& x, double max) { return clamp(x, -infinity, max); }
 
 Variable atan2(const Operand& y, const Operand& x) {
   return record<Atan2Node>(combined("atan2", Arithmetic::atan2, y, x), {&y, &x});

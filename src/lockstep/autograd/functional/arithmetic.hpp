@@ -55,9 +55,6 @@ namespace lockstep {
 [[nodiscard]] Variable clamp_min(const Operand& x, double min);
 [[nodiscard]] Variable clamp_max(const Operand& x, double max);
 
-/// a where `condition` (bool) is true, b where it is false; all three are broadcast.
-[[nodiscard]] Variable where(const Tensor& condition, const Operand& a, const Operand& b);
-
 /// x where mask is false, `value` where it is true; mask (bool) is broadcast to x's shape.
 [[nodiscard]] Variable masked_fill(const Operand& x, const Tensor& mask, double value);
 

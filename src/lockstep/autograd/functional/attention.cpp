@@ -8,7 +8,7 @@
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/matmul.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -41,11 +40,5 @@ struct AttentionResult {
 /// multi_head_attention where q, k and v are the thirds of the last dimension of qkv[B,T,3E].
 [[nodiscard]] Variable self_attention(const Operand& qkv, std::int64_t heads,
                                       const AttentionOptions& options = {});
-
-/// query, key and value [..., E] each by its third of weight[3E,E] and bias[3E] (may be undefined)
-/// -> [..., E] each. Copies nothing.
-[[nodiscard]] std::array<Variable, 3> in_projection(const Operand& query, const Operand& key,
-                                                    const Operand& value, const Operand& weight,
-                                                    const Operand& bias);
 
 }  // namespace lockstep

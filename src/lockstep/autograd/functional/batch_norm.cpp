@@ -1,8 +1,9 @@
+#include <lockstep/autograd/functional/batch_norm.hpp>
+
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
-#include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>

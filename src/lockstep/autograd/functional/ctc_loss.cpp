@@ -1,3 +1,5 @@
+#include <lockstep/autograd/functional/ctc_loss.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <string>

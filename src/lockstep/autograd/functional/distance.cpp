@@ -3,10 +3,13 @@
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/distance.hpp>
+#include <lockstep/autograd/functional/expand.hpp>
 #include <lockstep/autograd/functional/reduced_by.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/functional/vector_norm.hpp>
+#include <lockstep/autograd/functional/where.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
 

@@ -1,3 +1,5 @@
+#include <lockstep/autograd/functional/einsum.hpp>
+
 #include <algorithm>
 #include <cctype>
 #include <iterator>
@@ -5,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/matmul.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>

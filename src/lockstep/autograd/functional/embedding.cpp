@@ -1,5 +1,6 @@
+#include <lockstep/autograd/functional/embedding.hpp>
+
 #include <lockstep/autograd/accumulate.hpp>
-#include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/tensor/kernels/sequence/embedding.hpp>
 

@@ -1,4 +1,5 @@
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/embedding_bag.hpp>
+
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
 

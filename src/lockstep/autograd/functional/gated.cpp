@@ -1,9 +1,11 @@
+#include <lockstep/autograd/functional/gated.hpp>
+
 #include <cmath>
 
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
-#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/expand.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dims.hpp>
@@ -79,37 +81,6 @@ class GluNode : public PooledNode<GluNode> {
   int dim_;
 };
 
-class WhereNode : public PooledNode<WhereNode> {
- public:
-  explicit WhereNode(Tensor condition) : condition_(std::move(condition)) {}
-
-  void backward(const Tensor& grad_output) override {
-    for (const int i : {0, 1}) {
-      const auto to = grad_target(i);
-      if (!to.wanted) continue;
-      const Tensor a = i == 0 ? grad_output : Tensor(), b = i == 0 ? Tensor() : grad_output;
-      if (to.tensor.shape() == grad_output.shape()) {
-        where_copy(condition_, a, b, to.accumulate, to.tensor);
-        continue;
-      }
-      const Tensor parts =
-          Tensor::empty(grad_output.shape(), grad_output.dtype(), grad_output.device());
-      where_copy(condition_, a, b, false, parts);
-      reduce_sum(parts, 1, to.accumulate, to.tensor);
-    }
-  }
-  void differentiate(Differentiation& d) override {
-    const Variable& g = d.grad_output();
-    const Variable zero(Tensor::zeros({}, g.data().dtype(), g.data().device()));
-    if (d.wants(0)) d.give(0, sum_to_size(where(condition_, g, zero), input(0).shape()));
-    if (d.wants(1)) d.give(1, sum_to_size(where(condition_, zero, g), input(1).shape()));
-  }
-  [[nodiscard]] const char* name() const noexcept override { return "where"; }
-
- private:
-  Tensor condition_;
-};
-
 }  // namespace
 
 Variable prelu(const Operand& x, const Operand& weight) {
@@ -135,22 +106,6 @@ Variable glu(const Operand& x, int dim) {
   Tensor y = Tensor::empty(half, x.data().dtype(), x.data().device());
   glu_forward(x.data(), d, y);
   return record<GluNode>(std::move(y), {&x}, d);
-}
-
-Variable where(const Tensor& condition, const Operand& a, const Operand& b) {
-  const Shape both = broadcast_shape("where", a.data(), b.data());
-  Shape shape = both;
-  if (condition.dtype() == DType::boolean && !broadcasts_to(condition.shape(), both)) {
-    // The condition may be the larger one.
-    const Tensor like = Tensor::empty(both, DType::boolean, condition.device());
-    shape = broadcast_shape("where", condition, like);
-  }
-  if (condition.dtype() != DType::boolean) {
-    throw ShapeError("where by condition " + describe(condition) + ": it must be bool");
-  }
-  Tensor y = Tensor::empty(shape, a.data().dtype(), a.data().device());
-  where_copy(condition, a.data(), b.data(), false, y);
-  return record<WhereNode>(std::move(y), {&a, &b}, condition);
 }
 
 }  // namespace lockstep

@@ -1,8 +1,9 @@
+#include <lockstep/autograd/functional/group_norm.hpp>
+
 #include <string>
 
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
-#include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/resample.hpp>
 #include <lockstep/autograd/functional/shape.hpp>

@@ -1,3 +1,5 @@
+#include <lockstep/autograd/functional/in_projection.hpp>
+
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
 #include <lockstep/autograd/functional/attention.hpp>

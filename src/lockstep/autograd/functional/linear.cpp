@@ -2,7 +2,7 @@
 
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
-#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/expand.hpp>
 #include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 

@@ -1,3 +1,5 @@
+#include <lockstep/autograd/functional/linear_cross_entropy.hpp>
+
 #include <algorithm>
 #include <utility>
 

@@ -1,6 +1,7 @@
+#include <lockstep/autograd/functional/matmul.hpp>
+
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
-#include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/trilinear.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/linalg/matmul.hpp>

@@ -1,7 +1,9 @@
+#include <lockstep/autograd/functional/order.hpp>
+
 #include <lockstep/autograd/accumulate.hpp>
-#include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dims.hpp>
 #include <lockstep/tensor/kernels/data/index.hpp>
 #include <lockstep/tensor/kernels/reduce/cumsum.hpp>
 #include <lockstep/tensor/kernels/reduce/sort.hpp>

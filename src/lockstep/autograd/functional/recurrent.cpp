@@ -10,6 +10,7 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/functional/where.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>

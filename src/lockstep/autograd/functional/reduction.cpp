@@ -6,8 +6,10 @@
 #include <lockstep/autograd/accumulate.hpp>
 #include <lockstep/autograd/differentiation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/expand.hpp>
 #include <lockstep/autograd/functional/gather_map.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/functional/sum_map.hpp>
 #include <lockstep/autograd/linear_map.hpp>
 #include <lockstep/autograd/node.hpp>
 #include <lockstep/base/error.hpp>
@@ -44,45 +46,6 @@ Tensor empty_like(const Tensor& x, const Shape& shape, DType dtype) {
   return Tensor::empty(shape, dtype, x.device());
 }
 Tensor empty_like(const Tensor& x, const Shape& shape) { return empty_like(x, shape, x.dtype()); }
-
-/// sum, or mean where the divisor is not 1; its transpose repeats.
-struct SumMap {
-  const char* label;
-  Shape kept;  ///< the result's, with reduced dimensions of extent 1
-  double divisor;
-
-  void apply(const Tensor& x, bool accumulate, const Tensor& y) const {
-    reduce_sum(x, divisor, accumulate, y.reshape(kept));
-  }
-  void transpose(const Tensor& y, bool accumulate, const Tensor& x) const {
-    Tensor share = y.reshape(kept);
-    if (divisor != 1.0) {
-      share = empty_like(share, kept);
-      arithmetic(Arithmetic::divide, y.reshape(kept),
-                 Tensor::full({}, divisor, share.dtype(), share.device()), false, share);
-    }
-    expand_copy(share, accumulate, x);
-  }
-  [[nodiscard]] const char* name() const noexcept { return label; }
-};
-
-/// `shape` with as many dimensions as `full`.
-Shape aligned(const Shape& shape, const Shape& full) {
-  std::array<std::int64_t, Shape::max_dims> extents{};
-  const int missing = full.dims() - shape.dims();
-  for (int d = 0; d < full.dims(); ++d) {
-    extents[static_cast<std::size_t>(d)] = d < missing ? 1 : shape[d - missing];
-  }
-  return Shape(
-      std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(full.dims())));
-}
-
-void expect_broadcast(const char* operation, const Variable& x, const Shape& shape,
-                      const Shape& full) {
-  if (broadcasts_to(shape, full)) return;
-  throw ShapeError(std::string(operation) + " of " + describe(x.data()) + ": " + to_string(shape) +
-                   " cannot be broadcast to " + to_string(full));
-}
 
 /// grad_x = [x = y] grad_y / (how many of those summed up are equal).
 class AmaxNode : public PooledNode<AmaxNode> {
@@ -136,8 +99,8 @@ class LogsumexpNode : public PooledNode<LogsumexpNode> {
 Variable sum_over(const char* name, const Variable& x, const ReducedShape& shape, double divisor) {
   const Tensor y = empty_like(x.data(), shape.kept);
   reduce_sum(x.data(), divisor, false, y);
-  return record<LinearMapNode<SumMap>>(y.reshape(shape.result), {&x},
-                                       SumMap{name, shape.kept, divisor});
+  return record<LinearMapNode<detail::SumMap>>(y.reshape(shape.result), {&x},
+                                               detail::SumMap{name, shape.kept, divisor});
 }
 
 void expect_elements(const char* operation, const Tensor& x, const Shape& kept) {
@@ -160,20 +123,6 @@ Variable mean(const Operand& x, const Dims& dims, bool keepdim) {
     if (shape.kept[d] != x.shape()[d]) count *= x.shape()[d];
   }
   return sum_over("mean", x, shape, static_cast<double>(count));
-}
-
-Variable sum_to_size(const Operand& x, const Shape& shape) {
-  if (shape == x.shape()) return x.given();
-  expect_broadcast("sum_to_size", x, shape, x.shape());
-  return linear_map(SumMap{"sum_to_size", aligned(shape, x.shape()), 1.0}, x,
-                    empty_like(x.data(), shape));
-}
-
-Variable expand(const Operand& x, const Shape& shape) {
-  if (shape == x.shape()) return x.given();
-  expect_broadcast("expand", x, x.shape(), shape);
-  return linear_map<SumMap, true>(SumMap{"expand", aligned(x.shape(), shape), 1.0}, x,
-                                  empty_like(x.data(), shape));
 }
 
 Variable amax(const Operand& x, const Dims& dims, bool keepdim) {

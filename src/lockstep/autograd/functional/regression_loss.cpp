@@ -1,3 +1,5 @@
+#include <lockstep/autograd/functional/regression_loss.hpp>
+
 #include <algorithm>
 #include <span>
 
@@ -9,8 +11,9 @@
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/rounded_once.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
+#include <lockstep/autograd/functional/vector_norm.hpp>
 #include <lockstep/base/error.hpp>
-#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
 #include <lockstep/tensor/kernels/loss/gaussian_nll.hpp>
 #include <lockstep/tensor/kernels/loss/regression_loss.hpp>

@@ -23,9 +23,6 @@ namespace lockstep {
 /// Two dimensions exchanged.
 [[nodiscard]] Variable transpose(const Operand& x, int dim0, int dim1);
 
-/// x repeated to `shape` by broadcasting. Throws ShapeError where that cannot be.
-[[nodiscard]] Variable expand(const Operand& x, const Shape& shape);
-
 /// Side by side along `dim`; all other extents are equal.
 [[nodiscard]] Variable concat(std::span<const Variable> parts, int dim = 0);
 [[nodiscard]] inline Variable concat(std::initializer_list<Variable> parts, int dim = 0) {

@@ -1,11 +1,11 @@
-#include <limits>
+#include <lockstep/autograd/functional/unary.hpp>
+
 #include <numbers>
+#include <utility>
 
 #include <lockstep/autograd/functional/activation.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/linear_map.hpp>
-#include <lockstep/base/error.hpp>
-#include <lockstep/tensor/kernels/elementwise/unary.hpp>
 
 namespace lockstep {
 namespace {
@@ -118,70 +118,13 @@ class UnaryNode : public PooledNode<UnaryNode> {
   Tensor y_;
 };
 
-Variable apply(const UnaryFunction& f, const Variable& x) {
+}  // namespace
+
+Variable detail::unary(const UnaryFunction& f, const Variable& x) {
   const Tensor y = Tensor::empty_like(x.data());
   unary_forward(f, x.data(), y);
   if (is_piecewise_linear(f)) return record<LinearMapNode<Slope>>(y, {&x}, Slope{f, x.data()});
   return record<UnaryNode>(y, {&x}, f, is_known_by_result(f.kind) ? y : Tensor());
 }
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
-
-Variable exp(const Operand& x) { return apply({Unary::exp}, x); }
-Variable log(const Operand& x) { return apply({Unary::log}, x); }
-Variable sqrt(const Operand& x) { return apply({Unary::sqrt}, x); }
-Variable rsqrt(const Operand& x) { return apply({Unary::rsqrt}, x); }
-Variable reciprocal(const Operand& x) { return apply({Unary::reciprocal}, x); }
-Variable abs(const Operand& x) { return apply({Unary::abs}, x); }
-Variable sin(const Operand& x) { return apply({Unary::sin}, x); }
-Variable cos(const Operand& x) { return apply({Unary::cos}, x); }
-Variable erf(const Operand& x) { return apply({Unary::erf}, x); }
-Variable erfc(const Operand& x) { return apply({Unary::erfc}, x); }
-
-Variable pow(const Operand& x, double exponent) { return apply({Unary::pow, exponent}, x); }
-
-Variable clamp(const Operand& x, double min, double max) {
-  return apply({Unary::clamp, min, max}, x);
-}
-Variable clamp_min(const Operand& x, double min) { return clamp(x, min, infinity); }
-Variable clamp_max(const Operand& x, double max) { return clamp(x, -infinity, max); }
-
-Variable leaky_relu(const Operand& x, double negative_slope) {
-  return apply({Unary::leaky_relu, negative_slope}, x);
-}
-
-Variable elu(const Operand& x, double alpha) { return apply({Unary::elu, alpha, 1.0, 1.0}, x); }
-
-Variable celu(const Operand& x, double alpha) {
-  if (alpha == 0.0) throw InputError("celu: alpha must not be 0");
-  return apply({Unary::elu, alpha, 1.0, 1.0 / alpha}, x);
-}
-
-Variable selu(const Operand& x) {
-  return apply({Unary::elu, 1.6732632423543772, 1.0507009873554805, 1.0}, x);
-}
-
-Variable softplus(const Operand& x, double beta, double threshold) {
-  if (beta == 0.0) throw InputError("softplus: beta must not be 0");
-  return apply({Unary::softplus, beta, threshold}, x);
-}
-
-Variable softsign(const Operand& x) { return apply({Unary::softsign}, x); }
-
-Variable hardtanh(const Operand& x, double min_val, double max_val) {
-  if (!(min_val < max_val)) {
-    throw InputError("hardtanh: min_val (" + std::to_string(min_val) + ") must be below max_val (" +
-                     std::to_string(max_val) + ")");
-  }
-  return apply({Unary::hardtanh, min_val, max_val}, x);
-}
-
-Variable relu6(const Operand& x) { return hardtanh(x, 0.0, 6.0); }
-Variable hardsigmoid(const Operand& x) { return apply({Unary::hardsigmoid}, x); }
-Variable hardswish(const Operand& x) { return apply({Unary::hardswish}, x); }
-Variable mish(const Operand& x) { return apply({Unary::mish}, x); }
-Variable logsigmoid(const Operand& x) { return apply({Unary::log_sigmoid}, x); }
 
 }  // namespace lockstep

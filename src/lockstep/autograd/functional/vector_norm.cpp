@@ -1,3 +1,5 @@
+#include <lockstep/autograd/functional/vector_norm.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -162,8 +162,8 @@ const DatasetEntry& CheckpointFile::require(const std::string& dataset) const {
 
 void CheckpointFile::fail(const std::string& how) const {
   throw CheckpointError(fmt::format(
-      "checkpoint {} {}. Nothing was loaded; a plain --resume takes the newest good checkpoint of "
-      "the run folder",
+      "checkpoint {} {}. Nothing was loaded. Use another checkpoint: --resume without a file takes "
+      "the newest good one of the run folder",
       path_.string(), how));
 }
 

@@ -44,11 +44,10 @@ struct Target {
   }
 };
 
-/// What helps against a full disk; nothing where even asking for its free space fails.
-std::string advice_on_room(const fs::path& path, std::int64_t needed_bytes) {
+/// How much room a full disk lacks; nothing where even asking for its free space fails.
+std::string lacking_room(const fs::path& path, std::int64_t needed_bytes) {
   try {
-    return fmt::format(" ({} needed, {} free). Free space there or use another file system",
-                       format_bytes(needed_bytes),
+    return fmt::format(" ({} needed, {} free)", format_bytes(needed_bytes),
                        format_bytes(available_bytes(path.parent_path())));
   } catch (const Error&) {
     return {};
@@ -95,7 +94,7 @@ void rethrow_explained(const fs::path& path, std::int64_t needed_bytes) {
     throw;
   } catch (const FileError& e) {
     const bool full = e.error_number() == ENOSPC || e.error_number() == EDQUOT;
-    throw CheckpointError(e.what() + (full ? advice_on_room(path, needed_bytes) : std::string()) +
+    throw CheckpointError(e.what() + (full ? lacking_room(path, needed_bytes) : std::string()) +
                           comfort);
   } catch (const std::exception& e) {
     throw CheckpointError(std::string(e.what()) + comfort);

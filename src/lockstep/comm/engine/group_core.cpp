@@ -1,31 +1,14 @@
 #include <lockstep/comm/engine/group_core.hpp>
 
 #include <fmt/format.h>
-#include <sched.h>
-
-#include <algorithm>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/failure.hpp>
 #include <lockstep/base/log.hpp>
-#include <lockstep/base/make_room.hpp>
-#include <lockstep/base/trace.hpp>
 #include <lockstep/comm/call_record.hpp>
 
 namespace lockstep {
 namespace {
-
-// Polls before the first yield: about as long as a small all-reduce takes, so that it never pays
-// for a system call, while ranks that outnumber the cores soon make room for each other.
-constexpr int spins = 100;
-
-// The back-off of a wait without a deadline: it polls for a while, then sleeps for an eighth of the
-// time it has waited, but no longer than this where all senders can wake it, or only some; and no
-// shorter than `shortest` where it does not poll first. A sleep costs some 20 us of processor time
-// on a virtual machine. All are shorter than the engine's between_looks: it would take the group
-// for one that nobody moves on.
-using std::chrono::microseconds;
-constexpr microseconds shortest{500}, longest_if_notified{8000}, longest_if_not{2000};
 
 /// What an unmatched message waits for.
 std::string absent_peer(const Operation& message) {
@@ -45,7 +28,7 @@ void GroupCore::introduce(int rank, int size, std::string host) {
   host_ = std::move(host);
 }
 
-std::string GroupCore::speaker() const {
+std::string GroupCore::rank_name() const {
   const std::string where = host_.empty() ? "" : fmt::format(" ({})", host_);
   return fmt::format("rank {} of {}{}", rank_, size_, where);
 }
@@ -55,7 +38,7 @@ void GroupCore::join_engine(bool threads_allowed) {
   if (options_.progress == Progress::thread && !threads_allowed) {
     options_.progress = Progress::poll;
     log(LogLevel::warning,
-        speaker() +
+        rank_name() +
             ": MPI was initialised below MPI_THREAD_MULTIPLE, so no thread can move "
             "communication on: progress is made between layers (comm.progress = \"poll\").");
   }
@@ -64,25 +47,6 @@ void GroupCore::join_engine(bool threads_allowed) {
 
 std::unique_lock<SpinLock> GroupCore::lock() const {
   return shared_by_threads_ ? std::unique_lock(lock_) : std::unique_lock<SpinLock>();
-}
-
-template <class F>
-auto GroupCore::guarded(const Operation& operation, const F& f) {
-  struct InStep {
-    bool& flag;
-    explicit InStep(bool& in_step) : flag(in_step) { flag = true; }
-    ~InStep() { flag = false; }
-  };
-  const InStep in_step(in_step_);
-  try {
-    return f();
-  } catch (const std::exception& error) {
-    if (state_ == State::open) {
-      poison(fmt::format("it failed earlier: {}: {}: {}.", speaker(), describe_fully(operation),
-                         error.what()));
-    }
-    throw;
-  }
 }
 
 Work GroupCore::start(Operation&& operation) {
@@ -114,12 +78,32 @@ bool GroupCore::progress(const InFlight* except) {
 }
 
 bool GroupCore::step(InFlight& work) {
-  const Motion motion = guarded(work.operation(), [&] { return advance(work); });
+  const Motion motion = guarded_advance(work);
   if (motion == Motion::over) {
     work.phase_ = InFlight::Phase::done;
     delist(work);
   }
   return motion != Motion::none;
+}
+
+Motion GroupCore::guarded_advance(InFlight& work) {
+  struct InStep {
+    bool& flag;
+    explicit InStep(bool& in_step) : flag(in_step) { flag = true; }
+    ~InStep() { flag = false; }
+  };
+  const InStep in_step(in_step_);
+  try {
+    return advance(work);
+  } catch (const OperationFailure& failure) {
+    end_by(work, failure);
+  } catch (const std::exception& error) {
+    if (state_ == State::open) {
+      poison(fmt::format("it failed earlier: {}: {}: {}.", rank_name(),
+                         describe_fully(work.operation_), error.what()));
+    }
+    throw;
+  }
 }
 
 // Ranks agree on collectives in the order of the calls: another rank may post the older of two, and
@@ -135,7 +119,7 @@ Motion GroupCore::advance(InFlight& work) {
   return work.transfer() == Motion::over ? Motion::over : Motion::some;
 }
 
-Motion GroupCore::poll_own(InFlight& work, Until until) {
+Motion GroupCore::poll(InFlight& work, Until until) {
   const auto locked = lock();
   bool moved = false;
   if (work.in_flight()) {
@@ -143,43 +127,13 @@ Motion GroupCore::poll_own(InFlight& work, Until until) {
     moved = progress();
   }
   if (work.phase_ == InFlight::Phase::failed) expect_callable();  // throws why
-  const bool over =
-      work.phase_ == InFlight::Phase::done || (until == Until::ordered && work.order_stream());
-  return over ? Motion::over : moved ? Motion::some : Motion::none;
-}
-
-bool GroupCore::poll(InFlight& work) {
-  const bool over = poll_own(work, Until::over) == Motion::over;
-  ProgressEngine::instance().progress_others(this);
-  return over;
-}
-
-void GroupCore::wait_until(InFlight& work, Until until) {
-  const TraceScope scope("wait", "wait", name_of(work.operation_.kind));
-  const WorkClock::Waiting waiting(clock_);
-  for (int spin = 0; spin < spins; ++spin) {
-    if (poll_own(work, until) == Motion::over) return;
+  if (work.phase_ == InFlight::Phase::done) return Motion::over;
+  try {
+    if (until == Until::ordered && work.order_stream()) return Motion::over;
+  } catch (const OperationFailure& failure) {
+    end_by(work, failure);
   }
-  const auto start = Clock::now();
-  auto idle_since = start;  // nothing has moved here
-  bool all_are_here = has_been_entered_by_all(work);
-  for (;;) {
-    const Motion motion = poll_own(work, until);
-    if (motion == Motion::over) break;
-    const bool others_moved = ProgressEngine::instance().progress_others(this);
-    const auto now = Clock::now();
-    if (others_moved || motion == Motion::some) idle_since = now;
-    if (!all_are_here && has_been_entered_by_all(work)) {
-      all_are_here = true;
-      clock_.add_late(now - start);
-    }
-    if (now - start > options_.timeout) {
-      const auto locked = lock();
-      if (work.in_flight()) time_out(work, seconds_since(start));
-    }
-    make_room(now - idle_since, ProgressEngine::instance().members());
-  }
-  if (!all_are_here) clock_.add_late(Clock::now() - start);
+  return moved ? Motion::some : Motion::none;
 }
 
 bool GroupCore::has_been_entered_by_all(const InFlight& work) const {
@@ -187,33 +141,9 @@ bool GroupCore::has_been_entered_by_all(const InFlight& work) const {
   return work.phase_ > InFlight::Phase::rendezvous;
 }
 
-bool GroupCore::wait_for(InFlight& work, microseconds at_most, microseconds awake) {
-  for (int spin = 0; spin < spins; ++spin) {
-    if (poll_own(work, Until::over) == Motion::over) return true;
-  }
-  EventCount& woken_by = event();
-  const auto longest_sleep = is_notified_by_all() ? longest_if_notified : longest_if_not;
-  const auto shortest_sleep = awake > microseconds{0} ? microseconds{0} : shortest;
-  const auto start = Clock::now();
-  auto woken = start;
-  for (auto now = start;; now = Clock::now()) {
-    // In microseconds, as they are given: what is longer than 292 years is no time of the clock's.
-    const bool sleeps = floor<microseconds>(now - woken) >= awake;
-    const auto key = sleeps ? woken_by.prepare_wait() : 0;
-    // MPI_Improbe may only see, when it is called again, what the first call has brought.
-    if (poll(work) || (sleeps && poll_own(work, Until::over) == Motion::over)) return true;
-    const auto rest = at_most - floor<microseconds>(now - start);
-    if (rest <= microseconds{0}) return false;
-    if (!sleeps) {
-      sched_yield();
-      continue;
-    }
-    const auto sleep =
-        std::clamp<Clock::duration>((now - woken) / 8, shortest_sleep, longest_sleep);
-    if (woken_by.wait(key, std::min(std::chrono::ceil<microseconds>(sleep), rest))) {
-      woken = Clock::now();
-    }
-  }
+void GroupCore::expire(const InFlight& work, double waited_s) {
+  const auto locked = lock();
+  if (work.in_flight()) end_by_time_out(work, waited_s);
 }
 
 void GroupCore::cancel(InFlight& work) {
@@ -227,7 +157,7 @@ bool GroupCore::drain_and_close() {
     if (state_ == State::closed) return false;
     expect_callable();
   }
-  while (const auto work = oldest()) synchronize(*work);
+  while (const auto work = oldest()) work->synchronize();
   start(Operation{}).wait();  // a barrier
   ProgressEngine::instance().remove(*this);
   state_ = State::closed;
@@ -264,12 +194,12 @@ bool GroupCore::progress_if_free() noexcept {
 
 std::string GroupCore::awaited(const InFlight& work) const {
   const auto locked = lock();
-  return work.in_flight() ? absent(work) : "";
+  return work.in_flight() ? who_is_missing(work) : "";
 }
 
-std::string GroupCore::absent(const InFlight& work) const {
+std::string GroupCore::who_is_missing(const InFlight& work) const {
   if (work.operation_.is_message()) return absent_peer(work.operation_);
-  return work.phase_ == InFlight::Phase::transfer ? "" : absentees(work);
+  return work.phase_ == InFlight::Phase::transfer ? "" : missing_ranks(work);
 }
 
 std::string GroupCore::oldest_in_flight() {
@@ -292,7 +222,7 @@ void GroupCore::expect_callable() {
     if (const std::string* reason = failure_elsewhere()) poison(*reason);
   }
   if (state_ != State::open)
-    throw ErrorOnRank<CommError>({rank_, host_}, refusal(speaker(), reason_));
+    throw ErrorOnRank<CommError>({rank_, host_}, refusal(rank_name(), reason_));
   expect_right_thread();
 }
 
@@ -339,22 +269,24 @@ void GroupCore::poison(const std::string& reason) noexcept {
   spread_failure(reason);
 }
 
-void GroupCore::refuse(const Operation& operation, const std::string& mismatch) {
-  fail(operation, mismatch + ": all ranks must make the same calls in the same order");
+void GroupCore::end_by(const InFlight& work, const OperationFailure& failure) {
+  using Kind = OperationFailure::Kind;
+  if (failure.kind() == Kind::time_out) end_by_time_out(work, failure.waited_s());
+  const Operation& operation = failure.operation() ? *failure.operation() : work.operation_;
+  if (failure.kind() == Kind::transport) end_by_transport(operation, failure.what());
+  std::string text =
+      fmt::format("{}: {}: {}", rank_name(), describe_fully(operation), failure.what());
+  if (failure.kind() == Kind::mismatch)
+    text += ": all ranks must make the same calls in the same order";
+  poison(fmt::format("it failed earlier: {}.", text));
+  throw ErrorOnRank<CommError>({rank_, host_}, text);
 }
 
-void GroupCore::fail(const Operation& operation, const std::string& finding) {
-  const std::string failure =
-      fmt::format("{}: {}: {}", speaker(), describe_fully(operation), finding);
-  poison(fmt::format("it failed earlier: {}.", failure));
-  throw ErrorOnRank<CommError>({rank_, host_}, failure);
-}
-
-void GroupCore::time_out(const InFlight& work, double waited_s) {
+void GroupCore::end_by_time_out(const InFlight& work, double waited_s) {
   const Operation& operation = work.operation_;
-  std::string who = absent(work);
+  std::string who = who_is_missing(work);
   if (who.empty()) who = "every rank has entered it, but not all go on";
-  std::string failure = fmt::format("{}: {} has not completed after {:.1f} s: {}", speaker(),
+  std::string failure = fmt::format("{}: {} has not completed after {:.1f} s: {}", rank_name(),
                                     describe_fully(operation), waited_s, who);
   const std::string elsewhere = ProgressEngine::instance().in_flight_elsewhere(this);
   if (!elsewhere.empty()) failure += "; in flight here in another group: " + elsewhere;
@@ -366,9 +298,9 @@ void GroupCore::time_out(const InFlight& work, double waited_s) {
           "slow, raise the group's timeout.");
 }
 
-void GroupCore::transport_failed(const Operation& operation, const std::string& words) {
+void GroupCore::end_by_transport(const Operation& operation, const std::string& words) {
   const std::string failure =
-      fmt::format("{}: {} failed: {}", speaker(), describe(operation), words);
+      fmt::format("{}: {} failed: {}", rank_name(), describe(operation), words);
   poison(fmt::format("it failed earlier: {}", failure));
   throw ErrorOnRank<CommError>(
       {rank_, host_},

@@ -6,6 +6,7 @@
 #include <lockstep/base/spin_lock.hpp>
 #include <lockstep/comm/engine/event_count.hpp>
 #include <lockstep/comm/engine/in_flight.hpp>
+#include <lockstep/comm/engine/kept_memory.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
 #include <lockstep/comm/engine/work_clock.hpp>
 #include <lockstep/comm/flight/recorder.hpp>
@@ -24,20 +25,10 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const GroupOptions& options() const noexcept { return options_; }
   [[nodiscard]] WorkClock& clock() noexcept { return clock_; }
-  [[nodiscard]] std::string speaker() const;  ///< "rank 1 of 4 (node12)"
+  [[nodiscard]] std::string rank_name() const;  ///< "rank 1 of 4 (node12)"
 
   /// Numbers the operation, records it and moves it on as far as it goes without waiting.
   [[nodiscard]] Work start(Operation&& operation);
-  [[nodiscard]] bool poll(InFlight& work);
-  [[nodiscard]] bool wait_for(InFlight& work, std::chrono::microseconds at_most,
-                              std::chrono::microseconds awake);
-  void cancel(InFlight& work);
-  /// Until the operation is over, or until the current stream is behind it.
-  void wait(InFlight& work) { wait_until(work, Until::ordered); }
-  /// Until it is over.
-  void synchronize(InFlight& work) { wait_until(work, Until::over); }
-  /// What Work::awaited() says.
-  [[nodiscard]] std::string awaited(const InFlight& work) const;
   /// Throws where no call is possible any more.
   void expect_usable();
   /// Waits for all that is in flight, then for every rank to have done so; afterwards the group is
@@ -47,15 +38,19 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   bool progress_if_free() noexcept override;
   [[nodiscard]] std::string oldest_in_flight() override;
 
-  /// For operations, while they move:
-  /// Ends the group because other ranks have made another call, as `mismatch` says.
-  [[noreturn]] void refuse(const Operation& operation, const std::string& mismatch);
-  /// Ends the group because of what the operation found out.
-  [[noreturn]] void fail(const Operation& operation, const std::string& finding);
-  /// Ends the group because what moves its bytes reported an error: `words` are its own.
-  [[noreturn]] void transport_failed(const Operation& operation, const std::string& words);
-  /// Ends the group because the operation is not over by the deadline. Throws TimeoutError.
-  [[noreturn]] void time_out(const InFlight& work, double waited_s);
+  // For the waits of its operations:
+  /// Moves this group on; over once that is what `until` waits for. Throws what ended the group.
+  [[nodiscard]] Motion poll(InFlight& work, Until until);
+  [[nodiscard]] bool has_been_entered_by_all(const InFlight& work) const;
+  /// Ends the group by a TimeoutError, unless the operation is over by now.
+  void expire(const InFlight& work, double waited_s);
+  void cancel(InFlight& work);
+  /// What Work::awaited() says.
+  [[nodiscard]] std::string awaited(const InFlight& work) const;
+  /// What wakes this rank when a message has been sent to it.
+  [[nodiscard]] virtual EventCount& event() noexcept { return own_event_; }
+  /// Whether every rank that may send it one notifies that.
+  [[nodiscard]] virtual bool is_notified_by_all() const noexcept { return false; }
 
  protected:
   friend class RefCounted<GroupCore>;
@@ -70,50 +65,48 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// The group ends without a failure; what is in flight is kept. True if it was open and idle.
   bool finalize(const std::string& reason) noexcept;
   void expect_callable();  ///< expect_usable() by who holds the lock
+  /// The group ends for this reason; later calls tell it.
   void poison(const std::string& reason) noexcept;
+  /// The same, by an error of what moves the bytes, in its own words. Throws CommError.
+  [[noreturn]] void end_by_transport(const Operation& operation, const std::string& words);
   [[nodiscard]] std::unique_lock<SpinLock> lock() const;
 
   /// What a backend is.
   [[nodiscard]] virtual IntrusivePtr<InFlight> make(Operation&& operation) = 0;
   /// Which ranks a collective waits for, and what they do instead: "rank 1 has not entered it
   /// (...)"; empty if that cannot be seen. Asked before the ranks agree.
-  [[nodiscard]] virtual std::string absentees(const InFlight& work) const = 0;
+  [[nodiscard]] virtual std::string missing_ranks(const InFlight& work) const = 0;
   /// This rank is done with collectives up to `sequence`.
-  virtual void retire(std::uint64_t sequence) noexcept = 0;
-  /// Keeps a record whose tensors somebody may still read or write.
-  virtual void keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept = 0;
+  virtual void retire(std::uint64_t /*sequence*/) noexcept {}
+  /// Keeps a record whose tensors somebody may still read or write: for the life of the process,
+  /// unless it is known when nobody does.
+  virtual void keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept {
+    keep_until_exit(record);
+  }
   /// The group was poisoned here.
   virtual void spread_failure(const std::string& /*reason*/) noexcept {}
   /// Why the group failed on another rank, where a rank can know; nullptr if it did not.
   [[nodiscard]] virtual const std::string* failure_elsewhere() const noexcept { return nullptr; }
-  /// What wakes this rank when a message has been sent to it.
-  [[nodiscard]] virtual EventCount& event() noexcept { return own_event_; }
-  /// Whether every rank that may send it one notifies that.
-  [[nodiscard]] virtual bool is_notified_by_all() const noexcept { return false; }
   /// Throws where MPI does not allow this thread to communicate.
   virtual void expect_right_thread() const {}
 
  private:
   enum class State : std::uint8_t { open, poisoned, closed, finalized };
-  enum class Until : std::uint8_t { ordered, over };
 
   [[nodiscard]] IntrusivePtr<InFlight> oldest() const;
-  /// Moves this group on; over if that holds already.
-  [[nodiscard]] Motion poll_own(InFlight& work, Until until);
-  void wait_until(InFlight& work, Until until);
-  [[nodiscard]] bool has_been_entered_by_all(const InFlight& work) const;
-  [[nodiscard]] std::string absent(const InFlight& work) const;
+  [[nodiscard]] std::string who_is_missing(const InFlight& work) const;
   /// Moves everything in flight on but `except`, oldest first: collectives are launched in the same
   /// order everywhere. True if any of it came further.
   bool progress(const InFlight* except = nullptr);
   /// Moves one operation on, and takes it off the list if it is over. True if it came further.
   bool step(InFlight& work);
   [[nodiscard]] Motion advance(InFlight& work);
-  /// f() of an operation, which nobody else moves on meanwhile: it may wait for other ranks, and
-  /// whoever waits moves all groups on, also where no lock keeps this one out. Whatever it throws
-  /// ends the group: nobody can say how far the operation has come, so it must not go on.
-  template <class F>
-  auto guarded(const Operation& operation, const F& f);
+  /// advance(), while nobody else moves the operation on: it may wait for other ranks, and whoever
+  /// waits moves all groups on, also where no lock keeps this one out. Whatever it throws ends the
+  /// group: nobody can say how far the operation has come, so it must not go on.
+  [[nodiscard]] Motion guarded_advance(InFlight& work);
+  [[noreturn]] void end_by(const InFlight& work, const OperationFailure& failure);
+  [[noreturn]] void end_by_time_out(const InFlight& work, double waited_s);
   void enlist(InFlight& work) noexcept;
   void delist(InFlight& work) noexcept;
   void abandon_all() noexcept;
@@ -127,7 +120,7 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   FlightLog flight_;
   bool shared_by_threads_ = false;
   mutable SpinLock lock_;  // guards what follows, where threads share the group
-  bool in_step_ = false;   // guarded() is on the stack
+  bool in_step_ = false;   // guarded_advance() is on the stack
   State state_ = State::open;
   std::string reason_;  // why the state is not open
   std::uint64_t sequence_ = 0;

@@ -1,20 +1,123 @@
 #include <lockstep/comm/engine/in_flight.hpp>
 
+#include <sched.h>
+
+#include <algorithm>
+
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/make_room.hpp>
+#include <lockstep/base/trace.hpp>
 #include <lockstep/comm/engine/group_core.hpp>
 
 namespace lockstep {
+
+using std::chrono::microseconds;
+
+namespace {
+
+// Polls before the first yield: about as long as a small all-reduce takes, so that it never pays
+// for a system call, while ranks that outnumber the cores soon make room for each other.
+constexpr int spins = 100;
+
+// Sleeps of a wait without a deadline: no longer than this where all senders can wake it, or only
+// some; and no shorter than `shortest` where it does not poll first. A sleep costs some 20 us of
+// processor time on a virtual machine. All are shorter than the engine's between_looks: it would
+// take the group for one that nobody moves on.
+constexpr microseconds shortest{500}, longest_if_notified{8000}, longest_if_not{2000};
+
+}  // namespace
+
+/// How a wait makes room for others. It polls and yields for `awake`, then sleeps between two
+/// polls: until the group's event, or for one `part`th of the time since it began. It begins again
+/// when something has moved on (`follows_motion`), or else when it was woken.
+struct InFlight::BackOff {
+  microseconds awake;
+  int part;
+  Clock::duration shortest, longest;
+  bool follows_motion;
+};
 
 InFlight::InFlight(IntrusivePtr<GroupCore>&& core, Operation&& operation)
     : core_(std::move(core)), operation_(std::move(operation)) {}
 InFlight::~InFlight() = default;
 
-bool InFlight::poll() { return core_->poll(*this); }
-void InFlight::wait() { core_->wait(*this); }
-bool InFlight::wait_for(std::chrono::microseconds at_most, std::chrono::microseconds awake) {
-  return core_->wait_for(*this, at_most, awake);
+bool InFlight::poll() {
+  const bool over = core_->poll(*this, Until::over) == Motion::over;
+  ProgressEngine::instance().progress_others(core_.get());
+  return over;
 }
+
+void InFlight::wait_until(Until until) {
+  const TraceScope scope("wait", "wait", name_of(operation_.kind));
+  const WorkClock::Waiting waiting(core_->clock());
+  if (spin(until)) return;
+  const BackOff back_off{.awake = pause_after,
+                         .part = pause_part,
+                         .shortest = {},
+                         .longest = longest_pause(ProgressEngine::instance().members()),
+                         .follows_motion = true};
+  const auto start = Clock::now();
+  while (!poll_with(back_off, until, core_->options().timeout)) {
+    core_->expire(*this, seconds_since(start));
+  }
+}
+
+bool InFlight::wait_for(microseconds at_most, microseconds awake) {
+  if (spin(Until::over)) return true;
+  const BackOff back_off{
+      .awake = awake,
+      .part = 8,
+      .shortest = awake > microseconds{0} ? microseconds{0} : shortest,
+      .longest = core_->is_notified_by_all() ? longest_if_notified : longest_if_not,
+      .follows_motion = false};
+  return poll_with(back_off, Until::over, at_most);
+}
+
+bool InFlight::spin(Until until) {
+  for (int i = 0; i < spins; ++i) {
+    if (core_->poll(*this, until) == Motion::over) return true;
+  }
+  return false;
+}
+
+bool InFlight::poll_with(const BackOff& back_off, Until until, microseconds at_most) {
+  EventCount& event = core_->event();
+  bool all_are_here = operation_.is_message() || core_->has_been_entered_by_all(*this);
+  const auto start = Clock::now();
+  auto since = start;
+  for (auto now = start;; now = Clock::now()) {
+    // In microseconds, as they are given: what is longer than 292 years is no time of the clock's.
+    const bool sleeps = floor<microseconds>(now - since) >= back_off.awake;
+    const auto key = sleeps ? event.prepare_wait() : 0;
+    Motion motion = core_->poll(*this, until);
+    bool moved = motion != Motion::none;
+    if (motion != Motion::over) {
+      moved = ProgressEngine::instance().progress_others(core_.get()) || moved;
+      // MPI_Improbe may only see, when it is called again, what the first call has brought.
+      if (sleeps) motion = core_->poll(*this, until);
+    }
+    const bool over = motion == Motion::over;
+    if (!all_are_here && (over || core_->has_been_entered_by_all(*this))) {
+      all_are_here = true;
+      core_->clock().add_late(Clock::now() - start);
+    }
+    if (over) return true;
+    const auto rest = at_most - floor<microseconds>(now - start);
+    if (rest <= microseconds{0}) return false;
+    const bool restarts = back_off.follows_motion && moved;
+    if (restarts) since = now;
+    if (!sleeps || restarts) {
+      sched_yield();
+      continue;
+    }
+    const auto sleep = std::clamp<Clock::duration>((now - since) / back_off.part, back_off.shortest,
+                                                   back_off.longest);
+    const bool woken = event.wait(key, std::min(std::chrono::ceil<microseconds>(sleep), rest));
+    if (woken && !back_off.follows_motion) since = Clock::now();
+  }
+}
+
 void InFlight::cancel() { core_->cancel(*this); }
-void InFlight::synchronize() { core_->synchronize(*this); }
 std::string InFlight::awaited() const { return core_->awaited(*this); }
 
 }  // namespace lockstep

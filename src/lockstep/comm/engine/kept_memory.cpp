@@ -9,8 +9,7 @@ namespace {
 
 struct KeptMemory {
   std::mutex mutex;
-  std::vector<IntrusivePtr<WorkRecord>> records;
-  std::vector<std::shared_ptr<const void>> memories;
+  std::vector<std::shared_ptr<const void>> all;
 
   static KeptMemory& instance() {
     static auto* kept = new KeptMemory;  // MPI_Finalize may run after static destructors
@@ -20,16 +19,14 @@ struct KeptMemory {
 
 }  // namespace
 
-void keep_until_exit(const IntrusivePtr<WorkRecord>& record) noexcept {
-  auto& kept = KeptMemory::instance();
-  const std::lock_guard lock(kept.mutex);
-  kept.records.push_back(record);
-}
-
 void keep_until_exit(std::shared_ptr<const void> memory) noexcept {
   auto& kept = KeptMemory::instance();
   const std::lock_guard lock(kept.mutex);
-  kept.memories.push_back(std::move(memory));
+  kept.all.push_back(std::move(memory));
+}
+
+void keep_until_exit(const IntrusivePtr<WorkRecord>& record) noexcept {
+  keep_until_exit(std::make_shared<IntrusivePtr<WorkRecord>>(record));
 }
 
 }  // namespace lockstep

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/base/clock.hpp>
+#include <lockstep/base/make_room.hpp>
 #include <lockstep/base/spin_lock.hpp>
 
 namespace lockstep {
@@ -66,6 +68,18 @@ class ProgressEngine {
 
   /// Moves on every group but `own`, if nobody else is just doing so; true if one came further.
   bool progress_others(const EngineMember* own) noexcept;
+  /// Moves on every group until `over()`, for at most `timeout`; true if it is over. For what is
+  /// no operation of a group, such as the set-up of one.
+  template <class Over>
+  [[nodiscard]] bool progress_until(const Over& over, Clock::duration timeout) {
+    const auto start = Clock::now();
+    while (!over()) {
+      if (Clock::now() - start > timeout) return false;
+      progress_others(nullptr);
+      make_room(Clock::now() - start);
+    }
+    return true;
+  }
   /// How many groups this process has: of ranks that are threads, each rank's.
   [[nodiscard]] std::size_t members() const noexcept {
     return count_.load(std::memory_order_relaxed);

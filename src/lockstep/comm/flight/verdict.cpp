@@ -30,7 +30,7 @@ const FlightCall* newest(const FlightRing& ring, const F& counts) {
 }
 
 /// One collective of one group, on those of its members that have a ring.
-struct Encounter {
+struct CollectiveView {
   std::map<int, const FlightCall*> there;  ///< has a record of it
   std::vector<int> absent;                 ///< has not entered it
 };
@@ -38,14 +38,14 @@ struct Encounter {
 struct Finding {
   enum class Kind { mismatch, absence, standstill, message };
   Kind kind = Kind::absence;
-  std::string text;
-  std::vector<int> ranks;
+  std::string text = {};
+  std::vector<int> ranks = {};
   double since_s = 0;
 };
 
-class Judge {
+class Diagnosis {
  public:
-  explicit Judge(std::span<const FlightRing> rings) : rings_(rings) {
+  explicit Diagnosis(std::span<const FlightRing> rings) : rings_(rings) {
     for (const FlightRing& ring : rings) {
       now_s_ = std::max(now_s_, ring.observed_s);
       some_live_ = some_live_ || ring.observed_s > 0;
@@ -83,15 +83,15 @@ class Judge {
 
   // ---- collectives
 
-  static Encounter meeting_at(const Members& members, std::uint64_t sequence) {
-    Encounter meeting;
+  static CollectiveView collective_at(const Members& members, std::uint64_t sequence) {
+    CollectiveView collective;
     for (const auto& [rank, group] : members) {
       for (const FlightCall& call : group->calls) {
-        if (!call.is_message && call.sequence == sequence) meeting.there[rank] = &call;
+        if (!call.is_message && call.sequence == sequence) collective.there[rank] = &call;
       }
-      if (group->entered < sequence) meeting.absent.push_back(rank);
+      if (group->entered < sequence) collective.absent.push_back(rank);
     }
-    return meeting;
+    return collective;
   }
 
   void look_at_collectives(const Key& key, const Members& members,
@@ -111,25 +111,26 @@ class Judge {
       static const FlightGroupView nothing_yet;
       if (by_rank_.contains(rank)) all.try_emplace(rank, &nothing_yet);
     }
-    const Encounter meeting = meeting_at(all, *oldest);
-    if (auto found = mismatch(key, meeting)) return findings.push_back(std::move(*found));
-    if (!meeting.absent.empty()) return findings.push_back(absence(key, meeting));
+    const CollectiveView collective = collective_at(all, *oldest);
+    if (auto found = mismatch(key, collective)) return findings.push_back(std::move(*found));
+    if (!collective.absent.empty()) return findings.push_back(absence(key, collective));
     // All have entered it, but one of them may have stopped before its part was done, and then not
     // entered what the others have by now.
-    const Encounter later = meeting_at(all, newest);
+    const CollectiveView later = collective_at(all, newest);
     if (!later.absent.empty() && !later.there.empty() && stopped_among(later.absent)) {
       return findings.push_back(absence(key, later));
     }
-    findings.push_back(standstill(key, meeting));
+    findings.push_back(standstill(key, collective));
   }
 
   [[nodiscard]] bool stopped_among(const std::vector<int>& ranks) const {
     return std::ranges::any_of(ranks, [&](int r) { return !can_run(ring(r).observed); });
   }
 
-  [[nodiscard]] std::optional<Finding> mismatch(const Key& key, const Encounter& meeting) const {
+  [[nodiscard]] std::optional<Finding> mismatch(const Key& key,
+                                                const CollectiveView& collective) const {
     std::map<std::uint64_t, std::vector<int>> callers;
-    for (const auto& [rank, call] : meeting.there) callers[call->fingerprint].push_back(rank);
+    for (const auto& [rank, call] : collective.there) callers[call->fingerprint].push_back(rank);
     if (callers.size() < 2) return std::nullopt;
     // Those who are fewest first; rank 0's side last of equals.
     std::vector<std::vector<int>> sides;
@@ -137,11 +138,10 @@ class Judge {
     std::ranges::sort(sides, [](const auto& a, const auto& b) {
       return std::pair(a.size(), -a.front()) < std::pair(b.size(), -b.front());
     });
-    Finding finding{
-        .kind = Finding::Kind::mismatch, .text = {}, .ranks = sides.front(), .since_s = 0};
+    Finding finding{.kind = Finding::Kind::mismatch, .ranks = sides.front()};
     for (const auto& ranks : sides) {
       finding.text += fmt::format("{}{} called {}", finding.text.empty() ? "" : "; ",
-                                  ranks_in_words(ranks), meeting.there.at(ranks.front())->what);
+                                  ranks_in_words(ranks), collective.there.at(ranks.front())->what);
     }
     finding.text += in_group(key) +
                     ": all ranks must make the same calls in the same order, with equal shapes, "
@@ -149,47 +149,45 @@ class Judge {
     return finding;
   }
 
-  [[nodiscard]] Finding absence(const Key& key, const Encounter& meeting) const {
+  [[nodiscard]] Finding absence(const Key& key, const CollectiveView& collective) const {
     std::vector<int> waiting;
-    for (const auto& [rank, call] : meeting.there) {
+    for (const auto& [rank, call] : collective.there) {
       if (!is_over(*call)) waiting.push_back(rank);
     }
-    const double since = first_entry(meeting);
-    Finding finding{
-        .kind = Finding::Kind::absence, .text = {}, .ranks = meeting.absent, .since_s = since};
+    const double since = first_entry(collective);
+    Finding finding{.kind = Finding::Kind::absence, .ranks = collective.absent, .since_s = since};
     finding.text = fmt::format(
-        "{} {} not entered {}{}; {} wait{} there{}", ranks_in_words(meeting.absent),
-        meeting.absent.size() == 1 ? "has" : "have", meeting.there.begin()->second->what,
+        "{} {} not entered {}{}; {} wait{} there{}", ranks_in_words(collective.absent),
+        collective.absent.size() == 1 ? "has" : "have", collective.there.begin()->second->what,
         in_group(key), ranks_in_words(waiting), waiting.size() == 1 ? "s" : "", age(since));
     add_details(finding);
     return finding;
   }
 
-  [[nodiscard]] Finding standstill(const Key& key, const Encounter& meeting) const {
+  [[nodiscard]] Finding standstill(const Key& key, const CollectiveView& collective) const {
     std::vector<int> waiting, behind;
     auto furthest = State::entered;
-    for (const auto& [rank, call] : meeting.there) furthest = std::max(furthest, call->state);
-    for (const auto& [rank, call] : meeting.there) {
+    for (const auto& [rank, call] : collective.there) furthest = std::max(furthest, call->state);
+    for (const auto& [rank, call] : collective.there) {
       if (!is_over(*call)) waiting.push_back(rank);
       if (!is_over(*call) && (call->state < furthest || !can_run(ring(rank).observed))) {
         behind.push_back(rank);
       }
     }
-    const double since = first_entry(meeting);
-    Finding finding{
-        .kind = Finding::Kind::standstill, .text = {}, .ranks = behind, .since_s = since};
+    const double since = first_entry(collective);
+    Finding finding{.kind = Finding::Kind::standstill, .ranks = behind, .since_s = since};
     finding.text =
         fmt::format("every rank has entered {}{}, but {} {} not completed it{}",
-                    meeting.there.begin()->second->what, in_group(key), ranks_in_words(waiting),
+                    collective.there.begin()->second->what, in_group(key), ranks_in_words(waiting),
                     waiting.size() == 1 ? "has" : "have", age(since));
     if (behind.empty()) finding.text += ": they are inside MPI, or still at work";
     add_details(finding);
     return finding;
   }
 
-  static double first_entry(const Encounter& meeting) {
-    double first = meeting.there.begin()->second->entered_s;
-    for (const auto& [rank, call] : meeting.there) first = std::min(first, call->entered_s);
+  static double first_entry(const CollectiveView& collective) {
+    double first = collective.there.begin()->second->entered_s;
+    for (const auto& [rank, call] : collective.there) first = std::min(first, call->entered_s);
     return first;
   }
 
@@ -199,8 +197,7 @@ class Judge {
     for (const FlightGroupView& group : of.groups) {
       for (const FlightCall& call : group.calls) {
         if (!call.is_message || call.serves || is_over(call)) continue;
-        Finding finding{
-            .kind = Finding::Kind::message, .text = {}, .ranks = {}, .since_s = call.entered_s};
+        Finding finding{.kind = Finding::Kind::message, .since_s = call.entered_s};
         finding.text =
             fmt::format("rank {} waits in {}{}", of.rank, call.what, age(call.entered_s));
         if (call.peer >= 0) finding.text += fmt::format(", which rank {} has not met", call.peer);
@@ -239,7 +236,7 @@ class Judge {
     for (const FlightRing& one : rings_) {
       if (some_live_ && !can_run(one.observed)) dead.push_back(one.rank);
     }
-    Finding finding{.kind = Finding::Kind::standstill, .text = {}, .ranks = dead, .since_s = 0};
+    Finding finding{.kind = Finding::Kind::standstill, .ranks = dead};
     finding.text = "no rank waits for another: every operation that was entered is over";
     add_details(finding);
     return {finding.text, finding.ranks};
@@ -300,7 +297,9 @@ class Judge {
 
 }  // namespace
 
-FlightVerdict flight_verdict(std::span<const FlightRing> rings) { return Judge(rings).verdict(); }
+FlightVerdict flight_verdict(std::span<const FlightRing> rings) {
+  return Diagnosis(rings).verdict();
+}
 
 const FlightCall* newest_call(const FlightRing& ring) {
   return newest(ring, [](const FlightCall&) { return true; });

@@ -75,55 +75,51 @@ void ByMpi::look_for_receives(PendingReceives& pending) {
   }
 }
 
-int ByMpi::start(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
+void ByMpi::start(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
   is_staged_ = needs_staging(operation);
   if (is_staged_) {
     stage(operation);
-    status_ = start_calls(as_staged(operation), place, calls_);
+    start_calls(as_staged(operation), place, calls_);
   } else {
-    status_ = start_calls(operation, place, calls_);
+    start_calls(operation, place, calls_);
   }
   look_for_receives(pending);
-  return status_;
 }
 
-ByMpi::State ByMpi::move(const Operation& operation, const MpiPlace& place,
-                         PendingReceives& pending) {
+Motion ByMpi::move(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
   const double start_s = is_long(operation) ? thread_seconds() : 0.0;
-  do {
-    if (!receives_over(calls_, place, pending, status_)) {
-      if (operation.kind == Kind::receive && status_ == MPI_SUCCESS) {
-        status_ = other_dtype_.look(*calls_.receives.begin(), operation, place, pending);
-      }
+  const bool receives = operation.kind == Kind::receive;
+  for (;;) {
+    if (!receives_over(calls_, place, pending)) {
+      if (receives) other_dtype_.look(*calls_.receives.begin(), operation, place, pending);
       break;
     }
-    if (operation.kind == Kind::receive && OtherDtype::took_back(*calls_.receives.begin())) {
-      status_ = other_dtype_.take(*calls_.receives.begin(), operation, place, pending);
+    if (receives && OtherDtype::took_back(*calls_.receives.begin())) {
+      other_dtype_.take(*calls_.receives.begin(), operation, place, pending);
       break;
     }
     if (other_dtype_.has_come()) {
-      finding_ = other_dtype_.finding(operation, *calls_.receives.begin(), *place.ranks);
-      return State::wrong_message;
+      throw OperationFailure(
+          OperationFailure::Kind::finding,
+          other_dtype_.finding(operation, *calls_.receives.begin(), *place.ranks));
     }
     // Only now, for the sake of all their senders.
     for (const MpiReceive& receive : calls_.receives) {
-      if (!has_expected_length(operation, *place.ranks, receive)) return State::wrong_message;
+      expect_length(operation, *place.ranks, receive);
     }
-    if (!requests_over(calls_, status_)) break;
+    if (!requests_over(calls_)) break;
     if (!goes_on(operation, place, pending)) {
       finish(operation, place.ranks->size());
-      return State::over;
+      return Motion::over;
     }
-  } while (status_ == MPI_SUCCESS);
-  if (status_ != MPI_SUCCESS) return State::mpi_failed;
+  }
   const bool moved = is_long(operation) && thread_seconds() - start_s > idle_s;
-  return moved ? State::moved : State::waiting;
+  return moved ? Motion::some : Motion::none;
 }
 
 bool ByMpi::goes_on(const Operation& operation, const MpiPlace& place, PendingReceives& pending) {
   if (!calls_.arrived.defined()) return false;
-  const bool more =
-      go_on_with_calls(is_staged_ ? as_staged(operation) : operation, place, calls_, status_);
+  const bool more = go_on_with_calls(is_staged_ ? as_staged(operation) : operation, place, calls_);
   look_for_receives(pending);
   return more;
 }
@@ -134,24 +130,23 @@ void ByMpi::cancel_receive(PendingReceives& pending) noexcept {
   if (receive.cancelled) pending.remove(receive);
 }
 
-bool ByMpi::has_expected_length(const Operation& operation, const MpiRanks& ranks,
-                                const MpiReceive& receive) {
+void ByMpi::expect_length(const Operation& operation, const MpiRanks& ranks,
+                          const MpiReceive& receive) {
   if (receive.length == receive.bytes || receive.bytes == MpiReceive::any_length ||
       receive.cancelled) {
-    return true;
+    return;
   }
   const bool message = operation.is_message();
   const auto unit = message ? 1 : static_cast<std::int64_t>(size_of(operation.output.dtype()));
   const std::int64_t expected = receive.bytes / unit;
   const std::string came =
       receive.length == MpiReceive::too_long ? "more" : std::to_string(receive.length / unit);
-  finding_ = message
-                 ? fmt::format("a message of {} bytes came where {} were expected", came, expected)
-                 : fmt::format(
-                       "rank {} sent {} elements where {} were expected: receive_counts "
-                       "must be what the others send",
-                       ranks.rank_of(receive.source), came, expected);
-  return false;
+  throw OperationFailure(
+      OperationFailure::Kind::finding,
+      message ? fmt::format("a message of {} bytes came where {} were expected", came, expected)
+              : fmt::format("rank {} sent {} elements where {} were expected: receive_counts must "
+                            "be what the others send",
+                            ranks.rank_of(receive.source), came, expected));
 }
 
 void ByMpi::finish(const Operation& operation, int size) {

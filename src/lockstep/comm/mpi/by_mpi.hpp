@@ -1,6 +1,5 @@
 #pragma once
-#include <string>
-
+#include <lockstep/comm/engine/in_flight.hpp>
 #include <lockstep/comm/mpi/calls.hpp>
 #include <lockstep/comm/mpi/other_dtype.hpp>
 
@@ -10,17 +9,11 @@ namespace lockstep {
 /// cannot take (on a device; of 16-bit floats, which it cannot add).
 class ByMpi {
  public:
-  /// Makes the calls; returns MPI's status.
-  [[nodiscard]] int start(const Operation& operation, const MpiPlace& place,
-                          PendingReceives& pending);
-
-  enum class State : std::uint8_t { waiting, moved, over, mpi_failed, wrong_message };
-  [[nodiscard]] State move(const Operation& operation, const MpiPlace& place,
-                           PendingReceives& pending);
-  /// MPI's, after State::mpi_failed.
-  [[nodiscard]] int status() const noexcept { return status_; }
-  /// What came instead, after State::wrong_message.
-  [[nodiscard]] const std::string& finding() const noexcept { return finding_; }
+  /// Makes the calls. Throws OperationFailure.
+  void start(const Operation& operation, const MpiPlace& place, PendingReceives& pending);
+  /// Goes on. Throws OperationFailure where MPI fails, or another message has come.
+  [[nodiscard]] Motion move(const Operation& operation, const MpiPlace& place,
+                            PendingReceives& pending);
   /// The message that was received.
   [[nodiscard]] const MpiReceive& received() noexcept { return *calls_.receives.begin(); }
   /// Asks that a receive be given up.
@@ -35,15 +28,13 @@ class ByMpi {
                              PendingReceives& pending);
   void finish(const Operation& operation, int size);
   /// What came must fill what it was to fill.
-  [[nodiscard]] bool has_expected_length(const Operation& operation, const MpiRanks& ranks,
-                                         const MpiReceive& receive);
+  static void expect_length(const Operation& operation, const MpiRanks& ranks,
+                            const MpiReceive& receive);
 
   bool is_staged_ = false;
   OtherDtype other_dtype_;
   Tensor staged_input_, staged_output_;
   MpiCalls calls_;
-  int status_ = MPI_SUCCESS;
-  std::string finding_;
 };
 
 }  // namespace lockstep

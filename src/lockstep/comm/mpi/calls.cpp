@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include <lockstep/comm/mpi/collectives_by_messages.hpp>
+#include <lockstep/comm/mpi/message_calls.hpp>
+#include <lockstep/comm/mpi/status.hpp>
 #include <lockstep/comm/mpi/types.hpp>
 
 namespace lockstep {
@@ -11,15 +12,14 @@ namespace {
 using Kind = Operation::Kind;
 
 /// By MPI's own collectives, and by messages what is too long for them.
-class MpiCollective : public CollectiveByMessages {
+class MpiCollective : public MessageCalls {
  public:
-  using CollectiveByMessages::CollectiveByMessages;
+  using MessageCalls::MessageCalls;
 
   void start() {
     switch (operation().kind) {
       case Kind::barrier:
-        return call(
-            [&](MPI_Request* request) { return MPI_Ibarrier(ranks().collectives(), request); });
+        return call([&](MPI_Request* request) { return MPI_Ibarrier(comm(), request); });
       case Kind::all_reduce:
         return all_reduce();
       case Kind::reduce:
@@ -63,6 +63,14 @@ class MpiCollective : public CollectiveByMessages {
     }
   }
 
+  [[nodiscard]] MPI_Comm comm() const { return ranks().collectives(); }
+  [[nodiscard]] int root() const { return operation().root; }
+  static int bytes_in(const Tensor& t) { return static_cast<int>(t.bytes()); }
+  /// Where this rank's part lies, or that it is in its place in the whole.
+  static void* part_or_in_place(const Tensor& part, const Tensor& whole, Block block) {
+    return part.data() == address_of(whole, block.begin) ? MPI_IN_PLACE : part.data();
+  }
+
   // In several calls, and not as one of a type of its own: MPICH's MPI_Ibcast fails above 2^31
   // bytes.
   void broadcast(const Tensor& t, Block block, int root) {
@@ -71,7 +79,7 @@ class MpiCollective : public CollectiveByMessages {
     for (std::int64_t begin = 0; begin < bytes; begin += place().max_count) {
       const auto n = static_cast<int>(std::min(place().max_count, bytes - begin));
       call([&](MPI_Request* request) {
-        return MPI_Ibcast(first + begin, n, MPI_BYTE, root, ranks().collectives(), request);
+        return MPI_Ibcast(first + begin, n, MPI_BYTE, root, comm(), request);
       });
     }
   }
@@ -83,7 +91,7 @@ class MpiCollective : public CollectiveByMessages {
       call([&](MPI_Request* request) {
         return MPI_Iallreduce(operation().in_place() ? MPI_IN_PLACE : address_of(input(), begin),
                               address_of(output(), begin), n, mpi_type(dtype),
-                              mpi_op(operation().op, dtype), ranks().collectives(), request);
+                              mpi_op(operation().op, dtype), comm(), request);
       });
     }
   }
@@ -97,169 +105,143 @@ class MpiCollective : public CollectiveByMessages {
       void* target = ranks().rank() == root ? address_of(output, begin) : nullptr;
       call([&](MPI_Request* request) {
         return MPI_Ireduce(source == target ? MPI_IN_PLACE : source, target, n, mpi_type(dtype),
-                           mpi_op(operation().op, dtype), root, ranks().collectives(), request);
+                           mpi_op(operation().op, dtype), root, comm(), request);
       });
     }
   }
 
   void all_gather() {
     const auto& counts = operation().output_counts;
-    const auto unit = static_cast<std::int64_t>(size_of(output().dtype()));
     const Block mine = out(ranks().rank());
-    if (!fits(counts, input(), unit)) {
+    if (!fits(counts, input(), bytes_of(output(), 1))) {
       copy_own(input(), all_of(input()), output(), mine);
       for (int r = 0; r < ranks().size(); ++r) broadcast(output(), out(r), r);
       return;
     }
-    const bool in_place = input().data() == address_of(output(), mine.begin);
-    const void* source = in_place ? MPI_IN_PLACE : input().data();
-    const auto n = static_cast<int>(input().bytes());
-    lay_out(counts, unit);
+    const void* const source = part_or_in_place(input(), output(), mine);
+    const int n = bytes_in(input());
+    lay_out(counts, bytes_of(output(), 1));
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Iallgather(source, n, MPI_BYTE, output().data(), n, MPI_BYTE,
-                              ranks().collectives(), request);
+        return MPI_Iallgather(source, n, MPI_BYTE, output().data(), n, MPI_BYTE, comm(), request);
       }
       return MPI_Iallgatherv(source, n, MPI_BYTE, output().data(), calls().counts.data(),
-                             calls().displacements.data(), MPI_BYTE, ranks().collectives(),
-                             request);
+                             calls().displacements.data(), MPI_BYTE, comm(), request);
     });
   }
 
   void gather() {
     const auto& counts = operation().output_counts;
-    const auto unit = static_cast<std::int64_t>(size_of(input().dtype()));
-    if (!fits(counts, input(), unit)) return CollectiveByMessages::start();
-    const bool in_place =
-        is_root() && input().data() == address_of(output(), out(ranks().rank()).begin);
-    const void* source = in_place ? MPI_IN_PLACE : input().data();
-    const auto n = static_cast<int>(input().bytes());
-    lay_out(counts, unit);
+    if (!fits(counts, input(), bytes_of(input(), 1))) return MessageCalls::start();
+    const void* const source =
+        is_root() ? part_or_in_place(input(), output(), out(root())) : input().data();
+    const int n = bytes_in(input());
+    lay_out(counts, bytes_of(input(), 1));
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Igather(source, n, MPI_BYTE, output().data(), n, MPI_BYTE, operation().root,
-                           ranks().collectives(), request);
+        return MPI_Igather(source, n, MPI_BYTE, output().data(), n, MPI_BYTE, root(), comm(),
+                           request);
       }
       return MPI_Igatherv(source, n, MPI_BYTE, output().data(), calls().counts.data(),
-                          calls().displacements.data(), MPI_BYTE, operation().root,
-                          ranks().collectives(), request);
+                          calls().displacements.data(), MPI_BYTE, root(), comm(), request);
     });
   }
 
   void scatter() {
     const auto& counts = operation().input_counts;
-    const auto unit = static_cast<std::int64_t>(size_of(output().dtype()));
-    if (!fits(counts, output(), unit)) return CollectiveByMessages::start();
-    const bool in_place =
-        is_root() && output().data() == address_of(input(), in(ranks().rank()).begin);
-    void* target = in_place ? MPI_IN_PLACE : output().data();
-    const auto n = static_cast<int>(output().bytes());
-    lay_out(counts, unit);
+    if (!fits(counts, output(), bytes_of(output(), 1))) return MessageCalls::start();
+    void* const target =
+        is_root() ? part_or_in_place(output(), input(), in(root())) : output().data();
+    const int n = bytes_in(output());
+    lay_out(counts, bytes_of(output(), 1));
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Iscatter(input().data(), n, MPI_BYTE, target, n, MPI_BYTE, operation().root,
-                            ranks().collectives(), request);
+        return MPI_Iscatter(input().data(), n, MPI_BYTE, target, n, MPI_BYTE, root(), comm(),
+                            request);
       }
       return MPI_Iscatterv(input().data(), calls().counts.data(), calls().displacements.data(),
-                           MPI_BYTE, target, n, MPI_BYTE, operation().root, ranks().collectives(),
-                           request);
+                           MPI_BYTE, target, n, MPI_BYTE, root(), comm(), request);
     });
   }
 
   void reduce_scatter() {
     const auto& counts = operation().input_counts;
-    const DType dtype = input().dtype();
     if (!fits(counts, output(), 1)) {
       for (int r = 0; r < ranks().size(); ++r) reduce(in(r), r, output());
       return;
     }
+    const MPI_Datatype type = mpi_type(input().dtype());
+    const MPI_Op op = mpi_op(operation().op, input().dtype());
     lay_out(counts, 1);
     call([&](MPI_Request* request) {
       if (counts.empty()) {
-        return MPI_Ireduce_scatter_block(
-            input().data(), output().data(), static_cast<int>(output().numel()), mpi_type(dtype),
-            mpi_op(operation().op, dtype), ranks().collectives(), request);
+        const auto n = static_cast<int>(output().numel());
+        return MPI_Ireduce_scatter_block(input().data(), output().data(), n, type, op, comm(),
+                                         request);
       }
-      return MPI_Ireduce_scatter(input().data(), output().data(), calls().counts.data(),
-                                 mpi_type(dtype), mpi_op(operation().op, dtype),
-                                 ranks().collectives(), request);
+      return MPI_Ireduce_scatter(input().data(), output().data(), calls().counts.data(), type, op,
+                                 comm(), request);
     });
   }
 
   /// With counts as messages, whose lengths can be checked: they differ by rank.
   void all_to_all() {
-    const auto unit = static_cast<std::int64_t>(size_of(input().dtype()));
-    if (operation().input_counts.empty() && input().numel() * unit <= place().max_count) {
-      const auto n = static_cast<int>(input().numel() * unit / ranks().size());
-      call([&](MPI_Request* request) {
-        return MPI_Ialltoall(input().data(), n, MPI_BYTE, output().data(), n, MPI_BYTE,
-                             ranks().collectives(), request);
-      });
-      return;
+    const std::int64_t bytes = bytes_of(input(), input().numel());
+    if (!operation().input_counts.empty() || bytes > place().max_count) {
+      return MessageCalls::start();
     }
-    CollectiveByMessages::start();
+    const auto n = static_cast<int>(bytes / ranks().size());
+    call([&](MPI_Request* request) {
+      return MPI_Ialltoall(input().data(), n, MPI_BYTE, output().data(), n, MPI_BYTE, comm(),
+                           request);
+    });
   }
 };
 
-bool is_over(MPI_Request& request, int& status) {
-  if (request == MPI_REQUEST_NULL) return true;
-  int over = 0;
-  status = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
-  return status == MPI_SUCCESS && over != 0;
-}
-
-bool is_over(MpiReceive& receive, const MpiPlace& place, PendingReceives& pending, int& status) {
+bool is_received(MpiReceive& receive, const MpiPlace& place, PendingReceives& pending) {
   if (receive.cancelled) return true;
   if (!receive.looked_for) {
-    if (receive.length < 0) status = receive.test();
+    if (receive.length < 0) receive.test();
     return receive.length >= 0 || receive.cancelled;
   }
   while (receive.length < 0) {
-    if (!pending.find(receive, place.max_count, status)) return false;
+    if (!pending.find(receive, place.max_count)) return false;
   }
-  if (receive.taken != MPI_SUCCESS) status = receive.taken;
-  return status == MPI_SUCCESS && is_over(receive.request, status);
+  return is_complete(receive.request);
 }
 
 }  // namespace
 
-int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls) {
-  if (operation.is_message()) {
-    CallList message(operation, place, calls);
-    operation.kind == Kind::send ? message.send_message() : message.receive_message();
-    return message.status();
+void start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls) {
+  if (!operation.is_message() && place.ranks->have_communicator()) {
+    return MpiCollective(operation, place, calls).start();
   }
-  if (!place.ranks->have_communicator()) {
-    CollectiveByMessages collective(operation, place, calls);
-    collective.start();
-    return collective.status();
+  MessageCalls messages(operation, place, calls);
+  switch (operation.kind) {
+    case Kind::send:
+      return messages.send_message();
+    case Kind::receive:
+      return messages.receive_message();
+    default:
+      return messages.start();
   }
-  MpiCollective collective(operation, place, calls);
-  collective.start();
-  return collective.status();
 }
 
-bool go_on_with_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls,
-                      int& status) {
-  CollectiveByMessages collective(operation, place, calls);
-  const bool more = collective.go_on();
-  status = collective.status();
-  return more;
+bool go_on_with_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls) {
+  return MessageCalls(operation, place, calls).go_on();
 }
 
 // One MPI_Test each and not MPI_Testall, which allocates a status a message to tell what failed.
-bool requests_over(MpiCalls& calls, int& status) {
-  for (MPI_Request& request : calls.requests) {
-    if (!is_over(request, status)) return false;
-  }
-  return true;
+bool requests_over(MpiCalls& calls) {
+  return std::ranges::all_of(calls.requests,
+                             [](MPI_Request& request) { return is_complete(request); });
 }
 
-bool receives_over(MpiCalls& calls, const MpiPlace& place, PendingReceives& pending, int& status) {
+bool receives_over(MpiCalls& calls, const MpiPlace& place, PendingReceives& pending) {
   bool over = true;
   for (MpiReceive& receive : calls.receives) {
-    over = is_over(receive, place, pending, status) && over;
-    if (status != MPI_SUCCESS || (!over && !receive.looked_for)) return false;
+    over = is_received(receive, place, pending) && over;
+    if (!over && !receive.looked_for) return false;
   }
   return over;
 }

@@ -31,20 +31,18 @@ struct MpiCalls {
 /// max_count travels in pieces: reductions and broadcasts in several calls, everything else as
 /// those and as messages of a type of their own. Among ranks that have no communicator collectives
 /// are messages from each rank to each. Where MPI is asked for messages, those to be received are
-/// only noted in `calls`. Returns the first status that is not MPI_SUCCESS; calls made before are
-/// in `calls`.
-[[nodiscard]] int start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls);
+/// only noted in `calls`. Throws OperationFailure, as the others do; calls made before are in
+/// `calls`.
+void start_calls(const Operation& operation, const MpiPlace& place, MpiCalls& calls);
 
 /// Once all of these are over, where something has `arrived`: false if that was all; else what is
-/// left has been started, or `status` is MPI's.
+/// left has been started.
 [[nodiscard]] bool go_on_with_calls(const Operation& operation, const MpiPlace& place,
-                                    MpiCalls& calls, int& status);
+                                    MpiCalls& calls);
 
-/// Whether all messages that were to be received are there; `status` is MPI's. `pending` are the
-/// group's.
-[[nodiscard]] bool receives_over(MpiCalls& calls, const MpiPlace& place, PendingReceives& pending,
-                                 int& status);
+/// Whether all messages that were to be received are there. `pending` are the group's.
+[[nodiscard]] bool receives_over(MpiCalls& calls, const MpiPlace& place, PendingReceives& pending);
 /// Whether all requests are over.
-[[nodiscard]] bool requests_over(MpiCalls& calls, int& status);
+[[nodiscard]] bool requests_over(MpiCalls& calls);
 
 }  // namespace lockstep

@@ -7,7 +7,6 @@
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/pool.hpp>
 #include <lockstep/base/rank.hpp>
-#include <lockstep/comm/engine/kept_memory.hpp>
 #include <lockstep/comm/mpi/all_gather_values.hpp>
 #include <lockstep/comm/mpi/flight_log.hpp>
 #include <lockstep/comm/mpi/in_flight.hpp>
@@ -91,11 +90,11 @@ void MpiCore::warn_of_shortage(const std::string& why, const char* consequence) 
   log(LogLevel::warning,
       fmt::format("{}: {}. {} through MPI instead, several times slower. Enlarge "
                   "/dev/shm (docker: --shm-size)",
-                  speaker(), why, consequence));
+                  rank_name(), why, consequence));
 }
 
 MpiWait MpiCore::set_up(const std::string& doing) const {
-  return {rank(), speaker(), doing, options().timeout};
+  return {rank(), rank_name(), doing, options().timeout};
 }
 
 IntrusivePtr<MpiCore> MpiCore::subgroup(const std::vector<int>& members) {
@@ -140,8 +139,8 @@ void MpiCore::enable_wakeup(std::chrono::microseconds awake, bool by_datagrams) 
         notifier
             ? fmt::format("{}: is woken by datagrams to port {}, and wakes {} of {} ranks of other "
                           "nodes so",
-                          speaker(), notifier->address().port, reached, size() - (*node_)->size())
-            : fmt::format("{}: is not woken by datagrams ({}): it looks every 2 ms", speaker(),
+                          rank_name(), notifier->address().port, reached, size() - (*node_)->size())
+            : fmt::format("{}: is not woken by datagrams ({}): it looks every 2 ms", rank_name(),
                           why));
   }
   const auto locked = lock();
@@ -174,7 +173,7 @@ void MpiCore::expect_right_thread() const {
   if (thread_level_ >= MPI_THREAD_SERIALIZED || std::this_thread::get_id() == owner_) return;
   throw ErrorOnRank<CommError>(
       {rank(), host_name()},
-      speaker() +
+      rank_name() +
           ": a communication was started or awaited on another thread than the one "
           "that made the group, but MPI was initialised below MPI_THREAD_SERIALIZED. "
           "Initialise it with MPI_THREAD_MULTIPLE, or communicate from one thread.");
@@ -185,15 +184,9 @@ IntrusivePtr<InFlight> MpiCore::make(Operation&& operation) {
       ObjectPool<MpiInFlight>::instance().make(*this, std::move(operation)));
 }
 
-void MpiCore::retire(std::uint64_t sequence) noexcept { (*node_)->board().retire(sequence); }
-
-void MpiCore::keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept {
-  keep_until_exit(record);
-}
-
-std::string MpiCore::absentees(const InFlight& work) const {
+std::string MpiCore::missing_ranks(const InFlight& work) const {
   const ComputeNode& node = **node_;
-  std::string here = lockstep::absentees(node, work.operation());
+  std::string here = lockstep::missing_ranks(node, work.operation());
   if (!here.empty() || node.is_whole_group()) return here;
   return "at least one rank of another node has not entered it";
 }

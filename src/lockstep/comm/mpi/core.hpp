@@ -49,12 +49,11 @@ class MpiCore final : public GroupCore {
   ~MpiCore() override = default;
 
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
-  [[nodiscard]] std::string absentees(const InFlight& work) const override;
-  void retire(std::uint64_t sequence) noexcept override;
-  void keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept override;
+  [[nodiscard]] std::string missing_ranks(const InFlight& work) const override;
+  void retire(std::uint64_t sequence) noexcept override { (*node_)->slot_table().retire(sequence); }
   void expect_right_thread() const override;
   [[nodiscard]] EventCount& event() noexcept override {
-    return (*node_)->board().event_of((*node_)->rank());
+    return (*node_)->slot_table().event_of((*node_)->rank());
   }
   [[nodiscard]] bool is_notified_by_all() const noexcept override {
     return (*node_)->is_whole_group();

@@ -24,27 +24,25 @@ bool HierarchicalCollective::fits(const MpiNode& node, const Operation& operatio
   return node.staging() && HierarchicalPlan::fits(node.staging()->map(), operation);
 }
 
-HierarchicalCollective::State HierarchicalCollective::move(MpiNode& node,
-                                                           const Operation& operation,
-                                                           WorkClock& clock) {
-  const Operation*& user = node->staging_user();
-  if (user && user != &operation) return State::waiting;
-  user = &operation;
-  auto state = State::waiting;
+Motion HierarchicalCollective::move(WorkClock& clock) {
+  const Operation*& user = node_->staging_user();
+  if (user && user != &plan_.operation()) return Motion::none;
+  user = &plan_.operation();
+  auto motion = Motion::none;
   for (bool moved = true; moved;) {
-    moved = step(node, operation, clock);
-    if (node->is_leader()) moved = exchange_pieces(node, operation, clock) || moved;
-    if (status_ != MPI_SUCCESS) return State::mpi_failed;
-    if (moved) state = State::moved;
+    moved = step(clock);
+    if (node_->is_leader()) moved = exchange_pieces(clock) || moved;
+    if (moved) motion = Motion::some;
   }
   const std::int64_t pieces = plan_.pieces();
   if (pieces > 0 && stages_.finished() < stage_of(pieces - 1 + StagingBuffers::slots, copied_out))
-    return state;
+    return motion;
   user = nullptr;
-  return State::over;
+  return Motion::over;
 }
 
-bool HierarchicalCollective::step(MpiNode& node, const Operation& operation, WorkClock& clock) {
+bool HierarchicalCollective::step(WorkClock& clock) {
+  const Operation& operation = plan_.operation();
   const std::int64_t round = stages_.finished() / stages_a_round, pieces = plan_.pieces();
   const auto stage = static_cast<Stage>(stages_.finished() % stages_a_round + 1);
   const bool has_piece = round < pieces;
@@ -53,51 +51,48 @@ bool HierarchicalCollective::step(MpiNode& node, const Operation& operation, Wor
     case copied_out:
       if (round == pieces + StagingBuffers::slots || pieces == 0) return false;
       if (round >= StagingBuffers::slots) {
-        const Board::Slot& leader = slot_of(*node, operation, 0);
+        const SlotTable::Slot& leader = slot_of(*node_, operation, 0);
         const std::int64_t piece = round - StagingBuffers::slots;
         if (leader.delivered.load(std::memory_order_acquire) < mark(operation, piece + 1)) {
           return false;
         }
         const WorkClock::Working working(clock, bytes);
-        plan_.copy_result_out(*node.staging(), operation, piece);
+        plan_.copy_result_out(piece);
       }
       break;
     case staged:
       if (has_piece) {
         const WorkClock::Working working(clock, bytes);
-        plan_.stage_input(*node.staging(), operation, round);
+        plan_.stage_input(round);
       }
       break;
     case combined:
       if (has_piece) {
-        if (!stages_.all_have_finished(*node, operation, stage_of(round, staged))) return false;
+        if (!stages_.all_have_finished(*node_, operation, stage_of(round, staged))) return false;
         const WorkClock::Working working(clock, bytes);
-        plan_.combine(*node.staging(), operation, round);
+        plan_.combine(round);
       }
       break;
   }
-  stages_.finish(*node, operation, stage_of(round, stage));
+  stages_.finish(*node_, operation, stage_of(round, stage));
   return true;
 }
 
 /// True if a piece was launched or is over.
-bool HierarchicalCollective::exchange_pieces(MpiNode& node, const Operation& operation,
-                                             WorkClock& clock) {
-  StagingBuffers& staging = *node.staging();
+bool HierarchicalCollective::exchange_pieces(WorkClock& clock) {
+  const Operation& operation = plan_.operation();
   const auto launched = launched_, over_before = over_;
   for (std::int64_t k = over_; k < launched_; ++k) {
     const WorkClock::Working working(clock, plan_.by_shares() ? operation.input.bytes() : 0);
-    const bool over = node.exchange(k).move(node.leaders(), staging, plan_, operation, status_);
-    if (status_ != MPI_SUCCESS) return false;
-    if (over && k == over_) {
-      node->board()
+    if (node_.exchange(k).move(node_.leaders(), plan_) && k == over_) {
+      node_->slot_table()
           .mine(operation.sequence)
           .delivered.store(mark(operation, ++over_), std::memory_order_release);
     }
   }
   if (launched_ < plan_.pieces() && launched_ < over_ + StagingBuffers::slots &&
-      combined_.all_have_finished(*node, operation, stage_of(launched_, combined))) {
-    status_ = node.exchange(launched_).start(node.leaders(), staging, plan_, operation, launched_);
+      combined_.all_have_finished(*node_, operation, stage_of(launched_, combined))) {
+    node_.exchange(launched_).start(node_.leaders(), plan_, launched_);
     ++launched_;
   }
   return launched_ > launched || over_ > over_before;

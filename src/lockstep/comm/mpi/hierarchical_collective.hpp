@@ -1,4 +1,5 @@
 #pragma once
+#include <lockstep/comm/engine/in_flight.hpp>
 #include <lockstep/comm/engine/work_clock.hpp>
 #include <lockstep/comm/mpi/node.hpp>
 #include <lockstep/comm/node/hierarchical_plan.hpp>
@@ -14,24 +15,23 @@ class HierarchicalCollective {
   /// The same on every rank.
   [[nodiscard]] static bool fits(const MpiNode& node, const Operation& operation) noexcept;
 
+  /// Both stay where they are.
   HierarchicalCollective(MpiNode& node, const Operation& operation, std::int64_t max_count)
-      : plan_(node.staging()->map(), operation, max_count) {}
+      : node_(node), plan_(*node.staging(), operation, max_count) {}
 
-  enum class State : std::uint8_t { waiting, moved, over, mpi_failed };
-  [[nodiscard]] State move(MpiNode& node, const Operation& operation, WorkClock& clock);
-  /// MPI's, after State::mpi_failed.
-  [[nodiscard]] int status() const noexcept { return status_; }
+  /// Goes on. Throws OperationFailure where MPI fails.
+  [[nodiscard]] Motion move(WorkClock& clock);
 
  private:
-  [[nodiscard]] bool step(MpiNode& node, const Operation& operation, WorkClock& clock);
-  [[nodiscard]] bool exchange_pieces(MpiNode& node, const Operation& operation, WorkClock& clock);
+  [[nodiscard]] bool step(WorkClock& clock);
+  [[nodiscard]] bool exchange_pieces(WorkClock& clock);
 
+  MpiNode& node_;
   HierarchicalPlan plan_;
   Stages stages_;
   // The leader's: pieces that were launched, and those that are over.
   std::int64_t launched_ = 0, over_ = 0;
   Stages combined_;
-  int status_ = MPI_SUCCESS;
 };
 
 }  // namespace lockstep

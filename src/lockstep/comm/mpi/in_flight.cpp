@@ -1,7 +1,6 @@
 #include <lockstep/comm/mpi/in_flight.hpp>
 
 #include <lockstep/base/pool.hpp>
-#include <lockstep/comm/mpi/status.hpp>
 #include <lockstep/comm/node/eager.hpp>
 
 namespace lockstep {
@@ -11,7 +10,9 @@ bool MpiInFlight::rendezvous(bool is_next) {
     return false;
   }
   const CallMatch match = compare();
-  if (match == CallMatch::different) core_.refuse(operation(), mismatch());
+  if (match == CallMatch::different) {
+    throw OperationFailure(OperationFailure::Kind::mismatch, mismatch());
+  }
   return match == CallMatch::equal;
 }
 
@@ -21,11 +22,9 @@ CallMatch MpiInFlight::compare() {
   if (!leader_rendezvous_.has_started()) {
     const CallMatch here = rendezvous_.compare(*node, operation(), contract);
     if (here == CallMatch::pending || node->is_whole_group()) return here;
-    expect_success(leader_rendezvous_.start(node, operation(), here == CallMatch::equal));
+    leader_rendezvous_.start(node, operation(), here == CallMatch::equal);
   }
-  int status = MPI_SUCCESS;
-  const auto equal = leader_rendezvous_.compare(node, operation(), status);
-  expect_success(status);
+  const auto equal = leader_rendezvous_.compare(node, operation());
   if (!equal) return CallMatch::pending;
   return *equal || contract == Contract::off ? CallMatch::equal : CallMatch::different;
 }
@@ -48,8 +47,9 @@ Motion MpiInFlight::transfer() {
   if (auto* algorithm = std::get_if<StagedAllReduce>(&algorithm_)) {
     return algorithm->move(*core_.node(), operation(), core_.clock());
   }
-  if (auto* algorithm = std::get_if<HierarchicalCollective>(&algorithm_))
-    return move_hierarchical(*algorithm);
+  if (auto* algorithm = std::get_if<HierarchicalCollective>(&algorithm_)) {
+    return algorithm->move(core_.clock());
+  }
   if (auto* algorithm = std::get_if<ByMpi>(&algorithm_)) return move_by_mpi(*algorithm);
   return Motion::over;  // it was when it was launched
 }
@@ -88,7 +88,7 @@ void MpiInFlight::call_mpi() {
   MpiPlace place = core_.place();
   // MPI would give a receive that is posted what an older one looks for.
   if (operation().is_message() && !core_.pending_receives().empty()) place.probes = true;
-  expect_success(algorithm_.emplace<ByMpi>().start(operation(), place, core_.pending_receives()));
+  algorithm_.emplace<ByMpi>().start(operation(), place, core_.pending_receives());
   if (operation().kind == Operation::Kind::send) core_.notify(operation().root);
 }
 
@@ -99,45 +99,14 @@ void MpiInFlight::cancel_receive() noexcept {
 }
 
 Motion MpiInFlight::move_by_mpi(ByMpi& algorithm) {
-  switch (algorithm.move(operation(), core_.place(), core_.pending_receives())) {
-    case ByMpi::State::waiting:
-      return Motion::none;
-    case ByMpi::State::moved:
-      return Motion::some;
-    case ByMpi::State::mpi_failed:
-      expect_success(algorithm.status());
-      return Motion::none;
-    case ByMpi::State::wrong_message:
-      core_.fail(operation(), algorithm.finding());
-    case ByMpi::State::over:
-      break;
-  }
-  if (operation().kind == Operation::Kind::receive) {
+  const Motion motion = algorithm.move(operation(), core_.place(), core_.pending_receives());
+  if (motion == Motion::over && operation().kind == Operation::Kind::receive) {
     const MpiReceive& received = algorithm.received();
     cancelled_ = received.cancelled;
     if (!cancelled_) source_ = core_.ranks().rank_of(received.source);
     message_ = received.message;
   }
-  return Motion::over;
-}
-
-Motion MpiInFlight::move_hierarchical(HierarchicalCollective& algorithm) {
-  switch (algorithm.move(core_.node(), operation(), core_.clock())) {
-    case HierarchicalCollective::State::waiting:
-      return Motion::none;
-    case HierarchicalCollective::State::moved:
-      return Motion::some;
-    case HierarchicalCollective::State::mpi_failed:
-      expect_success(algorithm.status());
-      return Motion::none;
-    case HierarchicalCollective::State::over:
-      break;
-  }
-  return Motion::over;
-}
-
-void MpiInFlight::expect_success(int status) {
-  if (status != MPI_SUCCESS) core_.transport_failed(operation(), mpi_error_text(status));
+  return motion;
 }
 
 void MpiInFlight::release() noexcept { ObjectPool<MpiInFlight>::instance().recycle(this); }

@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// An operation of an MPI group. A collective's rendezvous is on each node's board, then among the
-/// nodes' leaders. Its transfer is eager, zero-copy, staged, hierarchical, or by MPI: the same on
-/// all ranks.
+/// An operation of an MPI group. A collective's rendezvous is on each node's slot table, then among
+/// the nodes' leaders. Its transfer is eager, zero-copy, staged, hierarchical, or by MPI: the same
+/// on all ranks.
 class MpiInFlight final : public InFlight {
  public:
   MpiInFlight(MpiCore& core, Operation&& operation)
@@ -39,8 +39,6 @@ class MpiInFlight final : public InFlight {
   [[nodiscard]] bool launch_hierarchical();
   void call_mpi();
   [[nodiscard]] Motion move_by_mpi(ByMpi& algorithm);
-  [[nodiscard]] Motion move_hierarchical(HierarchicalCollective& algorithm);
-  void expect_success(int status);  ///< of MPI
 
   MpiCore& core_;  // which the base class keeps alive
   NodeRendezvous rendezvous_;

@@ -1,5 +1,9 @@
 #include <lockstep/comm/mpi/leader_exchange.hpp>
 
+#include <algorithm>
+
+#include <lockstep/comm/mpi/status.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -7,7 +11,7 @@ using Kind = Operation::Kind;
 
 }  // namespace
 
-/// Messages that are launched together, until one call of MPI fails.
+/// Messages that are launched together.
 class LeaderExchange::Round {
  public:
   Round(const MpiRanks& leaders, std::int64_t k, std::vector<MPI_Request>& requests)
@@ -18,38 +22,24 @@ class LeaderExchange::Round {
   }
 
   void send(int node, const std::byte* from, std::int64_t bytes) {
-    call([&](MPI_Request* request) {
-      return MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, leaders_.mpi_rank(node), tag_,
-                       leaders_.collectives(), request);
-    });
+    expect_success(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, leaders_.mpi_rank(node), tag_,
+                             leaders_.collectives(), &requests_.emplace_back(MPI_REQUEST_NULL)));
   }
   void receive(int node, std::byte* to, std::int64_t bytes) {
-    call([&](MPI_Request* request) {
-      return MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, leaders_.mpi_rank(node), tag_,
-                       leaders_.collectives(), request);
-    });
+    expect_success(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, leaders_.mpi_rank(node), tag_,
+                             leaders_.collectives(), &requests_.emplace_back(MPI_REQUEST_NULL)));
   }
   [[nodiscard]] const MpiRanks& leaders() const noexcept { return leaders_; }
-  [[nodiscard]] int status() const noexcept { return status_; }
 
  private:
-  template <class F>
-  void call(const F& f) {
-    if (status_ != MPI_SUCCESS) return;
-    MPI_Request request = MPI_REQUEST_NULL;
-    status_ = f(&request);
-    if (status_ == MPI_SUCCESS) requests_.push_back(request);
-  }
-
   const MpiRanks& leaders_;
   int tag_;
   std::vector<MPI_Request>& requests_;
-  int status_ = MPI_SUCCESS;
 };
 
-int LeaderExchange::start(const MpiRanks& leaders, StagingBuffers& staging,
-                          const HierarchicalPlan& plan, const Operation& operation,
-                          std::int64_t k) {
+void LeaderExchange::start(const MpiRanks& leaders, const HierarchicalPlan& plan, std::int64_t k) {
+  const StagingBuffers& staging = plan.staging();
+  const Operation& operation = plan.operation();
   const NodeMap& map = staging.map();
   const int slot = static_cast<int>(k % StagingBuffers::slots), own = staging.own_node();
   const std::int64_t bytes = plan.piece(k).count * element_bytes(operation);
@@ -61,15 +51,13 @@ int LeaderExchange::start(const MpiRanks& leaders, StagingBuffers& staging,
   switch (operation.kind) {
     case Kind::broadcast: {
       const int root = map.node_of(operation.root);
+      const std::int64_t length = another_round_ ? share : bytes;
+      const auto part_of = [&](int n) { return another_round_ ? outgoing + n * share : outgoing; };
       if (own != root) {
-        round.receive(root, another_round_ ? outgoing + own * share : outgoing,
-                      another_round_ ? share : bytes);
-        break;
+        round.receive(root, part_of(own), length);
+      } else {
+        leaders.for_all_others([&](int n) { round.send(n, part_of(n), length); });
       }
-      leaders.for_all_others([&](int n) {
-        round.send(n, another_round_ ? outgoing + n * share : outgoing,
-                   another_round_ ? share : bytes);
-      });
       break;
     }
     case Kind::all_gather:
@@ -90,39 +78,37 @@ int LeaderExchange::start(const MpiRanks& leaders, StagingBuffers& staging,
     }
     default:
       if (!another_round_) {
-        spread_shares(round, staging, operation, bytes);
+        spread_shares(round, plan, bytes);
         break;
       }
       leaders.for_all_others([&](int n) { round.receive(n, incoming + n * share, share); });
       leaders.for_all_others([&](int n) { round.send(n, outgoing + n * share, share); });
       copy_bytes(incoming + own * share, outgoing + own * share, share);
   }
-  return round.status();
 }
 
-bool LeaderExchange::move(const MpiRanks& leaders, StagingBuffers& staging,
-                          const HierarchicalPlan& plan, const Operation& operation, int& status) {
-  for (;;) {
-    for (MPI_Request& request : requests_) {
-      int over = 0;
-      status = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
-      if (status != MPI_SUCCESS || over == 0) return false;
-    }
+bool LeaderExchange::move(const MpiRanks& leaders, const HierarchicalPlan& plan) {
+  const auto all_are_over = [&] {
+    return std::ranges::all_of(requests_,
+                               [](MPI_Request& request) { return is_complete(request); });
+  };
+  while (all_are_over()) {
     if (!another_round_) return true;
     another_round_ = false;
-    if (operation.reduces()) plan.sum_share(staging, operation, k_);
+    if (plan.operation().reduces()) plan.sum_share(k_);
     Round round(leaders, k_, requests_);
-    spread_shares(round, staging, operation, plan.share(plan.piece(k_)) * element_bytes(operation));
-    status = round.status();
-    if (status != MPI_SUCCESS) return false;
+    spread_shares(round, plan, plan.share(plan.piece(k_)) * element_bytes(plan.operation()));
   }
+  return false;
 }
 
 /// This node's `share` bytes stand at its place among all nodes': to every node, or to the root's;
 /// what was broadcast, not to the root's, which has it.
-void LeaderExchange::spread_shares(Round& round, StagingBuffers& staging,
-                                   const Operation& operation, std::int64_t share) const {
+void LeaderExchange::spread_shares(Round& round, const HierarchicalPlan& plan,
+                                   std::int64_t share) const {
   const MpiRanks& leaders = round.leaders();
+  const StagingBuffers& staging = plan.staging();
+  const Operation& operation = plan.operation();
   const int own = staging.own_node();
   const int root = operation.kind == Kind::all_reduce ? -1 : staging.map().node_of(operation.root);
   std::byte* const all = staging.outgoing(static_cast<int>(k_ % StagingBuffers::slots));

@@ -13,17 +13,15 @@ namespace lockstep {
 /// size: 16-bit floats as 16 bits.
 class LeaderExchange {
  public:
-  /// Launches piece k, whose part of this node has been combined; returns MPI's status.
-  [[nodiscard]] int start(const MpiRanks& leaders, StagingBuffers& staging,
-                          const HierarchicalPlan& plan, const Operation& operation, std::int64_t k);
-  /// Goes on; true once the result is there. `status` is MPI's.
-  [[nodiscard]] bool move(const MpiRanks& leaders, StagingBuffers& staging,
-                          const HierarchicalPlan& plan, const Operation& operation, int& status);
+  // These throw OperationFailure where MPI fails.
+  /// Launches piece k, whose part of this node has been combined.
+  void start(const MpiRanks& leaders, const HierarchicalPlan& plan, std::int64_t k);
+  /// Goes on; true once the result is there.
+  [[nodiscard]] bool move(const MpiRanks& leaders, const HierarchicalPlan& plan);
 
  private:
   class Round;
-  void spread_shares(Round& round, StagingBuffers& staging, const Operation& operation,
-                     std::int64_t share) const;
+  void spread_shares(Round& round, const HierarchicalPlan& plan, std::int64_t share) const;
 
   std::int64_t k_ = 0;
   bool another_round_ = false;

@@ -14,38 +14,36 @@ int tag_of(const MpiNode& node, const Operation& operation) {
 
 }  // namespace
 
-int LeaderRendezvous::start(MpiNode& node, const Operation& operation, bool alike) {
+void LeaderRendezvous::start(MpiNode& node, const Operation& operation, bool alike) {
   started_ = true;
-  if (!node->is_leader()) return MPI_SUCCESS;
-  const std::uint64_t mine = node->board().mine(operation.sequence).fingerprint;
+  if (!node->is_leader()) return;
+  const std::uint64_t mine = node->slot_table().mine(operation.sequence).fingerprint;
   constexpr auto none = ~std::uint64_t{0};  // a node that is not of one mind agrees with nobody
-  return max_.start(node.leaders(), tag_of(node, operation),
-                    {alike ? mine : none, alike ? ~mine : none});
+  max_.start(node.leaders(), tag_of(node, operation), {alike ? mine : none, alike ? ~mine : none});
 }
 
 // The leader of each node tells its ranks what the leaders found: the collective's number, and in
 // the last bit whether the calls are equal.
-std::optional<bool> LeaderRendezvous::compare(MpiNode& node, const Operation& operation,
-                                              int& status) {
-  const Board& board = node->board();
+std::optional<bool> LeaderRendezvous::compare(MpiNode& node, const Operation& operation) {
+  const SlotTable& table = node->slot_table();
   if (node->is_leader()) {
-    if (!max_.move(node.leaders(), status)) return std::nullopt;
-    const std::uint64_t mine = board.mine(operation.sequence).fingerprint;
+    if (!max_.move(node.leaders())) return std::nullopt;
+    const std::uint64_t mine = table.mine(operation.sequence).fingerprint;
     const std::uint64_t equal = max_.known()[0] == mine && max_.known()[1] == ~mine ? 1 : 0;
-    board.mine(operation.sequence)
+    table.mine(operation.sequence)
         .agreed.store(operation.sequence << 1U | equal, std::memory_order_release);
   }
   const std::uint64_t found =
-      board.slot(0, operation.sequence).agreed.load(std::memory_order_acquire);
+      table.slot(0, operation.sequence).agreed.load(std::memory_order_acquire);
   if (found >> 1U != operation.sequence) return std::nullopt;
   return (found & 1U) != 0;
 }
 
 std::string LeaderRendezvous::mismatch(MpiNode& node, const Operation& operation, int mismatched,
                                        const MpiWait& wait) {
-  const Board& board = node->board();
+  const SlotTable& table = node->slot_table();
   if (node->is_leader()) tell(node, operation, mismatched, wait);
-  const Board::Slot& leader = board.slot(0, operation.sequence);
+  const SlotTable::Slot& leader = table.slot(0, operation.sequence);
   wait.until([&] { return leader.told.load(std::memory_order_acquire) == operation.sequence; });
   if (leader.other_rank < 0) return "a rank of another node called something else";
   return "on another node, " +
@@ -56,21 +54,21 @@ std::string LeaderRendezvous::mismatch(MpiNode& node, const Operation& operation
 /// tells its node the first that differs from its own.
 void LeaderRendezvous::tell(MpiNode& node, const Operation& operation, int mismatched,
                             const MpiWait& wait) {
-  const Board& board = node->board();
+  const SlotTable& table = node->slot_table();
   struct Call {
     CallRecord call;
     std::uint64_t fingerprint;  // its counts are in it too
     int rank;
   };
   const auto call_of = [&](int node_rank) {
-    const Board::Slot& slot = board.slot(node_rank, operation.sequence);
+    const SlotTable::Slot& slot = table.slot(node_rank, operation.sequence);
     return Call{slot.call, slot.fingerprint, node->group_rank(node_rank)};
   };
   using Calls = std::array<Call, 2>;
   const Calls mine{call_of(0), call_of(std::max(mismatched, 0))};
   std::vector<Calls> all(static_cast<std::size_t>(node.leaders().size()));
   all_gather_bytes(&mine, sizeof mine, all.data(), node.leaders(), tag_of(node, operation), wait);
-  Board::Slot& told = board.mine(operation.sequence);
+  SlotTable::Slot& told = table.mine(operation.sequence);
   for (const Calls& calls : all) {
     for (const Call& other : calls) {
       if (told.other_rank >= 0 || other.fingerprint == mine[0].fingerprint) continue;

@@ -9,16 +9,15 @@
 namespace lockstep {
 
 /// The rendezvous of the nodes of a group at one collective: their leaders compare fingerprints by
-/// message, and each publishes the outcome on its node's board.
+/// message, and each publishes the outcome on its node's table.
 class LeaderRendezvous {
  public:
   [[nodiscard]] bool has_started() const noexcept { return started_; }
-  /// All ranks of this node have posted: `alike`, the same call. Returns MPI's status.
-  [[nodiscard]] int start(MpiNode& node, const Operation& operation, bool alike);
-
+  // These throw OperationFailure where MPI fails.
+  /// All ranks of this node have posted: `alike`, the same call.
+  void start(MpiNode& node, const Operation& operation, bool alike);
   /// Whether all ranks of the group have made the same call; nothing while some have not reported.
-  /// `status` is MPI's.
-  [[nodiscard]] std::optional<bool> compare(MpiNode& node, const Operation& operation, int& status);
+  [[nodiscard]] std::optional<bool> compare(MpiNode& node, const Operation& operation);
 
   /// After a mismatch, what a rank of another node has called. `mismatched`: the first rank of this
   /// node whose call differs, or -1. Collective over the group.

@@ -13,14 +13,15 @@ class MaxAllReduce {
  public:
   using Numbers = std::array<std::uint64_t, 2>;
 
-  /// Nothing else of `ranks` in flight has this tag. Returns MPI's status.
-  [[nodiscard]] int start(const MpiRanks& ranks, int tag, const Numbers& mine);
-  /// True once the largest are known. `status` is MPI's.
-  [[nodiscard]] bool move(const MpiRanks& ranks, int& status);
+  // These throw OperationFailure where MPI fails.
+  /// Nothing else of `ranks` in flight has this tag.
+  void start(const MpiRanks& ranks, int tag, const Numbers& mine);
+  /// True once the largest are known.
+  [[nodiscard]] bool move(const MpiRanks& ranks);
   [[nodiscard]] const Numbers& known() const noexcept { return known_; }
 
  private:
-  [[nodiscard]] int tell(const MpiRanks& ranks);
+  void tell(const MpiRanks& ranks);
 
   Numbers known_{}, going_{}, coming_{};
   int tag_ = 0;

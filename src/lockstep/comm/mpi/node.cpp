@@ -18,7 +18,7 @@ std::uint64_t this_node(bool shared_memory, int pretended, int rank) {
   std::string text = host_name() + "/node " + std::to_string(pretended), boot = boot_id();
   if (!shared_memory) text += "/rank " + std::to_string(rank);
   struct stat shm {};
-  if (stat(SharedSegment::folder, &shm) == 0) boot += '/' + std::to_string(shm.st_dev);
+  if (stat(shared_memory_folder, &shm) == 0) boot += '/' + std::to_string(shm.st_dev);
   text += '/' + boot;
   return hash64(text.data(), text.size());
 }
@@ -44,7 +44,7 @@ MpiNode::MpiNode(MpiRanks group, bool shared_memory, int pretended, const MpiWai
     here = {rank};
     has_room = size > 1;
     segment =
-        Segment::in_this_process(1, Board::bytes() + (has_room ? StagingBuffers::bytes() : 0));
+        Segment::in_this_process(1, SlotTable::bytes() + (has_room ? StagingBuffers::bytes() : 0));
   }
   const auto node_rank = static_cast<int>(std::ranges::find(here, rank) - here.begin());
   const bool whole_group = static_cast<int>(here.size()) == size;
@@ -54,7 +54,7 @@ MpiNode::MpiNode(MpiRanks group, bool shared_memory, int pretended, const MpiWai
 }
 
 void MpiNode::meet_other_nodes(bool has_room, const MpiWait& wait) {
-  // Every rank's board is ready once all have told who leads.
+  // Every rank's slot table is ready once all have told who leads.
   const auto leader = static_cast<std::uint64_t>(node_->group_rank(0));
   const auto all = all_gather_values(leader << 1U | (has_room ? 1U : 0U), group_, wait);
   if (node_->is_whole_group()) return;
@@ -71,10 +71,10 @@ void MpiNode::meet_other_nodes(bool has_room, const MpiWait& wait) {
 }
 
 std::shared_ptr<Segment> MpiNode::share(std::size_t room, const MpiWait& wait, bool& has_room) {
-  const std::size_t board = Board::bytes();
-  auto segment = SharedSegment::create(here_, board + room, wait, shortage_);
+  const std::size_t slot_bytes = SlotTable::bytes();
+  auto segment = make_shared_segment(here_, slot_bytes + room, wait, shortage_);
   has_room = segment != nullptr;
-  if (!segment) segment = SharedSegment::create(here_, board, wait, shortage_);
+  if (!segment) segment = make_shared_segment(here_, slot_bytes, wait, shortage_);
   if (segment || here_.rank() > 0) shortage_.clear();
   return segment;
 }
@@ -82,7 +82,7 @@ std::shared_ptr<Segment> MpiNode::share(std::size_t room, const MpiWait& wait, b
 std::shared_ptr<Segment> MpiNode::allocate(std::size_t bytes, const MpiWait& wait,
                                            std::string& why) {
   const bool alone = node_->size() == 1;
-  auto segment = alone ? nullptr : SharedSegment::create(here_, bytes, wait, why);
+  auto segment = alone ? nullptr : make_shared_segment(here_, bytes, wait, why);
   if (!node_->is_leader()) why.clear();
   if (std::ranges::min(all_gather_values(alone || segment ? 1 : 0, group_, wait)) == 0) {
     return nullptr;

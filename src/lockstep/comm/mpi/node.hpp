@@ -50,7 +50,7 @@ class MpiNode {
                                             std::size_t bytes);
 
  private:
-  /// What this machine's ranks will share, and whether it has the room behind the board;
+  /// What this machine's ranks will share, and whether it has the room behind the slot table;
   /// nullptr where they cannot.
   std::shared_ptr<Segment> share(std::size_t room, const MpiWait& wait, bool& has_room);
   void meet_other_nodes(bool has_room, const MpiWait& wait);

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include <lockstep/comm/mpi/status.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -20,67 +22,60 @@ DType awaited_dtype(const Operation& operation) {
 
 }  // namespace
 
-int OtherDtype::look(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
-                     PendingReceives& pending) {
-  if (came_ || receive.giving_up || receive.length >= 0 || ++looks_ % looks_between != 0) {
-    return MPI_SUCCESS;
-  }
+void OtherDtype::look(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
+                      PendingReceives& pending) {
+  if (came_ || receive.giving_up || receive.length >= 0 || ++looks_ % looks_between != 0) return;
   const auto now = std::chrono::steady_clock::now();
-  if (now < next_) return MPI_SUCCESS;
+  if (now < next_) return;
   const bool is_first = next_ == std::chrono::steady_clock::time_point{};
   next_ = now + time_between;
-  if (is_first) return MPI_SUCCESS;
-  int status = MPI_SUCCESS;
-  const auto found = waiting(receive, operation, place, status);
+  if (is_first) return;
+  const auto found = waiting(receive, operation, place);
   const bool again = found && found == seen_;
   seen_ = found;
-  if (!again || status != MPI_SUCCESS) return status;
+  if (!again) return;
   if (receive.looked_for) return take(receive, operation, place, pending);
-  if (receive.doubted) return MPI_SUCCESS;  // what was awaited is being transferred
+  if (receive.doubted) return;  // what was awaited is being transferred
   receive.doubted = true;
-  return MPI_Cancel(&receive.request);
+  expect_success(MPI_Cancel(&receive.request));
 }
 
 std::optional<OtherDtype::Waiting> OtherDtype::waiting(const MpiReceive& receive,
                                                        const Operation& operation,
-                                                       const MpiPlace& place, int& status) {
+                                                       const MpiPlace& place) {
   for (const DType dtype : every_dtype) {
     if (dtype == awaited_dtype(operation)) continue;
     int there = 0;
     MPI_Status envelope;
-    status = MPI_Iprobe(receive.source, place.ranks->tag_of_message(operation.tag, dtype),
-                        receive.comm, &there, &envelope);
-    if (status != MPI_SUCCESS) return std::nullopt;
+    expect_success(MPI_Iprobe(receive.source, place.ranks->tag_of_message(operation.tag, dtype),
+                              receive.comm, &there, &envelope));
     if (there != 0) return Waiting{dtype, envelope.MPI_SOURCE};
   }
   return std::nullopt;
 }
 
-int OtherDtype::take(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
-                     PendingReceives& pending) {
+void OtherDtype::take(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
+                      PendingReceives& pending) {
   receive.cancelled = false;
   int there = 0;
   MPI_Message message = MPI_MESSAGE_NULL;
   MPI_Status envelope;
-  const int status =
-      MPI_Improbe(receive.source, place.ranks->tag_of_message(operation.tag, seen_->dtype),
-                  receive.comm, &there, &message, &envelope);
-  if (status != MPI_SUCCESS) return status;
+  expect_success(MPI_Improbe(receive.source,
+                             place.ranks->tag_of_message(operation.tag, seen_->dtype), receive.comm,
+                             &there, &message, &envelope));
   came_ = seen_->dtype;
   pending.remove(receive);
   receive.looked_for = true;
   if (there != 0) return receive.take_elsewhere(message, envelope, place.max_count);
   receive.source = seen_->source;
   receive.length = 0;
-  return MPI_SUCCESS;
 }
 
 std::string OtherDtype::finding(const Operation& operation, const MpiReceive& receive,
                                 const MpiRanks& ranks) const {
   return fmt::format(
       "rank {} sent a message of {} with tag {} where {} was expected: a message is received into "
-      "a "
-      "tensor of the dtype that was sent, and without a length into u8",
+      "a tensor of the dtype that was sent, and without a length into u8",
       ranks.rank_of(receive.source), name_of(*came_), operation.tag,
       name_of(awaited_dtype(operation)));
 }

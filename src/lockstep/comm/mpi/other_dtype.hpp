@@ -15,18 +15,19 @@ namespace lockstep {
 /// never posted again, because MPI would put it behind those that were started after it.
 class OtherDtype {
  public:
-  /// To be called whenever `receive`, of `operation`, was not over. Returns MPI's status.
-  [[nodiscard]] int look(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
-                         PendingReceives& pending);
+  // These throw OperationFailure where MPI fails.
+  /// To be called whenever `receive`, of `operation`, was not over.
+  void look(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
+            PendingReceives& pending);
   /// `receive` has been taken back by look(), not by the user: take() comes next.
   [[nodiscard]] static bool took_back(const MpiReceive& receive) noexcept {
     return receive.doubted && receive.cancelled && !receive.giving_up;
   }
   /// Starts to receive the other message, elsewhere, for its sender's sake. If it is gone, a
   /// receive that was started later has it, so that the sender's order is another one all the same.
-  /// From now on has_come(). Returns MPI's status.
-  [[nodiscard]] int take(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
-                         PendingReceives& pending);
+  /// From now on has_come().
+  void take(MpiReceive& receive, const Operation& operation, const MpiPlace& place,
+            PendingReceives& pending);
   [[nodiscard]] bool has_come() const noexcept { return came_.has_value(); }
   [[nodiscard]] std::string finding(const Operation& operation, const MpiReceive& receive,
                                     const MpiRanks& ranks) const;
@@ -40,7 +41,7 @@ class OtherDtype {
   };
   [[nodiscard]] static std::optional<Waiting> waiting(const MpiReceive& receive,
                                                       const Operation& operation,
-                                                      const MpiPlace& place, int& status);
+                                                      const MpiPlace& place);
 
   std::uint32_t looks_ = 0;
   std::chrono::steady_clock::time_point next_{};

@@ -8,6 +8,15 @@
 #include <lockstep/comm/operation.hpp>
 
 namespace lockstep {
+namespace {
+
+std::int64_t bytes_of(const MPI_Status& envelope) {
+  MPI_Count found = 0;
+  expect_success(MPI_Get_elements_x(&envelope, MPI_BYTE, &found));
+  return found;
+}
+
+}  // namespace
 
 bool must_probe() {
 #ifdef MPICH_VERSION
@@ -21,32 +30,24 @@ bool must_probe() {
 #endif
 }
 
-int MpiReceive::post(std::int64_t max_count) {
+void MpiReceive::post(std::int64_t max_count) {
   const MpiBytes whole(bytes, max_count);
-  return MPI_Irecv(target, whole.count(), whole.type(), source, tag, comm, &request);
+  expect_success(MPI_Irecv(target, whole.count(), whole.type(), source, tag, comm, &request));
 }
 
-int MpiReceive::test() {
+void MpiReceive::test() {
   int over = 0;
   MPI_Status envelope;
   const int status = MPI_Test(&request, &over, &envelope);
   const bool longer = status != MPI_SUCCESS && is_truncation(status);
-  if ((status != MPI_SUCCESS && !longer) || (status == MPI_SUCCESS && over == 0)) return status;
+  if (!longer) expect_success(status);
+  if (!longer && over == 0) return;
   int gone = 0;
-  const int asked = giving_up || doubted ? MPI_Test_cancelled(&envelope, &gone) : MPI_SUCCESS;
-  if (gone != 0 || asked != MPI_SUCCESS) {
-    cancelled = gone != 0;
-    return asked;
-  }
+  if (giving_up || doubted) expect_success(MPI_Test_cancelled(&envelope, &gone));
+  cancelled = gone != 0;
+  if (cancelled) return;
   source = envelope.MPI_SOURCE;
-  if (longer) {
-    length = too_long;
-    return MPI_SUCCESS;
-  }
-  MPI_Count found = 0;
-  const int counted = MPI_Get_elements_x(&envelope, MPI_BYTE, &found);
-  length = found;
-  return counted;
+  length = longer ? too_long : bytes_of(envelope);
 }
 
 void MpiReceive::cancel() noexcept {
@@ -59,22 +60,10 @@ void MpiReceive::cancel() noexcept {
   }
 }
 
-int MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count) {
-  return take(handle, envelope, max_count, true);
-}
-
-int MpiReceive::take_elsewhere(MPI_Message handle, const MPI_Status& envelope,
-                               std::int64_t max_count) {
-  return take(handle, envelope, max_count, false);
-}
-
-int MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count,
-                     bool fits) {
-  MPI_Count found = 0;
-  const int status = MPI_Get_elements_x(&envelope, MPI_BYTE, &found);
-  if (status != MPI_SUCCESS) return status;
+void MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count,
+                      bool fits) {
   source = envelope.MPI_SOURCE;
-  length = found;
+  length = bytes_of(envelope);
   std::byte* memory = target;
   if (bytes == any_length && fits) {
     message = Tensor::empty({length}, DType::u8);
@@ -82,24 +71,26 @@ int MpiReceive::take(MPI_Message handle, const MPI_Status& envelope, std::int64_
   } else if (length != bytes || !fits) {
     // Received all the same, for the sender's sake, unless there is no memory for it.
     elsewhere.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(length)]);
-    if (!elsewhere) return MPI_SUCCESS;
+    if (!elsewhere) return;
     memory = elsewhere.get();
   }
   const MpiBytes whole(length, max_count);
-  return MPI_Imrecv(memory, whole.count(), whole.type(), &handle, &request);
+  expect_success(MPI_Imrecv(memory, whole.count(), whole.type(), &handle, &request));
 }
 
 // It may have come after an older one had looked for it, and before this one does.
-bool PendingReceives::find(const MpiReceive& receive, std::int64_t max_count, int& status) {
+bool PendingReceives::find(const MpiReceive& receive, std::int64_t max_count) {
   int there = 0;
   MPI_Message message = MPI_MESSAGE_NULL;
   MPI_Status envelope;
-  status = MPI_Improbe(receive.source, receive.tag, receive.comm, &there, &message, &envelope);
-  if (status != MPI_SUCCESS || there == 0) return false;
-  const auto oldest = std::ranges::find_if(
+  expect_success(
+      MPI_Improbe(receive.source, receive.tag, receive.comm, &there, &message, &envelope));
+  if (there == 0) return false;
+  const auto found = std::ranges::find_if(
       pending_, [&](const MpiReceive* other) { return other->takes(receive.comm, envelope); });
-  (*oldest)->taken = (*oldest)->take(message, envelope, max_count);
-  pending_.erase(oldest);
+  MpiReceive& oldest = **found;
+  pending_.erase(found);
+  oldest.take(message, envelope, max_count);
   return true;
 }
 

@@ -30,7 +30,6 @@ struct MpiReceive {
   std::int64_t length = -1;  ///< the message's, or too_long; -1 until it is there
   bool looked_for = false;   ///< with MPI_Improbe
   MPI_Request request = MPI_REQUEST_NULL;
-  int taken = MPI_SUCCESS;                 ///< MPI's status of receiving a message that was found
   std::unique_ptr<std::byte[]> elsewhere;  // where a message of another length goes
   Tensor message;                          ///< where one of any length goes
   bool giving_up = false;                  ///< nobody wants it any more
@@ -41,22 +40,20 @@ struct MpiReceive {
     return length < 0 && comm == its_comm && tag == envelope.MPI_TAG &&
            (source == MPI_ANY_SOURCE || source == envelope.MPI_SOURCE);
   }
-  /// These return MPI's status.
-  [[nodiscard]] int post(std::int64_t max_count);
+  // These throw OperationFailure where MPI fails.
+  void post(std::int64_t max_count);
   /// Looks whether what was posted has come.
-  [[nodiscard]] int test();
+  void test();
   /// Cancels what was posted; test() tells what became of it. No call of MPI is made twice.
   void cancel() noexcept;
   /// Starts receiving a message that MPI_Improbe has found, but not into the target: for its
   /// sender's sake.
-  [[nodiscard]] int take_elsewhere(MPI_Message handle, const MPI_Status& envelope,
-                                   std::int64_t max_count);
+  void take_elsewhere(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count) {
+    take(handle, envelope, max_count, false);
+  }
   /// Starts receiving a message that MPI_Improbe has found.
-  [[nodiscard]] int take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count);
-
- private:
-  [[nodiscard]] int take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count,
-                         bool fits);
+  void take(MPI_Message handle, const MPI_Status& envelope, std::int64_t max_count,
+            bool fits = true);
 };
 
 /// The messages that a group's operations must look for, oldest first.
@@ -68,8 +65,8 @@ class PendingReceives {
   void remove(const MpiReceive& receive) noexcept { std::erase(pending_, &receive); }
   [[nodiscard]] bool empty() const noexcept { return pending_.empty(); }
   /// Looks for `receive`'s message. True if MPI had one that it takes; MPI gives a message to the
-  /// oldest that takes it, so an older one may have got it. Sets `status` to MPI's.
-  [[nodiscard]] bool find(const MpiReceive& receive, std::int64_t max_count, int& status);
+  /// oldest that takes it, so an older one may have got it.
+  [[nodiscard]] bool find(const MpiReceive& receive, std::int64_t max_count);
 
  private:
   std::vector<MpiReceive*> pending_;

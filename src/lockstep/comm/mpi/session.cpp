@@ -22,24 +22,18 @@ class Guard {
  public:
   Guard(const char* call, const char* remedy, std::chrono::milliseconds deadline)
       : call_(call), remedy_(remedy) {
-    if (deadline.count() > 0) thread_ = std::thread([this, deadline] { watch(deadline); });
+    if (deadline.count() <= 0) return;
+    thread_ =
+        std::jthread([this, deadline](const std::stop_token& over) { watch(over, deadline); });
   }
-  ~Guard() {
-    if (!thread_.joinable()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
 
  private:
-  void watch(std::chrono::milliseconds deadline) {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, bounded(deadline), [this] { return over_; })) return;
+  void watch(const std::stop_token& over, std::chrono::milliseconds deadline) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any never;
+    never.wait_for(lock, over, bounded(deadline), [] { return false; });
+    if (over.stop_requested()) return;
     const std::string standing = standing_ranks_here();
     fmt::print(stderr, "process {} on {}: {} has not returned after {:.1f} s: {}. {}\n", getpid(),
                host_name(), call_, Seconds(deadline).count(),
@@ -54,10 +48,7 @@ class Guard {
   }
 
   const char *call_, *remedy_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace

@@ -65,44 +65,39 @@ Descriptor open_by_all(const MpiRanks& node, const MpiWait& wait, int& error) {
 
 std::string shortage(std::size_t bytes, int error) {
   struct statvfs disk {};
-  const bool known = statvfs(SharedSegment::folder, &disk) == 0;
+  const bool known = statvfs(shared_memory_folder, &disk) == 0;
   const double free =
       known ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) : 0;
   return fmt::format("{} on {} has no room for {:.1f} MiB more a rank ({}; {:.1f} MiB are free)",
-                     SharedSegment::folder, host_name(), static_cast<double>(bytes) / 0x1p20,
+                     shared_memory_folder, host_name(), static_cast<double>(bytes) / 0x1p20,
                      std::strerror(error), free / 0x1p20);
 }
 
 }  // namespace
 
-std::shared_ptr<Segment> SharedSegment::create(const MpiRanks& node, std::size_t bytes,
-                                               const MpiWait& wait, std::string& why) {
-  const int rank = node.rank();
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t part = (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
-  const std::size_t whole = part * static_cast<std::size_t>(node.size());
-
+std::shared_ptr<Segment> make_shared_segment(const MpiRanks& node, std::size_t bytes,
+                                             const MpiWait& wait, std::string& why) {
+  const std::size_t part = Segment::part_for(bytes);
   int error = 0;
   const Descriptor file = open_by_all(node, wait, error);
   if (error == 0) {  // which makes the file as long as that part of it needs
     const auto bytes = static_cast<std::int64_t>(part);
-    error = allocate_file(file, bytes * rank, bytes);
-  }
-  void* base = MAP_FAILED;
-  if (error == 0) {
-    base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (base == MAP_FAILED) error = errno;
+    error = allocate_file(file, bytes * node.rank(), bytes);
   }
   std::shared_ptr<Segment> segment;
-  if (base != MAP_FAILED) {
-    segment.reset(new SharedSegment(static_cast<std::byte*>(base), part, whole));
+  if (error == 0) {
+    void* mapping = mmap(nullptr, part * static_cast<std::size_t>(node.size()),
+                         PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (mapping == MAP_FAILED) {
+      error = errno;
+    } else {
+      segment = std::make_shared<Segment>(mapping, node.size(), part);
+    }
   }
   error = std::ranges::max(all_gather_values(error, node, wait));
   if (error == 0) return segment;
   why = shortage(part, error);
   return nullptr;
 }
-
-SharedSegment::~SharedSegment() { munmap(base(), mapped_); }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 #include <lockstep/base/error.hpp>
+#include <lockstep/comm/engine/in_flight.hpp>
 
 namespace lockstep {
 
@@ -18,6 +19,20 @@ namespace lockstep {
 inline void check_mpi(int status, const char* call) {
   if (status != MPI_SUCCESS)
     throw CommError(std::string(call) + " failed: " + mpi_error_text(status));
+}
+
+/// The same while an operation moves: throws OperationFailure.
+inline void expect_success(int status) {
+  if (status != MPI_SUCCESS)
+    throw OperationFailure(OperationFailure::Kind::transport, mpi_error_text(status));
+}
+
+/// Whether MPI is done with a request, which is then MPI_REQUEST_NULL. Throws OperationFailure.
+[[nodiscard]] inline bool is_complete(MPI_Request& request) {
+  if (request == MPI_REQUEST_NULL) return true;
+  int over = 0;
+  expect_success(MPI_Test(&request, &over, MPI_STATUS_IGNORE));
+  return over != 0;
 }
 
 /// A message was longer than what it was to be received into.

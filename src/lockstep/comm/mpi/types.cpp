@@ -1,45 +1,39 @@
 #include <lockstep/comm/mpi/types.hpp>
 
 #include <lockstep/comm/mpi/status.hpp>
-#include <lockstep/comm/node/extremes.hpp>
+#include <lockstep/comm/node/reduce_ranks.hpp>
 
 namespace lockstep {
 namespace {
 
-template <class T, class Combine>
-void combine(void* theirs, void* result, int* count, MPI_Datatype* /*type*/) {
-  const auto* in = static_cast<const T*>(theirs);
-  auto* out = static_cast<T*>(result);
-  for (int i = 0; i < *count; ++i) out[i] = Combine()(in[i], out[i]);
+template <ReduceOp op, DType dtype>
+void reduce(void* theirs, void* result, int* count, MPI_Datatype* /*type*/) {
+  const void* const sources[] = {theirs, result};
+  reduce_ranks(op, dtype, sources, *count, {&result, 1});
 }
 
-struct SumOfBytes {
-  std::uint8_t operator()(std::uint8_t a, std::uint8_t b) const {
-    return static_cast<std::uint8_t>(a + b);
-  }
-};
-
-template <class T, class Combine>
+/// Of our own, in the order and with the bits of reduce_ranks.
+template <ReduceOp op, DType dtype>
 MPI_Op own() {
-  static const MPI_Op op = [] {
+  static const MPI_Op made = [] {
     MPI_Op made = MPI_OP_NULL;
-    check_mpi(MPI_Op_create(combine<T, Combine>, 1, &made), "MPI_Op_create");
+    check_mpi(MPI_Op_create(reduce<op, dtype>, 1, &made), "MPI_Op_create");
     return made;
   }();
-  return op;
+  return made;
 }
 
 /// MPI's MPI_MIN and MPI_MAX of bytes are not to be trusted, MPICH 4.0's take those above 127 for
 /// negative numbers; of floats they depend on the order where there are NaNs or zeros.
-template <class Extreme>
+template <ReduceOp op>
 MPI_Op extreme(DType dtype, MPI_Op mpis) {
   switch (dtype) {
     case DType::f32:
-      return own<float, Extreme>();
+      return own<op, DType::f32>();
     case DType::f64:
-      return own<double, Extreme>();
+      return own<op, DType::f64>();
     case DType::u8:
-      return own<std::uint8_t, Extreme>();
+      return own<op, DType::u8>();
     default:
       return mpis;
   }
@@ -74,14 +68,14 @@ MPI_Op mpi_op(ReduceOp op, DType dtype) {
     case ReduceOp::sum:
     case ReduceOp::avg:
       // Open MPI 4.1's of bytes stays at 255 where it should wrap around.
-      if (dtype == DType::u8) return own<std::uint8_t, SumOfBytes>();
+      if (dtype == DType::u8) return own<ReduceOp::sum, DType::u8>();
       return logical ? MPI_LOR : MPI_SUM;
     case ReduceOp::product:
       return logical ? MPI_LAND : MPI_PROD;
     case ReduceOp::min:
-      return logical ? MPI_LAND : extreme<Min>(dtype, MPI_MIN);
+      return logical ? MPI_LAND : extreme<ReduceOp::min>(dtype, MPI_MIN);
     case ReduceOp::max:
-      return logical ? MPI_LOR : extreme<Max>(dtype, MPI_MAX);
+      return logical ? MPI_LOR : extreme<ReduceOp::max>(dtype, MPI_MAX);
     case ReduceOp::band:
       return logical ? MPI_LAND : MPI_BAND;
     case ReduceOp::bor:

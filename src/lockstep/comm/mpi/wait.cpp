@@ -4,7 +4,6 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/failure.hpp>
-#include <lockstep/base/make_room.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
 #include <lockstep/comm/mpi/status.hpp>
 
@@ -20,19 +19,13 @@ void MpiWait::operator()(MPI_Request request) const {
 
 void MpiWait::until(const std::function<bool()>& over) const {
   const auto start = Clock::now();
-  while (!over()) {
-    if (Clock::now() - start > timeout_) {
-      throw ErrorOnRank<TimeoutError>(
-          {rank_, ""},
-          fmt::format(
-              "{}: {} has waited {:.1f} s for the other ranks of its communicator: at least one "
-              "has "
-              "not called it. It is collective: every rank of the communicator must call it.",
-              speaker_, doing_, seconds_since(start)));
-    }
-    ProgressEngine::instance().progress_others(nullptr);
-    make_room(Clock::now() - start);
-  }
+  if (ProgressEngine::instance().progress_until(over, timeout_)) return;
+  throw ErrorOnRank<TimeoutError>(
+      {rank_, ""},
+      fmt::format("{}: {} has waited {:.1f} s for the other ranks of its communicator: at least "
+                  "one has not called it. It is collective: every rank of the communicator must "
+                  "call it.",
+                  rank_name_, doing_, seconds_since(start)));
 }
 
 }  // namespace lockstep

@@ -10,10 +10,13 @@ namespace lockstep {
 /// How set-up waits: no call of it may block without a deadline.
 class MpiWait {
  public:
-  /// `speaker` names this `rank` in messages. `doing` is what the other ranks must be doing too:
+  /// `rank_name` names this `rank` in messages. `doing` is what the other ranks must be doing too:
   /// "make_mpi_group".
-  MpiWait(int rank, std::string speaker, std::string doing, std::chrono::milliseconds timeout)
-      : rank_(rank), speaker_(std::move(speaker)), doing_(std::move(doing)), timeout_(timeout) {}
+  MpiWait(int rank, std::string rank_name, std::string doing, std::chrono::milliseconds timeout)
+      : rank_(rank),
+        rank_name_(std::move(rank_name)),
+        doing_(std::move(doing)),
+        timeout_(timeout) {}
 
   /// Returns when the request is over. Throws TimeoutError naming what the others have not done,
   /// CommError if MPI fails.
@@ -23,7 +26,7 @@ class MpiWait {
 
  private:
   int rank_;
-  std::string speaker_, doing_;
+  std::string rank_name_, doing_;
   std::chrono::milliseconds timeout_;
 };
 

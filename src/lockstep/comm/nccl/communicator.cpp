@@ -3,16 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/host.hpp>
-#include <lockstep/base/make_room.hpp>
 #include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/engine/progress_engine.hpp>
-#include <lockstep/comm/objects.hpp>
 
 namespace lockstep {
 namespace {
@@ -45,18 +45,18 @@ void expect_gpus(NcclApi& api, ProcessGroup& control, Device device) {
 }
 
 NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control) {
-  NcclId id{};
-  std::string bytes;
-  if (control.rank() == 0 && api.make_id(id) == NcclStatus::success) {
-    bytes.assign(id.data(), id.size());
-  }
-  bytes = broadcast_object(control, bytes, 0);
-  if (bytes.size() != id.size()) {
+  const auto make_id = [&] {
+    NcclId id{};
+    if (api.make_id(id) == NcclStatus::success) return std::string(id.data(), id.size());
     throw CommError(
         "NCCL could not make a unique ID on rank 0: look at its network interfaces "
         "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)");
-  }
-  std::ranges::copy(bytes, id.begin());
+  };
+  const auto refuse = [](const AgreedFailure& failure) {
+    throw Agreed<CommError>(failure, failure.message);
+  };
+  NcclId id{};
+  std::ranges::copy(agree(control, 0, make_id, {.refuse = refuse}), id.begin());
   return id;
 }
 
@@ -65,8 +65,8 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& c
     : api_(std::move(api)),
       device_(device),
       rank_{control.rank(), host_name()},
-      speaker_(fmt::format("rank {} of {} ({}, {})", control.rank(), control.size(), host_name(),
-                           to_string(device))),
+      rank_name_(fmt::format("rank {} of {} ({}, {})", control.rank(), control.size(), host_name(),
+                             to_string(device))),
       timeout_(timeout),
       events_(*api_) {
   const NcclId id = exchange_unique_id(*api_, control);
@@ -79,7 +79,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& c
   } catch (const GpuError& error) {
     static_cast<void>(give_up());
     throw ErrorOnRank<CommError>(
-        rank_, fmt::format("{}: {}. The job must be restarted.", speaker_, error.what()));
+        rank_, fmt::format("{}: {}. The job must be restarted.", rank_name_, error.what()));
   } catch (const TimeoutError&) {
     static_cast<void>(give_up());
     throw;
@@ -92,7 +92,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 bool NcclCommunicator::give_up() noexcept {
   abort();
-  return !freeing_ || freeing_->returns_within(std::min(patience, timeout_));
+  return is_freed_within(std::min(patience, timeout_));
 }
 
 void NcclCommunicator::expect_accepted(NcclStatus status, const char* call) {
@@ -108,18 +108,12 @@ bool NcclCommunicator::is_settled() {
 
 void NcclCommunicator::settle(const char* call) {
   const auto start = Clock::now();
-  while (!is_settled()) {
-    if (Clock::now() - start > timeout_) {
-      throw ErrorOnRank<TimeoutError>(
-          rank_,
-          fmt::format(
-              "{}: {} has not completed after {:.1f} s: at least one rank has not come to it. Look "
-              "there for an error or a stopped process; NCCL_DEBUG=INFO says more.",
-              speaker_, call, seconds_since(start)));
-    }
-    ProgressEngine::instance().progress_others(nullptr);
-    make_room(Clock::now() - start);
-  }
+  if (ProgressEngine::instance().progress_until([&] { return is_settled(); }, timeout_)) return;
+  throw ErrorOnRank<TimeoutError>(
+      rank_,
+      fmt::format("{}: {} has not completed after {:.1f} s: at least one rank has not come to it. "
+                  "Look there for an error or a stopped process; NCCL_DEBUG=INFO says more.",
+                  rank_name_, call, seconds_since(start)));
 }
 
 void NcclCommunicator::close() {
@@ -128,34 +122,45 @@ void NcclCommunicator::close() {
   const DeviceScope there(*api_, device_.index);
   expect_accepted(api_->finalize(comm_), "ncclCommFinalize");
   settle("ncclCommFinalize");
-  free_it(&NcclApi::destroy);
+  start_to_free(&NcclApi::destroy);
   const auto left =
       timeout_ - std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-  if (freeing_->returns_within(left)) return;
+  if (is_freed_within(left)) return;
   throw ErrorOnRank<TimeoutError>(rank_,
                                   fmt::format("{}: ncclCommDestroy has not returned after {:.1f} "
                                               "s: it is left behind, with what it holds "
                                               "on the device.",
-                                              speaker_, seconds_since(start)));
+                                              rank_name_, seconds_since(start)));
 }
 
 void NcclCommunicator::abort() noexcept {
   if (!comm_) return;
   try {
-    free_it(&NcclApi::abort);
+    start_to_free(&NcclApi::abort);
   } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): no thread, so it stays
   }
 }
 
-void NcclCommunicator::free_it(NcclStatus (NcclApi::*call)(NcclApi::Comm)) {
-  freeing_.emplace(
-      [api = api_, comm = std::exchange(comm_, nullptr), device = device_.index, call] {
-        try {
-          const DeviceScope there(*api, device);
-          static_cast<void>(((*api).*call)(comm));
-        } catch (const GpuError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
-        }
-      });
+// NCCL may never return, so the thread owns what it uses, and lets go of it before it says so.
+void NcclCommunicator::start_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm)) {
+  std::promise<void> freed;
+  auto is_freed = freed.get_future();
+  std::thread([freed = std::move(freed), api = api_, comm = comm_, device = device_.index,
+               call]() mutable {
+    try {
+      const DeviceScope there(*api, device);
+      static_cast<void>(((*api).*call)(comm));
+    } catch (const GpuError&) {  // NOLINT(bugprone-empty-catch): nobody is left to be told
+    }
+    api.reset();
+    freed.set_value();
+  }).detach();
+  freed_ = std::move(is_freed);
+  comm_ = nullptr;
+}
+
+bool NcclCommunicator::is_freed_within(std::chrono::milliseconds patience) const {
+  return !freed_.valid() || freed_.wait_for(patience) == std::future_status::ready;
 }
 
 }  // namespace lockstep

@@ -1,12 +1,11 @@
 #pragma once
 #include <chrono>
+#include <future>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include <lockstep/base/failure.hpp>
 #include <lockstep/comm/nccl/api.hpp>
-#include <lockstep/comm/nccl/background_call.hpp>
 #include <lockstep/comm/nccl/device_scope.hpp>
 #include <lockstep/comm/nccl/events.hpp>
 #include <lockstep/comm/process_group.hpp>
@@ -16,7 +15,7 @@ namespace lockstep {
 /// Throws InputError on every rank unless each has its device. Collective over `control`.
 void expect_gpus(NcclApi& api, ProcessGroup& control, Device device);
 
-/// Rank 0's new unique ID on every rank. Collective over `control`.
+/// Rank 0's new unique ID on every rank. Collective over `control`. Throws CommError.
 [[nodiscard]] NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control);
 
 /// An NCCL communicator, a stream of its own and events, on one device. No call here blocks the
@@ -52,17 +51,18 @@ class NcclCommunicator {
   void settle(const char* call);
   /// abort(), and waits for it a while.
   [[nodiscard]] bool give_up() noexcept;
-  void free_it(NcclStatus (NcclApi::*call)(NcclApi::Comm));
+  void start_to_free(NcclStatus (NcclApi::*call)(NcclApi::Comm));
+  [[nodiscard]] bool is_freed_within(std::chrono::milliseconds patience) const;
 
   std::shared_ptr<NcclApi> api_;
   Device device_;
   RankOfError rank_;
-  std::string speaker_;
+  std::string rank_name_;
   std::chrono::milliseconds timeout_;
   NcclApi::Comm comm_ = nullptr;
   NcclApi::Stream stream_ = nullptr;
   EventPool events_;
-  std::optional<BackgroundCall> freeing_;
+  std::future<void> freed_;  // by a thread that is left behind if NCCL does not return
 };
 
 }  // namespace lockstep

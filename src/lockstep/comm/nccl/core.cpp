@@ -1,7 +1,6 @@
 #include <lockstep/comm/nccl/core.hpp>
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <mutex>
@@ -9,24 +8,39 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/host.hpp>
-#include <lockstep/base/make_room.hpp>
 #include <lockstep/base/pool.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/call_record.hpp>
-#include <lockstep/comm/engine/kept_memory.hpp>
-#include <lockstep/comm/nccl/flight_log.hpp>
 #include <lockstep/comm/nccl/in_flight.hpp>
+#include <lockstep/comm/thread_level.hpp>
 #include <lockstep/tensor/stream.hpp>
 
 namespace lockstep {
 namespace {
 
-/// Whether MPI, if that is what the control group uses, may be called by the engine's thread.
-bool mpi_takes_threads() {
-  int running = 0, level = MPI_THREAD_SINGLE;
-  MPI_Initialized(&running);
-  if (!running) return true;
-  MPI_Query_thread(&level);
-  return level >= MPI_THREAD_MULTIPLE;
+/// What a rank knows of a new group.
+struct FlightProposal {
+  std::uint64_t group_number;
+  int rank_in_job;
+  static auto fields(auto& self) { return std::tie(self.group_number, self.rank_in_job); }
+};
+
+/// A new group's part of the process's flight recorder, if it has one. Collective over `control`.
+FlightLog open_flight_log(ProcessGroup& control) {
+  auto recorder = FlightRecorder::current();
+  const auto mine = [&] {
+    return FlightProposal{FlightRecorder::next_group_number(),
+                          recorder ? recorder->rank() : control.rank()};
+  };
+  std::uint64_t number = 0;
+  std::vector<int> members;
+  for (const FlightProposal& theirs : agree(control, mine)) {
+    number = std::max(number, theirs.group_number);
+    members.push_back(theirs.rank_in_job);
+  }
+  if (!recorder) return {};
+  const int group = recorder->add_group(number, members);
+  return {std::move(recorder), group};
 }
 
 /// Cores whose groups are gone while something was in flight.
@@ -49,7 +63,7 @@ NcclCore::NcclCore(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> c
       messages_(control_->split(0, control_->rank())),
       communicator_(std::move(api), *control_, device, this->options().timeout),
       queue_(communicator_, control_->rank(), control_->size()),
-      threads_may_communicate_(mpi_takes_threads()) {
+      threads_may_communicate_(threads_may_communicate(*control_)) {
   introduce(control_->rank(), control_->size(),
             fmt::format("{}, {}", host_name(), to_string(device)));
   record_flight(open_flight_log(*control_));
@@ -86,28 +100,27 @@ void NcclCore::end_batch() {
 void NcclCore::await_stream(const Operation& operation) {
   Event given;
   const auto start = Clock::now();
-  for (bool over = false; !over;) {
-    {
-      const auto locked = lock();
-      expect_callable();
-      over = on_device(operation, [&] {
+  const auto is_over = [&] {
+    const auto locked = lock();
+    expect_callable();
+    try {
+      return on_device([&] {
         if (!given.is_recorded()) {
           given.record(communicator_.events(), current_stream(communicator_.device()).handle());
         }
         return given.is_over();
       });
-      if (!over && Clock::now() - start > options().timeout) {
-        const std::string failure =
-            fmt::format("{}: {} waits for its device since {:.1f} s", speaker(),
-                        describe_fully(operation), seconds_since(start));
-        poison(fmt::format("it failed earlier: {}.", failure));
-        throw ErrorOnRank<TimeoutError>({rank(), host_name()},
-                                        failure + ": what was launched before it has not ended.");
-      }
+    } catch (const OperationFailure& failure) {
+      end_by_transport(operation, failure.what());
     }
-    ProgressEngine::instance().progress_others(nullptr);
-    make_room(Clock::now() - start);
-  }
+  };
+  if (ProgressEngine::instance().progress_until(is_over, options().timeout)) return;
+  const auto locked = lock();
+  const std::string failure = fmt::format("{}: {} waits for its device since {:.1f} s", rank_name(),
+                                          describe_fully(operation), seconds_since(start));
+  poison(fmt::format("it failed earlier: {}.", failure));
+  throw ErrorOnRank<TimeoutError>({rank(), host_name()},
+                                  failure + ": what was launched before it has not ended.");
 }
 
 void NcclCore::close() {
@@ -118,7 +131,7 @@ void NcclCore::close() {
     communicator_.abort();
     throw ErrorOnRank<CommError>(
         {rank(), host_name()},
-        fmt::format("{}: closing the nccl group failed: {}", speaker(), error.what()));
+        fmt::format("{}: closing the nccl group failed: {}", rank_name(), error.what()));
   } catch (const TimeoutError&) {
     communicator_.abort();
     throw;
@@ -168,16 +181,12 @@ IntrusivePtr<InFlight> NcclCore::make(Operation&& operation) {
     queue_.add(*work);
     return work;
   } catch (const GpuError& error) {
-    transport_failed(operation, error.what());
+    end_by_transport(operation, error.what());
   }
 }
 
-std::string NcclCore::absentees(const InFlight& work) const {
-  return static_cast<const NcclInFlight&>(work).absentees();
-}
-
-void NcclCore::keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept {
-  keep_until_exit(record);
+std::string NcclCore::missing_ranks(const InFlight& work) const {
+  return static_cast<const NcclInFlight&>(work).missing_ranks();
 }
 
 void NcclCore::spread_failure(const std::string& /*reason*/) noexcept {

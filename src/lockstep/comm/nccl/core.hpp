@@ -36,23 +36,14 @@ class NcclCore final : public GroupCore {
   [[nodiscard]] NcclQueue& queue() noexcept { return queue_; }
   /// Whether this thread may use the control group.
   [[nodiscard]] bool may_communicate() const noexcept;
-  /// f(), with its thread on the group's device; what CUDA or NCCL refuse ends the group.
+  /// f(), with its thread on the group's device. Throws OperationFailure where CUDA or NCCL fail.
   template <class F>
-  auto on_device(const Operation& operation, const F& f) {
+  auto on_device(const F& f) {
     try {
       const DeviceScope there(communicator_.api(), communicator_.device().index);
       return f();
     } catch (const GpuError& error) {
-      transport_failed(operation, error.what());
-    }
-  }
-  /// f(), which uses the control group: with that this group ends too.
-  template <class F>
-  auto on_control(const Operation& operation, const F& f) {
-    try {
-      return f();
-    } catch (const CommError& error) {
-      fail(operation, std::string("its ranks could not compare their calls: ") + error.what());
+      throw OperationFailure(OperationFailure::Kind::transport, error.what());
     }
   }
 
@@ -62,16 +53,14 @@ class NcclCore final : public GroupCore {
   ~NcclCore() override = default;
 
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
-  [[nodiscard]] std::string absentees(const InFlight& work) const override;
-  void retire(std::uint64_t /*sequence*/) noexcept override {}
-  void keep_abandoned(const IntrusivePtr<WorkRecord>& record) noexcept override;
+  [[nodiscard]] std::string missing_ranks(const InFlight& work) const override;
   void spread_failure(const std::string& reason) noexcept override;
   /// Nothing is in flight any more, or never will be over.
   void end() noexcept;
   static void end_those_left() noexcept;
 
   std::shared_ptr<ProcessGroup> control_;   // host tensors, and whether calls agree
-  std::shared_ptr<ProcessGroup> messages_;  // the same ranks: lengths of messages, disputes
+  std::shared_ptr<ProcessGroup> messages_;  // the same ranks: lengths of messages, other calls
   NcclCommunicator communicator_;
   NcclQueue queue_;
   bool threads_may_communicate_;

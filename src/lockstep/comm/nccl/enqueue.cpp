@@ -63,12 +63,8 @@ class Enqueuer {
  private:
   void expect(NcclStatus status, const char* call) { communicator_.expect_accepted(status, call); }
 
-  [[nodiscard]] Block in(int rank) const {
-    return block_of(operation_.input_counts, operation_.input.numel(), size_, rank);
-  }
-  [[nodiscard]] Block out(int rank) const {
-    return block_of(operation_.output_counts, operation_.output.numel(), size_, rank);
-  }
+  [[nodiscard]] Block in(int rank) const { return input_block(operation_, size_, rank); }
+  [[nodiscard]] Block out(int rank) const { return output_block(operation_, size_, rank); }
 
   void send(const Tensor& t, Block block, int peer) {
     if (block.count == 0) return;

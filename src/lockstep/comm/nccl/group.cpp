@@ -90,9 +90,9 @@ class NcclGroup final : public ProcessGroup {
       const DeviceScope there(*api_, device_.index);
       api_->copy(to.data(), from.data(), from.bytes());
     } catch (const GpuError& error) {
-      throw ErrorOnRank<CommError>(
-          {rank(), host_name()},
-          fmt::format("{}: copying {} failed: {}", core_->speaker(), describe(from), error.what()));
+      throw ErrorOnRank<CommError>({rank(), host_name()},
+                                   fmt::format("{}: copying {} failed: {}", core_->rank_name(),
+                                               describe(from), error.what()));
     }
   }
 

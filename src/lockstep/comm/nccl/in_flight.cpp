@@ -11,22 +11,34 @@ NcclInFlight::NcclInFlight(NcclCore& core, Operation&& operation)
   input_ready_.record(communicator.events(), current_stream(communicator.device()).handle());
 }
 
+/// f(), which uses the control group: where that ends, this group ends too.
+template <class F>
+auto NcclInFlight::on_control(const F& f) {
+  try {
+    return f();
+  } catch (const CommError& error) {
+    throw OperationFailure(OperationFailure::Kind::finding,
+                           std::string("its ranks could not compare their calls: ") + error.what(),
+                           &operation());
+  }
+}
+
 bool NcclInFlight::rendezvous(bool is_next) {
-  const CallMatch match = core_.on_control(operation(), [&] {
+  const CallMatch match = on_control([&] {
     rendezvous_.post(core_.control(), operation(), core_.options().contract);
     const bool may_compare = is_next && core_.may_communicate();
     return may_compare ? rendezvous_.compare(core_.messages(), operation()) : CallMatch::pending;
   });
-  if (match == CallMatch::different) core_.refuse(operation(), rendezvous_.mismatch(operation()));
+  if (match == CallMatch::different) {
+    throw OperationFailure(OperationFailure::Kind::mismatch,
+                           rendezvous_.mismatch(operation(), core_.rank()));
+  }
   return match == CallMatch::equal;
 }
 
 void NcclInFlight::launch() {
   if (operation().is_message() && core_.options().contract != Contract::off) {
-    core_.on_control(operation(), [&] {
-      handshake_.post(core_.messages(), operation());
-      return true;
-    });
+    on_control([&] { handshake_.post(core_.messages(), operation()); });
   }
   is_launched_ = true;
 }
@@ -35,14 +47,16 @@ bool NcclInFlight::may_go() {
   if (!is_launched_ || !operation().is_message()) return is_launched_;
   if (!core_.may_communicate()) return false;
   std::string finding;
-  const bool met = core_.on_control(operation(), [&] { return handshake_.look(finding); });
-  if (!finding.empty()) core_.fail(operation(), finding);
+  const bool met = on_control([&] { return handshake_.look(finding); });
+  if (!finding.empty()) {
+    throw OperationFailure(OperationFailure::Kind::finding, finding, &operation());
+  }
   return met;
 }
 
 Motion NcclInFlight::transfer() {
   if (!is_launched_) launch();
-  return core_.on_device(operation(), [&] {
+  return core_.on_device([&] {
     if (!on_stream_) core_.queue().advance();
     return on_stream_ && is_over_on_device() ? Motion::over : Motion::none;
   });
@@ -52,7 +66,7 @@ bool NcclInFlight::is_over_on_device() {
   if (done_.is_over()) return true;
   static_cast<void>(core_.communicator().is_settled());  // throws if a peer or the network failed
   if (awaited_since_ && Clock::now() - *awaited_since_ > core_.options().timeout) {
-    core_.time_out(*this, seconds_since(*awaited_since_));
+    throw OperationFailure::time_out(seconds_since(*awaited_since_));
   }
   return false;
 }
@@ -60,7 +74,7 @@ bool NcclInFlight::is_over_on_device() {
 bool NcclInFlight::order_stream() {
   // Behind a barrier comes the host.
   if (!on_stream_ || operation().kind == Operation::Kind::barrier) return false;
-  return core_.on_device(operation(), [&] {
+  return core_.on_device([&] {
     done_.make_wait(current_stream(core_.communicator().device()).handle());
     if (!awaited_since_) awaited_since_ = Clock::now();
     return true;

@@ -20,7 +20,7 @@ class NcclInFlight final : public InFlight {
   [[nodiscard]] int source() const noexcept override {
     return operation().kind == Operation::Kind::receive ? operation().root : -1;
   }
-  [[nodiscard]] std::string absentees() const { return rendezvous_.awaited(); }
+  [[nodiscard]] std::string missing_ranks() const { return rendezvous_.awaited(); }
 
  private:
   friend class NcclQueue;
@@ -30,8 +30,10 @@ class NcclInFlight final : public InFlight {
   [[nodiscard]] bool order_stream() override;
   void release() noexcept override;
 
+  template <class F>
+  auto on_control(const F& f);
   void launch();
-  /// Whether its ranks agree. Throws CommError, having ended the group, if a message's do not.
+  /// Whether its ranks agree. Throws OperationFailure if a message's do not.
   [[nodiscard]] bool may_go();
   [[nodiscard]] bool is_over_on_device();
 

@@ -4,32 +4,6 @@
 #include <lockstep/comm/nccl/in_flight.hpp>
 
 namespace lockstep {
-namespace {
-
-/// An open ncclGroup, which an exception does not leave open.
-class OpenGroup {
- public:
-  explicit OpenGroup(NcclCommunicator& communicator) : communicator_(communicator) {
-    communicator_.expect_accepted(communicator_.api().group_start(), "ncclGroupStart");
-  }
-  ~OpenGroup() {
-    if (open_) static_cast<void>(communicator_.api().group_end());
-  }
-  OpenGroup(const OpenGroup&) = delete;
-  OpenGroup& operator=(const OpenGroup&) = delete;
-
-  void close() {
-    open_ = false;
-    communicator_.expect_accepted(communicator_.api().group_end(), "ncclGroupEnd");
-  }
-
- private:
-  NcclCommunicator& communicator_;
-  bool open_ = true;
-};
-
-}  // namespace
-
 void NcclQueue::begin_batch() noexcept { open_batch_ = ++batches_; }
 
 void NcclQueue::add(NcclInFlight& work) noexcept {
@@ -61,14 +35,19 @@ NcclInFlight* NcclQueue::ready_batch() {
 }
 
 void NcclQueue::give_to_nccl(NcclInFlight* last) {
-  OpenGroup group(communicator_);
-  for (NcclInFlight* work = first_;; work = work->after_) {
-    work->input_ready_.make_wait(communicator_.stream());
-    enqueue(communicator_, work->operation(), rank_, size_);
-    if (work == last) break;
+  communicator_.expect_accepted(communicator_.api().group_start(), "ncclGroupStart");
+  try {
+    for (NcclInFlight* work = first_;; work = work->after_) {
+      work->input_ready_.make_wait(communicator_.stream());
+      enqueue(communicator_, work->operation(), rank_, size_);
+      if (work == last) break;
+    }
+  } catch (...) {  // which must not leave it open
+    static_cast<void>(communicator_.api().group_end());
+    throw;
   }
   given_ = last;
-  group.close();
+  communicator_.expect_accepted(communicator_.api().group_end(), "ncclGroupEnd");
 }
 
 /// NCCL has put its kernels on the stream: marks follow them.

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 #include <type_traits>
-#include <vector>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/hash.hpp>
@@ -14,9 +13,8 @@
 namespace lockstep {
 namespace {
 
-// What travels on the messages' group: lengths, by direction of the message; after a refusal, calls
-// and lengths of an exchange.
-enum Tag : int { length_of_sent, length_of_received, disputed_call, disputed_length };
+// Of the messages' group: lengths, by direction of the message.
+enum Tag : int { length_of_sent, length_of_received };
 
 std::int64_t* elements(const Tensor& t) { return static_cast<std::int64_t*>(t.data()); }
 
@@ -51,17 +49,6 @@ Tensor bytes_of(const CallRecord& record) {
 
 }  // namespace
 
-/// What the ranks tell each other after a refusal: rank 0 and the first that deviates their calls,
-/// to those whose own is another; or all of them the lengths that they sent.
-struct NcclRendezvous::Dispute {
-  int teller = -1;    // whose call comes here; -1: lengths do
-  Tensor sent, told;  // u8 of a CallRecord each, or [size, 1] of i64
-  std::vector<Work> works;
-};
-
-NcclRendezvous::NcclRendezvous() = default;
-NcclRendezvous::~NcclRendezvous() = default;
-
 void NcclRendezvous::post(ProcessGroup& control, const Operation& operation, Contract contract) {
   if (posted_) return;
   posted_ = true;
@@ -78,10 +65,8 @@ void NcclRendezvous::post(ProcessGroup& control, const Operation& operation, Con
 CallMatch NcclRendezvous::compare(ProcessGroup& messages, const Operation& operation) {
   if (!work_.test()) return CallMatch::pending;
   if (agrees()) return CallMatch::equal;
-  if (!dispute_) begin_dispute(messages, operation);
-  bool over = true;
-  for (Work& work : dispute_->works) over = work.test() && over;
-  return over ? CallMatch::different : CallMatch::pending;
+  if (!told_.defined()) exchange_calls(messages, operation);
+  return exchange_.test() ? CallMatch::different : CallMatch::pending;
 }
 
 bool NcclRendezvous::agrees() const {
@@ -101,43 +86,29 @@ int NcclRendezvous::deviant() const {
   return r;
 }
 
-void NcclRendezvous::begin_dispute(ProcessGroup& messages, const Operation& operation) {
-  dispute_ = std::make_unique<Dispute>();
-  auto& [teller, sent, told, works] = *dispute_;
-  const int me = messages.rank(), other = deviant();
-  if (other == size_) {
-    sent = Tensor::empty({size_, 1}, DType::i64);
-    told = Tensor::empty({size_, 1}, DType::i64);
-    for (int r = 0; r < size_; ++r) {
-      elements(sent)[r] = operation.input_counts[static_cast<std::size_t>(r)];
-      works.push_back(messages.irecv(told.slice(r, r + 1), r, disputed_length));
-      works.push_back(messages.isend(sent.slice(r, r + 1), r, disputed_length));
-    }
-    return;
-  }
-  const bool like_zero = row(me)[0] == row(0)[0];
-  teller = like_zero ? other : 0;
-  sent = bytes_of(record_of(operation));
-  told = Tensor::empty({sizeof(CallRecord)}, DType::u8);
-  works.push_back(messages.irecv(told, teller, disputed_call));
-  if (me != 0 && me != other) return;
-  for (int r = 0; r < size_; ++r) {
-    const bool hears = (row(r)[0] == row(0)[0]) != like_zero;
-    if (hears) works.push_back(messages.isend(sent, r, disputed_call));
+/// Every rank's call; or, where the calls are alike, what every rank sends to this one.
+void NcclRendezvous::exchange_calls(ProcessGroup& messages, const Operation& operation) {
+  if (deviant() == size_) {
+    const auto sent = Tensor::from(operation.input_counts, {size_, 1});
+    told_ = Tensor::empty({size_, 1}, DType::i64);
+    exchange_ = messages.all_to_all(sent, told_);
+  } else {
+    told_ = Tensor::empty({size_, sizeof(CallRecord)}, DType::u8);
+    exchange_ = messages.all_gather(bytes_of(record_of(operation)), told_);
   }
 }
 
-std::string NcclRendezvous::mismatch(const Operation& operation) const {
-  const Tensor& told = dispute_->told;
-  if (dispute_->teller >= 0) {
+std::string NcclRendezvous::mismatch(const Operation& operation, int rank) const {
+  if (const int other = deviant(); other != size_) {
+    const int teller = row(rank)[0] == row(0)[0] ? other : 0;
     CallRecord theirs;
-    std::memcpy(&theirs, told.data(), sizeof theirs);
-    return called_something_else(dispute_->teller, record_of(operation), theirs);
+    std::memcpy(&theirs, told_.slice(teller, teller + 1).data(), sizeof theirs);
+    return called_something_else(teller, record_of(operation), theirs);
   }
   for (int r = 0; r < size_; ++r) {
     const std::int64_t expected = operation.output_counts[static_cast<std::size_t>(r)];
-    if (elements(told)[r] == expected) continue;
-    return fmt::format("rank {} sent {} elements where {} were expected", r, elements(told)[r],
+    if (elements(told_)[r] == expected) continue;
+    return fmt::format("rank {} sent {} elements where {} were expected", r, elements(told_)[r],
                        expected);
   }
   return "what ranks send is not what others expect";

@@ -1,5 +1,4 @@
 #pragma once
-#include <memory>
 #include <string>
 
 #include <lockstep/comm/engine/in_flight.hpp>
@@ -9,37 +8,31 @@
 namespace lockstep {
 
 /// The rendezvous of the ranks of an nccl group at one collective: they all-gather fingerprints
-/// over the control group before anything is given to the device. Where these differ, the ranks
-/// send each other their calls, by messages on a group that carries no others between collectives.
+/// over the control group before anything is given to the device. Where these differ, they exchange
+/// their calls, in the only collective of the group that carries the lengths of messages.
 class NcclRendezvous {
  public:
-  NcclRendezvous();
-  ~NcclRendezvous();
-  NcclRendezvous(const NcclRendezvous&) = delete;
-  NcclRendezvous& operator=(const NcclRendezvous&) = delete;
-
   /// Once, in the order of the calls, which is the control group's too.
   void post(ProcessGroup& control, const Operation& operation, Contract contract);
   /// Does not wait.
   [[nodiscard]] CallMatch compare(ProcessGroup& messages, const Operation& operation);
-  /// After a mismatch: who called what.
-  [[nodiscard]] std::string mismatch(const Operation& operation) const;
+  /// After a mismatch: who called what. `rank`: this one.
+  [[nodiscard]] std::string mismatch(const Operation& operation, int rank) const;
   /// Which ranks have not posted, as far as the control group knows.
   [[nodiscard]] std::string awaited() const { return work_.awaited(); }
 
  private:
-  struct Dispute;
-
   [[nodiscard]] const std::int64_t* row(int rank) const;
   [[nodiscard]] int deviant() const;
   [[nodiscard]] bool agrees() const;
-  void begin_dispute(ProcessGroup& messages, const Operation& operation);
+  void exchange_calls(ProcessGroup& messages, const Operation& operation);
 
   bool posted_ = false;
   int size_ = 0;
   Tensor mine_, all_;  // [2], [size, 2] of i64: fingerprint, and lengths of an exchange
   Work work_;
-  std::unique_ptr<Dispute> dispute_;
+  Tensor told_;  // after a mismatch: [size, bytes of a CallRecord], or [size, 1] of i64
+  Work exchange_;
 };
 
 /// The two ends of a message tell each other its length before NCCL, which does not, gets it.

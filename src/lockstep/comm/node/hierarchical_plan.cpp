@@ -54,29 +54,7 @@ double factor_after(const NodeMap& map, ReduceOp op) {
 
 /// Whether ranks of the node find the others' inputs where they are.
 bool inputs_are_in_reach(const ComputeNode& node, const Operation& operation) {
-  return node.size() == 1 || all_in_buffers(node, operation, &Board::Slot::input);
-}
-
-/// This rank's share of the reduction of `count` elements of all of the node's ranks.
-template <class F>
-void reduce_node(StagingBuffers& staging, const Operation& operation, std::int64_t count,
-                 std::byte* target, const F& first_on) {
-  ComputeNode& node = staging.node();
-  const std::int64_t element = element_bytes(operation);
-  const Block mine = share_of(count, element, node.size(), node.rank());
-  const auto sources =
-      on_every_rank(node, [&](int r) { return first_on(r) + mine.begin * element; });
-  void* const to = target + mine.begin * element;
-  reduce_ranks(operation.op, operation.input.dtype(), sources, mine.count, {&to, 1},
-               factor_before(staging.map(), operation.op));
-}
-
-/// `count` elements of all nodes, the first ones at `first` and `stride` bytes apart.
-void reduce_nodes(StagingBuffers& staging, const Operation& operation, const std::byte* first,
-                  std::int64_t stride, std::int64_t count, void* target) {
-  const auto sources = staging.on_every_node([&](int n) { return first + n * stride; });
-  reduce_ranks(operation.op, operation.input.dtype(), sources, count, {&target, 1},
-               factor_after(staging.map(), operation.op));
+  return node.size() == 1 || all_in_buffers(node, operation, &SlotTable::Slot::input);
 }
 
 }  // namespace
@@ -96,112 +74,128 @@ bool HierarchicalPlan::fits(const NodeMap& map, const Operation& operation) noex
   }
 }
 
-HierarchicalPlan::HierarchicalPlan(const NodeMap& map, const Operation& operation,
+HierarchicalPlan::HierarchicalPlan(StagingBuffers& staging, const Operation& operation,
                                    std::int64_t max_count) noexcept
-    : total_(elements(operation)), nodes_(map.nodes()) {
-  const std::int64_t element = element_bytes(operation);
+    : staging_(staging),
+      operation_(operation),
+      element_(element_bytes(operation)),
+      total_(elements(operation)) {
+  const NodeMap& map = staging.map();
   if (operation.kind == Kind::all_reduce || operation.kind == Kind::reduce ||
       operation.kind == Kind::broadcast) {
-    by_shares_ = nodes_ > 2 && total_ * element * nodes_ > one_exchange_bytes;
+    by_shares_ = map.nodes() > 2 && total_ * element_ * map.nodes() > one_exchange_bytes;
   }
   // A message carries the blocks of a node's ranks.
-  const std::int64_t allowed = std::max<std::int64_t>(1, max_count / (element * map.most_ranks()));
+  const std::int64_t allowed = std::max<std::int64_t>(1, max_count / (element_ * map.most_ranks()));
   most_ = std::min(room(map, operation, by_shares_), allowed);
 }
 
-void HierarchicalPlan::stage_input(StagingBuffers& staging, const Operation& operation,
-                                   std::int64_t k) const {
-  const ComputeNode& node = staging.node();
+void HierarchicalPlan::stage_input(std::int64_t k) const {
+  const ComputeNode& node = staging_.node();
   const Block part = piece(k);
-  const std::int64_t bytes = part.count * element_bytes(operation);
-  std::byte* const area = staging.input(node.rank(), slot_for(k));
-  if (operation.kind == Kind::reduce_scatter) {
-    for (int place = 0; place < staging.map().size(); ++place) {
-      const std::int64_t begin = staging.map().rank_at(place) * total_ + part.begin;
-      copy_bytes(area + place * bytes, address_of(operation.input, begin), bytes);
+  std::byte* const area = staging_.input(node.rank(), slot_for(k));
+  if (operation_.kind == Kind::reduce_scatter) {
+    const std::int64_t bytes = part.count * element_;
+    for (int place = 0; place < staging_.map().size(); ++place) {
+      const std::int64_t begin = staging_.map().rank_at(place) * total_ + part.begin;
+      copy_bytes(area + place * bytes, address_of(operation_.input, begin), bytes);
     }
     return;
   }
-  const bool reduces = operation.kind == Kind::all_reduce || operation.kind == Kind::reduce;
-  if (!reduces || inputs_are_in_reach(node, operation)) return;
+  if (!operation_.reduces() || inputs_are_in_reach(node, operation_)) return;
   // What this rank combines itself, it reads from the tensor.
-  const std::int64_t element = element_bytes(operation);
-  const Block own = share_of(part.count, element, node.size(), node.rank());
+  const Block own = share_of(part.count, element_, node.size(), node.rank());
   const auto copy = [&](std::int64_t begin, std::int64_t end) {
-    copy_bytes(area + begin * element, address_of(operation.input, part.begin + begin),
-               (end - begin) * element);
+    copy_bytes(area + begin * element_, address_of(operation_.input, part.begin + begin),
+               (end - begin) * element_);
   };
   copy(0, own.begin);
   copy(own.begin + own.count, part.count);
 }
 
-void HierarchicalPlan::combine(StagingBuffers& staging, const Operation& operation,
-                               std::int64_t k) const {
-  ComputeNode& node = staging.node();
+/// This rank's share of the reduction of `count` elements of all of the node's ranks.
+template <class F>
+void HierarchicalPlan::reduce_node(std::int64_t count, std::byte* target, const F& first_on) const {
+  ComputeNode& node = staging_.node();
+  const Block mine = share_of(count, element_, node.size(), node.rank());
+  const auto sources =
+      on_every_rank(node, [&](int r) { return first_on(r) + mine.begin * element_; });
+  void* const to = target + mine.begin * element_;
+  reduce_ranks(operation_.op, operation_.input.dtype(), sources, mine.count, {&to, 1},
+               factor_before(staging_.map(), operation_.op));
+}
+
+/// `count` elements of all nodes, the first ones at `first` and `stride` bytes apart.
+void HierarchicalPlan::reduce_nodes(const std::byte* first, std::int64_t stride, std::int64_t count,
+                                    void* target) const {
+  const auto sources = staging_.on_every_node([&](int n) { return first + n * stride; });
+  reduce_ranks(operation_.op, operation_.input.dtype(), sources, count, {&target, 1},
+               factor_after(staging_.map(), operation_.op));
+}
+
+void HierarchicalPlan::combine(std::int64_t k) const {
+  ComputeNode& node = staging_.node();
   const int slot = slot_for(k);
   const Block part = piece(k);
-  const std::int64_t element = element_bytes(operation), bytes = part.count * element;
-  std::byte* const outgoing = staging.outgoing(slot);
-  switch (operation.kind) {
+  const std::int64_t bytes = part.count * element_;
+  std::byte* const outgoing = staging_.outgoing(slot);
+  switch (operation_.kind) {
     case Kind::broadcast:
-      if (node.group_rank(node.rank()) != operation.root) return;
-      return copy_bytes(outgoing, address_of(operation.input, part.begin), bytes);
+      if (node.group_rank(node.rank()) != operation_.root) return;
+      return copy_bytes(outgoing, address_of(operation_.input, part.begin), bytes);
     case Kind::all_gather: {
-      const int place = staging.map().begin(staging.own_node()) + node.rank();
-      return copy_bytes(outgoing + place * bytes, address_of(operation.input, part.begin), bytes);
+      const int place = staging_.map().begin(staging_.own_node()) + node.rank();
+      return copy_bytes(outgoing + place * bytes, address_of(operation_.input, part.begin), bytes);
     }
     case Kind::reduce_scatter:
-      return reduce_node(staging, operation, part.count * staging.map().size(), outgoing,
-                         [&](int r) { return staging.input(r, slot); });
+      return reduce_node(part.count * staging_.map().size(), outgoing,
+                         [&](int r) { return staging_.input(r, slot); });
     default: {
-      const bool in_reach = inputs_are_in_reach(node, operation);
-      std::byte* const target = by_shares_ ? outgoing : outgoing + staging.own_node() * bytes;
-      return reduce_node(staging, operation, part.count, target, [&](int r) {
-        if (r == node.rank()) return address_of(operation.input, part.begin);
-        if (!in_reach) return staging.input(r, slot);
-        return node.address(slot_of(node, operation, r).input, r) + part.begin * element;
+      const bool in_reach = inputs_are_in_reach(node, operation_);
+      std::byte* const target = by_shares_ ? outgoing : outgoing + staging_.own_node() * bytes;
+      return reduce_node(part.count, target, [&](int r) {
+        if (r == node.rank()) return address_of(operation_.input, part.begin);
+        if (!in_reach) return staging_.input(r, slot);
+        return node.address(slot_of(node, operation_, r).input, r) + part.begin * element_;
       });
     }
   }
 }
 
-void HierarchicalPlan::sum_share(StagingBuffers& staging, const Operation& operation,
-                                 std::int64_t k) const {
+void HierarchicalPlan::sum_share(std::int64_t k) const {
   const int slot = slot_for(k);
-  const std::int64_t count = share(piece(k)), begin = staging.own_node() * count;
+  const std::int64_t count = share(piece(k)), begin = staging_.own_node() * count;
   const std::int64_t mine = std::min(count, piece(k).count - begin);
   if (mine <= 0) return;
-  const std::int64_t element = element_bytes(operation);
-  reduce_nodes(staging, operation, staging.incoming(slot), count * element, mine,
-               staging.outgoing(slot) + begin * element);
+  reduce_nodes(staging_.incoming(slot), count * element_, mine,
+               staging_.outgoing(slot) + begin * element_);
 }
 
-void HierarchicalPlan::copy_result_out(StagingBuffers& staging, const Operation& operation,
-                                       std::int64_t k) const {
-  const ComputeNode& node = staging.node();
-  const NodeMap& map = staging.map();
+void HierarchicalPlan::copy_result_out(std::int64_t k) const {
+  const ComputeNode& node = staging_.node();
+  const NodeMap& map = staging_.map();
   const int slot = slot_for(k), rank = node.group_rank(node.rank());
   const Block part = piece(k);
-  const std::int64_t bytes = part.count * element_bytes(operation);
-  const Tensor& output = operation.output;
-  switch (operation.kind) {
+  const std::int64_t bytes = part.count * element_;
+  const Tensor& output = operation_.output;
+  switch (operation_.kind) {
     case Kind::broadcast:
-      if (rank == operation.root) return;
-      return copy_bytes(address_of(output, part.begin), staging.outgoing(slot), bytes);
+      if (rank == operation_.root) return;
+      return copy_bytes(address_of(output, part.begin), staging_.outgoing(slot), bytes);
     case Kind::all_gather:
       for (int place = 0; place < map.size(); ++place) {
         copy_bytes(address_of(output, map.rank_at(place) * total_ + part.begin),
-                   staging.outgoing(slot) + place * bytes, bytes);
+                   staging_.outgoing(slot) + place * bytes, bytes);
       }
       return;
     case Kind::reduce_scatter:
-      return reduce_nodes(staging, operation, staging.incoming(slot) + node.rank() * bytes,
-                          node.size() * bytes, part.count, address_of(output, part.begin));
+      return reduce_nodes(staging_.incoming(slot) + node.rank() * bytes, node.size() * bytes,
+                          part.count, address_of(output, part.begin));
     default:
-      if (operation.kind == Kind::reduce && rank != operation.root) return;
+      if (operation_.kind == Kind::reduce && rank != operation_.root) return;
       if (by_shares_)
-        return copy_bytes(address_of(output, part.begin), staging.outgoing(slot), bytes);
-      return reduce_nodes(staging, operation, staging.outgoing(slot), bytes, part.count,
+        return copy_bytes(address_of(output, part.begin), staging_.outgoing(slot), bytes);
+      return reduce_nodes(staging_.outgoing(slot), bytes, part.count,
                           address_of(output, part.begin));
   }
 }

@@ -14,9 +14,12 @@ class HierarchicalPlan {
   /// False for other collectives, and for any with counts. The same on every rank of the group.
   [[nodiscard]] static bool fits(const NodeMap& map, const Operation& operation) noexcept;
 
-  /// `max_count`: GroupOptions.
-  HierarchicalPlan(const NodeMap& map, const Operation& operation, std::int64_t max_count) noexcept;
+  /// `staging` and `operation` stay where they are. `max_count`: GroupOptions.
+  HierarchicalPlan(StagingBuffers& staging, const Operation& operation,
+                   std::int64_t max_count) noexcept;
 
+  [[nodiscard]] StagingBuffers& staging() const noexcept { return staging_; }
+  [[nodiscard]] const Operation& operation() const noexcept { return operation_; }
   [[nodiscard]] std::int64_t pieces() const noexcept {
     return total_ == 0 ? 0 : (total_ - 1) / most_ + 1;
   }
@@ -31,20 +34,27 @@ class HierarchicalPlan {
   [[nodiscard]] bool by_shares() const noexcept { return by_shares_; }
   /// Elements of a node's share.
   [[nodiscard]] std::int64_t share(Block piece) const noexcept {
-    return (piece.count - 1) / nodes_ + 1;
+    return (piece.count - 1) / staging_.map().nodes() + 1;
   }
 
   /// Touches this rank's own memory only.
-  void stage_input(StagingBuffers& staging, const Operation& operation, std::int64_t k) const;
-  void combine(StagingBuffers& staging, const Operation& operation, std::int64_t k) const;
+  void stage_input(std::int64_t k) const;
+  void combine(std::int64_t k) const;
   /// The leader, once its node's share has arrived from everywhere.
-  void sum_share(StagingBuffers& staging, const Operation& operation, std::int64_t k) const;
-  void copy_result_out(StagingBuffers& staging, const Operation& operation, std::int64_t k) const;
+  void sum_share(std::int64_t k) const;
+  void copy_result_out(std::int64_t k) const;
 
  private:
-  std::int64_t total_ = 0;
-  std::int64_t most_ = 1;  // elements of a piece
-  int nodes_;
+  template <class F>
+  void reduce_node(std::int64_t count, std::byte* target, const F& first_on) const;
+  void reduce_nodes(const std::byte* first, std::int64_t stride, std::int64_t count,
+                    void* target) const;
+
+  StagingBuffers& staging_;
+  const Operation& operation_;
+  std::int64_t element_;  // bytes
+  std::int64_t total_;
+  std::int64_t most_;  // elements of a piece
   bool by_shares_ = false;
 };
 

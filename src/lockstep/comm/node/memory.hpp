@@ -19,15 +19,15 @@ inline void copy_bytes(void* target, const void* source, std::int64_t bytes) {
 }
 
 /// What one of the node's ranks has posted of the operation.
-[[nodiscard]] inline const Board::Slot& slot_of(const ComputeNode& node, const Operation& operation,
-                                                int node_rank) {
-  return node.board().slot(node_rank, operation.sequence);
+[[nodiscard]] inline const SlotTable::Slot& slot_of(const ComputeNode& node,
+                                                    const Operation& operation, int node_rank) {
+  return node.slot_table().slot(node_rank, operation.sequence);
 }
 
 /// Whether what each of the node's ranks has posted as its `place` (Slot::input, Slot::output) lies
 /// in a shared buffer.
 [[nodiscard]] inline bool all_in_buffers(const ComputeNode& node, const Operation& operation,
-                                         const SharedPlace Board::Slot::*place) {
+                                         const SharedPlace SlotTable::Slot::*place) {
   for (int r = 0; r < node.size(); ++r) {
     if ((slot_of(node, operation, r).*place).buffer < 0) return false;
   }

@@ -11,7 +11,7 @@ namespace lockstep {
 ComputeNode::ComputeNode(std::shared_ptr<Segment> segment, std::vector<int> group_ranks,
                          int node_rank, bool whole_group, bool has_staging, Reach reach)
     : group_ranks_(std::move(group_ranks)),
-      board_(segment, static_cast<int>(group_ranks_.size()), node_rank),
+      slot_table_(segment, static_cast<int>(group_ranks_.size()), node_rank),
       whole_group_(whole_group),
       has_staging_(has_staging),
       reach_(reach),
@@ -23,7 +23,7 @@ ComputeNode::ComputeNode(std::shared_ptr<Segment> segment, std::vector<int> grou
 void ComputeNode::notify(int group_rank) const noexcept {
   const auto found = std::ranges::find(group_ranks_, group_rank);
   if (found == group_ranks_.end()) return;
-  board_.event_of(static_cast<int>(found - group_ranks_.begin())).notify();
+  slot_table_.event_of(static_cast<int>(found - group_ranks_.begin())).notify();
 }
 
 SharedPlace ComputeNode::place_of(const Tensor& t) const noexcept {
@@ -38,16 +38,16 @@ SharedPlace ComputeNode::place_of(const Tensor& t) const noexcept {
   return {};
 }
 
-std::string absentees(const ComputeNode& node, const Operation& operation) {
-  const Board& board = node.board();
+std::string missing_ranks(const ComputeNode& node, const Operation& operation) {
+  const SlotTable& table = node.slot_table();
   std::string who;
   for (int r = 0; r < node.size(); ++r) {
-    if (board.has_posted(r, operation.sequence)) continue;
-    const CallRecord* last = board.last_call(r);
+    if (table.has_posted(r, operation.sequence)) continue;
+    const CallRecord* last = table.last_call(r);
     who +=
         fmt::format("{}rank {} has not entered it ({}", who.empty() ? "" : "; ", node.group_rank(r),
                     last ? "its last was " + describe_fully(*last) : "it has called nothing yet");
-    const int pid = board.pid_of(r);
+    const int pid = table.pid_of(r);
     who += node.is_one_process()
                ? ")"
                : fmt::format("; its process {} {})", pid, words(process_state(pid)));

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/comm/node/board.hpp>
+#include <lockstep/comm/node/slot_table.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
 
-/// The ranks of a group that share memory with this one, and that memory: a board, and the buffers
-/// that tensors were placed in. Ranks that are threads of one process share all memory.
+/// The ranks of a group that share memory with this one, and that memory: a slot table, and the
+/// buffers that tensors were placed in. Ranks that are threads of one process share all memory.
 class ComputeNode {
  public:
   /// What the memory of the node's ranks is to each other.
@@ -19,16 +19,18 @@ class ComputeNode {
     process,  ///< all of it: they are threads of one process
   };
 
-  /// `segment` holds Board::bytes() a rank, and from there on, if has_staging, staging_bytes more;
-  /// or, where this is one of several nodes, what StagingBuffers says. `group_ranks`: the node's
-  /// ranks in the group.
+  /// `segment` holds SlotTable::bytes() a rank, and from there on, if has_staging, staging_bytes
+  /// more; or, where this is one of several nodes, what StagingBuffers says. `group_ranks`: the
+  /// node's ranks in the group.
   ComputeNode(std::shared_ptr<Segment> segment, std::vector<int> group_ranks, int node_rank,
               bool whole_group, bool has_staging, Reach reach = Reach::buffers);
 
-  [[nodiscard]] Board& board() noexcept { return board_; }
-  [[nodiscard]] const Board& board() const noexcept { return board_; }
-  [[nodiscard]] int rank() const noexcept { return board_.rank(); }  ///< among those of the node
-  [[nodiscard]] int size() const noexcept { return board_.size(); }
+  [[nodiscard]] SlotTable& slot_table() noexcept { return slot_table_; }
+  [[nodiscard]] const SlotTable& slot_table() const noexcept { return slot_table_; }
+  [[nodiscard]] int rank() const noexcept {
+    return slot_table_.rank();
+  }  ///< among those of the node
+  [[nodiscard]] int size() const noexcept { return slot_table_.size(); }
   [[nodiscard]] bool is_whole_group() const noexcept { return whole_group_; }
   [[nodiscard]] bool is_leader() const noexcept { return rank() == 0; }
   [[nodiscard]] bool is_one_process() const noexcept { return reach_ == Reach::process; }
@@ -43,7 +45,7 @@ class ComputeNode {
   /// A buffer for tensors that are only passing through, where there was room for it.
   static constexpr std::int64_t staging_bytes = 512 << 10;  // half of a core's second-level cache
   [[nodiscard]] bool has_staging() const noexcept { return has_staging_; }
-  [[nodiscard]] SharedPlace staging() const noexcept { return {0, Board::bytes()}; }
+  [[nodiscard]] SharedPlace staging() const noexcept { return {0, SlotTable::bytes()}; }
   /// The operation whose pieces are in the staging buffers; nullptr: none.
   [[nodiscard]] const Operation*& staging_user() noexcept { return staging_user_; }
 
@@ -63,11 +65,11 @@ class ComputeNode {
 
  private:
   std::vector<int> group_ranks_;
-  Board board_;
+  SlotTable slot_table_;
   bool whole_group_, has_staging_;
   Reach reach_;
   std::vector<std::shared_ptr<Segment>>
-      buffers_;  // the first holds the board and the staging buffer
+      buffers_;  // the first holds the slot table and the staging buffer
   const Operation* staging_user_ = nullptr;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
@@ -75,6 +77,6 @@ class ComputeNode {
 
 /// Which ranks of the node a collective waits for, and what they do instead; empty if every one has
 /// entered it.
-[[nodiscard]] std::string absentees(const ComputeNode& node, const Operation& operation);
+[[nodiscard]] std::string missing_ranks(const ComputeNode& node, const Operation& operation);
 
 }  // namespace lockstep

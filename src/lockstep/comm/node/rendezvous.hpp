@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// The rendezvous of the ranks of a node at one collective, by the board: each posts its call and
-/// compares it with the others'.
+/// The rendezvous of the ranks of a node at one collective, by the slot table: each posts its call
+/// and compares it with the others'.
 class NodeRendezvous {
  public:
   /// Posts this rank's call, once, and what it brings if that is eager; false while the slot is

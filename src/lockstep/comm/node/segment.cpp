@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,31 +11,28 @@
 #include <lockstep/base/error.hpp>
 
 namespace lockstep {
-namespace {
 
-class ProcessSegment final : public Segment {
- public:
-  ProcessSegment(std::byte* memory, std::size_t part_bytes, std::size_t whole)
-      : Segment(memory, part_bytes), whole_(whole) {}
-  ~ProcessSegment() override { munmap(base(), whole_); }
+Segment::Segment(void* mapping, int ranks, std::size_t part_bytes) noexcept
+    : base_(static_cast<std::byte*>(mapping)),
+      part_bytes_(part_bytes),
+      bytes_(part_bytes * static_cast<std::size_t>(ranks)) {}
 
- private:
-  std::size_t whole_;
-};
+Segment::~Segment() { munmap(base_, bytes_); }
 
-}  // namespace
+std::size_t Segment::part_for(std::size_t bytes) noexcept {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
+}
 
 std::shared_ptr<Segment> Segment::in_this_process(int ranks, std::size_t bytes) {
-  constexpr std::size_t page = 4096;  // parts share no cache line
-  const std::size_t part = (std::max(bytes, std::size_t{1}) + page - 1) / page * page;
-  const std::size_t whole = part * static_cast<std::size_t>(ranks);
+  const std::size_t part = part_for(bytes), whole = part * static_cast<std::size_t>(ranks);
   void* memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     throw Error(
         fmt::format("there is no memory for {:.1f} MiB that the ranks of this process share: {}",
                     static_cast<double>(whole) / 0x1p20, std::strerror(errno)));
   }
-  return std::make_shared<ProcessSegment>(static_cast<std::byte*>(memory), part, whole);
+  return std::make_shared<Segment>(memory, ranks, part);
 }
 
 }  // namespace lockstep

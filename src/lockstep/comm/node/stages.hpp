@@ -12,7 +12,7 @@ class Stages {
   /// Tells the node that this rank has finished a stage.
   void finish(ComputeNode& node, const Operation& operation, unsigned stage) noexcept {
     finished_ = stage;
-    node.board()
+    node.slot_table()
         .mine(operation.sequence)
         .done.store(mark(operation.sequence, stage), std::memory_order_release);
   }
@@ -22,7 +22,7 @@ class Stages {
     if (stage != looked_for_) peer_ = 0;
     looked_for_ = stage;
     for (; peer_ < node.size(); ++peer_) {
-      const auto& theirs = node.board().slot(peer_, operation.sequence).done;
+      const auto& theirs = node.slot_table().slot(peer_, operation.sequence).done;
       if (theirs.load(std::memory_order_acquire) < mark(operation.sequence, stage)) return false;
     }
     return true;

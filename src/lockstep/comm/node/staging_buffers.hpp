@@ -16,7 +16,7 @@ class StagingBuffers {
   /// On idle cores sizes from 64 KiB to 1 MiB are alike; on busy ones every piece that ranks wait
   /// for costs them their turn.
   static constexpr std::int64_t area_bytes = 256 << 10;
-  /// Of the segment, for every rank, behind its board.
+  /// Of the segment, for every rank, behind its table.
   [[nodiscard]] static constexpr std::size_t bytes() noexcept { return slots * 3 * area_bytes; }
 
   StagingBuffers(ComputeNode& node, NodeMap map)

@@ -30,14 +30,14 @@ GroupOptions always_compared(GroupOptions options) {
 
 }  // namespace
 
-ThreadsCore::ThreadsCore(std::shared_ptr<ThreadsHub> hub, int rank)
-    : GroupCore(always_compared(hub->options())), hub_(std::move(hub)) {
-  introduce(rank, hub_->size(), "");
+ThreadsCore::ThreadsCore(std::shared_ptr<SharedState> shared, int rank)
+    : GroupCore(always_compared(shared->options())), shared_(std::move(shared)) {
+  introduce(rank, shared_->size(), "");
 }
 
-IntrusivePtr<ThreadsCore> ThreadsCore::join(std::shared_ptr<ThreadsHub> hub, int rank) {
-  IntrusivePtr<ThreadsCore> core(new ThreadsCore(std::move(hub), rank));
-  core->hub_->keep(core);
+IntrusivePtr<ThreadsCore> ThreadsCore::join(std::shared_ptr<SharedState> shared, int rank) {
+  IntrusivePtr<ThreadsCore> core(new ThreadsCore(std::move(shared), rank));
+  core->shared_->keep(core);
   core->join_engine(true);
   return core;
 }
@@ -50,8 +50,8 @@ IntrusivePtr<InFlight> ThreadsCore::make(Operation&& operation) {
       ObjectPool<ThreadsInFlight>::instance().make(*this, std::move(operation)));
 }
 
-std::string ThreadsCore::absentees(const InFlight& work) const {
-  return lockstep::absentees(hub_->node(rank()), work.operation());
+std::string ThreadsCore::missing_ranks(const InFlight& work) const {
+  return lockstep::missing_ranks(shared_->node(rank()), work.operation());
 }
 
 }  // namespace lockstep

@@ -16,11 +16,11 @@
 namespace lockstep {
 namespace {
 
-/// One rank's view of a hub.
+/// One rank's view of a shared.
 class ThreadsGroup final : public ProcessGroup {
  public:
-  ThreadsGroup(std::shared_ptr<ThreadsHub> hub, int rank)
-      : core_(ThreadsCore::join(std::move(hub), rank)) {}
+  ThreadsGroup(std::shared_ptr<SharedState> shared, int rank)
+      : core_(ThreadsCore::join(std::move(shared), rank)) {}
 
   [[nodiscard]] int rank() const noexcept override { return core_->rank(); }
   [[nodiscard]] int size() const noexcept override { return core_->size(); }
@@ -38,7 +38,7 @@ class ThreadsGroup final : public ProcessGroup {
     if (members.empty()) return nullptr;
     const auto me = std::ranges::find(members, rank()) - members.begin();
     return std::make_shared<ThreadsGroup>(
-        core_->hub().child(number, members[0], static_cast<int>(members.size())),
+        core_->shared().child(number, members[0], static_cast<int>(members.size())),
         static_cast<int>(me));
   }
 
@@ -82,16 +82,16 @@ void run_ranks_as_threads(int ranks, const std::function<void(ProcessGroup&)>& b
     throw InputError(
         fmt::format("run_ranks_as_threads: {} ranks were asked for; at least 1 is needed", ranks));
   }
-  const auto hub = std::make_shared<ThreadsHub>(ranks, options);
+  const auto shared = std::make_shared<SharedState>(ranks, options);
   const auto fail = [&](int rank, const std::string& reason) {
-    hub->fail(rank, fmt::format("it failed earlier: {}.", reason));
+    shared->fail(rank, fmt::format("it failed earlier: {}.", reason));
   };
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   const auto run = [&](int rank) {
     auto& failure = failures[static_cast<std::size_t>(rank)];
     const ThreadRank identity(rank);
     try {
-      ThreadsGroup group(hub, rank);
+      ThreadsGroup group(shared, rank);
       body(group);
     } catch (const std::exception& error) {
       failure = std::current_exception();
@@ -103,11 +103,11 @@ void run_ranks_as_threads(int ranks, const std::function<void(ProcessGroup&)>& b
   };
 
   struct Clearing {
-    ThreadsHub& hub;
-    ~Clearing() { hub.clear(); }
+    SharedState& shared;
+    ~Clearing() { shared.clear(); }
   };
   {
-    const Clearing clearing{*hub};  // after the threads have been joined
+    const Clearing clearing{*shared};  // after the threads have been joined
     std::vector<std::jthread> threads;
     threads.reserve(failures.size());
     try {
@@ -117,7 +117,7 @@ void run_ranks_as_threads(int ranks, const std::function<void(ProcessGroup&)>& b
       throw;
     }
   }
-  const int first = hub->failed_rank();
+  const int first = shared->failed_rank();
 
   // The rank that failed first may have dealt with its failure; then an echo is all there is.
   if (first < 0) return;

@@ -13,7 +13,8 @@ bool ThreadsInFlight::rendezvous(bool is_next) {
   if (!rendezvous_.post(core_.node(), operation(), contract) || !is_next) return false;
   const CallMatch match = rendezvous_.compare(core_.node(), operation(), contract);
   if (match == CallMatch::different) {
-    core_.refuse(operation(), rendezvous_.mismatch(core_.node(), operation()));
+    throw OperationFailure(OperationFailure::Kind::mismatch,
+                           rendezvous_.mismatch(core_.node(), operation()));
   }
   return match == CallMatch::equal;
 }
@@ -23,7 +24,7 @@ void ThreadsInFlight::launch() {
   if (operation().is_message()) {
     message_.rank = core_.rank();
     message_.operation = &operation();
-    core_.hub().mailbox().post(message_);
+    core_.shared().mailbox().post(message_);
     if (operation().kind == Operation::Kind::send) core_.node().notify(operation().root);
   } else if (is_eager(operation())) {
     complete_eager(core_.node(), operation());
@@ -39,28 +40,29 @@ Motion ThreadsInFlight::transfer() {
   if (!operation().is_message()) return Motion::over;  // eager: it was when it was launched
   if (cancelled_) return Motion::over;
   if (!message_.delivered.load(std::memory_order_acquire)) return Motion::none;
-  if (!message_.mismatch.empty()) core_.fail(operation(), message_.mismatch);
+  if (!message_.mismatch.empty()) {
+    throw OperationFailure(OperationFailure::Kind::finding, message_.mismatch);
+  }
   return Motion::over;
 }
 
 void ThreadsInFlight::cancel_receive() noexcept {
   if (operation().kind != Operation::Kind::receive) return;
-  cancelled_ = cancelled_ || core_.hub().mailbox().take_back(message_);
+  cancelled_ = cancelled_ || core_.shared().mailbox().take_back(message_);
 }
 
 void ThreadsInFlight::expect_matching_lengths() {
   const ComputeNode& node = core_.node();
   for (int r = 0; r < node.size(); ++r) {
     const Operation& theirs = *slot_of(node, operation(), r).operation;
-    const Block sent =
-        block_of(theirs.input_counts, theirs.input.numel(), node.size(), node.rank());
-    const Block expected =
-        block_of(operation().output_counts, operation().output.numel(), node.size(), r);
+    const Block sent = input_block(theirs, node.size(), node.rank());
+    const Block expected = output_block(operation(), node.size(), r);
     if (sent.count == expected.count) continue;
-    core_.fail(operation(),
-               fmt::format("rank {} sent {} elements where {} were expected: receive_counts must "
-                           "be what the others send",
-                           r, sent.count, expected.count));
+    throw OperationFailure(
+        OperationFailure::Kind::finding,
+        fmt::format("rank {} sent {} elements where {} were expected: receive_counts must be what "
+                    "the others send",
+                    r, sent.count, expected.count));
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// An operation of a rank that is a thread: the rendezvous of a collective is on the board, its
-/// transfer is eager or zero-copy; messages go through the mailbox.
+/// An operation of a rank that is a thread: the rendezvous of a collective is on the slot table,
+/// its transfer is eager or zero-copy; messages go through the mailbox.
 class ThreadsInFlight final : public InFlight {
  public:
   ThreadsInFlight(ThreadsCore& core, Operation&& operation)

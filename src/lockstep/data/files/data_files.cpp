@@ -30,7 +30,7 @@ std::vector<fs::path> matches_of(const std::string& pattern) {
 }
 
 const std::vector<std::string>& paths_of(const DataOptions& options, Split split) {
-  const FileOptions& files = options.files;
+  const FileOptions& files = options.files();
   const auto& paths =
       split == Split::train || files.test_path.empty() ? options.path : files.test_path;
   if (paths.empty() || paths == std::vector<std::string>{"auto"}) {
@@ -54,11 +54,11 @@ const std::vector<std::string>& paths_of(const DataOptions& options, Split split
 
 /// What is read of a table, also where some of it is left to the table (DataFiles::completed).
 UsedColumns columns_of(const DataOptions& options) {
-  const auto& [features, targets] = options.files.columns;
+  const auto& [features, targets] = options.files().columns;
   if (features.empty()) return {};
   UsedColumns used{.names = features, .and_last = targets.empty()};
   used.names.insert(used.names.end(), targets.begin(), targets.end());
-  used.names.push_back(options.sample_weights);
+  used.names.push_back(options.files().sample_weights);
   return used;
 }
 
@@ -87,6 +87,10 @@ std::vector<fs::path> files_of(const std::vector<std::string>& paths) {
   return files;
 }
 
+void declare_test_path(DeckTable& table, std::vector<std::string>& test_path) {
+  table.key("test_path", test_path, {.doc = "files of the test set; empty: those of path"});
+}
+
 bool is_table(const fs::path& file) {
   const std::string name = file.string();
   return name.ends_with(".csv") || name.ends_with(".csv.gz");
@@ -105,52 +109,52 @@ std::shared_ptr<const StoredArray> open_array(const fs::path& file, const std::s
 }
 
 DataFiles::DataFiles(const DataOptions& options, Split split)
-    : kind_(options.kind),
+    : npy_(options.kind.get_if<NpyOptions>() != nullptr),
       split_(split),
-      external_(external_of(options.files)),
+      external_(external_of(options.files())),
       files_(files_of(paths_of(options, split))) {
-  if (kind_ != DataKind::csv) return;
-  if (split == Split::test && options.files.test_path.empty()) {
+  if (!options.kind.get_if<CsvOptions>()) return;
+  if (split == Split::test && options.files().test_path.empty()) {
     throw InputError(
         "data.kind = \"csv\" needs data.test_path, the table of the test set. Name it, or hold "
         "some lines back instead: data.test_set = false, data.validation_fraction = 0.1.");
   }
-  table_.emplace(files_, options.files.header, columns_of(options));
+  table_.emplace(files_, options.files().header, columns_of(options));
 }
 
 DataOptions DataFiles::completed(DataOptions options, TargetKind kind) const {
   if (!table_) return options;
-  auto& [features, targets] = options.files.columns;
+  auto& [features, targets] = options.files().columns;
   if (targets.empty()) targets = {table_->columns().back()};
   if (features.empty()) {
     std::unordered_set<std::string_view> others(targets.begin(), targets.end());
-    others.insert(options.sample_weights);
+    others.insert(options.files().sample_weights);
     std::ranges::copy_if(table_->columns(), std::back_inserter(features),
                          [&](const std::string& column) { return !others.contains(column); });
     if (features.empty()) refuse_without_features(*table_);
   }
-  options.files.named_targets = kind == TargetKind::classes && targets_are_names(options);
-  if (!options.files.named_targets) return options;
+  options.files().named_targets = kind == TargetKind::classes && targets_are_names(options);
+  if (!options.files().named_targets) return options;
   if (options.class_names.empty()) options.class_names = table_->labels(targets[0]);
-  options.files.classes = std::ssize(options.class_names);
+  options.files().classes = std::ssize(options.class_names);
   return options;
 }
 
 bool DataFiles::targets_are_names(const DataOptions& options) const {
-  const auto& columns = options.files.columns.targets;
+  const auto& columns = options.files().columns.targets;
   if (columns.size() != 1) return false;
   return std::ranges::any_of(options.class_names, CsvTable::is_number) ||
          !table_->is_numeric(columns[0]);
 }
 
 std::shared_ptr<const StoredArray> DataFiles::features(const DataOptions& options) const {
-  const FileOptions& o = options.files;
+  const FileOptions& o = options.files();
   if (table_) return table_->numbers(o.columns.features, false);
   return array(split_ == Split::train ? o.train_features : o.test_features, o.cache_mib << 20U);
 }
 
 std::shared_ptr<const StoredArray> DataFiles::targets(const DataOptions& options) const {
-  const FileOptions& o = options.files;
+  const FileOptions& o = options.files();
   if (!table_)
     return array(split_ == Split::train ? o.train_targets : o.test_targets, o.cache_mib << 20U);
   const auto& columns = o.columns.targets;
@@ -160,7 +164,7 @@ std::shared_ptr<const StoredArray> DataFiles::targets(const DataOptions& options
 
 std::vector<std::shared_ptr<const StoredArray>> DataFiles::others(
     const DataOptions& options) const {
-  const FileOptions& o = options.files;
+  const FileOptions& o = options.files();
   if (table_ && !o.other_features.empty()) {
     throw InputError(
         "data.other_features names arrays of hdf5 and npy files, but the data are a table. Put "
@@ -175,15 +179,15 @@ std::vector<std::shared_ptr<const StoredArray>> DataFiles::others(
 }
 
 std::shared_ptr<const StoredArray> DataFiles::weights(const DataOptions& options) const {
-  if (table_) return table_->numbers({options.sample_weights}, true);
-  return array(options.sample_weights, options.files.cache_mib << 20U);
+  if (table_) return table_->numbers({options.files().sample_weights}, true);
+  return array(options.files().sample_weights, options.files().cache_mib << 20U);
 }
 
 std::shared_ptr<const StoredArray> DataFiles::array(const std::string& name,
                                                     std::int64_t cache_bytes) const {
   std::vector<std::shared_ptr<const StoredArray>> parts;
   for (const fs::path& file : files_) {
-    if (kind_ == DataKind::npy) {
+    if (npy_) {
       parts.push_back(std::make_shared<const NpyArray>(npy_file(file, name)));
     } else {
       parts.push_back(std::make_shared<const Hdf5Array>(

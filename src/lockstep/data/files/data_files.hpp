@@ -17,6 +17,9 @@ namespace lockstep {
 /// order of their names. Throws InputError for a pattern that fits nothing.
 [[nodiscard]] std::vector<std::filesystem::path> files_of(const std::vector<std::string>& paths);
 
+/// The key `test_path`.
+void declare_test_path(DeckTable& table, std::vector<std::string>& test_path);
+
 /// Whether the file's name says that it is a table: .csv or .csv.gz.
 [[nodiscard]] bool is_table(const std::filesystem::path& file);
 
@@ -54,7 +57,7 @@ class DataFiles {
   /// data.class_names are numbers. "1" cannot be a name in one table and a number in another.
   [[nodiscard]] bool targets_are_names(const DataOptions& options) const;
 
-  DataKind kind_;
+  bool npy_;
   Split split_;
   ExternalElements external_;
   std::vector<std::filesystem::path> files_;

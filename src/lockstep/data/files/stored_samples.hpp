@@ -10,9 +10,6 @@
 
 namespace lockstep {
 
-/// What a model is asked for.
-enum class TargetKind { classes, values, tokens };
-
 /// What one half is made of: features [N, ...] and targets [N, ...] of the same samples, or, of
 /// further inputs, no targets.
 struct StoredSamples {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <lockstep/base/error.hpp>
-#include <lockstep/data/data_sets.hpp>
 #include <lockstep/data/files/data_files.hpp>
 #include <lockstep/data/tokens/token_dataset.hpp>
+#include <lockstep/data/tokens/token_sets.hpp>
 
 namespace lockstep {
 namespace {
@@ -28,9 +28,9 @@ std::filesystem::path token_folder(const DataOptions& options) {
 }
 
 /// What the deck, or else the folder, says of the tokenizer.
-TokenizerChoice tokenizer_of(const DataOptions& options) {
-  if (options.tokens.tokenizer.empty()) return read_tokenizer_choice(token_folder(options));
-  return {options.tokens.tokenizer, options.class_names};
+TokenizerChoice tokenizer_of(const TokenOptions& tokens, const DataOptions& all) {
+  if (tokens.tokenizer.empty()) return read_tokenizer_choice(token_folder(all));
+  return {tokens.tokenizer, all.class_names};
 }
 
 [[noreturn]] void refuse_places(const std::vector<std::filesystem::path>& places, Split split,
@@ -51,8 +51,8 @@ TokenizerChoice tokenizer_of(const DataOptions& options) {
                     : "Name one with data.test_path, or set data.test_set = false."));
 }
 
-std::vector<std::filesystem::path> token_files_of(const DataOptions& options, Split split) {
-  const auto& test_path = options.files.test_path;
+std::vector<std::filesystem::path> token_files_of(const DataOptions& options, Split split,
+                                                  const std::vector<std::string>& test_path = {}) {
   const bool has_test_path = split == Split::test && !test_path.empty();
   const auto places = has_test_path ? files_of(test_path) : places_of(options);
   std::vector<std::filesystem::path> files;
@@ -66,9 +66,9 @@ std::vector<std::filesystem::path> token_files_of(const DataOptions& options, Sp
   return files;
 }
 
+/// As the files or their tokenizer say.
 std::int64_t vocabulary_of(const DataOptions& options, const TokenizerChoice& choice,
                            const std::vector<std::filesystem::path>& files) {
-  if (options.tokens.vocabulary > 0) return options.tokens.vocabulary;
   std::int64_t largest = 0;
   for (const auto& file : files) largest = std::max(largest, TokenFile(file).vocabulary());
   if (largest > 0) return largest;
@@ -81,12 +81,6 @@ std::int64_t vocabulary_of(const DataOptions& options, const TokenizerChoice& ch
   return make_tokenizer(choice, token_folder(options))->vocabulary();
 }
 
-std::shared_ptr<const Dataset> token_set(const DataOptions& options,
-                                         const std::vector<std::filesystem::path>& files,
-                                         std::int64_t limit, std::int64_t vocabulary) {
-  return std::make_shared<const TokenDataset>(files, options.tokens.context, vocabulary, limit);
-}
-
 DataFacts facts_of_tokens(const TokenizerChoice& choice) {
   return {.input = "tokens",
           .target = "next token",
@@ -96,31 +90,55 @@ DataFacts facts_of_tokens(const TokenizerChoice& choice) {
 
 }  // namespace
 
-Datasets token_sets(const DataOptions& options) {
-  const TokenizerChoice choice = tokenizer_of(options);
-  const auto files = token_files_of(options, Split::train);
-  const std::int64_t vocabulary = vocabulary_of(options, choice, files);
-  Datasets sets{.train = token_set(options, files, options.train_limit, vocabulary),
-                .test = {},
-                .augmentation = {},
-                .facts = facts_of_tokens(choice)};
-  if (options.test_set) {
-    sets.test =
-        token_set(options, token_files_of(options, Split::test), options.test_limit, vocabulary);
+Datasets TokenOptions::make(const DataOptions& all, TargetKind kind, Sets wanted) const {
+  if (kind != TargetKind::tokens) {
+    throw InputError(
+        "data.kind = \"tokens\" is for a language model, which the program gpt trains. Use that, "
+        "or other data.");
   }
+  const TokenizerChoice choice = tokenizer_of(*this, all);
+  const bool both = wanted == Sets::train_and_test;
+  std::int64_t tokens = vocabulary;
+  const auto token_set = [&](const std::vector<std::filesystem::path>& files, std::int64_t limit) {
+    return std::make_shared<const TokenDataset>(files, context, tokens, limit);
+  };
+  Datasets sets{.train = {}, .test = {}, .augmentation = {}, .facts = facts_of_tokens(choice)};
+  if (both) {
+    const auto files = token_files_of(all, Split::train);
+    if (tokens == 0) tokens = vocabulary_of(all, choice, files);
+    sets.train = token_set(files, all.train_limit);
+  }
+  if (!both || all.test_set)
+    sets.test = token_set(token_files_of(all, Split::test, test_path), all.test_limit);
   return sets;
 }
 
-Datasets token_test_set(const DataOptions& options) {
-  return {.train = {},
-          .test = token_set(options, token_files_of(options, Split::test), options.test_limit,
-                            options.tokens.vocabulary),
-          .augmentation = {},
-          .facts = facts_of_tokens(tokenizer_of(options))};
+void TokenOptions::note(const Datasets& found) {
+  vocabulary = found.train->classes();
+  tokenizer = found.facts.tokenizer;
+}
+
+void declare(DeckTable& table, TokenOptions& tokens) {
+  table.key("context", tokens.context,
+            {.doc = "length of a window, the tokens that a sample has",
+             .unit = "tokens",
+             .min = 1.0,
+             .max = 1048576.0});
+  table.key("vocabulary", tokens.vocabulary,
+            {.doc = "how many different ones there may be; 0: as the files say",
+             .min = 0.0,
+             .max = 65536.0});
+  table.key("tokenizer", tokens.tokenizer,
+            {.doc = "what makes text of them; empty: what tokenizer.json beside the files "
+                    "says",
+             .choices = {"", "characters", "bytes", "gpt2"}});
+  declare_test_path(table, tokens.test_path);
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const DataOptions& options) {
-  const TokenizerChoice choice = tokenizer_of(options);
+  const auto* tokens = options.kind.get_if<TokenOptions>();
+  if (!tokens) throw InputError("only data.kind = \"tokens\" has a tokenizer.");
+  const TokenizerChoice choice = tokenizer_of(*tokens, options);
   if (choice.kind.empty()) {
     throw InputError(fmt::format(
         "the tokenizer of {} is not known: there is no tokenizer.json. Set data.tokenizer to bytes "

@@ -1,9 +1,16 @@
 #include <lockstep/nn/layers/activation.hpp>
 
 #include <lockstep/autograd/functional/activation.hpp>
+#include <lockstep/autograd/functional/gated.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/expect.hpp>
 
 namespace lockstep::nn {
+namespace {
+
+[[maybe_unused]] const bool relu_is_known = add_blocked_layer(typeid(ReLU));
+
+}  // namespace
 
 Variable ReLU::forward(const Variable& x) { return relu(x); }
 

@@ -1,16 +1,14 @@
 #pragma once
 #include <cstdint>
 
-#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/kernels/elementwise/activation.hpp>
 
 namespace lockstep::nn {
 
-class ReLU : public Module, public Blocked<ReLU> {
+class ReLU : public Module {
  public:
   Variable forward(const Variable& x) override;
-  Variable forward_blocked(const Variable& x) override { return forward(x); }
 };
 
 /// Exact, or by tanh (PyTorch's approximate = "tanh").

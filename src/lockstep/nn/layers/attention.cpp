@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include <lockstep/autograd/functional/in_projection.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>

@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <string>
 
+#include <lockstep/autograd/functional/batch_norm.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 
 namespace lockstep::nn {
+namespace {
+
+[[maybe_unused]] const bool batch_norm_is_known = add_blocked_layer(typeid(BatchNorm2d));
+
+}  // namespace
 
 BatchNorm::BatchNorm(const char* layer, int least_dims, int most_dims, std::int64_t features,
                      const BatchNormOptions& options)

@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/autograd/functional/norm.hpp>
-#include <lockstep/nn/blocked_layer.hpp>
+#include <lockstep/autograd/functional/batch_norm.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep::nn {
@@ -75,11 +74,10 @@ class BatchNorm1d : public BatchNorm {
 };
 
 /// x[N, C, H, W].
-class BatchNorm2d : public BatchNorm, public Blocked<BatchNorm2d> {
+class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(std::int64_t features, const BatchNormOptions& options = {})
       : BatchNorm("BatchNorm2d", 4, 4, features, options) {}
-  Variable forward_blocked(const Variable& x) override { return BatchNorm::forward(x, {}, false); }
 };
 
 /// x[N, C, D, H, W].

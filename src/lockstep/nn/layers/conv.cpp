@@ -2,10 +2,21 @@
 
 #include <lockstep/autograd/functional/conv.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
 
 namespace lockstep::nn {
+namespace {
+
+Variable conv_in_blocks(Module& module, const Variable& x) {
+  const auto& conv = static_cast<const Conv2d&>(module);
+  return conv2d(x, conv.weight(), conv.bias(), conv.options(), Layout::channel_blocks);
+}
+
+[[maybe_unused]] const bool conv_is_known = add_blocked_layer(typeid(Conv2d), conv_in_blocks);
+
+}  // namespace
 
 Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Extents<2>& kernel,
                const Conv2dOptions& options, bool bias)
@@ -27,9 +38,5 @@ Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Extent
 }
 
 Variable Conv2d::forward(const Variable& x) { return conv2d(x, weight_, bias_, options_); }
-
-Variable Conv2d::forward_blocked(const Variable& x) {
-  return conv2d(x, weight_, bias_, options_, Layout::channel_blocks);
-}
 
 }  // namespace lockstep::nn

@@ -1,19 +1,17 @@
 #pragma once
 #include <cstdint>
 
-#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/tensor/kernels/conv/conv2d.hpp>
 
 namespace lockstep::nn {
 
 /// x[N, in, H, W] -> [N, out, OH, OW]; parameters weight[out, in/groups, kh, kw], bias[out].
-class Conv2d : public Module, public Blocked<Conv2d> {
+class Conv2d : public Module {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, const Extents<2>& kernel,
          const Conv2dOptions& options = {}, bool bias = true);
   Variable forward(const Variable& x) override;
-  Variable forward_blocked(const Variable& x) override;
 
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }

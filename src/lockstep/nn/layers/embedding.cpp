@@ -3,7 +3,8 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/embedding.hpp>
+#include <lockstep/autograd/functional/embedding_bag.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>

@@ -1,5 +1,6 @@
 #include <lockstep/nn/layers/norm.hpp>
 
+#include <lockstep/autograd/functional/group_norm.hpp>
 #include <lockstep/autograd/functional/norm.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/expect.hpp>

@@ -4,23 +4,34 @@
 
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/conv.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/forward_hook.hpp>
 
 namespace lockstep::nn {
+namespace {
 
-Residual::Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut)
-    : main_(register_module("main", std::move(main))),
-      shortcut_(register_module("shortcut", std::move(shortcut))) {}
+Module& main_of(const Module& residual) { return *residual.children()[0].second; }
+Module& shortcut_of(const Module& residual) { return *residual.children()[1].second; }
 
-Variable Residual::forward(const Variable& x) {
-  if (ForwardHook::current()) return (*main_)(x) + (*shortcut_)(x);  // which is to see both
-  return from_channel_blocks(forward_blocked(x));
-}
-
-Variable Residual::forward_blocked(const Variable& x) {
-  const Variable a = nn::forward_blocked(*main_, x), b = nn::forward_blocked(*shortcut_, x);
+Variable sum_of_both(Module& residual, const Variable& x) {
+  const Variable a = forward_blocked(main_of(residual), x),
+                 b = forward_blocked(shortcut_of(residual), x);
   if (a.data().layout() == b.data().layout() && a.shape() == b.shape()) return a + b;
   return from_channel_blocks(a) + from_channel_blocks(b);
+}
+
+[[maybe_unused]] const bool residual_is_known = add_blocked_layer(typeid(Residual), sum_of_both);
+
+}  // namespace
+
+Residual::Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut) {
+  register_module("main", std::move(main));
+  register_module("shortcut", std::move(shortcut));
+}
+
+Variable Residual::forward(const Variable& x) {
+  if (ForwardHook::current()) return main_of(*this)(x) + shortcut_of(*this)(x);  // it sees both
+  return from_channel_blocks(sum_of_both(*this, x));
 }
 
 }  // namespace lockstep::nn

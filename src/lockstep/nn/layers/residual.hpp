@@ -1,7 +1,6 @@
 #pragma once
 #include <memory>
 
-#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/layers/shape.hpp>
 #include <lockstep/nn/module.hpp>
 
@@ -9,15 +8,11 @@ namespace lockstep::nn {
 
 /// main(x) + shortcut(x), children "main" and "shortcut"; the results have the same shape, or
 /// shapes that broadcast.
-class Residual : public Module, public Blocked<Residual> {
+class Residual : public Module {
  public:
   explicit Residual(std::shared_ptr<Module> main,
                     std::shared_ptr<Module> shortcut = std::make_shared<Identity>());
   Variable forward(const Variable& x) override;
-  Variable forward_blocked(const Variable& x) override;
-
- private:
-  std::shared_ptr<Module> main_, shortcut_;
 };
 
 }  // namespace lockstep::nn

@@ -6,9 +6,17 @@
 
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/tensor/dims.hpp>
 
 namespace lockstep::nn {
+namespace {
+
+[[maybe_unused]] const bool identity_is_known = add_blocked_layer(typeid(Identity));
+
+}  // namespace
+
+Variable Identity::forward(const Variable& x) { return x; }
 
 Variable Flatten::forward(const Variable& x) { return flatten(x); }
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <lockstep/nn/blocked_layer.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep::nn {
@@ -22,10 +21,9 @@ class Unflatten : public Module {
 };
 
 /// x itself.
-class Identity : public Module, public Blocked<Identity> {
+class Identity : public Module {
  public:
-  Variable forward(const Variable& x) override { return x; }
-  Variable forward_blocked(const Variable& x) override { return x; }
+  Variable forward(const Variable& x) override;
 };
 
 }  // namespace lockstep::nn

@@ -3,6 +3,7 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/layers.hpp>
 
 namespace lockstep::nn {
@@ -34,6 +35,16 @@ std::shared_ptr<Sequential> convnet(const Shape& image, std::int64_t outputs, do
   if (head == Head::log_probabilities)
     model->push_back("log_softmax", std::make_shared<LogSoftmax>());
   return model;
+}
+
+std::shared_ptr<Module> ConvnetOptions::make(const ModelFit& fit) const {
+  fit.expect_numbers();
+  return convnet(fit.sample, fit.outputs(), dropout, fit.head);
+}
+
+void declare(DeckTable& table, ConvnetOptions& options) {
+  table.key("dropout", options.dropout,
+            {.doc = "probability of each dropout layer", .min = 0.0, .max = 0.99});
 }
 
 }  // namespace lockstep::nn

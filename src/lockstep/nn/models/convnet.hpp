@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <lockstep/nn/models/head.hpp>
+#include <lockstep/nn/models/model_kind.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep::nn {
@@ -13,5 +13,12 @@ namespace lockstep::nn {
 [[nodiscard]] std::shared_ptr<Sequential> convnet(const Shape& image, std::int64_t outputs,
                                                   double dropout = 0.5,
                                                   Head head = Head::log_probabilities);
+
+struct ConvnetOptions {
+  double dropout = 0.5;  ///< probability, in every dropout layer
+
+  [[nodiscard]] std::shared_ptr<Module> make(const ModelFit& fit) const;
+};
+void declare(DeckTable& table, ConvnetOptions& options);
 
 }  // namespace lockstep::nn

@@ -9,8 +9,10 @@
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/functional/attention.hpp>
 #include <lockstep/autograd/functional/linear.hpp>
+#include <lockstep/autograd/functional/linear_cross_entropy.hpp>
 #include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers/dropout.hpp>
@@ -18,6 +20,7 @@
 #include <lockstep/nn/layers/linear.hpp>
 #include <lockstep/nn/layers/norm.hpp>
 #include <lockstep/nn/mode_guard.hpp>
+#include <lockstep/nn/models/transformer.hpp>
 #include <lockstep/nn/recompute.hpp>
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/kernels/sequence/attention.hpp>
@@ -250,6 +253,44 @@ Tensor Gpt::next_logits(const Tensor& tokens, GptCache& cache) {
   const Variable last(x.data().reshape({n, options_.width}).slice(n - 1, n));
   const Tensor logits = linear((*ln_f_)(last), wte_->weight(), {}).data();
   return logits.reshape({options_.vocabulary});
+}
+
+std::shared_ptr<Module> GptDeckOptions::make(const ModelFit& fit) const {
+  if (fit.has_numbers()) {
+    throw InputError(
+        "model.kind = \"gpt\" learns tokens, but the data are numbers. Use data.kind = \"tokens\" "
+        "with the program gpt, or another model.kind.");
+  }
+  const std::int64_t tokens = fit.sample.dims() == 1 ? fit.sample[0] : 0;
+  const std::int64_t positions = context > 0 ? context : tokens;
+  if (tokens == 0 || tokens > positions) {
+    throw InputError("model gpt takes samples of at most " + std::to_string(positions) +
+                     " tokens (model.context), not of shape " + to_string(fit.sample) +
+                     ". Change data.context or model.context.");
+  }
+  return std::make_shared<Gpt>(GptOptions{.vocabulary = fit.output.dims() > 0 ? fit.output[-1] : 1,
+                                          .context = positions,
+                                          .width = width,
+                                          .depth = depth,
+                                          .heads = heads,
+                                          .dropout = residual_dropout,
+                                          .recompute = recompute});
+}
+
+void declare(DeckTable& table, GptDeckOptions& options) {
+  declare_width_depth_and_heads(table, options, "blocks");
+  table.key("context", options.context,
+            {.doc = "positions, the most tokens that are seen at a time; 0: data.context",
+             .unit = "tokens",
+             .min = 0});
+  table.key("residual_dropout", options.residual_dropout,
+            {.doc = "probability of dropout behind the embeddings and the two projections of each "
+                    "block",
+             .min = 0.0,
+             .max = 0.99});
+  table.key("recompute", options.recompute,
+            {.doc = "keep only each block's input and compute the block again in backward: less "
+                    "memory, a third more arithmetic, the same bits"});
 }
 
 }  // namespace lockstep::nn

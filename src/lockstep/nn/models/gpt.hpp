@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/nn/module.hpp>
+#include <lockstep/nn/models/model_kind.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 
 namespace lockstep::nn {
@@ -76,5 +76,18 @@ class Gpt : public Module {
   std::vector<std::shared_ptr<GptBlock>> blocks_;
   std::shared_ptr<Module> dropout_, h_, ln_f_;
 };
+
+/// A Gpt of a deck: of as many tokens as the output's last extent has.
+struct GptDeckOptions {
+  std::int64_t width = 192;       ///< GptOptions, with the sizes of a small one
+  std::int64_t depth = 6;         ///< likewise
+  std::int64_t heads = 3;         ///< likewise
+  std::int64_t context = 0;       ///< positions; 0: as many as a sample has
+  double residual_dropout = 0.0;  ///< GptOptions::dropout
+  bool recompute = false;         ///< GptOptions::recompute
+
+  [[nodiscard]] std::shared_ptr<Module> make(const ModelFit& fit) const;
+};
+void declare(DeckTable& table, GptDeckOptions& options);
 
 }  // namespace lockstep::nn

@@ -3,6 +3,7 @@
 #include <string>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/layers.hpp>
 
 namespace lockstep::nn {
@@ -62,6 +63,33 @@ std::shared_ptr<Sequential> mlp(const Shape& sample, std::int64_t outputs,
   if (head == Head::log_probabilities)
     model->push_back("log_softmax", std::make_shared<LogSoftmax>());
   return model;
+}
+
+std::shared_ptr<Module> MlpOptions::make(const ModelFit& fit) const {
+  fit.expect_numbers();
+  return mlp(fit.sample, fit.outputs(), hidden, fit.head, layers);
+}
+
+void declare_norm_and_activation(DeckTable& table, MlpLayers& layers, std::string_view norm_doc) {
+  using Norm = MlpLayers::Norm;
+  using Activation = MlpLayers::Activation;
+  table.choice("norm", layers.norm,
+               {{"none", Norm::none}, {"batch", Norm::batch}, {"layer", Norm::layer}}, norm_doc);
+  table.choice("activation", layers.activation,
+               {{"relu", Activation::relu},
+                {"gelu", Activation::gelu},
+                {"silu", Activation::silu},
+                {"tanh", Activation::tanh},
+                {"sigmoid", Activation::sigmoid}},
+               "function behind each hidden layer");
+}
+
+void declare(DeckTable& table, MlpOptions& options) {
+  table.key("hidden", options.hidden,
+            {.doc = "features of each hidden layer, of at most 10,000", .min = 1, .max = 1e6});
+  declare_norm_and_activation(table, options.layers, "normalisation behind each hidden layer");
+  table.key("hidden_dropout", options.layers.dropout,
+            {.doc = "probability of dropout behind each hidden layer", .min = 0.0, .max = 0.99});
 }
 
 }  // namespace lockstep::nn

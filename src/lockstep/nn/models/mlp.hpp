@@ -2,9 +2,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include <lockstep/nn/models/head.hpp>
+#include <lockstep/nn/models/model_kind.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep::nn {
@@ -27,5 +28,15 @@ void push_activation(Sequential& model, MlpLayers::Activation activation, const 
                                               const std::vector<std::int64_t>& hidden,
                                               Head head = Head::log_probabilities,
                                               const MlpLayers& layers = {});
+
+struct MlpOptions {
+  std::vector<std::int64_t> hidden{512, 256};  ///< features of each hidden layer
+  MlpLayers layers;                            ///< what follows each of them
+
+  [[nodiscard]] std::shared_ptr<Module> make(const ModelFit& fit) const;
+};
+void declare(DeckTable& table, MlpOptions& options);
+/// The keys `norm` and `activation`.
+void declare_norm_and_activation(DeckTable& table, MlpLayers& layers, std::string_view norm_doc);
 
 }  // namespace lockstep::nn

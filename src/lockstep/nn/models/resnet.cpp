@@ -26,7 +26,7 @@ std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int6
 }
 
 /// relu(bn2(conv2(relu(bn1(conv1(x))))) + downsample(x)), where there is no downsample x itself.
-class BasicBlock : public Module, public Blocked<BasicBlock> {
+class BasicBlock : public Module {
  public:
   BasicBlock(std::int64_t in, std::int64_t out, std::int64_t stride)
       : conv1_(register_module("conv1", convolution(in, out, 3, stride))),
@@ -40,15 +40,16 @@ class BasicBlock : public Module, public Blocked<BasicBlock> {
   }
 
   Variable forward(const Variable& x) override {
-    if (!ForwardHook::current()) return from_channel_blocks(forward_blocked(x));
+    if (!ForwardHook::current()) return from_channel_blocks(forward_in_blocks(x));
     const Variable y = (*bn2_)((*conv2_)(relu((*bn1_)((*conv1_)(x)))));
     return relu(y + (downsample_ ? (*downsample_)(x) : x));
   }
 
-  Variable forward_blocked(const Variable& x) override {
-    const Variable inner = bn1_->forward(conv1_->forward_blocked(x), {}, true);
-    const Variable shortcut = downsample_ ? downsample_->forward_blocked(x) : x;
-    return bn2_->forward(conv2_->forward_blocked(inner), shortcut, true);
+  /// As forward, but x may be in channel blocks, and so may be the result.
+  Variable forward_in_blocks(const Variable& x) {
+    const Variable inner = bn1_->forward(forward_blocked(*conv1_, x), {}, true);
+    const Variable shortcut = downsample_ ? forward_blocked(*downsample_, x) : x;
+    return bn2_->forward(forward_blocked(*conv2_, inner), shortcut, true);
   }
 
  private:
@@ -58,6 +59,11 @@ class BasicBlock : public Module, public Blocked<BasicBlock> {
   std::shared_ptr<BatchNorm2d> bn2_;
   std::shared_ptr<Sequential> downsample_;
 };
+
+[[maybe_unused]] const bool basic_block_is_known =
+    add_blocked_layer(typeid(BasicBlock), [](Module& module, const Variable& x) {
+      return static_cast<BasicBlock&>(module).forward_in_blocks(x);
+    });
 
 }  // namespace
 
@@ -88,6 +94,11 @@ std::shared_ptr<Sequential> resnet18(const Shape& image, std::int64_t outputs, H
     model->push_back("log_softmax", std::make_shared<LogSoftmax>());
   }
   return model;
+}
+
+std::shared_ptr<Module> ResNet18Options::make(const ModelFit& fit) {
+  fit.expect_numbers();
+  return resnet18(fit.sample, fit.outputs(), fit.head);
 }
 
 }  // namespace lockstep::nn

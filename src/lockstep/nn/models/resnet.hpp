@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <lockstep/nn/models/head.hpp>
+#include <lockstep/nn/models/model_kind.hpp>
 #include <lockstep/nn/sequential.hpp>
 
 namespace lockstep::nn {
@@ -13,5 +13,10 @@ namespace lockstep::nn {
 /// if the image is smaller than 8 x 8.
 [[nodiscard]] std::shared_ptr<Sequential> resnet18(const Shape& image, std::int64_t outputs,
                                                    Head head = Head::log_probabilities);
+
+struct ResNet18Options {
+  [[nodiscard]] static std::shared_ptr<Module> make(const ModelFit& fit);
+};
+inline void declare(DeckTable& /*table*/, ResNet18Options& /*options*/) {}
 
 }  // namespace lockstep::nn

@@ -9,6 +9,7 @@
 #include <lockstep/autograd/functional/reduction.hpp>
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/expect.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers/embedding.hpp>
@@ -148,6 +149,33 @@ std::shared_ptr<Module> transformer(const Shape& sample, std::int64_t outputs,
                      ") must divide model.width (" + std::to_string(options.width) + ")");
   }
   return std::make_shared<Transformer>(sample, outputs, options, head);
+}
+
+std::shared_ptr<Module> TransformerOptions::make(const ModelFit& fit) const {
+  if (vocabulary == 0) fit.expect_numbers();
+  if (vocabulary > 0 && fit.has_numbers()) {
+    throw InputError(
+        "model.vocabulary says that samples are indices, but they are numbers. Set data.indices = "
+        "true, or leave out model.vocabulary.");
+  }
+  return transformer(fit.sample, fit.outputs(), *this, fit.head);
+}
+
+void declare(DeckTable& table, TransformerOptions& options) {
+  declare_width_depth_and_heads(table, options, "encoder layers");
+  table.key("vocabulary", options.vocabulary,
+            {.doc = "samples are indices below this, each looked up (with data.indices = true); 0: "
+                    "they are numbers",
+             .min = 0});
+  table.key("feedforward", options.feedforward,
+            {.doc = "features inside each feed-forward part; 0: 4 width", .min = 0});
+  table.key("patch", options.patch,
+            {.doc = "height and width of a patch, or one for both; divisors of the image's, 0: all "
+                    "of it; a sequence [T, F] has [1, 0]",
+             .unit = "pixels",
+             .min = 0});
+  table.key("encoder_dropout", options.encoder_dropout,
+            {.doc = "probability of each dropout layer of the encoder", .min = 0.0, .max = 0.99});
 }
 
 }  // namespace lockstep::nn

@@ -1,9 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
-#include <lockstep/nn/models/head.hpp>
+#include <lockstep/nn/models/model_kind.hpp>
 #include <lockstep/nn/module.hpp>
 
 namespace lockstep::nn {
@@ -17,7 +18,17 @@ struct TransformerOptions {
   /// Pixels: height and width, or one for both; 0: the whole image's. Must divide the image.
   std::vector<std::int64_t> patch{4};
   double encoder_dropout = 0.0;  ///< probability, in every dropout layer of the encoder
+
+  [[nodiscard]] std::shared_ptr<Module> make(const ModelFit& fit) const;
 };
+void declare(DeckTable& table, TransformerOptions& options);
+/// The keys `width`, `depth` and `heads`, which gpt has, too.
+template <class Options>
+void declare_width_depth_and_heads(DeckTable& table, Options& options, std::string_view depth_doc) {
+  table.key("width", options.width, {.doc = "features of a token", .min = 1});
+  table.key("depth", options.depth, {.doc = depth_doc, .min = 1, .max = 1e4});
+  table.key("heads", options.heads, {.doc = "attention heads, a divisor of width", .min = 1});
+}
 
 /// A sample becomes tokens of `width` features; + pos_embedding[1, tokens, width]; encoder
 /// (TransformerEncoder); mean over tokens; head. The tokens, by the sample's shape:

@@ -1,11 +1,14 @@
 #include <lockstep/nn/models/unet.hpp>
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/layers.hpp>
 
 namespace lockstep::nn {
@@ -95,7 +98,7 @@ class UNet : public Module {
 }  // namespace
 
 std::shared_ptr<Module> unet(const Shape& sample, std::int64_t output_channels,
-                             const UNetOptions& options, const MlpLayers& layers) {
+                             const UNetOptions& options) {
   if (sample.dims() != 3 && sample.dims() != 4) {
     throw InputError(
         "model unet takes images [channels, height, width] or volumes [channels, depth, "
@@ -112,10 +115,39 @@ std::shared_ptr<Module> unet(const Shape& sample, std::int64_t output_channels,
                      std::to_string(sample[d]) + " is no multiple of " + std::to_string(factor) +
                      ". Use fewer levels.");
   }
-  if (layers.dropout > 0.0)
+  if (options.layers.dropout > 0.0)
     throw InputError("model unet has no dropout: set model.hidden_dropout to 0.");
-  return std::make_shared<UNet>(FieldLayers{sample.dims() == 4, layers}, sample[0], output_channels,
-                                options);
+  return std::make_shared<UNet>(FieldLayers{sample.dims() == 4, options.layers}, sample[0],
+                                output_channels, options);
+}
+
+/// Of fields `fit.output`, [C, ...] or, of one channel, [...] of the sample's extents.
+std::shared_ptr<Module> UNetOptions::make(const ModelFit& fit) const {
+  fit.expect_numbers();
+  const auto& [sample, output, head, input] = fit;
+  const Shape extents(std::span(sample.begin() + (sample.dims() > 0 ? 1 : 0), sample.end()));
+  const std::int64_t fields = output.dims() == sample.dims() ? output[0] : 1;
+  if (!std::ranges::equal(extents, std::span(output.end() - std::min(output.dims(), extents.dims()),
+                                             output.end())) ||
+      output.numel() != fields * extents.numel() || head == Head::log_probabilities) {
+    throw InputError("model unet maps fields to fields of the same extents, not samples " +
+                     to_string(sample) + " to " +
+                     (head == Head::log_probabilities ? "classes" : to_string(output)) +
+                     ". Choose another model.kind or other data.");
+  }
+  return unet(sample, head == Head::gaussian ? 2 * fields : fields, *this);
+}
+
+void declare(DeckTable& table, UNetOptions& options) {
+  table.key("channels", options.channels,
+            {.doc = "channels at full resolution, twice as many a level", .min = 1});
+  table.key("levels", options.levels,
+            {.doc = "halvings of height, width and depth; 0: a row of convolutions",
+             .min = 0,
+             .max = 10});
+  declare_norm_and_activation(
+      table, options.layers,
+      "normalisation behind each hidden layer; layer is GroupNorm of one group");
 }
 
 }  // namespace lockstep::nn

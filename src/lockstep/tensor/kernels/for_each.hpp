@@ -28,10 +28,16 @@ namespace detail {
 /// The loop itself, within whoever calls it.
 template <class Space, class F>
 void for_each_here(const char* label, const Space& space, std::int64_t n, const F& f) {
-  // Kokkos takes a std::string: made once a kernel (F), else every launch would allocate.
-  static const std::string name(label);
-  Kokkos::parallel_for(name,
-                       Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, n), f);
+  if constexpr (is_host_space<Space> && kokkos_has_cuda) {
+    // Where there is no GPU such a Kokkos cannot be initialised; and from 4 on its host space lets
+    // one thread in at a time.
+    for (std::int64_t i = 0; i < n; ++i) f(i);
+  } else {
+    // Kokkos takes a std::string: made once a kernel (F), else every launch would allocate.
+    static const std::string name(label);
+    Kokkos::parallel_for(
+        name, Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, n), f);
+  }
 }
 
 /// Calls Launch::run(label, space, arguments...), a loop that is not inlined, or hands the call,

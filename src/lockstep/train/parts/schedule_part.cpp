@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/optim/plateau.hpp>
@@ -26,10 +27,12 @@ class SchedulePart final : public TrainingPart {
   }
   void begin(const Training& training) override {
     plateau_ = plateau_of(training.task, training.plan);
+    schedule_ = optim::make_schedule(training.plan.schedule, training.plan.train.epochs,
+                                     training.batches.steps());
   }
   void before_step(const Training& training) override { apply(training, training.state.step); }
   void evaluated(const Training& training, const Evaluation& found) override {
-    if (plateau_) plateau_->step(figure_named(found, training.plan.schedule.metric));
+    if (plateau_) plateau_->step(figure_named(found, metric_of(training.plan.schedule)));
   }
 
   void save(PartState& state) const override {
@@ -46,7 +49,8 @@ class SchedulePart final : public TrainingPart {
       at.lr = state.number(plateau_lr).value_or(at.lr);
       // A best figure says nothing to another metric, which begins anew.
       Deck then = Deck::parse(state.checkpoint().deck, "the deck in the checkpoint");
-      if (then.read<optim::ScheduleOptions>("schedule").metric == training.plan.schedule.metric) {
+      if (metric_of(then.read<optim::ScheduleOptions>("schedule")) ==
+          metric_of(training.plan.schedule)) {
         at.best = state.number(plateau_best);
         at.bad_epochs = state.count(plateau_bad_epochs).value_or(0);
       }
@@ -58,20 +62,25 @@ class SchedulePart final : public TrainingPart {
   }
 
  private:
-  /// Nothing unless schedule.kind = "plateau".
+  /// Empty unless schedule.kind = "plateau".
+  static std::string metric_of(const optim::ScheduleOptions& schedule) {
+    const auto* plateau = schedule.kind.get_if<optim::PlateauOptions>();
+    return plateau ? plateau->metric : "";
+  }
   static std::optional<optim::ReduceLROnPlateau> plateau_of(const Task& task, const RunPlan& plan) {
-    if (plan.schedule.kind != optim::ScheduleOptions::Kind::plateau) return std::nullopt;
-    optim::PlateauOptions options = plan.schedule.plateau;
-    options.greater_is_better = greater_is_better(task, plan.schedule.metric, "schedule.metric");
+    const auto* wanted = plan.schedule.kind.get_if<optim::PlateauOptions>();
+    if (!wanted) return std::nullopt;
+    optim::PlateauOptions options = *wanted;
+    options.greater_is_better = greater_is_better(task, options.metric, "schedule.metric");
     return optim::ReduceLROnPlateau(options, plan.optimizer.lr());
   }
 
   void apply(const Training& training, std::int64_t steps) const {
-    optim::apply_schedule(training.plan.schedule,
-                          plateau_ ? plateau_->lr() : training.optimizer.initial_lr(),
+    optim::apply_schedule(*schedule_, plateau_ ? plateau_->lr() : training.optimizer.initial_lr(),
                           training.state.epoch, steps, training.optimizer);
   }
 
+  std::unique_ptr<optim::Schedule> schedule_;  // since begin()
   std::optional<optim::ReduceLROnPlateau> plateau_;
 };
 

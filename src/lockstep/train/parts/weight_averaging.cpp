@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include <lockstep/autograd/functional/batch_norm.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/nn/layers/batch_norm.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
@@ -29,23 +30,6 @@ void average_statistics(ProcessGroup& group, const nn::Module& model) {
     batches.fill(all);
   }
 }
-
-/// While alive, the layers' batches are this rank's, also where those of all ranks were.
-class AloneGuard {
- public:
-  explicit AloneGuard(nn::Module& model) : layers_(nn::batch_norms_of(model)) {
-    for (nn::BatchNorm* layer : layers_) exchanges_.push_back(layer->set_exchange(nullptr));
-  }
-  ~AloneGuard() {
-    for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->set_exchange(exchanges_[i]);
-  }
-  AloneGuard(const AloneGuard&) = delete;
-  AloneGuard& operator=(const AloneGuard&) = delete;
-
- private:
-  std::vector<nn::BatchNorm*> layers_;
-  std::vector<std::shared_ptr<const StatisticsExchange>> exchanges_;
-};
 
 }  // namespace
 
@@ -83,13 +67,8 @@ void WeightAveraging::after_epoch(std::int64_t epoch) {
 
 void WeightAveraging::update_bn(ProcessGroup* group, const std::function<bool()>& forward_next) {
   swap();
-  if (group) {
-    optim::update_bn(model_, forward_next);
-    average_statistics(*group, model_);
-  } else {
-    const AloneGuard alone(model_);
-    optim::update_bn(model_, forward_next);
-  }
+  optim::update_bn(model_, forward_next);
+  if (group) average_statistics(*group, model_);
   swap();
 }
 

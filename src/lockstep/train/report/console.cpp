@@ -62,7 +62,7 @@ Console::~Console() {
   clear_progress();
 }
 
-int Console::speaker() const noexcept { return rank_ + thread_rank(); }
+int Console::rank_of_thread() const noexcept { return rank_ + thread_rank(); }
 
 void Console::set_level(LogLevel level) {
   set_log_sink([this](LogLevel severity, std::string_view message) { hear(severity, message); },
@@ -73,7 +73,7 @@ void Console::hear(LogLevel severity, std::string_view text) {
   const std::lock_guard lock(mutex_);
   const bool problem = severity >= LogLevel::warning;
   const std::string message = problem ? shortened(std::string(text)) : printable(text);
-  const int rank = speaker();
+  const int rank = rank_of_thread();
   if (rank != 0 && !problem) return;
   clear_progress();
   const auto level = spdlog_level(severity);
@@ -87,7 +87,7 @@ void Console::hear(LogLevel severity, std::string_view text) {
 }
 
 void Console::open_log(const std::filesystem::path& file) {
-  if (speaker() != 0) return;
+  if (rank_of_thread() != 0) return;
   const std::lock_guard lock(mutex_);
   remove_link(file);
   loggers_->file = std::make_unique<spdlog::logger>(
@@ -105,7 +105,7 @@ void Console::open_log(const std::filesystem::path& file) {
 void Console::say(const std::string& line) { log(LogLevel::info, line); }
 
 void Console::progress(const std::string& line) {
-  if (speaker() != 0 || !log_enabled(LogLevel::info)) return;
+  if (rank_of_thread() != 0 || !log_enabled(LogLevel::info)) return;
   if (!terminal_) return say(line);
   const std::lock_guard lock(mutex_);
   out(redraw + line.substr(0, terminal_columns()));

@@ -37,7 +37,7 @@ class Console {
 
  private:
   struct Loggers;
-  [[nodiscard]] int speaker() const noexcept;  ///< rank of the calling thread
+  [[nodiscard]] int rank_of_thread() const noexcept;  ///< rank of the calling thread
   void hear(LogLevel severity, std::string_view text);
   void clear_progress();
   void out(const std::string& text);

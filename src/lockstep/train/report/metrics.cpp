@@ -219,7 +219,7 @@ void MetricsFile::append(const MetricsRow& row) {
   } catch (const FileError& error) {
     if (unwritten_.size() > most_unwritten) throw;
     if (std::exchange(is_warned_of_, true)) return;
-    log(LogLevel::warning, fmt::format("{}. Free space there. The run goes on, and writes the row "
+    log(LogLevel::warning, fmt::format("{}. The run goes on, and writes the row "
                                        "later.",
                                        error.what()));
   }

@@ -9,6 +9,7 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/nn/describe.hpp>
+#include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/storage.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>

@@ -10,8 +10,8 @@
 #include <optional>
 #include <sstream>
 
+#include <lockstep/base/helper_program.hpp>
 #include <lockstep/io/own_file.hpp>
-#include <lockstep/train/run/helper_program.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -94,7 +94,7 @@ std::string quoted(const std::string& text) {
 /// script needs no path.
 std::string run_gnuplot(const std::filesystem::path& folder, const std::string& script,
                         double limit_s) {
-  switch (run_helper({"gnuplot", script}, folder, limit_s).kind) {
+  switch (run_helper({"gnuplot", script}, limit_s, {.folder = folder}).kind) {
     case HelperEnd::Kind::not_started:
       return "gnuplot could not be run (Debian: gnuplot-nox)";
     case HelperEnd::Kind::late:

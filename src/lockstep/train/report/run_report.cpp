@@ -11,6 +11,7 @@
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
 #include <lockstep/tensor/math_libraries.hpp>

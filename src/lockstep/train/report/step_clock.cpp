@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <array>
 
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/tensor/dtype.hpp>
+#include <lockstep/tensor/tensor.hpp>
+
 namespace lockstep::train {
 namespace {
 

@@ -8,7 +8,10 @@
 
 #include <lockstep/base/clock.hpp>
 #include <lockstep/base/trace.hpp>
-#include <lockstep/comm/process_group.hpp>
+
+namespace lockstep {
+class ProcessGroup;
+}
 
 namespace lockstep::train {
 

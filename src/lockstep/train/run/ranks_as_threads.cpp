@@ -19,11 +19,11 @@ constexpr auto time_to_end = std::chrono::seconds(5);
 
 /// Ends the process when ranks have not come to their end so long after the first failure: a
 /// thread cannot be ended from outside.
-class LastResort {
+class ExitWatchdog {
  public:
-  explicit LastResort(Console& console) : console_(console) {}
-  LastResort(const LastResort&) = delete;
-  LastResort& operator=(const LastResort&) = delete;
+  explicit ExitWatchdog(Console& console) : console_(console) {}
+  ExitWatchdog(const ExitWatchdog&) = delete;
+  ExitWatchdog& operator=(const ExitWatchdog&) = delete;
 
   /// After a rank's failure, which is to be said then; later ones are its consequences.
   void prepare(const std::string& message, ExitCode code) {
@@ -57,7 +57,7 @@ ExitCode run_ranks_as_threads(const std::string& name, int ranks, const GroupOpt
   };
   std::optional<Failure> failure;
   {
-    LastResort last_resort(console);
+    ExitWatchdog watchdog(console);
     const auto run = [&](ProcessGroup& group) {
       ExitCode& code = codes[static_cast<std::size_t>(group.rank())];
       std::filesystem::path run_dir;
@@ -73,7 +73,7 @@ ExitCode run_ranks_as_threads(const std::string& name, int ranks, const GroupOpt
         }
         if (mine.rank < 0)
           mine.message = fmt::format("rank {} of {}: {}", group.rank(), ranks, mine.message);
-        last_resort.prepare(fmt::format("{}: {}", name, mine.message), mine.code);
+        watchdog.prepare(fmt::format("{}: {}", name, mine.message), mine.code);
         throw ErrorOnRank<Error>({group.rank(), ""}, mine.message, mine.code);
       }
     };

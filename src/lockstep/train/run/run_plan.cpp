@@ -1,7 +1,10 @@
 #include <lockstep/train/run/run_plan.hpp>
 
+#include <utility>
+
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -23,26 +26,13 @@ void for_each_table(RunPlan& plan, const Visit& visit) {
   visit("flight", "what is kept for the verdict on a hang", plan.group.flight);
 }
 
-template <class Visit>
-void for_each_table(TaskOptions& task, const Visit& visit) {
-  visit("model", "the network", task.model);
-  visit("data", "what the run trains on and is judged by", task.data);
-  visit("loss", "what a classifier is trained and judged by", task.loss);
-}
-
-template <class Options>
-Options read_tables(Deck& deck) {
-  Options all;
-  for_each_table(all, [&](const char* name, const char*, auto& options) {
-    options = deck.read(name, std::move(options));
-  });
-  return all;
-}
-
 }  // namespace
 
 RunPlan read_run_plan(Deck& deck) {
-  auto plan = read_tables<RunPlan>(deck);
+  RunPlan plan;
+  for_each_table(plan, [&](const char* name, const char*, auto& options) {
+    options = deck.read(name, std::move(options));
+  });
   if (plan.checkpoint.local_steps > 0 && plan.checkpoint.local_dir.empty()) {
     throw InputError(
         "checkpoint.local_dir = \"\" names no folder: /dev/shm is the default. To keep no copies "
@@ -52,17 +42,13 @@ RunPlan read_run_plan(Deck& deck) {
   return plan;
 }
 
-TaskOptions read_task_options(Deck& deck) { return read_tables<TaskOptions>(deck); }
-
 DeckReference deck_reference() {
   DeckReference reference;
-  const auto add = [&](const char* name, const char* description, const auto& options) {
-    reference.add(name, description, options);
-  };
-  TaskOptions task;
-  for_each_table(task, add);
+  add_task_tables(reference);
   RunPlan plan;
-  for_each_table(plan, add);
+  for_each_table(plan, [&](const char* name, const char* description, const auto& options) {
+    reference.add(name, description, options);
+  });
   return reference;
 }
 

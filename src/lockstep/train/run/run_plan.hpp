@@ -1,17 +1,15 @@
 #pragma once
 #include <lockstep/checkpoint/checkpoint.hpp>
 #include <lockstep/comm/group_options.hpp>
-#include <lockstep/data/data_options.hpp>
-#include <lockstep/deck/deck.hpp>
-#include <lockstep/nn/models.hpp>
-#include <lockstep/optim/make_optimizer.hpp>
-#include <lockstep/optim/schedule.hpp>
-#include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/optim/optimizer_options.hpp>
+#include <lockstep/optim/schedule_kind.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
 #include <lockstep/train/options.hpp>
 
 namespace lockstep {
 class Deck;
-}
+class DeckReference;
+}  // namespace lockstep
 
 namespace lockstep::train {
 
@@ -29,16 +27,8 @@ struct RunPlan {
   GroupOptions group;  ///< of all ranks: [comm] and [flight]
 };
 
-/// All options of the tasks of the bundled applications. A task of one's own reads what it likes.
-struct TaskOptions {
-  nn::ModelOptions model;
-  DataOptions data;
-  LossDeckOptions loss;
-};
-
-/// Read their tables from a deck. Throw InputError.
+/// Reads their tables from a deck. Throws InputError.
 [[nodiscard]] RunPlan read_run_plan(Deck& deck);
-[[nodiscard]] TaskOptions read_task_options(Deck& deck);
 
 /// Every table and key that a deck of the bundled applications may have. Its Markdown is
 /// docs/deck_reference.md, as a test sees.

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include <lockstep/base/deadline.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/train/run/slurm_time.hpp>
@@ -15,8 +16,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr auto between_looks = std::chrono::milliseconds(250);
-
-Clock::time_point in_seconds(double seconds) { return Clock::now() + bounded(Seconds(seconds)); }
 
 /// Not a link, which may hang from something that others make.
 bool is_there(const fs::path& stop_file) {
@@ -33,7 +32,7 @@ RunWatch::RunWatch(FolderLock lock, const fs::path& folder, const RunOptions& op
       stop_before_limit_s_(options.stop_before_limit_s),
       latest_end_((Clock::time_point::max)()) {
   if (options.max_minutes > 0)
-    latest_end_ = in_seconds(options.max_minutes * 60 - seconds_since_process_start());
+    latest_end_ = deadline_in(Seconds(options.max_minutes * 60 - seconds_since_process_start()));
   if (stop_before_limit_s_ > 0)
     asking_ = std::jthread([this](const std::stop_token& over) { ask_slurm(over); });
   thread_ = std::jthread([this](const std::stop_token& over) { watch(over); });
@@ -48,7 +47,7 @@ RunWatch::~RunWatch() {
 StopReason RunWatch::reason(double step_s) const noexcept {
   if (lost_) return StopReason::folder_lost;
   if (stop_wanted_) return StopReason::stop_file;
-  const auto next_end = in_seconds(step_s);
+  const auto next_end = deadline_in(Seconds(step_s));
   if (next_end > job_end_.load()) return StopReason::time_limit;
   return next_end > latest_end_ ? StopReason::max_minutes : StopReason::none;
 }
@@ -67,7 +66,7 @@ std::function<void()> RunWatch::expectation() const {
 void RunWatch::ask_slurm(const std::stop_token& over) {
   const auto left = seconds_left_in_slurm_job(over);
   if (!left) return;
-  job_end_ = in_seconds(*left - stop_before_limit_s_);
+  job_end_ = deadline_in(Seconds(*left - stop_before_limit_s_));
   log(LogLevel::debug, fmt::format("Slurm leaves this job {:.0f} s", *left));
 }
 

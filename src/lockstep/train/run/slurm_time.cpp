@@ -7,7 +7,7 @@
 #include <string>
 #include <system_error>
 
-#include <lockstep/train/run/helper_program.hpp>
+#include <lockstep/base/helper_program.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -60,7 +60,7 @@ std::optional<double> seconds_left_in_slurm_job(const std::stop_token& stop) {
     if (const auto left = seconds_until(end, std::time(nullptr))) return left;
   }
   const HelperEnd squeue =
-      run_helper({"squeue", "--noheader", "--format=%L", "--jobs", job}, ".", patience_s, stop);
+      run_helper({"squeue", "--noheader", "--format=%L", "--jobs", job}, patience_s, {}, stop);
   return seconds_of_slurm_time(squeue.output.substr(0, squeue.output.find('\n')));
 }
 

@@ -54,6 +54,7 @@ void expect_batches_normalise(const Task& task, const RunPlan& plan, const Batch
     return has_part_of_one(batches.batch(step).size(), batches.shards(), plan.train.accumulate,
                            plan.ddp.sync_batch_norm);
   };
+  const bool sharded = plan.train.reduction == TrainOptions::Reduction::invariant;
   const std::int64_t last = batches.steps() - 1;
   const bool everywhere = one_in(0);
   if (!(everywhere || one_in(last)) || goes_forward_with_one_sample(task, model)) return;
@@ -64,7 +65,8 @@ void expect_batches_normalise(const Task& task, const RunPlan& plan, const Batch
   throw InputError(fmt::format(
       "{} goes forward with a single sample, and the model's BatchNorm cannot normalise one. {}.",
       where,
-      everywhere
+      everywhere && sharded ? "Raise train.batch_size, or lower train.accumulate or train.shards"
+      : everywhere
           ? "Raise train.batch_size, lower train.accumulate, use fewer ranks, or, on several "
             "ranks, set ddp.sync_batch_norm = true"
           : "Leave that batch out with train.drop_last = true, or choose another "

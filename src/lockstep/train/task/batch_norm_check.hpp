@@ -14,9 +14,9 @@ struct RunPlan;
 void expect_batches_normalise(const Task& task, const RunPlan& plan, const BatchPlan& batches,
                               nn::Module& model);
 
-/// The parts of a step that go forward at a time are the `accumulate` parts of each shard, or, with
-/// `joined` (SyncBatchNorm), the same parts of all shards together. Whether one of them is a single
-/// sample, in a batch of so many.
+/// A forward takes one of the `accumulate` parts of a shard, a shard being a rank's share with
+/// reduction "fast"; or, with `joined` (SyncBatchNorm), the same parts of all shards together.
+/// Whether one of them is a single sample, in a batch of so many.
 [[nodiscard]] bool has_part_of_one(std::int64_t batch_size, std::int64_t shards,
                                    std::int64_t accumulate, bool joined);
 

@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/comm/process_group.hpp>
+#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/nn/mode_guard.hpp>
+#include <lockstep/train/task/task.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -24,8 +30,11 @@ Evaluator::Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
       task_(task),
       data_(expect_given("Evaluator", "the data set", std::move(data))),
       batches_(data_->size(), batch_size, group_->size()),
-      loader_(data_, std::make_unique<EvalBatches>(batches_, group_->rank()),
-              task.loading().prefetch) {}
+      loader_(std::make_unique<Loader>(data_,
+                                       std::make_unique<EvalBatches>(batches_, group_->rank()),
+                                       task.loading().prefetch)) {}
+
+Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::operator()(nn::Module& model) {
   const TraceScope scope("evaluation", "evaluate");
@@ -36,12 +45,12 @@ Evaluation Evaluator::operator()(nn::Module& model) {
   const std::vector<Metric> metrics = task_.metrics(*data_);
   const std::size_t width = 1 + metrics.size();
   std::vector<double> rows(static_cast<std::size_t>(batches_.batches()) * width);
-  loader_.start_epoch(0);
-  while (loader_.has_next()) {
+  loader_->start_epoch(0);
+  while (loader_->has_next()) {
     const auto number =
-        static_cast<std::size_t>(batches_.batch_of(group_->rank(), loader_.next_step()));
+        static_cast<std::size_t>(batches_.batch_of(group_->rank(), loader_->next_step()));
     const auto row = std::span(rows).subspan(number * width, width);
-    const Batch& batch = loader_.next();
+    const Batch& batch = loader_->next();
     const Variable output = task_.forward(model, batch);
     row[0] = task_.loss(output, batch).data().item() * static_cast<double>(batch.size());
     task_.measure(output.data(), batch, row.subspan(1));

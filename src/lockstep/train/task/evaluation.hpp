@@ -1,15 +1,22 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include <lockstep/comm/process_group.hpp>
 #include <lockstep/data/batches/batch_plan.hpp>
-#include <lockstep/data/batches/loader.hpp>
 #include <lockstep/train/task/outcome.hpp>
-#include <lockstep/train/task/task.hpp>
+
+namespace lockstep {
+class Dataset;
+class Loader;
+class ProcessGroup;
+namespace nn {
+class Module;
+}
+}  // namespace lockstep
 
 namespace lockstep::train {
+
+class Task;
 
 /// Measures models on one data set, which the ranks share out by batches: loss and metrics of a
 /// task, the same bits for any number of ranks.
@@ -18,6 +25,7 @@ class Evaluator {
   /// `task` must live as long.
   Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
             std::shared_ptr<const Dataset> data, std::int64_t batch_size);
+  ~Evaluator();
 
   /// In evaluation mode; the mode of each module is put back. Collective.
   [[nodiscard]] Evaluation operator()(nn::Module& model);
@@ -27,7 +35,7 @@ class Evaluator {
   const Task& task_;
   std::shared_ptr<const Dataset> data_;
   EvalPlan batches_;
-  Loader loader_;
+  std::unique_ptr<Loader> loader_;
 };
 
 }  // namespace lockstep::train

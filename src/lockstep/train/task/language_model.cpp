@@ -8,7 +8,9 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/checkpoint/weights/weights.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/models.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -36,18 +38,20 @@ LanguageModel::LanguageModel(Deck& deck, Sets sets) {
   refuse(deck, "loss", "class_weights", !options.loss.class_weights.empty());
   refuse(deck, "loss", "class_weights_from_counts", options.loss.class_weights_from_counts);
   refuse(deck, "eval", "top_k", deck.read<EvalOptions>("eval").top_k > 0);
-  if (options.model.kind != nn::ModelOptions::Kind::gpt) {
+  if (!options.model.kind.get_if<nn::GptDeckOptions>()) {
     throw InputError(fmt::format(
         "{}: model.kind is no model of text. Set model.kind = \"gpt\", or use classify or regress.",
         deck.where("model", "kind")));
   }
-  model_ = options.model;
+  model_ = std::make_unique<const nn::ModelOptions>(options.model);
   loading_ = {options.data.shuffle, options.data.prefetch};
   data_ = load_sets(options.data, TargetKind::tokens, sets, deck);
 }
 
+LanguageModel::~LanguageModel() = default;
+
 std::shared_ptr<nn::Module> LanguageModel::make_model() const {
-  return make_zoo_model(model_, *data_.train, {data_.train->classes()});
+  return make_zoo_model(*model_, *data_.train, {data_.train->classes()});
 }
 
 Variable LanguageModel::forward(nn::Module& model, const Batch& batch) const {
@@ -94,14 +98,14 @@ TrainedGpt load_gpt(const std::filesystem::path& checkpoint) {
   }
   Deck deck = Deck::parse(contents.deck, "the deck in " + checkpoint.string());
   const TaskOptions options = read_task_options(deck);
-  if (options.model.kind != nn::ModelOptions::Kind::gpt || options.data.kind != DataKind::tokens)
+  const auto* tokens = options.data.kind.get_if<TokenOptions>();
+  if (!options.model.kind.get_if<nn::GptDeckOptions>() || !tokens)
     refuse_file("is of no language model: text comes from runs of gpt");
   const auto* table = contents.model.find("wte.weight");
   if (!table || table->tensor.dims() != 2) refuse_file("has no wte.weight");
   TrainedGpt trained;
-  trained.data = options.data;
-  const auto whole =
-      nn::make_model(options.model, {options.data.tokens.context}, table->tensor.size(0));
+  trained.data = std::make_shared<const DataOptions>(options.data);
+  const auto whole = nn::make_model(options.model, {tokens->context}, table->tensor.size(0));
   trained.model = std::dynamic_pointer_cast<nn::Gpt>(whole);
   try {
     StateDict weights;  // imported ones may be of another precision

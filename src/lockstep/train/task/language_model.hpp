@@ -4,9 +4,15 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/data/data_options.hpp>
 #include <lockstep/nn/models/gpt.hpp>
 #include <lockstep/train/task/task.hpp>
+
+namespace lockstep {
+struct DataOptions;
+namespace nn {
+struct ModelOptions;
+}
+}  // namespace lockstep
 
 namespace lockstep::train {
 
@@ -18,6 +24,7 @@ class LanguageModel : public Task {
   /// Reads the deck and opens the data. Throws InputError, also for options of [loss] and [eval]
   /// that are for classes of samples. Local.
   explicit LanguageModel(Deck& deck, Sets sets = Sets::train_and_test);
+  ~LanguageModel() override;
 
   [[nodiscard]] const Datasets& data() const override { return data_; }
   [[nodiscard]] Loading loading() const override { return loading_; }
@@ -31,7 +38,7 @@ class LanguageModel : public Task {
   [[nodiscard]] ModelSignature signature() const override;
 
  private:
-  nn::ModelOptions model_;
+  std::unique_ptr<const nn::ModelOptions> model_;
   Loading loading_;
   Datasets data_;
 };
@@ -39,7 +46,7 @@ class LanguageModel : public Task {
 /// A trained language model, to sample from.
 struct TrainedGpt {
   std::shared_ptr<nn::Gpt> model;
-  DataOptions data;  ///< of the deck: which tokenizer
+  std::shared_ptr<const DataOptions> data;  ///< of the deck: which tokenizer
 };
 /// Of a checkpoint of a LanguageModel's run. Local. Throws CheckpointError for a file that is
 /// missing, damaged, or of another model.

@@ -11,6 +11,7 @@
 #include <lockstep/autograd/check_gradients.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
+#include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/train/task/task.hpp>
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/gradient_sum_stats.hpp>
 #include <lockstep/train/report/step_clock.hpp>
 #include <lockstep/train/run/stop_request.hpp>
 

@@ -8,10 +8,14 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/data/files/stored_samples.hpp>
 #include <lockstep/data/normalisation.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/models.hpp>
+#include <lockstep/nn/models/head.hpp>
 #include <lockstep/tensor/kernels/loss/accuracy.hpp>
 #include <lockstep/train/run/run_plan.hpp>
+#include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -33,10 +37,9 @@ Tensor targets_like(const Tensor& output, const Batch& batch) {
   return batch.targets().reshape(output.shape());
 }
 
-/// Half 0 or 1 of what a model of ModelSignature::Output::gaussian says, [N, 2 K, ...].
-Variable half_of(const Variable& output, std::int64_t half) {
-  const std::int64_t width = output.data().size(1) / 2;
-  return narrow(output, 1, half * width, width);
+/// The values that a model tells, of a gaussian its means.
+Tensor values_of(const Tensor& said, bool gaussian) {
+  return gaussian ? GaussianNllLoss::means(Variable(said)).data() : said;
 }
 
 /// A copy of x [N, ...], `change`d by a scale; the kernels take f32.
@@ -81,7 +84,7 @@ Regression::Targets Regression::look_at_targets(const Dataset& data) {
 Regression::Regression(Deck& deck, Sets sets) {
   const TaskOptions options = read_task_options(deck);
   expect_no_class_loss(options.loss, deck);
-  model_ = options.model;
+  model_ = std::make_unique<const nn::ModelOptions>(options.model);
   loss_ = options.loss;
   loading_ = {options.data.shuffle, options.data.prefetch};
   data_ = load_sets(options.data, TargetKind::values, sets, deck);
@@ -92,29 +95,17 @@ Regression::Regression(Deck& deck, Sets sets) {
                                 DType::f32, facts.target, "target_");
 }
 
+Regression::~Regression() = default;
+
 std::shared_ptr<nn::Module> Regression::make_model() const {
-  return make_zoo_model(model_, *data_.train, data_.train->target_shape(),
+  return make_zoo_model(*model_, *data_.train, data_.train->target_shape(),
                         is_gaussian() ? nn::Head::gaussian : nn::Head::linear);
 }
 
 Variable Regression::loss(const Variable& said, const Batch& batch) const {
-  const Variable output = is_gaussian() ? half_of(said, 0) : said;
-  const Tensor in_units = targets_like(output.data(), batch);
-  const Tensor targets = target_scale_ ? scaled(in_units, *target_scale_, normalise) : in_units;
-  switch (loss_.kind) {
-    case LossDeckOptions::Kind::mse:
-      break;
-    case LossDeckOptions::Kind::mae:
-      return l1_loss(output, targets);
-    case LossDeckOptions::Kind::huber:
-      return huber_loss(output, targets, Reduction::mean, loss_.delta);
-    case LossDeckOptions::Kind::smooth_l1:
-      return smooth_l1_loss(output, targets, Reduction::mean, loss_.delta);
-    case LossDeckOptions::Kind::gaussian_nll:
-      return gaussian_nll_loss(output, targets,
-                               softplus(half_of(said, 1)) + ModelSignature::least_variance);
-  }
-  return mse_loss(output, targets);
+  const Tensor in_units = targets_like(values_of(said.data(), is_gaussian()), batch);
+  return loss_.kind.make(said,
+                         target_scale_ ? scaled(in_units, *target_scale_, normalise) : in_units);
 }
 
 std::vector<Metric> Regression::metrics(const Dataset& data) const {
@@ -129,7 +120,7 @@ std::vector<Metric> Regression::metrics(const Dataset& data) const {
 }
 
 void Regression::measure(const Tensor& said, const Batch& batch, std::span<double> figures) const {
-  const Tensor output = is_gaussian() ? half_of(Variable(said), 0).data() : said;
+  const Tensor output = values_of(said, is_gaussian());
   const Tensor in_units = target_scale_ ? scaled(output, *target_scale_, denormalise) : output;
   const Errors errors = errors_of(in_units, targets_like(in_units, batch));
   figures[0] = errors.squares;

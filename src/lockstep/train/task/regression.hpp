@@ -4,10 +4,13 @@
 #include <optional>
 #include <vector>
 
-#include <lockstep/nn/models.hpp>
 #include <lockstep/tensor/kernels/data/gather.hpp>
 #include <lockstep/train/options.hpp>
 #include <lockstep/train/task/task.hpp>
+
+namespace lockstep::nn {
+struct ModelOptions;
+}
 
 namespace lockstep::train {
 
@@ -29,6 +32,7 @@ class Regression : public Task {
   /// Reads the deck and loads the data. Throws InputError.
   /// Local.
   explicit Regression(Deck& deck, Sets sets = Sets::train_and_test);
+  ~Regression() override;
 
   [[nodiscard]] const Datasets& data() const override { return data_; }
   [[nodiscard]] Loading loading() const override { return loading_; }
@@ -40,7 +44,7 @@ class Regression : public Task {
   [[nodiscard]] ModelSignature signature() const override;
 
  private:
-  nn::ModelOptions model_;
+  std::unique_ptr<const nn::ModelOptions> model_;
   LossDeckOptions loss_;
   Loading loading_;
   Datasets data_;
@@ -52,7 +56,7 @@ class Regression : public Task {
   };
   [[nodiscard]] static Targets look_at_targets(const Dataset& data);
   [[nodiscard]] bool is_gaussian() const noexcept {
-    return loss_.kind == LossDeckOptions::Kind::gaussian_nll;
+    return loss_.kind.get_if<GaussianNllLoss>() != nullptr;
   }
 
   std::optional<ChannelScale> target_scale_;  ///< none: targets are as they are

@@ -8,16 +8,16 @@
 
 #include <lockstep/autograd/variable.hpp>
 #include <lockstep/checkpoint/signature.hpp>
-#include <lockstep/comm/process_group.hpp>
+#include <lockstep/comm/reduce_op.hpp>
 #include <lockstep/data/batches/permutation.hpp>
-#include <lockstep/data/data_options.hpp>
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/nn/models.hpp>
-#include <lockstep/tensor/kernels/loss/loss.hpp>
 
 namespace lockstep {
 class Deck;
+namespace nn {
+class Module;
 }
+}  // namespace lockstep
 
 namespace lockstep::train {
 
@@ -64,21 +64,6 @@ class Task {
   [[nodiscard]] virtual ModelSignature signature() const { return {}; }
 };
 
-/// The data sets that a task loads: both, or no training set, which is then null: the deck has to
-/// be one that a run stored, in which nothing is left to be measured of it.
-enum class Sets : std::uint8_t { train_and_test, test };
-/// Reads what the options name, and records in the deck what was found out.
-[[nodiscard]] Datasets load_sets(const DataOptions& options, TargetKind kind, Sets sets,
-                                 Deck& deck);
-/// The inputs of a signature, and the name of its output.
-[[nodiscard]] ModelSignature signature_of_data(const Datasets& data);
-
-/// The model of the zoo that `options` names, for samples of `data`. Throws InputError as
-/// nn::make_model, and where samples are indices and the model looks none up, or the other way.
-[[nodiscard]] std::shared_ptr<nn::Module> make_zoo_model(
-    const nn::ModelOptions& options, const Dataset& data, const Shape& output,
-    nn::Head head = nn::Head::log_probabilities);
-
 /// What each epoch is judged by: the validation set, else the test set, else null.
 [[nodiscard]] inline const std::shared_ptr<const Dataset>& judged_by(const Datasets& data) {
   return data.validation ? data.validation : data.test;
@@ -97,33 +82,5 @@ enum class Sets : std::uint8_t { train_and_test, test };
 /// Makes a program's task from its deck: reads the task's tables, loads its data. Throws
 /// InputError. Local.
 using TaskFactory = std::function<std::unique_ptr<Task>(Deck&)>;
-
-/// Classes from samples: data from [data], a model of the zoo from [model] that ends in
-/// log-probabilities p, cross-entropy with the options of [loss]; accuracy is the share of samples
-/// it gets right. With e = label_smoothing and the C classes' weights w, a sample of class t adds
-///   -(1 - e) w[t] p[t] - (e / C) sum_c w[c] p[c]
-/// to a sum that is divided by the number of samples. (PyTorch divides by the samples' summed
-/// weights, which on several ranks would be those of each rank's own share.)
-class Classification : public Task {
- public:
-  /// Reads the deck and loads the data. Throws InputError, also if [loss] does not fit the data.
-  /// Local.
-  explicit Classification(Deck& deck, Sets sets = Sets::train_and_test);
-
-  [[nodiscard]] const Datasets& data() const override { return data_; }
-  [[nodiscard]] Loading loading() const override { return loading_; }
-  [[nodiscard]] std::shared_ptr<nn::Module> make_model() const override;
-  [[nodiscard]] Variable loss(const Variable& output, const Batch& batch) const override;
-  [[nodiscard]] std::vector<Metric> metrics(const Dataset& data) const override;
-  void measure(const Tensor& output, const Batch& batch, std::span<double> figures) const override;
-  [[nodiscard]] ModelSignature signature() const override;
-
- private:
-  nn::ModelOptions model_;
-  Loading loading_;
-  Datasets data_;
-  LossOptions loss_;
-  std::int64_t top_k_ = 0;
-};
 
 }  // namespace lockstep::train

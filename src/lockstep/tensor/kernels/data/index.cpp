@@ -116,7 +116,7 @@ void check_gather(const Tensor& x, int dim, const Tensor& index) {
                      "most x's");
   }
   if (index.device().type != DeviceType::host) return;
-  const auto chosen = flat_view<Kokkos::DefaultHostExecutionSpace, const std::int64_t>(index);
+  const auto chosen = flat_view<HostExecutionSpace, const std::int64_t>(index);
   const std::int64_t count = index.numel(), extent = x.size(dim);
   for (std::int64_t i = 0; i < count; ++i) {
     if (chosen(i) >= 0 && chosen(i) < extent) continue;

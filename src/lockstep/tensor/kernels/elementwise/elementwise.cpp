@@ -1,5 +1,7 @@
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
+#include <type_traits>
+
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/half.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
@@ -29,6 +31,13 @@ void dispatch_element(DType dtype, F&& f) {
       return f.template operator()<Float16>();
   }
 }
+
+/// Numbers of 16 bits come and go as f32, whose rounding they have anyway; only to and from f32,
+/// f64 and themselves there is one loop.
+template <class From, class To>
+constexpr bool converts_directly =
+    (sizeof(From) != 2 && sizeof(To) != 2) || std::is_same_v<From, To> ||
+    std::is_floating_point_v<From> || std::is_floating_point_v<To>;
 
 void expect_same_shape(const char* operation, const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape()) {
@@ -80,9 +89,16 @@ void fill(const Tensor& t, double value) {
 
 void convert(const Tensor& x, const Tensor& y) {
   expect_same_shape("convert", x, y);
+  const auto by_way_of_f32 = [](DType half, DType other) {
+    return is_half(half) && half != other && other != DType::f32 && other != DType::f64;
+  };
+  if (by_way_of_f32(x.dtype(), y.dtype()) || by_way_of_f32(y.dtype(), x.dtype()))
+    return convert(x.to(DType::f32), y);
   dispatch(current_stream(x.device()), [&](const auto& space) {
     dispatch_element(x.dtype(), [&]<class From>() {
-      dispatch_element(y.dtype(), [&]<class To>() { convert_kernel<From, To>(space, x, y); });
+      dispatch_element(y.dtype(), [&]<class To>() {
+        if constexpr (converts_directly<From, To>) convert_kernel<From, To>(space, x, y);
+      });
     });
   });
 }

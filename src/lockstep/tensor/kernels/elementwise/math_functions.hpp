@@ -8,23 +8,28 @@
 // reweighted least squares). The errors stated are the largest that
 // tests/tensor/math_functions_test.cpp allows; an ulp is a unit in the last place of the result.
 
-#include <Kokkos_Macros.hpp>
-
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+
+// As Kokkos' KOKKOS_FUNCTION, which sources for the host alone cannot have where it knows CUDA.
+#if defined(__CUDACC__)
+#define LOCKSTEP_FUNCTION __host__ __device__
+#else
+#define LOCKSTEP_FUNCTION
+#endif
 
 namespace lockstep::math {
 
 namespace detail {
 
-KOKKOS_INLINE_FUNCTION std::uint32_t bits_of(float x) {
+LOCKSTEP_FUNCTION inline std::uint32_t bits_of(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
   return bits;
 }
 
-KOKKOS_INLINE_FUNCTION float from_bits(std::uint32_t bits) {
+LOCKSTEP_FUNCTION inline float from_bits(std::uint32_t bits) {
   float x;
   std::memcpy(&x, &bits, sizeof x);
   return x;
@@ -32,7 +37,7 @@ KOKKOS_INLINE_FUNCTION float from_bits(std::uint32_t bits) {
 
 /// a b + c, in one rounding where the processor has it. Spelled out, so that a loop's vectors and
 /// its last elements cannot differ.
-KOKKOS_INLINE_FUNCTION float multiply_add(float a, float b, float c) {
+LOCKSTEP_FUNCTION inline float multiply_add(float a, float b, float c) {
 #if defined(FP_FAST_FMAF) || defined(__CUDA_ARCH__)
   return std::fma(a, b, c);
 #else
@@ -42,7 +47,7 @@ KOKKOS_INLINE_FUNCTION float multiply_add(float a, float b, float c) {
 
 /// The polynomial with these coefficients, the highest power's first (Horner's rule).
 template <class... Lower>
-KOKKOS_INLINE_FUNCTION float polynomial(float x, float highest, Lower... lower) {
+LOCKSTEP_FUNCTION inline float polynomial(float x, float highest, Lower... lower) {
   float p = highest;
   ((p = multiply_add(p, x, lower)), ...);
   return p;
@@ -54,7 +59,7 @@ struct Reduced {
   float r;
   std::uint32_t biased;  ///< its lowest bits are n + 127: 2^n as a float, once shifted by 23
 };
-KOKKOS_INLINE_FUNCTION Reduced reduce(float x) {
+LOCKSTEP_FUNCTION inline Reduced reduce(float x) {
   constexpr float to_integer = 12582912.0F + 127.0F;  // 1.5 2^23: the sum has no fraction
   const float shifted = multiply_add(x, 1.44269504F, to_integer);
   const float n = shifted - to_integer;
@@ -62,15 +67,15 @@ KOKKOS_INLINE_FUNCTION Reduced reduce(float x) {
 }
 
 /// exp(r) for |r| <= ln 2 / 2, relative error 5e-9 and its rounding.
-KOKKOS_INLINE_FUNCTION float exp_polynomial(float r) {
+LOCKSTEP_FUNCTION inline float exp_polynomial(float r) {
   return polynomial(r, 0.0013946646F, 0.008366698F, 0.04166628F, 0.16666542F, 0.5F, 1.0F, 1.0F);
 }
 
 }  // namespace detail
 
-KOKKOS_INLINE_FUNCTION double exp(double x) { return std::exp(x); }
+LOCKSTEP_FUNCTION inline double exp(double x) { return std::exp(x); }
 /// Error below 1.2 ulp.
-KOKKOS_INLINE_FUNCTION float exp(float x) {
+LOCKSTEP_FUNCTION inline float exp(float x) {
   float bounded = x < -104.0F ? -104.0F : x;  // below it exp(x) is 0, above 89 infinite
   bounded = bounded > 89.0F ? 89.0F : bounded;
   const auto reduced = detail::reduce(bounded);
@@ -82,18 +87,18 @@ KOKKOS_INLINE_FUNCTION float exp(float x) {
          detail::from_bits((rest + 63U) << 23U);
 }
 
-KOKKOS_INLINE_FUNCTION double exp_or_zero(double x) { return std::exp(x); }
+LOCKSTEP_FUNCTION inline double exp_or_zero(double x) { return std::exp(x); }
 /// exp(x) for x <= 88; 0 where it would be subnormal (x < -87.33). Error below 1.2 ulp. 8
 /// operations fewer than exp.
-KOKKOS_INLINE_FUNCTION float exp_or_zero(float x) {
+LOCKSTEP_FUNCTION inline float exp_or_zero(float x) {
   const auto reduced = detail::reduce(x);
   const float y = detail::exp_polynomial(reduced.r) * detail::from_bits(reduced.biased << 23U);
   return x < -87.33F ? 0.0F : y;
 }
 
-KOKKOS_INLINE_FUNCTION double expm1(double x) { return std::expm1(x); }
+LOCKSTEP_FUNCTION inline double expm1(double x) { return std::expm1(x); }
 /// exp(x) - 1 for x <= 88. Error below 2 ulp.
-KOKKOS_INLINE_FUNCTION float expm1(float x) {
+LOCKSTEP_FUNCTION inline float expm1(float x) {
   const auto reduced = detail::reduce(x < -30.0F ? -30.0F : x);  // below it is -1
   const float r = reduced.r, power = detail::from_bits(reduced.biased << 23U);
   const float p =
@@ -102,10 +107,10 @@ KOKKOS_INLINE_FUNCTION float expm1(float x) {
   return std::copysign(e, x);
 }
 
-KOKKOS_INLINE_FUNCTION double log(double x) { return std::log(x); }
+LOCKSTEP_FUNCTION inline double log(double x) { return std::log(x); }
 /// x = m 2^n, sqrt(1/2) <= m < sqrt 2; log(x) = n ln 2 + log(m), with the polynomial of Cephes'
 /// logf (Moshier 1989). -infinity for 0, NaN below it. Error below 1.2 ulp.
-KOKKOS_INLINE_FUNCTION float log(float x) {
+LOCKSTEP_FUNCTION inline float log(float x) {
   constexpr std::uint32_t root = 0x3F3504F3U;  // sqrt(1/2)
   const bool subnormal = x < 1.17549435e-38F;
   const std::uint32_t shifted = detail::bits_of(subnormal ? x * 8388608.0F : x) - root;
@@ -122,10 +127,10 @@ KOKKOS_INLINE_FUNCTION float log(float x) {
   return x < HUGE_VALF ? valid : x;  // infinity and NaN are their own
 }
 
-KOKKOS_INLINE_FUNCTION double log1p(double x) { return std::log1p(x); }
+LOCKSTEP_FUNCTION inline double log1p(double x) { return std::log1p(x); }
 /// log(1 + x) for -1/2 <= x <= 1, 2 artanh(x / (2 + x)), by its series to the 15th power. Error
 /// below 2 ulp.
-KOKKOS_INLINE_FUNCTION float log1p(float x) {
+LOCKSTEP_FUNCTION inline float log1p(float x) {
   const float s = x / (2.0F + x), z = s * s;
   const float p = detail::polynomial(z, 2.0F / 15, 2.0F / 13, 2.0F / 11, 2.0F / 9, 2.0F / 7,
                                      2.0F / 5, 2.0F / 3);
@@ -140,7 +145,7 @@ struct Quadrant {
   float r;
   std::uint32_t q;  ///< its lowest two bits
 };
-KOKKOS_INLINE_FUNCTION Quadrant quadrant(float x) {
+LOCKSTEP_FUNCTION inline Quadrant quadrant(float x) {
   const auto wide = static_cast<double>(x);
   const auto q = static_cast<std::int32_t>(wide * 0.63661977236758134 +
                                            (x < 0.0F ? -0.5 : 0.5));  // rounds towards zero
@@ -150,7 +155,7 @@ KOKKOS_INLINE_FUNCTION Quadrant quadrant(float x) {
 }
 
 /// sin(r) or, for an odd q, cos(r), and the quadrant's sign. Polynomials of Cephes' sinf.
-KOKKOS_INLINE_FUNCTION float sine_in(const Quadrant& at) {
+LOCKSTEP_FUNCTION inline float sine_in(const Quadrant& at) {
   const float z = at.r * at.r;
   const float s = polynomial(z, -1.9515295891e-4F, 8.3321608736e-3F, -1.6666654611e-1F);
   const float c =
@@ -166,12 +171,12 @@ KOKKOS_INLINE_FUNCTION float sine_in(const Quadrant& at) {
 /// Beyond this size sin and cos are the standard library's, and no loop of them becomes vectors.
 constexpr float largest_angle = 1e6F;
 
-KOKKOS_INLINE_FUNCTION double sin(double x) { return std::sin(x); }
+LOCKSTEP_FUNCTION inline double sin(double x) { return std::sin(x); }
 /// For |x| <= largest_angle. Error below 1.5 ulp, or 1e-7 of 1 ulp of 1 near its zeros.
-KOKKOS_INLINE_FUNCTION float sin(float x) { return detail::sine_in(detail::quadrant(x)); }
+LOCKSTEP_FUNCTION inline float sin(float x) { return detail::sine_in(detail::quadrant(x)); }
 
-KOKKOS_INLINE_FUNCTION double cos(double x) { return std::cos(x); }
-KOKKOS_INLINE_FUNCTION float cos(float x) {
+LOCKSTEP_FUNCTION inline double cos(double x) { return std::cos(x); }
+LOCKSTEP_FUNCTION inline float cos(float x) {
   auto at = detail::quadrant(x);
   ++at.q;
   return detail::sine_in(at);
@@ -181,7 +186,7 @@ KOKKOS_INLINE_FUNCTION float cos(float x) {
 template <class T>
 struct Power {
   explicit Power(double exponent) : p(static_cast<T>(exponent)) {}
-  KOKKOS_FUNCTION T operator()(T x) const { return std::pow(x, p); }
+  LOCKSTEP_FUNCTION T operator()(T x) const { return std::pow(x, p); }
   T p;
 };
 /// In double, exp(p log|x|): error below 0.6 ulp.
@@ -198,7 +203,7 @@ struct Power<float> {
     of_signed_limit = sign;
   }
 
-  KOKKOS_FUNCTION float operator()(float x) const {
+  LOCKSTEP_FUNCTION float operator()(float x) const {
     // Read whatever x is: a read that depends on it would keep a loop from becoming vectors.
     const float at_zero = of_zero, at_infinity = of_infinity, at_nan = of_nan;
     const float negative = of_negative, at_limit = of_signed_limit;
@@ -246,9 +251,9 @@ struct Power<float> {
   float of_signed_limit;  ///< and for -0 and -infinity, which may have any power
 };
 
-KOKKOS_INLINE_FUNCTION double tanh(double x) { return std::tanh(x); }
+LOCKSTEP_FUNCTION inline double tanh(double x) { return std::tanh(x); }
 /// e / (e + 2) with e = exp(2 |x|) - 1, and x's sign. Error below 2.6 ulp.
-KOKKOS_INLINE_FUNCTION float tanh(float x) {
+LOCKSTEP_FUNCTION inline float tanh(float x) {
   const float size = std::fabs(x);
   const auto reduced = detail::reduce(2.0F * (size > 10.0F ? 10.0F : size));
   const float r = reduced.r, power = detail::from_bits(reduced.biased << 23U);
@@ -264,12 +269,12 @@ struct Sigmoid {
   T value, complement;
 };
 template <class T>
-KOKKOS_INLINE_FUNCTION Sigmoid<T> sigmoid_and_complement(T x) {
+LOCKSTEP_FUNCTION inline Sigmoid<T> sigmoid_and_complement(T x) {
   const T e = exp(-std::fabs(x)), large = T{1} / (T{1} + e), small = e * large;
   return {x < T{0} ? small : large, x < T{0} ? large : small};
 }
 template <class T>
-KOKKOS_INLINE_FUNCTION T sigmoid(T x) {
+LOCKSTEP_FUNCTION inline T sigmoid(T x) {
   const T e = exp(-std::fabs(x));
   return (x < T{0} ? e : T{1}) / (T{1} + e);
 }
@@ -277,7 +282,7 @@ KOKKOS_INLINE_FUNCTION T sigmoid(T x) {
 namespace detail {
 
 /// a b + c in one rounding, on every processor: in double the product of two floats is exact.
-KOKKOS_INLINE_FUNCTION float fused_multiply_add(float a, float b, float c) {
+LOCKSTEP_FUNCTION inline float fused_multiply_add(float a, float b, float c) {
 #if defined(FP_FAST_FMAF) || defined(__CUDA_ARCH__)
   return std::fma(a, b, c);
 #else
@@ -287,7 +292,7 @@ KOKKOS_INLINE_FUNCTION float fused_multiply_add(float a, float b, float c) {
 }
 
 /// |x|, but 13.25 where it is larger or a NaN. As an integer: a minimum in one instruction.
-KOKKOS_INLINE_FUNCTION float tail_size(float x) {
+LOCKSTEP_FUNCTION inline float tail_size(float x) {
   constexpr std::uint32_t largest = 0x41540000U;
   const std::uint32_t size = bits_of(x) & 0x7FFFFFFFU;
   return from_bits(size < largest ? size : largest);
@@ -296,7 +301,7 @@ KOKKOS_INLINE_FUNCTION float tail_size(float x) {
 /// 2^(-size^2 / step) p / q for a size from 0 to 13.25, where it is 0; step is nearly 2 ln 2, so
 /// that it is nearly exp(-size^2 / 2) p / q. The quotients p / q take up the difference: each was
 /// fitted for the step with which it is most accurate.
-KOKKOS_INLINE_FUNCTION float times_normal(float size, float step, float p, float q) {
+LOCKSTEP_FUNCTION inline float times_normal(float size, float step, float p, float q) {
   // size^2 = z + missing = n step + r, |r| <= step / 2.
   const float z = size * size, missing = fused_multiply_add(size, size, -z);
   constexpr float to_integer = 12582912.0F + 127.0F;  // as in reduce()
@@ -311,11 +316,11 @@ KOKKOS_INLINE_FUNCTION float times_normal(float size, float step, float p, float
 
 /// P(X <= x) of the normal distribution: erfc(-x / sqrt 2) / 2, whose small values have all their
 /// digits, as those of 1 + erf have not.
-KOKKOS_INLINE_FUNCTION double normal_cdf(double x) {
+LOCKSTEP_FUNCTION inline double normal_cdf(double x) {
   return 0.5 * std::erfc(-0.70710678118654752 * x);
 }
 /// Error below 8 ulp; subnormal below -12.97, 0 below -13.25. Not for NaN.
-KOKKOS_INLINE_FUNCTION float normal_cdf(float x) {
+LOCKSTEP_FUNCTION inline float normal_cdf(float x) {
   const float s = detail::tail_size(x), z = s * s;
   const float p = detail::multiply_add(z, detail::multiply_add(s, 0.398742765F, 2.95808458F),
                                        detail::multiply_add(s, 9.2865181F, 13.5158615F));
@@ -328,16 +333,16 @@ KOKKOS_INLINE_FUNCTION float normal_cdf(float x) {
 /// x normal_cdf(x). In float the error is below 8 ulp for x > -12.9; -0 below -13.25, NaN at
 /// -infinity, as in PyTorch.
 template <class T>
-KOKKOS_INLINE_FUNCTION T gelu(T x) {
+LOCKSTEP_FUNCTION inline T gelu(T x) {
   return x * normal_cdf(x);
 }
 
 /// normal_cdf(x) + x normal_density(x), the derivative of x normal_cdf(x).
-KOKKOS_INLINE_FUNCTION double gelu_derivative(double x) {
+LOCKSTEP_FUNCTION inline double gelu_derivative(double x) {
   return normal_cdf(x) + x * 0.39894228040143268 * std::exp(-0.5 * x * x);
 }
 /// Error below 8 ulp of the larger summand for x > -12.9; 0 below -13.25.
-KOKKOS_INLINE_FUNCTION float gelu_derivative(float x) {
+LOCKSTEP_FUNCTION inline float gelu_derivative(float x) {
   const float s = detail::tail_size(x);
   const float p =
       detail::polynomial(s, -0.398847878F, -2.35616803F, -4.94944096F, -2.34324527F, 5.68756437F);

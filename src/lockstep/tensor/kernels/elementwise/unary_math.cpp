@@ -154,6 +154,35 @@ void redo_large(const Space& space, const Tensor& x, const Each& each) {
       });
 }
 
+// Apart from their callers, as nvcc takes no KOKKOS_LAMBDA within a generic lambda.
+template <bool sine, class Space>
+void redo_large_forward(const Space& space, const Tensor& x, const Tensor& y) {
+  const auto out = flat_view<Space, float>(y);
+  redo_large<Sin, float>(
+      space, x,
+      KOKKOS_LAMBDA(std::int64_t i, float at) { out(i) = sine ? std::sin(at) : std::cos(at); });
+}
+
+template <bool sine, class Space>
+void redo_large_backward(const Space& space, const Tensor& grad_y, const Tensor& x,
+                         const Tensor& grad_x) {
+  const auto g = flat_view<Space, const float>(grad_y);
+  const auto result = flat_view<Space, float>(grad_x);
+  redo_large<Sin, float>(
+      space, x, KOKKOS_LAMBDA(std::int64_t i, float at) {
+        result(i) = g(i) * (sine ? std::cos(at) : -std::sin(at));
+      });
+}
+
+template <class Space>
+void add_angle_gradient(const Space& space, const Tensor& part, const Tensor& grad_x) {
+  const auto more = flat_view<Space, const float>(part);
+  const auto result = flat_view<Space, float>(grad_x);
+  for_each_element(
+      Sin<float>::backward, space, part.numel(),
+      KOKKOS_LAMBDA(std::int64_t i) { result(i) += more(i); });
+}
+
 template <bool sine>
 void angle_forward(const UnaryFunction& f, const Tensor& x, const Tensor& y) {
   if constexpr (sine) {
@@ -162,13 +191,8 @@ void angle_forward(const UnaryFunction& f, const Tensor& x, const Tensor& y) {
     detail::forward_by_row<Cos>(f, x, y);
   }
   if (x.dtype() != DType::f32) return;
-  dispatch(current_stream(x.device()), [&](const auto& space) {
-    using Space = std::decay_t<decltype(space)>;
-    const auto out = flat_view<Space, float>(y);
-    redo_large<Sin, float>(
-        space, x,
-        KOKKOS_LAMBDA(std::int64_t i, float at) { out(i) = sine ? std::sin(at) : std::cos(at); });
-  });
+  dispatch(current_stream(x.device()),
+           [&](const auto& space) { redo_large_forward<sine>(space, x, y); });
 }
 
 template <bool sine>
@@ -181,26 +205,13 @@ void angle_backward(const UnaryFunction& f, const Tensor& grad_y, const Tensor& 
       detail::backward_by_row<Cos>(f, grad_y, x, accumulate, grad_x);
     }
     if (x.dtype() != DType::f32) return;
-    dispatch(current_stream(x.device()), [&](const auto& space) {
-      using Space = std::decay_t<decltype(space)>;
-      const auto g = flat_view<Space, const float>(grad_y);
-      const auto result = flat_view<Space, float>(grad_x);
-      redo_large<Sin, float>(
-          space, x, KOKKOS_LAMBDA(std::int64_t i, float at) {
-            result(i) = g(i) * (sine ? std::cos(at) : -std::sin(at));
-          });
-    });
+    dispatch(current_stream(x.device()),
+             [&](const auto& space) { redo_large_backward<sine>(space, grad_y, x, grad_x); });
   } else {
     const Tensor part = Tensor::empty_like(grad_x);
     angle_backward<sine>(f, grad_y, x, false, part);
-    dispatch(current_stream(x.device()), [&](const auto& space) {
-      using Space = std::decay_t<decltype(space)>;
-      const auto more = flat_view<Space, const float>(part);
-      const auto result = flat_view<Space, float>(grad_x);
-      for_each_element(
-          Sin<float>::backward, space, x.numel(),
-          KOKKOS_LAMBDA(std::int64_t i) { result(i) += more(i); });
-    });
+    dispatch(current_stream(x.device()),
+             [&](const auto& space) { add_angle_gradient(space, part, grad_x); });
   }
 }
 
@@ -250,19 +261,6 @@ detail::UnaryRow detail::math_row(Unary kind) noexcept {
     default:
       return activation_row(kind);
   }
-}
-
-const char* name_of(Unary kind) noexcept { return detail::math_row(kind).name; }
-
-bool is_known_by_result(Unary kind) noexcept { return detail::math_row(kind).known_by_result; }
-
-void unary_forward(const UnaryFunction& f, const Tensor& x, const Tensor& y) {
-  detail::math_row(f.kind).forward(f, x, y);
-}
-
-void unary_backward(const UnaryFunction& f, const Tensor& grad_y, const Tensor& saved,
-                    bool accumulate, const Tensor& grad_x) {
-  detail::math_row(f.kind).backward(f, grad_y, saved, accumulate, grad_x);
 }
 
 }  // namespace lockstep

@@ -67,7 +67,7 @@ class Rows {
   }
 
   T* first_;
-  Lanes<Kokkos::DefaultHostExecutionSpace> lanes_;
+  Lanes<HostExecutionSpace> lanes_;
   std::int64_t count_, width_;
 };
 

@@ -143,7 +143,7 @@ void ctc_forward(const Tensor& x, const CtcTargets& targets, const Tensor& alpha
                  const Tensor& losses) {
   ensure_kokkos();
   dispatch_floating(x.dtype(), "ctc_loss", [&]<class T>() {
-    for_each("lockstep::ctc_forward", Kokkos::DefaultHostExecutionSpace(), x.size(1),
+    for_each("lockstep::ctc_forward", HostExecutionSpace(), x.size(1),
              [&](std::int64_t n) { forward_of_sample<T>(x, targets, n, alpha, losses); });
   });
 }
@@ -155,9 +155,9 @@ void ctc_backward(const Tensor& grad_losses, const Tensor& x, const CtcTargets& 
   dispatch_floating(x.dtype(), "ctc_loss", [&]<class T>() {
     const auto* const g = static_cast<const T*>(grad_losses.data());
     const auto* const l = static_cast<const T*>(losses.data());
-    for_each(
-        "lockstep::ctc_backward", Kokkos::DefaultHostExecutionSpace(), x.size(1),
-        [&](std::int64_t n) { backward_of_sample<T>(g[n], x, targets, n, alpha, l[n], grad_x); });
+    for_each("lockstep::ctc_backward", HostExecutionSpace(), x.size(1), [&](std::int64_t n) {
+      backward_of_sample<T>(g[n], x, targets, n, alpha, l[n], grad_x);
+    });
   });
 }
 

@@ -79,8 +79,7 @@ void for_each_tap_of_rows(const PoolExtents& e, const PoolWindow& w, const Begin
 template <class F>
 void for_each_plane(const char* label, const PoolExtents& e, const F& each) {
   ensure_kokkos();
-  for_each(label, Kokkos::DefaultHostExecutionSpace(), e.planes,
-           [&](std::int64_t plane) { each(plane); });
+  for_each(label, HostExecutionSpace(), e.planes, [&](std::int64_t plane) { each(plane); });
 }
 
 template <class T>

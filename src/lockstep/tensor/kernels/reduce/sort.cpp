@@ -113,19 +113,18 @@ void order_rows(const Tensor& x, const Shape& shape, bool descending, std::int64
   const auto* const in = static_cast<const T*>(x.data());
   auto* const out = static_cast<T*>(values.data());
   auto* const where = static_cast<std::int64_t*>(indices.data());
-  for_each("lockstep::sort", Kokkos::DefaultHostExecutionSpace(), shape[0] * inner,
-           [=](std::int64_t r) {
-             auto& [a, b] = Scratch<Key>::of_this_thread();
-             const T* const row = in + r / inner * width * inner + r % inner;
-             const std::int64_t to = r / inner * count * inner + r % inner;
-             fill_keys(row, width, inner, descending, a);
-             bring_forward(a, b, count);
-             for (std::int64_t c = 0; c < count; ++c) {
-               const auto index = static_cast<std::int64_t>(a[static_cast<std::size_t>(c)].index);
-               out[to + c * inner] = row[index * inner];
-               where[to + c * inner] = index;
-             }
-           });
+  for_each("lockstep::sort", HostExecutionSpace(), shape[0] * inner, [=](std::int64_t r) {
+    auto& [a, b] = Scratch<Key>::of_this_thread();
+    const T* const row = in + r / inner * width * inner + r % inner;
+    const std::int64_t to = r / inner * count * inner + r % inner;
+    fill_keys(row, width, inner, descending, a);
+    bring_forward(a, b, count);
+    for (std::int64_t c = 0; c < count; ++c) {
+      const auto index = static_cast<std::int64_t>(a[static_cast<std::size_t>(c)].index);
+      out[to + c * inner] = row[index * inner];
+      where[to + c * inner] = index;
+    }
+  });
 }
 
 void order_along(const char* operation, const Tensor& x, int dim, bool descending,

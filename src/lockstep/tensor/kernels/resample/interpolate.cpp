@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/thread_row.hpp>
 

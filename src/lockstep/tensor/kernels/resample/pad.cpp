@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {

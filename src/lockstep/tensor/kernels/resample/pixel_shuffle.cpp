@@ -1,6 +1,6 @@
 #include <lockstep/tensor/kernels/resample/pixel_shuffle.hpp>
 
-#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/dispatch_dtype.hpp>
 
 namespace lockstep {
 namespace {

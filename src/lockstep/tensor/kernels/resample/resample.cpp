@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 
 namespace lockstep {

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-using Host = Kokkos::DefaultHostExecutionSpace;
+using Host = HostExecutionSpace;
 
 /// Scores are kept in rows of whole vectors: columns beyond the keys hold -inf, then 0.
 constexpr std::int64_t padding = 16;

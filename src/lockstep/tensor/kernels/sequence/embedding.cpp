@@ -11,7 +11,7 @@ namespace {
 
 void expect_in_range(const Tensor& index, std::int64_t rows) {
   if (index.device().type != DeviceType::host) return;
-  const auto in = flat_view<Kokkos::DefaultHostExecutionSpace, const std::int64_t>(index);
+  const auto in = flat_view<HostExecutionSpace, const std::int64_t>(index);
   for (std::int64_t i = 0; i < index.numel(); ++i) {
     if (in(i) >= 0 && in(i) < rows) continue;
     throw InputError("embedding: index " + std::to_string(in(i)) + ", number " + std::to_string(i) +

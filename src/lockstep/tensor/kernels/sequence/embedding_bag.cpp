@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-using HostRow = Lanes<Kokkos::DefaultHostExecutionSpace>;
+using HostRow = Lanes<HostExecutionSpace>;
 
 const std::int64_t* integers(const Tensor& t) { return static_cast<const std::int64_t*>(t.data()); }
 

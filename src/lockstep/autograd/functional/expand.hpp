@@ -1,0 +1,13 @@
+#pragma once
+#include <lockstep/autograd/operand.hpp>
+
+namespace lockstep {
+
+/// x repeated to `shape` by broadcasting. Throws ShapeError where that cannot be.
+[[nodiscard]] Variable expand(const Operand& x, const Shape& shape);
+
+/// x summed over the dimensions in which `shape` is broadcast to x's: the opposite of expand.
+/// Throws ShapeError unless it is.
+[[nodiscard]] Variable sum_to_size(const Operand& x, const Shape& shape);
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+#pragma once
+#include <array>
+
+#include <lockstep/autograd/operand.hpp>
+
+namespace lockstep {
+
+/// query, key and value [..., E] each by its third of weight[3E,E] and bias[3E] (may be undefined)
+/// -> [..., E] each. Copies nothing.
+[[nodiscard]] std::array<Variable, 3> in_projection(const Operand& query, const Operand& key,
+                                                    const Operand& value, const Operand& weight,
+                                                    const Operand& bias);
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+#pragma once
+#include <lockstep/autograd/operand.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
+
+namespace lockstep {
+
+/// cross_entropy(linear(x, weight), target) for x[..., in], weight[classes, in] and target
+/// i64[...], without ever holding all logits: they are computed a chunk of rows at a time, in
+/// backward once more. Memory beside inputs and gradients: two numbers a row, and one chunk.
+[[nodiscard]] Variable linear_cross_entropy(const Operand& x, const Operand& weight,
+                                            const Tensor& target, const LossOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,9 @@
+#pragma once
+#include <lockstep/autograd/operand.hpp>
+
+namespace lockstep {
+
+/// a where `condition` (bool) is true, b where it is false; all three are broadcast.
+[[nodiscard]] Variable where(const Tensor& condition, const Operand& a, const Operand& b);
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <lockstep/optim/expect_hyper_parameter.hpp>
+#include <lockstep/optim/grouped_options.hpp>
+#include <lockstep/optim/optimizer.hpp>
+
+namespace lockstep::optim {
+
+/// An optimizer with options of its own, a struct with `lr` whose deck keys are declared beside it.
+/// Parameter groups and checkpoints change the options by these keys. `weight_decay`, `eps`,
+/// `momentum` and `betas` mean the same to all optimizers: their ranges are checked, and the
+/// momentum that schedules move is `momentum`, or the first of `betas`, or there is none. What is
+/// left to write is a constructor and update().
+template <class Options>
+class OptimizerOf : public Optimizer {
+ public:
+  /// Those of parameters in no group.
+  [[nodiscard]] const Options& options() const noexcept { return options_.usual(); }
+  [[nodiscard]] double momentum() const noexcept override {
+    if constexpr (requires { options().momentum; }) {
+      return options().momentum;
+    } else if constexpr (requires { options().betas; }) {
+      return options().betas[0];
+    } else {
+      return 0.0;
+    }
+  }
+
+ protected:
+  /// A tensor that is kept for each parameter.
+  struct Slot {
+    const char* name;
+    bool (*needed)(const Options&) = nullptr;  ///< by the options of one group; nullptr: always
+  };
+  /// What the optimizer is made of, apart from its formula.
+  struct Form {
+    const char* name;         ///< for messages
+    std::vector<Slot> slots;  ///< none: no state
+    bool elementwise = true;  ///< false: the formula needs to see each parameter on its own
+    /// Throws InputError for what is out of range of further options.
+    void (*validate)(const char* name, const Options& options) = nullptr;
+  };
+
+  /// Throws InputError if an option is out of range, Error for parameters that cannot be optimized.
+  OptimizerOf(std::vector<nn::NamedParameter> parameters, const Options& options,
+              const std::vector<ParameterGroup>& groups, const Form& form)
+      : OptimizerOf(std::move(parameters), groups, form,
+                    GroupedOptions<Options>(form.name, options, groups, [&](const Options& some) {
+                      expect_ranges(form.name, some);
+                      if (form.validate) form.validate(form.name, some);
+                    })) {}
+
+  [[nodiscard]] const Options& options_of(const Run& run) const { return options_[run.group]; }
+  [[nodiscard]] const Options& options_of_group(std::size_t group) const { return options_[group]; }
+
+  void visit_options(std::size_t group, const OptionVisitor& visit) override {
+    options_.visit(group, visit);
+  }
+  void keep_momentum([[maybe_unused]] double momentum) override {
+    options_.change_all([&](Options& options) {
+      if constexpr (requires { options.momentum; }) {
+        options.momentum = momentum;
+      } else if constexpr (requires { options.betas; }) {
+        options.betas[0] = momentum;
+      }
+    });
+  }
+
+ private:
+  OptimizerOf(std::vector<nn::NamedParameter> parameters, const std::vector<ParameterGroup>& groups,
+              const Form& form, GroupedOptions<Options> options)
+      : Optimizer(std::move(parameters), setup_of(form, options), groups),
+        options_(std::move(options)) {}
+
+  static Setup setup_of(const Form& form, const GroupedOptions<Options>& options) {
+    Setup setup{.lr = options.usual().lr, .elementwise = form.elementwise};
+    if constexpr (requires { options.usual().weight_decay; })
+      setup.weight_decay = options.usual().weight_decay;
+    for (const Slot& slot : form.slots) {
+      if (!slot.needed || options.any(slot.needed)) setup.slots.emplace_back(slot.name);
+    }
+    return setup;
+  }
+
+  static void expect_ranges(const char* name, const Options& options) {
+    if constexpr (requires { options.betas; }) {
+      constexpr const char* ordinals[] = {"first beta", "second beta", "third beta", "last beta"};
+      for (std::size_t i = 0; i < options.betas.size(); ++i)
+        expect_below_one(name, ordinals[std::min<std::size_t>(i, 3)], options.betas[i]);
+    }
+    if constexpr (requires { options.momentum; })
+      expect_not_negative(name, "momentum", options.momentum);
+    if constexpr (requires { options.eps; }) expect_not_negative(name, "eps", options.eps);
+    if constexpr (requires { options.weight_decay; })
+      expect_not_negative(name, "weight_decay", options.weight_decay);
+  }
+
+  GroupedOptions<Options> options_;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,3 @@
+#include <decl/Kokkos_Declare_SERIAL.hpp>
+// Behind the above, as CUDA's uses it.
+#include <decl/Kokkos_Declare_CUDA.hpp>

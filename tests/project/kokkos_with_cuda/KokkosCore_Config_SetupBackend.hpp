@@ -1,0 +1,1 @@
+#include <setup/Kokkos_Setup_Cuda.hpp>
