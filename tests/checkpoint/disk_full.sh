@@ -25,7 +25,7 @@ check_full() {
   cat "$disk.err"
   [ $code = 4 ] || fail "exit code $code instead of 4"
   [ "$(grep -c . "$disk.err")" = 1 ] || fail "more or less than one line"
-  grep -q "step-$(printf %08d $step).h5 was not written: .*No space left on device: .*file system (1[.][0-9] MiB needed" "$disk.err" ||
+  grep -q "step-$(printf %08d $step).h5 was not written: .*No space left on device: free space there, or use another file system (1[.][0-9] MiB needed" "$disk.err" ||
     fail "another sentence"
   rm -f "$disk.out" "$disk.err"
   [ -z "$(find "$disk" -name '*.partial')" ] || fail "a temporary file was left"

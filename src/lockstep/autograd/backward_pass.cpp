@@ -80,7 +80,7 @@ BackwardPass::Running::Running(BackwardPass& pass) : outer_(innermost) {
 // threads have begun end here. Nothing is kept once the thread has begun to end: a pass may be
 // owned by a static object.
 struct BackwardPass::SpareLists {
-  std::vector<std::unique_ptr<Lists>> lists;
+  std::vector<Lists> lists;
   SpareLists() { lists.reserve(8); }
   ~SpareLists() { has_ended = true; }
 
@@ -96,19 +96,17 @@ constinit thread_local bool BackwardPass::SpareLists::has_ended = false;
 
 BackwardPass::BackwardPass(const PassOptions& options) : options_(options) {
   SpareLists* const spare = SpareLists::of_this_thread();
-  if (spare && !spare->lists.empty()) {
-    lists_ = std::move(spare->lists.back());
-    spare->lists.pop_back();
-  } else {
-    lists_ = std::make_unique<Lists>();
-  }
+  if (!spare || spare->lists.empty()) return;
+  reached_ = std::move(spare->lists.back().reached);
+  grad_outputs_ = std::move(spare->lists.back().grad_outputs);
+  spare->lists.pop_back();
 }
 
 BackwardPass::~BackwardPass() {
   end();
   SpareLists* const spare = SpareLists::of_this_thread();
   if (spare && spare->lists.size() < spare->lists.capacity()) {
-    spare->lists.push_back(std::move(lists_));
+    spare->lists.push_back({std::move(reached_), std::move(grad_outputs_)});
   }
 }
 
@@ -120,15 +118,15 @@ void BackwardPass::run() {
       const Ending ending{*this};
       check();
       begin();
-      followers().graph_is_known(options_);
+      followers_.graph_is_known(options_);
       give_to_roots();
       run_ready(true);
     } catch (...) {
-      followers().pass_has_failed();
+      followers_.pass_has_failed();
       throw;
     }
   }
-  followers().pass_is_over();
+  followers_.pass_is_over();
 }
 
 void BackwardPass::begin() {
@@ -155,22 +153,22 @@ void BackwardPass::advance(bool all) {
     end();
     throw;
   }
-  std::erase_if(reached(), [](const Reached& one) { return !one.variable.defined(); });
+  std::erase_if(reached_, [](const Reached& one) { return !one.variable.defined(); });
 }
 
 bool BackwardPass::tell_when_over(PassObserver& observer) {
-  if (tells_observers_) followers().tell_when_over(observer);
+  if (tells_observers_) followers_.tell_when_over(observer);
   return tells_observers_;
 }
 
 void BackwardPass::run_ready(bool all) {
   std::size_t end = 0;
-  for (std::size_t begin = 0; begin < reached().size() && reached()[begin].sequence > 0;
+  for (std::size_t begin = 0; begin < reached_.size() && reached_[begin].sequence > 0;
        begin = end) {
-    const Node* const node = reached()[begin].producer();
+    const Node* const node = reached_[begin].producer();
     bool ready = true;
-    for (end = begin; end < reached().size() && reached()[end].producer() == node; ++end) {
-      ready = all || (ready && !reached()[end].variable.awaits_gradient());
+    for (end = begin; end < reached_.size() && reached_[end].producer() == node; ++end) {
+      ready = all || (ready && !reached_[end].variable.awaits_gradient());
     }
     if (ready) run_producer(begin, end);
   }
@@ -178,12 +176,12 @@ void BackwardPass::run_ready(bool all) {
 
 void BackwardPass::discover() {
   for (const Variable& root : options_.roots) visit(root);
-  for (std::size_t i = 0; i < reached().size(); ++i) {
-    Node* const node = reached()[i].variable.record()->producer.get();
+  for (std::size_t i = 0; i < reached_.size(); ++i) {
+    Node* const node = reached_[i].variable.record()->producer.get();
     if (!node || std::exchange(node->discovered_, true)) continue;
     for (int k = 0; k < node->input_count_; ++k) visit(node->input(k));
   }
-  std::ranges::sort(reached(), [](const Reached& a, const Reached& b) {
+  std::ranges::sort(reached_, [](const Reached& a, const Reached& b) {
     if (a.sequence != b.sequence) return a.sequence > b.sequence;
     return std::less<>()(a.producer(), b.producer());  // the outputs of a node side by side
   });
@@ -202,12 +200,12 @@ void BackwardPass::visit(const Variable& variable) {
   }
   if (tells_observers_ && !record.grad_hooks.empty() && record.pending_uses == 0 &&
       !sink_of(variable)) {
-    followers().leaf_is_reached(variable, options_);
+    followers_.leaf_is_reached(variable, options_);
   }
   if (sink_of(variable)) return;
   if (record.producer && record.producer->sequence() < oldest_) return;
   if (record.pending_uses++ > 0) return;
-  reached().push_back({record.producer ? record.producer->sequence() : 0, variable});
+  reached_.push_back({record.producer ? record.producer->sequence() : 0, variable});
 }
 
 bool BackwardPass::is_input(const Variable& variable) const {
@@ -221,7 +219,7 @@ bool BackwardPass::leads_to_input(const Variable& variable) const {
 }
 
 void BackwardPass::prune() {
-  for (auto place = reached().rbegin(); place != reached().rend(); ++place) {  // oldest first
+  for (auto place = reached_.rbegin(); place != reached_.rend(); ++place) {  // oldest first
     Reached& one = *place;
     Node* const node = one.variable.record()->producer.get();
     one.needed = false;
@@ -233,7 +231,7 @@ void BackwardPass::prune() {
     if (node) node->discovered_ = false;
     one.variable = {};
   }
-  std::erase_if(reached(), [](const Reached& one) { return !one.variable.defined(); });
+  std::erase_if(reached_, [](const Reached& one) { return !one.variable.defined(); });
 }
 
 void BackwardPass::give_to_roots() {
@@ -260,9 +258,9 @@ void BackwardPass::give_seed(const Variable& root) {
 }
 
 void BackwardPass::run_producer(std::size_t begin, std::size_t end) {
-  detail::VariableRecord& first = *reached()[begin].variable.record();
+  detail::VariableRecord& first = *reached_[begin].variable.record();
   const IntrusivePtr<Node> node = first.producer;
-  const bool needed = reached()[begin].needed;
+  const bool needed = reached_[begin].needed;
   node->discovered_ = false;
   if (needed && !options_.retain_graph) {
     const auto free = [](detail::VariableRecord& output) {
@@ -273,7 +271,7 @@ void BackwardPass::run_producer(std::size_t begin, std::size_t end) {
     while (first.next_output != &first) free(*first.next_output);
     free(first);
   }
-  const std::span<Reached> outputs = std::span(reached()).subspan(begin, end - begin);
+  const std::span<Reached> outputs = std::span(reached_).subspan(begin, end - begin);
   const bool any_gradient = std::ranges::any_of(
       outputs, [](const Reached& o) { return o.variable.record()->grad_holds_value; });
   if (!options_.inputs.empty()) {
@@ -288,16 +286,15 @@ void BackwardPass::run_producer(std::size_t begin, std::size_t end) {
     if (node->output_count_ == 1) {
       node->run(std::span(&first.grad, 1));
     } else {
-      auto& grad_outputs = lists_->grad_outputs;
-      grad_outputs.resize(static_cast<std::size_t>(node->output_count_));
+      grad_outputs_.resize(static_cast<std::size_t>(node->output_count_));
       for (const Reached& output : outputs) {
         const auto& record = *output.variable.record();
         if (record.grad_holds_value) {
-          grad_outputs[static_cast<std::size_t>(record.output)] = record.grad;
+          grad_outputs_[static_cast<std::size_t>(record.output)] = record.grad;
         }
       }
-      node->run(grad_outputs);
-      grad_outputs.clear();
+      node->run(grad_outputs_);
+      grad_outputs_.clear();
     }
   }
   for (Reached& output : outputs) {
@@ -337,8 +334,20 @@ void BackwardPass::pass_to(const Variable& variable, const Tensor& gradient) con
   contribute(gradient, target_of(variable));
 }
 
+// Here, so that each call of a node's backward is one.
+
+GradTarget Node::grad_target(int i) { return BackwardPass::running()->target_of(input(i)); }
+
+void Node::pass_grad(int i, const Tensor& gradient) {
+  BackwardPass::running()->pass_to(input(i), gradient);
+}
+
+bool Node::tell_when_over(PassObserver& observer) {
+  return BackwardPass::running()->tell_when_over(observer);
+}
+
 void BackwardPass::end() noexcept {
-  for (const Reached& one : reached()) {
+  for (const Reached& one : reached_) {
     if (!one.variable.defined()) continue;
     auto& record = *one.variable.record();
     record.pending_uses = 0;
@@ -347,8 +356,8 @@ void BackwardPass::end() noexcept {
     record.grad = {};  // half summed when an error came
     record.grad_holds_value = false;
   }
-  reached().clear();
-  lists_->grad_outputs.clear();
+  reached_.clear();
+  grad_outputs_.clear();
   ended_ = true;
 }
 

@@ -53,7 +53,7 @@ class BackwardPass {
   /// Runs what waits for no gradient any more; or all that is left. What it throws ends the pass.
   void advance(bool all);
   [[nodiscard]] bool has_rest() const noexcept {
-    return !reached().empty() && reached().front().sequence > 0;
+    return !reached_.empty() && reached_.front().sequence > 0;
   }
 
  private:
@@ -85,19 +85,15 @@ class BackwardPass {
 
     [[nodiscard]] const Node* producer() const { return variable.record()->producer.get(); }
   };
+  /// Empty lists, whose memory later passes of the thread will use.
   struct Lists {
-    std::vector<Reached> reached;      // newest first
-    std::vector<Tensor> grad_outputs;  // of the node that runs, if it has several outputs
-    PassFollowers followers;
+    std::vector<Reached> reached;
+    std::vector<Tensor> grad_outputs;
   };
-  /// Those that later passes of a thread will use.
   struct SpareLists;
 
   /// The pass whose nodes this thread runs.
   [[nodiscard]] static BackwardPass* running() noexcept { return innermost; }
-  [[nodiscard]] std::vector<Reached>& reached() noexcept { return lists_->reached; }
-  [[nodiscard]] const std::vector<Reached>& reached() const noexcept { return lists_->reached; }
-  [[nodiscard]] PassFollowers& followers() const noexcept { return lists_->followers; }
 
   void check() const;
   void end() noexcept;
@@ -115,14 +111,14 @@ class BackwardPass {
   [[nodiscard]] bool is_input(const Variable& variable) const;
   /// Where a leaf's gradient goes in its stead; null: it gets its own.
   [[nodiscard]] GradSink* sink_of(const Variable& variable) const {
-    if ((!options_.sink && !followers().redirects()) || !variable.is_leaf()) return nullptr;
+    if ((!options_.sink && !followers_.redirects()) || !variable.is_leaf()) return nullptr;
     if (options_.sink && options_.sink->takes(variable)) return options_.sink;
-    return followers().redirects() ? followers().sink_of(variable) : nullptr;
+    return followers_.redirects() ? followers_.sink_of(variable) : nullptr;
   }
   void run_ready(bool all);
   void give_to_roots();
   void give_seed(const Variable& root);
-  /// Runs the producer of reached()[begin, end) and, unless the graph is retained, lets go of
+  /// Runs the producer of reached_[begin, end) and, unless the graph is retained, lets go of
   /// everything only it needed.
   void run_producer(std::size_t begin, std::size_t end);
   void contribution_arrived(const Variable& variable) const;
@@ -132,7 +128,9 @@ class BackwardPass {
   static constinit thread_local BackwardPass* innermost;
 
   PassOptions options_;
-  std::unique_ptr<Lists> lists_;
+  std::vector<Reached> reached_;      ///< newest first
+  std::vector<Tensor> grad_outputs_;  ///< of the node that runs, if it has several outputs
+  PassFollowers followers_;
   std::uint64_t oldest_ = 0;  ///< nothing that leads to an input is older
   bool tells_observers_ = false;
   bool ended_ = false;

@@ -110,21 +110,21 @@ std::vector<Variable> BackwardPass::run_recorded(std::span<const Variable> gradi
   }
   std::vector<Variable> outputs, grad_outputs, grad_inputs;
   std::size_t end = 0;
-  for (std::size_t begin = 0; begin < reached().size() && reached()[begin].sequence > 0;
+  for (std::size_t begin = 0; begin < reached_.size() && reached_[begin].sequence > 0;
        begin = end) {
-    const IntrusivePtr<Node> node = reached()[begin].variable.record()->producer;
+    const IntrusivePtr<Node> node = reached_[begin].variable.record()->producer;
     outputs.assign(static_cast<std::size_t>(node->output_count_), Variable());
     grad_outputs.assign(outputs.size(), Variable());
     bool any_gradient = false;
-    for (end = begin; end < reached().size() && reached()[end].producer() == node.get(); ++end) {
-      const Variable& output = reached()[end].variable;
+    for (end = begin; end < reached_.size() && reached_[end].producer() == node.get(); ++end) {
+      const Variable& output = reached_[end].variable;
       const auto place = static_cast<std::size_t>(output.record()->output);
       outputs[place] = output;
       grad_outputs[place] = found.of(output);
       any_gradient = any_gradient || grad_outputs[place].defined();
       if (!is_input(output)) found.forget(output);
     }
-    if (!reached()[begin].needed || !any_gradient) continue;
+    if (!reached_[begin].needed || !any_gradient) continue;
     grad_inputs.assign(static_cast<std::size_t>(node->input_count_), Variable());
     {
       const TraceScope scope("backward", node->name(), node->layer_);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <lockstep/autograd/backward_pass.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
 #include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
@@ -69,16 +68,6 @@ const Variable& Node::further_input(int i) const {
   const FurtherInputs* block = further_inputs_;
   for (; place >= block->inputs.size(); block = block->next) place -= block->inputs.size();
   return block->inputs[place];
-}
-
-GradTarget Node::grad_target(int i) { return BackwardPass::running()->target_of(input(i)); }
-
-void Node::pass_grad(int i, const Tensor& gradient) {
-  BackwardPass::running()->pass_to(input(i), gradient);
-}
-
-bool Node::tell_when_over(PassObserver& observer) {
-  return BackwardPass::running()->tell_when_over(observer);
 }
 
 void Node::expect_layout(std::span<const Tensor> outputs, const NodeInputs& inputs) {

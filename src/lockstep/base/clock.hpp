@@ -16,6 +16,12 @@ template <class Rep, class Period>
                                  : Clock::duration(longest);
 }
 
+/// The moment `time` from now: bounded().
+template <class Rep, class Period>
+[[nodiscard]] Clock::time_point deadline_in(std::chrono::duration<Rep, Period> time) {
+  return Clock::now() + bounded(time);
+}
+
 /// Seconds since `start`.
 [[nodiscard]] inline double seconds_since(Clock::time_point start) {
   return Seconds(Clock::now() - start).count();

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <mutex>
 #include <new>
@@ -9,10 +10,21 @@ namespace lockstep {
 /// A thread-safe free list of cells of one size, which are kept for the life of the process.
 class FreeCells {
  public:
-  FreeCells(std::size_t bytes, std::size_t alignment) noexcept;
+  FreeCells(std::size_t bytes, std::size_t alignment) noexcept
+      : bytes_(std::max(bytes, sizeof(Cell))), alignment_(std::max(alignment, alignof(Cell))) {}
   /// A cell that was given, or a new one.
-  [[nodiscard]] void* take();
-  void give(void* cell) noexcept;
+  [[nodiscard]] void* take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (free_) return std::exchange(free_, free_->next);
+    }
+    return ::operator new (bytes_, std::align_val_t{alignment_});
+  }
+  void give(void* cell) noexcept {
+    auto* const returned = ::new (cell) Cell;
+    const std::lock_guard lock(mutex_);
+    returned->next = std::exchange(free_, returned);
+  }
 
  private:
   struct Cell {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/base/deadline.hpp>
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/base/trace.hpp>

@@ -177,7 +177,7 @@ class Future {
   /// Waits, but not for longer than that; true once wait() would not block.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> at_most) const {
-    return held().wait_until(Clock::now() + bounded(at_most));
+    return held().wait_until(deadline_in(at_most));
   }
 
   /// Runs `f(future)` with this future, complete, once it is, on the thread that completes it: at

@@ -1,6 +1,6 @@
 #include <lockstep/rpc/rpc.hpp>
 
-#include <lockstep/base/deadline.hpp>
+#include <lockstep/base/clock.hpp>
 #include <lockstep/rpc/agent.hpp>
 
 namespace lockstep::rpc {

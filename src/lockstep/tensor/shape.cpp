@@ -20,14 +20,6 @@ Shape::Shape(std::span<const std::int64_t> extents) : dims_(static_cast<int>(ext
   }
 }
 
-std::int64_t Shape::numel() const noexcept {
-  std::int64_t n = 1;
-  for (const auto extent : *this) n *= extent;
-  return n;
-}
-
-bool operator==(const Shape& a, const Shape& b) noexcept { return std::ranges::equal(a, b); }
-
 std::int64_t Shape::operator[](int d) const {
   const int index = d < 0 ? d + dims_ : d;
   if (index < 0 || index >= dims_) {

@@ -22,7 +22,11 @@ class Shape {
   [[nodiscard]] int dims() const noexcept { return dims_; }
   /// Extent of dimension `d`; negative `d` counts from the end.
   [[nodiscard]] std::int64_t operator[](int d) const;
-  [[nodiscard]] std::int64_t numel() const noexcept;
+  [[nodiscard]] std::int64_t numel() const noexcept {
+    std::int64_t n = 1;
+    for (const auto extent : *this) n *= extent;
+    return n;
+  }
   [[nodiscard]] const std::int64_t* begin() const noexcept { return extents_.data(); }
   [[nodiscard]] const std::int64_t* end() const noexcept { return extents_.data() + dims_; }
 
@@ -31,7 +35,13 @@ class Shape {
   /// The same shape with the leading dimension removed.
   [[nodiscard]] Shape without_leading() const;
 
-  friend bool operator==(const Shape& a, const Shape& b) noexcept;
+  friend bool operator==(const Shape& a, const Shape& b) noexcept {
+    if (a.dims_ != b.dims_) return false;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(a.dims_); ++d) {
+      if (a.extents_[d] != b.extents_[d]) return false;
+    }
+    return true;
+  }
 
  private:
   std::array<std::int64_t, max_dims> extents_{};

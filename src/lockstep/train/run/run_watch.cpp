@@ -6,7 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include <lockstep/base/deadline.hpp>
+#include <lockstep/base/clock.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/log.hpp>
 #include <lockstep/train/run/slurm_time.hpp>
