@@ -134,7 +134,7 @@ std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<ProcessGroup> cont
 std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<ProcessGroup> control, Device device,
                                          const GroupOptions& options) {
   expect_given("make_group", "the group of the host", control);
-  if (device.type == DeviceType::host) return control;
+  if (device.type != DeviceType::cuda) return control;
   return make_nccl_group(std::move(control), device, options);
 }
 
