@@ -13,9 +13,7 @@
 #include <lockstep/tensor/kernels/loss/regression_loss.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm.hpp>
 #include <lockstep/tensor/kernels/norm/norm.hpp>
-#include <lockstep/tensor/kernels/optim/adam.hpp>
 #include <lockstep/tensor/kernels/optim/clip.hpp>
-#include <lockstep/tensor/kernels/optim/sgd.hpp>
 #include <lockstep/tensor/kernels/pool/avg_pool2d.hpp>
 #include <lockstep/tensor/kernels/pool/pool2d.hpp>
 #include <lockstep/tensor/kernels/reduce/cumsum.hpp>
@@ -170,17 +168,12 @@ TEST(DeviceKernels, Pools) {
   });
 }
 
-TEST(DeviceKernels, Optimizers) {
+TEST(DeviceKernels, GradientClipping) {
   expect_bits_of_host([](DeviceTensors& t) {
-    const Tensor p = t.output({500}), q = t.output({500}), m = t.output({500}), v = t.output({500});
-    const Tensor buffer = t.output({500});
-    for (int step = 1; step <= 3; ++step) {
-      const Tensor g = t.input({500});
-      adam_update(p, g, m, v, {}, {.lr = 0.01, .weight_decay = 0.1, .step = step});
-      sgd_update(q, g, buffer, {.lr = 0.1, .momentum = 0.9, .first = step == 1});
-      clamp(q, 0.2);
-      EXPECT_GT(sum_of_squares(q), 0.0);
-    }
+    const Tensor g = t.output({500});
+    g.copy_from(t.input({500}));
+    clamp(g, 0.2);
+    EXPECT_GT(sum_of_squares(g), 0.0);
   });
 }
 
