@@ -4,6 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/device_memory.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/view.hpp>
@@ -161,6 +162,7 @@ void Tensor::zero() const { device_zero(data(), device(), bytes()); }
 
 double Tensor::item() const {
   if (numel() != 1) throw ShapeError("item() needs one element, not " + describe(*this));
+  expect_right_indices(device());
   alignas(8) std::byte element[8];
   device_copy(element, Device{}, data(), device(), bytes());
   const auto as = [&]<class T>(T value) {
