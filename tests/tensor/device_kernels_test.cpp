@@ -6,21 +6,26 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <lockstep/tensor/kernels/data/categorical.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/elementwise/activation.hpp>
 #include <lockstep/tensor/kernels/elementwise/dropout.hpp>
 #include <lockstep/tensor/kernels/elementwise/unary.hpp>
+#include <lockstep/tensor/kernels/linalg/linear.hpp>
+#include <lockstep/tensor/kernels/linalg/matmul.hpp>
+#include <lockstep/tensor/kernels/linalg/orthonormalize.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/kernels/loss/regression_loss.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm.hpp>
 #include <lockstep/tensor/kernels/norm/norm.hpp>
-#include <lockstep/tensor/kernels/optim/adam.hpp>
 #include <lockstep/tensor/kernels/optim/clip.hpp>
-#include <lockstep/tensor/kernels/optim/sgd.hpp>
 #include <lockstep/tensor/kernels/pool/avg_pool2d.hpp>
 #include <lockstep/tensor/kernels/pool/pool2d.hpp>
 #include <lockstep/tensor/kernels/reduce/cumsum.hpp>
 #include <lockstep/tensor/kernels/reduce/softmax.hpp>
+#include <lockstep/tensor/kernels/reduce/sort.hpp>
 #include <lockstep/tensor/kernels/sequence/embedding.hpp>
+#include <lockstep/tensor/precision.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
@@ -141,8 +146,8 @@ TEST(DeviceKernels, Losses) {
     const Tensor losses = t.output({16}), stats = t.output({2, 16});
     const Tensor loss = t.output({}), divisor = t.output({});
     const LossOptions options{.label_smoothing = 0.1};
-    check_loss("cross_entropy", x, target, options);
-    cross_entropy_forward(x, target, options, losses, stats);
+    const Tensor right = right_targets("cross_entropy", target, 10, options.ignore_index);
+    cross_entropy_forward(x, right, options, losses, stats);
     reduce_loss(losses, target, options, loss, divisor);
     cross_entropy_backward(t.input({}), divisor, x, stats, target, options, false,
                            t.output({16, 10}));
@@ -170,17 +175,81 @@ TEST(DeviceKernels, Pools) {
   });
 }
 
-TEST(DeviceKernels, Optimizers) {
-  expect_bits_of_host([](DeviceTensors& t) {
-    const Tensor p = t.output({500}), q = t.output({500}), m = t.output({500}), v = t.output({500});
-    const Tensor buffer = t.output({500});
-    for (int step = 1; step <= 3; ++step) {
-      const Tensor g = t.input({500});
-      adam_update(p, g, m, v, {}, {.lr = 0.01, .weight_decay = 0.1, .step = step});
-      sgd_update(q, g, buffer, {.lr = 0.1, .momentum = 0.9, .first = step == 1});
-      clamp(q, 0.2);
-      EXPECT_GT(sum_of_squares(q), 0.0);
+TEST(DeviceKernels, WrongIndicesAreToldWhenTheHostWaits) {
+  const auto message = [](Device device, const Tensor& index, const Tensor& table) -> std::string {
+    try {
+      const Tensor right = right_rows(index.to(device), table);
+      EXPECT_EQ(right.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 0, 0, 2}));
+      static_cast<void>(Tensor::zeros({}, DType::f32, device).item());
+    } catch (const InputError& error) {
+      return error.what();
     }
+    return "";
+  };
+  const Tensor table = Tensor::zeros({3, 2}), wrong = Tensor::from<std::int64_t>({1, 3, -1, 2});
+  const Device sim{DeviceType::sim, 0};
+  EXPECT_EQ(message(sim, wrong, table),
+            "embedding: index 3, number 1 of [4], is outside the table's rows [0, 3)");
+  EXPECT_EQ(message(sim, wrong, table), message({}, wrong, table));
+  EXPECT_EQ(message(sim, Tensor::from<std::int64_t>({1, 0, 0, 2}), table), "");
+  const Tensor ignored = Tensor::from<std::int64_t>({-100, 9, 4}).to(sim);
+  static_cast<void>(right_targets("nll_loss", ignored, 10, -100));
+  expect_right_indices(sim);
+  static_cast<void>(right_targets("nll_loss", ignored, 5, -100));
+  EXPECT_THROW(expect_right_indices(sim), InputError);
+  expect_right_indices(sim);
+}
+
+TEST(DeviceKernels, SortOrthonormalizeAndDraw) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({6, 40}), rows = t.output({6, 40});
+    topk_along(x, 1, true, t.output({6, 5}), t.output({6, 5}, DType::i64));
+    rows.copy_from(x);
+    orthonormalize_rows(rows, {.seed = 3});
+    const Tensor p = t.input({6, 40});
+    p *= p.clone();
+    sample_categories(p, {.seed = 5}, t.output({6}, DType::i64));
+    const Tensor counts = t.output({3}, DType::i64);
+    counts += 7;
+    counts *= 3;
+    counts -= 1;
+    EXPECT_EQ(counts.to_vector<std::int64_t>(), (std::vector<std::int64_t>{20, 20, 20}));
+  });
+}
+
+TEST(DeviceKernels, HostTasksUseThePrecisionOfTheirCaller) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const PrecisionGuard bf16(Precision::bf16);
+    linear_forward(t.input({9, 33}), t.input({7, 33}), t.input({7}), t.output({9, 7}));
+  });
+}
+
+TEST(DeviceKernels, HostTasksRefuseAGpuAndSeveralDevices) {
+  const Tensor x = Tensor::zeros({2, 2}), y = Tensor::zeros({2, 2});
+  const Tensor gpu = Tensor::over(Storage::borrow(x.data(), x.bytes(), {DeviceType::cuda, 0}), 0,
+                                  x.shape(), x.dtype());
+  const auto message = [](const Tensor& a, const Tensor& b, const Tensor& out) -> std::string {
+    try {
+      matmul_forward(a, b, out);
+    } catch (const ShapeError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message(x, x.to({DeviceType::sim, 0}), y),
+            "matmul on host meets f32[2, 2] on sim:0: its tensors must be on one device; move this "
+            "one there with to()");
+  EXPECT_EQ(message(gpu, gpu, gpu),
+            "matmul has no kernel for a GPU, and got f32[2, 2] on cuda:0: move its tensors to the "
+            "host with to()");
+}
+
+TEST(DeviceKernels, GradientClipping) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor g = t.output({500});
+    g.copy_from(t.input({500}));
+    clamp(g, 0.2);
+    EXPECT_GT(sum_of_squares(g), 0.0);
   });
 }
 

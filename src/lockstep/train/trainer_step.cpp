@@ -14,6 +14,7 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
@@ -69,6 +70,7 @@ void Trainer::backward(const Share& part, const Batch& samples, StepResult& step
 }
 
 void Trainer::read_losses(StepResult& step, std::int64_t left) {
+  if (left == 0 && losses_.waiting() > 0) expect_right_indices(plan_->device);
   while (losses_.waiting() > left) {
     const StepLosses::Taken taken = losses_.take();
     step.loss_sum = taken.sum;

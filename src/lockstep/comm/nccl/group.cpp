@@ -74,6 +74,7 @@ class NcclGroup final : public ProcessGroup {
   Work go_by_host(const Operation& operation) {
     core_->await_stream(operation);  // which writes the input
     Operation on_host = operation;
+    on_host.device = Device{};
     if (operation.output.defined()) {
       on_host.output = Tensor::empty(operation.output.shape(), operation.output.dtype());
     }
