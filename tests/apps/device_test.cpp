@@ -43,6 +43,29 @@ TEST(Device, OneRankOnASimulatedDeviceLeavesTheHostsBits) {
   expect_same_end(host, sim);
 }
 
+TEST(Device, TwoRanksEachOnADeviceLeaveTheHostsBits) {
+  const ScratchFolder scratch;
+  const std::string host = scratch.file("host"), sim = scratch.file("sim"),
+                    threads = scratch.file("threads");
+  good(classify(2, mlp(host, on("cpu"))));
+  EXPECT_NE(good(classify(2, mlp(sim, on("sim")))).find("its own device: sim:0, sim:1"),
+            std::string::npos);
+  expect_same_end(host, sim);
+  good(classify(1, mlp(threads, on("sim", {"--ranks-as-threads", "2"}))));
+  expect_same_end(host, threads);
+}
+
+TEST(Device, RanksShareOneWhereTheDeckAllowsIt) {
+  const ScratchFolder scratch;
+  const std::string host = scratch.file("host"), sim = scratch.file("sim");
+  good(classify(2, mlp(host, on("cpu"))));
+  const std::string said = good(classify(
+      1, mlp(sim, on("sim:1", {"--ranks-as-threads", "2", "--set", "run.device_sharing=true"}))));
+  EXPECT_NE(said.find("ranks share devices (run.device_sharing): ranks 0, 1 of"), std::string::npos)
+      << said;
+  expect_same_end(host, sim);
+}
+
 TEST(Device, CheckpointsGoFromDeviceToHostAndBackWithTheSameBits) {
   const ScratchFolder scratch;
   const std::string whole = scratch.file("whole"), there = scratch.file("there"),

@@ -2,21 +2,30 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <lockstep/comm/fake_group.hpp>
+#include <lockstep/data/tokens/token_file.hpp>
 #include <lockstep/deck/deck.hpp>
 #include <lockstep/nn/forward_hook.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/train/report/console.hpp>
+#include <lockstep/train/report/metrics.hpp>
+#include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/classification.hpp>
-#include <lockstep/train/task/regression.hpp>
+#include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/trainer.hpp>
+#include <support/process.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -57,23 +66,39 @@ void expect_same(const Result& here, const Result& there) {
 struct Case {
   const char* name;
   std::vector<std::string> overrides;
-  bool values = false;  ///< fits values, not classes
 };
 
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
+/// Images of ten classes, or where the deck says so, tokens.
 Result train(const Case& one, Device where) {
   set_math_threads(1);
+  const test::ScratchFolder scratch;
+  std::vector<std::string> overrides = one.overrides;
+  const bool is_text = one.name == std::string_view("gpt");
+  if (is_text) {
+    std::vector<std::uint16_t> tokens;
+    for (std::uint16_t i = 0; i < 8 * 20 * 6 + 1; ++i) tokens.push_back(i * i % 11);
+    write_token_file(scratch.file("train.bin"), tokens, 11);
+    overrides.push_back(
+        "data={kind=\"tokens\", context=8, test_set=false, validation_fraction=0.2, path='" +
+        scratch.file("") + "'}");
+  }
   auto deck = Deck::parse(R"(
     data = {kind = "synthetic", synthetic_samples = 60, synthetic_test_samples = 30, synthetic_image_size = 16}
     model = {kind = "mlp", hidden = [16, 12]}
     train = {batch_size = 20}
     optimizer = {lr = 0.05, momentum = 0.9}
   )",
-                          "device_test", one.overrides);
+                          "device_test", overrides);
   RunPlan plan = read_run_plan(deck);
   plan.device = where;
-  const std::unique_ptr<Task> task = std::make_unique<Classification>(deck);
+  std::unique_ptr<Task> task;
+  if (is_text) {
+    task = std::make_unique<LanguageModel>(deck);
+  } else {
+    task = std::make_unique<Classification>(deck);
+  }
   const Plainly hook;
   Trainer trainer(std::make_shared<FakeGroup>(1, 0), *task, plan);
   Result result;
@@ -114,12 +139,70 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"mlp_weighted_classes",
                          {"loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.label_smoothing=0.1"}},
                     Case{"mlp_averaged", {R"(averaging.kind="ema")", "averaging.decay=0.5"}},
+                    Case{"resnet_invariant",
+                         {R"(model.kind="resnet18")", R"(train.reduction="invariant")",
+                          "train.shards=2", "data.synthetic_samples=8",
+                          "data.synthetic_test_samples=4", "train.batch_size=4"}},
                     Case{"convnet", {R"(model.kind="convnet")"}},
-                    Case{"resnet", {R"(model.kind="resnet18")"}},
+                    Case{"resnet",
+                         {R"(model.kind="resnet18")", "data.synthetic_samples=8",
+                          "data.synthetic_test_samples=4", "train.batch_size=4"}},
+                    Case{"gpt",
+                         {R"(model={kind="gpt", depth=2, width=16, heads=2, residual_dropout=0.1})",
+                          R"(optimizer={kind="adamw", lr=0.01})"}},
                     Case{"transformer",
-                         {R"(model.kind="transformer")", "model.patch=4", "model.width=16",
+                         {R"(model.kind="transformer")", "model.patch=[4, 4]", "model.width=16",
                           "model.depth=2", "model.heads=2"}}),
     [](const auto& info) { return std::string(info.param.name); });
+
+/// What the parts of a training are told of losses.
+struct Listener final : TrainingPart {
+  [[nodiscard]] std::string name() const override { return "listener"; }
+  void after_step(const Training& training, const StepResult& step) override {
+    heard.push_back({training.state.step, step.loss_step});
+    if (step.loss_step > 0) losses[step.loss_step] = step.loss_sum;
+  }
+  std::vector<std::pair<std::int64_t, std::int64_t>> heard;
+  std::map<std::int64_t, double> losses;
+};
+
+/// Of a run of one epoch of six steps, logged every fourth.
+std::shared_ptr<Listener> listen(Device where) {
+  set_math_threads(1);
+  const test::ScratchFolder scratch;
+  auto deck = Deck::parse(R"(
+    data = {kind = "synthetic", synthetic_samples = 60, synthetic_test_samples = 10, synthetic_image_size = 8}
+    model = {kind = "mlp", hidden = [8]}
+    train = {batch_size = 10, epochs = 1}
+    log = {every_steps = 4}
+    checkpoint = {every_epochs = 0}
+  )",
+                          "device_test", {"run.dir='" + scratch.file("run") + "'"});
+  RunPlan plan = read_run_plan(deck);
+  plan.device = where;
+  const Classification task(deck);
+  const auto group = std::make_shared<FakeGroup>(1, 0);
+  const auto listener = std::make_shared<Listener>();
+  Trainer trainer(group, task, plan, {}, {listener});
+  const RunFolder folder = RunFolder::open(*group, plan.run, {});
+  MetricsFile metrics(folder.file("metrics.jsonl"));
+  Console console(0);
+  console.set_level(LogLevel::error);
+  const Outcome outcome = trainer.run(folder, metrics, console, deck.resolved());
+  EXPECT_EQ(outcome.steps, 6);
+  listener->losses[0] = outcome.train_loss;
+  return listener;
+}
+
+TEST(Trainer, ReadsTheLossOfADeviceOneStepLateButForStepsThatAreLogged) {
+  const auto here = listen(Device{}), there = listen(device);
+  using Heard = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  EXPECT_EQ(here->heard, (Heard{{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}}));
+  EXPECT_EQ(there->heard, (Heard{{1, 0}, {2, 1}, {3, 2}, {4, 4}, {5, 0}, {6, 6}}));
+  EXPECT_EQ(there->losses.at(0), here->losses.at(0)) << "the epoch's mean";
+  for (const std::int64_t step : {1, 2, 4, 6})
+    EXPECT_EQ(there->losses.at(step), here->losses.at(step)) << "step " << step;
+}
 
 }  // namespace
 }  // namespace lockstep::train

@@ -171,7 +171,7 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
     judge_ = std::make_unique<Evaluator>(group_, task, judging, plan.eval.batch_size, plan.device);
   if (data.validation && data.test)
     test_ = std::make_unique<Evaluator>(group_, task, data.test, plan.eval.batch_size, plan.device);
-  if (!has_units_for(plan_->train.precision) && group_->rank() == 0) {
+  if (plan_->device == Device{} && !has_units_for(plan_->train.precision) && group_->rank() == 0) {
     log(LogLevel::warning,
         "this processor does not compute products of train.precision itself: operands are rounded "
         "and multiplied in f32, which is slower than train.precision = \"f32\"");
