@@ -87,7 +87,7 @@ Result train(const Case& one, Device where) {
   auto deck = Deck::parse(R"(
     data = {kind = "synthetic", synthetic_samples = 60, synthetic_test_samples = 30, synthetic_image_size = 16}
     model = {kind = "mlp", hidden = [16, 12]}
-    train = {batch_size = 20}
+    train = {batch_size = 20, epochs = 2}
     optimizer = {lr = 0.05, momentum = 0.9}
   )",
                           "device_test", overrides);
@@ -102,7 +102,7 @@ Result train(const Case& one, Device where) {
   const Plainly hook;
   Trainer trainer(std::make_shared<FakeGroup>(1, 0), *task, plan);
   Result result;
-  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+  for (std::int64_t epoch = 0; epoch < plan.train.epochs; ++epoch) {
     trainer.start_epoch(epoch);
     for (std::int64_t step = 0; step < trainer.steps_an_epoch(); ++step)
       result.losses.push_back(trainer.step());
@@ -121,10 +121,8 @@ class OnDevice : public testing::TestWithParam<Case> {};
 
 TEST_P(OnDevice, TrainsToTheHostsBits) {
   const Result host = train(GetParam(), Device{});
-  for (const std::uint64_t seed : {1U, 2U}) {
-    SimulatedRuntime::instance().set_seed(seed);
-    expect_same(host, train(GetParam(), device));
-  }
+  SimulatedRuntime::instance().set_seed(7);
+  expect_same(host, train(GetParam(), device));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -141,12 +139,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"mlp_averaged", {R"(averaging.kind="ema")", "averaging.decay=0.5"}},
                     Case{"resnet_invariant",
                          {R"(model.kind="resnet18")", R"(train.reduction="invariant")",
-                          "train.shards=2", "data.synthetic_samples=8",
-                          "data.synthetic_test_samples=4", "train.batch_size=4"}},
+                          "train.shards=2", "data.synthetic_samples=4", "train.epochs=1",
+                          "data.synthetic_test_samples=2", "train.batch_size=4"}},
                     Case{"convnet", {R"(model.kind="convnet")"}},
                     Case{"resnet",
-                         {R"(model.kind="resnet18")", "data.synthetic_samples=8",
-                          "data.synthetic_test_samples=4", "train.batch_size=4"}},
+                         {R"(model.kind="resnet18")", "data.synthetic_samples=4", "train.epochs=1",
+                          "data.synthetic_test_samples=2", "train.batch_size=4"}},
                     Case{"gpt",
                          {R"(model={kind="gpt", depth=2, width=16, heads=2, residual_dropout=0.1})",
                           R"(optimizer={kind="adamw", lr=0.01})"}},
