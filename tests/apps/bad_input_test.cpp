@@ -85,9 +85,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"DeviceMemoryOfTheHost",
                   {"--set", "run.device=\"cpu\"", "--set", "run.device_memory=1000000"},
                   {"run.device_memory", "on the host"}},
-        BadOption{"TooLittleDeviceMemory",
-                  {"--set", "run.device=\"sim\"", "--set", "run.device_memory=100000"},
-                  {"run.device_memory = ", "parameters, gradients and optimizer state"}},
+        BadOption{
+            "TooLittleDeviceMemory",
+            {"--set", "run.device=\"sim\"", "--set", "run.device_memory=100000"},
+            {"run.device_memory = ", "parameters, gradients", "optimizer state and of 2 batches"}},
         BadOption{"UnknownOption", {"--resum"}, {"--resum", "--help"}},
         BadOption{"ResumeFromAnEmptyVariable", {"--resume="}, {"--resume=", "no file"}}),
     [](const auto& test) { return std::string(test.param.name); });

@@ -52,7 +52,7 @@ void ShardBuffers::write_current() {
   if (has_samples_) {
     numbers[0] = 1.0;
     numbers[1] = shard_loss_;
-    for (std::size_t i = 0; i < buffers_.size(); ++i) convert(buffers_[i].to(Device{}), places_[i]);
+    for (std::size_t i = 0; i < buffers_.size(); ++i) convert(buffers_[i], places_[i]);
   } else {
     sum_.zero();
   }
@@ -81,13 +81,7 @@ void ShardBuffers::finish(ProcessGroup& group) {
   in_step_ = false;
   if (shards == 0.0) return;
   for (std::int64_t i = 2; i < sum_.numel(); ++i) numbers[i] /= shards;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    const Tensor& buffer = buffers_[i];
-    const bool is_here = buffer.device() == Device{};
-    const Tensor mean = is_here ? buffer : Tensor::empty(buffer.shape(), buffer.dtype());
-    convert(places_[i], mean);
-    if (!is_here) buffer.copy_from(mean);
-  }
+  for (std::size_t i = 0; i < buffers_.size(); ++i) convert(places_[i], buffers_[i]);
 }
 
 void ShardBuffers::forget() {

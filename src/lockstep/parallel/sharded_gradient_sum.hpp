@@ -17,8 +17,7 @@ namespace lockstep {
 /// move by the mean of the shards' statistics.
 class ShardBuffers {
  public:
-  /// Buffers of a device are summed on the host, which waits for them. Collective, as memory of the
-  /// group is taken.
+  /// `buffers` are on the host. Collective, as memory of the group is taken.
   ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vector<Tensor> buffers);
 
   /// Before each forward: the first one of a step takes a copy of the buffers. Local.

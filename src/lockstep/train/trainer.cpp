@@ -90,22 +90,37 @@ TrainingParts all_parts(const RunPlan& plan, const std::shared_ptr<ParameterUpda
   return parts;
 }
 
+/// Of `samples` samples, in a Batch.
+std::size_t bytes_of_batch(const Dataset& data, std::int64_t samples) {
+  const auto elements = [](const Shape& shape) { return static_cast<std::size_t>(shape.numel()); };
+  std::size_t bytes =
+      static_cast<std::size_t>(samples) *
+      (elements(data.sample_shape()) * size_of(data.input_dtype()) +
+       elements(data.target_shape()) * size_of(data.target_dtype()) + sizeof(std::int64_t));
+  for (const auto& other : data.others()) bytes += bytes_of_batch(*other, samples);
+  return bytes;
+}
+
 /// What is there from the first step to the last. Throws InputError where run.device_memory is
 /// less.
-void expect_room_on_device(const RunPlan& plan, const nn::Module& model,
-                           const optim::Optimizer& optimizer) {
+void expect_room_on_device(const Task& task, const RunPlan& plan, const BatchPlan& batches,
+                           const nn::Module& model, const optim::Optimizer& optimizer) {
   if (plan.device == Device{} || plan.run.device_memory == 0) return;
-  std::size_t bytes = model.state_dict().bytes() + optimizer.state_dict().bytes();
+  std::size_t loaded = bytes_of_batch(*task.data().train, batches.largest_share(0));
+  for (const auto& data : {task.data().validation, task.data().test}) {
+    if (data) loaded += bytes_of_batch(*data, std::min(data->size(), plan.eval.batch_size));
+  }
+  std::size_t bytes = model.state_dict().bytes() + optimizer.state_dict().bytes() +
+                      static_cast<std::size_t>(task.loading().prefetch) * loaded;
   for (const auto& parameter : model.trained_parameters())
     bytes += parameter.variable.data().bytes();
   const auto needed = static_cast<std::int64_t>(bytes);
   if (needed <= plan.run.device_memory) return;
   throw InputError(fmt::format(
       "run.device_memory = {} is less than the {} of the model's parameters, gradients and "
-      "optimizer "
-      "state, beside which batches and activations take memory too. Raise it, or use a smaller "
-      "model.",
-      format_bytes(plan.run.device_memory), format_bytes(needed)));
+      "optimizer state and of {} batches of each data set, beside which activations take memory "
+      "too. Raise it, or use a smaller model or smaller batches.",
+      format_bytes(plan.run.device_memory), format_bytes(needed), task.loading().prefetch));
 }
 
 /// While alive, the model is the one that the parts have evaluated.
@@ -201,7 +216,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);
   expect_batches_normalise(task, plan, batches, *model);
-  expect_room_on_device(plan, *model, *optimizer);
+  expect_room_on_device(task, plan, batches, *model, *optimizer);
 }
 
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,
