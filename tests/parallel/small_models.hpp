@@ -1,11 +1,9 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <initializer_list>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,16 +13,11 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/sequential.hpp>
 
+#include "asked_for_device.hpp"
+
 // Small smooth models and batches for the tests of this folder.
 
 namespace lockstep::test {
-
-/// Where models and batches lie. LOCKSTEP_TEST_DEVICE=sim: on a simulated device, of all ranks that
-/// are threads the same.
-inline Device asked_for_device() {
-  const char* text = std::getenv("LOCKSTEP_TEST_DEVICE");
-  return text && std::string_view(text) == "sim" ? Device{DeviceType::sim, 0} : Device{};
-}
 
 /// Elements a, sin(1 a), ... : no two alike, the same everywhere.
 inline Tensor wave(const Shape& shape, double phase, DType dtype = DType::f64) {

@@ -45,9 +45,9 @@ NcclCore::NcclCore(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> c
     : GroupCore(options),
       control_(std::move(control)),
       messages_(control_->split(0, control_->rank())),
-      communicator_(std::move(api), *control_, device, this->options().timeout),
+      order_(LaunchOrder::of(api, device)),
+      communicator_(std::move(api), *control_, device, order_, this->options().timeout),
       queue_(communicator_, control_->rank(), control_->size()),
-      order_(LaunchOrder::of(communicator_.api(), device)),
       threads_may_communicate_(threads_may_communicate(*control_)) {
   introduce(control_->rank(), control_->size(),
             fmt::format("{}, {}", host_name(), to_string(device)));

@@ -72,9 +72,9 @@ class NcclCore final : public GroupCore {
 
   std::shared_ptr<ProcessGroup> control_;   // host tensors, and whether calls agree
   std::shared_ptr<ProcessGroup> messages_;  // the same ranks: lengths of messages, other calls
+  std::shared_ptr<LaunchOrder> order_;
   NcclCommunicator communicator_;
   NcclQueue queue_;
-  std::shared_ptr<LaunchOrder> order_;
   std::uint64_t order_number_ = 0;  // the group's
   bool threads_may_communicate_;
 };

@@ -2,21 +2,40 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
+
+#include <lockstep/comm/nccl/device_scope.hpp>
 
 namespace lockstep {
 
-std::shared_ptr<LaunchOrder> LaunchOrder::of(const NcclApi& api, Device device) {
+LaunchOrder::~LaunchOrder() {
+  if (stream_ && !keeps_stream_) api_->destroy(stream_);
+}
+
+std::shared_ptr<LaunchOrder> LaunchOrder::of(const std::shared_ptr<NcclApi>& api, Device device) {
   struct All {
     std::mutex mutex;
     std::map<std::pair<const NcclApi*, std::size_t>, std::weak_ptr<LaunchOrder>> orders;
   };
   static auto* const all = new All;  // groups may outlive main()
   const std::lock_guard lock(all->mutex);
-  std::weak_ptr<LaunchOrder>& known = all->orders[{&api, slot_of(device)}];
+  std::weak_ptr<LaunchOrder>& known = all->orders[{api.get(), slot_of(device)}];
   auto order = known.lock();
-  if (!order) known = order = std::make_shared<LaunchOrder>();
+  if (!order) known = order = std::make_shared<LaunchOrder>(api, device);
   return order;
+}
+
+NcclApi::Stream LaunchOrder::stream() {
+  const std::lock_guard lock(mutex_);
+  if (!stream_) {
+    const DeviceScope there(*api_, device_.index);
+    stream_ = api_->make_stream();
+  }
+  return stream_;
+}
+
+void LaunchOrder::keep_stream() noexcept {
+  const std::lock_guard lock(mutex_);
+  keeps_stream_ = true;
 }
 
 std::uint64_t LaunchOrder::next_group() {
