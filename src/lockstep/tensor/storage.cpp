@@ -107,7 +107,7 @@ class StorageCache {
                          void* context) {
     auto* storage = new Storage;
     storage->data_ = storage->kernel_data_ = data;
-    if (device.type != DeviceType::host) {
+    if (device.type == DeviceType::sim) {  // the only one with two addresses
       storage->kernel_data_ = runtime_of(device.type).kernel_address(data);
     }
     storage->bytes_ = bytes;

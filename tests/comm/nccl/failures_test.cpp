@@ -2,6 +2,7 @@
 // what NCCL refuses or never ends, and what becomes of memory and communicators then.
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -123,6 +124,22 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
     EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
   });
   EXPECT_LT(Clock::now() - start, seconds(60));
+}
+
+TEST(NcclDeadline, HoldsForAWorkThatNobodyWaitsFor) {
+  on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto t = gpus.tensor(me, of(6, 1.0F));
+    test::meet(group);
+    gpus.stopped_device = 1;
+    test::meet(group);
+    static_cast<void>(group.all_reduce(t, ReduceOp::sum));
+    const auto start = Clock::now();
+    while (gpus.calls("ncclCommAbort") < 2 && Clock::now() - start < seconds(60)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    expect_in(test::message_of<CommError>([&] { group.barrier(); }), "has not completed after");
+  });
 }
 
 TEST(NcclDeadline, HoldsForMakingTheGroup) {

@@ -50,8 +50,9 @@ void StagingDevice::give_event(DeviceEvent* event) noexcept {
   if (event) free_.push_back(event);
 }
 
-DeviceStaging::DeviceStaging(Operation& operation, StagingDevice& device)
-    : device_(&device), input_(operation.input), output_(operation.output) {
+DeviceStaging::DeviceStaging(Operation& operation, StagingDevice& device, bool by_host)
+    : device_(&device), input_(operation.input), output_(operation.output), by_host_(by_host) {
+  if (by_host) return;
   if (input_.defined() && output_.defined() && overlap(input_, output_)) {
     const bool input_is_whole = input_.bytes() >= output_.bytes();
     const Tensor& whole = input_is_whole ? input_ : output_;
@@ -67,13 +68,14 @@ DeviceStaging::DeviceStaging(Operation& operation, StagingDevice& device)
 void DeviceStaging::copy_out(const Operation& operation, int rank) {
   const Stream& stream = current_stream(device());
   given_ = device_->take_event();
-  holds_ = brings(operation, rank);
-  if (holds_) copy(operation.input, input_, stream);
+  const bool copies = !by_host_ && brings(operation, rank);
+  holds_ = copies || by_host_;
+  if (copies) copy(operation.input, input_, stream);
   given_->record(stream);
 }
 
 void DeviceStaging::copy_back(const Operation& operation, int rank) {
-  if (!gets(operation, rank)) return;
+  if (by_host_ || !gets(operation, rank)) return;
   const Stream& stream = device_->back();
   back_ = device_->take_event();
   stream.wait(*given_);

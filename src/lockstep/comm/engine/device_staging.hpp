@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -25,15 +26,24 @@ class StagingDevice {
   std::vector<DeviceEvent*> free_;  // has room for all of events_
 };
 
+/// How a backend takes an operation whose tensors lie on a device.
+enum class DeviceReach : std::uint8_t {
+  by_pinned_memory,  ///< it gets pinned tensors of the host instead
+  by_host,           ///< as it is, once the device has come so far: it uses the device's memory
+  by_device          ///< as it is, at once: it orders the device's work itself
+};
+
 /// An operation whose tensors lie on a device that its backend does not reach. The backend gets
 /// pinned tensors of the host in their place. What they bring is copied there behind the current
 /// stream of the caller. What they get is copied back on a stream of the group's own, which first
 /// waits for what the caller's stream had been given before the call. In place stays in place.
+/// With DeviceReach::by_host nothing is copied, and the backend waits for the caller's stream.
 class DeviceStaging {
  public:
   DeviceStaging() = default;  ///< of an operation that needs none
-  /// Puts pinned tensors in the place of the operation's. Throws OutOfMemoryError.
-  DeviceStaging(Operation& operation, StagingDevice& device);
+  /// Puts pinned tensors in the place of the operation's, unless `by_host`. Throws
+  /// OutOfMemoryError.
+  DeviceStaging(Operation& operation, StagingDevice& device, bool by_host);
 
   [[nodiscard]] explicit operator bool() const noexcept { return device_ != nullptr; }
   [[nodiscard]] Device device() const noexcept { return device_->device(); }
@@ -58,7 +68,8 @@ class DeviceStaging {
   Tensor input_, output_;         // on the device
   DeviceEvent* given_ = nullptr;  // what the caller's stream had before, and the copy out
   DeviceEvent* back_ = nullptr;
-  bool holds_ = false;  // there is a copy out
+  bool by_host_ = false;
+  bool holds_ = false;  // the backend waits for given_
 };
 
 }  // namespace lockstep

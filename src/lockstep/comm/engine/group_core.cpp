@@ -91,12 +91,15 @@ bool GroupCore::step(InFlight& work) {
 
 DeviceStaging GroupCore::stage(Operation& operation) {
   const Device device = operation.device;
-  if (device.type == DeviceType::host || reaches(device)) return {};
+  if (device.type == DeviceType::host) return {};
+  const DeviceReach reach = reach_of(operation);
+  if (reach == DeviceReach::by_device) return {};
+  const bool by_host = reach == DeviceReach::by_host;
   for (const auto& known : staging_devices_) {
-    if (known->device() == device) return {operation, *known};
+    if (known->device() == device) return {operation, *known, by_host};
   }
   staging_devices_.push_back(std::make_unique<StagingDevice>(device));
-  return {operation, *staging_devices_.back()};
+  return {operation, *staging_devices_.back(), by_host};
 }
 
 void GroupCore::hold(InFlight& work) {

@@ -75,9 +75,9 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
 
   /// What a backend is.
   [[nodiscard]] virtual IntrusivePtr<InFlight> make(Operation&& operation) = 0;
-  /// Whether it moves tensors of this device as they are. All others are staged in pinned memory.
-  [[nodiscard]] virtual bool reaches(Device device) const noexcept {
-    return device.type == DeviceType::host;
+  /// How it takes this operation, whose tensors lie on a device.
+  [[nodiscard]] virtual DeviceReach reach_of(const Operation& /*operation*/) const noexcept {
+    return DeviceReach::by_pinned_memory;
   }
   /// Which ranks a collective waits for, and what they do instead: "rank 1 has not entered it
   /// (...)"; empty if that cannot be seen. Asked before the ranks agree.
