@@ -20,6 +20,7 @@
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/metrics.hpp>
+#include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/run_folder.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/classification.hpp>
@@ -164,10 +165,12 @@ struct Listener final : TrainingPart {
   std::map<std::int64_t, double> losses;
 };
 
-/// Of a run of one epoch of six steps, logged every fourth.
-std::shared_ptr<Listener> listen(Device where) {
+/// One epoch of six steps, logged every fourth.
+Outcome run(Device where, const std::shared_ptr<Listener>& listener,
+            std::vector<std::string> overrides = {}) {
   set_math_threads(1);
   const test::ScratchFolder scratch;
+  overrides.push_back("run.dir='" + scratch.file("run") + "'");
   auto deck = Deck::parse(R"(
     data = {kind = "synthetic", synthetic_samples = 60, synthetic_test_samples = 10, synthetic_image_size = 8}
     model = {kind = "mlp", hidden = [8]}
@@ -175,31 +178,44 @@ std::shared_ptr<Listener> listen(Device where) {
     log = {every_steps = 4}
     checkpoint = {every_epochs = 0}
   )",
-                          "device_test", {"run.dir='" + scratch.file("run") + "'"});
+                          "device_test", overrides);
   RunPlan plan = read_run_plan(deck);
   plan.device = where;
   const Classification task(deck);
   const auto group = std::make_shared<FakeGroup>(1, 0);
-  const auto listener = std::make_shared<Listener>();
   Trainer trainer(group, task, plan, {}, {listener});
-  const RunFolder folder = RunFolder::open(*group, plan.run, {});
+  const RunFolder folder = RunFolder::open(*group, plan.run, false);
   MetricsFile metrics(folder.file("metrics.jsonl"));
   Console console(0);
   console.set_level(LogLevel::error);
-  const Outcome outcome = trainer.run(folder, metrics, console, deck.resolved());
-  EXPECT_EQ(outcome.steps, 6);
-  listener->losses[0] = outcome.train_loss;
-  return listener;
+  return trainer.run(folder, metrics, console, deck.resolved());
 }
 
 TEST(Trainer, ReadsTheLossOfADeviceOneStepLateButForStepsThatAreLogged) {
-  const auto here = listen(Device{}), there = listen(device);
+  const auto here = std::make_shared<Listener>(), there = std::make_shared<Listener>();
+  const Outcome of_host = run(Device{}, here), of_device = run(device, there);
+  EXPECT_EQ(of_host.steps, 6);
+  EXPECT_EQ(of_device.train_loss, of_host.train_loss);
   using Heard = std::vector<std::pair<std::int64_t, std::int64_t>>;
   EXPECT_EQ(here->heard, (Heard{{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}}));
   EXPECT_EQ(there->heard, (Heard{{1, 0}, {2, 1}, {3, 2}, {4, 4}, {5, 0}, {6, 6}}));
-  EXPECT_EQ(there->losses.at(0), here->losses.at(0)) << "the epoch's mean";
   for (const std::int64_t step : {1, 2, 4, 6})
     EXPECT_EQ(there->losses.at(step), here->losses.at(step)) << "step " << step;
+}
+
+TEST(Trainer, NamesTheStepOfALossThatIsNotFiniteOnADeviceToo) {
+  const auto failure = [](Device where, const std::shared_ptr<Listener>& listener) -> std::string {
+    try {
+      static_cast<void>(run(where, listener, {"optimizer.lr=1e30"}));
+    } catch (const NonFiniteLoss& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  const auto here = std::make_shared<Listener>(), there = std::make_shared<Listener>();
+  const std::string of_host = failure(Device{}, here);
+  EXPECT_NE(of_host.find("at step "), std::string::npos) << of_host;
+  EXPECT_EQ(failure(device, there), of_host);
 }
 
 }  // namespace
