@@ -76,7 +76,7 @@ Result train(const Case& one, Device where) {
   set_math_threads(1);
   const test::ScratchFolder scratch;
   std::vector<std::string> overrides = one.overrides;
-  const bool is_text = one.name == std::string_view("gpt");
+  const bool is_text = std::string_view(one.name).starts_with("gpt");
   if (is_text) {
     std::vector<std::uint16_t> tokens;
     for (std::uint16_t i = 0; i < 8 * 20 * 6 + 1; ++i) tokens.push_back(i * i % 11);
@@ -149,6 +149,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"gpt",
                          {R"(model={kind="gpt", depth=2, width=16, heads=2, residual_dropout=0.1})",
                           R"(optimizer={kind="adamw", lr=0.01})"}},
+                    Case{"gpt_recomputed",
+                         {R"(model={kind="gpt", depth=2, width=16, heads=2, recompute=true})",
+                          R"(train={precision="bf16", batch_size=20, epochs=1})"}},
                     Case{"transformer",
                          {R"(model.kind="transformer")", "model.patch=[4, 4]", "model.width=16",
                           "model.depth=2", "model.heads=2"}}),
@@ -216,6 +219,22 @@ TEST(Trainer, NamesTheStepOfALossThatIsNotFiniteOnADeviceToo) {
   const std::string of_host = failure(Device{}, here);
   EXPECT_NE(of_host.find("at step "), std::string::npos) << of_host;
   EXPECT_EQ(failure(device, there), of_host);
+}
+
+TEST(Trainer, FailureOfTheDeviceEndsTheRunInASentence) {
+  constexpr Device failing{DeviceType::sim, 5};
+  auto& runtime = SimulatedRuntime::instance();
+  for (const std::int64_t launch : {3, 40, 90}) {  // as the model is made; in a step; later
+    runtime.inject(failing.index, {.error_at = launch});
+    try {
+      static_cast<void>(run(failing, std::make_shared<Listener>()));
+      ADD_FAILURE() << "launch " << launch << " did not fail";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("sim:5"), std::string::npos) << error.what();
+    }
+    runtime.let_go(failing.index);
+  }
+  EXPECT_EQ(run(failing, std::make_shared<Listener>()).steps, 6) << "nothing is left of it";
 }
 
 }  // namespace
