@@ -48,6 +48,16 @@ class Regress : public testing::Test {
                           "data.test_targets=\"test/peak\""};
 };
 
+TEST_F(Regress, OnASimulatedDeviceEndsWithTheHostsFigures) {
+  for (const std::string device : {"cpu", "sim"}) {
+    const Finished finished =
+        regress(1, {"--set", "run.device=\"" + device + "\"", "--set", "train.epochs=2"}, device);
+    ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  }
+  for (const char* figure : {"train_loss", "test_loss", "test_r2", "test_max_error", "test_mae"})
+    EXPECT_EQ(summary("sim").at(figure), summary("cpu").at(figure)) << figure;
+}
+
 TEST_F(Regress, FitsTheFieldOnOneToThreeRanks) {
   for (const int ranks : {1, 2, 3}) {
     const std::string dir = "run" + std::to_string(ranks);

@@ -23,5 +23,9 @@ TEST(GoldenBreadth, EveryCaseAgreesAndNothingOfTheFileIsLeftUnread) {
   check_golden_cases<Case>(file, all_breadth_checks(), {"optim"});
 }
 
+TEST(GoldenBreadth, EveryCaseHasTheBitsOfTheHostOnADevice) {
+  expect_bits_of_host_on_a_device(GoldenFile("breadth.h5"), all_breadth_checks());
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -24,5 +24,9 @@ TEST(GoldenOps, EveryCaseAgreesAndNothingOfTheFileIsLeftUnread) {
   check_golden_cases<Case>(GoldenFile("ops.h5"), all_checks());
 }
 
+TEST(GoldenOps, EveryCaseHasTheBitsOfTheHostOnADevice) {
+  expect_bits_of_host_on_a_device(GoldenFile("ops.h5"), all_checks());
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -34,7 +34,8 @@ Variable weighted_sum(const Variable& x, const Tensor& weight) {
   }
   double total = 0;
   for (std::size_t i = 0; i < a.size(); ++i) total += a[i] * b[i];
-  return record<WeightedSumNode>(Tensor::full({}, total, x.data().dtype()), {&x}, weight);
+  return record<WeightedSumNode>(Tensor::full({}, total, x.data().dtype(), x.data().device()), {&x},
+                                 weight);
 }
 
 }  // namespace lockstep::test

@@ -16,6 +16,7 @@
 #include <lockstep/optim/adamax.hpp>
 #include <lockstep/optim/adan.hpp>
 #include <lockstep/optim/asgd.hpp>
+#include <lockstep/optim/clip.hpp>
 #include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/lion.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
@@ -161,6 +162,46 @@ TEST_P(EveryOptimizer, MovesAnF32CopyOfAParameterOf16BitsAndRoundsIt) {
                 wide.variable.data().to(dtype).to(DType::f32).to_vector<float>());
       EXPECT_EQ(of_narrow->state_dict().at("w/master").to_vector<float>(), values(wide));
     }
+  }
+}
+
+/// Two parameters of `dtype` on one device after a few clipped steps, with the optimizer's state;
+/// what is not floating, the numbers of steps, is on the host.
+std::vector<double> trained_on(Device device, DType dtype, const OptimizerOptions& options) {
+  std::vector<nn::NamedParameter> parameters;
+  for (const std::int64_t n : {7, 33}) {
+    const Tensor data = Tensor::from(waves(n, 1), {n}).to(dtype).to(device);
+    parameters.push_back({"p" + std::to_string(n), Variable(data, true)});
+  }
+  const auto optimizer = optim::make_optimizer(options, parameters);
+  for (int step = 0; step < 4; ++step) {
+    for (const auto& p : parameters) {
+      const auto numbers = waves(p.variable.data().numel(), 2.0 + step);
+      p.variable.grad_buffer().copy_from(
+          Tensor::from(numbers, p.variable.shape()).to(dtype).to(device));
+      p.variable.mark_grad_present();
+    }
+    optimizer->step(optim::clip_factor(optim::grad_norm(parameters), 0.5));
+    if (step == 1) parameters[0].variable.data().fill(0.25);  // as somebody may
+  }
+  std::vector<double> all;
+  const auto add = [&](const Tensor& t) {
+    for (const double number : t.to(DType::f64).to_vector<double>()) all.push_back(number);
+  };
+  for (const auto& p : parameters) add(p.variable.data());
+  for (const auto& entry : optimizer->state_dict()) {
+    const bool counts = !is_floating(entry.tensor.dtype());
+    EXPECT_EQ(entry.tensor.device(), counts ? Device{} : device) << entry.name;
+    add(entry.tensor);
+  }
+  return all;
+}
+
+TEST_P(EveryOptimizer, HasTheHostsBitsOnADevice) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    EXPECT_EQ(trained_on({DeviceType::sim, 0}, dtype, GetParam().options),
+              trained_on(Device{}, dtype, GetParam().options))
+        << name_of(dtype);
   }
 }
 
@@ -335,7 +376,7 @@ constexpr std::int64_t sizes[] = {10, 1, 64, 0, 33, 100, 7};
 enum class Lie : std::uint8_t { apart, together, padded };
 
 /// Parameters of `sizes`.
-std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie) {
+std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie, Device device = {}) {
   const bool flat = lie != Lie::apart;
   const auto line = static_cast<std::int64_t>(Storage::padding_bytes / size_of(dtype));
   const auto room = [&](std::int64_t n) {
@@ -343,7 +384,8 @@ std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie) {
   };
   std::int64_t total = 0;
   for (const auto n : sizes) total += room(n);
-  const Tensor data = Tensor::zeros({total}, dtype), grads = Tensor::zeros({total}, dtype);
+  const Tensor data = Tensor::zeros({total}, dtype, device);
+  const Tensor grads = Tensor::zeros({total}, dtype, device);
   if (lie == Lie::padded) {
     for (const Tensor* memory : {&data, &grads}) memory->storage()->mark_padded();
   }
@@ -352,7 +394,7 @@ std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie) {
   for (const auto n : sizes) {
     const Tensor start =
         Tensor::from(waves(n, 0.5 + static_cast<double>(parameters.size())), {n}).to(dtype);
-    Tensor home = start.clone();
+    Tensor home = start.to(device).clone();
     if (flat) {
       home = data.slice(at, at + n);
       home.copy_from(start);
@@ -382,7 +424,7 @@ std::vector<double> all_numbers(const std::vector<nn::NamedParameter>& parameter
                                 const StateDict& state) {
   std::vector<double> numbers;
   const auto append = [&](const Tensor& t) {
-    const auto part = t.to(DType::f64).to_vector<double>();
+    const auto part = t.to(Device{}).to(DType::f64).to_vector<double>();
     numbers.insert(numbers.end(), part.begin(), part.end());
   };
   for (const auto& p : parameters) append(p.variable.data());
@@ -406,6 +448,18 @@ TEST_P(EveryOptimizer, GivesNeighboursInMemoryTheSameBitsAsParametersOnTheirOwn)
     EXPECT_EQ(results[0], results[2]);
     for (const double number : results[0]) ASSERT_TRUE(std::isfinite(number));
   }
+}
+
+TEST_P(EveryOptimizer, HasTheHostsBitsOnASimulatedDevice) {
+  std::vector<std::vector<double>> results;
+  for (const Device device : {Device{}, Device{DeviceType::sim, 0}}) {
+    const auto parameters = make_parameters(DType::f32, Lie::padded, device);
+    const auto optimizer = make(parameters);
+    train(*optimizer, parameters);
+    results.push_back(all_numbers(parameters, optimizer->state_dict()));
+    EXPECT_EQ(parameters[0].variable.data().device(), device);
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 TEST_P(EveryOptimizer, HasTheSameBitsOnFourThreadsAtOnce) {

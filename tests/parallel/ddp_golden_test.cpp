@@ -27,7 +27,8 @@ constexpr std::array names{"W1", "b1", "W2", "b2"};
 struct Case {
   Case() {
     const test::GoldenFile file("ddp.h5");
-    whole = {file.tensor("weighted_mean/x"), file.tensor("weighted_mean/target")};
+    whole = {file.tensor("weighted_mean/x").to(test::asked_for_device()),
+             file.tensor("weighted_mean/target").to(test::asked_for_device())};
     for (const double count : file.numbers("weighted_mean", "counts")) {
       bounds.push_back(bounds.back() + static_cast<std::int64_t>(count));
     }
@@ -53,7 +54,8 @@ struct Case {
 struct GoldenMlp : nn::Module {
   explicit GoldenMlp(const Case& golden) {
     for (std::size_t i = 0; i < names.size(); ++i) {
-      parts.push_back(register_parameter(names[i], golden.parameters[i].clone()));
+      parts.push_back(
+          register_parameter(names[i], golden.parameters[i].clone().to(test::asked_for_device())));
     }
   }
   Variable forward(const Variable& x) override {

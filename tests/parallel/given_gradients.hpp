@@ -6,6 +6,8 @@
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/nn/module.hpp>
 
+#include "small_models.hpp"
+
 namespace lockstep::test {
 
 /// A loss whose gradients are what the test says: the sum over parameters of parameter x gradient.
@@ -13,7 +15,7 @@ struct GivenGradients : nn::Module {
   explicit GivenGradients(const std::vector<Shape>& shapes, DType dtype = DType::f64) {
     for (const Shape& shape : shapes) {
       parts.push_back(register_parameter("part" + std::to_string(parts.size()),
-                                         Tensor::full(shape, 0.5, dtype)));
+                                         Tensor::full(shape, 0.5, dtype, asked_for_device())));
     }
     gradients.resize(parts.size());
   }

@@ -16,7 +16,8 @@ using RankBody = std::function<void(const std::shared_ptr<ProcessGroup>&)>;
 /// serves both backends.
 [[nodiscard]] std::vector<int> rank_counts();
 
-/// Runs `body` once a rank, each with its group of `ranks` ranks, and closes the group.
+/// Runs `body` once a rank, each with its group of `ranks` ranks, and closes the group. Modules
+/// that it makes lie on asked_for_device().
 void on_ranks(int ranks, const RankBody& body);
 
 /// True if all ranks gave the same bytes. Collective.

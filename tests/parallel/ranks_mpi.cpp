@@ -1,5 +1,8 @@
 #include <lockstep/comm/mpi_group.hpp>
 
+#include <lockstep/nn/device_guard.hpp>
+
+#include "asked_for_device.hpp"
 #include "ranks.hpp"
 
 namespace lockstep::test {
@@ -12,6 +15,7 @@ std::vector<int> rank_counts() {
 
 void on_ranks(int, const RankBody& body) {
   const auto group = make_mpi_group(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(60)});
+  const nn::DeviceGuard modules(asked_for_device());
   body(group);
   group->close();
 }

@@ -13,6 +13,8 @@
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/sequential.hpp>
 
+#include "asked_for_device.hpp"
+
 // Small smooth models and batches for the tests of this folder.
 
 namespace lockstep::test {
@@ -23,7 +25,7 @@ inline Tensor wave(const Shape& shape, double phase, DType dtype = DType::f64) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = std::sin(phase + 1.7 * static_cast<double>(i));
   }
-  return Tensor::from(values, shape).to(dtype);
+  return Tensor::from(values, shape).to(dtype).to(asked_for_device());
 }
 
 /// y = tanh(x), dx = dy (1 - y^2), through host vectors.
@@ -32,7 +34,9 @@ struct TanhNode : PooledNode<TanhNode> {
   void backward(const Tensor& grad_output) override {
     auto grad = grad_output.to(DType::f64).to_vector<double>();
     for (std::size_t i = 0; i < grad.size(); ++i) grad[i] *= 1.0 - y[i] * y[i];
-    pass_grad(0, Tensor::from(grad, grad_output.shape()).to(grad_output.dtype()));
+    pass_grad(
+        0,
+        Tensor::from(grad, grad_output.shape()).to(grad_output.dtype()).to(grad_output.device()));
   }
   [[nodiscard]] const char* name() const noexcept override { return "tanh"; }
   std::vector<double> y;
@@ -41,7 +45,8 @@ struct TanhNode : PooledNode<TanhNode> {
 inline Variable tanh(const Variable& x) {
   auto y = x.data().to(DType::f64).to_vector<double>();
   for (double& value : y) value = std::tanh(value);
-  return record<TanhNode>(Tensor::from(y, x.shape()).to(x.data().dtype()), {&x}, y);
+  return record<TanhNode>(Tensor::from(y, x.shape()).to(x.data().dtype()).to(x.data().device()),
+                          {&x}, y);
 }
 
 /// W2 tanh(W1 x + b1) + b2, with a buffer and a last parameter that forward leaves out.
@@ -90,7 +95,7 @@ struct Batch {
 inline Batch make_batch(std::int64_t rows, double phase, DType dtype = DType::f64) {
   std::vector<std::int64_t> target(static_cast<std::size_t>(rows));
   for (std::size_t i = 0; i < target.size(); ++i) target[i] = static_cast<std::int64_t>(i * 7 % 4);
-  return {wave({rows, 6}, phase, dtype), Tensor::from(target, {rows})};
+  return {wave({rows, 6}, phase, dtype), Tensor::from(target, {rows}).to(asked_for_device())};
 }
 
 /// Mean cross entropy; undefined for a batch without rows.

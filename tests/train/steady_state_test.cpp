@@ -26,6 +26,7 @@ struct Run {
   const char* name;
   std::vector<std::string> overrides;
   bool traced = false;
+  Device device = {};
 };
 
 void PrintTo(const Run& run, std::ostream* out) { *out << run.name; }
@@ -43,9 +44,12 @@ void expect_no_allocations(const std::shared_ptr<ProcessGroup>& group, const Tas
   group->barrier();
   const auto tracks = [&] { return session ? std::ssize(session->tracks()) : 0; };
   const auto tracks_before = tracks();
-  const auto before = test::allocation_count() + memory_stats().system_allocations;
+  const auto of_system = [&] {
+    return memory_stats().system_allocations + memory_stats(plan.device).system_allocations;
+  };
+  const auto before = test::allocation_count() + of_system();
   for (int step = 20; step < 40; ++step) trainer.step();
-  const auto allocations = test::allocation_count() + memory_stats().system_allocations - before;
+  const auto allocations = test::allocation_count() + of_system() - before;
   // A thread that had nothing to do until then, such as that of communication's progress on a busy
   // machine, gets its track: events, their owner, and a longer list of those.
   EXPECT_LE(allocations, 3 * (tracks() - tracks_before));
@@ -70,7 +74,9 @@ TEST_P(SteadyState, StepsTwentyToFortyAllocateNothing) {
                           "steady state", GetParam().overrides);
   const Classification task(deck);
   const auto group = make_mpi_group(MPI_COMM_WORLD);
-  expect_no_allocations(group, task, read_run_plan(deck), GetParam().traced);
+  RunPlan plan = read_run_plan(deck);
+  plan.device = GetParam().device;
+  expect_no_allocations(group, task, plan, GetParam().traced);
   group->close();
 }
 
@@ -120,6 +126,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Run{"convnet", {"model.kind='convnet'"}},
         Run{"convnet_traced", {"model.kind='convnet'"}, true}, Run{"mlp", {"model.kind='mlp'"}},
+        Run{"convnet_on_a_device", {"model.kind='convnet'"}, false, {DeviceType::sim, 0}},
+        Run{"mlp_clipped_on_a_device",
+            {"model.kind='mlp'", "optimizer.clip_norm=0.1"},
+            false,
+            {DeviceType::sim, 0}},
         Run{"averaged", {"model.kind='mlp'", "averaging.kind='ema'"}},
         Run{"mlp_with_class_weights",
             {"model.kind='mlp'", "loss.label_smoothing=0.1",

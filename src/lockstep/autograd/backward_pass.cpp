@@ -99,6 +99,7 @@ BackwardPass::BackwardPass(const PassOptions& options) : options_(options) {
   if (!spare || spare->lists.empty()) return;
   reached_ = std::move(spare->lists.back().reached);
   grad_outputs_ = std::move(spare->lists.back().grad_outputs);
+  followers_ = PassFollowers(std::move(spare->lists.back().followers));
   spare->lists.pop_back();
 }
 
@@ -106,7 +107,8 @@ BackwardPass::~BackwardPass() {
   end();
   SpareLists* const spare = SpareLists::of_this_thread();
   if (spare && spare->lists.size() < spare->lists.capacity()) {
-    spare->lists.push_back({std::move(reached_), std::move(grad_outputs_)});
+    spare->lists.push_back(
+        {std::move(reached_), std::move(grad_outputs_), followers_.give_memory()});
   }
 }
 

@@ -89,6 +89,7 @@ class BackwardPass {
   struct Lists {
     std::vector<Reached> reached;
     std::vector<Tensor> grad_outputs;
+    PassFollowers::Memory followers;
   };
   struct SpareLists;
 

@@ -25,6 +25,9 @@ void declare(DeckTable& table, GroupOptions& options) {
                     "machines",
              .min = 1,
              .max = 1e6});
+  table.key("cuda_aware_mpi", options.cuda_aware_mpi,
+            {.doc = "MPI is given addresses on GPUs, where nothing is reduced; for an MPI that is "
+                    "built for that"});
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
 }
 

@@ -45,6 +45,10 @@ struct GroupOptions {
   /// Sizes of the nodes that ranks are taken for, in rank order, as if each had a machine of its
   /// own: to try on one machine what happens between several. Empty: nodes are machines.
   std::vector<std::int64_t> pretended_nodes = {};
+  /// MPI is given the addresses of CUDA's device memory, which an MPI built for that takes: for
+  /// messages and for collectives that do not reduce. Without it, and in reductions, all of a
+  /// device's tensors go through pinned memory of the host.
+  bool cuda_aware_mpi = false;
   FlightOptions flight = {};  ///< looked at by the first MPI group of a process
 };
 void declare(DeckTable& table, GroupOptions& options);

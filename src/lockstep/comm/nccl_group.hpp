@@ -10,9 +10,10 @@ namespace lockstep {
 /// carries out, on a stream of the group's own, behind what the current stream has been given. Such
 /// tensors lie on `device`. Work::wait() makes the current stream wait, once every rank has made
 /// the same call; Work::synchronize() and barrier() block the host until the device is done. After
-/// a wait() the process's engine watches the deadline: where a peer is gone, NCCL is made to give
-/// up, so that the call that reads the result ends; what it read is worthless, and the next call
-/// throws.
+/// a launch the process's engine watches the deadline, whether or not anybody waits: where a peer is
+/// gone, NCCL is made to give up, so that the call that reads the result ends; what it read is
+/// worthless, and the next call throws. The collectives of all groups of a device are launched in
+/// one order, the same on every rank, unless their contract is off.
 ///
 /// `control` carries what NCCL does not: the unique ID, the contract check, operations on host
 /// tensors, and band, bor and bxor of device tensors (copied; they block the host). Both are one
@@ -31,8 +32,14 @@ namespace lockstep {
                                                             Device device,
                                                             const GroupOptions& options = {});
 
-/// The group for tensors on `device` over the ranks of `control`: `control` itself for the host,
-/// else make_nccl_group's, which takes host tensors too. Collective over `control`.
+/// Whether this build has the nccl backend (LOCKSTEP_ENABLE_NCCL).
+[[nodiscard]] bool has_nccl() noexcept;
+
+/// The group for models on `device`, this rank's, over the ranks of `control`: make_nccl_group's
+/// for CUDA, which takes host tensors too; else `control` itself, which moves a device's tensors
+/// through pinned memory. That is also what CUDA gets in a build without NCCL, and where two ranks
+/// share a GPU, which NCCL does not allow: a warning on rank 0 says so. Throws InputError, on every
+/// rank, where ranks have devices of two kinds. Collective over `control`.
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<ProcessGroup> control,
                                                        Device device,
                                                        const GroupOptions& options = {});

@@ -31,9 +31,9 @@ void expect_categories(const Variable& x) {
 }
 
 /// Each row's weights, or logarithms of weights, are numbers, and some of them make a sum that is
-/// positive and finite.
+/// positive and finite. For a device this waits.
 void expect_distributions(const Tensor& x, bool are_weights) {
-  const Tensor on_host = x.to(DType::f64);
+  const Tensor on_host = x.to(Device{}).to(DType::f64);
   const std::int64_t categories = x.size(x.dims() - 1);
   const std::span<const double> all(static_cast<const double*>(on_host.data()),
                                     static_cast<std::size_t>(on_host.numel()));
@@ -62,9 +62,9 @@ Shape rows_of(const Shape& shape) {
       std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(shape.dims() - 1)));
 }
 
-/// log(max(p, the smallest normal number)), without a gradient below it.
+/// log(max(p, the smallest normal number)), without a gradient below it. For a device this waits.
 Variable bounded_log(const Variable& p) {
-  const Tensor& values = p.data();
+  const Tensor values = p.data().to(Device{});
   const Tensor below = Tensor::empty(values.shape(), DType::boolean);
   double least = 0;
   dispatch_floating(values.dtype(), "Categorical", [&]<class T>() {
@@ -74,7 +74,7 @@ Variable bounded_log(const Variable& p) {
                                  static_cast<std::size_t>(values.numel()));
     std::ranges::transform(all, static_cast<bool*>(below.data()), [](T x) { return x < bound; });
   });
-  return log(masked_fill(p, below, least));
+  return log(masked_fill(p, below.to(p.data().device()), least));
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ Tensor Categorical::sample() const {
 
 Tensor Categorical::sample(const RandomKey& key) const {
   const NoGradGuard no_grad;
-  Tensor drawn = Tensor::empty(rows_of(log_probs_.shape()), DType::i64);
+  Tensor drawn = Tensor::empty(rows_of(log_probs_.shape()), DType::i64, log_probs_.data().device());
   const Tensor probs = exp(log_probs_).data();
   sample_categories(is_half(probs.dtype()) ? probs.to(DType::f32) : probs, key, drawn);
   return drawn;

@@ -92,9 +92,10 @@ Variable Sequential::forward_stage(const Stage& stage, const Variable& x) {
     case Fusion::conv_dropout_max_pool_relu: {
       const std::int64_t channels = static_cast<const Conv2d&>(layer(0)).weight().shape()[0];
       const DType dtype = x.data().dtype();  // which the operation widens if it has 16 bits
-      return conv_max_pool_relu(layer(2),
-                                static_cast<Dropout2d&>(layer(1)).channel_scale(
-                                    x.shape()[0], channels, is_half(dtype) ? DType::f32 : dtype));
+      return conv_max_pool_relu(
+          layer(2),
+          static_cast<Dropout2d&>(layer(1)).channel_scale(
+              x.shape()[0], channels, is_half(dtype) ? DType::f32 : dtype, x.data().device()));
     }
   }
   return forward_blocked(layer(0), x);

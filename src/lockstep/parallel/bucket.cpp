@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/runtime/caching_allocator.hpp>
 
 namespace lockstep {
 
@@ -25,6 +26,7 @@ void scale_gradients(const Bucket& bucket, double factor) {
 }
 
 Tensor memory_to_reduce(ProcessGroup& group, const Shape& shape, DType dtype, Device device) {
+  const MemoryLabel label("buffers of collectives");
   return device.type == DeviceType::host ? group.shared_buffer(shape, dtype)
                                          : Tensor::zeros(shape, dtype, device);
 }

@@ -82,9 +82,6 @@ PowerSgdHook::Parts PowerSgdHook::lay_out(ProcessGroup& group, const Bucket& buc
   if (second == 0) return parts;
 
   const Device device = bucket.gradients.device();
-  if (device.type != DeviceType::host) {
-    throw InputError("PowerSGD compresses gradients on the host, not on " + to_string(device));
-  }
   parts.first = memory_to_reduce(group, {first}, dtype, device);
   parts.second = memory_to_reduce(group, {second}, dtype, device);
   Cutter of_first(parts.first), of_second(parts.second);
@@ -100,7 +97,7 @@ PowerSgdHook::Parts PowerSgdHook::lay_out(ProcessGroup& group, const Bucket& buc
         {.parameter = i,
          .values = bucket.parameters[i].data(),
          .gradient = gradient.reshape(matrix),
-         .error = options_.use_error_feedback ? Tensor::zeros(matrix, dtype) : Tensor(),
+         .error = options_.use_error_feedback ? Tensor::zeros(matrix, dtype, device) : Tensor(),
          .p = of_first.cut({rank, matrix[0]}),
          .q = of_second.cut({rank, matrix[1]}),
          .stream = stream++});
@@ -225,7 +222,7 @@ std::string PowerSgdHook::load_state_dict(std::span<const nn::NamedParameter> tr
       if (row == first) {
         entry.tensor.copy_from(saved.slice(row, row + 1));
       } else {
-        add_scaled(saved.slice(row, row + 1), 1.0, entry.tensor);
+        add_scaled(saved.slice(row, row + 1).to(entry.tensor.device()), 1.0, entry.tensor);
       }
     }
   }

@@ -9,6 +9,14 @@
 
 namespace lockstep {
 
+namespace {
+
+Device device_of(const std::vector<Bucket>& buckets) {
+  return buckets.empty() ? Device{} : buckets.front().gradients.device();
+}
+
+}  // namespace
+
 Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> buckets,
                  std::shared_ptr<CommHook> hook, PassObserver* observer)
     : group_(std::move(group)),
@@ -16,7 +24,9 @@ Reducer::Reducer(std::shared_ptr<ProcessGroup> group, std::vector<Bucket> bucket
       hook_(std::move(hook)),
       pending_(buckets_.size()),
       works_(buckets_.size()),
-      order_(buckets_.size()) {
+      order_(buckets_.size()),
+      misses_any_(buckets_.size()),
+      answers_arrived_(device_of(buckets_)) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   stats_.buckets = buckets_.size();
   hook_->prepare(*group_, buckets_);
@@ -78,7 +88,7 @@ void Reducer::launch_ready_buckets() {
     const std::size_t index = order_[launched_];
     const Bucket& bucket = buckets_[index];
     if (factor_ != 1.0) scale_gradients(bucket, factor_);
-    zero_missing_gradients(bucket);
+    misses_any_[index] = zero_missing_gradients(bucket) ? 1 : 0;
     const bool last = launched_ + 1 == buckets_.size();
     if (!last || !question_ || !question_()) bucket.note(bucket.parameters.size()).zero();
     const CallLabel label("bucket", static_cast<int>(index));
@@ -86,19 +96,27 @@ void Reducer::launch_ready_buckets() {
   }
 }
 
-void Reducer::zero_missing_gradients(const Bucket& bucket) {
+bool Reducer::zero_missing_gradients(const Bucket& bucket) {
+  bool any = false;
   bucket.notes.fill(1.0);
   for (std::size_t p = 0; p < bucket.parameters.size(); ++p) {
     const Variable& parameter = bucket.parameters[p];
     if (parameter.grad().defined()) continue;
+    any = true;
     bucket.note(p).zero();
     parameter.grad_buffer().zero();
     parameter.mark_grad_present();
   }
+  return any;
 }
 
 void Reducer::read_notes(std::size_t index) {
   const Bucket& bucket = buckets_[index];
+  const bool is_here = bucket.gradients.device() == Device{};
+  if (!is_here && misses_any_[index] == 0) {  // who brings all need not ask a device for the rest
+    if (hook_->sums_over_all()) std::ranges::fill(used_[index], char{1});
+    return;
+  }
   Tensor notes = Tensor::empty(bucket.notes.shape(), bucket.notes.dtype());
   notes.copy_from(bucket.notes);
   notes = notes.to(DType::f64);
@@ -111,7 +129,19 @@ void Reducer::read_notes(std::size_t index) {
       used_[index][p] = 1;
     }
   }
-  any_said_yes_ = any_said_yes_ || (of_all && count[bucket.parameters.size()] != 0.0);
+  any_said_yes_ = any_said_yes_ || (is_here && of_all && count[bucket.parameters.size()] != 0.0);
+}
+
+void Reducer::exchange_answers() {
+  const Device device = device_of(buckets_);
+  if (device == Device{} || !hook_->sums_over_all()) return;
+  if (answers_.defined()) {
+    answers_arrived_.synchronize();
+    any_said_yes_ = answers_.item() != 0.0;
+  }
+  const Bucket& last = buckets_[order_.back()];
+  answers_ = last.note(last.parameters.size()).to(Device{}, true);
+  answers_arrived_.record(current_stream(device));
 }
 
 std::vector<Variable> Reducer::never_used() const {
@@ -167,6 +197,7 @@ void Reducer::finish() {
   stats_.straggler_s += after.straggler_s - before.straggler_s;
   any_said_yes_ = false;
   for (std::size_t b = 0; b < buckets_.size(); ++b) read_notes(b);
+  exchange_answers();
   if (std::exchange(is_first_sum_, false)) agree_on_order();
   hook_->set_step(hook_->step() + 1);
 }

@@ -8,6 +8,7 @@
 
 #include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/gradient_sum_stats.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 namespace lockstep {
 
@@ -42,7 +43,8 @@ class Reducer {
   /// answers are part of that bucket. Allocates nothing then; must not communicate.
   void ask_along(std::function<bool()> question) { question_ = std::move(question); }
   /// Whether it was yes, at the last finish(), on any rank: the same on all. False where gradients
-  /// were not summed over all ranks (CommHook::sums_over_all).
+  /// were not summed over all ranks (CommHook::sums_over_all). Of gradients on a device that is the
+  /// finish() before: the host does not wait for the last one.
   [[nodiscard]] bool any_said_yes() const noexcept { return any_said_yes_; }
 
   /// Forgets the gradients; their memory stays in the buckets.
@@ -61,9 +63,12 @@ class Reducer {
   void launch_ready_buckets();
   void run_all_rounds();
   void agree_on_order();
-  /// A parameter without a gradient on this rank counts as zero, and as not used.
-  static void zero_missing_gradients(const Bucket& bucket);
+  /// A parameter without a gradient on this rank counts as zero, and as not used. Returns whether
+  /// there is one.
+  static bool zero_missing_gradients(const Bucket& bucket);
   void read_notes(std::size_t index);
+  /// Of buckets on a device: takes the answers of the sum before, and sends for this one's.
+  void exchange_answers();
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Bucket> buckets_;
@@ -76,6 +81,9 @@ class Reducer {
   bool is_first_sum_ = true;
   std::function<bool()> question_;  ///< empty: none
   bool any_said_yes_ = false;
+  std::vector<char> misses_any_;  ///< of each bucket: this rank brings no gradient of a parameter
+  Tensor answers_;                ///< of the sum before, on their way from a device
+  DeviceEvent answers_arrived_;
   std::size_t launched_ = 0;   ///< buckets that were launched: always the first ones of the order
   std::size_t completed_ = 0;  ///< those of them, from the first on, that are known to be complete
   bool listening_ = false;

@@ -12,6 +12,26 @@
 namespace lockstep {
 namespace {
 
+/// Ranks have devices of one kind; the host's is not said.
+std::string kind_of_device(const Tensor& tensor) {
+  std::string name = to_string(tensor.device());
+  if (tensor.device().type == DeviceType::host) return "";
+  return " on " + name.substr(0, name.find(':'));
+}
+
+void expect_one_device(const nn::Module& module) {
+  const StateDict state = module.state_dict();
+  for (const auto& entry : state) {
+    const auto& first = *state.begin();
+    if (entry.tensor.device() == first.tensor.device()) continue;
+    throw Error(
+        fmt::format("'{}' lies on {}, but '{}' on {}: move the whole module to one device "
+                    "with to()",
+                    first.name, to_string(first.tensor.device()), entry.name,
+                    to_string(entry.tensor.device())));
+  }
+}
+
 /// One line an entry, so that the first differing line is the sentence to show.
 std::string manifest_of(const nn::Module& module, const std::string& settings) {
   std::set<std::string> trained;
@@ -20,8 +40,9 @@ std::string manifest_of(const nn::Module& module, const std::string& settings) {
   }
   std::string lines;
   for (const auto& [name, tensor, placement] : module.state_dict()) {
-    lines += fmt::format("{} '{}' {}{}\n", trained.contains(name) ? "parameter" : "untrained", name,
-                         name_of(tensor.dtype()), to_string(tensor.shape()));
+    lines +=
+        fmt::format("{} '{}' {}{}{}\n", trained.contains(name) ? "parameter" : "untrained", name,
+                    name_of(tensor.dtype()), to_string(tensor.shape()), kind_of_device(tensor));
   }
   return lines + settings + "\n";
 }
@@ -32,16 +53,21 @@ void expect_same_model(ProcessGroup& group, const nn::Module& module, const std:
   const std::string mine = manifest_of(module, settings);
   const std::string zeros = broadcast_object(group, mine, 0);
   const auto compare = [&] {
+    expect_one_device(module);
     if (mine == zeros) return;
     const auto [on_zero, here] = first_differing_lines(zeros, mine);
     throw Error(fmt::format("rank 0 has {}, where rank {} of {} has {}", on_zero, group.rank(),
                             group.size(), here));
   };
   const auto refuse = [](const AgreedFailure& failure) {
-    throw Agreed<Error>(failure, fmt::format("DistributedDataParallel: the ranks built different "
-                                             "models: {}. Build the same model with the same "
-                                             "options on every rank.",
-                                             failure.message));
+    throw Agreed<Error>(
+        failure,
+        failure.message.starts_with("rank 0 has")
+            ? fmt::format(
+                  "DistributedDataParallel: the ranks built different models: {}. Build the "
+                  "same model with the same options on every rank.",
+                  failure.message)
+            : fmt::format("DistributedDataParallel: {}{}.", failure.prefix(), failure.message));
   };
   agree(group, compare, {.refuse = refuse});
 }

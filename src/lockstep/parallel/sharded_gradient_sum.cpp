@@ -1,5 +1,6 @@
 #include <lockstep/parallel/sharded_gradient_sum.hpp>
 
+#include <array>
 #include <utility>
 
 #include <lockstep/base/error.hpp>
@@ -27,7 +28,9 @@ ShardBuffers::ShardBuffers(ProcessGroup& group, const ShardTree& tree, std::vect
     : buffers_(std::move(buffers)) {
   std::int64_t elements = 2;
   for (const Tensor& buffer : buffers_) elements += buffer.numel();
-  sum_ = memory_to_reduce(group, {elements}, DType::f64, Device{});
+  sum_ = memory_to_reduce(group, {elements}, DType::f64,
+                          buffers_.empty() ? Device{} : buffers_.front().device());
+  numbers_ = sum_.slice(0, 2);
   std::int64_t at = 2;
   for (const Tensor& buffer : buffers_) {
     before_.push_back(buffer.clone());
@@ -48,10 +51,9 @@ void ShardBuffers::add_loss(double part) {
 }
 
 void ShardBuffers::write_current() {
-  auto* numbers = static_cast<double*>(sum_.data());
   if (has_samples_) {
-    numbers[0] = 1.0;
-    numbers[1] = shard_loss_;
+    const std::array numbers{1.0, shard_loss_};
+    numbers_.copy_from_host(std::span<const double>(numbers));
     for (std::size_t i = 0; i < buffers_.size(); ++i) convert(buffers_[i], places_[i]);
   } else {
     sum_.zero();
@@ -75,12 +77,11 @@ void ShardBuffers::finish(ProcessGroup& group) {
   write_current();
   over_shards_->start(group).wait();
   over_shards_->finish(group);
-  auto* numbers = static_cast<double*>(sum_.data());
-  const double shards = numbers[0];
-  loss_ = numbers[1];
+  const double shards = numbers_.slice(0, 1).item();
+  loss_ = numbers_.slice(1, 2).item();
   in_step_ = false;
   if (shards == 0.0) return;
-  for (std::int64_t i = 2; i < sum_.numel(); ++i) numbers[i] /= shards;
+  if (!buffers_.empty()) sum_.slice(2, sum_.numel()) /= shards;
   for (std::size_t i = 0; i < buffers_.size(); ++i) convert(places_[i], buffers_[i]);
 }
 

@@ -41,6 +41,7 @@ class ShardBuffers {
 
   std::vector<Tensor> buffers_, before_;  ///< now; at the step's beginning
   Tensor sum_;                            ///< f64: shards with samples, loss, the buffers' elements
+  Tensor numbers_;                        ///< its first two
   std::vector<Tensor> places_;            ///< of the buffers in it
   std::unique_ptr<ShardSum> over_shards_;
   bool in_step_ = false;

@@ -28,12 +28,14 @@ class GroupExchange final : public StatisticsExchange {
     const CallLabel label("batch norm, backward");
     const Tensor shared = in_shared_buffer(t);
     group_->all_reduce(shared, ReduceOp::sum).wait();
-    t.copy_from(shared);
+    if (shared.data() != t.data()) t.copy_from(shared);
   }
 
  private:
-  /// A copy in memory that the ranks of a machine share: others pass messages.
+  /// A copy in memory that the ranks of a machine share: others pass messages. On a device t
+  /// itself.
   [[nodiscard]] Tensor in_shared_buffer(const Tensor& t) const {
+    if (t.device().type != DeviceType::host) return t;
     const auto bytes = static_cast<std::int64_t>(t.bytes());
     if (!memory_.defined() || memory_.numel() < bytes) {  // on all ranks: they call alike
       memory_ = memory_to_reduce(*group_, {bytes}, DType::u8, t.device());

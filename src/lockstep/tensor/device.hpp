@@ -1,10 +1,12 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace lockstep {
 
-enum class DeviceType : std::uint8_t { host, cuda };
+/// sim: a device simulated by this process, which fails where a GPU would (docs/devices.md).
+enum class DeviceType : std::uint8_t { host, cuda, sim };
 
 /// Where a tensor's bytes live. The host has index 0.
 struct Device {
@@ -13,7 +15,15 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-/// "host" or "cuda:1".
+/// "host", "cuda:1" or "sim:0".
 [[nodiscard]] std::string to_string(Device device);
+
+/// So many devices of a type one process may use: their indices are below.
+inline constexpr int max_devices_of_a_type = 16;
+inline constexpr std::size_t device_slots = 1 + 2 * max_devices_of_a_type;
+
+/// A number below device_slots for each device. Throws ShapeError if its index is not below
+/// max_devices_of_a_type.
+[[nodiscard]] std::size_t slot_of(Device device);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <lockstep/tensor/dispatch_dtype.hpp>
+#include <lockstep/tensor/runtime/launch.hpp>
 #include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/view.hpp>
 
@@ -13,14 +14,23 @@ namespace lockstep {
 /// that Kokkos uses. Throws Error where CUDA finds no such device. Thread-safe.
 void ensure_kokkos(Device device = {});
 
+#ifdef KOKKOS_ENABLE_CUDA
+namespace detail {
+/// Kokkos' instance for a stream, made once.
+[[nodiscard]] Kokkos::Cuda cuda_space(const Stream& stream);
+}  // namespace detail
+#endif
+
 /// Calls f(space) with the execution space of `stream`'s device: the one place where a kernel
-/// template meets its device. `f` is a generic callable that launches kernels on that space.
+/// template meets its device. `f` is a generic callable that launches kernels on that space. For a
+/// simulated device that is the host's space: for_each hands the kernels to the stream.
 template <class F>
 void dispatch(const Stream& stream, F&& f) {
   ensure_kokkos(stream.device());
+  const detail::LaunchScope scope(stream);
 #ifdef KOKKOS_ENABLE_CUDA
   if (stream.device().type == DeviceType::cuda) {
-    std::forward<F>(f)(Kokkos::Cuda());
+    std::forward<F>(f)(detail::cuda_space(stream));
     return;
   }
 #endif

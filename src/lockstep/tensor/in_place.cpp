@@ -6,6 +6,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/broadcast.hpp>
 #include <lockstep/tensor/kernels/elementwise/arithmetic.hpp>
+#include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 namespace lockstep {
@@ -19,17 +20,10 @@ void apply(Arithmetic op, const Tensor& t, const Tensor& other) {
   t.copy_from(wide.to(t.dtype()));
 }
 
-template <class T>
 void apply_whole(Arithmetic op, const Tensor& t, double number) {
-  std::vector<T> elements = t.to_vector<T>();
   const auto n = static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
-  for (T& element : elements) {  // modulo 2^64, as the hardware and PyTorch count
-    const auto e = static_cast<std::uint64_t>(element);
-    element = static_cast<T>(op == Arithmetic::add        ? e + n
-                             : op == Arithmetic::subtract ? e - n
-                                                          : e * n);
-  }
-  t.copy_from_host(std::span<const T>(elements));
+  if (op == Arithmetic::multiply) return affine_of_whole(t, n, 0);
+  affine_of_whole(t, 1, op == Arithmetic::add ? n : 0 - n);
 }
 
 const Tensor& apply_number(const char* sign, Arithmetic op, const Tensor& t, double number) {
@@ -43,9 +37,7 @@ const Tensor& apply_number(const char* sign, Arithmetic op, const Tensor& t, dou
     throw ShapeError(describe(t) + " " + sign + " " + std::to_string(number) +
                      ": the result is not of this dtype; convert the tensor with to() first");
   }
-  if (t.dtype() == DType::i64) apply_whole<std::int64_t>(op, t, number);
-  if (t.dtype() == DType::i32) apply_whole<std::int32_t>(op, t, number);
-  if (t.dtype() == DType::u8) apply_whole<std::uint8_t>(op, t, number);
+  apply_whole(op, t, number);
   return t;
 }
 

@@ -54,12 +54,12 @@ int math_threads() {
   return openmp.set_threads && openmp.max_threads ? openmp.max_threads() : 1;
 }
 
-OneMathThread::OneMathThread() : before_(math_threads()) {
-  if (before_ != 1) OpenMp::instance().set_threads(1);
+MathThreadsGuard::MathThreadsGuard(int threads) : before_(math_threads()), now_(threads) {
+  if (before_ != now_ && OpenMp::instance().set_threads) OpenMp::instance().set_threads(now_);
 }
 
-OneMathThread::~OneMathThread() {
-  if (before_ != 1) OpenMp::instance().set_threads(before_);
+MathThreadsGuard::~MathThreadsGuard() {
+  if (before_ != now_ && OpenMp::instance().set_threads) OpenMp::instance().set_threads(before_);
 }
 
 void set_math_threads(int threads) {

@@ -13,17 +13,21 @@ void set_math_threads(int threads);
 /// How many threads calls of oneDNN made from this thread may use.
 [[nodiscard]] int math_threads();
 
-/// While alive, calls of oneDNN made from this thread use one thread: for those of its routines
-/// whose sums depend on the number of threads.
-class OneMathThread {
+/// While alive, calls of oneDNN made from this thread use so many threads.
+class MathThreadsGuard {
  public:
-  OneMathThread();
-  ~OneMathThread();
-  OneMathThread(const OneMathThread&) = delete;
-  OneMathThread& operator=(const OneMathThread&) = delete;
+  explicit MathThreadsGuard(int threads);
+  ~MathThreadsGuard();
+  MathThreadsGuard(const MathThreadsGuard&) = delete;
+  MathThreadsGuard& operator=(const MathThreadsGuard&) = delete;
 
  private:
-  int before_;
+  int before_, now_;
+};
+
+/// One thread: for those of oneDNN's routines whose sums depend on the number of threads.
+struct OneMathThread : MathThreadsGuard {
+  OneMathThread() : MathThreadsGuard(1) {}
 };
 
 /// Name and version of each, for reports: oneDNN, BLAS, Kokkos.

@@ -94,7 +94,25 @@ std::string to_string(const Shape& shape) {
 }
 
 std::string to_string(Device device) {
-  return device.type == DeviceType::host ? "host" : "cuda:" + std::to_string(device.index);
+  switch (device.type) {
+    case DeviceType::host:
+      break;
+    case DeviceType::cuda:
+      return "cuda:" + std::to_string(device.index);
+    case DeviceType::sim:
+      return "sim:" + std::to_string(device.index);
+  }
+  return "host";
+}
+
+std::size_t slot_of(Device device) {
+  if (device.type == DeviceType::host) return 0;
+  if (device.index < 0 || device.index >= max_devices_of_a_type) {
+    throw ShapeError("there is no device " + to_string(device) + ": indices are below " +
+                     std::to_string(max_devices_of_a_type));
+  }
+  const int before = device.type == DeviceType::cuda ? 1 : 1 + max_devices_of_a_type;
+  return static_cast<std::size_t>(before + device.index);
 }
 
 std::string_view name_of(DType dtype) noexcept {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -11,32 +10,13 @@
 
 #include <lockstep/base/failure.hpp>
 #include <lockstep/tensor/device_memory.hpp>
+#include <lockstep/tensor/runtime/caching_allocator.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 namespace lockstep {
-namespace {
 
-constexpr std::size_t smallest_block = 64;
-constexpr int steps_an_octave = 4;  // blocks are at most 25 % larger than asked for
-constexpr int classes = 48 * steps_an_octave;
-
-struct SizeClass {
-  int index;
-  std::size_t bytes;
-};
-
-// Class sizes are smallest_block * 2^(octave) * (1 + step/4).
-SizeClass size_class_of(std::size_t bytes) {
-  if (bytes <= smallest_block) return {0, smallest_block};
-  const int octave = std::bit_width(bytes - 1) - 1 - std::countr_zero(smallest_block);
-  const std::size_t base = smallest_block << octave;
-  const std::size_t step_bytes = base / steps_an_octave;
-  const std::size_t steps = (bytes - base + step_bytes - 1) / step_bytes;
-  return {octave * steps_an_octave + static_cast<int>(steps), base + steps * step_bytes};
-}
-
-}  // namespace
-
-/// Freed blocks by device and size class. One mutex: an allocation in a steady loop is a list pop.
+/// Freed memory of the host by size class, and records of storage on devices. One mutex: an
+/// allocation in a steady loop is a list pop.
 class StorageCache {
  public:
   static StorageCache& instance() {
@@ -44,37 +24,36 @@ class StorageCache {
     return *cache;
   }
 
-  Storage* take(std::size_t bytes, Device device) {
-    const SizeClass size = size_class_of(bytes);
-    if (size.index >= classes) {
+  Storage* take(std::size_t bytes) {
+    const SizeClass size = SizeClass::of(bytes);
+    if (size.index >= SizeClass::count) {
       throw Error("a tensor of " + std::to_string(bytes) + " bytes is beyond any machine's memory");
     }
     {
       const std::lock_guard lock(mutex_);
-      if (Storage*& head = list(device, size.index)) {
+      if (Storage*& head = free_[static_cast<std::size_t>(size.index)]) {
         Storage* storage = std::exchange(head, head->next_free_);
         stats_.cached -= static_cast<std::int64_t>(storage->bytes_);
         count_use(storage->bytes_);
         return storage;
       }
     }
-    return make(size, device);
+    return make(size);
   }
 
   /// From the system: `size.index` is what the storage remembers to be given back by.
-  Storage* make(SizeClass size, Device device) {
+  Storage* make(SizeClass size) {
     auto* storage = new Storage;
-    storage->data_ = device_malloc(size.bytes, device);
+    storage->data_ = storage->kernel_data_ = host_malloc(size.bytes);
     if (!storage->data_) {
       delete storage;
       throw OutOfMemoryError("out of memory: " + std::to_string(size.bytes >> 20U) +
-                             " MiB for one tensor on " + to_string(device) +
-                             " could not be had while tensors already hold " +
+                             " MiB for one tensor on host could not be had while tensors already "
+                             "hold " +
                              std::to_string(memory_stats().in_use >> 20U) +
                              " MiB. Use a smaller batch, or more ranks.");
     }
     storage->bytes_ = size.bytes;
-    storage->device_ = device;
     storage->size_class_ = size.index;
     const std::lock_guard lock(mutex_);
     ++stats_.system_allocations;
@@ -82,17 +61,41 @@ class StorageCache {
     return storage;
   }
 
+  /// Of a block that a device's allocator, or that of pinned memory, has handed out.
+  Storage* hold(MemoryBlock* block, Device device, int size_class) {
+    Storage* storage = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (records_) storage = std::exchange(records_, records_->next_free_);
+    }
+    if (!storage) storage = new Storage;
+    storage->block_ = block;
+    storage->data_ = block->data;
+    storage->kernel_data_ = block->kernel_data;
+    storage->bytes_ = block->bytes;
+    storage->device_ = device;
+    storage->size_class_ = size_class;
+    return storage;
+  }
+
+  void let_go(Storage* storage) noexcept {
+    storage->padded_ = false;
+    const std::lock_guard lock(mutex_);
+    storage->next_free_ = std::exchange(records_, storage);
+  }
+
   void give(Storage* storage) noexcept {
     storage->padded_ = false;
     const std::lock_guard lock(mutex_);
     stats_.in_use -= static_cast<std::int64_t>(storage->bytes_);
     stats_.cached += static_cast<std::int64_t>(storage->bytes_);
-    storage->next_free_ = std::exchange(list(storage->device_, storage->size_class_), storage);
+    storage->next_free_ =
+        std::exchange(free_[static_cast<std::size_t>(storage->size_class_)], storage);
   }
 
   /// Back to the system.
   void unmake(Storage* storage) noexcept {
-    device_free(storage->data_, storage->device_);
+    host_free(storage->data_);
     {
       const std::lock_guard lock(mutex_);
       stats_.in_use -= static_cast<std::int64_t>(storage->bytes_);
@@ -103,7 +106,10 @@ class StorageCache {
   static Storage* borrow(void* data, std::size_t bytes, Device device, Storage::Deleter deleter,
                          void* context) {
     auto* storage = new Storage;
-    storage->data_ = data;
+    storage->data_ = storage->kernel_data_ = data;
+    if (device.type == DeviceType::sim) {  // the only one with two addresses
+      storage->kernel_data_ = runtime_of(device.type).kernel_address(data);
+    }
     storage->bytes_ = bytes;
     storage->device_ = device;
     storage->deleter_ = deleter;
@@ -122,30 +128,34 @@ class StorageCache {
   }
 
  private:
-  static constexpr std::size_t max_devices = 17;  // the host and 16 GPUs a process
-
-  Storage*& list(Device device, int size_class) {
-    const std::size_t d =
-        device.type == DeviceType::host ? 0 : 1 + static_cast<std::size_t>(device.index);
-    return free_.at(d)[static_cast<std::size_t>(size_class)];
-  }
-
   void count_use(std::size_t bytes) {
     stats_.in_use += static_cast<std::int64_t>(bytes);
     stats_.peak_in_use = std::max(stats_.peak_in_use, stats_.in_use);
   }
 
   std::mutex mutex_;
-  std::array<std::array<Storage*, classes>, max_devices> free_{};
+  std::array<Storage*, SizeClass::count> free_{};
+  Storage* records_ = nullptr;
   MemoryStats stats_;
 };
 
 IntrusivePtr<Storage> Storage::allocate(std::size_t bytes, Device device) {
-  return IntrusivePtr<Storage>(StorageCache::instance().take(bytes, device));
+  auto& cache = StorageCache::instance();
+  if (device.type == DeviceType::host) return IntrusivePtr<Storage>(cache.take(bytes));
+  MemoryBlock* const block =
+      CachingAllocator::of(device).allocate(bytes, current_stream(device).queue());
+  return IntrusivePtr<Storage>(cache.hold(block, device, of_device));
 }
 
-IntrusivePtr<Storage> Storage::allocate_uncached(std::size_t bytes, Device device) {
-  return IntrusivePtr<Storage>(StorageCache::instance().make({uncached, bytes}, device));
+IntrusivePtr<Storage> Storage::allocate_uncached(std::size_t bytes) {
+  return IntrusivePtr<Storage>(StorageCache::instance().make({uncached, bytes}));
+}
+
+IntrusivePtr<Storage> Storage::allocate_pinned(std::size_t bytes, DeviceType type) {
+  MemoryBlock* const block = CachingAllocator::pinned(type).allocate(bytes, nullptr);
+  Storage* const storage = StorageCache::instance().hold(block, Device{}, pinned);
+  storage->pinned_for_ = type;
+  return IntrusivePtr<Storage>(storage);
 }
 
 IntrusivePtr<Storage> Storage::borrow(void* data, std::size_t bytes, Device device, Deleter deleter,
@@ -153,19 +163,51 @@ IntrusivePtr<Storage> Storage::borrow(void* data, std::size_t bytes, Device devi
   return IntrusivePtr<Storage>(StorageCache::borrow(data, bytes, device, deleter, context));
 }
 
+void Storage::record_stream(const Stream& stream) const {
+  if (!block_ || !stream.queue()) return;
+  allocator().record_stream(block_, stream.queue(), stream.device().index);
+}
+
+void Storage::move_to(Device device) {
+  if (device == device_) return;
+  if (size_class_ == borrowed) {
+    throw Error("memory that belongs to somebody else cannot move to " + to_string(device) +
+                ": clone the tensor first");
+  }
+  const IntrusivePtr<Storage> there = allocate(bytes_, device);
+  device_copy(there->data_, device, data_, device_, bytes_);
+  std::swap(data_, there->data_);
+  std::swap(kernel_data_, there->kernel_data_);
+  std::swap(bytes_, there->bytes_);
+  std::swap(device_, there->device_);
+  std::swap(size_class_, there->size_class_);
+  std::swap(block_, there->block_);
+  std::swap(pinned_for_, there->pinned_for_);
+}
+
+CachingAllocator& Storage::allocator() const {
+  return size_class_ == pinned ? CachingAllocator::pinned(pinned_for_)
+                               : CachingAllocator::of(device_);
+}
+
 void Storage::release() noexcept {
+  if (size_class_ >= 0) [[likely]] {
+    return StorageCache::instance().give(this);
+  }
   switch (size_class_) {
     case borrowed:
-      StorageCache::end_borrow(this);
-      break;
+      return StorageCache::end_borrow(this);
     case uncached:
-      StorageCache::instance().unmake(this);
-      break;
+      return StorageCache::instance().unmake(this);
     default:
-      StorageCache::instance().give(this);
+      allocator().free(std::exchange(block_, nullptr));
+      StorageCache::instance().let_go(this);
   }
 }
 
-MemoryStats memory_stats() { return StorageCache::instance().stats(); }
+MemoryStats memory_stats(Device device) {
+  return device.type == DeviceType::host ? StorageCache::instance().stats()
+                                         : CachingAllocator::of(device).stats();
+}
 
 }  // namespace lockstep

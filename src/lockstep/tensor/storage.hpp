@@ -4,24 +4,32 @@
 
 #include <lockstep/base/intrusive_ptr.hpp>
 #include <lockstep/tensor/device.hpp>
+#include <lockstep/tensor/runtime/memory_stats.hpp>
 
 namespace lockstep {
 
-/// A run of bytes on one device, owned by the tensors that view it. It comes from the caching
+class CachingAllocator;
+struct MemoryBlock;
+class Stream;
+
+/// A run of bytes on one device, owned by the tensors that view it. It comes from a caching
 /// allocator (allocate) or belongs to someone else (borrow: a shared window, a user's array).
 class Storage : public RefCounted<Storage> {
  public:
   using Deleter = void (*)(void* data, void* context) noexcept;
 
   /// At least `bytes` bytes, aligned to 64; contents unspecified. Thread-safe. A freed storage is
-  /// kept and handed out again, so a steady loop never reaches the system's allocator.
+  /// kept and handed out again, so a steady loop never reaches the system's allocator. Memory of a
+  /// device is for work on this thread's current stream, see record_stream.
   /// Throws Error naming the size when memory is short.
   [[nodiscard]] static IntrusivePtr<Storage> allocate(std::size_t bytes, Device device = {});
 
-  /// The same, but it goes back to the system with its last owner: for memory that grows by being
-  /// replaced, whose earlier pieces nobody would ask for again.
-  [[nodiscard]] static IntrusivePtr<Storage> allocate_uncached(std::size_t bytes,
-                                                               Device device = {});
+  /// The same of the host, but it goes back to the system with its last owner: for memory that
+  /// grows by being replaced, whose earlier pieces nobody would ask for again.
+  [[nodiscard]] static IntrusivePtr<Storage> allocate_uncached(std::size_t bytes);
+
+  /// Memory of the host that devices of this type copy from and to while the host goes on.
+  [[nodiscard]] static IntrusivePtr<Storage> allocate_pinned(std::size_t bytes, DeviceType type);
 
   /// Wraps memory that is released by `deleter(data, context)` (may be null) with the last owner.
   [[nodiscard]] static IntrusivePtr<Storage> borrow(void* data, std::size_t bytes, Device device,
@@ -29,8 +37,17 @@ class Storage : public RefCounted<Storage> {
                                                     void* context = nullptr);
 
   [[nodiscard]] void* data() const noexcept { return data_; }
+  /// Where kernels find it: data(), but for memory of a simulated device.
+  [[nodiscard]] void* kernel_data() const noexcept { return kernel_data_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] Device device() const noexcept { return device_; }
+  [[nodiscard]] bool is_pinned() const noexcept { return size_class_ == pinned; }
+  /// `stream` uses it too: nobody else gets the memory before the stream has done what it has been
+  /// given when the last owner lets go. Of device and pinned memory; nothing for any other.
+  void record_stream(const Stream& stream) const;
+  /// Its bytes go to memory of another device, for all tensors that view it, behind the devices'
+  /// current streams. Not of borrowed memory: throws Error.
+  void move_to(Device device);
 
   /// Promises that what lies between one tensor in it and the next multiple of padding_bytes is
   /// nobody's: whoever treats neighbours alike may run over it.
@@ -48,26 +65,24 @@ class Storage : public RefCounted<Storage> {
   Storage() = default;
   ~Storage() = default;
   void release() noexcept;
+  [[nodiscard]] CachingAllocator& allocator() const;
 
-  static constexpr int borrowed = -1, uncached = -2;
+  static constexpr int borrowed = -1, uncached = -2, of_device = -3, pinned = -4;
 
   void* data_ = nullptr;
+  void* kernel_data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;
   bool padded_ = false;
   int size_class_ = borrowed;
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;
+  MemoryBlock* block_ = nullptr;  // of a device, or pinned
+  DeviceType pinned_for_ = DeviceType::host;
   Storage* next_free_ = nullptr;
 };
 
-/// What the caching allocator did so far, in bytes unless named otherwise.
-struct MemoryStats {
-  std::int64_t in_use = 0;
-  std::int64_t peak_in_use = 0;
-  std::int64_t cached = 0;              ///< held for reuse
-  std::int64_t system_allocations = 0;  ///< calls that reached the system: zero in a steady loop
-};
-[[nodiscard]] MemoryStats memory_stats();
+/// Of the host's caching allocator, or a device's.
+[[nodiscard]] MemoryStats memory_stats(Device device = {});
 
 }  // namespace lockstep

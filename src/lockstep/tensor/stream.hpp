@@ -5,23 +5,81 @@ struct CUstream_st;  // what CUDA calls cudaStream_t points to one
 
 namespace lockstep {
 
-/// An ordered queue of work on one device. Kernels and collectives are enqueued behind the thread's
-/// current stream of their device. On the host a stream runs its work in place, at once.
+struct RuntimeEvent;
+struct RuntimeStream;
+class DeviceEvent;
+
+/// An ordered queue of work on one device: a value that names it. Kernels, copies and collectives
+/// are enqueued behind the thread's current stream of their device. On the host a stream runs its
+/// work in place, at once.
 class Stream {
  public:
-  explicit Stream(Device device = {}) : device_(device) {}
+  /// The device's first stream: every thread's current one until it chooses another.
+  constexpr explicit Stream(Device device = {}) : device_(device) {
+    if (device.type != DeviceType::host) queue_ = first_queue(device);
+  }
+  /// Another one of the device, for work beside the first. There are streams_in_pool, handed out in
+  /// turn; they live as long as the process.
+  [[nodiscard]] static Stream from_pool(Device device);
+  static constexpr int streams_in_pool = 8;
+
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// Blocks this thread until everything enqueued so far is done. On the host: returns at once.
   void synchronize() const;
-  /// The cudaStream_t that kernels are launched on: that of Kokkos in builds with CUDA; in others,
-  /// which have no kernels for a device, CUDA's default stream.
-  [[nodiscard]] CUstream_st* handle() const;
+  /// What is enqueued from now on waits for what the event marks.
+  void wait(const DeviceEvent& event) const;
+  /// The cudaStream_t that kernels are launched on: in builds with CUDA that of Kokkos, or of the
+  /// pool; in others, which have no kernels for a GPU, CUDA's default stream.
+  [[nodiscard]] CUstream_st* handle() const noexcept {
+    return reinterpret_cast<CUstream_st*>(queue_);
+  }
+  /// What the device's runtime calls it; null on the host.
+  [[nodiscard]] RuntimeStream* queue() const noexcept { return queue_; }
+
+  friend bool operator==(const Stream&, const Stream&) = default;
 
  private:
+  static RuntimeStream* first_queue(Device device);
+
   Device device_;
+  RuntimeStream* queue_ = nullptr;
 };
 
 /// This thread's current stream on `device`.
 [[nodiscard]] Stream& current_stream(Device device = {});
+
+/// While it lives, `stream` is this thread's current one on its device.
+class StreamGuard {
+ public:
+  explicit StreamGuard(const Stream& stream);
+  ~StreamGuard();
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
+
+ private:
+  Stream before_;
+};
+
+/// A mark in a stream's order. On the host it is always over.
+class DeviceEvent {
+ public:
+  explicit DeviceEvent(Device device = {});
+  ~DeviceEvent();
+  DeviceEvent(const DeviceEvent&) = delete;
+  DeviceEvent& operator=(const DeviceEvent&) = delete;
+
+  /// Marks what the stream, one of the event's device, has been given so far.
+  void record(const Stream& stream);
+  /// Whether all that it marks is done; true until it is recorded.
+  [[nodiscard]] bool is_over() const;
+  void synchronize() const;
+  /// Between an earlier mark and this one, both over; 0 on the host.
+  [[nodiscard]] double milliseconds_since(const DeviceEvent& earlier) const;
+
+ private:
+  friend class Stream;
+  Device device_;
+  RuntimeEvent* event_ = nullptr;
+};
 
 }  // namespace lockstep

@@ -4,7 +4,9 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/device_memory.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/stream.hpp>
 #include <lockstep/tensor/view.hpp>
 
 namespace lockstep {
@@ -110,11 +112,48 @@ Tensor Tensor::to(DType dtype) const {
   return t;
 }
 
-void Tensor::copy_from(const Tensor& source) const {
+Tensor Tensor::to(Device device, bool non_blocking) const {
+  const Device here = this->device();
+  if (device == here) return *this;
+  const bool pinned = non_blocking && device.type == DeviceType::host;
+  auto storage =
+      pinned ? Storage::allocate_pinned(bytes(), here.type) : Storage::allocate(bytes(), device);
+  Tensor t = over(std::move(storage), 0, shape_, dtype_);
+  t.layout_ = layout_;
+  t.copy_from(*this, non_blocking);
+  return t;
+}
+
+Tensor Tensor::pin_memory(DeviceType type) const {
+  if (is_pinned()) return *this;
+  Tensor t = over(Storage::allocate_pinned(bytes(), type), 0, shape_, dtype_);
+  t.layout_ = layout_;
+  t.copy_from(*this);
+  return t;
+}
+
+void Tensor::record_stream(const Stream& stream) const {
+  if (storage_) storage_->record_stream(stream);
+}
+
+namespace {
+
+/// The end of a copy that is on the host, if it is the only one and pinned.
+const Tensor* only_pinned_end(const Tensor& source, const Tensor& target) {
+  if (source.device() == target.device()) return nullptr;
+  if (source.is_pinned()) return &source;
+  return target.is_pinned() ? &target : nullptr;
+}
+
+}  // namespace
+
+void Tensor::copy_from(const Tensor& source, bool non_blocking) const {
   if (source.shape_ != shape_ || source.dtype_ != dtype_ || source.layout_ != layout_) {
     throw ShapeError("cannot copy " + describe(source) + " into " + describe(*this));
   }
-  device_copy(data(), device(), source.data(), source.device(), bytes());
+  const Tensor* const pinned = non_blocking ? only_pinned_end(source, *this) : nullptr;
+  device_copy(data(), device(), source.data(), source.device(), bytes(), pinned);
+  if (pinned) pinned->record_stream(current_stream(pinned == this ? source.device() : device()));
 }
 
 void Tensor::fill(double value) const { lockstep::fill(*this, value); }
@@ -123,6 +162,7 @@ void Tensor::zero() const { device_zero(data(), device(), bytes()); }
 
 double Tensor::item() const {
   if (numel() != 1) throw ShapeError("item() needs one element, not " + describe(*this));
+  expect_right_indices(device());
   alignas(8) std::byte element[8];
   device_copy(element, Device{}, data(), device(), bytes());
   const auto as = [&]<class T>(T value) {
@@ -173,9 +213,18 @@ std::string describe(const Tensor& tensor) {
 
 namespace detail {
 
-void view_mismatch(const Tensor& tensor, DType wanted, int dims, bool host) {
+void expect_elements(const Tensor& tensor, DType wanted, int dims, bool fits, DeviceType kernels) {
+  const Device target = launch_target.device;
+  const Device here = kernels == DeviceType::cuda       ? Device{kernels, tensor.device().index}
+                      : target.type == DeviceType::cuda ? Device{}
+                                                        : target;
+  if (tensor.defined() && tensor.device() != here) {
+    throw ShapeError("an operation on " + to_string(here) + " meets " + describe(tensor) +
+                     ": its tensors must be on one device; move this one there with to()");
+  }
+  if (fits && tensor.defined() && tensor.dtype() == wanted) return;
   throw ShapeError("a kernel wants " + std::string(name_of(wanted)) + " with " +
-                   std::to_string(dims) + " dimensions on " + (host ? "host" : "cuda") + ", not " +
+                   std::to_string(dims) + " dimensions on " + to_string(here) + ", not " +
                    describe(tensor));
 }
 

@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+class Stream;
+
 /// What a tensor's elements mean: plain is row-major, dimension by dimension; in channel blocks an
 /// image [N,C,H,W] is held as [N, C/B, H, W, B] (tensor/kernels/conv/channel_blocks.hpp). Said by
 /// the operation that arranges, never guessed from a shape.
@@ -85,10 +87,15 @@ class Tensor {
     return static_cast<std::size_t>(numel()) * size_of(dtype_);
   }
 
-  /// The address of the first element on the tensor's device: for MPI, HDF5, oneDNN and kernels.
+  /// The address of the first element on the tensor's device: for MPI, HDF5, oneDNN and runtimes.
   /// Host code reads elements through to_vector, item or view<Space, T, N>(t), never through this.
   [[nodiscard]] void* data() const noexcept {
     return storage_ ? static_cast<std::byte*>(storage_->data()) + offset_ : nullptr;
+  }
+  /// Where kernels find it: data(), but for a simulated device, whose data() allows no access. For
+  /// what runs on the tensor's stream only; view and flat_view give it to kernels.
+  [[nodiscard]] void* kernel_data() const noexcept {
+    return storage_ ? static_cast<std::byte*>(storage_->kernel_data()) + offset_ : nullptr;
   }
   [[nodiscard]] const IntrusivePtr<Storage>& storage() const noexcept { return storage_; }
   [[nodiscard]] std::size_t offset_bytes() const noexcept { return offset_; }
@@ -108,7 +115,21 @@ class Tensor {
 
   [[nodiscard]] Tensor clone() const;
   [[nodiscard]] Tensor to(DType dtype) const;  ///< converted copy, or this tensor if equal already
-  void copy_from(const Tensor& source) const;  ///< same shape, dtype and layout; any devices
+  /// A copy on another device, or this tensor if it is there already. The copy is behind the
+  /// device's current stream. With `non_blocking` the host does not wait for it: then nobody writes
+  /// to a pinned source before the stream has done it, and a result on the host, which is pinned,
+  /// is read after Stream::synchronize().
+  [[nodiscard]] Tensor to(Device device, bool non_blocking = false) const;
+  /// Same shape, dtype and layout; any devices. Behind the devices' current streams; `non_blocking`
+  /// as in to(): it counts where the end on the host is pinned.
+  void copy_from(const Tensor& source, bool non_blocking = false) const;
+  /// A copy in pinned memory of the host, which devices of this type copy from and to while the
+  /// host goes on; this tensor if it is pinned already.
+  [[nodiscard]] Tensor pin_memory(DeviceType type) const;
+  [[nodiscard]] bool is_pinned() const noexcept { return storage_ && storage_->is_pinned(); }
+  /// Says that `stream`, of this device or one that copies from pinned memory, uses the tensor,
+  /// which was made for another: its memory is not used again before the stream is done with it.
+  void record_stream(const Stream& stream) const;
   void fill(double value) const;
   void zero() const;
 

@@ -4,6 +4,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/runtime/launch.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
 #ifndef KOKKOS_ENABLE_SERIAL
@@ -23,7 +24,10 @@ inline constexpr bool kokkos_has_cuda = false;
 #endif
 
 namespace detail {
-[[noreturn]] void view_mismatch(const Tensor& tensor, DType wanted, int dims, bool host);
+/// Throws ShapeError unless the tensor is `wanted`, fits, and is on the device that this thread
+/// launches to, one that `kernels` take: those of the host, which simulated devices run too, or
+/// CUDA's.
+void expect_elements(const Tensor& tensor, DType wanted, int dims, bool fits, DeviceType kernels);
 
 template <class T, int N>
 struct AddPointers {
@@ -40,15 +44,17 @@ inline constexpr bool is_host_space =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
 
 namespace detail {
-/// The address of a tensor's elements, once they are what a kernel in Space wants.
+/// The address of a tensor's elements for kernels, once they are what a kernel in Space wants, and
+/// on the device that this thread launches to.
 template <class Space, class T>
 T* elements(const Tensor& tensor, int dims, bool fits) {
-  constexpr bool host = is_host_space<Space>;
-  if (!fits || !tensor.defined() || tensor.dtype() != dtype_of<T> ||
-      (tensor.device().type == DeviceType::host) != host) {
-    view_mismatch(tensor, dtype_of<T>, dims, host);
+  constexpr DeviceType kernels = is_host_space<Space> ? DeviceType::host : DeviceType::cuda;
+  const bool is_of_host = kernels == DeviceType::host && tensor.device().type == DeviceType::host &&
+                          launch_target.device.type == DeviceType::host;
+  if (!fits || !tensor.defined() || tensor.dtype() != dtype_of<T> || !is_of_host) [[unlikely]] {
+    expect_elements(tensor, dtype_of<T>, dims, fits, kernels);
   }
-  return static_cast<T*>(tensor.data());
+  return static_cast<T*>(tensor.kernel_data());
 }
 
 template <class Space, class T, int N>

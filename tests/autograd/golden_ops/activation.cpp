@@ -34,9 +34,9 @@ void dropout_case(Case& c) {
   std::vector<double> values = scale.to(DType::f64).to_vector<double>();
   for (double& value : values) value /= 1 - p;
   const Tensor x = c.tensor("x");
-  const Tensor factor = Tensor::from(values, x.shape()).to(c.dtype());
-  const Tensor y = Tensor::empty(x.shape(), c.dtype()),
-               grad_x = Tensor::zeros(x.shape(), c.dtype());
+  const Tensor factor = Tensor::from(values, x.shape()).to(c.dtype()).to(c.device());
+  const Tensor y = Tensor::empty(x.shape(), c.dtype(), c.device()),
+               grad_x = Tensor::zeros(x.shape(), c.dtype(), c.device());
   apply_scale(x, factor, false, y);
   c.expect(y, "out_f64");
   apply_scale(c.tensor("grad_out"), factor, true, grad_x);

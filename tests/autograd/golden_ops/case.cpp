@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "../weighted_sum.hpp"
 
@@ -17,7 +18,7 @@ Variable Case::input(const std::string& name) {
 
 Tensor Case::tensor(const std::string& name) const {
   const Tensor t = file_.tensor(group_ + "/" + name);
-  return is_floating(t.dtype()) ? t.to(dtype_) : t;
+  return (is_floating(t.dtype()) ? t.to(dtype_) : t).to(device_);
 }
 
 std::vector<std::int64_t> Case::integers(const std::string& name) const {
@@ -33,7 +34,15 @@ std::array<std::int64_t, 2> Case::pair(const std::string& name) const {
   return {values.at(0), values.at(1)};
 }
 
-void Case::expect(const Tensor& y, const std::string& reference) const {
+void Case::keep(const Tensor& y) {
+  EXPECT_EQ(y.device(), device_) << group_;
+  for (const double value : y.to(DType::f64).to_vector<double>()) {
+    found_.push_back(std::bit_cast<std::uint64_t>(value));
+  }
+}
+
+void Case::expect(const Tensor& y, const std::string& reference) {
+  keep(y);
   const std::string path = group_ + "/" + reference;
   const Tensor expected = file_.tensor(path);
   const double bound = dtype_ == DType::f32
@@ -43,22 +52,41 @@ void Case::expect(const Tensor& y, const std::string& reference) const {
       << path << " in " << name_of(dtype_);
 }
 
-void Case::expect_exact(const Tensor& y, const std::string& reference) const {
+void Case::expect_exact(const Tensor& y, const std::string& reference) {
+  keep(y);
   EXPECT_EQ(max_difference(y, file_.tensor(group_ + "/" + reference)), 0.0)
       << group_ << "/" << reference << " in " << name_of(dtype_);
 }
 
-void Case::expect_output_and_gradients(const Variable& out) const {
+void Case::expect_output_and_gradients(const Variable& out) {
   expect(out.data(), "out_f64");
   weighted_sum(out, tensor("grad_out")).backward();
   expect_gradients();
 }
 
-void Case::expect_gradients() const {
+void Case::expect_gradients() {
   for (const auto& [name, variable] : inputs_) {
     ASSERT_TRUE(variable.grad().defined()) << group_ << " gives " << name << " no gradient";
     expect(variable.grad(), "grad_" + name + "_f64");
   }
+}
+
+void expect_bits_of_host_on_a_device(const GoldenFile& file, const Checks& checks) {
+  int cases = 0;
+  for (const auto& group : file.groups("")) {
+    if (!file.has_attribute(group, "op")) continue;
+    const auto check = checks.find(file.text(group, "op"));
+    if (check == checks.end()) continue;
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      SCOPED_TRACE(group + " in " + std::string(name_of(dtype)));
+      Case host(file, group, dtype), device(file, group, dtype, {DeviceType::sim, 0});
+      ASSERT_NO_THROW(check->second(host));
+      ASSERT_NO_THROW(check->second(device));
+      EXPECT_EQ(device.found(), host.found());
+      ++cases;
+    }
+  }
+  EXPECT_GT(cases, 20);
 }
 
 }  // namespace lockstep::test

@@ -2,6 +2,7 @@
 #include <support/golden_file.hpp>
 
 #include <array>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,11 +12,12 @@
 
 namespace lockstep::test {
 
-/// One case of ops.h5 in one dtype: hands out inputs by name and remembers which want a gradient.
+/// One case of ops.h5 in one dtype on one device: hands out inputs by name and remembers which want
+/// a gradient.
 class Case {
  public:
-  Case(const GoldenFile& file, std::string group, DType dtype)
-      : file_(file), group_(std::move(group)), dtype_(dtype) {}
+  Case(const GoldenFile& file, std::string group, DType dtype, Device device = {})
+      : file_(file), group_(std::move(group)), dtype_(dtype), device_(device) {}
 
   /// A differentiable input; undefined where the case has none (an absent bias).
   Variable input(const std::string& name);
@@ -35,24 +37,35 @@ class Case {
     return file_.has_attribute(group_, name);
   }
   [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] Device device() const { return device_; }
+  /// The bits of all that was expected so far, as f64.
+  [[nodiscard]] const std::vector<std::uint64_t>& found() const { return found_; }
 
   /// y agrees with a `_f64` dataset: 16 m in f32 (the golden set's rule), 1e-12 in f64.
-  void expect(const Tensor& y, const std::string& reference) const;
-  void expect_exact(const Tensor& y, const std::string& reference) const;
+  void expect(const Tensor& y, const std::string& reference);
+  void expect_exact(const Tensor& y, const std::string& reference);
   /// `out` against out_f64, then every input's gradient for the upstream gradient grad_out.
-  void expect_output_and_gradients(const Variable& out) const;
+  void expect_output_and_gradients(const Variable& out);
   /// The inputs' gradients alone, after a backward of the caller's own.
-  void expect_gradients() const;
+  void expect_gradients();
 
  private:
+  void keep(const Tensor& y);
+
   const GoldenFile& file_;
   std::string group_;
   DType dtype_;
+  Device device_;
   std::vector<std::pair<std::string, Variable>> inputs_;
+  std::vector<std::uint64_t> found_;
 };
 
 /// How to check a case of each operation (the group's attribute `op`), by subject.
 using Checks = std::map<std::string, void (*)(Case&)>;
+
+/// Every case that there is a check of has the host's bits on a simulated device, too.
+void expect_bits_of_host_on_a_device(const GoldenFile& file, const Checks& checks);
+
 [[nodiscard]] Checks activation_checks();
 [[nodiscard]] Checks arithmetic_checks();
 [[nodiscard]] Checks attention_checks();

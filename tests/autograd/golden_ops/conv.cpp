@@ -22,8 +22,8 @@ void max_pool2d_case(Case& c) {
                                                       .padding = window.padding});
   c.expect_output_and_gradients(y);
   c.expect_exact(y.data(), "out_f64");
-  const Tensor indices = Tensor::empty(y.shape(), DType::i32);
-  max_pool2d_forward(x.data(), window, Tensor::empty(y.shape(), c.dtype()), indices);
+  const Tensor indices = Tensor::empty(y.shape(), DType::i32, c.device());
+  max_pool2d_forward(x.data(), window, Tensor::empty(y.shape(), c.dtype(), c.device()), indices);
   c.expect_exact(indices, "indices");
 }
 

@@ -11,9 +11,11 @@ namespace {
 Variable training(const Variable& x, const Inputs& v, const Variable& residual, bool relu) {
   thread_local BatchNormStatistics statistics;
   const DType dtype = v[1].data().dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Device device = x.data().device();
   if (!statistics.running_mean.defined() || statistics.running_mean.shape() != v[1].shape() ||
-      statistics.running_mean.dtype() != dtype) {
-    statistics = {Tensor::zeros(v[1].shape(), dtype), Tensor::full(v[1].shape(), 1.0, dtype)};
+      statistics.running_mean.dtype() != dtype || statistics.running_mean.device() != device) {
+    statistics = {Tensor::zeros(v[1].shape(), dtype, device),
+                  Tensor::full(v[1].shape(), 1.0, dtype, device)};
   }
   return batch_norm(x, v[1], v[2], statistics, true, 0.1, 1e-5, residual, relu);
 }
@@ -24,7 +26,8 @@ Operations batch_norm_operations() {
   return {{"batch_norm_blocks",
            {{4, 32, 8, 8}, {32}, {32}, {4, 32, 8, 8}},
            [](const Inputs& v) {
-             const bool fits = fits_channel_blocks(v[0].shape(), v[0].data().dtype(), {});
+             const bool fits =
+                 fits_channel_blocks(v[0].shape(), v[0].data().dtype(), v[0].data().device());
              const Variable x = fits ? to_channel_blocks(v[0]) : v[0];
              return from_channel_blocks(training(x, v, v[3], true));
            }},

@@ -17,10 +17,10 @@ Operations all_operations() {
   return all;
 }
 
-Inputs make_inputs(const Operation& operation, DType dtype) {
+Inputs make_inputs(const Operation& operation, DType dtype, Device device) {
   Inputs inputs;
   for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
-    inputs.emplace_back(random_tensor(operation.inputs[i], 50 + i).to(dtype), true);
+    inputs.emplace_back(random_tensor(operation.inputs[i], 50 + i).to(dtype).to(device), true);
   }
   return inputs;
 }

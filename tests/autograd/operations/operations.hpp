@@ -6,7 +6,8 @@
 namespace lockstep::test {
 
 /// One operation on inputs of shapes as a network has them, and of every path its kernel may take:
-/// described once, tested for allocations (allocations_test) and for threads (threads_test).
+/// described once, tested for allocations (allocations_test), for threads (threads_test) and on
+/// devices (devices_test).
 struct Operation {
   const char* name;
   std::vector<Shape> inputs;
@@ -35,6 +36,6 @@ using Operations = std::vector<Operation>;
 [[nodiscard]] Operations all_operations();
 
 /// The operation's inputs, numbers in [-1, 1), each wanting a gradient.
-[[nodiscard]] Inputs make_inputs(const Operation& operation, DType dtype);
+[[nodiscard]] Inputs make_inputs(const Operation& operation, DType dtype, Device device = {});
 
 }  // namespace lockstep::test

@@ -10,10 +10,10 @@ namespace lockstep::test {
 namespace {
 
 /// A target of ones in the dtype that x is calculated with, made once for each.
-const Tensor& target_for(const Variable& x) {
+Tensor target_for(const Variable& x) {
   static const Tensor single = Tensor::full({64, 51}, 1, DType::f32);
   static const Tensor dual = Tensor::full({64, 51}, 1, DType::f64);
-  return x.data().dtype() == DType::f64 ? dual : single;
+  return (x.data().dtype() == DType::f64 ? dual : single).to(x.data().device());
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ Operations regression_loss_operations() {
       {"weighted_binary_cross_entropy",
        {{64, 51}},
        [](const Inputs& v) {
-         const Tensor& one = target_for(v[0]);
+         const Tensor one = target_for(v[0]);
          return binary_cross_entropy_with_logits(v[0], one, Reduction::mean, one, one);
        }},
       {"cosine_similarity",

@@ -7,20 +7,22 @@ namespace lockstep::test {
 namespace {
 
 /// For each of 64 rows 9 of 51 columns, some twice; made once.
-const Tensor& nine_of_each_row() {
+Tensor nine_of_each_row(const Variable& x) {
   static const Tensor index = [] {
     std::vector<std::int64_t> chosen;
     for (std::int64_t i = 0; i < 64 * 9; ++i) chosen.push_back(i * i % 51);
     return Tensor::from(chosen, {64, 9});
   }();
-  return index;
+  return index.to(x.data().device());
 }
 
 }  // namespace
 
 Operations shape_operations() {
   return {
-      {"gather", {{64, 51}}, [](const Inputs& v) { return gather(v[0], 1, nine_of_each_row()); }},
+      {"gather",
+       {{64, 51}},
+       [](const Inputs& v) { return gather(v[0], 1, nine_of_each_row(v[0])); }},
 
       {"flatten", {{8, 20, 4, 4}}, [](const Inputs& v) { return flatten(v[0]); }},
       {"transpose_last", {{4, 70, 45}}, [](const Inputs& v) { return transpose(v[0], 1, 2); }},

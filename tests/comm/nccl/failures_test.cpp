@@ -2,6 +2,7 @@
 // what NCCL refuses or never ends, and what becomes of memory and communicators then.
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -98,7 +99,7 @@ TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
     const auto t = gpus.tensor(0, of(6, 1.0F));
     const auto message =
         test::message_of<CommError>([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
-    expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed after ");
+    expect_in(message, "all_reduce(sum) #1 of f32[6] on cuda:0 has not completed after ");
     expect_in(message, "rank 1 has not entered it");
     EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
   });
@@ -118,11 +119,27 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
     EXPECT_EQ(gpus.floats(t), of(6, 1.0F));  // the read ends, though the sum is not there
     const auto message =
         test::message_of<CommError>([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
-    expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed");
+    expect_in(message, "all_reduce(sum) #1 of f32[6] on cuda:0 has not completed");
     expect_in(message, "every rank has entered it, but not all go on");
     EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
   });
   EXPECT_LT(Clock::now() - start, seconds(60));
+}
+
+TEST(NcclDeadline, HoldsForAWorkThatNobodyWaitsFor) {
+  on_ranks_soon(2, [](ProcessGroup& group, StandIn& gpus) {
+    const int me = group.rank();
+    const auto t = gpus.tensor(me, of(6, 1.0F));
+    test::meet(group);
+    gpus.stopped_device = 1;
+    test::meet(group);
+    static_cast<void>(group.all_reduce(t, ReduceOp::sum));
+    const auto start = Clock::now();
+    while (gpus.calls("ncclCommAbort") < 2 && Clock::now() - start < seconds(60)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    expect_in(test::message_of<CommError>([&] { group.barrier(); }), "has not completed after");
+  });
 }
 
 TEST(NcclDeadline, HoldsForMakingTheGroup) {

@@ -1,4 +1,5 @@
 // The nccl backend with a stand-in for NCCL and the GPUs: what it does while all goes well.
+#include <array>
 #include <string>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/tensor/half.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep {
 namespace {
@@ -193,6 +195,40 @@ TEST(NcclGroup, GoesOnWhereNcclTakesItsTime) {
   EXPECT_EQ(gpus->calls("ncclCommDestroy"), 3);
 }
 
+// Each rank makes the calls on its groups in another order. A device that runs one kernel at a time
+// would wait for ever for a peer that runs another one.
+TEST(NcclGroup, CollectivesOfAllGroupsAreLaunchedInOneOrderOnEveryRank) {
+  const auto gpus = std::make_shared<StandIn>();
+  gpus->one_kernel_at_a_time = true;
+  on_ranks(
+      3,
+      [](ProcessGroup& group, StandIn& here) {
+        const int me = group.rank();
+        const auto second = group.split(0, me), third = group.split(0, -me);
+        const std::array<ProcessGroup*, 3> groups{&group, second.get(), third.get()};
+        for (int i = 0; i < 30; ++i) {
+          std::array<Tensor, 3> tensors;
+          std::array<Work, 3> works;
+          for (std::size_t k = 0; k < 3; ++k) {
+            const std::size_t g =
+                (k * static_cast<std::size_t>(1 + i % 2) + static_cast<std::size_t>(me + i)) % 3;
+            tensors[g] = here.tensor(me, of(8, static_cast<float>(g + 1)));
+            works[g] = groups[g]->all_reduce(tensors[g], ReduceOp::sum);
+          }
+          for (Work& work : works) work.wait();
+          for (std::size_t g = 0; g < 3; ++g) {
+            EXPECT_EQ(here.floats(tensors[g]), of(8, 3.0F * static_cast<float>(g + 1)));
+          }
+        }
+        third->close();
+        second->close();
+      },
+      test::late, gpus);
+  EXPECT_EQ(gpus->launches(0).size(), 90U);
+  EXPECT_EQ(gpus->launches(0), gpus->launches(1));
+  EXPECT_EQ(gpus->launches(0), gpus->launches(2));
+}
+
 // ncclAvg multiplies by 1/3 in bf16 before it adds: 0.2 % too much.
 TEST(NcclGroup, AMeanInBf16IsTheSumScaled) {
   on_ranks(3, [](ProcessGroup& group, StandIn& gpus) {
@@ -293,9 +329,29 @@ TEST(NcclGroup, ABuildWithoutNcclSaysHowToGetIt) {
   run_ranks_as_threads(2, [](ProcessGroup& control) {
     const std::shared_ptr<ProcessGroup> shared(&control, [](ProcessGroup*) {});
     EXPECT_EQ(make_group(shared, {}), shared);
-    EXPECT_THROW(static_cast<void>(make_group(shared, {DeviceType::cuda, 0})), InputError);
+    EXPECT_THROW(static_cast<void>(make_nccl_group(shared, {DeviceType::cuda, 0})), InputError);
   });
 #endif
+}
+
+TEST(MakeGroup, IsTheHostsGroupForADeviceThatNcclDoesNotServe) {
+  run_ranks_as_threads(2, [](ProcessGroup& control) {
+    const std::shared_ptr<ProcessGroup> shared(&control, [](ProcessGroup*) {});
+    EXPECT_EQ(make_group(shared, {}), shared);
+    EXPECT_EQ(make_group(shared, {DeviceType::sim, control.rank()}), shared);
+    const Device gpu{DeviceType::cuda, 0};
+    EXPECT_TRUE(has_nccl() || make_group(shared, gpu) == shared);
+  });
+}
+
+TEST(MakeGroup, RefusesRanksOnDevicesOfTwoKinds) {
+  run_ranks_as_threads(3, [](ProcessGroup& control) {
+    const std::shared_ptr<ProcessGroup> shared(&control, [](ProcessGroup*) {});
+    const Device device{control.rank() == 2 ? DeviceType::sim : DeviceType::host, 0};
+    const auto message =
+        test::message_of<InputError>([&] { static_cast<void>(make_group(shared, device)); });
+    EXPECT_NE(message.find("rank 0 on host, rank 2 on sim:0"), std::string::npos) << message;
+  });
 }
 
 TEST(NcclGroup, ARankWithoutItsDeviceIsASentenceOnEveryRank) {

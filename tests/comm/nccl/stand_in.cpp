@@ -81,6 +81,7 @@ struct StandIn::Communicator {
 };
 
 struct StandIn::Ranks {
+  std::uint64_t number = 0;
   int size = 0;
   std::vector<std::deque<Call*>> collectives;                        // by rank, oldest first
   std::map<std::pair<int, int>, std::deque<Call*>> sends, receives;  // by sender and receiver
@@ -144,6 +145,12 @@ int StandIn::calls(const std::string& name) const {
 std::vector<std::string> StandIn::violations() const {
   const Lock lock(mutex_);
   return violations_;
+}
+
+std::vector<std::uint64_t> StandIn::launches(int device) const {
+  const Lock lock(mutex_);
+  const auto found = launches_.find(device);
+  return found == launches_.end() ? std::vector<std::uint64_t>{} : found->second;
 }
 
 NcclStatus StandIn::note(const std::string& name, const Lock& /*lock*/) {
@@ -373,6 +380,7 @@ NcclStatus StandIn::init(Comm& comm, int size, const NcclId& id, int rank) {
   if (!ranks) {
     ranks = std::make_unique<Ranks>();
     ranks->size = size;
+    std::memcpy(&ranks->number, id.data(), sizeof ranks->number);
     ranks->collectives.resize(static_cast<std::size_t>(size));
   }
   auto& made = *communicators_.emplace_back(std::make_unique<Communicator>());
@@ -490,6 +498,7 @@ void StandIn::start_kernel(Communicator& comm, const Lock& lock) {
     const auto kernel = comm.taken.front();
     comm.taken.pop_front();
     comm.running.push_back(kernel);
+    launches_[comm.device].push_back(comm.ranks->number);
     enqueue(
         *kernel->queue,
         [this, &comm, kernel] {
@@ -503,6 +512,11 @@ void StandIn::start_kernel(Communicator& comm, const Lock& lock) {
 bool StandIn::run(Communicator& comm, Kernel& kernel, const Lock& lock) {
   Ranks& ranks = *comm.ranks;
   if (!kernel.posted && !comm.aborted) {
+    const auto holds_device = [&](const auto& other) {
+      return other->device == comm.device && !other->aborted &&
+             std::ranges::any_of(other->running, [](const auto& k) { return k->posted; });
+    };
+    if (one_kernel_at_a_time && std::ranges::any_of(communicators_, holds_device)) return false;
     kernel.posted = true;
     for (Call& call : kernel.calls) {
       if (call.kind == Call::Kind::send) ranks.sends[{comm.rank, call.root}].push_back(&call);

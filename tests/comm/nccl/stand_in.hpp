@@ -33,6 +33,8 @@ class StandIn final : public NcclApi {
   std::atomic<int> device_that_fails = -1;  ///< its communicators report remote errors
   std::atomic<int> stopped_device = -1;     ///< runs nothing any more, as if its process were gone
   std::atomic<int> devices = 16;
+  /// A device has room for one communicator's kernel, which stays until its peers have come.
+  std::atomic<bool> one_kernel_at_a_time = false;
   /// The next call of that name ("ncclSend") by a rank on that device is refused.
   void refuse(const std::string& call, int device);
   /// Lets what hangs return.
@@ -54,6 +56,8 @@ class StandIn final : public NcclApi {
   [[nodiscard]] int calls(const std::string& name) const;
   [[nodiscard]] int events_made() const { return calls("cudaEventCreate"); }
   [[nodiscard]] std::vector<std::string> violations() const;
+  /// Whose kernels a device was given, one after the other: numbers of unique IDs.
+  [[nodiscard]] std::vector<std::uint64_t> launches(int device) const;
   /// Waits until the kernels of all communicators have ended.
   [[nodiscard]] bool is_quiet_within(std::chrono::milliseconds patience);
 
@@ -123,6 +127,7 @@ class StandIn final : public NcclApi {
   std::map<std::string, int> calls_;
   std::map<std::pair<std::string, int>, int> refusals_;
   std::vector<std::string> violations_;
+  std::map<int, std::vector<std::uint64_t>> launches_;  // by device
   std::vector<std::unique_ptr<Queue>> queues_;
   std::map<int, Queue*> default_queues_;  // by device
   std::map<Event, std::shared_ptr<Mark>> marks_;

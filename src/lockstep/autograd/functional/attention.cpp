@@ -23,12 +23,14 @@ Heads operand(const Tensor& t, const AttentionPlan& plan) {
   return t.dims() == 4 ? heads_of(t) : heads_in(t, plan.heads, 0, 1);
 }
 
-/// 1 where a query may see a key, else 0: [B,1,T,S].
-Tensor visible_keys(const AttentionPlan& plan, DType dtype) {
+/// 1 where a query may see a key, else 0: [B,1,T,S], of `like`'s dtype and beside it. For masks on
+/// a device it waits.
+Tensor visible_keys(const AttentionPlan& plan, const Tensor& like) {
   const auto flags = [](const Tensor& t) {
     return t.defined() ? static_cast<const bool*>(t.data()) : nullptr;
   };
-  const bool *const seen = flags(plan.mask), *const hidden = flags(plan.key_padding_mask);
+  const Tensor mask = plan.mask.to(Device{}), padding = plan.key_padding_mask.to(Device{});
+  const bool *const seen = flags(mask), *const hidden = flags(padding);
   const Tensor visible = Tensor::empty({plan.batch, 1, plan.queries, plan.keys}, DType::f32);
   auto* at = static_cast<float*>(visible.data());
   for (std::int64_t b = 0; b < plan.batch; ++b) {
@@ -41,13 +43,13 @@ Tensor visible_keys(const AttentionPlan& plan, DType dtype) {
       }
     }
   }
-  return visible.to(dtype);
+  return visible.to(like.dtype()).to(like.device());
 }
 
 /// softmax(scale q k^T + mask) of q and k [B,H,T,D].
 Variable attention_weights(const AttentionPlan& plan, const Operand& q, const Operand& k) {
   return detail::rounded_once(q, k, [&](const Variable& query, const Variable& key) {
-    const Variable visible(visible_keys(plan, query.data().dtype()));
+    const Variable visible(visible_keys(plan, query.data()));
     const Variable scores = matmul(query, transpose(key, 2, 3)) * plan.scale;
     // Far below any score, and finite: a query that sees nothing is left to the last factor.
     return softmax(scores * visible + (visible - 1.0) * 1e30) * visible;

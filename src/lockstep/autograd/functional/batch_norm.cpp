@@ -78,12 +78,12 @@ class SyncBatchNormNode : public PooledNode<SyncBatchNormNode> {
  public:
   static constexpr bool mixes_layouts = true;
 
-  SyncBatchNormNode(BatchNormInputs inputs, BatchNormSaved saved, Tensor y, double count,
+  SyncBatchNormNode(BatchNormInputs inputs, BatchNormSaved saved, Tensor y, Tensor count,
                     Exchange exchange)
       : inputs_(std::move(inputs)),
         saved_(std::move(saved)),
         y_(std::move(y)),
-        count_(count),
+        count_(std::move(count)),
         exchange_(std::move(exchange)) {}
 
   void backward(const Tensor& grad_output) override {
@@ -122,13 +122,13 @@ class SyncBatchNormNode : public PooledNode<SyncBatchNormNode> {
   BatchNormInputs inputs_;
   BatchNormSaved saved_;
   Tensor y_;
-  double count_;
+  Tensor count_;
   Exchange exchange_;
 };
 
 /// Puts the statistics of all ranks' batch in the place of the running ones, which it moves; how
-/// many values a channel has. Collective.
-double take_statistics_of_all(const StatisticsExchange& exchange, double momentum,
+/// many values a channel has, f64 [1]. Collective.
+Tensor take_statistics_of_all(const StatisticsExchange& exchange, double momentum,
                               BatchNormInputs& inputs) {
   const std::int64_t channels = inputs.weight.numel();
   const Device device = inputs.x.device();
@@ -136,18 +136,18 @@ double take_statistics_of_all(const StatisticsExchange& exchange, double momentu
   batch_norm_statistics(inputs.x, part);
   const Tensor mean = Tensor::empty_like(inputs.running_mean);
   const Tensor variance = Tensor::empty_like(inputs.running_var);
-  const Tensor count = Tensor::empty({1}, DType::f64, device);
+  Tensor count = Tensor::empty({1}, DType::f64, device);
   join_batch_norm_statistics(exchange.gather(part), momentum, inputs.running_mean,
                              inputs.running_var, mean, variance, count);
   inputs.running_mean = mean;
   inputs.running_var = variance;
-  const double values = count.item();
-  if (values == 1) {
+  // Who has two values knows; if nobody does, all ranks look, which waits for a device.
+  if (inputs.x.numel() <= channels && count.item() == 1) {
     throw ShapeError("batch_norm of x " + describe(inputs.x) +
                      ": in training each channel needs more than one value, and all ranks together "
                      "have one; use larger batches, or leave out the last, smaller batch");
   }
-  return values;
+  return count;
 }
 
 /// `given`, or `value` for each channel of x where it is undefined.
@@ -185,14 +185,13 @@ Variable batch_norm(const Operand& x, const Operand& weight, const Operand& bias
   };
   Tensor y = Tensor::empty_like(x.data());
   BatchNormSaved saved{empty(inputs.weight.shape()), empty(inputs.weight.shape())};
-  const double count =
-      shared ? take_statistics_of_all(*statistics.exchange, momentum, inputs) : 0.0;
+  Tensor count = shared ? take_statistics_of_all(*statistics.exchange, momentum, inputs) : Tensor();
   batch_norm_forward(inputs, training && !shared, momentum, eps, y, saved);
   Tensor kept = relu ? y : Tensor();
   if (shared) {
     return record<SyncBatchNormNode>(std::move(y), {&x, &weight, &bias, &residual},
-                                     std::move(inputs), std::move(saved), std::move(kept), count,
-                                     statistics.exchange);
+                                     std::move(inputs), std::move(saved), std::move(kept),
+                                     std::move(count), statistics.exchange);
   }
   return record<BatchNormNode>(std::move(y), {&x, &weight, &bias, &residual}, std::move(inputs),
                                training, eps, std::move(saved), std::move(kept));

@@ -18,19 +18,17 @@ std::int64_t* whole_numbers(const Tensor& t) { return static_cast<std::int64_t*>
 class CtcLossNode : public PooledNode<CtcLossNode> {
  public:
   /// factors[n] * the result's gradient is that of sample n's loss.
-  CtcLossNode(CtcTargets targets, Tensor alpha, Tensor losses, Tensor factors, bool each)
+  CtcLossNode(CtcTargets targets, Tensor alpha, Tensor losses, Tensor factors)
       : targets_(std::move(targets)),
         alpha_(std::move(alpha)),
         losses_(std::move(losses)),
-        factors_(std::move(factors)),
-        each_(each) {}
+        factors_(std::move(factors)) {}
 
   void backward(const Tensor& grad_output) override {
     const auto x = grad_target(0);
     if (!x.wanted) return;
-    const Tensor grads = grad_output.to(DType::f64), of_sample = factors_.clone();
-    for (std::int64_t n = 0; n < of_sample.numel(); ++n)
-      doubles(of_sample)[n] *= doubles(grads)[each_ ? n : 0];
+    const Tensor of_sample = factors_.clone();
+    of_sample *= grad_output.to(DType::f64);  // of each sample, or of all
     ctc_backward(of_sample.to(losses_.dtype()), input(0).data(), targets_, alpha_, losses_,
                  x.accumulate, x.tensor);
   }
@@ -39,21 +37,21 @@ class CtcLossNode : public PooledNode<CtcLossNode> {
  private:
   CtcTargets targets_;
   Tensor alpha_, losses_, factors_;
-  bool each_;
 };
 
 [[noreturn]] void refuse(const std::string& message) { throw InputError("ctc_loss: " + message); }
 
+/// Targets on the host, from targets on any device.
 CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_lengths,
                    const Tensor& target_lengths, std::int64_t blank) {
   const bool padded = targets.dims() == 2;
   if (x.dims() != 3 || (targets.dims() != 1 && !padded) ||
       (padded && targets.size(0) != x.size(1)) || input_lengths.shape() != Shape{x.size(1)} ||
-      target_lengths.shape() != Shape{x.size(1)} || x.device().type != DeviceType::host) {
+      target_lengths.shape() != Shape{x.size(1)}) {
     throw ShapeError("ctc_loss of x " + describe(x) + ", targets " + describe(targets) +
                      ", input_lengths " + describe(input_lengths) + " and target_lengths " +
                      describe(target_lengths) +
-                     ": they are [T, N, C] on the host, [N, S] or all labels in one row, [N], [N]");
+                     ": they are [T, N, C], [N, S] or all labels in one row, [N], [N]");
   }
   const std::int64_t frames = x.size(0), samples = x.size(1), classes = x.size(2);
   if (blank < 0 || blank >= classes) {
@@ -63,16 +61,18 @@ CtcTargets checked(const Tensor& x, const Tensor& targets, const Tensor& input_l
   CtcTargets result;
   result.blank = blank;
   result.frames = Tensor::empty({samples}, DType::i64);
-  result.frames.copy_from(input_lengths.to(DType::i64));
+  result.frames.copy_from(input_lengths.to(Device{}).to(DType::i64));
   result.labels = Tensor::empty({targets.numel()}, DType::i64);
   result.first = Tensor::zeros({samples + 1}, DType::i64);
-  const Tensor lengths = target_lengths.to(DType::i64), all = targets.to(DType::i64);
+  const Tensor lengths = target_lengths.to(Device{}).to(DType::i64),
+               all = targets.to(Device{}).to(DType::i64);
   const std::int64_t* const labels = whole_numbers(all);
   std::int64_t* const kept = whole_numbers(result.labels);
   const std::int64_t room = padded ? targets.size(1) : targets.size(0);
   std::int64_t count = 0;
   for (std::int64_t n = 0; n < samples; ++n) {
-    const std::int64_t own_frames = result.frames_of(n), length = whole_numbers(lengths)[n];
+    const std::int64_t own_frames = whole_numbers(result.frames)[n],
+                       length = whole_numbers(lengths)[n];
     if (own_frames < 0 || own_frames > frames) {
       refuse("input length " + std::to_string(own_frames) + " of sample " + std::to_string(n) +
              " must be between 0 and " + std::to_string(frames));
@@ -103,26 +103,36 @@ Variable ctc_loss(const Operand& log_probs, const Tensor& targets, const Tensor&
   const Tensor& x = log_probs.data();
   CtcTargets labels = checked(x, targets, input_lengths, target_lengths, blank);
   const std::int64_t samples = x.size(1);
-  const Tensor alpha =
-      Tensor::empty({samples, x.size(0), 2 * labels.longest() + 1}, x.dtype(), x.device());
+  std::int64_t longest = 0;
+  const Tensor shares = Tensor::empty({samples}, DType::f64);
+  for (std::int64_t n = 0; n < samples; ++n) {
+    const std::int64_t* const first = whole_numbers(labels.first) + n;
+    const std::int64_t length = first[1] - first[0];
+    longest = std::max(longest, length);
+    doubles(shares)[n] =
+        reduction == Reduction::mean
+            ? 1.0 / static_cast<double>(std::max<std::int64_t>(1, length) * samples)
+            : 1.0;
+  }
+  labels.labels = labels.labels.to(x.device());
+  labels.first = labels.first.to(x.device());
+  labels.frames = labels.frames.to(x.device());
+  const Tensor alpha = Tensor::empty({samples, x.size(0), 2 * longest + 1}, x.dtype(), x.device());
   const Tensor losses = Tensor::empty({samples}, x.dtype(), x.device());
   ctc_forward(x, labels, alpha, losses);
 
-  const Tensor values = Tensor::empty({samples}, DType::f64),
-               factors = Tensor::empty({samples}, DType::f64);
-  values.copy_from(losses.to(DType::f64));
+  // The sum is the host's: for a device this waits.
+  const Tensor values = losses.to(Device{}).to(DType::f64).clone();
   double total = 0.0;
   for (std::int64_t n = 0; n < samples; ++n) {
-    double &value = doubles(values)[n], &factor = doubles(factors)[n];
+    double& value = doubles(values)[n];
     if (zero_infinity && std::isinf(value)) value = 0.0;
-    const auto length = std::max<std::int64_t>(1, labels.first_of(n + 1) - labels.first_of(n));
-    factor = reduction == Reduction::mean ? 1.0 / static_cast<double>(length * samples) : 1.0;
-    total += value * factor;
+    total += value * doubles(shares)[n];
   }
-  const bool each = reduction == Reduction::none;
-  Tensor result = each ? values.to(x.dtype()) : Tensor::full({}, total, x.dtype(), x.device());
+  Tensor result = reduction == Reduction::none ? values.to(x.dtype()).to(x.device())
+                                               : Tensor::full({}, total, x.dtype(), x.device());
   return record<CtcLossNode>(std::move(result), {&log_probs}, std::move(labels), alpha, losses,
-                             factors, each);
+                             shares.to(x.device()));
 }
 
 }  // namespace lockstep

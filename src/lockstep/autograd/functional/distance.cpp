@@ -98,11 +98,12 @@ Variable cosine_embedding_loss(const Operand& x1, const Operand& x2, const Tenso
   }
   return detail::rounded_once(x1, x2, [&](const Variable& a, const Variable& b) {
     const Variable cosine = embedding_cosines(a, b);
-    const Tensor alike = target.to(DType::f64).reshape(cosine.shape());
+    // For a target on a device this waits.
+    const Tensor alike = target.to(Device{}).to(DType::f64).reshape(cosine.shape());
     const auto is = [&](double value) {
       std::vector<std::uint8_t> flags;
       for (const double t : alike.to_vector<double>()) flags.push_back(t == value ? 1 : 0);
-      return Tensor::from(flags, cosine.shape()).to(DType::boolean);
+      return Tensor::from(flags, cosine.shape()).to(DType::boolean).to(cosine.data().device());
     };
     const Variable zeros(Tensor::zeros(cosine.shape(), cosine.data().dtype(), x1.data().device()));
     return detail::reduced_by(where(is(1.0), 1.0 - cosine, zeros) +

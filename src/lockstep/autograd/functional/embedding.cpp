@@ -32,9 +32,10 @@ Variable embedding(const Tensor& index, const Operand& weight, std::int64_t padd
   const Tensor& table = weight.data();
   Tensor y =
       Tensor::empty(embedding_shape(index, table, padding_idx), table.dtype(), table.device());
-  embedding_forward(index, table, y);
+  Tensor rows = right_rows(index, table);
+  embedding_forward(rows, table, y);
   return record<LinearMapNode<EmbeddingMap>>(std::move(y), {&weight},
-                                             EmbeddingMap{index, padding_idx});
+                                             EmbeddingMap{std::move(rows), padding_idx});
 }
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ Bags bags_of(const Tensor& index, const Tensor& offsets) {
   Tensor begins = Tensor::empty({index.size(0)}, DType::i64);
   auto* const begin = static_cast<std::int64_t*>(begins.data());
   for (std::int64_t b = 0; b < index.size(0); ++b) begin[b] = b * index.size(1);
-  return {.index = index.reshape({index.numel()}), .offsets = std::move(begins)};
+  return {.index = index.reshape({index.numel()}), .offsets = begins.to(index.device())};
 }
 
 }  // namespace
@@ -57,8 +57,9 @@ Variable embedding_bag(const Tensor& index, const Operand& weight, const Tensor&
   }
   check_embedding_bag(bags, table);
   const Shape shape{bags.offsets.numel(), table.size(1)};
-  Tensor y = Tensor::empty(shape, table.dtype());
-  Tensor chosen = mode == BagMode::max ? Tensor::empty(shape, DType::i64) : Tensor();
+  Tensor y = Tensor::empty(shape, table.dtype(), table.device());
+  Tensor chosen =
+      mode == BagMode::max ? Tensor::empty(shape, DType::i64, table.device()) : Tensor();
   embedding_bag_forward(bags, table, y, chosen);
   return record<EmbeddingBagNode>(std::move(y), {&weight, &per_sample_weights}, std::move(bags),
                                   std::move(chosen));

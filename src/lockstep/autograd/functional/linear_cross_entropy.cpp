@@ -121,11 +121,13 @@ void expect_fit(const Tensor& x, const Tensor& weight, const Tensor& target) {
 
 }  // namespace
 
-Variable linear_cross_entropy(const Operand& x, const Operand& weight, const Tensor& target,
+Variable linear_cross_entropy(const Operand& x, const Operand& weight, const Tensor& given,
                               const LossOptions& options) {
   const PrecisionGuard precision(precision_of_product(x, weight));
   const Tensor &in = x.data(), &matrix = weight.data();
-  expect_fit(in, matrix, target);
+  expect_fit(in, matrix, given);
+  const Tensor target =
+      right_targets("linear_cross_entropy", given, matrix.size(0), options.ignore_index);
   const std::int64_t rows = target.numel();
   Tensor losses = Tensor::empty(target.shape(), in.dtype(), in.device());
   Tensor stats = Tensor::empty({2 * rows}, in.dtype(), in.device());
@@ -133,7 +135,7 @@ Variable linear_cross_entropy(const Operand& x, const Operand& weight, const Ten
   Tensor in_operand = product_operand(in), matrix_operand = product_operand(matrix);
   Chunks(in_operand, matrix_operand, target, in.dtype())
       .each(stats, [&](std::int64_t begin, std::int64_t end, const Chunks::Chunk& chunk) {
-        check_loss("linear_cross_entropy", chunk.logits, chunk.target, options, begin);
+        check_options("linear_cross_entropy", chunk.logits, options);
         cross_entropy_forward(chunk.logits, chunk.target, options, flat.slice(begin, end),
                               chunk.stats);
       });

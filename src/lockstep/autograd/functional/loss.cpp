@@ -126,8 +126,9 @@ Variable probability_cross_entropy(const Variable& x, const Tensor& target,
 
 }  // namespace
 
-Variable nll_loss(const Operand& x, const Tensor& target, const LossOptions& options) {
-  check_loss("nll_loss", x.data(), target, options);
+Variable nll_loss(const Operand& x, const Tensor& given, const LossOptions& options) {
+  check_loss("nll_loss", x.data(), given, options);
+  const Tensor target = right_targets("nll_loss", given, x.shape()[1], options.ignore_index);
   const Tensor losses = Tensor::empty(target.shape(), x.data().dtype(), x.data().device());
   nll_loss_forward(x.data(), target, options, losses);
   Reduced reduced(losses, target, options);
@@ -135,12 +136,13 @@ Variable nll_loss(const Operand& x, const Tensor& target, const LossOptions& opt
                                            NllLossMap{target, options, std::move(reduced.divisor)});
 }
 
-Variable cross_entropy(const Operand& x, const Tensor& target, const LossOptions& options) {
-  if (is_floating(target.dtype())) {
+Variable cross_entropy(const Operand& x, const Tensor& given, const LossOptions& options) {
+  if (is_floating(given.dtype())) {
     return detail::rounded_once(
-        x, [&](const Variable& v) { return probability_cross_entropy(v, target, options); });
+        x, [&](const Variable& v) { return probability_cross_entropy(v, given, options); });
   }
-  check_loss("cross_entropy", x.data(), target, options);
+  check_loss("cross_entropy", x.data(), given, options);
+  const Tensor target = right_targets("cross_entropy", given, x.shape()[1], options.ignore_index);
   const DType dtype = x.data().dtype();
   const Device device = x.data().device();
   const Tensor losses = Tensor::empty(target.shape(), dtype, device);

@@ -114,10 +114,9 @@ struct Plan {
 template <std::size_t dims>
 void expect_pooled(const char* operation, const Variable& x) {
   const Shape& s = x.shape();
-  if (s.dims() == static_cast<int>(dims) + 2 && x.data().device().type == DeviceType::host) return;
+  if (s.dims() == static_cast<int>(dims) + 2) return;
   throw ShapeError(std::string(operation) + std::to_string(dims) + "d of " + describe(x.data()) +
-                   ": it takes [N, C, ...] of " + std::to_string(dims) +
-                   " spatial dimensions, on the host");
+                   ": it takes [N, C, ...] of " + std::to_string(dims) + " spatial dimensions");
 }
 
 template <std::size_t dims>

@@ -1,6 +1,5 @@
 #include <lockstep/autograd/functional/recurrent.hpp>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -20,25 +19,16 @@ namespace {
 
 /// bool [N, 1]: whether element t is behind the sequence's end.
 Tensor sequences_that_ended(const RnnPlan& plan, std::int64_t t) {
-  Tensor behind = Tensor::empty({plan.batch, 1}, DType::boolean);
-  for (std::int64_t n = 0; n < plan.batch; ++n) {
-    static_cast<bool*>(behind.data())[n] = plan.is_behind(n, t);
-  }
+  Tensor behind = Tensor::empty({plan.batch, 1}, DType::boolean, plan.lengths.device());
+  mark_behind(plan, t, behind);
   return behind;
 }
 
 /// A copy of t[T, N, ...] with zeros behind the sequences' ends; t itself if they are whole.
-Tensor zero_behind(const RnnPlan& plan, const Tensor& t) {
+Tensor known_part(const RnnPlan& plan, const Tensor& t) {
   if (!plan.lengths.defined()) return t;
   Tensor copy = t.clone();
-  const std::size_t row =
-      copy.numel() == 0 ? 0 : copy.bytes() / static_cast<std::size_t>(plan.steps * plan.batch);
-  auto* at = static_cast<std::byte*>(copy.data());
-  for (std::int64_t step = 0; step < plan.steps; ++step) {
-    for (std::int64_t n = 0; n < plan.batch; ++n, at += row) {
-      if (plan.is_behind(n, step)) std::memset(at, 0, row);
-    }
-  }
+  zero_behind(plan, copy);
   return copy;
 }
 
@@ -210,9 +200,6 @@ RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, 
   for (const Variable* bias : {&weights.bias_ih, &weights.bias_hh}) {
     if (bias->defined()) expect_shape("a bias", bias->data(), {width}, x.dtype());
   }
-  if (x.device().type != DeviceType::host) {
-    throw ShapeError("a recurrent layer runs on the host only, not on " + describe(x));
-  }
   return plan;
 }
 
@@ -229,20 +216,22 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h
   if (lengths.defined()) {
     plan.lengths = lengths;
     expect_lengths(plan);
-    plan.lengths = lengths.clone();  // backward reads them, when the caller may have others in them
+    // A copy: backward reads them, when the caller may have others in them.
+    plan.lengths = lengths.clone().to(x.data().device());
   }
   // Zeros where padding may be anything, as a weight's gradient is a product with all of x.
-  const Tensor sequence = zero_behind(plan, x.data());
+  const Tensor sequence = known_part(plan, x.data());
   const auto initial = [&](const char* what, const Variable& state) {
     const Shape shape{plan.batch, plan.hidden};
-    if (!state.defined()) return Tensor::zeros(shape, sequence.dtype());
+    if (!state.defined()) return Tensor::zeros(shape, sequence.dtype(), sequence.device());
     expect_shape(what, state.data(), shape, sequence.dtype());
     return state.data();
   };
   const auto bias = [](const Variable& b) { return b.defined() ? b.data() : Tensor(); };
   const Tensor& weight_ih = weights.weight_ih.data();
   const std::int64_t width = weight_ih.size(0);
-  const Tensor x_part = Tensor::empty({plan.steps, plan.batch, width}, sequence.dtype());
+  const Tensor x_part =
+      Tensor::empty({plan.steps, plan.batch, width}, sequence.dtype(), sequence.device());
   Tensor x_operand = product_operand(sequence), ih_operand = product_operand(weight_ih);
   linear_forward(x_operand, ih_operand, {}, x_part);
   count_flops(2 * x_part.numel() * (sequence.size(2) + plan.hidden));
@@ -251,7 +240,7 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h
   RnnStates states =
       rnn_forward(plan, x_part, initial("h0", h0), lstm ? initial("c0", c0) : Tensor(),
                   weights.weight_hh.data(), bias(weights.bias_ih), bias(weights.bias_hh));
-  std::array<Tensor, 3> outputs{zero_behind(plan, RnnStates::after(plan, states.h)),
+  std::array<Tensor, 3> outputs{known_part(plan, RnnStates::after(plan, states.h)),
                                 RnnStates::last(plan, states.h),
                                 lstm ? RnnStates::last(plan, states.c) : Tensor()};
   const std::size_t count = lstm ? 3 : 2;

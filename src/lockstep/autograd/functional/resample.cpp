@@ -151,11 +151,6 @@ struct PixelShuffleMap {
   }
 };
 
-void expect_host(const char* operation, const Variable& x) {
-  if (x.data().device().type == DeviceType::host) return;
-  throw ShapeError(std::string(operation) + " runs on the host only, not on " + describe(x.data()));
-}
-
 Variable averaged_over_areas(const Variable& x, std::span<const std::int64_t> size) {
   switch (size.size()) {
     case 1:
@@ -169,7 +164,6 @@ Variable averaged_over_areas(const Variable& x, std::span<const std::int64_t> si
 
 Variable resampled(const Variable& x, std::span<const std::int64_t> size, const Ratios& ratios,
                    Interpolation mode, bool align_corners) {
-  expect_host("interpolate", x);
   if (mode == Interpolation::area) return averaged_over_areas(x, size);
   Shape shape = x.shape();
   for (std::size_t d = 0; d < size.size(); ++d) {
@@ -186,7 +180,6 @@ Variable resampled(const Variable& x, std::span<const std::int64_t> size, const 
 /// With the last three extents `last`.
 template <bool shuffle>
 Variable shuffled(const Variable& x, std::int64_t r, const std::array<std::int64_t, 3>& last) {
-  expect_host(shuffle ? "pixel_shuffle" : "pixel_unshuffle", x);
   Shape shape = x.shape();
   for (int d = 0; d < 3; ++d)
     shape = with_extent(shape, shape.dims() - 3 + d, last[static_cast<std::size_t>(d)]);
@@ -226,7 +219,6 @@ Ratios ratios_of(std::size_t count, const F& ratio) {
 }  // namespace
 
 Variable pad(const Operand& x, std::span<const std::int64_t> amounts, PadMode mode, double value) {
-  expect_host("pad", x);
   const auto complain = [&](const std::string& why) {
     std::string list;
     for (const auto amount : amounts) list += (list.empty() ? "" : ", ") + std::to_string(amount);

@@ -233,8 +233,7 @@ std::vector<Variable> split(const Operand& x, std::span<const std::int64_t> size
 
 Variable gather(const Operand& x, int dim, const Tensor& index) {
   const int along = resolve_dim(x.shape(), dim);
-  check_gather(x.data(), along, index);
-  return linear_map(detail::GatherMap{"gather", along, index}, x,
+  return linear_map(detail::GatherMap{"gather", along, checked_gather(x.data(), along, index)}, x,
                     Tensor::empty(index.shape(), x.data().dtype(), x.data().device()));
 }
 

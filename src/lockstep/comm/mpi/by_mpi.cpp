@@ -13,16 +13,6 @@ using Kind = Operation::Kind;
 
 bool is_half(const Tensor& t) { return t.defined() && is_half(t.dtype()); }
 
-bool on_device(const Tensor& t) { return t.defined() && t.device().type != DeviceType::host; }
-
-/// `t` on the host, in `dtype`.
-Tensor on_host(const Tensor& t, DType dtype) {
-  if (!on_device(t)) return t.to(dtype);
-  const auto copy = Tensor::empty(t.shape(), t.dtype());
-  copy.copy_from(t);
-  return copy.to(dtype);
-}
-
 // MPI does not say whether a call has moved bytes. One that has nothing to do takes less than a
 // microsecond of the thread's time; one that copies part of a long message, some 100.
 constexpr double idle_s = 10e-6;
@@ -42,7 +32,6 @@ double thread_seconds() {
 
 bool needs_staging(const Operation& operation) {
   const Tensor &input = operation.input, &output = operation.output;
-  if (on_device(input) || on_device(output)) return true;
   if (!operation.reduces()) return false;
   // MPI has no 16-bit floats; and it does not take a reduce_scatter into its own input.
   return is_half(input) || (operation.kind == Kind::reduce_scatter && overlap(input, output));
@@ -53,13 +42,10 @@ bool needs_staging(const Operation& operation) {
 void ByMpi::stage(const Operation& operation) {
   const Tensor &input = operation.input, &output = operation.output;
   const auto wire_dtype = [&](const Tensor& t) {
-    return operation.reduces() && is_half(t) ? DType::f32 : t.dtype();
+    return is_half(t) ? DType::f32 : t.dtype();
   };
-  if (input.defined()) staged_input_ = on_host(input, wire_dtype(input));
-  if (!output.defined()) return;
-  staged_output_ = operation.in_place() && operation.kind == Kind::broadcast
-                       ? staged_input_
-                       : Tensor::empty(output.shape(), wire_dtype(output));
+  staged_input_ = input.to(wire_dtype(input));
+  if (output.defined()) staged_output_ = Tensor::empty(output.shape(), wire_dtype(output));
 }
 
 Operation ByMpi::as_staged(const Operation& operation) const {

@@ -179,6 +179,14 @@ void MpiCore::expect_right_thread() const {
           "Initialise it with MPI_THREAD_MULTIPLE, or communicate from one thread.");
 }
 
+// MPI's reductions of some kinds are Lockstep's own functions, which are the host's; and few MPIs
+// have others on devices that do not block.
+DeviceReach MpiCore::reach_of(const Operation& operation) const noexcept {
+  const bool takes =
+      options().cuda_aware_mpi && operation.device.type == DeviceType::cuda && !operation.reduces();
+  return takes ? DeviceReach::by_host : DeviceReach::by_pinned_memory;
+}
+
 IntrusivePtr<InFlight> MpiCore::make(Operation&& operation) {
   return IntrusivePtr<InFlight>(
       ObjectPool<MpiInFlight>::instance().make(*this, std::move(operation)));

@@ -49,6 +49,7 @@ class MpiCore final : public GroupCore {
   ~MpiCore() override = default;
 
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
+  [[nodiscard]] DeviceReach reach_of(const Operation& operation) const noexcept override;
   [[nodiscard]] std::string missing_ranks(const InFlight& work) const override;
   void retire(std::uint64_t sequence) noexcept override { (*node_)->slot_table().retire(sequence); }
   void expect_right_thread() const override;

@@ -61,13 +61,15 @@ NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control) {
 }
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control,
-                                   Device device, std::chrono::milliseconds timeout)
+                                   Device device, std::shared_ptr<LaunchOrder> order,
+                                   std::chrono::milliseconds timeout)
     : api_(std::move(api)),
       device_(device),
       rank_{control.rank(), host_name()},
       rank_name_(fmt::format("rank {} of {} ({}, {})", control.rank(), control.size(), host_name(),
                              to_string(device))),
       timeout_(timeout),
+      order_(std::move(order)),
       events_(*api_) {
   const NcclId id = exchange_unique_id(*api_, control);
   try {
@@ -75,7 +77,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& c
     expect_accepted(api_->init(comm_, control.size(), id, control.rank()),
                     "ncclCommInitRankConfig");
     settle("ncclCommInitRankConfig");
-    stream_ = api_->make_stream();
+    stream_ = order_->stream();
   } catch (const GpuError& error) {
     static_cast<void>(give_up());
     throw ErrorOnRank<CommError>(
@@ -87,7 +89,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& c
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  if (give_up() && stream_) api_->destroy(stream_);
+  if (!give_up()) order_->keep_stream();
 }
 
 bool NcclCommunicator::give_up() noexcept {

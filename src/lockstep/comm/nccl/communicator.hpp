@@ -8,6 +8,7 @@
 #include <lockstep/comm/nccl/api.hpp>
 #include <lockstep/comm/nccl/device_scope.hpp>
 #include <lockstep/comm/nccl/events.hpp>
+#include <lockstep/comm/nccl/launch_order.hpp>
 #include <lockstep/comm/process_group.hpp>
 
 namespace lockstep {
@@ -18,13 +19,13 @@ void expect_gpus(NcclApi& api, ProcessGroup& control, Device device);
 /// Rank 0's new unique ID on every rank. Collective over `control`. Throws CommError.
 [[nodiscard]] NcclId exchange_unique_id(NcclApi& api, ProcessGroup& control);
 
-/// An NCCL communicator, a stream of its own and events, on one device. No call here blocks the
-/// host beyond the deadline.
+/// An NCCL communicator, on the device's stream for all of them, and events. No call here blocks
+/// the host beyond the deadline.
 class NcclCommunicator {
  public:
   /// Collective over `control`. Throws TimeoutError, CommError.
   NcclCommunicator(std::shared_ptr<NcclApi> api, ProcessGroup& control, Device device,
-                   std::chrono::milliseconds timeout);
+                   std::shared_ptr<LaunchOrder> order, std::chrono::milliseconds timeout);
   /// Local: abort(), unless close() came first.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -59,6 +60,7 @@ class NcclCommunicator {
   RankOfError rank_;
   std::string rank_name_;
   std::chrono::milliseconds timeout_;
+  std::shared_ptr<LaunchOrder> order_;
   NcclApi::Comm comm_ = nullptr;
   NcclApi::Stream stream_ = nullptr;
   EventPool events_;

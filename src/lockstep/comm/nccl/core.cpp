@@ -19,29 +19,13 @@ namespace lockstep {
 namespace {
 
 /// What a rank knows of a new group.
-struct FlightProposal {
-  std::uint64_t group_number;
+struct Introduction {
+  std::uint64_t flight_number, order_number;
   int rank_in_job;
-  static auto fields(auto& self) { return std::tie(self.group_number, self.rank_in_job); }
-};
-
-/// A new group's part of the process's flight recorder, if it has one. Collective over `control`.
-FlightLog open_flight_log(ProcessGroup& control) {
-  auto recorder = FlightRecorder::current();
-  const auto mine = [&] {
-    return FlightProposal{FlightRecorder::next_group_number(),
-                          recorder ? recorder->rank() : control.rank()};
-  };
-  std::uint64_t number = 0;
-  std::vector<int> members;
-  for (const FlightProposal& theirs : agree(control, mine)) {
-    number = std::max(number, theirs.group_number);
-    members.push_back(theirs.rank_in_job);
+  static auto fields(auto& self) {
+    return std::tie(self.flight_number, self.order_number, self.rank_in_job);
   }
-  if (!recorder) return {};
-  const int group = recorder->add_group(number, members);
-  return {std::move(recorder), group};
-}
+};
 
 /// Cores whose groups are gone while something was in flight.
 struct Left {
@@ -61,12 +45,32 @@ NcclCore::NcclCore(std::shared_ptr<NcclApi> api, std::shared_ptr<ProcessGroup> c
     : GroupCore(options),
       control_(std::move(control)),
       messages_(control_->split(0, control_->rank())),
-      communicator_(std::move(api), *control_, device, this->options().timeout),
+      order_(LaunchOrder::of(api, device)),
+      communicator_(std::move(api), *control_, device, order_, this->options().timeout),
       queue_(communicator_, control_->rank(), control_->size()),
       threads_may_communicate_(threads_may_communicate(*control_)) {
   introduce(control_->rank(), control_->size(),
             fmt::format("{}, {}", host_name(), to_string(device)));
-  record_flight(open_flight_log(*control_));
+  introduce_to_others();
+}
+
+void NcclCore::introduce_to_others() {
+  auto recorder = FlightRecorder::current();
+  const auto mine = [&] {
+    return Introduction{FlightRecorder::next_group_number(), order_->next_group(),
+                        recorder ? recorder->rank() : control_->rank()};
+  };
+  std::uint64_t flight_number = 0;
+  std::vector<int> members;
+  for (const Introduction& theirs : agree(*control_, mine)) {
+    flight_number = std::max(flight_number, theirs.flight_number);
+    order_number_ = std::max(order_number_, theirs.order_number);
+    members.push_back(theirs.rank_in_job);
+  }
+  order_->add_group(order_number_);
+  if (!recorder) return;
+  const int group = recorder->add_group(flight_number, members);
+  record_flight({std::move(recorder), group});
 }
 
 IntrusivePtr<NcclCore> NcclCore::make(std::shared_ptr<NcclApi> api,

@@ -5,6 +5,7 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/engine/group_core.hpp>
 #include <lockstep/comm/nccl/communicator.hpp>
+#include <lockstep/comm/nccl/launch_order.hpp>
 #include <lockstep/comm/nccl/queue.hpp>
 
 namespace lockstep {
@@ -34,6 +35,10 @@ class NcclCore final : public GroupCore {
   [[nodiscard]] ProcessGroup& messages() noexcept { return *messages_; }
   [[nodiscard]] NcclCommunicator& communicator() noexcept { return communicator_; }
   [[nodiscard]] NcclQueue& queue() noexcept { return queue_; }
+  /// A collective's place among those of all groups of the device.
+  void enter(LaunchOrder::Place& place, std::uint64_t sequence) {
+    place.enter(*order_, order_number_, sequence);
+  }
   /// Whether this thread may use the control group.
   [[nodiscard]] bool may_communicate() const noexcept;
   /// f(), with its thread on the group's device. Throws OperationFailure where CUDA or NCCL fail.
@@ -53,16 +58,24 @@ class NcclCore final : public GroupCore {
   ~NcclCore() override = default;
 
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
+  [[nodiscard]] DeviceReach reach_of(const Operation& /*operation*/) const noexcept override {
+    return DeviceReach::by_device;
+  }
   [[nodiscard]] std::string missing_ranks(const InFlight& work) const override;
   void spread_failure(const std::string& reason) noexcept override;
   /// Nothing is in flight any more, or never will be over.
   void end() noexcept;
   static void end_those_left() noexcept;
+  /// The group's number in the launch order, and its part of the process's flight recorder, if it
+  /// has one. Collective.
+  void introduce_to_others();
 
   std::shared_ptr<ProcessGroup> control_;   // host tensors, and whether calls agree
   std::shared_ptr<ProcessGroup> messages_;  // the same ranks: lengths of messages, other calls
+  std::shared_ptr<LaunchOrder> order_;
   NcclCommunicator communicator_;
   NcclQueue queue_;
+  std::uint64_t order_number_ = 0;  // the group's
   bool threads_may_communicate_;
 };
 

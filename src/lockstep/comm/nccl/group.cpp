@@ -2,15 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/base/expect_given.hpp>
 #include <lockstep/base/host.hpp>
+#include <lockstep/base/log.hpp>
+#include <lockstep/comm/agreement.hpp>
 #include <lockstep/comm/call_record.hpp>
 #include <lockstep/comm/nccl/core.hpp>
 #include <lockstep/comm/nccl/enqueue.hpp>
 #include <lockstep/comm/nccl_group.hpp>
+#include <lockstep/tensor/runtime/device_runtime.hpp>
 
 namespace lockstep {
 namespace {
@@ -74,6 +81,7 @@ class NcclGroup final : public ProcessGroup {
   Work go_by_host(const Operation& operation) {
     core_->await_stream(operation);  // which writes the input
     Operation on_host = operation;
+    on_host.device = Device{};
     if (operation.output.defined()) {
       on_host.output = Tensor::empty(operation.output.shape(), operation.output.dtype());
     }
@@ -115,6 +123,47 @@ class NcclGroup final : public ProcessGroup {
   IntrusivePtr<NcclCore> core_;
 };
 
+/// Where a rank computes.
+struct Seat {
+  DeviceType type = DeviceType::host;
+  int index = 0;
+  std::string gpu;  ///< host and PCI address; empty: no GPU, or not known
+
+  [[nodiscard]] std::string name() const { return to_string(Device{type, index}); }
+  static auto fields(auto& self) { return std::tie(self.type, self.index, self.gpu); }
+};
+
+Seat seat_on(Device device) {
+  Seat seat{device.type, device.index, ""};
+  if (device.type != DeviceType::cuda || !has_cuda_runtime()) return seat;
+  const std::string address = runtime_of(DeviceType::cuda).current_pci_address();
+  if (!address.empty()) seat.gpu = host_name() + " " + address;
+  return seat;
+}
+
+void expect_one_kind(const std::vector<Seat>& seats) {
+  const auto other =
+      std::ranges::find_if(seats, [&](const Seat& s) { return s.type != seats.front().type; });
+  if (other == seats.end()) return;
+  throw InputError(fmt::format(
+      "the ranks compute on devices of two kinds: rank 0 on {}, rank {} on {}. Give all ranks the "
+      "same kind (run.device)",
+      seats.front().name(), other - seats.begin(), other->name()));
+}
+
+/// Empty where NCCL can carry out the operations.
+std::string why_not_nccl(const std::vector<Seat>& seats) {
+  if (!has_nccl()) return "this build has no NCCL (LOCKSTEP_ENABLE_NCCL)";
+  for (std::size_t r = 1; r < seats.size(); ++r) {
+    for (std::size_t before = 0; before < r; ++before) {
+      if (seats[r].gpu.empty() || seats[r].gpu != seats[before].gpu) continue;
+      return fmt::format("ranks {} and {} share a GPU ({}), which NCCL does not allow", before, r,
+                         seats[r].gpu);
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<NcclApi> api,
@@ -134,8 +183,17 @@ std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<ProcessGroup> cont
 std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<ProcessGroup> control, Device device,
                                          const GroupOptions& options) {
   expect_given("make_group", "the group of the host", control);
-  if (device.type == DeviceType::host) return control;
-  return make_nccl_group(std::move(control), device, options);
+  if (control->rank() < 0) return control;
+  const auto seats = agree(*control, [&] { return seat_on(device); });
+  expect_one_kind(seats);
+  if (device.type != DeviceType::cuda) return control;
+  const std::string why_not = why_not_nccl(seats);
+  if (why_not.empty()) return make_nccl_group(std::move(control), device, options);
+  if (control->rank() == 0) {
+    log(LogLevel::warning,
+        fmt::format("{}: tensors on GPUs travel through pinned memory of the host.", why_not));
+  }
+  return control;
 }
 
 }  // namespace lockstep

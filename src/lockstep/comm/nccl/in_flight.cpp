@@ -24,8 +24,10 @@ auto NcclInFlight::on_control(const F& f) {
 }
 
 bool NcclInFlight::rendezvous(bool is_next) {
+  const bool is_compared = core_.options().contract != Contract::off;
+  if (is_compared && !rendezvous_.is_posted()) core_.enter(place_, operation().sequence);
   const CallMatch match = on_control([&] {
-    rendezvous_.post(core_.control(), operation(), core_.options().contract);
+    rendezvous_.post(core_.control(), operation(), core_.options().contract, place_.time());
     const bool may_compare = is_next && core_.may_communicate();
     return may_compare ? rendezvous_.compare(core_.messages(), operation()) : CallMatch::pending;
   });
@@ -33,6 +35,7 @@ bool NcclInFlight::rendezvous(bool is_next) {
     throw OperationFailure(OperationFailure::Kind::mismatch,
                            rendezvous_.mismatch(operation(), core_.rank()));
   }
+  if (match == CallMatch::equal && is_compared) place_.settle(rendezvous_.time());
   return match == CallMatch::equal;
 }
 
@@ -65,8 +68,8 @@ Motion NcclInFlight::transfer() {
 bool NcclInFlight::is_over_on_device() {
   if (done_.is_over()) return true;
   static_cast<void>(core_.communicator().is_settled());  // throws if a peer or the network failed
-  if (awaited_since_ && Clock::now() - *awaited_since_ > core_.options().timeout) {
-    throw OperationFailure::time_out(seconds_since(*awaited_since_));
+  if (Clock::now() - *launched_at_ > core_.options().timeout) {
+    throw OperationFailure::time_out(seconds_since(*launched_at_));
   }
   return false;
 }
@@ -76,7 +79,6 @@ bool NcclInFlight::order_stream() {
   if (!on_stream_ || operation().kind == Operation::Kind::barrier) return false;
   return core_.on_device([&] {
     done_.make_wait(current_stream(core_.communicator().device()).handle());
-    if (!awaited_since_) awaited_since_ = Clock::now();
     return true;
   });
 }

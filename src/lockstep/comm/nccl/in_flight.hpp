@@ -40,10 +40,11 @@ class NcclInFlight final : public InFlight {
   NcclCore& core_;  // which the base class keeps alive
   NcclRendezvous rendezvous_;
   NcclHandshake handshake_;
+  LaunchOrder::Place place_;  // of collectives that are compared
   Event input_ready_, done_;
   bool is_launched_ = false;
   bool on_stream_ = false;
-  std::optional<Clock::time_point> awaited_since_;
+  std::optional<Clock::time_point> launched_at_;
   // Of the queue:
   NcclInFlight* after_ = nullptr;
   std::uint64_t batch_ = 0;

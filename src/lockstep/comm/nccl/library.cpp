@@ -10,6 +10,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/nccl/api.hpp>
+#include <lockstep/comm/nccl_group.hpp>
 
 namespace lockstep {
 namespace {
@@ -205,6 +206,8 @@ class NcclLibrary final : public NcclApi {
 };
 
 }  // namespace
+
+bool has_nccl() noexcept { return true; }
 
 std::shared_ptr<NcclApi> nccl_library() {
   static auto* library = new std::shared_ptr<NcclApi>(std::make_shared<NcclLibrary>());

@@ -1,7 +1,10 @@
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/nccl/api.hpp>
+#include <lockstep/comm/nccl_group.hpp>
 
 namespace lockstep {
+
+bool has_nccl() noexcept { return false; }
 
 std::shared_ptr<NcclApi> nccl_library() {
   throw InputError(

@@ -27,11 +27,13 @@ void NcclQueue::advance() {
 NcclInFlight* NcclQueue::ready_batch() {
   if (first_->batch_ == open_batch_) return nullptr;
   NcclInFlight* last = nullptr;
+  const NcclInFlight* first_with_place = nullptr;  // others of the batch are behind it
   for (NcclInFlight* work = first_; work && work->batch_ == first_->batch_; work = work->after_) {
     if (!work->may_go()) return nullptr;
+    if (!first_with_place && work->place_.is_entered()) first_with_place = work;
     last = work;
   }
-  return last;
+  return !first_with_place || first_with_place->place_.is_first() ? last : nullptr;
 }
 
 void NcclQueue::give_to_nccl(NcclInFlight* last) {
@@ -60,11 +62,16 @@ void NcclQueue::release_batch() {
     first_ = work.after_;
     if (!first_) last_ = nullptr;
     work.on_stream_ = true;
+    work.launched_at_ = Clock::now();
+    work.place_.leave();
     if (was_last) break;
   }
   given_ = nullptr;
 }
 
-void NcclQueue::clear() noexcept { first_ = last_ = given_ = nullptr; }
+void NcclQueue::clear() noexcept {
+  for (NcclInFlight* work = first_; work; work = work->after_) work->place_.leave();
+  first_ = last_ = given_ = nullptr;
+}
 
 }  // namespace lockstep

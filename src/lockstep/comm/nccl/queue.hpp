@@ -9,9 +9,10 @@ namespace lockstep {
 class NcclInFlight;
 
 /// A group's operations until NCCL has them: handed over in the order of the calls, on every rank
-/// alike, each when its ranks agree on it; those of a batch together, when the last of them may go.
-/// An ncclGroup is opened and closed within one call here: NCCL keeps it by thread, and would add
-/// to it whatever other communicators are given meanwhile.
+/// alike, each when its ranks agree on it and it is the device's turn for it (LaunchOrder); those
+/// of a batch together, when the last of them may go and the first has its turn. Messages have no
+/// turn. An ncclGroup is opened and closed within one call here: NCCL keeps it by thread, and would
+/// add to it whatever other communicators are given meanwhile.
 class NcclQueue {
  public:
   NcclQueue(NcclCommunicator& communicator, int rank, int size)

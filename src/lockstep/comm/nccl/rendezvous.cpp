@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <type_traits>
@@ -49,13 +50,15 @@ Tensor bytes_of(const CallRecord& record) {
 
 }  // namespace
 
-void NcclRendezvous::post(ProcessGroup& control, const Operation& operation, Contract contract) {
+void NcclRendezvous::post(ProcessGroup& control, const Operation& operation, Contract contract,
+                          std::int64_t time) {
   if (posted_) return;
   posted_ = true;
   if (contract == Contract::off && operation.kind != Operation::Kind::barrier) return;
   size_ = control.size();
-  mine_ = Tensor::empty({2}, DType::i64);
-  all_ = Tensor::empty({size_, 2}, DType::i64);
+  mine_ = Tensor::empty({3}, DType::i64);
+  all_ = Tensor::empty({size_, 3}, DType::i64);
+  elements(mine_)[2] = time;
   elements(mine_)[0] =
       static_cast<std::int64_t>(fingerprint(operation, contract == Contract::full));
   elements(mine_)[1] = marks_of(operation, control.rank());
@@ -69,6 +72,12 @@ CallMatch NcclRendezvous::compare(ProcessGroup& messages, const Operation& opera
   return exchange_.test() ? CallMatch::different : CallMatch::pending;
 }
 
+std::int64_t NcclRendezvous::time() const {
+  std::int64_t latest = 0;
+  for (int r = 0; r < size_; ++r) latest = std::max(latest, row(r)[2]);
+  return latest;
+}
+
 bool NcclRendezvous::agrees() const {
   std::int64_t lengths = 0;
   for (int r = 0; r < size_; ++r) lengths ^= row(r)[1];
@@ -76,7 +85,7 @@ bool NcclRendezvous::agrees() const {
 }
 
 const std::int64_t* NcclRendezvous::row(int rank) const {
-  return elements(all_) + std::ptrdiff_t{2} * rank;
+  return elements(all_) + std::ptrdiff_t{3} * rank;
 }
 
 /// The first rank whose call is not rank 0's; size_ if there is none.

@@ -12,10 +12,15 @@ namespace lockstep {
 /// their calls, in the only collective of the group that carries the lengths of messages.
 class NcclRendezvous {
  public:
-  /// Once, in the order of the calls, which is the control group's too.
-  void post(ProcessGroup& control, const Operation& operation, Contract contract);
+  /// Once, in the order of the calls, which is the control group's too. `time` is this rank's clock
+  /// (LaunchOrder).
+  void post(ProcessGroup& control, const Operation& operation, Contract contract,
+            std::int64_t time);
+  [[nodiscard]] bool is_posted() const noexcept { return posted_; }
   /// Does not wait.
   [[nodiscard]] CallMatch compare(ProcessGroup& messages, const Operation& operation);
+  /// Once the calls are known to be equal: the largest of the ranks' clocks.
+  [[nodiscard]] std::int64_t time() const;
   /// After a mismatch: who called what. `rank`: this one.
   [[nodiscard]] std::string mismatch(const Operation& operation, int rank) const;
   /// Which ranks have not posted, as far as the control group knows.
@@ -29,7 +34,7 @@ class NcclRendezvous {
 
   bool posted_ = false;
   int size_ = 0;
-  Tensor mine_, all_;  // [2], [size, 2] of i64: fingerprint, and lengths of an exchange
+  Tensor mine_, all_;  // [3], [size, 3] of i64: fingerprint, lengths of an exchange, clock
   Work work_;
   Tensor told_;  // after a mismatch: [size, bytes of a CallRecord], or [size, 1] of i64
   Work exchange_;

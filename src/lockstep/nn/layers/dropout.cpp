@@ -19,9 +19,10 @@ Variable Dropout2d::forward(const Variable& x) {
   return is_training() && p() > 0.0 ? dropout2d(x, p(), next_key()) : x;
 }
 
-Tensor Dropout2d::channel_scale(std::int64_t samples, std::int64_t channels, DType dtype) {
+Tensor Dropout2d::channel_scale(std::int64_t samples, std::int64_t channels, DType dtype,
+                                Device device) {
   if (!is_training() || p() == 0.0) return {};
-  Tensor scale = Tensor::empty({samples, channels}, dtype);
+  Tensor scale = Tensor::empty({samples, channels}, dtype, device);
   dropout_scale(p(), next_key(), scale);
   return scale;
 }

@@ -32,7 +32,8 @@ class Dropout2d : public Dropout {
   Variable forward(const Variable& x) override;
   /// What a forward multiplies x by: [N, C] of 0 and 1 / (1 - p); undefined when nothing is
   /// dropped.
-  [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels, DType dtype);
+  [[nodiscard]] Tensor channel_scale(std::int64_t samples, std::int64_t channels, DType dtype,
+                                     Device device = {});
 };
 
 /// Dropout of whole channels of x[N, C, L].

@@ -86,10 +86,10 @@ class GptAttention : public Module {
                        .width = head,
                        .scale = 1.0 / std::sqrt(static_cast<double>(head)),
                        .causal = seen == 0,
-                       .mask = n > 1 && seen > 0 ? seen_by_each(n, keys) : Tensor(),
+                       .mask = n > 1 && seen > 0 ? seen_by_each(n, keys).to(x.device()) : Tensor(),
                        .key_padding_mask = {}};
-    const Tensor y = Tensor::empty(x.shape(), x.dtype());
-    const Tensor log_sum = Tensor::empty({1, heads_, n}, x.dtype());
+    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor log_sum = Tensor::empty({1, heads_, n}, x.dtype(), x.device());
     attention_forward(plan, queries, part(1), part(2), heads_in(y, heads_, 0, 1), log_sum);
     return (*c_proj_)(Variable(y));
   }
@@ -191,13 +191,14 @@ class GptBlocks : public Module {
 
 GptCache::GptCache(const Gpt& model) : context_(model.options().context) {
   const GptOptions& options = model.options();
-  const DType dtype = model.parameters().front().data().dtype();
+  const Tensor& like = model.parameters().front().data();
+  const DType dtype = like.dtype();
   if (is_half(dtype)) {
     throw InputError("tokens are sampled by a gpt in f32 or f64, and this one's parameters are " +
                      std::string(name_of(dtype)) + ": convert it with to(DType::f32)");
   }
   for (std::int64_t i = 0; i < options.depth; ++i) {
-    projected_.push_back(Tensor::empty({context_, 3 * options.width}, dtype));
+    projected_.push_back(Tensor::empty({context_, 3 * options.width}, dtype, like.device()));
   }
 }
 
@@ -227,6 +228,7 @@ Variable Gpt::embedded(const Variable& tokens, std::int64_t first) {
                      std::to_string(options_.context) + ", not " + describe(tokens.data()) +
                      " from position " + std::to_string(first));
   }
+  positions_ = positions_.to(tokens.data().device());  // once
   const Tensor positions = positions_.slice(first, first + shape[1]).reshape({1, shape[1]});
   return (*wte_)(tokens) + (*wpe_)(Variable(positions));
 }

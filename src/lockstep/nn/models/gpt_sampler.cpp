@@ -76,8 +76,11 @@ std::int64_t GptSampler::next() {
     text_.erase(text_.begin(), text_.end() - static_cast<std::ptrdiff_t>(kept));
   }
   const auto fresh = std::span<const std::int64_t>(text_).subspan(seen_);
+  const Device device = model_->parameters().front().data().device();
   const Tensor logits =
-      model_->next_logits(Tensor::from(fresh, {std::ssize(fresh)}), cache_).to(DType::f32);
+      model_->next_logits(Tensor::from(fresh, {std::ssize(fresh)}, device), cache_)
+          .to(DType::f32)
+          .to(Device{});
   seen_ = text_.size();
   const auto* values = static_cast<const float*>(logits.data());
   text_.push_back(choose({values, order_.size()}));

@@ -102,34 +102,46 @@ class StridedLoop {
   int dims_ = 0;
 };
 
+/// The loop of for_each_run.
+struct ForEachRun {
+  template <int N, class Space, class F>
+  [[gnu::noinline]] static void run(const char* label, const Space& space,
+                                    const StridedLoop<N>& loop, const F& f) {
+    constexpr std::int64_t share = is_host_space<Space> ? 4096 : 1;
+    const int last = loop.dims() - 1;
+    const std::int64_t width = loop.extent(last), rows = last > 0 ? loop.extent(last - 1) : 1;
+    if (width * rows == 0) return;
+    const std::int64_t length = width < share ? width : share,
+                       pieces = (width + length - 1) / length;
+    const std::int64_t together = share / length, groups = (rows + together - 1) / together;
+    const std::int64_t n = loop.rounds(2) * groups * pieces;
+    if (n == 0) return;
+    for_each_here(
+        label, space, n, KOKKOS_LAMBDA(std::int64_t i) {
+          const std::int64_t piece = i % pieces, first = i / pieces % groups * together;
+          const std::int64_t end = first + together < rows ? first + together : rows;
+          Run<N> run = loop.begin(i / pieces / groups, 2);
+          const std::int64_t left = width - piece * length;
+          run.count = left < length ? left : length;
+          for (int k = 0; k < N; ++k) {
+            run.offset[k] += piece * length * loop.stride(k, last);
+            if (last > 0) run.offset[k] += first * loop.stride(k, last - 1);
+          }
+          for (std::int64_t r = first; r < end; ++r) {
+            f(run);
+            if (last == 0) continue;
+            for (int k = 0; k < N; ++k) run.offset[k] += loop.stride(k, last - 1);
+          }
+        });
+  }
+};
+
 /// f(run) for every piece of the innermost loop. On the host a thread takes some 4096 elements at a
 /// time: a piece of one long loop, or several short ones, whose beginnings are then a few additions
 /// apart. On a device it takes one element, so that neighbours belong to neighbouring threads.
 template <int N, class Space, class F>
 void for_each_run(const char* label, const Space& space, const StridedLoop<N>& loop, const F& f) {
-  constexpr std::int64_t share = is_host_space<Space> ? 4096 : 1;
-  const int last = loop.dims() - 1;
-  const std::int64_t width = loop.extent(last), rows = last > 0 ? loop.extent(last - 1) : 1;
-  if (width * rows == 0) return;
-  const std::int64_t length = width < share ? width : share, pieces = (width + length - 1) / length;
-  const std::int64_t together = share / length, groups = (rows + together - 1) / together;
-  for_each(
-      label, space, loop.rounds(2) * groups * pieces, KOKKOS_LAMBDA(std::int64_t i) {
-        const std::int64_t piece = i % pieces, first = i / pieces % groups * together;
-        const std::int64_t end = first + together < rows ? first + together : rows;
-        Run<N> run = loop.begin(i / pieces / groups, 2);
-        const std::int64_t left = width - piece * length;
-        run.count = left < length ? left : length;
-        for (int k = 0; k < N; ++k) {
-          run.offset[k] += piece * length * loop.stride(k, last);
-          if (last > 0) run.offset[k] += first * loop.stride(k, last - 1);
-        }
-        for (std::int64_t r = first; r < end; ++r) {
-          f(run);
-          if (last == 0) continue;
-          for (int k = 0; k < N; ++k) run.offset[k] += loop.stride(k, last - 1);
-        }
-      });
+  launch_or_hand_over<Space, ForEachRun>(label, space, loop, f);
 }
 
 }  // namespace lockstep::detail

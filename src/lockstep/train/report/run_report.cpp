@@ -60,7 +60,7 @@ std::string speed_in_words(const MetricsRow& row) {
 RunReport::RunReport(const Training& training, StepClock& clock, MetricsFile& metrics,
                      Console& console)
     : training_(training), clock_(clock), metrics_(metrics), console_(console) {
-  if (training.group->rank() == 0)
+  if (training.group->rank() == 0 && training.plan.device == Device{})
     peak_flops_ = product_speed(training.plan.train.precision) * math_threads();
 }
 

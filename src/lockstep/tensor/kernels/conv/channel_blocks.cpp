@@ -1,6 +1,7 @@
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 
 #include <lockstep/base/error.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/math/onednn.hpp>
 
 namespace lockstep {
@@ -62,20 +63,30 @@ void expect_rearrangement(const Tensor& x, Layout from, const Tensor& y, Layout 
 
 void to_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
   expect_rearrangement(x, Layout::plain, y, Layout::channel_blocks);
-  const auto* in = static_cast<const float*>(x.data());
-  auto* out = static_cast<float*>(y.data());
-  for_each_place(y.shape(), [&](std::int64_t plain, std::int64_t blocked) {
-    out[blocked] = (accumulate ? out[blocked] : 0.0F) + in[plain];
-  });
+  host_task(
+      "to_channel_blocks",
+      [accumulate](const HostArray& x, const HostArray& y) {
+        const auto* in = static_cast<const float*>(x.data());
+        auto* out = static_cast<float*>(y.data());
+        for_each_place(y.shape(), [&](std::int64_t plain, std::int64_t blocked) {
+          out[blocked] = (accumulate ? out[blocked] : 0.0F) + in[plain];
+        });
+      },
+      x, y);
 }
 
 void from_channel_blocks(const Tensor& x, bool accumulate, const Tensor& y) {
   expect_rearrangement(x, Layout::channel_blocks, y, Layout::plain);
-  const auto* in = static_cast<const float*>(x.data());
-  auto* out = static_cast<float*>(y.data());
-  for_each_place(x.shape(), [&](std::int64_t plain, std::int64_t blocked) {
-    out[plain] = (accumulate ? out[plain] : 0.0F) + in[blocked];
-  });
+  host_task(
+      "from_channel_blocks",
+      [accumulate](const HostArray& x, const HostArray& y) {
+        const auto* in = static_cast<const float*>(x.data());
+        auto* out = static_cast<float*>(y.data());
+        for_each_place(x.shape(), [&](std::int64_t plain, std::int64_t blocked) {
+          out[plain] = (accumulate ? out[plain] : 0.0F) + in[blocked];
+        });
+      },
+      x, y);
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 
@@ -53,8 +54,8 @@ namespace {
 using detail::Conv2dProblem;
 
 template <class T>
-const T* elements(const Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.data()) : nullptr;
+const T* elements(const HostArray& t) {
+  return static_cast<const T*>(t.data());
 }
 
 // Chosen by shape, never by timing. Measured on one Zen 5 core in f32 (benchmarks/tensor,
@@ -114,15 +115,19 @@ void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     const Conv2dOptions& options, const Tensor& y) {
   const auto problem = Conv2dProblem::of(x, weight, y, options);
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    auto* const out = static_cast<T*>(y.data());
-    if constexpr (std::is_same_v<T, float>) {
-      if (use_onednn(problem)) {
-        detail::onednn::forward(problem, elements<T>(x), elements<T>(weight), elements<T>(bias),
-                                out);
-        return;
-      }
-    }
-    detail::im2col::forward(problem, elements<T>(x), elements<T>(weight), elements<T>(bias), out);
+    host_task(
+        "conv2d",
+        [problem](const HostArray& x, const HostArray& weight, const HostArray& bias,
+                  const HostArray& y) {
+          const T *const in = elements<T>(x), *const w = elements<T>(weight),
+                         *const b = elements<T>(bias);
+          auto* const out = static_cast<T*>(y.data());
+          if constexpr (std::is_same_v<T, float>) {
+            if (use_onednn(problem)) return detail::onednn::forward(problem, in, w, b, out);
+          }
+          detail::im2col::forward(problem, in, w, b, out);
+        },
+        x, weight, bias, y);
   });
 }
 
@@ -130,16 +135,20 @@ void conv2d_backward_input(const Tensor& grad_y, const Tensor& weight, const Con
                            bool accumulate, const Tensor& grad_x) {
   const auto problem = Conv2dProblem::of(grad_x, weight, grad_y, options);
   dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
-    auto* const out = static_cast<T*>(grad_x.data());
-    if constexpr (std::is_same_v<T, float>) {
-      if (use_onednn_for_input_gradient(problem)) {
-        detail::onednn::backward_input(problem, elements<T>(grad_y), elements<T>(weight),
-                                       accumulate, out);
-        return;
-      }
-    }
-    detail::im2col::backward_input(problem, elements<T>(grad_y), elements<T>(weight), accumulate,
-                                   out);
+    host_task(
+        "conv2d",
+        [problem, accumulate](const HostArray& grad_y, const HostArray& weight,
+                              const HostArray& grad_x) {
+          const T *const g = elements<T>(grad_y), *const w = elements<T>(weight);
+          auto* const out = static_cast<T*>(grad_x.data());
+          if constexpr (std::is_same_v<T, float>) {
+            if (use_onednn_for_input_gradient(problem)) {
+              return detail::onednn::backward_input(problem, g, w, accumulate, out);
+            }
+          }
+          detail::im2col::backward_input(problem, g, w, accumulate, out);
+        },
+        grad_y, weight, grad_x);
   });
 }
 
@@ -147,15 +156,20 @@ void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dO
                             bool accumulate, const Tensor& grad_weight) {
   const auto problem = Conv2dProblem::of(x, grad_weight, grad_y, options);
   dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
-    auto* const out = static_cast<T*>(grad_weight.data());
-    if constexpr (std::is_same_v<T, float>) {
-      if (use_onednn(problem)) {
-        detail::onednn::backward_weight(problem, elements<T>(grad_y), elements<T>(x), accumulate,
-                                        out);
-        return;
-      }
-    }
-    detail::im2col::backward_weight(problem, elements<T>(grad_y), elements<T>(x), accumulate, out);
+    host_task(
+        "conv2d",
+        [problem, accumulate](const HostArray& grad_y, const HostArray& x,
+                              const HostArray& grad_weight) {
+          const T *const g = elements<T>(grad_y), *const in = elements<T>(x);
+          auto* const out = static_cast<T*>(grad_weight.data());
+          if constexpr (std::is_same_v<T, float>) {
+            if (use_onednn(problem)) {
+              return detail::onednn::backward_weight(problem, g, in, accumulate, out);
+            }
+          }
+          detail::im2col::backward_weight(problem, g, in, accumulate, out);
+        },
+        grad_y, x, grad_weight);
   });
 }
 

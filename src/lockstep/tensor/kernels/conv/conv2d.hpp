@@ -12,7 +12,8 @@ namespace lockstep {
 [[nodiscard]] Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Conv2dOptions& options);
 
-/// y = cross-correlation of x with weight, plus bias if defined. f32 or f64, on the host.
+/// y = cross-correlation of x with weight, plus bias if defined. f32 or f64, on the host or a
+/// simulated device.
 void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     const Conv2dOptions& options, const Tensor& y);
 

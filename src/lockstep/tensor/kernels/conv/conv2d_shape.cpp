@@ -34,7 +34,6 @@ Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
   if (weight.dtype() != x.dtype() || (bias.defined() && bias.dtype() != x.dtype())) {
     complain("the dtypes differ");
   }
-  if (x.device().type != DeviceType::host) complain("it runs on the host only");
   const auto extent = [&](std::size_t d, std::int64_t size, std::int64_t kernel) {
     const std::int64_t room = size + 2 * o.padding[d] - o.dilation[d] * (kernel - 1) - 1;
     if (room < 0) complain("the kernel is larger than the padded input");

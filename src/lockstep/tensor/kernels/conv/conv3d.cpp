@@ -4,6 +4,7 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
@@ -31,9 +32,11 @@ Conv2dProblem volumes(const Tensor& x, const Tensor& weight, const Tensor& y,
 }
 
 template <class T>
-const T* begin_of(const Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.data()) : nullptr;
+const T* begin_of(const HostArray& t) {
+  return static_cast<const T*>(t.data());
 }
+
+bool use_onednn(const Conv2dProblem& p) { return p.n > 0 && p.takes_all_windows(); }
 
 template <class T, class Space>
 void bias_to_channels(const Space& space, const Tensor& bias, const Tensor& y) {
@@ -55,14 +58,19 @@ void conv3d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     const Conv3dOptions& options, const Tensor& y) {
   const auto problem = volumes(x, weight, y, options);
   dispatch_floating(x.dtype(), "conv3d", [&]<class T>() {
-    auto* const out = static_cast<T*>(y.data());
-    if constexpr (std::is_same_v<T, float>) {
-      if (problem.n > 0 && problem.takes_all_windows()) {
-        return detail::onednn::forward(problem, begin_of<T>(x), begin_of<T>(weight),
-                                       begin_of<T>(bias), out);
-      }
-    }
-    detail::im2col::forward(problem, begin_of<T>(x), begin_of<T>(weight), begin_of<T>(bias), out);
+    host_task(
+        "conv3d",
+        [problem](const HostArray& x, const HostArray& weight, const HostArray& bias,
+                  const HostArray& y) {
+          const T *const in = begin_of<T>(x), *const w = begin_of<T>(weight),
+                         *const b = begin_of<T>(bias);
+          auto* const out = static_cast<T*>(y.data());
+          if constexpr (std::is_same_v<T, float>) {
+            if (use_onednn(problem)) return detail::onednn::forward(problem, in, w, b, out);
+          }
+          detail::im2col::forward(problem, in, w, b, out);
+        },
+        x, weight, bias, y);
   });
 }
 
@@ -70,15 +78,20 @@ void conv3d_backward_input(const Tensor& grad_y, const Tensor& weight, const Con
                            bool accumulate, const Tensor& grad_x) {
   const auto problem = volumes(grad_x, weight, grad_y, options);
   dispatch_floating(grad_y.dtype(), "conv3d", [&]<class T>() {
-    auto* const out = static_cast<T*>(grad_x.data());
-    if constexpr (std::is_same_v<T, float>) {
-      if (problem.n > 0 && problem.takes_all_windows()) {
-        return detail::onednn::backward_input(problem, begin_of<T>(grad_y), begin_of<T>(weight),
-                                              accumulate, out);
-      }
-    }
-    detail::im2col::backward_input(problem, begin_of<T>(grad_y), begin_of<T>(weight), accumulate,
-                                   out);
+    host_task(
+        "conv3d",
+        [problem, accumulate](const HostArray& grad_y, const HostArray& weight,
+                              const HostArray& grad_x) {
+          const T *const g = begin_of<T>(grad_y), *const w = begin_of<T>(weight);
+          auto* const out = static_cast<T*>(grad_x.data());
+          if constexpr (std::is_same_v<T, float>) {
+            if (use_onednn(problem)) {
+              return detail::onednn::backward_input(problem, g, w, accumulate, out);
+            }
+          }
+          detail::im2col::backward_input(problem, g, w, accumulate, out);
+        },
+        grad_y, weight, grad_x);
   });
 }
 
@@ -86,14 +99,20 @@ void conv3d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv3dO
                             bool accumulate, const Tensor& grad_weight) {
   const auto problem = volumes(x, grad_weight, grad_y, options);
   dispatch_floating(grad_y.dtype(), "conv3d", [&]<class T>() {
-    auto* const out = static_cast<T*>(grad_weight.data());
-    if constexpr (std::is_same_v<T, float>) {
-      if (problem.n > 0 && problem.takes_all_windows()) {
-        return detail::onednn::backward_weight(problem, begin_of<T>(grad_y), begin_of<T>(x),
-                                               accumulate, out);
-      }
-    }
-    detail::im2col::backward_weight(problem, begin_of<T>(grad_y), begin_of<T>(x), accumulate, out);
+    host_task(
+        "conv3d",
+        [problem, accumulate](const HostArray& grad_y, const HostArray& x,
+                              const HostArray& grad_weight) {
+          const T *const g = begin_of<T>(grad_y), *const in = begin_of<T>(x);
+          auto* const out = static_cast<T*>(grad_weight.data());
+          if constexpr (std::is_same_v<T, float>) {
+            if (use_onednn(problem)) {
+              return detail::onednn::backward_weight(problem, g, in, accumulate, out);
+            }
+          }
+          detail::im2col::backward_weight(problem, g, in, accumulate, out);
+        },
+        grad_y, x, grad_weight);
   });
 }
 

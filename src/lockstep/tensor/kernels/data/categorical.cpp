@@ -5,6 +5,7 @@
 
 #include <lockstep/base/philox.hpp>
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
@@ -44,20 +45,24 @@ std::int64_t sample_row(const T* p, std::int64_t categories, std::int64_t row, d
 
 void sample_categories(const Tensor& p, const RandomKey& key, const Tensor& y) {
   const std::int64_t rows = y.numel(), categories = rows == 0 ? 0 : p.numel() / rows;
-  if (y.dtype() != DType::i64 || rows * categories != p.numel() ||
-      p.device().type != DeviceType::host) {
-    throw ShapeError("categories are drawn from p [..., C] on the host into i64 [...], not from " +
+  if (y.dtype() != DType::i64 || rows * categories != p.numel()) {
+    throw ShapeError("categories are drawn from p [..., C] into i64 [...], not from " +
                      describe(p) + " into " + describe(y));
   }
-  const Philox philox(key.seed);
-  auto* const out = static_cast<std::int64_t*>(y.data());
   dispatch_floating(p.dtype(), "sample_categories", [&]<class T>() {
-    const T* const weights = static_cast<const T*>(p.data());
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const auto sample = static_cast<std::uint32_t>(key.first_sample + row);
-      out[row] = sample_row(weights + row * categories, categories, row,
-                            uniform_of(philox(0, sample, key.step, key.stream)));
-    }
+    host_task(
+        "sample_categories",
+        [key, rows, categories](const HostArray& p, const HostArray& y) {
+          const Philox philox(key.seed);
+          const T* const weights = static_cast<const T*>(p.data());
+          auto* const out = static_cast<std::int64_t*>(y.data());
+          for (std::int64_t row = 0; row < rows; ++row) {
+            const auto sample = static_cast<std::uint32_t>(key.first_sample + row);
+            out[row] = sample_row(weights + row * categories, categories, row,
+                                  uniform_of(philox(0, sample, key.step, key.stream)));
+          }
+        },
+        p, y);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/rows_along.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
 
@@ -104,9 +105,15 @@ void find_kernel(const Space& space, const Tensor& x, const Shape& shape, const 
       });
 }
 
+std::string no_element(const IndexCheck& check, std::int64_t i, std::int64_t index) {
+  return "gather: index " + std::to_string(index) + ", number " + std::to_string(i) + " of " +
+         to_string(check.indices) + ", is outside dimension " + std::to_string(check.place) +
+         " of " + to_string(check.table);
+}
+
 }  // namespace
 
-void check_gather(const Tensor& x, int dim, const Tensor& index) {
+Tensor checked_gather(const Tensor& x, int dim, const Tensor& index) {
   bool fits = index.dtype() == DType::i64 && index.dims() == x.dims();
   for (int d = 0; fits && d < x.dims(); ++d) fits = d == dim || index.size(d) <= x.size(d);
   if (!fits) {
@@ -115,16 +122,12 @@ void check_gather(const Tensor& x, int dim, const Tensor& index) {
                      ": the index is i64, of as many dimensions, and its other extents are at "
                      "most x's");
   }
-  if (index.device().type != DeviceType::host) return;
-  const auto chosen = flat_view<HostExecutionSpace, const std::int64_t>(index);
-  const std::int64_t count = index.numel(), extent = x.size(dim);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (chosen(i) >= 0 && chosen(i) < extent) continue;
-    throw InputError("gather: index " + std::to_string(chosen(i)) + ", number " +
-                     std::to_string(i) + " of " + to_string(index.shape()) +
-                     ", is outside dimension " + std::to_string(dim) + " of " +
-                     to_string(x.shape()));
-  }
+  return right_indices({.count = x.size(dim),
+                        .sentence = no_element,
+                        .indices = index.shape(),
+                        .table = x.shape(),
+                        .place = dim},
+                       index, 0);
 }
 
 void gather_forward(const Tensor& x, int dim, const Tensor& index, const Tensor& y) {

@@ -6,9 +6,10 @@
 
 namespace lockstep {
 
-/// Throws ShapeError, printing both shapes, if they do not fit; InputError, naming the place, for
-/// an index outside [0, x.size(dim)) (on the host; elsewhere nobody looks).
-void check_gather(const Tensor& x, int dim, const Tensor& index);
+/// The index to compute with: on the host `index` itself. Throws ShapeError, printing both shapes,
+/// if they do not fit; InputError, naming the place, for an index outside [0, x.size(dim)). On a
+/// device 0 stands for a wrong one, and the error comes when the host waits (index_check.hpp).
+[[nodiscard]] Tensor checked_gather(const Tensor& x, int dim, const Tensor& index);
 
 /// y[..., i, ...] = x[..., index[..., i, ...], ...]; y has the index's shape.
 void gather_forward(const Tensor& x, int dim, const Tensor& index, const Tensor& y);

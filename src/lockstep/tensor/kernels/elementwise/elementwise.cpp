@@ -78,6 +78,15 @@ void scale_kernel(const Space& space, const Tensor& x, T alpha) {
       "lockstep::scale", space, x.numel(), KOKKOS_LAMBDA(std::int64_t i) { out(i) *= alpha; });
 }
 
+template <class T, class Space>
+void affine_kernel(const Space& space, const Tensor& t, std::uint64_t factor, std::uint64_t shift) {
+  const auto out = flat_view<Space, T>(t);
+  for_each(
+      "lockstep::affine", space, t.numel(), KOKKOS_LAMBDA(std::int64_t i) {
+        out(i) = static_cast<T>(factor * static_cast<std::uint64_t>(out(i)) + shift);
+      });
+}
+
 }  // namespace
 
 void fill(const Tensor& t, double value) {
@@ -120,6 +129,16 @@ void scale(const Tensor& x, double alpha) {
   dispatch(current_stream(x.device()), [&](const auto& space) {
     dispatch_floating(x.dtype(), "scale",
                       [&]<class T>() { scale_kernel<T>(space, x, static_cast<T>(alpha)); });
+  });
+}
+
+void affine_of_whole(const Tensor& t, std::uint64_t factor, std::uint64_t shift) {
+  dispatch(current_stream(t.device()), [&](const auto& space) {
+    dispatch_element(t.dtype(), [&]<class T>() {
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+        affine_kernel<T>(space, t, factor, shift);
+      }
+    });
   });
 }
 

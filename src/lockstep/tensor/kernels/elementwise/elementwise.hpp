@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+
 #include <lockstep/tensor/tensor.hpp>
 
 // Elementwise operations on tensors of any shape; operands must agree in shape and device.
@@ -17,5 +19,8 @@ void add_scaled(const Tensor& x, double alpha, const Tensor& y);
 
 /// x *= alpha. f32 or f64.
 void scale(const Tensor& x, double alpha);
+
+/// t = factor t + shift, modulo 2^64 as the hardware and PyTorch count. i64, i32 or u8.
+void affine_of_whole(const Tensor& t, std::uint64_t factor, std::uint64_t shift);
 
 }  // namespace lockstep

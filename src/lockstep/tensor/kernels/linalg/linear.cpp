@@ -4,6 +4,7 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/math/gemm.hpp>
 
 namespace lockstep {
@@ -18,14 +19,14 @@ Tensor as_matrix(const Tensor& x) {
 }
 
 template <class T>
-math::Matrix<T> matrix(const Tensor& x, bool transposed = false) {
+math::Matrix<T> matrix(const HostArray& x, bool transposed = false) {
   return {static_cast<const T*>(x.data()), std::max<std::int64_t>(x.size(1), 1), transposed};
 }
 
-/// c (+)= a b on the host.
+/// c (+)= a b.
 template <class T>
 void multiply(const math::Matrix<T>& a, const math::Matrix<T>& b, std::int64_t k, bool accumulate,
-              const Tensor& c) {
+              const HostArray& c) {
   using Sum = SumOf<T>;
   math::gemm(c.size(0), c.size(1), k, a, b, accumulate ? Sum{1} : Sum{0},
              static_cast<Sum*>(c.data()), std::max<std::int64_t>(c.size(1), 1));
@@ -71,13 +72,6 @@ void sum_rows_kernel(const Space& space, const Tensor& x, bool accumulate, const
       });
 }
 
-/// The matrix products have a host library only, so far.
-void expect_host(const Tensor& x) {
-  if (x.device().type != DeviceType::host) {
-    throw ShapeError("linear runs on the host only, not on " + describe(x));
-  }
-}
-
 }  // namespace
 
 Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -90,7 +84,6 @@ Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                      (bias.defined() ? " and bias " + describe(bias) : "") +
                      ": it takes x [..., in], weight [out, in], bias [out] of one dtype");
   }
-  expect_host(x);
   std::array<std::int64_t, Shape::max_dims> extents{};
   std::ranges::copy(x.shape(), extents.begin());
   extents[static_cast<std::size_t>(x.dims() - 1)] = weight.size(0);
@@ -107,31 +100,43 @@ void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, c
     });
   }
   dispatch_operands(x.dtype(), "linear", [&]<class T>() {
-    const auto a = matrix<T>(rows), b = matrix<T>(weight, true);
-    if constexpr (sizeof(T) == 2) {
-      math::gemm(out.size(0), out.size(1), rows.size(1), a, b, 0.0F,
-                 static_cast<float*>(out.data()), std::max<std::int64_t>(out.size(1), 1),
-                 static_cast<const float*>(bias.data()));
-    } else {
-      multiply<T>(a, b, rows.size(1), bias.defined(), out);
-    }
+    host_task(
+        "linear",
+        [](const HostArray& x, const HostArray& weight, const HostArray& bias, const HostArray& y) {
+          const auto a = matrix<T>(x), b = matrix<T>(weight, true);
+          if constexpr (sizeof(T) == 2) {
+            math::gemm(y.size(0), y.size(1), x.size(1), a, b, 0.0F, static_cast<float*>(y.data()),
+                       std::max<std::int64_t>(y.size(1), 1),
+                       static_cast<const float*>(bias.data()));
+          } else {
+            multiply<T>(a, b, x.size(1), bias.defined(), y);
+          }
+        },
+        rows, weight, bias, out);
   });
 }
 
 void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accumulate,
                            const Tensor& grad_x) {
   dispatch_operands(grad_y.dtype(), "linear", [&]<class T>() {
-    multiply<T>(matrix<T>(as_matrix(grad_y)), matrix<T>(weight), weight.size(0), accumulate,
-                as_matrix(grad_x));
+    host_task(
+        "linear",
+        [accumulate](const HostArray& grad_y, const HostArray& weight, const HostArray& grad_x) {
+          multiply<T>(matrix<T>(grad_y), matrix<T>(weight), weight.size(0), accumulate, grad_x);
+        },
+        as_matrix(grad_y), weight, as_matrix(grad_x));
   });
 }
 
 void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumulate,
                             const Tensor& grad_weight) {
-  const Tensor rows = as_matrix(x);
   dispatch_operands(x.dtype(), "linear", [&]<class T>() {
-    multiply<T>(matrix<T>(as_matrix(grad_y), true), matrix<T>(rows), rows.size(0), accumulate,
-                grad_weight);
+    host_task(
+        "linear",
+        [accumulate](const HostArray& grad_y, const HostArray& x, const HostArray& grad_weight) {
+          multiply<T>(matrix<T>(grad_y, true), matrix<T>(x), x.size(0), accumulate, grad_weight);
+        },
+        as_matrix(grad_y), as_matrix(x), grad_weight);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
 #include <lockstep/tensor/math/gemm.hpp>
 
@@ -35,7 +36,7 @@ Stack stack_of_b(const Shape& b) {
 
 [[noreturn]] void refuse(const Tensor& a, const Tensor& b) {
   throw ShapeError("matmul of a " + describe(a) + " and b " + describe(b) +
-                   ": on the host, it takes a [..., n, k] and b [..., k, m] of one dtype whose "
+                   ": on one device, it takes a [..., n, k] and b [..., k, m] of one dtype whose "
                    "leading extents are equal or 1, or a single [k] on either side");
 }
 
@@ -94,7 +95,7 @@ void for_each_product(const StridedLoop<3>& batch, const F& f) {
 
 /// Matrix number `i` of a tensor of matrices of rows x columns, or its transpose.
 template <class T>
-math::Matrix<T> matrix(const Tensor& t, std::int64_t i, std::int64_t rows, std::int64_t columns,
+math::Matrix<T> matrix(const HostArray& t, std::int64_t i, std::int64_t rows, std::int64_t columns,
                        bool transposed = false) {
   return {static_cast<const T*>(t.data()) + i * rows * columns, std::max<std::int64_t>(columns, 1),
           transposed};
@@ -103,7 +104,7 @@ math::Matrix<T> matrix(const Tensor& t, std::int64_t i, std::int64_t rows, std::
 /// Matrix `i` of c, of rows x columns, (+)= a b with `k` terms.
 template <class T>
 void multiply(const math::Matrix<T>& a, const math::Matrix<T>& b, std::int64_t k, bool accumulate,
-              const Tensor& c, std::int64_t i, std::int64_t rows, std::int64_t columns) {
+              const HostArray& c, std::int64_t i, std::int64_t rows, std::int64_t columns) {
   math::gemm(rows, columns, k, a, b, accumulate ? T{1} : T{0},
              static_cast<T*>(c.data()) + i * rows * columns, std::max<std::int64_t>(columns, 1));
 }
@@ -111,8 +112,7 @@ void multiply(const math::Matrix<T>& a, const math::Matrix<T>& b, std::int64_t k
 }  // namespace
 
 Shape matmul_shape(const Tensor& a, const Tensor& b) {
-  if (a.dims() == 0 || b.dims() == 0 || a.dtype() != b.dtype() ||
-      a.device().type != DeviceType::host || b.device().type != DeviceType::host ||
+  if (a.dims() == 0 || b.dims() == 0 || a.dtype() != b.dtype() || a.device() != b.device() ||
       stack_of_a(a.shape()).columns != stack_of_b(b.shape()).rows) {
     refuse(a, b);
   }
@@ -127,10 +127,15 @@ Shape matmul_shape(const Tensor& a, const Tensor& b) {
 void matmul_forward(const Tensor& a, const Tensor& b, const Tensor& y) {
   const Products p(a, b);
   dispatch_floating(y.dtype(), "matmul", [&]<class T>() {
-    for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
-      multiply<T>(matrix<T>(a, ia, p.n, p.k), matrix<T>(b, ib, p.k, p.m), p.k, false, y, iy, p.n,
-                  p.m);
-    });
+    host_task(
+        "matmul",
+        [p](const HostArray& a, const HostArray& b, const HostArray& y) {
+          for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
+            multiply<T>(matrix<T>(a, ia, p.n, p.k), matrix<T>(b, ib, p.k, p.m), p.k, false, y, iy,
+                        p.n, p.m);
+          });
+        },
+        a, b, y);
   });
 }
 
@@ -139,10 +144,16 @@ void matmul_backward_a(const Tensor& grad_y, const Tensor& b, bool accumulate,
   const Products p(grad_a, b);
   if (p.repeats_a && !accumulate) grad_a.zero();
   dispatch_floating(grad_y.dtype(), "matmul", [&]<class T>() {
-    for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
-      multiply<T>(matrix<T>(grad_y, iy, p.n, p.m), matrix<T>(b, ib, p.k, p.m, true), p.m,
-                  accumulate || p.repeats_a, grad_a, ia, p.n, p.k);
-    });
+    host_task(
+        "matmul",
+        [p, add = accumulate || p.repeats_a](const HostArray& grad_y, const HostArray& b,
+                                             const HostArray& grad_a) {
+          for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
+            multiply<T>(matrix<T>(grad_y, iy, p.n, p.m), matrix<T>(b, ib, p.k, p.m, true), p.m, add,
+                        grad_a, ia, p.n, p.k);
+          });
+        },
+        grad_y, b, grad_a);
   });
 }
 
@@ -151,10 +162,16 @@ void matmul_backward_b(const Tensor& grad_y, const Tensor& a, bool accumulate,
   const Products p(a, grad_b);
   if (p.repeats_b && !accumulate) grad_b.zero();
   dispatch_floating(grad_y.dtype(), "matmul", [&]<class T>() {
-    for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
-      multiply<T>(matrix<T>(a, ia, p.n, p.k, true), matrix<T>(grad_y, iy, p.n, p.m), p.n,
-                  accumulate || p.repeats_b, grad_b, ib, p.k, p.m);
-    });
+    host_task(
+        "matmul",
+        [p, add = accumulate || p.repeats_b](const HostArray& grad_y, const HostArray& a,
+                                             const HostArray& grad_b) {
+          for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
+            multiply<T>(matrix<T>(a, ia, p.n, p.k, true), matrix<T>(grad_y, iy, p.n, p.m), p.n, add,
+                        grad_b, ib, p.k, p.m);
+          });
+        },
+        grad_y, a, grad_b);
   });
 }
 

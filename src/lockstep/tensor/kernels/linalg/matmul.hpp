@@ -2,8 +2,8 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Products of the last two dimensions, leading ones broadcast; an operand of one dimension is a row
-// (a) or a column (b). f32 or f64, on the host. Transposed operands of the gradients are read as
-// they lie in memory.
+// (a) or a column (b). f32 or f64, on the host or a simulated device. Transposed operands of the
+// gradients are read as they lie in memory.
 
 namespace lockstep {
 

@@ -6,6 +6,7 @@
 #include <lockstep/base/philox.hpp>
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 template <class T>
 class Rows {
  public:
-  explicit Rows(const Tensor& a)
+  explicit Rows(const HostArray& a)
       : first_(static_cast<T*>(a.data())),
         lanes_(a.size(1)),
         count_(a.size(0)),
@@ -72,8 +73,8 @@ class Rows {
 };
 
 void expect_rows(const Tensor& a) {
-  if (a.defined() && a.dims() == 2 && a.device().type == DeviceType::host) return;
-  throw ShapeError("orthonormalize_rows takes a matrix on the host, not " + describe(a));
+  if (a.defined() && a.dims() == 2) return;
+  throw ShapeError("orthonormalize_rows takes a matrix, not " + describe(a));
 }
 
 }  // namespace
@@ -81,10 +82,15 @@ void expect_rows(const Tensor& a) {
 void orthonormalize_rows(const Tensor& a) {
   expect_rows(a);
   dispatch_floating(a.dtype(), "orthonormalize_rows", [&]<class T>() {
-    const Rows<T> rows(a);
-    for (std::int64_t i = 0; i < rows.count(); ++i) {
-      if (!rows.append(i)) rows.clear(i);
-    }
+    host_task(
+        "orthonormalize_rows",
+        [](const HostArray& a) {
+          const Rows<T> rows(a);
+          for (std::int64_t i = 0; i < rows.count(); ++i) {
+            if (!rows.append(i)) rows.clear(i);
+          }
+        },
+        a);
   });
 }
 
@@ -95,11 +101,16 @@ void orthonormalize_rows(const Tensor& a, const RandomRows& random) {
                      " can be perpendicular to each other");
   }
   dispatch_floating(a.dtype(), "orthonormalize_rows", [&]<class T>() {
-    const Rows<T> rows(a);
-    std::uint32_t draws = 0;
-    for (std::int64_t i = 0; i < rows.count(); ++i) {
-      while (!rows.append(i)) rows.draw(i, random, draws++);
-    }
+    host_task(
+        "orthonormalize_rows",
+        [random](const HostArray& a) {
+          const Rows<T> rows(a);
+          std::uint32_t draws = 0;
+          for (std::int64_t i = 0; i < rows.count(); ++i) {
+            while (!rows.append(i)) rows.draw(i, random, draws++);
+          }
+        },
+        a);
   });
 }
 

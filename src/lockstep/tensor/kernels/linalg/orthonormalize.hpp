@@ -3,15 +3,15 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// Gram-Schmidt over the rows of a [rows, columns], f32 or f64 on the host: from the first row to
-// the last, each loses its parts along those before it and gets length 1, twice, so that also rows
-// which were nearly parallel end perpendicular to rounding. Sums are made in double, in an order
-// that depends on the shape alone. A row of which that leaves no more than rounding lies within the
-// span of those before it and is lost. NaN spreads.
+// Gram-Schmidt over the rows of a [rows, columns], f32 or f64, on the host or a simulated device:
+// from the first row to the last, each loses its parts along those before it and gets length 1,
+// twice, so that also rows which were nearly parallel end perpendicular to rounding. Sums are made
+// in double, in an order that depends on the shape alone. A row of which that leaves no more than
+// rounding lies within the span of those before it and is lost. NaN spreads.
 
 namespace lockstep {
 
-/// Lost rows become zero. Throws ShapeError for other dtypes, dimensions or devices.
+/// Lost rows become zero. Throws ShapeError for other dtypes or dimensions, and for a GPU.
 void orthonormalize_rows(const Tensor& a);
 
 /// Says which random numbers: word c mod 4 of Philox block (c / 4, draw, step, stream) for column

@@ -9,6 +9,7 @@
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
@@ -24,6 +25,21 @@ T log_sum(T a, T b, T c) {
   return math::log(math::exp(a - at) + math::exp(b - at) + math::exp(c - at)) + at;
 }
 
+/// What CtcTargets say, for a task.
+struct TargetArrays {
+  HostArray labels, first, frames;
+  std::int64_t blank;
+
+  [[nodiscard]] std::int64_t label(std::int64_t i) const { return number(labels, i); }
+  [[nodiscard]] std::int64_t first_of(std::int64_t n) const { return number(first, n); }
+  [[nodiscard]] std::int64_t frames_of(std::int64_t n) const { return number(frames, n); }
+
+ private:
+  [[nodiscard]] static std::int64_t number(const HostArray& t, std::int64_t i) {
+    return static_cast<const std::int64_t*>(t.data())[i];
+  }
+};
+
 /// A sample's labels with a blank around each, and what a thread works with. The arrays have two
 /// places in front of state 0 and behind the last, where nothing ever is.
 template <class T>
@@ -38,7 +54,7 @@ struct States {
     return states;
   }
 
-  void take(const CtcTargets& targets, std::int64_t n) {
+  void take(const TargetArrays& targets, std::int64_t n) {
     const auto begin = targets.first_of(n);
     count = 2 * (targets.first_of(n + 1) - begin) + 1;
     const auto size = static_cast<std::size_t>(count) + 4;
@@ -64,8 +80,8 @@ struct States {
 };
 
 template <class T>
-void forward_of_sample(const Tensor& x, const CtcTargets& targets, std::int64_t n,
-                       const Tensor& alpha, const Tensor& losses) {
+void forward_of_sample(const HostArray& x, const TargetArrays& targets, std::int64_t n,
+                       const HostArray& alpha, const HostArray& losses) {
   auto& states = States<T>::of_this_thread();
   states.take(targets, n);
   const std::int64_t samples = x.size(1), classes = x.size(2), count = states.count;
@@ -89,8 +105,8 @@ void forward_of_sample(const Tensor& x, const CtcTargets& targets, std::int64_t 
 }
 
 template <class T>
-void backward_of_sample(T grad_loss, const Tensor& x, const CtcTargets& targets, std::int64_t n,
-                        const Tensor& alpha, T loss, const Tensor& grad_x) {
+void backward_of_sample(T grad_loss, const HostArray& x, const TargetArrays& targets,
+                        std::int64_t n, const HostArray& alpha, T loss, const HostArray& grad_x) {
   if (!(loss < std::numeric_limits<T>::infinity())) return;
   auto& states = States<T>::of_this_thread();
   states.take(targets, n);
@@ -132,19 +148,20 @@ void backward_of_sample(T grad_loss, const Tensor& x, const CtcTargets& targets,
 
 }  // namespace
 
-std::int64_t CtcTargets::longest() const {
-  std::int64_t most = 0;
-  for (std::int64_t n = 0; n + 1 < first.numel(); ++n)
-    most = std::max(most, first_of(n + 1) - first_of(n));
-  return most;
-}
-
 void ctc_forward(const Tensor& x, const CtcTargets& targets, const Tensor& alpha,
                  const Tensor& losses) {
   ensure_kokkos();
   dispatch_floating(x.dtype(), "ctc_loss", [&]<class T>() {
-    for_each("lockstep::ctc_forward", HostExecutionSpace(), x.size(1),
-             [&](std::int64_t n) { forward_of_sample<T>(x, targets, n, alpha, losses); });
+    host_task(
+        "ctc_loss",
+        [blank = targets.blank](const HostArray& x, const HostArray& labels, const HostArray& first,
+                                const HostArray& frames, const HostArray& alpha,
+                                const HostArray& losses) {
+          const TargetArrays targets{labels, first, frames, blank};
+          for_each("lockstep::ctc_forward", HostExecutionSpace(), x.size(1),
+                   [&](std::int64_t n) { forward_of_sample<T>(x, targets, n, alpha, losses); });
+        },
+        x, targets.labels, targets.first, targets.frames, alpha, losses);
   });
 }
 
@@ -153,11 +170,20 @@ void ctc_backward(const Tensor& grad_losses, const Tensor& x, const CtcTargets& 
                   const Tensor& grad_x) {
   if (!accumulate) fill(grad_x, 0.0);
   dispatch_floating(x.dtype(), "ctc_loss", [&]<class T>() {
-    const auto* const g = static_cast<const T*>(grad_losses.data());
-    const auto* const l = static_cast<const T*>(losses.data());
-    for_each("lockstep::ctc_backward", HostExecutionSpace(), x.size(1), [&](std::int64_t n) {
-      backward_of_sample<T>(g[n], x, targets, n, alpha, l[n], grad_x);
-    });
+    host_task(
+        "ctc_loss",
+        [blank = targets.blank](const HostArray& grad_losses, const HostArray& x,
+                                const HostArray& labels, const HostArray& first,
+                                const HostArray& frames, const HostArray& alpha,
+                                const HostArray& losses, const HostArray& grad_x) {
+          const TargetArrays targets{labels, first, frames, blank};
+          const auto* const g = static_cast<const T*>(grad_losses.data());
+          const auto* const l = static_cast<const T*>(losses.data());
+          for_each("lockstep::ctc_backward", HostExecutionSpace(), x.size(1), [&](std::int64_t n) {
+            backward_of_sample<T>(g[n], x, targets, n, alpha, l[n], grad_x);
+          });
+        },
+        grad_losses, x, targets.labels, targets.first, targets.frames, alpha, losses, grad_x);
   });
 }
 

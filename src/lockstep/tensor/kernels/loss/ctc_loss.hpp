@@ -3,27 +3,18 @@
 
 #include <lockstep/tensor/tensor.hpp>
 
-// Connectionist temporal classification (Graves et al. 2006, ICML), on the host.
+// Connectionist temporal classification (Graves et al. 2006, ICML), on the host or a
+// simulated device.
 
 namespace lockstep {
 
-/// What the targets of a batch say, checked: the labels of all samples one after the other. i64 on
-/// the host.
+/// What the targets of a batch say, checked: the labels of all samples one after the other. i64,
+/// on the device of the log-probabilities.
 struct CtcTargets {
   Tensor labels;
   Tensor first;   ///< [N + 1]: where each sample's labels begin
   Tensor frames;  ///< [N]: how many of the T frames are the sample's
   std::int64_t blank = 0;
-
-  [[nodiscard]] std::int64_t label(std::int64_t i) const { return number(labels, i); }
-  [[nodiscard]] std::int64_t first_of(std::int64_t n) const { return number(first, n); }
-  [[nodiscard]] std::int64_t frames_of(std::int64_t n) const { return number(frames, n); }
-  [[nodiscard]] std::int64_t longest() const;  ///< labels of a sample
-
- private:
-  [[nodiscard]] static std::int64_t number(const Tensor& t, std::int64_t i) {
-    return static_cast<const std::int64_t*>(t.data())[i];
-  }
 };
 
 /// losses[N] = -log p(labels | x), x[T,N,C] log-probabilities, f32 or f64; infinite where the

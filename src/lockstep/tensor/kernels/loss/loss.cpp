@@ -1,6 +1,7 @@
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/loss/loss_rows.hpp>
 
@@ -21,21 +22,10 @@ Shape target_shape(const Shape& x) {
   return Shape(std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(dims)));
 }
 
-/// A row's class on the host, where a wrong one can be told to the user at once.
-template <class Space>
-void check_targets(const char* operation, const Tensor& target, std::int64_t classes,
-                   std::int64_t ignore_index, std::int64_t first_row) {
-  if constexpr (is_host_space<Space>) {
-    const auto t = flat_view<Space, const std::int64_t>(target);
-    for (std::int64_t r = 0; r < target.numel(); ++r) {
-      if ((t(r) < 0 || t(r) >= classes) && t(r) != ignore_index) {
-        throw InputError(std::string(operation) + ": target " + std::to_string(t(r)) + " in row " +
-                         std::to_string(first_row + r) + " is not a class: there are " +
-                         std::to_string(classes) + ", counted from 0, and ignore_index is " +
-                         std::to_string(ignore_index));
-      }
-    }
-  }
+std::string no_class(const IndexCheck& check, std::int64_t row, std::int64_t target) {
+  return std::string(check.operation) + ": target " + std::to_string(target) + " in row " +
+         std::to_string(row) + " is not a class: there are " + std::to_string(check.count) +
+         ", counted from 0, and ignore_index is " + std::to_string(check.ignored);
 }
 
 template <class T, class Space>
@@ -114,8 +104,15 @@ void check_options(const char* operation, const Tensor& x, const LossOptions& op
   }
 }
 
+Tensor right_targets(const char* operation, const Tensor& target, std::int64_t classes,
+                     std::int64_t ignore_index) {
+  return right_indices(
+      {.count = classes, .ignored = ignore_index, .sentence = no_class, .operation = operation},
+      target, ignore_index);
+}
+
 void check_loss(const char* operation, const Tensor& x, const Tensor& target,
-                const LossOptions& options, std::int64_t first_row) {
+                const LossOptions& options) {
   if (x.dims() < 2 || target.shape() != target_shape(x.shape())) {
     throw ShapeError(std::string(operation) + " of x " + to_string(x.shape()) + " and target " +
                      to_string(target.shape()) + ": x must be [N, C, ...] and the target [N, ...]");
@@ -124,9 +121,6 @@ void check_loss(const char* operation, const Tensor& x, const Tensor& target,
     throw ShapeError(std::string(operation) + ": the target must be i64, not " + describe(target));
   }
   check_options(operation, x, options);
-  dispatch(current_stream(x.device()), [&]<class Space>(const Space&) {
-    check_targets<Space>(operation, target, x.size(1), options.ignore_index, first_row);
-  });
 }
 
 void nll_loss_forward(const Tensor& x, const Tensor& target, const LossOptions& options,

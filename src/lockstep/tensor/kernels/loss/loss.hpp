@@ -19,11 +19,15 @@ struct LossOptions {
   double label_smoothing = 0.0;      ///< cross_entropy only
 };
 
-/// Throws ShapeError, naming `operation` and printing the shapes, unless x, target and options fit;
-/// on the host also InputError for a target that is neither a class nor ignore_index. It counts
-/// rows from `first_row`.
+/// Throws ShapeError, naming `operation` and printing the shapes, unless x, target and options fit.
 void check_loss(const char* operation, const Tensor& x, const Tensor& target,
-                const LossOptions& options, std::int64_t first_row = 0);
+                const LossOptions& options);
+
+/// The target to compute with, in which all are classes, below `classes`, or ignore_index: on the
+/// host `target` itself, else InputError names the row. On a device wrong ones become ignore_index,
+/// and the error comes when the host waits (index_check.hpp). `operation` is a static string.
+[[nodiscard]] Tensor right_targets(const char* operation, const Tensor& target,
+                                   std::int64_t classes, std::int64_t ignore_index);
 
 /// Of these, what concerns x and the options alone.
 void check_options(const char* operation, const Tensor& x, const LossOptions& options);

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include <lockstep/base/error.hpp>
+
 namespace lockstep::detail {
 namespace {
 
@@ -107,7 +109,13 @@ void apply(const Layout& layout, std::int64_t k, const float* x, const float* re
   });
 }
 
-float* data_of(const Tensor& t) { return t.defined() ? static_cast<float*>(t.data()) : nullptr; }
+float* data_of(const Tensor& t) {
+  if (t.device().type != DeviceType::host) {
+    throw ShapeError("batch_norm in channel blocks runs on the host only, not on " + describe(t) +
+                     ": arrange it plainly first, with from_channel_blocks");
+  }
+  return t.defined() ? static_cast<float*>(t.data()) : nullptr;
+}
 
 template <int Block>
 void forward(const BatchNormInputs& in, bool training, double momentum, double eps, const Tensor& y,

@@ -18,9 +18,9 @@ struct Groups {
         width(channels * positions) {}
 };
 
-template <class T>
+template <class T, class Space>
 const T* address(const Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.data()) : nullptr;
+  return t.defined() ? flat_view<Space, const T>(t).data() : nullptr;
 }
 
 template <class T, class Space>
@@ -31,7 +31,7 @@ void group_norm_kernel(const Space& space, const Tensor& x, std::int64_t groups,
   const auto in = flat_view<Space, const T>(x);
   const auto out = flat_view<Space, T>(y), means = flat_view<Space, T>(mean),
              inverses = flat_view<Space, T>(rstd);
-  const T *const w = address<T>(weight), *const b = address<T>(bias);
+  const T *const w = address<T, Space>(weight), *const b = address<T, Space>(bias);
   for_each_row(
       "lockstep::group_norm_forward", space, g.rows, g.width,
       KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
@@ -91,7 +91,7 @@ void group_norm_backward_kernel(const Space& space, const Tensor& grad_y, const 
              of_dy = flat_view<Space, const T>(sums),
              of_product = flat_view<Space, const T>(products);
   const auto out = flat_view<Space, T>(grad_x);
-  const T* const w = address<T>(weight);
+  const T* const w = address<T, Space>(weight);
   // dx = rstd (w dy - (sum of w dy + xhat sum of w dy xhat) / width).
   for_each_row(
       "lockstep::group_norm_backward", space, g.rows, g.width,

@@ -67,8 +67,8 @@ void join_kernel(const Space& space, const Tensor& all_parts, double momentum,
 
 template <class T, class Space>
 void backward_kernel(const Space& space, const BatchNormInputs& in, const BatchNormSaved& saved,
-                     const Tensor& y, const Tensor& grad_y, const Tensor& sums_of_all, double count,
-                     const Tensor& gradient, bool accumulate) {
+                     const Tensor& y, const Tensor& grad_y, const Tensor& sums_of_all,
+                     const Tensor& count_of_all, const Tensor& gradient, bool accumulate) {
   const Shape shape = detail::planes(in.x);
   const std::int64_t samples = shape[0];
   const auto x = view<Space, const T, 3>(in.x.reshape(shape));
@@ -79,12 +79,14 @@ void backward_kernel(const Space& space, const BatchNormInputs& in, const BatchN
              mean = view<Space, const T, 1>(saved.mean);
   const auto inverse_std = view<Space, const T, 1>(saved.inverse_std);
   const auto sums = view<Space, const T, 2>(sums_of_all);
+  const auto counted = view<Space, const double, 1>(count_of_all);
   // No number is below or equal to NaN: without relu every gradient passes.
   const T closed = in.relu ? T{0} : std::numeric_limits<T>::quiet_NaN();
   for_each_row(
       "lockstep::sync_batch_norm_backward", space, shape[1], shape[2],
       KOKKOS_LAMBDA(std::int64_t c, const Lanes<Space>& lanes) {
         const T center = mean(c), scale = weight(c) * inverse_std(c);
+        const double count = counted(0);
         const T mean_g = static_cast<T>(sums(0, c) / count);
         const T slope = static_cast<T>(sums(1, c) / count * inverse_std(c));
         for (std::int64_t n = 0; n < samples; ++n) {
@@ -126,9 +128,9 @@ void join_batch_norm_statistics(const Tensor& parts, double momentum, const Tens
 
 void sync_batch_norm_backward(const BatchNormInputs& inputs, const BatchNormSaved& saved,
                               const Tensor& y, const Tensor& grad_y, const Tensor& sums,
-                              double count, const Tensor& grad_x, bool accumulate) {
+                              const Tensor& count, const Tensor& grad_x, bool accumulate) {
   if (is_channel_blocked(inputs.x)) {
-    detail::sync_batch_norm_blocks_backward(inputs, saved, y, grad_y, sums, count, grad_x,
+    detail::sync_batch_norm_blocks_backward(inputs, saved, y, grad_y, sums, count.item(), grad_x,
                                             accumulate);
     return;
   }

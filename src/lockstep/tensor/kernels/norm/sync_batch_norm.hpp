@@ -25,6 +25,6 @@ void join_batch_norm_statistics(const Tensor& parts, double momentum, const Tens
 /// batch_norm_backward.
 void sync_batch_norm_backward(const BatchNormInputs& inputs, const BatchNormSaved& saved,
                               const Tensor& y, const Tensor& grad_y, const Tensor& sums,
-                              double count, const Tensor& grad_x, bool accumulate);
+                              const Tensor& count, const Tensor& grad_x, bool accumulate);
 
 }  // namespace lockstep

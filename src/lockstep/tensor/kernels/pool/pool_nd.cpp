@@ -7,6 +7,7 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/kernels/thread_row.hpp>
 
 namespace lockstep {
@@ -18,7 +19,7 @@ struct PoolExtents {
   std::array<std::int64_t, 3> in, out;
   std::int64_t in_plane, out_plane;
 
-  PoolExtents(const Tensor& x, const Tensor& y)
+  PoolExtents(const HostArray& x, const HostArray& y)
       : planes(x.size(0)),
         in{x.size(1), x.size(2), x.size(3)},
         out{y.size(1), y.size(2), y.size(3)},
@@ -83,7 +84,8 @@ void for_each_plane(const char* label, const PoolExtents& e, const F& each) {
 }
 
 template <class T>
-void max_rows(const Tensor& x, const PoolWindow& w, const Tensor& y, const Tensor& indices) {
+void max_rows(const HostArray& x, const PoolWindow& w, const HostArray& y,
+              const HostArray& indices) {
   const PoolExtents e(x, y);
   for_each_plane("lockstep::max_pool_forward", e, [&](std::int64_t plane) {
     const T* const in = static_cast<const T*>(x.data()) + plane * e.in_plane;
@@ -114,7 +116,7 @@ void max_rows(const Tensor& x, const PoolWindow& w, const Tensor& y, const Tenso
 }
 
 template <class T>
-void max_rows_back(const Tensor& grad_y, const Tensor& indices, const Tensor& grad_x) {
+void max_rows_back(const HostArray& grad_y, const HostArray& indices, const HostArray& grad_x) {
   const PoolExtents e(grad_x, grad_y);
   for_each_plane("lockstep::max_pool_backward", e, [&](std::int64_t plane) {
     const T* const g = static_cast<const T*>(grad_y.data()) + plane * e.out_plane;
@@ -163,7 +165,7 @@ struct Divisors {
 };
 
 template <class T>
-void avg_rows(const Tensor& x, const AveragePool& pool, const Tensor& y) {
+void avg_rows(const HostArray& x, const AveragePool& pool, const HostArray& y) {
   const PoolExtents e(x, y);
   const Divisors<T> divisors(pool, e);
   for_each_plane("lockstep::avg_pool_forward", e, [&](std::int64_t plane) {
@@ -194,7 +196,7 @@ void avg_rows(const Tensor& x, const AveragePool& pool, const Tensor& y) {
 }
 
 template <class T>
-void avg_rows_back(const Tensor& grad_y, const AveragePool& pool, const Tensor& grad_x) {
+void avg_rows_back(const HostArray& grad_y, const AveragePool& pool, const HostArray& grad_x) {
   const PoolExtents e(grad_x, grad_y);
   const Divisors<T> divisors(pool, e);
   for_each_plane("lockstep::avg_pool_backward", e, [&](std::int64_t plane) {
@@ -250,7 +252,7 @@ void for_each_row_in(const PoolExtents& e, const Part& d, const Part& h, const F
 // A row of outputs looks at some rows of inputs: first these become one row, as vectors, then its
 // parts one number each.
 template <class T>
-void adaptive_max(const Tensor& x, const Tensor& y, const Tensor& indices) {
+void adaptive_max(const HostArray& x, const HostArray& y, const HostArray& indices) {
   const PoolExtents e(x, y);
   const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_max_pool", e, [&](std::int64_t plane) {
@@ -295,7 +297,7 @@ void adaptive_max(const Tensor& x, const Tensor& y, const Tensor& indices) {
 }
 
 template <class T>
-void adaptive_avg(const Tensor& x, const Tensor& y) {
+void adaptive_avg(const HostArray& x, const HostArray& y) {
   const PoolExtents e(x, y);
   const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_avg_pool", e, [&](std::int64_t plane) {
@@ -319,7 +321,7 @@ void adaptive_avg(const Tensor& x, const Tensor& y) {
 }
 
 template <class T>
-void adaptive_avg_back(const Tensor& grad_y, const Tensor& grad_x) {
+void adaptive_avg_back(const HostArray& grad_y, const HostArray& grad_x) {
   const PoolExtents e(grad_x, grad_y);
   const std::int64_t width = e.in[2];
   for_each_plane("lockstep::adaptive_avg_pool_backward", e, [&](std::int64_t plane) {
@@ -345,40 +347,61 @@ void adaptive_avg_back(const Tensor& grad_y, const Tensor& grad_x) {
 
 void max_pool_forward(const Tensor& x, const PoolWindow& window, const Tensor& y,
                       const Tensor& indices) {
-  dispatch_floating(x.dtype(), "max_pool", [&]<class T>() { max_rows<T>(x, window, y, indices); });
+  dispatch_floating(x.dtype(), "max_pool", [&]<class T>() {
+    host_task(
+        "max_pool",
+        [window](const HostArray& x, const HostArray& y, const HostArray& indices) {
+          max_rows<T>(x, window, y, indices);
+        },
+        x, y, indices);
+  });
 }
 
 void max_pool_backward(const Tensor& grad_y, const Tensor& indices, bool accumulate,
                        const Tensor& grad_x) {
   if (!accumulate) fill(grad_x, 0.0);
-  dispatch_floating(grad_x.dtype(), "max_pool",
-                    [&]<class T>() { max_rows_back<T>(grad_y, indices, grad_x); });
+  dispatch_floating(grad_x.dtype(), "max_pool", [&]<class T>() {
+    host_task("max_pool", max_rows_back<T>, grad_y, indices, grad_x);
+  });
 }
 
 void avg_pool_forward(const Tensor& x, const AveragePool& pool, const Tensor& y) {
-  dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() { avg_rows<T>(x, pool, y); });
+  dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() {
+    host_task(
+        "avg_pool", [pool](const HostArray& x, const HostArray& y) { avg_rows<T>(x, pool, y); }, x,
+        y);
+  });
 }
 
 void avg_pool_backward(const Tensor& grad_y, const AveragePool& pool, bool accumulate,
                        const Tensor& grad_x) {
   if (!accumulate) fill(grad_x, 0.0);
-  dispatch_floating(grad_x.dtype(), "avg_pool",
-                    [&]<class T>() { avg_rows_back<T>(grad_y, pool, grad_x); });
+  dispatch_floating(grad_x.dtype(), "avg_pool", [&]<class T>() {
+    host_task(
+        "avg_pool",
+        [pool](const HostArray& grad_y, const HostArray& grad_x) {
+          avg_rows_back<T>(grad_y, pool, grad_x);
+        },
+        grad_y, grad_x);
+  });
 }
 
 void adaptive_max_pool_forward(const Tensor& x, const Tensor& y, const Tensor& indices) {
-  dispatch_floating(x.dtype(), "adaptive_max_pool",
-                    [&]<class T>() { adaptive_max<T>(x, y, indices); });
+  dispatch_floating(x.dtype(), "adaptive_max_pool", [&]<class T>() {
+    host_task("adaptive_max_pool", adaptive_max<T>, x, y, indices);
+  });
 }
 
 void adaptive_avg_pool_forward(const Tensor& x, const Tensor& y) {
-  dispatch_floating(x.dtype(), "adaptive_avg_pool", [&]<class T>() { adaptive_avg<T>(x, y); });
+  dispatch_floating(x.dtype(), "adaptive_avg_pool",
+                    [&]<class T>() { host_task("adaptive_avg_pool", adaptive_avg<T>, x, y); });
 }
 
 void adaptive_avg_pool_backward(const Tensor& grad_y, bool accumulate, const Tensor& grad_x) {
   if (!accumulate) fill(grad_x, 0.0);
-  dispatch_floating(grad_x.dtype(), "adaptive_avg_pool",
-                    [&]<class T>() { adaptive_avg_back<T>(grad_y, grad_x); });
+  dispatch_floating(grad_x.dtype(), "adaptive_avg_pool", [&]<class T>() {
+    host_task("adaptive_avg_pool", adaptive_avg_back<T>, grad_y, grad_x);
+  });
 }
 
 }  // namespace lockstep

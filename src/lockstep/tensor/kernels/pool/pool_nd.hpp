@@ -4,8 +4,8 @@
 #include <lockstep/tensor/extents.hpp>
 #include <lockstep/tensor/tensor.hpp>
 
-// Pools with windows of any extents over x[planes, D, H, W]; f32 or f64, on the host. Images have
-// D = 1, sequences H = 1 too.
+// Pools with windows of any extents over x[planes, D, H, W]; f32 or f64, on the host or a simulated
+// device. Images have D = 1, sequences H = 1 too.
 
 namespace lockstep {
 

@@ -7,6 +7,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/kernels/rows_along.hpp>
 
 namespace lockstep {
@@ -106,8 +107,8 @@ void bring_forward(std::vector<Entry<Key>>& a, std::vector<Entry<Key>>& b, std::
 }
 
 template <class T>
-void order_rows(const Tensor& x, const Shape& shape, bool descending, std::int64_t count,
-                const Tensor& values, const Tensor& indices) {
+void order_rows(const HostArray& x, const Shape& shape, bool descending, std::int64_t count,
+                const HostArray& values, const HostArray& indices) {
   using Key = typename KeyOf<T>::type;
   const std::int64_t width = shape[1], inner = shape[2];
   const auto* const in = static_cast<const T*>(x.data());
@@ -129,9 +130,6 @@ void order_rows(const Tensor& x, const Shape& shape, bool descending, std::int64
 
 void order_along(const char* operation, const Tensor& x, int dim, bool descending,
                  const Tensor& values, const Tensor& indices) {
-  if (x.device().type != DeviceType::host) {
-    throw ShapeError(std::string(operation) + " runs on the host only, not on " + describe(x));
-  }
   const Shape shape = detail::around(x.shape(), dim);
   if (shape[1] > 0xFFFFFFFFLL) {
     throw ShapeError(std::string(operation) + " of " + describe(x) +
@@ -141,7 +139,13 @@ void order_along(const char* operation, const Tensor& x, int dim, bool descendin
   const std::int64_t count = values.size(resolve_dim(x.shape(), dim));
   ensure_kokkos();
   dispatch_floating(x.dtype(), operation, [&]<class T>() {
-    order_rows<T>(x, shape, descending, count, values, indices);
+    host_task(
+        operation,
+        [shape, descending, count](const HostArray& x, const HostArray& values,
+                                   const HostArray& indices) {
+          order_rows<T>(x, shape, descending, count, values, indices);
+        },
+        x, values, indices);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/kernels/thread_row.hpp>
 
 namespace lockstep {
@@ -46,7 +47,7 @@ void for_each_nearest_row(const Shape& x, const Shape& y, const Ratios& ratios, 
 }
 
 template <class T>
-void nearest_rows(const Tensor& x, const Ratios& ratios, const Tensor& y) {
+void nearest_rows(const HostArray& x, const Ratios& ratios, const HostArray& y) {
   const auto& places = nearest_places(2, x.size(3), y.size(3), ratios[2]);
   const auto* const in = static_cast<const T*>(x.data());
   auto* const out = static_cast<T*>(y.data());
@@ -77,7 +78,7 @@ void fold_row(const std::vector<std::int32_t>& places, const T* row, T* out) {
 
 // Rows that come from one row are neighbours: their sum first, in vectors.
 template <class T>
-void nearest_rows_back(const Tensor& grad_y, const Ratios& ratios, const Tensor& grad_x) {
+void nearest_rows_back(const HostArray& grad_y, const Ratios& ratios, const HostArray& grad_x) {
   const auto& places = nearest_places(2, grad_x.size(3), grad_y.size(3), ratios[2]);
   const auto* const in = static_cast<const T*>(grad_y.data());
   auto* const out = static_cast<T*>(grad_x.data());
@@ -128,7 +129,8 @@ const std::vector<Between<T>>& places_between(std::size_t dimension, std::int64_
 
 // One output row is two input rows, first mixed in full, then picked from: the mixing is vectors.
 template <class T>
-void bilinear_rows(const Tensor& x, const Ratios& ratios, bool align_corners, const Tensor& y) {
+void bilinear_rows(const HostArray& x, const Ratios& ratios, bool align_corners,
+                   const HostArray& y) {
   const auto& rows = places_between<T>(0, x.size(2), y.size(2), ratios[1], align_corners);
   const auto& columns = places_between<T>(1, x.size(3), y.size(3), ratios[2], align_corners);
   const std::int64_t height = x.size(2), width = x.size(3), out_width = y.size(3);
@@ -152,8 +154,8 @@ void bilinear_rows(const Tensor& x, const Ratios& ratios, bool align_corners, co
 }
 
 template <class T>
-void bilinear_rows_back(const Tensor& grad_y, const Ratios& ratios, bool align_corners,
-                        const Tensor& grad_x) {
+void bilinear_rows_back(const HostArray& grad_y, const Ratios& ratios, bool align_corners,
+                        const HostArray& grad_x) {
   const auto& rows = places_between<T>(0, grad_x.size(2), grad_y.size(2), ratios[1], align_corners);
   const auto& columns =
       places_between<T>(1, grad_x.size(3), grad_y.size(3), ratios[2], align_corners);
@@ -181,26 +183,47 @@ void bilinear_rows_back(const Tensor& grad_y, const Ratios& ratios, bool align_c
 }  // namespace
 
 void nearest_forward(const Tensor& x, const Ratios& ratios, const Tensor& y) {
-  dispatch_floating(x.dtype(), "interpolate", [&]<class T>() { nearest_rows<T>(x, ratios, y); });
+  dispatch_floating(x.dtype(), "interpolate", [&]<class T>() {
+    host_task(
+        "interpolate",
+        [ratios](const HostArray& x, const HostArray& y) { nearest_rows<T>(x, ratios, y); }, x, y);
+  });
 }
 
 void nearest_backward(const Tensor& grad_y, const Ratios& ratios, bool accumulate,
                       const Tensor& grad_x) {
   if (!accumulate) fill(grad_x, 0.0);
-  dispatch_floating(grad_x.dtype(), "interpolate",
-                    [&]<class T>() { nearest_rows_back<T>(grad_y, ratios, grad_x); });
+  dispatch_floating(grad_x.dtype(), "interpolate", [&]<class T>() {
+    host_task(
+        "interpolate",
+        [ratios](const HostArray& grad_y, const HostArray& grad_x) {
+          nearest_rows_back<T>(grad_y, ratios, grad_x);
+        },
+        grad_y, grad_x);
+  });
 }
 
 void bilinear_forward(const Tensor& x, const Ratios& ratios, bool align_corners, const Tensor& y) {
-  dispatch_floating(x.dtype(), "interpolate",
-                    [&]<class T>() { bilinear_rows<T>(x, ratios, align_corners, y); });
+  dispatch_floating(x.dtype(), "interpolate", [&]<class T>() {
+    host_task(
+        "interpolate",
+        [ratios, align_corners](const HostArray& x, const HostArray& y) {
+          bilinear_rows<T>(x, ratios, align_corners, y);
+        },
+        x, y);
+  });
 }
 
 void bilinear_backward(const Tensor& grad_y, const Ratios& ratios, bool align_corners,
                        bool accumulate, const Tensor& grad_x) {
   if (!accumulate) fill(grad_x, 0.0);
   dispatch_floating(grad_x.dtype(), "interpolate", [&]<class T>() {
-    bilinear_rows_back<T>(grad_y, ratios, align_corners, grad_x);
+    host_task(
+        "interpolate",
+        [ratios, align_corners](const HostArray& grad_y, const HostArray& grad_x) {
+          bilinear_rows_back<T>(grad_y, ratios, align_corners, grad_x);
+        },
+        grad_y, grad_x);
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
@@ -83,8 +84,8 @@ struct Middle {
 };
 
 template <class T>
-void pad_planes(const Tensor& x, const PadAmounts& amounts, PadMode mode, T value,
-                const Tensor& y) {
+void pad_planes(const HostArray& x, const PadAmounts& amounts, PadMode mode, T value,
+                const HostArray& y) {
   const Shape &from = x.shape(), &to = y.shape();
   const Middle middle(from, to, amounts);
   const auto& columns = places_of(0, from, to, amounts, mode);
@@ -119,7 +120,7 @@ bool is_own(std::int64_t i, std::int64_t before, std::int64_t extent) {
 
 // First what is x's own, each element once, so that nothing need be zeroed before; then the copies.
 template <class T, bool accumulate>
-void unpad_own(const Tensor& grad_y, const PadAmounts& amounts, const Tensor& grad_x) {
+void unpad_own(const HostArray& grad_y, const PadAmounts& amounts, const HostArray& grad_x) {
   const Shape &from = grad_x.shape(), &to = grad_y.shape();
   const Middle middle(from, to, amounts);
   const auto& rows = places_of(1, from, to, amounts, PadMode::constant);
@@ -146,8 +147,8 @@ void unpad_own(const Tensor& grad_y, const PadAmounts& amounts, const Tensor& gr
 }
 
 template <class T>
-void unpad_copies(const Tensor& grad_y, const PadAmounts& amounts, PadMode mode,
-                  const Tensor& grad_x) {
+void unpad_copies(const HostArray& grad_y, const PadAmounts& amounts, PadMode mode,
+                  const HostArray& grad_x) {
   const Shape &from = grad_x.shape(), &to = grad_y.shape();
   const Middle middle(from, to, amounts);
   const auto& columns = places_of(0, from, to, amounts, mode);
@@ -195,8 +196,14 @@ bool takes_away(const PadAmounts& amounts) {
 
 void pad_forward(const Tensor& x, const PadAmounts& amounts, PadMode mode, double value,
                  const Tensor& y) {
-  dispatch_floating(x.dtype(), "pad",
-                    [&]<class T>() { pad_planes(x, amounts, mode, static_cast<T>(value), y); });
+  dispatch_floating(x.dtype(), "pad", [&]<class T>() {
+    host_task(
+        "pad",
+        [amounts, mode, value](const HostArray& x, const HostArray& y) {
+          pad_planes(x, amounts, mode, static_cast<T>(value), y);
+        },
+        x, y);
+  });
 }
 
 void pad_backward(const Tensor& grad_y, const PadAmounts& amounts, PadMode mode, bool accumulate,
@@ -204,12 +211,17 @@ void pad_backward(const Tensor& grad_y, const PadAmounts& amounts, PadMode mode,
   const bool add = accumulate || takes_away(amounts);
   if (add && !accumulate) fill(grad_x, 0.0);
   dispatch_floating(grad_x.dtype(), "pad", [&]<class T>() {
-    if (add) {
-      unpad_own<T, true>(grad_y, amounts, grad_x);
-    } else {
-      unpad_own<T, false>(grad_y, amounts, grad_x);
-    }
-    if (mode != PadMode::constant) unpad_copies<T>(grad_y, amounts, mode, grad_x);
+    host_task(
+        "pad",
+        [amounts, mode, add](const HostArray& grad_y, const HostArray& grad_x) {
+          if (add) {
+            unpad_own<T, true>(grad_y, amounts, grad_x);
+          } else {
+            unpad_own<T, false>(grad_y, amounts, grad_x);
+          }
+          if (mode != PadMode::constant) unpad_copies<T>(grad_y, amounts, mode, grad_x);
+        },
+        grad_y, grad_x);
   });
 }
 

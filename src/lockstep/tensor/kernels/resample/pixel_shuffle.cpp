@@ -1,6 +1,7 @@
 #include <lockstep/tensor/kernels/resample/pixel_shuffle.hpp>
 
 #include <lockstep/tensor/dispatch_dtype.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
@@ -32,7 +33,7 @@ void move_pair(T* wide, T* first, T* second, std::int64_t width) {
 }
 
 template <class T, bool shuffle>
-void move_planes(const Tensor& parts, bool accumulate, const Tensor& planes) {
+void move_planes(const HostArray& parts, bool accumulate, const HostArray& planes) {
   const std::int64_t count = parts.size(0), r = parts.size(1), height = parts.size(3),
                      width = parts.size(4), area = height * width;
   auto* wide = static_cast<T*>(planes.data());
@@ -52,16 +53,26 @@ void move_planes(const Tensor& parts, bool accumulate, const Tensor& planes) {
   }
 }
 
+template <class T, bool shuffle>
+void move_planes_of(const Tensor& parts, bool accumulate, const Tensor& planes) {
+  host_task(
+      shuffle ? "pixel_shuffle" : "pixel_unshuffle",
+      [accumulate](const HostArray& parts, const HostArray& planes) {
+        move_planes<T, shuffle>(parts, accumulate, planes);
+      },
+      parts, planes);
+}
+
 }  // namespace
 
 void pixel_shuffle_copy(const Tensor& x, bool accumulate, const Tensor& y) {
   dispatch_floating(x.dtype(), "pixel_shuffle",
-                    [&]<class T>() { move_planes<T, true>(x, accumulate, y); });
+                    [&]<class T>() { move_planes_of<T, true>(x, accumulate, y); });
 }
 
 void pixel_unshuffle_copy(const Tensor& y, bool accumulate, const Tensor& x) {
   dispatch_floating(x.dtype(), "pixel_unshuffle",
-                    [&]<class T>() { move_planes<T, false>(x, accumulate, y); });
+                    [&]<class T>() { move_planes_of<T, false>(x, accumulate, y); });
 }
 
 }  // namespace lockstep

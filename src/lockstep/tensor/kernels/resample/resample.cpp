@@ -7,6 +7,7 @@
 
 #include <lockstep/tensor/dispatch_dtype.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
@@ -60,7 +61,7 @@ const std::vector<WeightedPlaces<T>>& outputs_of(const Resampling& how, std::int
 
 /// Calls f(output row, input row, share) for every output and tap; rows are `inner` elements long.
 template <class T, class F>
-void for_each_share(const Tensor& x, const Tensor& y, const Resampling& how, const F& f) {
+void for_each_share(const HostArray& x, const HostArray& y, const Resampling& how, const F& f) {
   const std::int64_t from = x.size(1), to = y.size(1), inner = x.size(2);
   const auto& outputs = outputs_of<T>(how, from, to);
   const std::size_t taps = how.taps == Taps::linear ? 2 : 4;
@@ -74,22 +75,39 @@ void for_each_share(const Tensor& x, const Tensor& y, const Resampling& how, con
   }
 }
 
+template <class T>
+void resample_rows(const HostArray& x, const Resampling& how, const HostArray& y) {
+  const auto* const in = static_cast<const T*>(x.data());
+  auto* const out = static_cast<T*>(y.data());
+  const std::int64_t inner = x.size(2);
+  for_each_share<T>(x, y, how, [&](std::int64_t to, std::int64_t from, T share, bool first) {
+    T* const line = out + to;
+    const T* const source = in + from;
+    if (first) {
+      for (std::int64_t i = 0; i < inner; ++i) line[i] = share * source[i];
+    } else {
+      for (std::int64_t i = 0; i < inner; ++i) line[i] += share * source[i];
+    }
+  });
+}
+
+template <class T>
+void resample_rows_back(const HostArray& grad_y, const Resampling& how, const HostArray& grad_x) {
+  const auto* const in = static_cast<const T*>(grad_y.data());
+  auto* const out = static_cast<T*>(grad_x.data());
+  const std::int64_t inner = grad_x.size(2);
+  for_each_share<T>(grad_x, grad_y, how, [&](std::int64_t from, std::int64_t to, T share, bool) {
+    for (std::int64_t i = 0; i < inner; ++i) out[to + i] += share * in[from + i];
+  });
+}
+
 }  // namespace
 
 void resample_forward(const Tensor& x, const Resampling& how, const Tensor& y) {
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() {
-    const auto* const in = static_cast<const T*>(x.data());
-    auto* const out = static_cast<T*>(y.data());
-    const std::int64_t inner = x.size(2);
-    for_each_share<T>(x, y, how, [&](std::int64_t to, std::int64_t from, T share, bool first) {
-      T* const line = out + to;
-      const T* const source = in + from;
-      if (first) {
-        for (std::int64_t i = 0; i < inner; ++i) line[i] = share * source[i];
-      } else {
-        for (std::int64_t i = 0; i < inner; ++i) line[i] += share * source[i];
-      }
-    });
+    host_task(
+        "interpolate",
+        [how](const HostArray& x, const HostArray& y) { resample_rows<T>(x, how, y); }, x, y);
   });
 }
 
@@ -97,12 +115,12 @@ void resample_backward(const Tensor& grad_y, const Resampling& how, bool accumul
                        const Tensor& grad_x) {
   if (!accumulate) fill(grad_x, 0.0);
   dispatch_floating(grad_x.dtype(), "interpolate", [&]<class T>() {
-    const auto* const in = static_cast<const T*>(grad_y.data());
-    auto* const out = static_cast<T*>(grad_x.data());
-    const std::int64_t inner = grad_x.size(2);
-    for_each_share<T>(grad_x, grad_y, how, [&](std::int64_t from, std::int64_t to, T share, bool) {
-      for (std::int64_t i = 0; i < inner; ++i) out[to + i] += share * in[from + i];
-    });
+    host_task(
+        "interpolate",
+        [how](const HostArray& grad_y, const HostArray& grad_x) {
+          resample_rows_back<T>(grad_y, how, grad_x);
+        },
+        grad_y, grad_x);
   });
 }
 

@@ -12,6 +12,7 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/math/gemm.hpp>
 #include <lockstep/tensor/precision.hpp>
 
@@ -25,6 +26,51 @@ constexpr std::int64_t padding = 16;
 
 template <class T>
 constexpr T infinity = std::numeric_limits<T>::infinity();
+
+// What plans and heads say, without their tensors, which a task has as arrays.
+
+struct Numbers {
+  std::int64_t batch, heads, queries, keys, width;
+  double scale;
+  bool causal;
+
+  explicit Numbers(const AttentionPlan& plan)
+      : batch(plan.batch),
+        heads(plan.heads),
+        queries(plan.queries),
+        keys(plan.keys),
+        width(plan.width),
+        scale(plan.scale),
+        causal(plan.causal) {}
+};
+
+struct Problem : Numbers {
+  HostArray mask, key_padding_mask;
+
+  Problem(const Numbers& numbers, const HostArray& see, const HostArray& hidden)
+      : Numbers(numbers), mask(see), key_padding_mask(hidden) {}
+};
+
+struct Place {
+  std::int64_t offset, batch, head, row;
+  explicit Place(const Heads& x) : offset(x.offset), batch(x.batch), head(x.head), row(x.row) {}
+};
+
+struct GradPlace : Place {
+  bool accumulate;
+  explicit GradPlace(const AttentionGrad& x) : Place(x.heads), accumulate(x.accumulate) {}
+};
+
+struct HeadsArray {
+  HostArray array;
+  Place place;
+};
+
+/// Without an array if nobody wants it.
+struct GradArray {
+  HostArray array;
+  GradPlace place;
+};
 
 /// The rows of one head: [T,D] at a stride.
 template <class T>
@@ -40,8 +86,9 @@ struct HeadRows {
 };
 
 template <class T>
-HeadRows<T> rows_of(const Heads& x, std::int64_t b, std::int64_t h) {
-  return {static_cast<T*>(x.tensor.data()) + x.offset + b * x.batch + h * x.head, x.row};
+HeadRows<T> rows_of(const HeadsArray& x, std::int64_t b, std::int64_t h) {
+  const Place& at = x.place;
+  return {static_cast<T*>(x.array.data()) + at.offset + b * at.batch + h * at.head, at.row};
 }
 
 /// Rows as operands of products: those that they are made of, or, where O is of 16 bits, rounded
@@ -72,7 +119,7 @@ class OperandRows {
 template <class T>
 class Blocks {
  public:
-  Blocks(const AttentionPlan& plan, int arrays)
+  Blocks(const Problem& plan, int arrays)
       : plan_(plan), stride_((plan.keys + padding - 1) / padding * padding) {
     // 128 KiB of scores stay in cache beside the operands; a causal block skips what lies to its
     // right, so it is no taller than needed to keep the products efficient.
@@ -99,7 +146,7 @@ class Blocks {
   }
 
  private:
-  const AttentionPlan& plan_;
+  const Problem& plan_;
   std::int64_t stride_, rows_ = 1;
   Tensor scores_;
 };
@@ -107,7 +154,7 @@ class Blocks {
 /// Turns row `query` of sample b's q k^T into scale q k^T, -inf where the query does not see.
 /// Returns the number of columns in whole vectors that hold it.
 template <class T>
-std::int64_t finish_scores(const AttentionPlan& plan, std::int64_t b, std::int64_t query,
+std::int64_t finish_scores(const Problem& plan, std::int64_t b, std::int64_t query,
                            std::int64_t columns, T* row) {
   const T scale = static_cast<T>(plan.scale);
   const std::int64_t seen = plan.causal ? std::min(query + 1, columns) : columns;
@@ -142,8 +189,8 @@ T normalise(T* row, std::int64_t padded) {
 }
 
 template <class T, class O>
-void forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
-             const Heads& out, const Tensor& log_sum) {
+void forward(const Problem& plan, const HeadsArray& q, const HeadsArray& k, const HeadsArray& v,
+             const HeadsArray& out, const HostArray& log_sum) {
   const Blocks<T> blocks(plan, 1);
   const HeadRows<T> scores = blocks.scores(0);
   const OperandRows<T, O> of_q(plan.queries, plan.width), of_k(plan.keys, plan.width),
@@ -177,10 +224,10 @@ struct GradRows {
   HeadRows<T> rows{nullptr, 0};
   T keep{0};  ///< of what is there: 0 or 1
 
-  GradRows(const AttentionGrad& grad, std::int64_t b, std::int64_t h) {
-    if (!grad.heads.tensor.defined()) return;
-    rows = rows_of<T>(grad.heads, b, h);
-    keep = grad.accumulate ? T{1} : T{0};
+  GradRows(const GradArray& grad, std::int64_t b, std::int64_t h) {
+    if (!grad.array.defined()) return;
+    rows = rows_of<T>({grad.array, grad.place}, b, h);
+    keep = grad.place.accumulate ? T{1} : T{0};
   }
   [[nodiscard]] bool wanted() const { return rows.data != nullptr; }
 
@@ -199,9 +246,9 @@ struct GradRows {
 };
 
 template <class T, class O>
-void backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q, const Heads& k,
-              const Heads& v, const Tensor& log_sum, const AttentionGrad& grad_q,
-              const AttentionGrad& grad_k, const AttentionGrad& grad_v) {
+void backward(const Problem& plan, const HeadsArray& grad_out, const HeadsArray& q,
+              const HeadsArray& k, const HeadsArray& v, const HostArray& log_sum,
+              const GradArray& grad_q, const GradArray& grad_k, const GradArray& grad_v) {
   const std::int64_t width = plan.width;
   const T scale = static_cast<T>(plan.scale);
   const Blocks<T> blocks(plan, 2);
@@ -257,12 +304,6 @@ void dispatch_attention(DType dtype, const F& f) {
   dispatch_floating(dtype, "attention", [&]<class T>() { f.template operator()<T, T>(); });
 }
 
-void expect_host(const Heads& q) {
-  if (q.tensor.device().type != DeviceType::host) {
-    throw ShapeError("attention runs on the host only, not on " + describe(q.tensor));
-  }
-}
-
 }  // namespace
 
 Heads heads_of(const Tensor& t) {
@@ -281,9 +322,18 @@ Heads heads_in(const Tensor& x, std::int64_t heads, std::int64_t part, std::int6
 
 void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
                        const Heads& out, const Tensor& log_sum) {
-  expect_host(q);
-  dispatch_attention(q.tensor.dtype(),
-                     [&]<class T, class O>() { forward<T, O>(plan, q, k, v, out, log_sum); });
+  dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
+    const Numbers numbers(plan);
+    host_task(
+        "attention",
+        [numbers, at_q = Place(q), at_k = Place(k), at_v = Place(v), at_out = Place(out)](
+            const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
+            const HostArray& log_sum, const HostArray& mask, const HostArray& key_padding_mask) {
+          forward<T, O>({numbers, mask, key_padding_mask}, {q, at_q}, {k, at_k}, {v, at_v},
+                        {out, at_out}, log_sum);
+        },
+        q.tensor, k.tensor, v.tensor, out.tensor, log_sum, plan.mask, plan.key_padding_mask);
+  });
 }
 
 void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const Heads& q,
@@ -291,7 +341,20 @@ void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const 
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,
                         const AttentionGrad& grad_v) {
   dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
-    backward<T, O>(plan, grad_out, q, k, v, log_sum, grad_q, grad_k, grad_v);
+    const Numbers numbers(plan);
+    host_task(
+        "attention",
+        [numbers, at_out = Place(grad_out), at_q = Place(q), at_k = Place(k), at_v = Place(v),
+         to_q = GradPlace(grad_q), to_k = GradPlace(grad_k), to_v = GradPlace(grad_v)](
+            const HostArray& grad_out, const HostArray& q, const HostArray& k, const HostArray& v,
+            const HostArray& log_sum, const HostArray& grad_q, const HostArray& grad_k,
+            const HostArray& grad_v, const HostArray& mask, const HostArray& key_padding_mask) {
+          backward<T, O>({numbers, mask, key_padding_mask}, {grad_out, at_out}, {q, at_q},
+                         {k, at_k}, {v, at_v}, log_sum, {grad_q, to_q}, {grad_k, to_k},
+                         {grad_v, to_v});
+        },
+        grad_out.tensor, q.tensor, k.tensor, v.tensor, log_sum, grad_q.heads.tensor,
+        grad_k.heads.tensor, grad_v.heads.tensor, plan.mask, plan.key_padding_mask);
   });
 }
 

@@ -4,20 +4,16 @@
 #include <string>
 
 #include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 
 namespace lockstep {
 namespace {
 
-void expect_in_range(const Tensor& index, std::int64_t rows) {
-  if (index.device().type != DeviceType::host) return;
-  const auto in = flat_view<HostExecutionSpace, const std::int64_t>(index);
-  for (std::int64_t i = 0; i < index.numel(); ++i) {
-    if (in(i) >= 0 && in(i) < rows) continue;
-    throw InputError("embedding: index " + std::to_string(in(i)) + ", number " + std::to_string(i) +
-                     " of " + to_string(index.shape()) + ", is outside the table's rows [0, " +
-                     std::to_string(rows) + ")");
-  }
+std::string no_row(const IndexCheck& check, std::int64_t i, std::int64_t index) {
+  return "embedding: index " + std::to_string(index) + ", number " + std::to_string(i) + " of " +
+         to_string(check.indices) + ", is outside the table's rows [0, " +
+         std::to_string(check.count) + ")";
 }
 
 template <class T, class Space>
@@ -71,12 +67,16 @@ Shape embedding_shape(const Tensor& index, const Tensor& weight, std::int64_t pa
     throw InputError("embedding: padding_idx " + std::to_string(padding_idx) +
                      " is not a row of weight " + describe(weight) + "; -1 stands for none");
   }
-  expect_in_range(index, rows);
   std::array<std::int64_t, Shape::max_dims> extents{};
   std::ranges::copy(index.shape(), extents.begin());
   extents[static_cast<std::size_t>(index.dims())] = weight.size(1);
   return Shape(
       std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(index.dims() + 1)));
+}
+
+Tensor right_rows(const Tensor& index, const Tensor& weight) {
+  return right_indices({.count = weight.size(0), .sentence = no_row, .indices = index.shape()},
+                       index, 0);
 }
 
 void embedding_forward(const Tensor& index, const Tensor& weight, const Tensor& y) {

@@ -6,10 +6,14 @@
 namespace lockstep {
 
 /// index.shape + [D] for a table weight[V, D] and i64 `index` of any shape. Throws ShapeError for
-/// other dtypes and shapes; InputError, naming the place, for an index outside [0, V) (on the host;
-/// elsewhere nobody looks) and for a padding_idx outside [-1, V).
+/// other dtypes and shapes; InputError for a padding_idx outside [-1, V).
 [[nodiscard]] Shape embedding_shape(const Tensor& index, const Tensor& weight,
                                     std::int64_t padding_idx);
+
+/// The index to compute with, in which all are in [0, V): on the host `index` itself, else
+/// InputError names the place. On a device row 0 stands for a wrong one, and the error comes when
+/// the host waits (index_check.hpp).
+[[nodiscard]] Tensor right_rows(const Tensor& index, const Tensor& weight);
 
 /// y[..., D] = weight[index[...], D]. f32 or f64.
 void embedding_forward(const Tensor& index, const Tensor& weight, const Tensor& y);

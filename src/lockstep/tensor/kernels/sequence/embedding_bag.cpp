@@ -5,17 +5,40 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
 
 using HostRow = Lanes<HostExecutionSpace>;
 
-const std::int64_t* integers(const Tensor& t) { return static_cast<const std::int64_t*>(t.data()); }
+/// What Bags say, for a task.
+struct BagArrays {
+  HostArray index, offsets, per_sample_weights;
+  BagMode mode;
+  std::int64_t padding_idx;
+};
+
+const std::int64_t* integers(const HostArray& t) {
+  return static_cast<const std::int64_t*>(t.data());
+}
+
+/// f(bags, arrays...) for the tensors.
+template <class F, class... Tensors>
+void bag_task(const Bags& bags, const F& f, const Tensors&... tensors) {
+  host_task(
+      "embedding_bag",
+      [f, mode = bags.mode, padding_idx = bags.padding_idx](
+          const HostArray& index, const HostArray& offsets, const HostArray& factors,
+          const auto&... arrays) {
+        f(BagArrays{index, offsets, factors, mode, padding_idx}, arrays...);
+      },
+      bags.index, bags.offsets, bags.per_sample_weights, tensors...);
+}
 
 /// f(bag, entry, row) for every entry that counts, in order.
 template <class F>
-void each_entry(const Bags& bags, const F& f) {
+void each_entry(const BagArrays& bags, const F& f) {
   const std::int64_t entries = bags.index.numel(), count = bags.offsets.numel();
   const std::int64_t *index = integers(bags.index), *offsets = integers(bags.offsets);
   for (std::int64_t bag = 0; bag < count; ++bag) {
@@ -27,7 +50,7 @@ void each_entry(const Bags& bags, const F& f) {
 }
 
 /// Over how many entries a bag's mean is.
-std::int64_t size_of_bag(const Bags& bags, std::int64_t bag) {
+std::int64_t size_of_bag(const BagArrays& bags, std::int64_t bag) {
   const std::int64_t *index = integers(bags.index), *offsets = integers(bags.offsets);
   const std::int64_t end = bag + 1 < bags.offsets.numel() ? offsets[bag + 1] : bags.index.numel();
   std::int64_t size = 0;
@@ -41,7 +64,7 @@ std::int64_t size_of_bag(const Bags& bags, std::int64_t bag) {
 template <class T>
 class Factors {
  public:
-  explicit Factors(const Bags& bags) : bags_(bags) {}
+  explicit Factors(const BagArrays& bags) : bags_(bags) {}
 
   T of(std::int64_t bag, std::int64_t entry) {
     if (bags_.per_sample_weights.defined()) {
@@ -53,7 +76,7 @@ class Factors {
   }
 
  private:
-  const Bags& bags_;
+  const BagArrays& bags_;
   std::int64_t bag_ = -1;
   T share_{1};
 };
@@ -61,7 +84,7 @@ class Factors {
 /// For every entry, with its bag and its row: to(bag, row)[c] += what it counts * from(bag,
 /// row)[c].
 template <class T, class To, class From>
-void add_each(const Bags& bags, std::int64_t width, const To& to, const From& from) {
+void add_each(const BagArrays& bags, std::int64_t width, const To& to, const From& from) {
   Factors<T> factors(bags);
   each_entry(bags, [&](std::int64_t bag, std::int64_t entry, std::int64_t row) {
     const T factor = factors.of(bag, entry);
@@ -72,7 +95,7 @@ void add_each(const Bags& bags, std::int64_t width, const To& to, const From& fr
 }
 
 template <class T>
-void add_rows(const Bags& bags, const Tensor& weight, const Tensor& y) {
+void add_rows(const BagArrays& bags, const HostArray& weight, const HostArray& y) {
   const std::int64_t width = weight.size(1);
   const T* const table = static_cast<const T*>(weight.data());
   T* const out = static_cast<T*>(y.data());
@@ -82,7 +105,8 @@ void add_rows(const Bags& bags, const Tensor& weight, const Tensor& y) {
 }
 
 template <class T>
-void take_largest(const Bags& bags, const Tensor& weight, const Tensor& y, const Tensor& chosen) {
+void take_largest(const BagArrays& bags, const HostArray& weight, const HostArray& y,
+                  const HostArray& chosen) {
   const std::int64_t width = weight.size(1);
   const T* const table = static_cast<const T*>(weight.data());
   T* const out = static_cast<T*>(y.data());
@@ -100,8 +124,8 @@ void take_largest(const Bags& bags, const Tensor& weight, const Tensor& y, const
 }
 
 template <class T>
-void backward_weight(const Bags& bags, const Tensor& grad_y, const Tensor& chosen,
-                     const Tensor& grad_weight) {
+void backward_weight(const BagArrays& bags, const HostArray& grad_y, const HostArray& chosen,
+                     const HostArray& grad_weight) {
   const std::int64_t width = grad_weight.size(1);
   const T* const upstream = static_cast<const T*>(grad_y.data());
   T* const grad = static_cast<T*>(grad_weight.data());
@@ -118,8 +142,8 @@ void backward_weight(const Bags& bags, const Tensor& grad_y, const Tensor& chose
 }
 
 template <class T>
-void backward_factors(const Bags& bags, const Tensor& grad_y, const Tensor& weight,
-                      const Tensor& grad) {
+void backward_factors(const BagArrays& bags, const HostArray& grad_y, const HostArray& weight,
+                      const HostArray& grad) {
   const std::int64_t width = weight.size(1);
   const T *const upstream = static_cast<const T*>(grad_y.data()), *const table =
                                                                       static_cast<const T*>(
@@ -137,13 +161,11 @@ void check_embedding_bag(const Bags& bags, const Tensor& weight) {
   const Tensor& factors = bags.per_sample_weights;
   const bool fits = bags.index.dtype() == DType::i64 && bags.index.dims() == 1 &&
                     bags.offsets.dtype() == DType::i64 && bags.offsets.dims() == 1 &&
-                    weight.dims() == 2 && is_floating(weight.dtype()) &&
-                    weight.device().type == DeviceType::host;
+                    weight.dims() == 2 && is_floating(weight.dtype());
   if (!fits) {
     throw ShapeError("embedding_bag of index " + describe(bags.index) + " with offsets " +
                      describe(bags.offsets) + " in weight " + describe(weight) +
-                     ": it takes i64 [entries], i64 [bags] and a floating weight [rows, width] on "
-                     "the host");
+                     ": it takes i64 [entries], i64 [bags] and a floating weight [rows, width]");
   }
   if (factors.defined() && (bags.mode != BagMode::sum || factors.shape() != bags.index.shape() ||
                             factors.dtype() != weight.dtype())) {
@@ -156,8 +178,9 @@ void check_embedding_bag(const Bags& bags, const Tensor& weight) {
     throw InputError("embedding_bag: padding_idx " + std::to_string(bags.padding_idx) +
                      " is not a row of weight " + describe(weight) + "; -1 stands for none");
   }
+  const Tensor index = bags.index.to(Device{}), offsets = bags.offsets.to(Device{});
   for (std::int64_t i = 0; i < entries; ++i) {
-    const std::int64_t row = integers(bags.index)[i];
+    const std::int64_t row = integers(HostArray(index))[i];
     if (row >= 0 && row < rows) continue;
     throw InputError("embedding_bag: index " + std::to_string(row) + ", number " +
                      std::to_string(i) + ", is outside the table's rows [0, " +
@@ -168,7 +191,7 @@ void check_embedding_bag(const Bags& bags, const Tensor& weight) {
   }
   std::int64_t least = 0;
   for (std::int64_t b = 0; b < bags.offsets.numel(); ++b) {
-    const std::int64_t offset = integers(bags.offsets)[b];
+    const std::int64_t offset = integers(HostArray(offsets))[b];
     if (offset < least || offset > entries || (b == 0 && offset != 0)) {
       throw InputError("embedding_bag: offset " + std::to_string(offset) + ", number " +
                        std::to_string(b) + ": offsets begin with 0, never fall, and end within " +
@@ -182,16 +205,17 @@ void embedding_bag_forward(const Bags& bags, const Tensor& weight, const Tensor&
                            const Tensor& chosen) {
   y.zero();
   dispatch_floating(weight.dtype(), "embedding_bag", [&]<class T>() {
-    bags.mode == BagMode::max ? take_largest<T>(bags, weight, y, chosen)
-                              : add_rows<T>(bags, weight, y);
+    bags.mode == BagMode::max ? bag_task(bags, take_largest<T>, weight, y, chosen)
+                              : bag_task(bags, add_rows<T>, weight, y);
   });
 }
 
 void embedding_bag_backward_weight(const Bags& bags, const Tensor& grad_y, const Tensor& chosen,
                                    bool accumulate, const Tensor& grad_weight) {
   if (!accumulate) grad_weight.zero();
-  dispatch_floating(grad_y.dtype(), "embedding_bag",
-                    [&]<class T>() { backward_weight<T>(bags, grad_y, chosen, grad_weight); });
+  dispatch_floating(grad_y.dtype(), "embedding_bag", [&]<class T>() {
+    bag_task(bags, backward_weight<T>, grad_y, chosen, grad_weight);
+  });
 }
 
 void embedding_bag_backward_per_sample_weights(const Bags& bags, const Tensor& grad_y,
@@ -199,7 +223,7 @@ void embedding_bag_backward_per_sample_weights(const Bags& bags, const Tensor& g
                                                const Tensor& grad) {
   if (!accumulate) grad.zero();
   dispatch_floating(grad_y.dtype(), "embedding_bag",
-                    [&]<class T>() { backward_factors<T>(bags, grad_y, weight, grad); });
+                    [&]<class T>() { bag_task(bags, backward_factors<T>, grad_y, weight, grad); });
 }
 
 }  // namespace lockstep

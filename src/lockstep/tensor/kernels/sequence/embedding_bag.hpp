@@ -18,7 +18,7 @@ struct Bags {
 
 /// Throws ShapeError for other dtypes and shapes, and for weights of what is no sum; InputError,
 /// naming the place, for an index outside weight[V, D], offsets that do not begin with 0, fall, or
-/// go beyond the entries, and a padding_idx outside [-1, V). On the host only.
+/// go beyond the entries, and a padding_idx outside [-1, V). For a device it waits and copies both.
 void check_embedding_bag(const Bags& bags, const Tensor& weight);
 
 /// y[bags, D] = the sum, mean or maximum of weight[V, D]'s rows in each bag; of an empty one 0.

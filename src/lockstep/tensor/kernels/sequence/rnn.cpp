@@ -5,6 +5,7 @@
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/math/packed_matrix.hpp>
 
 namespace lockstep {
@@ -18,8 +19,46 @@ LOCKSTEP_FLATTEN void each_unit(std::int64_t units, const F& f) {
   for (std::int64_t j = 0; j < units; ++j) f(j);
 }
 
+constexpr const char* name_of_task = "a recurrent layer";
+
+/// What an RnnPlan says, for a task.
+struct Steps {
+  RnnMode mode;
+  std::int64_t steps, batch, hidden;
+  bool reverse;
+  HostArray lengths;
+
+  explicit Steps(const RnnPlan& plan)
+      : mode(plan.mode),
+        steps(plan.steps),
+        batch(plan.batch),
+        hidden(plan.hidden),
+        reverse(plan.reverse) {}
+  [[nodiscard]] Steps with(const HostArray& of_sequences) const {
+    Steps result = *this;
+    result.lengths = of_sequences;
+    return result;
+  }
+
+  [[nodiscard]] bool is_behind(std::int64_t n, std::int64_t t) const {
+    return lengths.defined() && t >= static_cast<const std::int64_t*>(lengths.data())[n];
+  }
+};
+
+/// RnnStates and RnnGradients for a task, without the initial states' gradients.
+struct StateArrays {
+  HostArray h, c, gates, hidden_part;
+};
+struct GradientArrays {
+  HostArray x_part, hidden_part, bias_ih, bias_hh;
+};
+
 template <class T>
-T* data_of(const Tensor& t) {
+T* data_of(const HostArray& t) {
+  return static_cast<T*>(t.data());
+}
+template <class T>
+T* data_of(const Tensor& t) {  // a task's own memory
   return static_cast<T*>(t.data());
 }
 
@@ -168,11 +207,12 @@ void step(RnnMode mode, const Row& row) {
 
 /// bias_ih + bias_hh, the latter without the GRU's last third; zeros for none.
 template <class T>
-Tensor joint_bias(const RnnPlan& plan, const Tensor& bias_ih, const Tensor& bias_hh, DType dtype) {
+Tensor joint_bias(const Steps& plan, const HostArray& bias_ih, const HostArray& bias_hh,
+                  DType dtype) {
   const std::int64_t width = gates_of(plan.mode) * plan.hidden;
   Tensor bias = Tensor::zeros({width}, dtype);
   T* const sum = data_of<T>(bias);
-  const auto add = [&](const Tensor& b, std::int64_t count) {
+  const auto add = [&](const HostArray& b, std::int64_t count) {
     if (!b.defined()) return;
     for (std::int64_t j = 0; j < count; ++j) sum[j] += data_of<const T>(b)[j];
   };
@@ -183,14 +223,14 @@ Tensor joint_bias(const RnnPlan& plan, const Tensor& bias_ih, const Tensor& bias
 
 /// A row of the states before a step as that after it.
 template <class T>
-void keep_state(const Tensor& states, std::int64_t before, std::int64_t after,
+void keep_state(const HostArray& states, std::int64_t before, std::int64_t after,
                 std::int64_t hidden) {
   std::copy_n(data_of<const T>(states) + before, hidden, data_of<T>(states) + after);
 }
 
 template <class T>
-void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& gates,
-                   const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh) {
+void forward_steps(const Steps& plan, const StateArrays& states, const HostArray& gates,
+                   const HostArray& weight_hh, const HostArray& bias_ih, const HostArray& bias_hh) {
   const bool gru = plan.mode == RnnMode::gru, lstm = plan.mode == RnnMode::lstm;
   const std::int64_t hidden = plan.hidden, width = gates_of(plan.mode) * hidden;
   const std::int64_t state = plan.batch * hidden;
@@ -199,12 +239,14 @@ void forward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& g
   Tensor bias_hn;
   if (gru) {
     bias_hn = Tensor::zeros({hidden}, dtype);
-    if (bias_hh.defined()) bias_hn.copy_from(bias_hh.slice(2 * hidden, 3 * hidden));
+    if (bias_hh.defined()) {
+      std::copy_n(data_of<const T>(bias_hh) + 2 * hidden, hidden, data_of<T>(bias_hn));
+    }
   }
   const Tensor hidden_gates = gru ? Tensor::empty({plan.batch, width}, dtype) : Tensor();
   const math::PackedMatrix<T> weight(
       plan.batch, width, hidden, {data_of<const T>(weight_hh), hidden, true}, gru ? T{0} : T{1});
-  const auto row_at = [](const Tensor& t, std::int64_t begin) {
+  const auto row_at = [](const auto& t, std::int64_t begin) {
     return t.defined() ? data_of<T>(t) + begin : nullptr;
   };
   for (std::int64_t s = 0; s < plan.steps; ++s) {
@@ -246,22 +288,23 @@ void add_rows(const T* rows, std::int64_t count, std::int64_t width, T* part, T*
 }
 
 template <class T>
-void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& weight_hh,
-                    const Tensor& grad_out, const Tensor& grad_h, const Tensor& grad_c,
-                    const RnnGradients& gradients, bool wants_h0) {
+void backward_steps(const Steps& plan, const StateArrays& states, const HostArray& weight_hh,
+                    const HostArray& grad_out, const HostArray& grad_h, const HostArray& grad_c,
+                    const GradientArrays& gradients, bool wants_h0) {
   const std::int64_t hidden = plan.hidden, width = gates_of(plan.mode) * hidden;
   const std::int64_t state = plan.batch * hidden;
   const Tensor no_gradient = Tensor::zeros({hidden}, weight_hh.dtype());
   const Tensor part = Tensor::empty({width}, weight_hh.dtype());
-  const Tensor passed = plan.lengths.defined() ? Tensor::empty_like(grad_h) : Tensor();
+  const Tensor passed =
+      plan.lengths.defined() ? Tensor::empty(grad_h.shape(), weight_hh.dtype()) : Tensor();
   const math::PackedMatrix<T> weight(plan.batch, hidden, width,
                                      {data_of<const T>(weight_hh), hidden},
                                      plan.mode == RnnMode::gru ? T{1} : T{0});
-  const auto add_biases = [&](const Tensor& gates, std::int64_t t, const Tensor& bias) {
+  const auto add_biases = [&](const HostArray& gates, std::int64_t t, const HostArray& bias) {
     add_rows(data_of<const T>(gates) + t * plan.batch * width, plan.batch, width, data_of<T>(part),
              data_of<T>(bias));
   };
-  const auto row_at = [](const Tensor& t, std::int64_t begin) {
+  const auto row_at = [](const auto& t, std::int64_t begin) {
     return t.defined() ? data_of<T>(t) + begin : nullptr;
   };
   for (std::int64_t s = plan.steps - 1; s >= 0; --s) {
@@ -304,6 +347,35 @@ void backward_steps(const RnnPlan& plan, const RnnStates& states, const Tensor& 
 
 }  // namespace
 
+void zero_behind(const RnnPlan& plan, const Tensor& t) {
+  const auto row =
+      static_cast<std::int64_t>(t.bytes()) / (plan.steps * std::max<std::int64_t>(plan.batch, 1));
+  host_task(
+      name_of_task,
+      [steps = Steps(plan), row](const HostArray& lengths, const HostArray& t) {
+        const Steps plan = steps.with(lengths);
+        auto* at = static_cast<std::byte*>(t.data());
+        for (std::int64_t step = 0; step < plan.steps; ++step) {
+          for (std::int64_t n = 0; n < plan.batch; ++n, at += row) {
+            if (plan.is_behind(n, step)) std::fill_n(at, row, std::byte{0});
+          }
+        }
+      },
+      plan.lengths, t);
+}
+
+void mark_behind(const RnnPlan& plan, std::int64_t t, const Tensor& behind) {
+  host_task(
+      name_of_task,
+      [steps = Steps(plan), t](const HostArray& lengths, const HostArray& behind) {
+        const Steps plan = steps.with(lengths);
+        for (std::int64_t n = 0; n < plan.batch; ++n) {
+          static_cast<bool*>(behind.data())[n] = plan.is_behind(n, t);
+        }
+      },
+      plan.lengths, behind);
+}
+
 std::int64_t gates_of(RnnMode mode) noexcept {
   return mode == RnnMode::lstm ? 4 : mode == RnnMode::gru ? 3 : 1;
 }
@@ -324,9 +396,10 @@ Tensor RnnStates::last(const RnnPlan& plan, const Tensor& states) {
 RnnStates rnn_forward(const RnnPlan& plan, const Tensor& x_part, const Tensor& h0, const Tensor& c0,
                       const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh) {
   const DType dtype = x_part.dtype();
+  const Device device = x_part.device();
   const std::int64_t first = plan.reverse ? plan.steps : 0;
   const auto begin_with = [&](const Tensor& initial) {
-    Tensor all = Tensor::empty({plan.steps + 1, plan.batch, plan.hidden}, dtype);
+    Tensor all = Tensor::empty({plan.steps + 1, plan.batch, plan.hidden}, dtype, device);
     all.slice(first, first + 1).reshape(initial.shape()).copy_from(initial);
     return all;
   };
@@ -334,10 +407,19 @@ RnnStates rnn_forward(const RnnPlan& plan, const Tensor& x_part, const Tensor& h
   states.h = begin_with(h0);
   if (plan.mode == RnnMode::lstm) states.c = begin_with(c0);
   if (plan.mode == RnnMode::gru) {
-    states.hidden_part = Tensor::empty({plan.steps, plan.batch, plan.hidden}, dtype);
+    states.hidden_part = Tensor::empty({plan.steps, plan.batch, plan.hidden}, dtype, device);
   }
-  dispatch_floating(dtype, "a recurrent layer", [&]<class T>() {
-    forward_steps<T>(plan, states, x_part, weight_hh, bias_ih, bias_hh);
+  dispatch_floating(dtype, name_of_task, [&]<class T>() {
+    host_task(
+        name_of_task,
+        [steps = Steps(plan)](const HostArray& lengths, const HostArray& h, const HostArray& c,
+                              const HostArray& hidden_part, const HostArray& gates,
+                              const HostArray& weight_hh, const HostArray& bias_ih,
+                              const HostArray& bias_hh) {
+          forward_steps<T>(steps.with(lengths), {h, c, {}, hidden_part}, gates, weight_hh, bias_ih,
+                           bias_hh);
+        },
+        plan.lengths, states.h, states.c, states.hidden_part, x_part, weight_hh, bias_ih, bias_hh);
   });
   // Those of the RNN follow from h.
   if (gates_of(plan.mode) > 1) states.gates = x_part;
@@ -348,8 +430,9 @@ RnnGradients rnn_backward(const RnnPlan& plan, const RnnStates& states, const Te
                           const Tensor& grad_out, const Tensor& grad_h_n, const Tensor& grad_c_n,
                           bool wants_h0) {
   const DType dtype = weight_hh.dtype();
+  const Device device = weight_hh.device();
   const auto begin_with = [&](const Tensor& gradient) {
-    Tensor t = Tensor::empty({plan.batch, plan.hidden}, dtype);
+    Tensor t = Tensor::empty({plan.batch, plan.hidden}, dtype, device);
     if (gradient.defined()) {
       t.copy_from(gradient);
     } else {
@@ -358,19 +441,34 @@ RnnGradients rnn_backward(const RnnPlan& plan, const RnnStates& states, const Te
     return t;
   };
   const auto of_gates = [&] {
-    return Tensor::empty({plan.steps, plan.batch, gates_of(plan.mode) * plan.hidden}, dtype);
+    return Tensor::empty({plan.steps, plan.batch, gates_of(plan.mode) * plan.hidden}, dtype,
+                         device);
   };
   RnnGradients gradients;
   gradients.x_part = of_gates();
   const std::int64_t width = gates_of(plan.mode) * plan.hidden;
-  gradients.bias_ih = Tensor::zeros({width}, dtype);
+  gradients.bias_ih = Tensor::zeros({width}, dtype, device);
   const bool gru = plan.mode == RnnMode::gru;
   gradients.hidden_part = gru ? of_gates() : gradients.x_part;
-  gradients.bias_hh = gru ? Tensor::zeros({width}, dtype) : gradients.bias_ih;
+  gradients.bias_hh = gru ? Tensor::zeros({width}, dtype, device) : gradients.bias_ih;
   const Tensor grad_h = begin_with(grad_h_n);
   if (plan.mode == RnnMode::lstm) gradients.c0 = begin_with(grad_c_n);
-  dispatch_floating(dtype, "a recurrent layer", [&]<class T>() {
-    backward_steps<T>(plan, states, weight_hh, grad_out, grad_h, gradients.c0, gradients, wants_h0);
+  dispatch_floating(dtype, name_of_task, [&]<class T>() {
+    host_task(
+        name_of_task,
+        [steps = Steps(plan), wants_h0](
+            const HostArray& lengths, const HostArray& h, const HostArray& c,
+            const HostArray& gates, const HostArray& hidden_part, const HostArray& weight_hh,
+            const HostArray& grad_out, const HostArray& grad_h, const HostArray& grad_c,
+            const HostArray& grad_x_part, const HostArray& grad_hidden_part,
+            const HostArray& grad_bias_ih, const HostArray& grad_bias_hh) {
+          backward_steps<T>(steps.with(lengths), {h, c, gates, hidden_part}, weight_hh, grad_out,
+                            grad_h, grad_c,
+                            {grad_x_part, grad_hidden_part, grad_bias_ih, grad_bias_hh}, wants_h0);
+        },
+        plan.lengths, states.h, states.c, states.gates, states.hidden_part, weight_hh, grad_out,
+        grad_h, gradients.c0, gradients.x_part, gradients.hidden_part, gradients.bias_ih,
+        gradients.bias_hh);
   });
   if (wants_h0) gradients.h0 = grad_h;
   return gradients;

@@ -4,7 +4,8 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // One layer of a recurrent network in one direction, over a whole sequence. The input's product is
-// the caller's: one product for all steps. f32 or f64, on the host.
+// the caller's: one product for all steps. f32 or f64, on the host or a
+// simulated device.
 
 namespace lockstep {
 
@@ -18,15 +19,17 @@ struct RnnPlan {
   RnnMode mode = RnnMode::rnn_tanh;
   std::int64_t steps = 0, batch = 0, hidden = 0;  ///< T, N, H
   bool reverse = false;                           ///< from the last element to the first
-  /// i64 [N] on the host, each in [1, T]: how many elements, the first ones, each sequence has.
-  /// Its state stays as it is at the others, which nothing depends on. Undefined: all T.
+  /// i64 [N] beside the other tensors, each in [1, T]: how many elements, the first ones, each
+  /// sequence has. Its state stays as it is at the others, which nothing depends on. Undefined: all
+  /// T.
   Tensor lengths;
-
-  /// Whether element t is behind the end of sequence n.
-  [[nodiscard]] bool is_behind(std::int64_t n, std::int64_t t) const {
-    return lengths.defined() && t >= static_cast<const std::int64_t*>(lengths.data())[n];
-  }
 };
+
+/// Zeros in t[T, N, ...] behind the ends of sequences, which have lengths.
+void zero_behind(const RnnPlan& plan, const Tensor& t);
+
+/// behind[N] of bool: whether element t is behind the sequence's end.
+void mark_behind(const RnnPlan& plan, std::int64_t t, const Tensor& behind);
 
 /// What a forward leaves behind.
 struct RnnStates {

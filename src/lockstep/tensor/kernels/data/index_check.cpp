@@ -1,0 +1,132 @@
+#include <lockstep/tensor/kernels/data/index_check.hpp>
+
+#include <array>
+#include <mutex>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t none = -1;
+
+/// What was checked on one device, each kind once, and what was found: for every kind the number of
+/// the first wrong index, or none, and its value.
+struct DeviceChecks {
+  static constexpr std::int64_t most = 256;
+
+  std::mutex mutex;
+  std::vector<IndexCheck> kinds;
+  Tensor found;  // i64 [most, 2]
+  bool is_news = false;
+
+  static DeviceChecks& of(Device device) {
+    static auto& all = *new std::array<DeviceChecks, device_slots>;  // they may outlive main()
+    return all[slot_of(device)];
+  }
+
+  void forget(Device device) {
+    if (!found.defined()) found = Tensor::empty({most, 2}, DType::i64, device);
+    found.fill(static_cast<double>(none));
+    current_stream(device).synchronize();  // other streams write there, too
+    kinds.clear();
+    is_news = false;
+  }
+
+  /// Where a check of this kind puts what it finds; -1 if there is no room.
+  [[nodiscard]] std::int64_t place_of(const IndexCheck& check) {
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      if (kinds[k] == check) return static_cast<std::int64_t>(k);
+    }
+    if (std::ssize(kinds) == most) return -1;
+    kinds.push_back(check);
+    return std::ssize(kinds) - 1;
+  }
+
+  void expect_nothing(Device device) {
+    if (!is_news) return;
+    const Tensor here = found.to(Device{});
+    const auto* const all = static_cast<const std::int64_t*>(here.data());
+    is_news = false;
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      if (all[2 * k] == none) continue;
+      const IndexCheck check = kinds[k];
+      const std::int64_t i = all[2 * k], value = all[2 * k + 1];
+      forget(device);
+      throw InputError(check.sentence(check, i, value));
+    }
+  }
+};
+
+template <class Space>
+void check_kernel(const Space& space, const IndexCheck& check, const Tensor& index,
+                  std::int64_t instead, const Tensor& found, const Tensor& right) {
+  const auto in = flat_view<Space, const std::int64_t>(index);
+  const auto out = flat_view<Space, std::int64_t>(right),
+             first = flat_view<Space, std::int64_t>(found);
+  const std::int64_t n = index.numel(), count = check.count, ignored = check.ignored;
+  for_each_row(
+      "lockstep::check_indices", space, 1, n,
+      KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
+        const auto is_right = [&](std::int64_t i) {
+          return (in(i) >= 0 && in(i) < count) || in(i) == ignored;
+        };
+        const std::int64_t wrong =
+            -lanes.max(-n, [&](std::int64_t i) { return is_right(i) ? -n : -i; });
+        lanes.each([&](std::int64_t i) { out(i) = is_right(i) ? in(i) : instead; });
+        lanes.once([&] {
+          if (wrong == n || first(0) != none) return;
+          first(0) = wrong;
+          first(1) = in(wrong);
+        });
+      });
+}
+
+void expect_right_on_host(const IndexCheck& check, const Tensor& index) {
+  const auto in = flat_view<HostExecutionSpace, const std::int64_t>(index);
+  for (std::int64_t i = 0; i < index.numel(); ++i) {
+    if ((in(i) >= 0 && in(i) < check.count) || in(i) == check.ignored) continue;
+    throw InputError(check.sentence(check, i, in(i)));
+  }
+}
+
+}  // namespace
+
+Tensor right_indices(const IndexCheck& check, const Tensor& index, std::int64_t instead) {
+  const Device device = index.device();
+  if (device.type == DeviceType::host) {
+    expect_right_on_host(check, index);
+    return index;
+  }
+  if (check.count == 0) {  // then nothing could stand for a wrong one
+    expect_right_on_host(check, index.to(Device{}));
+    return index;
+  }
+  Tensor right = Tensor::empty_like(index);
+  DeviceChecks& checks = DeviceChecks::of(device);
+  const std::lock_guard lock(checks.mutex);
+  if (!checks.found.defined()) checks.forget(device);
+  std::int64_t place = checks.place_of(check);
+  if (place < 0) {
+    checks.expect_nothing(device);
+    checks.forget(device);
+    place = checks.place_of(check);
+  }
+  checks.is_news = true;
+  dispatch(current_stream(device), [&](const auto& space) {
+    check_kernel(space, check, index, instead, checks.found.slice(place, place + 1), right);
+  });
+  return right;
+}
+
+void expect_right_indices(Device device) {
+  if (device.type == DeviceType::host) return;
+  DeviceChecks& checks = DeviceChecks::of(device);
+  const std::lock_guard lock(checks.mutex);
+  checks.expect_nothing(device);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <lockstep/tensor/tensor.hpp>
+
+// Indices and targets that come with the data may be wrong. On the host that is seen before they
+// are used. A device sees it in its own time, and the host when it waits anyway.
+
+namespace lockstep {
+
+/// Which indices are right: those in [0, count), and `ignored`.
+struct IndexCheck {
+  /// Of a wrong one, `value`, which is number `i`.
+  using Sentence = std::string (*)(const IndexCheck& check, std::int64_t i, std::int64_t value);
+
+  std::int64_t count = 0, ignored = std::numeric_limits<std::int64_t>::min();
+  Sentence sentence = nullptr;
+  // What the sentence says besides.
+  const char* operation = "";
+  Shape indices, table;
+  std::int64_t place = 0;  ///< a dimension of the table, or the number of the first index
+
+  friend bool operator==(const IndexCheck&, const IndexCheck&) = default;
+};
+
+/// `index` (i64), in which all are right. On the host that is `index` itself; throws InputError
+/// with the sentence otherwise. On a device it is a copy, enqueued like a kernel, in which
+/// `instead`, one that is right, stands for a wrong one; the first wrong one is kept for
+/// expect_right_indices.
+[[nodiscard]] Tensor right_indices(const IndexCheck& check, const Tensor& index,
+                                   std::int64_t instead);
+
+/// Throws InputError, with the host's sentence, if a wrong index was found on the device since the
+/// last call. Waits for this thread's current stream, unless nothing was checked since. For who
+/// reads results of a device in another way than Tensor::item, which calls this.
+void expect_right_indices(Device device);
+
+}  // namespace lockstep

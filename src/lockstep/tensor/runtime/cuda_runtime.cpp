@@ -1,0 +1,175 @@
+// The only file of this layer that calls the CUDA runtime.
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include <lockstep/tensor/runtime/device_runtime.hpp>
+
+namespace lockstep {
+namespace {
+
+void expect(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  throw DeviceError(std::string(call) + " failed: " + cudaGetErrorString(status));
+}
+
+/// While it lives, this thread's calls are for `device`.
+class CudaDeviceScope {
+ public:
+  explicit CudaDeviceScope(int device) : here_(device) {
+    expect(cudaGetDevice(&before_), "cudaGetDevice");
+    if (before_ != here_) expect(cudaSetDevice(here_), "cudaSetDevice");
+  }
+  ~CudaDeviceScope() {
+    if (before_ != here_) static_cast<void>(cudaSetDevice(before_));
+  }
+  CudaDeviceScope(const CudaDeviceScope&) = delete;
+  CudaDeviceScope& operator=(const CudaDeviceScope&) = delete;
+
+ private:
+  int before_ = 0, here_;
+};
+
+cudaStream_t of(RuntimeStream* stream) { return reinterpret_cast<cudaStream_t>(stream); }
+cudaEvent_t of(RuntimeEvent* event) { return reinterpret_cast<cudaEvent_t>(event); }
+cudaGraphExec_t of(RuntimeGraph* graph) { return reinterpret_cast<cudaGraphExec_t>(graph); }
+
+class CudaRuntime final : public DeviceRuntime {
+ public:
+  [[nodiscard]] DeviceType type() const noexcept override { return DeviceType::cuda; }
+
+  [[nodiscard]] int device_count() override {
+    int count = 0;  // which a machine without a driver leaves as it is
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+      return 0;
+    }
+    return count;
+  }
+
+  [[nodiscard]] void* allocate(int device, std::size_t bytes) override {
+    const CudaDeviceScope here(device);
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, bytes > 0 ? bytes : 1);
+    if (status == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());
+      return nullptr;
+    }
+    expect(status, "cudaMalloc");
+    return data;
+  }
+  void free(int /*device*/, void* data) noexcept override { static_cast<void>(cudaFree(data)); }
+
+  [[nodiscard]] void* allocate_pinned(std::size_t bytes) override {
+    void* data = nullptr;
+    const cudaError_t status = cudaHostAlloc(&data, bytes > 0 ? bytes : 1, cudaHostAllocPortable);
+    if (status == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());
+      return nullptr;
+    }
+    expect(status, "cudaHostAlloc");
+    return data;
+  }
+  void free_pinned(void* data) noexcept override { static_cast<void>(cudaFreeHost(data)); }
+
+  [[nodiscard]] RuntimeStream* make_stream(int device) override {
+    const CudaDeviceScope here(device);
+    cudaStream_t stream = nullptr;
+    expect(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    return reinterpret_cast<RuntimeStream*>(stream);
+  }
+  void destroy(RuntimeStream* stream) noexcept override {
+    static_cast<void>(cudaStreamSynchronize(of(stream)));
+    static_cast<void>(cudaStreamDestroy(of(stream)));
+  }
+  void synchronize(RuntimeStream* stream) override {
+    expect(cudaStreamSynchronize(of(stream)), "cudaStreamSynchronize");
+  }
+  void synchronize_device(int device) override {
+    const CudaDeviceScope here(device);
+    expect(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+
+  void copy(void* to, const void* from, std::size_t bytes, RuntimeStream* stream) override {
+    expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, of(stream)), "cudaMemcpyAsync");
+  }
+  void fill(void* to, unsigned char value, std::size_t bytes, RuntimeStream* stream) override {
+    expect(cudaMemsetAsync(to, value, bytes, of(stream)), "cudaMemsetAsync");
+  }
+
+  [[nodiscard]] RuntimeEvent* make_event(int device) override {
+    const CudaDeviceScope here(device);
+    cudaEvent_t event = nullptr;
+    expect(cudaEventCreateWithFlags(&event, cudaEventDefault), "cudaEventCreateWithFlags");
+    return reinterpret_cast<RuntimeEvent*>(event);
+  }
+  void destroy(RuntimeEvent* event) noexcept override {
+    static_cast<void>(cudaEventDestroy(of(event)));
+  }
+  void record(RuntimeEvent* event, RuntimeStream* stream) override {
+    expect(cudaEventRecord(of(event), of(stream)), "cudaEventRecord");
+  }
+  void wait(RuntimeStream* stream, RuntimeEvent* event) override {
+    expect(cudaStreamWaitEvent(of(stream), of(event), 0), "cudaStreamWaitEvent");
+  }
+  [[nodiscard]] bool is_over(RuntimeEvent* event) override {
+    const cudaError_t status = cudaEventQuery(of(event));
+    if (status == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
+    expect(status, "cudaEventQuery");
+    return true;
+  }
+  void synchronize(RuntimeEvent* event) override {
+    expect(cudaEventSynchronize(of(event)), "cudaEventSynchronize");
+  }
+  [[nodiscard]] double milliseconds(RuntimeEvent* from, RuntimeEvent* to) override {
+    float time = 0;
+    expect(cudaEventElapsedTime(&time, of(from), of(to)), "cudaEventElapsedTime");
+    return time;
+  }
+
+  void begin_capture(RuntimeStream* stream) override {
+    expect(cudaStreamBeginCapture(of(stream), cudaStreamCaptureModeThreadLocal),
+           "cudaStreamBeginCapture");
+  }
+  [[nodiscard]] RuntimeGraph* end_capture(RuntimeStream* stream) override {
+    cudaGraph_t graph = nullptr;
+    expect(cudaStreamEndCapture(of(stream), &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t program = nullptr;
+    const cudaError_t status = cudaGraphInstantiate(&program, graph, 0);
+    static_cast<void>(cudaGraphDestroy(graph));
+    expect(status, "cudaGraphInstantiate");
+    return reinterpret_cast<RuntimeGraph*>(program);
+  }
+  void launch(RuntimeGraph* graph, RuntimeStream* stream) override {
+    expect(cudaGraphLaunch(of(graph), of(stream)), "cudaGraphLaunch");
+  }
+  void destroy(RuntimeGraph* graph) noexcept override {
+    static_cast<void>(cudaGraphExecDestroy(of(graph)));
+  }
+
+  [[nodiscard]] std::string current_pci_address() override {
+    int device = 0;
+    char address[32] = {};
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetPCIBusId(address, sizeof address, device) == cudaSuccess) {
+      return address;
+    }
+    static_cast<void>(cudaGetLastError());
+    return "";
+  }
+};
+
+}  // namespace
+
+bool has_cuda_runtime() noexcept { return true; }
+
+DeviceRuntime& detail::cuda_runtime() {
+  static auto* const runtime = new CudaRuntime;  // tensors may outlive main()
+  return *runtime;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/device.hpp>
+
+namespace lockstep {
+
+// What a runtime keeps of a stream, an event and a captured graph. Those of CUDA are the pointers
+// that CUDA hands out.
+struct RuntimeStream;
+struct RuntimeEvent;
+struct RuntimeGraph;
+
+/// A device failed: every later call for it fails with the same message.
+class DeviceError : public Error {
+ public:
+  explicit DeviceError(const std::string& message) : Error(message) {}
+};
+
+/// What Lockstep asks of the devices of one kind: memory, streams, copies, events, graphs. Devices
+/// are counted from 0; a process may use several. Thread-safe. Calls throw DeviceError for what the
+/// device or an earlier kernel on it got wrong.
+///
+/// A stream runs its work in the order in which it was given. Work on two streams is ordered by
+/// events only. There is no default stream that waits for others.
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+  DeviceRuntime(const DeviceRuntime&) = delete;
+  DeviceRuntime& operator=(const DeviceRuntime&) = delete;
+
+  [[nodiscard]] virtual DeviceType type() const noexcept = 0;
+  /// How many devices this process sees.
+  [[nodiscard]] virtual int device_count() = 0;
+
+  // --- memory
+
+  /// Memory of a device, aligned to 256 bytes, contents unspecified; null when there is none left.
+  [[nodiscard]] virtual void* allocate(int device, std::size_t bytes) = 0;
+  /// Gives it back when all that the device was given so far is done: blocks until then.
+  virtual void free(int device, void* data) noexcept = 0;
+  /// Where kernels find what `data`, an address within memory of a device, stands for.
+  [[nodiscard]] virtual void* kernel_address(void* data) noexcept { return data; }
+  /// Says whose memory this is, for messages about it.
+  virtual void set_label(void* /*data*/, std::string_view /*label*/) noexcept {}
+  /// The contents are nobody's from here on, in the order of `stream`.
+  virtual void retire(void* /*data*/, std::size_t /*bytes*/, RuntimeStream* /*stream*/) {}
+
+  /// Memory of the host that copies may run from and to behind the host's back; null when there is
+  /// none left.
+  [[nodiscard]] virtual void* allocate_pinned(std::size_t bytes) = 0;
+  virtual void free_pinned(void* data) noexcept = 0;
+
+  // --- streams
+
+  [[nodiscard]] virtual RuntimeStream* make_stream(int device) = 0;
+  /// Waits for its work.
+  virtual void destroy(RuntimeStream* stream) noexcept = 0;
+  /// Blocks until everything given to the stream so far is done.
+  virtual void synchronize(RuntimeStream* stream) = 0;
+  virtual void synchronize_device(int device) = 0;
+
+  /// Copies between any two of: memory of devices, pinned memory, other memory of the host. The
+  /// ranges do not overlap. Memory of the host that is not pinned may be read and written again as
+  /// soon as this returns; everything else when the stream has come so far.
+  virtual void copy(void* to, const void* from, std::size_t bytes, RuntimeStream* stream) = 0;
+  /// Sets every byte of a device's memory.
+  virtual void fill(void* to, unsigned char value, std::size_t bytes, RuntimeStream* stream) = 0;
+
+  // --- events: marks in a stream's order
+
+  [[nodiscard]] virtual RuntimeEvent* make_event(int device) = 0;
+  virtual void destroy(RuntimeEvent* event) noexcept = 0;
+  /// Marks what the stream has been given so far, instead of what was marked before.
+  virtual void record(RuntimeEvent* event, RuntimeStream* stream) = 0;
+  /// What the stream is given from now on waits for the mark. An event that was never recorded is
+  /// over.
+  virtual void wait(RuntimeStream* stream, RuntimeEvent* event) = 0;
+  [[nodiscard]] virtual bool is_over(RuntimeEvent* event) = 0;
+  virtual void synchronize(RuntimeEvent* event) = 0;
+  /// Between two marks that are over.
+  [[nodiscard]] virtual double milliseconds(RuntimeEvent* from, RuntimeEvent* to) = 0;
+
+  // --- graphs: the work of one stream, written down once and launched again and again
+
+  /// What the stream is given from now on is written down and not run. Forbidden meanwhile, with
+  /// DeviceError: to wait for the stream or its events, to allocate or free on its device, to copy
+  /// from or to memory of the host that is not pinned.
+  virtual void begin_capture(RuntimeStream* stream) = 0;
+  [[nodiscard]] virtual RuntimeGraph* end_capture(RuntimeStream* stream) = 0;
+  virtual void launch(RuntimeGraph* graph, RuntimeStream* stream) = 0;
+  /// Not before its launches are done.
+  virtual void destroy(RuntimeGraph* graph) noexcept = 0;
+
+  /// The PCI address of the device that this thread computes on; empty where there is none.
+  [[nodiscard]] virtual std::string current_pci_address() { return ""; }
+
+ protected:
+  DeviceRuntime() = default;
+};
+
+/// That of CUDA or of the simulated devices. Throws InputError for the host, which needs none, and
+/// for CUDA in a build without it.
+[[nodiscard]] DeviceRuntime& runtime_of(DeviceType type);
+
+/// Whether this build has a runtime for CUDA.
+[[nodiscard]] bool has_cuda_runtime() noexcept;
+
+namespace detail {
+/// The runtime of CUDA. Throws InputError in a build without.
+[[nodiscard]] DeviceRuntime& cuda_runtime();
+}  // namespace detail
+
+}  // namespace lockstep

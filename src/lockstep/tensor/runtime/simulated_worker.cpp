@@ -1,0 +1,125 @@
+// The thread of the simulated runtime: what it runs, and when.
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include <lockstep/tensor/runtime/simulated_records.hpp>
+
+namespace lockstep {
+
+void SimulatedRuntime::work() {
+  on_worker = true;
+  Lock lock(mutex_);
+  for (;;) {
+    if (waiters_.empty() && owed_ == 0) {
+      let_kernels_use_memory(false, lock);
+      wanted_.wait(lock, [this] { return !waiters_.empty() || owed_ > 0; });
+    }
+    RuntimeStream* const stream = next_stream(lock);
+    if (stream) {
+      owed_ = std::max<std::int64_t>(0, owed_ - 1);
+      let_kernels_use_memory(true, lock);
+      run_first(*stream, lock);
+      tell_waiters(lock);
+      continue;
+    }
+    owed_ = 0;
+    tell_waiters(lock);
+    if (waiters_.empty()) continue;
+    let_kernels_use_memory(false, lock);
+    wanted_.wait(lock);  // all that is waited for hangs, or waits for what does
+  }
+}
+
+void SimulatedRuntime::let_kernels_use_memory(bool they_may, const Lock& /*lock*/) noexcept {
+  for (const auto& state : states_) {
+    if (!state || state->is_open == they_may) continue;
+    state->is_open = they_may;
+    if (they_may) {
+      state->memory.open();
+    } else {
+      state->memory.close();
+    }
+  }
+}
+
+/// One of those whose first task may be run, as the seed will have it; null if there is none.
+RuntimeStream* SimulatedRuntime::next_stream(const Lock& /*lock*/) {
+  ready_.clear();
+  for (const auto& stream : streams_) {
+    const SimulatedTask* const task = stream->first;
+    if (!task || stream->hangs) continue;
+    if (task->kind == SimulatedTask::Kind::wait && task->after->done < task->count) continue;
+    ready_.push_back(stream.get());
+  }
+  if (ready_.empty()) return nullptr;
+  random_ = random_ * 6364136223846793005U + 1442695040888963407U;  // Knuth's MMIX
+  return ready_[(random_ >> 33U) % ready_.size()];
+}
+
+void SimulatedRuntime::run_first(RuntimeStream& stream, Lock& lock) {
+  SimulatedTask& task = *stream.first;
+  SimulatedDevice& device = state_of(stream.device, lock);
+  if (task.fault == SimulatedTask::Fault::hang) {
+    task.fault = SimulatedTask::Fault::none;
+    stream.hangs = true;
+    return;
+  }
+  switch (task.kind) {
+    case SimulatedTask::Kind::wait:
+      break;
+    case SimulatedTask::Kind::mark:
+      task.event->time = std::chrono::steady_clock::now();
+      if (--task.event->marks == 0 && task.event->is_gone) free_events_.push_back(task.event);
+      break;
+    case SimulatedTask::Kind::call:
+      run_call(device, task, lock);
+      lock.unlock();
+      task.end_call();
+      lock.lock();
+      break;
+    case SimulatedTask::Kind::graph:
+      for (SimulatedTask* const part : task.graph->tasks) {
+        if (part->kind == SimulatedTask::Kind::call) run_call(device, *part, lock);
+      }
+      break;
+  }
+  stream.first = task.next;
+  if (!stream.first) stream.last = nullptr;
+  ++stream.done;
+  --device.counts.queued;
+  give_task(task);
+}
+
+/// A device that has failed does nothing any more.
+void SimulatedRuntime::run_call(SimulatedDevice& device, SimulatedTask& task, Lock& lock) {
+  if (!device.error.empty()) return;
+  std::string reason;
+  if (task.fault == SimulatedTask::Fault::error) {
+    task.fault = SimulatedTask::Fault::none;
+    reason = "an injected error";
+  } else {
+    lock.unlock();
+    try {
+      task.run(task.call);
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+    lock.lock();
+  }
+  if (reason.empty()) return;
+  device.error = device.name() + " failed: launch " + std::to_string(task.launch) + " ('" +
+                 task.label + "') ended with " + reason +
+                 ". What was computed on it since is unspecified.";
+}
+
+void SimulatedRuntime::tell_waiters(const Lock& /*lock*/) {
+  const auto gone = std::partition(waiters_.begin(), waiters_.end(),
+                                   [](const SimulatedWaiter* w) { return !w->may_go(); });
+  if (gone == waiters_.end()) return;
+  std::for_each(gone, waiters_.end(), [](SimulatedWaiter* waiter) { waiter->is_done = true; });
+  waiters_.erase(gone, waiters_.end());
+  done_.notify_all();
+}
+
+}  // namespace lockstep

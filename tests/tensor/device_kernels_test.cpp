@@ -1,0 +1,257 @@
+// Kernels of every folder on the host and on a simulated device: the same bits.
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <lockstep/tensor/kernels/data/categorical.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
+#include <lockstep/tensor/kernels/elementwise/activation.hpp>
+#include <lockstep/tensor/kernels/elementwise/dropout.hpp>
+#include <lockstep/tensor/kernels/elementwise/unary.hpp>
+#include <lockstep/tensor/kernels/linalg/linear.hpp>
+#include <lockstep/tensor/kernels/linalg/matmul.hpp>
+#include <lockstep/tensor/kernels/linalg/orthonormalize.hpp>
+#include <lockstep/tensor/kernels/loss/loss.hpp>
+#include <lockstep/tensor/kernels/loss/regression_loss.hpp>
+#include <lockstep/tensor/kernels/norm/batch_norm.hpp>
+#include <lockstep/tensor/kernels/norm/norm.hpp>
+#include <lockstep/tensor/kernels/optim/clip.hpp>
+#include <lockstep/tensor/kernels/pool/avg_pool2d.hpp>
+#include <lockstep/tensor/kernels/pool/pool2d.hpp>
+#include <lockstep/tensor/kernels/reduce/cumsum.hpp>
+#include <lockstep/tensor/kernels/reduce/softmax.hpp>
+#include <lockstep/tensor/kernels/reduce/sort.hpp>
+#include <lockstep/tensor/kernels/sequence/embedding.hpp>
+#include <lockstep/tensor/precision.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep {
+namespace {
+
+/// What a kernel takes and gives, on one device; the inputs are the same on each.
+class DeviceTensors {
+ public:
+  explicit DeviceTensors(Device device) : device_(device) {}
+
+  [[nodiscard]] Tensor input(const Shape& shape) {
+    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+    ++inputs_;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.7 + inputs_));
+    }
+    return Tensor::from(values, shape).to(device_);
+  }
+  [[nodiscard]] Tensor classes(const Shape& shape, std::int64_t count) const {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(shape.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<std::int64_t>(i * 7) % count;
+    }
+    return Tensor::from(values, shape).to(device_);
+  }
+  [[nodiscard]] Tensor output(const Shape& shape, DType dtype = DType::f32) {
+    outputs_.push_back(Tensor::zeros(shape, dtype, device_));
+    return outputs_.back();
+  }
+  [[nodiscard]] std::vector<std::byte> bits_of_outputs() const {
+    std::vector<std::byte> bits;
+    for (const Tensor& t : outputs_) {
+      const Tensor here = t.to(Device{});
+      const auto* const data = static_cast<const std::byte*>(here.data());
+      bits.insert(bits.end(), data, data + here.bytes());
+    }
+    return bits;
+  }
+
+ private:
+  Device device_;
+  int inputs_ = 0;
+  std::vector<Tensor> outputs_;
+};
+
+using DeviceKernel = void (*)(DeviceTensors& t);
+
+void expect_bits_of_host(DeviceKernel kernel) {
+  DeviceTensors host{Device{}};
+  kernel(host);
+  const auto expected = host.bits_of_outputs();
+  ASSERT_FALSE(expected.empty());
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    SimulatedRuntime::instance().set_seed(seed);
+    DeviceTensors sim{Device{DeviceType::sim, 0}};
+    kernel(sim);
+    EXPECT_EQ(sim.bits_of_outputs(), expected);
+  }
+}
+
+TEST(DeviceKernels, Activations) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({33, 65}), g = t.input({33, 65});
+    const Tensor y = t.output({33, 65}), z = t.output({33, 65}), e = t.output({33, 65});
+    relu_forward(x, y);
+    relu_backward(g, y, true, z);
+    gelu_forward(x, Gelu::tanh, y);
+    gelu_backward(g, x, Gelu::tanh, true, z);
+    unary_forward({Unary::exp}, x, e);
+    unary_backward({Unary::exp}, g, e, true, z);
+  });
+}
+
+TEST(DeviceKernels, Dropout) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor scale = t.output({8, 100}), y = t.output({8, 100});
+    dropout_scale(0.3, {.seed = 5, .step = 2}, scale);
+    apply_scale(t.input({8, 100}), scale, false, y);
+  });
+}
+
+TEST(DeviceKernels, SoftmaxAndCumsum) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({20, 70}), g = t.input({20, 70});
+    const Tensor y = t.output({20, 70}), z = t.output({20, 70}), s = t.output({20, 70});
+    softmax_forward(x, 1, y);
+    softmax_backward(g, y, 1, false, z);
+    log_softmax_forward(x, 0, s);
+    cumsum(s, 0, false, true, z);
+  });
+}
+
+TEST(DeviceKernels, Norms) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({12, 80}), w = t.input({80}), b = t.input({80}), g = t.input({12, 80});
+    const Tensor y = t.output({12, 80}), mean = t.output({12}), inverse_std = t.output({12});
+    layer_norm_forward(x, w, b, 1e-5, y, mean, inverse_std);
+    layer_norm_backward(g, x, w, mean, inverse_std,
+                        {t.output({12, 80}), t.output({80}), t.output({80})});
+    const BatchNormInputs inputs{.x = t.input({6, 5, 4, 4}),
+                                 .weight = t.input({5}),
+                                 .bias = t.input({5}),
+                                 .running_mean = t.output({5}),
+                                 .running_var = t.output({5})};
+    const BatchNormSaved saved{t.output({5}), t.output({5})};
+    const Tensor normal = t.output({6, 5, 4, 4});
+    batch_norm_forward(inputs, true, 0.1, 1e-5, normal, saved);
+    batch_norm_backward(
+        inputs, true, saved, normal, t.input({6, 5, 4, 4}),
+        {.x = t.output({6, 5, 4, 4}), .weight = t.output({5}), .bias = t.output({5})});
+  });
+}
+
+TEST(DeviceKernels, Losses) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({16, 10}), target = t.classes({16}, 10);
+    const Tensor losses = t.output({16}), stats = t.output({2, 16});
+    const Tensor loss = t.output({}), divisor = t.output({});
+    const LossOptions options{.label_smoothing = 0.1};
+    const Tensor right = right_targets("cross_entropy", target, 10, options.ignore_index);
+    cross_entropy_forward(x, right, options, losses, stats);
+    reduce_loss(losses, target, options, loss, divisor);
+    cross_entropy_backward(t.input({}), divisor, x, stats, target, options, false,
+                           t.output({16, 10}));
+    element_loss_forward({ElementLoss::huber, 0.5}, x, t.input({16, 10}), t.output({16, 10}));
+  });
+}
+
+TEST(DeviceKernels, Embedding) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor index = t.classes({4, 9}, 11);
+    EXPECT_EQ(embedding_shape(index, t.input({11, 6}), -1), (Shape{4, 9, 6}));
+    embedding_forward(index, t.input({11, 6}), t.output({4, 9, 6}));
+    embedding_backward(t.input({4, 9, 6}), index, -1, false, t.output({11, 6}));
+  });
+}
+
+TEST(DeviceKernels, Pools) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({2, 3, 8, 8}), g = t.input({2, 3, 4, 4});
+    const Tensor indices = t.output({2, 3, 4, 4}, DType::i32);
+    max_pool2d_forward(x, {2, 2}, t.output({2, 3, 4, 4}), indices);
+    max_pool2d_backward(g, indices, {2, 2}, false, t.output({2, 3, 8, 8}));
+    avg_pool2d_forward(x, {2, 2}, true, t.output({2, 3, 4, 4}));
+    avg_pool2d_backward(g, {2, 2}, true, false, t.output({2, 3, 8, 8}));
+  });
+}
+
+TEST(DeviceKernels, WrongIndicesAreToldWhenTheHostWaits) {
+  const auto message = [](Device device, const Tensor& index, const Tensor& table) -> std::string {
+    try {
+      const Tensor right = right_rows(index.to(device), table);
+      EXPECT_EQ(right.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 0, 0, 2}));
+      static_cast<void>(Tensor::zeros({}, DType::f32, device).item());
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Tensor table = Tensor::zeros({3, 2}), wrong = Tensor::from<std::int64_t>({1, 3, -1, 2});
+  const Device sim{DeviceType::sim, 0};
+  EXPECT_EQ(message(sim, wrong, table),
+            "embedding: index 3, number 1 of [4], is outside the table's rows [0, 3)");
+  EXPECT_EQ(message(sim, wrong, table), message({}, wrong, table));
+  EXPECT_EQ(message(sim, Tensor::from<std::int64_t>({1, 0, 0, 2}), table), "");
+  const Tensor ignored = Tensor::from<std::int64_t>({-100, 9, 4}).to(sim);
+  static_cast<void>(right_targets("nll_loss", ignored, 10, -100));
+  expect_right_indices(sim);
+  static_cast<void>(right_targets("nll_loss", ignored, 5, -100));
+  EXPECT_THROW(expect_right_indices(sim), InputError);
+  expect_right_indices(sim);
+}
+
+TEST(DeviceKernels, SortOrthonormalizeAndDraw) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor x = t.input({6, 40}), rows = t.output({6, 40});
+    topk_along(x, 1, true, t.output({6, 5}), t.output({6, 5}, DType::i64));
+    rows.copy_from(x);
+    orthonormalize_rows(rows, {.seed = 3});
+    const Tensor p = t.input({6, 40});
+    p *= p.clone();
+    sample_categories(p, {.seed = 5}, t.output({6}, DType::i64));
+    const Tensor counts = t.output({3}, DType::i64);
+    counts += 7;
+    counts *= 3;
+    counts -= 1;
+    EXPECT_EQ(counts.to_vector<std::int64_t>(), (std::vector<std::int64_t>{20, 20, 20}));
+  });
+}
+
+TEST(DeviceKernels, HostTasksUseThePrecisionOfTheirCaller) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const PrecisionGuard bf16(Precision::bf16);
+    linear_forward(t.input({9, 33}), t.input({7, 33}), t.input({7}), t.output({9, 7}));
+  });
+}
+
+TEST(DeviceKernels, HostTasksRefuseAGpuAndSeveralDevices) {
+  const Tensor x = Tensor::zeros({2, 2}), y = Tensor::zeros({2, 2});
+  const Tensor gpu = Tensor::over(Storage::borrow(x.data(), x.bytes(), {DeviceType::cuda, 0}), 0,
+                                  x.shape(), x.dtype());
+  const auto message = [](const Tensor& a, const Tensor& b, const Tensor& out) -> std::string {
+    try {
+      matmul_forward(a, b, out);
+    } catch (const ShapeError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message(x, x.to({DeviceType::sim, 0}), y),
+            "matmul on host meets f32[2, 2] on sim:0: its tensors must be on one device; move this "
+            "one there with to()");
+  EXPECT_EQ(message(gpu, gpu, gpu),
+            "matmul has no kernel for a GPU, and got f32[2, 2] on cuda:0: move its tensors to the "
+            "host with to()");
+}
+
+TEST(DeviceKernels, GradientClipping) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor g = t.output({500});
+    g.copy_from(t.input({500}));
+    clamp(g, 0.2);
+    EXPECT_GT(sum_of_squares(g), 0.0);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
