@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <lockstep/base/error.hpp>
 #include <lockstep/comm/engine/group_core.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/stream.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep {
@@ -20,8 +22,14 @@ class Core final : public GroupCore {
   bool all_have_entered = true;
   bool throws = true;
   std::optional<OperationFailure> failure;  // which it throws then
+  DeviceReach reach = DeviceReach::by_pinned_memory;
+  Tensor given;             // the newest operation's input, as it was launched
+  std::int64_t queued = 0;  // on sim:0 then
 
  private:
+  [[nodiscard]] DeviceReach reach_of(const Operation& /*operation*/) const noexcept override {
+    return reach;
+  }
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
   [[nodiscard]] std::string missing_ranks(const InFlight& /*work*/) const override { return ""; }
   void retire(std::uint64_t /*sequence*/) noexcept override {}
@@ -36,6 +44,10 @@ class OneRanksOperation final : public InFlight {
  private:
   [[nodiscard]] bool rendezvous(bool is_next) override { return is_next && core_.all_have_entered; }
   [[nodiscard]] Motion transfer() override {
+    core_.given = operation().input;
+    if (operation().device.type == DeviceType::sim) {
+      core_.queued = SimulatedRuntime::instance().counts(0).queued;
+    }
     if (core_.failure) throw OperationFailure(*core_.failure);
     if (std::exchange(core_.throws, false)) throw Error("there is no memory");
     return Motion::over;
@@ -47,6 +59,30 @@ class OneRanksOperation final : public InFlight {
 
 IntrusivePtr<InFlight> Core::make(Operation&& operation) {
   return IntrusivePtr<InFlight>(new OneRanksOperation(*this, std::move(operation)));
+}
+
+TEST(GroupCore, GivesABackendADevicesTensorsAsItReachesThem) {
+  for (const DeviceReach reach :
+       {DeviceReach::by_pinned_memory, DeviceReach::by_host, DeviceReach::by_device}) {
+    const IntrusivePtr<Core> core(new Core);
+    core->throws = false;
+    core->reach = reach;
+    const Device device{DeviceType::sim, 0};
+    Operation operation;
+    operation.kind = Operation::Kind::all_reduce;
+    operation.device = device;
+    operation.input = operation.output = Tensor::zeros({100}, DType::f32, device);
+    const Tensor t = operation.input;
+    current_stream(device).synchronize();
+    t.fill(3.0);
+    core->start(std::move(operation)).wait();
+    const bool is_copy = reach == DeviceReach::by_pinned_memory;
+    EXPECT_EQ(core->given.device(), is_copy ? Device{} : device);
+    EXPECT_EQ(core->given.data() == t.data(), !is_copy);
+    EXPECT_EQ(core->queued > 0, reach == DeviceReach::by_device) << "what is before it has run";
+    EXPECT_EQ(core->given.to_vector<float>().back(), 3.0F);
+    EXPECT_EQ(t.to_vector<float>().back(), 3.0F);
+  }
 }
 
 template <class F>

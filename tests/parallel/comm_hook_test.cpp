@@ -34,8 +34,9 @@ Tensor gradient_of_rank(const Batch& batch, int rank, int size, std::size_t para
   Mlp alone(1.0, 5, dtype);
   if (share.rows() > 0) mean_loss(alone, share).backward(weight);
   const Variable variable = alone.parameters()[parameter];
-  return share.rows() > 0 && variable.grad().defined() ? variable.grad()
-                                                       : Tensor::zeros(variable.shape(), dtype);
+  return share.rows() > 0 && variable.grad().defined()
+             ? variable.grad()
+             : Tensor::zeros(variable.shape(), dtype, test::asked_for_device());
 }
 
 TEST_P(Hooks, CompressedGradientsAreTheRoundedSumOfTheRanksRoundedOnes) {
@@ -59,7 +60,8 @@ TEST_P(Hooks, CompressedGradientsAreTheRoundedSumOfTheRanksRoundedOnes) {
               EXPECT_FALSE(parameters[p].variable.grad().defined());
               continue;
             }
-            const auto sum = Tensor::zeros(parameters[p].variable.shape());
+            const auto sum =
+                Tensor::zeros(parameters[p].variable.shape(), DType::f32, test::asked_for_device());
             for (int r = 0; r < group->size(); ++r) {
               const Tensor rounded =
                   gradient_of_rank(batch, r, group->size(), p, dtype).to(wire).to(DType::f32);

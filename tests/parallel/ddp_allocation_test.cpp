@@ -18,6 +18,7 @@
 #include <lockstep/parallel/post_local_sgd.hpp>
 #include <lockstep/parallel/replica_check.hpp>
 
+#include "asked_for_device.hpp"
 #include "ranks.hpp"
 
 namespace lockstep {
@@ -51,8 +52,8 @@ void expect_no_allocation(int ranks, const DdpOptions& options) {
     DistributedDataParallel ddp(model, group, options);
     ASSERT_GT(ddp.stats().buckets, 2U);
     optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
-    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
-    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device()));
+    const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
     const double weight = 1.0 / group->size();
     ReplicaCheck replicas(group, model->state_dict());
     const double allocations = allocations_of(*group, [&] {
@@ -84,8 +85,8 @@ TEST_P(DdpAllocation, StepsWithinJoinAndOfLocalSgdAllocateNothing) {
                                 std::make_shared<PostLocalSgdHook>(nullptr, 10));
     PeriodicModelAverager averager(ddp.flat_values(), group, 4, 10);
     optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
-    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
-    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device()));
+    const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
     Join join({ddp});
     const double allocations = allocations_of(*group, [&] {
       const double weight = join.step(5.0);
@@ -110,8 +111,10 @@ TEST_P(DdpAllocation, SteadyStepsOfSyncBatchNormAllocateNothing) {
     optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
     // The last of several ranks has no samples.
     const bool samples = group->rank() == 0 || group->rank() < group->size() - 1;
-    const Variable x(samples ? Tensor::full({5, 1, 6, 6}, 0.25) : Tensor::empty({0, 1, 6, 6}));
-    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const Variable x(samples
+                         ? Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device())
+                         : Tensor::empty({0, 1, 6, 6}, DType::f32, test::asked_for_device()));
+    const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
     const double weight = samples ? 1.0 / std::max(group->size() - 1, 1) : 0.0;
     const double allocations = allocations_of(*group, [&] {
       ddp.zero_grad();
@@ -138,8 +141,8 @@ TEST_P(DdpAllocation, StepsOf16BitsAllocateNothing) {
     model->to(DType::bf16);
     DistributedDataParallel ddp(model, group, {.buckets = {256, 512}});
     optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
-    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
-    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device()));
+    const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
     const double allocations = allocations_of(*group, [&] {
       ddp.zero_grad();
       nll_loss(ddp.forward(x), target).backward();
@@ -165,8 +168,8 @@ TEST_P(DdpAllocation, StepsOfSumsOverShardsAllocateNothing) {
     const auto model = nn::mlp({1, 6, 6}, 4, {16, 8});
     DistributedDataParallel ddp(model, group, {.buckets = {256, 512}, .shards = 12});
     optim::SGD sgd(model->named_parameters(), {.lr = 0.01, .momentum = 0.5});
-    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25));
-    const Tensor target = Tensor::zeros({5}, DType::i64);
+    const Variable x(Tensor::full({5, 1, 6, 6}, 0.25, DType::f32, test::asked_for_device()));
+    const Tensor target = Tensor::zeros({5}, DType::i64, test::asked_for_device());
     const double allocations = allocations_of(*group, [&] {
       for (std::int64_t shard = 0; shard < 12 / group->size(); ++shard) {
         ddp.backward(nll_loss(ddp.forward(x), target), 1.0 / 12);

@@ -29,12 +29,13 @@ constexpr int file_ranks = 2;
 struct LoopGolden {
   LoopGolden() {
     const test::GoldenFile file("ddp_loop.h5");
-    for (const std::string name : net_names) parameters[name] = file.tensor("param/" + name);
+    for (const std::string name : net_names)
+      parameters[name] = file.tensor("param/" + name).to(test::asked_for_device());
     for (int rank = 0; rank < file_ranks; ++rank) {
       for (int k = 0; k < 3; ++k) {
         const std::string at = "data/rank" + std::to_string(rank) + "/";
-        x.push_back(file.tensor(at + "x" + std::to_string(k)));
-        t.push_back(file.tensor(at + "t" + std::to_string(k)));
+        x.push_back(file.tensor(at + "x" + std::to_string(k)).to(test::asked_for_device()));
+        t.push_back(file.tensor(at + "t" + std::to_string(k)).to(test::asked_for_device()));
       }
     }
     for (const std::string& name : file.groups("case")) {

@@ -66,7 +66,8 @@ TEST_P(Ddp, RunningStatisticsBecomeRankZerosWhenTheyAreBroadcast) {
     DistributedDataParallel ddp(model, group);
     const Tensor x = test::wave({4, 3}, 1.0 + group->rank(), DType::f32);
     const Variable y = ddp.forward(Variable(x));
-    ddp.backward(cross_entropy(y, Tensor::from(std::vector<std::int64_t>{0, 1, 2, 0}, {4})), 1.0);
+    const auto target = Tensor::from(std::vector<std::int64_t>{0, 1, 2, 0}, {4});
+    ddp.backward(cross_entropy(y, target.to(test::asked_for_device())), 1.0);
     const bool same_before = test::same_on_all_ranks(*group, hash_of(model->state_dict()));
     EXPECT_EQ(same_before, group->size() == 1) << "each rank saw other samples";
 

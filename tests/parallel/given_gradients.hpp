@@ -24,7 +24,7 @@ struct GivenGradients : nn::Module {
     Variable loss;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (!gradients[i].defined()) continue;
-      const Variable term = sum(parts[i] * Variable(gradients[i]));
+      const Variable term = sum(parts[i] * Variable(gradients[i].to(asked_for_device())));
       loss = loss.defined() ? loss + term : term;
     }
     return loss;

@@ -53,7 +53,8 @@ Batch whole_batch(const Counts& counts, int iteration) {
     for (const auto value : batch.target.to_vector<std::int64_t>()) target.push_back(value);
   }
   const auto rows = static_cast<std::int64_t>(target.size());
-  return {Tensor::from(x, {rows, 6}), Tensor::from(target, {rows})};
+  const Device device = test::asked_for_device();
+  return {Tensor::from(x, {rows, 6}, device), Tensor::from(target, {rows}, device)};
 }
 
 /// One rank that sees all samples of each iteration: what the others have to come to.

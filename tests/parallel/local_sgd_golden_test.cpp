@@ -39,10 +39,10 @@ struct LocalSgdCase {
 struct LocalSgdFile {
   LocalSgdFile()
       : file("ddp.h5"),
-        weight(file.tensor("local_sgd/weight")),
-        bias(file.tensor("local_sgd/bias")),
-        x(file.tensor("local_sgd/x")),
-        y(file.tensor("local_sgd/y")),
+        weight(file.tensor("local_sgd/weight").to(test::asked_for_device())),
+        bias(file.tensor("local_sgd/bias").to(test::asked_for_device())),
+        x(file.tensor("local_sgd/x").to(test::asked_for_device())),
+        y(file.tensor("local_sgd/y").to(test::asked_for_device())),
         averager(file, "local_sgd/averager"),
         end_of_period(file, "local_sgd/end_of_period"),
         steps(x.size(1)),

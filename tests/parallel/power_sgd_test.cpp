@@ -34,9 +34,8 @@ PowerSgdOptions at_once(std::int64_t rank) {
 }
 
 std::string bytes_of(const Tensor& t) {
-  std::string bytes(t.bytes(), '\0');
-  std::memcpy(bytes.data(), t.data(), t.bytes());
-  return bytes;
+  const Tensor on_host = t.to(Device{});
+  return {static_cast<const char*>(on_host.data()), on_host.bytes()};
 }
 
 /// Of full rank, which test::wave, a sine over the elements, is not; another one for each phase.
@@ -46,7 +45,7 @@ Tensor noise(const Shape& shape, double phase) {
     const auto x = static_cast<double>(i);
     values[i] = std::sin(phase + 1.7 * x + 0.9 * x * x);
   }
-  return Tensor::from(values, shape);
+  return Tensor::from(values, shape, test::asked_for_device());
 }
 
 /// u v^T, another one for each phase.
@@ -121,8 +120,9 @@ TEST_P(PowerSgd, ErrorsHoldWhatTheSumsLackAndAllRanksHaveTheSameBits) {
         DistributedDataParallel ddp(model, group, {.buckets = buckets}, hook);
         const auto matrices = hook->matrices();
         ASSERT_EQ(matrices.size(), 2U);  // in reverse order of registration
-        const Tensor given[] = {Tensor::zeros({6, 5}, DType::f64),
-                                Tensor::zeros({9, 14}, DType::f64)};
+        const Device device = test::asked_for_device();
+        const Tensor given[] = {Tensor::zeros({6, 5}, DType::f64, device),
+                                Tensor::zeros({9, 14}, DType::f64, device)};
         const Tensor brought[] = {given[0].clone(), given[1].clone()};
         for (int step = 0; step < 5; ++step) {
           const auto gradient = [&](const Shape& shape, int rank) {

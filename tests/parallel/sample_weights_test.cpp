@@ -23,7 +23,7 @@ constexpr std::int64_t rows = 13, shards = 60;
 Tensor sample_weights() {
   std::vector<double> weights(rows);
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 0.25 * static_cast<double>(i % 5);
-  return Tensor::from(weights, {rows});
+  return Tensor::from(weights, {rows}, test::asked_for_device());
 }
 
 double total_weight() {

@@ -114,7 +114,7 @@ TEST_P(ShardStep, CountsRootsWithTheGradientsThatTheyWereGivenAsTheLoss) {
     const auto given = [](std::int64_t shard) {
       return test::wave({3, 4}, 1.0 + static_cast<double>(shard));
     };
-    const Tensor half = Tensor::full({}, 0.5, DType::f64);
+    const Tensor half = Tensor::full({}, 0.5, DType::f64, test::asked_for_device());
     for (std::int64_t i = 0; i < each; ++i) {
       const std::int64_t shard = each * group->rank() + i;
       const Variable y = ddp.forward(rows(shard)), scalar = mean(y * y), plain = sum(y);

@@ -17,6 +17,7 @@
 #include <lockstep/parallel/sync_batch_norm.hpp>
 #include <support/message_of.hpp>
 
+#include "asked_for_device.hpp"
 #include "ranks.hpp"
 #include "small_models.hpp"
 
@@ -101,8 +102,8 @@ TEST_P(ShardSums, GiveALoopOfOnesOwnTheGradientAndTheLossOfTheWholeBatch) {
       Variable loss;
       if (shard < 11) {
         const auto x = static_cast<float>(shard);
-        const Tensor rows =
-            Tensor::from<float>(std::vector<float>{x, x, x, -x / 2, -x / 2, -x / 2}, {2, 3});
+        const Tensor rows = Tensor::from<float>(std::vector<float>{x, x, x, -x / 2, -x / 2, -x / 2},
+                                                {2, 3}, test::asked_for_device());
         loss = mean(ddp.forward(Variable(rows)));
       }
       ddp.backward(loss, shard < 11 ? 2.0 / 22.0 : 0.0);

@@ -11,6 +11,7 @@
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
 
+#include "asked_for_device.hpp"
 #include "ranks.hpp"
 
 // ddp.h5, sync_batch_norm: ranks with different numbers of samples.
@@ -45,15 +46,15 @@ struct SyncBatchNormCase {
     count = file.number("sync_batch_norm", "count");
     for (int r = 0; r < world; ++r) {
       const std::string rank = "_rank" + std::to_string(r);
-      shares.x.push_back(file.tensor(at + "x" + rank));
-      shares.grad_out.push_back(file.tensor(at + "grad_out" + rank));
+      shares.x.push_back(file.tensor(at + "x" + rank).to(test::asked_for_device()));
+      shares.grad_out.push_back(file.tensor(at + "grad_out" + rank).to(test::asked_for_device()));
       shares.out.push_back(reference("out" + rank));
       shares.grad_x.push_back(reference("grad_x" + rank));
       shares.grad_weight.push_back(reference("grad_weight" + rank));
       shares.grad_bias.push_back(reference("grad_bias" + rank));
     }
     for (const char* name : {"weight", "bias", "running_mean", "running_var"}) {
-      start.insert(name, file.tensor(at + name));
+      start.insert(name, file.tensor(at + name).to(test::asked_for_device()));
     }
     start.insert("num_batches_tracked", Tensor::zeros({}, DType::i64));
     mean = reference("mean");

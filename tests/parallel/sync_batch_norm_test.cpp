@@ -11,6 +11,7 @@
 
 #include <lockstep/autograd/functional.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/layers.hpp>
 #include <lockstep/nn/sequential.hpp>
@@ -177,7 +178,8 @@ TEST_P(SyncBatchNorms, ValuesFarFromZeroAreAccurate) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = 4096.0F + static_cast<float>(i * 37 % 64) / 16.0F;
   }
-  const Tensor x = Tensor::from(values, {6, 1, 8, 8});
+  const Tensor x = Tensor::from(values, {6, 1, 8, 8}, test::asked_for_device());
+  const nn::DeviceGuard device(test::asked_for_device());
   nn::BatchNorm2d whole(1, {.momentum = 1.0});
   static_cast<void>(whole(Variable(x)));
   const double variance = whole.state_dict().at("running_var").item();
@@ -192,7 +194,7 @@ TEST_P(SyncBatchNorms, ValuesFarFromZeroAreAccurate) {
 TEST_P(SyncBatchNorms, ABatchWithoutSamplesOnAnyRankLeavesStatisticsAlone) {
   test::on_ranks(GetParam(), [](const auto& group) {
     SyncBatchNorm layer(3, *group);
-    const Variable x(Tensor::empty({0, 3, 4, 4}), true);
+    const Variable x(Tensor::empty({0, 3, 4, 4}, DType::f32, test::asked_for_device()), true);
     const Variable y = layer(x);
     EXPECT_EQ(y.shape(), (Shape{0, 3, 4, 4}));
     sum(y).backward();
@@ -206,7 +208,7 @@ TEST_P(SyncBatchNorms, OneValueAChannelOnAllRanksTogetherIsRefusedOnEveryRank) {
   test::on_ranks(GetParam(), [](const auto& group) {
     SyncBatchNorm layer(4, *group);
     const auto refused = [&](std::int64_t rows) {
-      const Variable x(Tensor::full({rows, 4}, 2.0));
+      const Variable x(Tensor::full({rows, 4}, 2.0, DType::f32, test::asked_for_device()));
       return test::message_of<ShapeError>([&] { static_cast<void>(layer(x)); });
     };
     const std::string message = refused(group->rank() == 0 ? 1 : 0);
@@ -328,6 +330,7 @@ std::shared_ptr<nn::Module> small_convnet() {
 
 void expect_same_training(int ranks, DType dtype, double tolerance) {
   const nn::DTypeGuard guard(dtype);
+  const nn::DeviceGuard device(test::asked_for_device());
   const test::Batch batch{test::wave({7, 1, 8, 8}, 0.4, dtype), test::make_batch(7, 0.0).target};
   const auto whole = small_convnet();
   StateDict start;

@@ -71,6 +71,7 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   };
 
   /// Checks that all ranks built the same model, and copies rank 0's parameters and buffers to all.
+  /// The model lies on one device, of the same kind on every rank.
   /// `hook`, if not null, replaces that of the options: the same kind on every rank. Collective.
   /// Throws on every rank alike: InputError where validate(options) does, and for shards with a
   /// hook or with layers that are synchronised; Error naming the first name, shape, dtype or option
