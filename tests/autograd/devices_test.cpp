@@ -1,8 +1,13 @@
-// Every operation on a simulated device: output and gradients have the host's bits.
+// Every operation on a simulated device: output and derivatives have the host's bits.
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include <lockstep/autograd/backward.hpp>
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 
@@ -13,20 +18,59 @@
 namespace lockstep::test {
 namespace {
 
-/// Output and gradients of one operation, one after the other.
-std::vector<double> run(const Operation& operation, DType dtype, Device device) {
+constexpr Device sim{DeviceType::sim, 0};
+
+/// What an operation gives on one device.
+class Results {
+ public:
+  explicit Results(Device device) : device_(device) {}
+
+  void add(const Tensor& t) {
+    EXPECT_EQ(t.device(), device_);
+    const auto elements = t.to(DType::f64).to_vector<double>();
+    values_.insert(values_.end(), elements.begin(), elements.end());
+  }
+  [[nodiscard]] const std::vector<double>& values() const { return values_; }
+
+ private:
+  Device device_;
+  std::vector<double> values_;
+};
+
+std::vector<double> output_and_gradients(const Operation& operation, DType dtype, Device device) {
+  Results results(device);
   const Inputs inputs = make_inputs(operation, dtype, device);
   const Variable out = operation.apply(inputs);
-  EXPECT_EQ(out.data().device(), device) << operation.name;
-  const auto values = [](const Tensor& t) { return t.to(DType::f64).to_vector<double>(); };
-  auto all = values(out.data());
+  results.add(out.data());
   weighted_sum(out, random_tensor(out.shape(), 60).to(dtype).to(device)).backward();
-  for (const Variable& input : inputs) {
-    EXPECT_EQ(input.grad().device(), device) << operation.name;
-    const auto gradient = values(input.grad());
-    all.insert(all.end(), gradient.begin(), gradient.end());
+  for (const Variable& input : inputs) results.add(input.grad());
+  return results.values();
+}
+
+/// Empty for an operation that has none.
+std::vector<double> second_derivatives(const Operation& operation, Device device) {
+  Results results(device);
+  const Inputs inputs = make_inputs(operation, DType::f64, device);
+  const auto constant = [&](const Shape& shape, std::uint64_t seed) {
+    return Variable(random_tensor(shape, seed).to(device));
+  };
+  const Variable out = operation.apply(inputs);
+  std::vector<Variable> gradients;
+  try {
+    gradients = grad(sum(out * constant(out.shape(), 60)), inputs, {.create_graph = true});
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("has no second derivative"), std::string::npos)
+        << error.what();
+    return {};
   }
-  return all;
+  Variable total(Tensor::zeros({}, DType::f64, device));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    total = total + sum(gradients[i] * constant(inputs[i].shape(), 61 + i)) + 0.0 * sum(inputs[i]);
+  }
+  results.add(total.data());
+  total.backward();
+  for (const Variable& input : inputs) results.add(input.grad());
+  return results.values();
 }
 
 /// Operations that arrange images in channel blocks, f32 only, which no device does: there the same
@@ -35,27 +79,34 @@ bool arranges_blocks(const Operation& operation) {
   return std::string(operation.name).ends_with("_blocks");
 }
 
-class Devices : public testing::TestWithParam<DType> {};
+class EveryOperation : public testing::TestWithParam<DType> {};
 
-TEST_P(Devices, HaveTheBitsOfTheHost) {
+TEST_P(EveryOperation, HasTheBitsOfTheHostOnADevice) {
   std::uint64_t seed = 0;
   for (const Operation& operation : all_operations()) {
+    SCOPED_TRACE(operation.name);
     if (arranges_blocks(operation) && is_half(GetParam())) continue;
-    const auto expected = run(operation, GetParam(), {});
+    const auto expected = output_and_gradients(operation, GetParam(), {});
     SimulatedRuntime::instance().set_seed(++seed);
-    const auto found = run(operation, GetParam(), {DeviceType::sim, 0});
-    ASSERT_EQ(found.size(), expected.size()) << operation.name;
+    const auto found = output_and_gradients(operation, GetParam(), sim);
     if (!arranges_blocks(operation) || channel_block() == 0 || GetParam() == DType::f64) {
-      EXPECT_EQ(found, expected) << operation.name;
+      EXPECT_TRUE(found == expected);
       continue;
     }
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      ASSERT_NEAR(found[i], expected[i], 1e-4) << operation.name;
-    }
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-4);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Floating, Devices, testing::Values(DType::f32, DType::f64, DType::bf16));
+INSTANTIATE_TEST_SUITE_P(Floating, EveryOperation,
+                         testing::Values(DType::f32, DType::f64, DType::bf16));
+
+TEST(EveryOperationOnADevice, HasTheHostsSecondDerivatives) {
+  for (const Operation& operation : all_operations()) {
+    SCOPED_TRACE(operation.name);
+    EXPECT_TRUE(second_derivatives(operation, sim) == second_derivatives(operation, {}));
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::test

@@ -335,7 +335,7 @@ constexpr std::int64_t sizes[] = {10, 1, 64, 0, 33, 100, 7};
 enum class Lie : std::uint8_t { apart, together, padded };
 
 /// Parameters of `sizes`.
-std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie) {
+std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie, Device device = {}) {
   const bool flat = lie != Lie::apart;
   const auto line = static_cast<std::int64_t>(Storage::padding_bytes / size_of(dtype));
   const auto room = [&](std::int64_t n) {
@@ -343,7 +343,8 @@ std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie) {
   };
   std::int64_t total = 0;
   for (const auto n : sizes) total += room(n);
-  const Tensor data = Tensor::zeros({total}, dtype), grads = Tensor::zeros({total}, dtype);
+  const Tensor data = Tensor::zeros({total}, dtype, device);
+  const Tensor grads = Tensor::zeros({total}, dtype, device);
   if (lie == Lie::padded) {
     for (const Tensor* memory : {&data, &grads}) memory->storage()->mark_padded();
   }
@@ -352,7 +353,7 @@ std::vector<nn::NamedParameter> make_parameters(DType dtype, Lie lie) {
   for (const auto n : sizes) {
     const Tensor start =
         Tensor::from(waves(n, 0.5 + static_cast<double>(parameters.size())), {n}).to(dtype);
-    Tensor home = start.clone();
+    Tensor home = start.to(device).clone();
     if (flat) {
       home = data.slice(at, at + n);
       home.copy_from(start);
@@ -382,7 +383,7 @@ std::vector<double> all_numbers(const std::vector<nn::NamedParameter>& parameter
                                 const StateDict& state) {
   std::vector<double> numbers;
   const auto append = [&](const Tensor& t) {
-    const auto part = t.to(DType::f64).to_vector<double>();
+    const auto part = t.to(Device{}).to(DType::f64).to_vector<double>();
     numbers.insert(numbers.end(), part.begin(), part.end());
   };
   for (const auto& p : parameters) append(p.variable.data());
@@ -406,6 +407,18 @@ TEST_P(EveryOptimizer, GivesNeighboursInMemoryTheSameBitsAsParametersOnTheirOwn)
     EXPECT_EQ(results[0], results[2]);
     for (const double number : results[0]) ASSERT_TRUE(std::isfinite(number));
   }
+}
+
+TEST_P(EveryOptimizer, HasTheHostsBitsOnASimulatedDevice) {
+  std::vector<std::vector<double>> results;
+  for (const Device device : {Device{}, Device{DeviceType::sim, 0}}) {
+    const auto parameters = make_parameters(DType::f32, Lie::padded, device);
+    const auto optimizer = make(parameters);
+    train(*optimizer, parameters);
+    results.push_back(all_numbers(parameters, optimizer->state_dict()));
+    EXPECT_EQ(parameters[0].variable.data().device(), device);
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 TEST_P(EveryOptimizer, HasTheSameBitsOnFourThreadsAtOnce) {

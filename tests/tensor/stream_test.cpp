@@ -1,5 +1,8 @@
 #include <lockstep/tensor/stream.hpp>
 
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -36,6 +39,23 @@ TEST(Dispatch, KokkosIsInitialisedOnceByWhicheverThreadIsFirst) {
   for (int t = 0; t < 4; ++t) team.emplace_back([] { ensure_kokkos(); });
   team.clear();
   EXPECT_TRUE(Kokkos::is_initialized());
+}
+
+// In a process of its own: tools are there before Kokkos is initialised.
+TEST(DispatchDeathTest, AToolOfKokkosIsToldOfHostKernels) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fill_with_a_tool = [] {
+    namespace tools = Kokkos::Tools::Experimental;
+    tools::set_begin_parallel_for_callback([](const char* name, std::uint32_t, std::uint64_t* id) {
+      *id = 7;
+      std::fprintf(stderr, "%s began\n", name);
+    });
+    tools::set_end_parallel_for_callback(
+        [](std::uint64_t id) { std::fprintf(stderr, "%d ended\n", static_cast<int>(id)); });
+    static_cast<void>(Tensor::full({3}, 2));
+    std::exit(0);
+  };
+  EXPECT_EXIT(fill_with_a_tool(), testing::ExitedWithCode(0), "lockstep::fill began\n7 ended\n");
 }
 #endif
 

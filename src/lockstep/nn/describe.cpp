@@ -96,8 +96,10 @@ std::vector<LayerDescription> describe_layers(Module& model, const Shape& sample
   std::copy(sample.begin(), sample.end(), extents.begin() + 1);
   const Shape batch(
       std::span<const std::int64_t>(extents).first(static_cast<std::size_t>(sample.dims()) + 1));
-  return describe_layers(model,
-                         [&] { return model.forward(Variable(Tensor::zeros(batch, dtype))); });
+  const auto parameters = model.parameters();
+  const Device device = parameters.empty() ? Device{} : parameters.front().data().device();
+  return describe_layers(
+      model, [&] { return model.forward(Variable(Tensor::zeros(batch, dtype, device))); });
 }
 
 std::vector<LayerDescription> describe_layers(Module& model,

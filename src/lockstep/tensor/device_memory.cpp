@@ -28,6 +28,24 @@ void copy_across(void* target, Device target_device, const void* source, Device 
   from.wait(copied);
 }
 
+/// At least one end is on a device.
+[[gnu::noinline]] void copy_on_device(void* target, Device target_device, const void* source,
+                                      Device source_device, std::size_t bytes, bool non_blocking) {
+  const bool to_host = target_device.type == DeviceType::host;
+  const bool from_host = source_device.type == DeviceType::host;
+  if (!to_host && !from_host && target_device != source_device) {
+    return copy_across(target, target_device, source, source_device, bytes);
+  }
+  const Stream& stream = current_stream(to_host ? source_device : target_device);
+  DeviceRuntime& runtime = runtime_of(stream.device().type);
+  runtime.copy(target, source, bytes, stream.queue());
+  if ((to_host || from_host) && !non_blocking) runtime.synchronize(stream.queue());
+}
+
+[[gnu::noinline]] void zero_on_device(void* target, Device device, std::size_t bytes) {
+  runtime_of(device.type).fill(target, 0, bytes, current_stream(device).queue());
+}
+
 }  // namespace
 
 void* host_malloc(std::size_t bytes) noexcept {
@@ -45,28 +63,20 @@ void host_free(void* data) noexcept { std::free(data); }
 void device_copy(void* target, Device target_device, const void* source, Device source_device,
                  std::size_t bytes, bool non_blocking) {
   if (bytes == 0 || target == source) return;
-  const bool to_host = target_device.type == DeviceType::host;
-  const bool from_host = source_device.type == DeviceType::host;
-  if (to_host && from_host) {
+  if (target_device.type == DeviceType::host && source_device.type == DeviceType::host) {
     std::memmove(target, source, bytes);
-    return;
+  } else {
+    copy_on_device(target, target_device, source, source_device, bytes, non_blocking);
   }
-  if (!to_host && !from_host && target_device != source_device) {
-    return copy_across(target, target_device, source, source_device, bytes);
-  }
-  const Stream& stream = current_stream(to_host ? source_device : target_device);
-  DeviceRuntime& runtime = runtime_of(stream.device().type);
-  runtime.copy(target, source, bytes, stream.queue());
-  if ((to_host || from_host) && !non_blocking) runtime.synchronize(stream.queue());
 }
 
 void device_zero(void* target, Device device, std::size_t bytes) {
   if (bytes == 0) return;
   if (device.type == DeviceType::host) {
     std::memset(target, 0, bytes);
-    return;
+  } else {
+    zero_on_device(target, device, bytes);
   }
-  runtime_of(device.type).fill(target, 0, bytes, current_stream(device).queue());
 }
 
 std::string current_gpu() {

@@ -107,6 +107,9 @@ class StorageCache {
                          void* context) {
     auto* storage = new Storage;
     storage->data_ = storage->kernel_data_ = data;
+    if (device.type != DeviceType::host) {
+      storage->kernel_data_ = runtime_of(device.type).kernel_address(data);
+    }
     storage->bytes_ = bytes;
     storage->device_ = device;
     storage->deleter_ = deleter;
@@ -171,20 +174,17 @@ CachingAllocator& Storage::allocator() const {
 }
 
 void Storage::release() noexcept {
+  if (size_class_ >= 0) [[likely]] {
+    return StorageCache::instance().give(this);
+  }
   switch (size_class_) {
     case borrowed:
-      StorageCache::end_borrow(this);
-      break;
+      return StorageCache::end_borrow(this);
     case uncached:
-      StorageCache::instance().unmake(this);
-      break;
-    case of_device:
-    case pinned:
+      return StorageCache::instance().unmake(this);
+    default:
       allocator().free(std::exchange(block_, nullptr));
       StorageCache::instance().let_go(this);
-      break;
-    default:
-      StorageCache::instance().give(this);
   }
 }
 

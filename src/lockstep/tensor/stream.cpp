@@ -1,8 +1,6 @@
 #include <lockstep/tensor/stream.hpp>
 
 #include <array>
-#include <cstdlib>
-#include <map>
 #include <mutex>
 #include <string>
 
@@ -75,9 +73,9 @@ void Stream::wait(const DeviceEvent& event) const {
 }
 
 Stream& current_stream(Device device) {
-  thread_local Stream host;
+  static constinit thread_local Stream host;
   if (device.type == DeviceType::host) return host;
-  thread_local std::array<Stream, device_slots> others;
+  static constinit thread_local std::array<Stream, device_slots> others;
   Stream& stream = others[slot_of(device)];
   if (stream.device() != device) stream = Stream(device);
   return stream;
@@ -114,77 +112,6 @@ void DeviceEvent::synchronize() const {
 double DeviceEvent::milliseconds_since(const DeviceEvent& earlier) const {
   if (!event_ || !earlier.event_) return 0;
   return runtime_of(device_.type).milliseconds(earlier.event_, event_);
-}
-
-namespace detail {
-
-thread_local constinit LaunchTarget launch_target;
-
-LaunchTarget target_of(const Stream& stream) {
-  if (stream.device().type == DeviceType::sim) return {stream.device(), stream.queue()};
-#ifdef KOKKOS_ENABLE_CUDA
-  return {stream.device(), nullptr};
-#else
-  throw ShapeError("this build has no CUDA, so it computes nothing on " +
-                   to_string(stream.device()) + ": move its tensors to the host first");
-#endif
-}
-
-#ifdef KOKKOS_ENABLE_CUDA
-Kokkos::Cuda cuda_space(const Stream& stream) {
-  const Kokkos::Cuda first;
-  auto* const queue = reinterpret_cast<cudaStream_t>(stream.handle());
-  if (queue == first.cuda_stream()) return first;
-  static std::mutex mutex;
-  static auto& made = *new std::map<cudaStream_t, Kokkos::Cuda>;
-  const std::lock_guard lock(mutex);
-  return made.try_emplace(queue, queue).first->second;
-}
-#endif
-
-}  // namespace detail
-
-#ifdef KOKKOS_ENABLE_CUDA
-namespace {
-
-void initialize_kokkos(Device device) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess) count = 0;  // which is left as it was
-  if (device.index >= count) {
-    throw Error(
-        "there is no " + to_string(device) + ": CUDA finds " + std::to_string(count) + " devices" +
-        (status != cudaSuccess ? std::string(" (") + cudaGetErrorString(status) + ")" : "") +
-        ". Run on the host, or where the driver shows this process a GPU.");
-  }
-#if KOKKOS_VERSION < 30700
-  Kokkos::InitArguments settings;
-  settings.device_id = device.index;
-#else
-  const auto settings = Kokkos::InitializationSettings().set_device_id(device.index);
-#endif
-  Kokkos::initialize(settings);
-}
-
-}  // namespace
-#endif
-
-void ensure_kokkos([[maybe_unused]] Device device) {
-#ifdef KOKKOS_ENABLE_CUDA
-  if (device.type != DeviceType::cuda) return;
-#endif
-  static std::once_flag once;
-  std::call_once(once, [&] {
-    if (Kokkos::is_initialized()) return;
-#ifdef KOKKOS_ENABLE_CUDA
-    initialize_kokkos(device);
-#else
-    Kokkos::initialize();
-#endif
-    std::atexit([] {
-      if (Kokkos::is_initialized()) Kokkos::finalize();
-    });
-  });
 }
 
 }  // namespace lockstep

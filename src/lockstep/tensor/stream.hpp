@@ -15,7 +15,7 @@ class DeviceEvent;
 class Stream {
  public:
   /// The device's first stream: every thread's current one until it chooses another.
-  explicit Stream(Device device = {}) : device_(device) {
+  constexpr explicit Stream(Device device = {}) : device_(device) {
     if (device.type != DeviceType::host) queue_ = first_queue(device);
   }
   /// Another one of the device, for work beside the first. There are streams_in_pool, handed out in

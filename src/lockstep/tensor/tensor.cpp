@@ -136,15 +136,24 @@ void Tensor::record_stream(const Stream& stream) const {
   if (storage_) storage_->record_stream(stream);
 }
 
+namespace {
+
+/// The end of a copy that is on the host, if it is the only one and pinned.
+const Tensor* only_pinned_end(const Tensor& source, const Tensor& target) {
+  if (source.device() == target.device()) return nullptr;
+  if (source.is_pinned()) return &source;
+  return target.is_pinned() ? &target : nullptr;
+}
+
+}  // namespace
+
 void Tensor::copy_from(const Tensor& source, bool non_blocking) const {
   if (source.shape_ != shape_ || source.dtype_ != dtype_ || source.layout_ != layout_) {
     throw ShapeError("cannot copy " + describe(source) + " into " + describe(*this));
   }
-  const Device to = device(), from = source.device();
-  const Tensor& host_end = to.type == DeviceType::host ? *this : source;
-  const bool goes_on = non_blocking && host_end.is_pinned() && to != from;
-  device_copy(data(), to, source.data(), from, bytes(), goes_on);
-  if (goes_on) host_end.record_stream(current_stream(to.type == DeviceType::host ? from : to));
+  const Tensor* const pinned = non_blocking ? only_pinned_end(source, *this) : nullptr;
+  device_copy(data(), device(), source.data(), source.device(), bytes(), pinned);
+  if (pinned) pinned->record_stream(current_stream(pinned == this ? source.device() : device()));
 }
 
 void Tensor::fill(double value) const { lockstep::fill(*this, value); }
@@ -204,13 +213,16 @@ std::string describe(const Tensor& tensor) {
 
 namespace detail {
 
-void view_mismatch(const Tensor& tensor, DType wanted, int dims, DeviceType on) {
-  const Device here =
-      on == DeviceType::cuda ? Device{on, tensor.device().index} : launch_target.device;
+void expect_elements(const Tensor& tensor, DType wanted, int dims, bool fits, DeviceType kernels) {
+  const Device target = launch_target.device;
+  const Device here = kernels == DeviceType::cuda       ? Device{kernels, tensor.device().index}
+                      : target.type == DeviceType::cuda ? Device{}
+                                                        : target;
   if (tensor.defined() && tensor.device() != here) {
     throw ShapeError("an operation on " + to_string(here) + " meets " + describe(tensor) +
                      ": its tensors must be on one device; move this one there with to()");
   }
+  if (fits && tensor.defined() && tensor.dtype() == wanted) return;
   throw ShapeError("a kernel wants " + std::string(name_of(wanted)) + " with " +
                    std::to_string(dims) + " dimensions on " + to_string(here) + ", not " +
                    describe(tensor));

@@ -24,7 +24,10 @@ inline constexpr bool kokkos_has_cuda = false;
 #endif
 
 namespace detail {
-[[noreturn]] void view_mismatch(const Tensor& tensor, DType wanted, int dims, DeviceType on);
+/// Throws ShapeError unless the tensor is `wanted`, fits, and is on the device that this thread
+/// launches to, one that `kernels` take: those of the host, which simulated devices run too, or
+/// CUDA's.
+void expect_elements(const Tensor& tensor, DType wanted, int dims, bool fits, DeviceType kernels);
 
 template <class T, int N>
 struct AddPointers {
@@ -45,11 +48,11 @@ namespace detail {
 /// on the device that this thread launches to.
 template <class Space, class T>
 T* elements(const Tensor& tensor, int dims, bool fits) {
-  constexpr bool host = is_host_space<Space>;
-  const Device device = tensor.device();
-  const bool is_here = host ? device == launch_target.device : device.type == DeviceType::cuda;
-  if (!fits || !tensor.defined() || tensor.dtype() != dtype_of<T> || !is_here) {
-    view_mismatch(tensor, dtype_of<T>, dims, host ? launch_target.device.type : DeviceType::cuda);
+  constexpr DeviceType kernels = is_host_space<Space> ? DeviceType::host : DeviceType::cuda;
+  const bool is_of_host = kernels == DeviceType::host && tensor.device().type == DeviceType::host &&
+                          launch_target.device.type == DeviceType::host;
+  if (!fits || !tensor.defined() || tensor.dtype() != dtype_of<T> || !is_of_host) [[unlikely]] {
+    expect_elements(tensor, dtype_of<T>, dims, fits, kernels);
   }
   return static_cast<T*>(tensor.kernel_data());
 }

@@ -10,8 +10,7 @@
 #include <lockstep/tensor/kernels/elementwise/streaming.hpp>
 #include <lockstep/tensor/view.hpp>
 
-// The loops that element and row kernels are made of. Host kernels use only Kokkos'
-// parallel_for over a RangePolicy: anything else is not thread-safe in Kokkos 3.4's Serial space.
+// The loops that element and row kernels are made of.
 
 // Everything that a loop over elements calls is inlined into it, however long: a call that is left
 // keeps the loop from becoming vectors. (nvcc's front end does without: not tried there.)
@@ -25,13 +24,22 @@ namespace lockstep {
 
 namespace detail {
 
-/// The loop itself, within whoever calls it.
+/// The loop itself, within whoever calls it. On the host it is one of the language, which tells
+/// Kokkos' tools what parallel_for would: that asks twice for a tool, 220 instructions a kernel in
+/// Kokkos 3.4, and from 4 on lets one thread in at a time; with CUDA it needs a GPU.
 template <class Space, class F>
 void for_each_here(const char* label, const Space& space, std::int64_t n, const F& f) {
-  if constexpr (is_host_space<Space> && kokkos_has_cuda) {
-    // Where there is no GPU such a Kokkos cannot be initialised; and from 4 on its host space lets
-    // one thread in at a time.
-    for (std::int64_t i = 0; i < n; ++i) f(i);
+  if constexpr (is_host_space<Space>) {
+    const bool is_profiled = kernels_are_profiled.load(std::memory_order_relaxed);
+    std::uint64_t id = 0;
+    if (is_profiled) [[unlikely]] {
+      id = begin_profiled(label);
+    }
+    const F here = f;  // which nobody else writes to
+    for (std::int64_t i = 0; i < n; ++i) here(i);
+    if (is_profiled) [[unlikely]] {
+      end_profiled(id);
+    }
   } else {
     // Kokkos takes a std::string: made once a kernel (F), else every launch would allocate.
     static const std::string name(label);
@@ -40,15 +48,21 @@ void for_each_here(const char* label, const Space& space, std::int64_t n, const 
   }
 }
 
-/// Calls Launch::run(label, space, arguments...), a loop that is not inlined, or hands the call,
-/// with copies of the arguments, to the simulated stream that this thread launches to: one piece of
-/// code for both, so the same bits.
+/// Hands Launch::run(label, space, arguments...), with copies of the arguments, to the simulated
+/// stream that this thread launches to.
+template <class Space, class Launch, class... Arguments>
+[[gnu::cold, gnu::noinline]] void hand_over(const char* label, const Arguments&... arguments) {
+  const auto late = [label, arguments...] { Launch::run(label, Space(), arguments...); };
+  launch_late(label, LateCall::of(late));
+}
+
+/// Calls Launch::run(label, space, arguments...), a loop that is not inlined, or hands the call
+/// over: one piece of code for both, so the same bits.
 template <class Space, class Launch, class... Arguments>
 void launch_or_hand_over(const char* label, const Space& space, const Arguments&... arguments) {
   if constexpr (is_host_space<Space>) {
     if (launch_target.queue) [[unlikely]] {
-      const auto late = [label, arguments...] { Launch::run(label, Space(), arguments...); };
-      return launch_late(label, LateCall::of(late));
+      return hand_over<Space, Launch>(label, arguments...);
     }
   }
   Launch::run(label, space, arguments...);

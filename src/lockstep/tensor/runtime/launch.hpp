@@ -1,6 +1,10 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <new>
+#include <optional>
+#include <utility>
 
 #include <lockstep/tensor/stream.hpp>
 
@@ -33,24 +37,39 @@ struct LaunchTarget {
   Device device{};                 ///< of its tensors
   RuntimeStream* queue = nullptr;  ///< of a simulated device; null: it is run at once
 };
-extern thread_local constinit LaunchTarget launch_target;
+// Read by every kernel: initial-exec makes that two instructions and no call.
+[[gnu::tls_model("initial-exec")]] extern thread_local constinit LaunchTarget launch_target;
 
 /// Throws ShapeError if this build computes nothing on the stream's device.
 [[nodiscard]] LaunchTarget target_of(const Stream& stream);
 
-/// While it lives, this thread's kernels go to `stream`.
+/// While it lives, this thread's kernels go to `stream`. On the host it only looks whether they do.
 class LaunchScope {
  public:
-  explicit LaunchScope(const Stream& stream) : before_(launch_target) {
-    launch_target = stream.device().type == DeviceType::host ? LaunchTarget{} : target_of(stream);
+  explicit LaunchScope(const Stream& stream) {
+    if (stream.device().type != launch_target.device.type ||
+        launch_target.device.type != DeviceType::host) [[unlikely]] {
+      before_ = std::exchange(launch_target, target_of(stream));
+    }
   }
-  ~LaunchScope() { launch_target = before_; }
+  ~LaunchScope() {
+    if (before_) [[unlikely]] {
+      launch_target = *before_;
+    }
+  }
   LaunchScope(const LaunchScope&) = delete;
   LaunchScope& operator=(const LaunchScope&) = delete;
 
  private:
-  LaunchTarget before_;
+  std::optional<LaunchTarget> before_;
 };
+
+/// Whether a tool of Kokkos' (KOKKOS_PROFILE_LIBRARY) is told of host kernels: known when Kokkos is
+/// initialised.
+extern constinit std::atomic<bool> kernels_are_profiled;
+/// Tells it that a kernel begins; returns the number by which end_profiled() ends it.
+[[nodiscard]] std::uint64_t begin_profiled(const char* label);
+void end_profiled(std::uint64_t id);
 
 /// Gives a call to the simulated stream that is this thread's target. `label` is static.
 void launch_late(const char* label, const LateCall& call);

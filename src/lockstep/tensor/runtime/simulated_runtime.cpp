@@ -335,10 +335,16 @@ void SimulatedRuntime::drain(SimulatedDevice& device, Lock& lock) {
   }
 }
 
+/// Counts a wait.
+bool SimulatedRuntime::forgets_wait(SimulatedDevice& device, const Lock& /*lock*/) {
+  return ++device.counts.waits == device.lost_wait_at;
+}
+
 void SimulatedRuntime::synchronize(RuntimeStream* stream) {
   Lock lock(mutex_);
   SimulatedDevice& device = state_of(stream->device, lock);
   forbid_in_capture(device, "waiting for a stream", lock);
+  if (forgets_wait(device, lock)) return;
   wait_for(*stream, stream->given, lock);
   expect_sound(device, lock);
 }
@@ -394,7 +400,7 @@ void SimulatedRuntime::wait(RuntimeStream* stream, RuntimeEvent* event) {
     forbid_in_capture(device, "waiting for an event of another stream", lock);
     throw DeviceError("an event that was recorded in a capture can be waited for in it only");
   }
-  if (++device.counts.waits == device.lost_wait_at || !event->stream) return;
+  if (forgets_wait(device, lock) || !event->stream) return;
   SimulatedTask& task = take_task(lock);
   task.kind = SimulatedTask::Kind::wait;
   task.after = event->stream;
@@ -410,6 +416,7 @@ bool SimulatedRuntime::is_over(RuntimeEvent* event) {
     expect_sound(device, lock);
     return true;
   }
+  if (forgets_wait(device, lock)) return true;
   if (++event->questions % 16 == 0) {  // who asks again and again gets an answer in the end
     ++owed_;
     wanted_.notify_one();
@@ -421,7 +428,7 @@ void SimulatedRuntime::synchronize(RuntimeEvent* event) {
   Lock lock(mutex_);
   SimulatedDevice& device = state_of(event->device, lock);
   forbid_in_capture(device, "waiting for an event", lock);
-  if (!event->stream) return;
+  if (forgets_wait(device, lock) || !event->stream) return;
   SimulatedWaiter waiter{.stream = event->stream, .count = event->count};
   if (!waiter.may_go()) {
     waiters_.push_back(&waiter);

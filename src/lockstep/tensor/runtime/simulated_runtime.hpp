@@ -26,7 +26,7 @@ struct SimulatedFaults {
   std::int64_t out_of_memory_at = 0;  ///< the nth allocation gets nothing
   std::int64_t error_at = 0;          ///< the nth launch fails when it is run
   std::int64_t hang_at = 0;           ///< the nth launch never ends, until let_go()
-  std::int64_t lost_wait_at = 0;      ///< the nth wait of a stream for an event is forgotten
+  std::int64_t lost_wait_at = 0;      ///< the nth wait is forgotten, whoever waits
 };
 
 /// What a simulated device has been given since the process began.
@@ -34,7 +34,9 @@ struct SimulatedCounts {
   std::int64_t allocations = 0;
   std::int64_t launches = 0;
   std::int64_t copies = 0;  ///< and fills
-  std::int64_t waits = 0;   ///< of streams for events
+  /// Of streams and of the host for events, of the host for streams; questions whether an event is
+  /// over that were answered with no.
+  std::int64_t waits = 0;
   std::int64_t queued = 0;  ///< not run yet
 };
 
@@ -105,6 +107,7 @@ class SimulatedRuntime final : public DeviceRuntime {
   void forbid_in_capture(SimulatedDevice& device, const char* operation, const Lock& lock) const;
   void wait_for(RuntimeStream& stream, std::uint64_t count, Lock& lock);
   void drain(SimulatedDevice& device, Lock& lock);
+  [[nodiscard]] bool forgets_wait(SimulatedDevice& device, const Lock& lock);
 
   void work();
   [[nodiscard]] RuntimeStream* next_stream(const Lock& lock);
