@@ -33,6 +33,7 @@
 #include <lockstep/data/synthetic_dataset.hpp>
 #include <lockstep/data/tensor_dataset.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/init.hpp>
 #include <lockstep/nn/layers.hpp>

@@ -8,6 +8,8 @@
 #include <apps/small_run.hpp>
 #include <filesystem>
 
+#include <lockstep/tensor/runtime/device_runtime.hpp>
+
 namespace lockstep::test {
 namespace {
 
@@ -68,9 +70,41 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"ImagesTooSmallForTheModel",
                   {"--set", "data.synthetic_image_size=9"},
                   {"convnet", "[1, 9, 9]"}},
+        BadOption{"UnknownDevice",
+                  {"--set", "run.device=\"gpu\""},
+                  {"run.device = \"gpu\"", "\"cuda\"", "\"sim\""}},
+        BadOption{"DeviceWithoutANumber",
+                  {"--set", "run.device=\"sim:\""},
+                  {"run.device = \"sim:\"", "\"cuda:1\""}},
+        BadOption{"DeviceThatIsNotThere",
+                  {"--set", "run.device=\"sim:9\""},
+                  {"run.device = \"sim:9\"", "sim:0 to sim:7"}},
+        BadOption{"OneDeviceForAllRanks",
+                  {"--set", "run.device=\"sim:1\""},
+                  {"ranks 0, 1 of", "on sim:1", "run.device_sharing"}},
+        BadOption{"DeviceMemoryOfTheHost",
+                  {"--set", "run.device=\"cpu\"", "--set", "run.device_memory=1000000"},
+                  {"run.device_memory", "on the host"}},
+        BadOption{"TooLittleDeviceMemory",
+                  {"--set", "run.device=\"sim\"", "--set", "run.device_memory=100000"},
+                  {"run.device_memory = ", "parameters, gradients and optimizer state"}},
         BadOption{"UnknownOption", {"--resum"}, {"--resum", "--help"}},
         BadOption{"ResumeFromAnEmptyVariable", {"--resume="}, {"--resume=", "no file"}}),
     [](const auto& test) { return std::string(test.param.name); });
+
+TEST(BadDevice, WithoutCudaIsRefusedBySuchABuild) {
+  const ScratchFolder scratch;
+  if (has_cuda_runtime()) GTEST_SKIP() << "this build has CUDA";
+  expect_refused(classify(2, small_run(scratch.file("run"), {"--set", "run.device=\"cuda\""})), 2,
+                 {"run.device = \"cuda\"", "no CUDA", "LOCKSTEP_ENABLE_CUDA"});
+}
+
+TEST(BadDevice, MoreRanksThanDevicesAreRefused) {
+  const ScratchFolder scratch;
+  std::vector<std::string> arguments =
+      small_run(scratch.file("run"), {"--set", "run.device=\"sim\"", "--ranks-as-threads", "9"});
+  expect_refused(classify(1, arguments), 2, {"ranks 0, 8 of", "on sim:0", "run.device_sharing"});
+}
 
 struct BadFile {
   const char* name;

@@ -8,15 +8,19 @@
 namespace lockstep {
 namespace {
 
-TEST(SteadyState, ReachesOperatorNewNever) {
-  test::on_every_group([](ProcessGroup& group) {
-    const auto first = Tensor::full({21840}, 1.0);
-    const auto second = Tensor::full({10}, 1.0);
-    const auto rows = Tensor::empty({group.size(), 10});
-    const auto rows_of_others = Tensor::empty({group.size(), 10});
-    const auto received = Tensor::empty({21840});
-    const auto half = Tensor::full({40000}, 1.0, DType::bf16);
-    const auto halves = Tensor::zeros({group.size(), 40000}, DType::bf16);
+/// The device that a rank's tensors lie on.
+using DeviceOf = Device (*)(int rank);
+
+void expect_no_allocation(DeviceOf device_of) {
+  test::on_every_group([&](ProcessGroup& group) {
+    const Device device = device_of(group.rank());
+    const auto first = Tensor::full({21840}, 1.0, DType::f32, device);
+    const auto second = Tensor::full({10}, 1.0, DType::f32, device);
+    const auto rows = Tensor::empty({group.size(), 10}, DType::f32, device);
+    const auto rows_of_others = Tensor::empty({group.size(), 10}, DType::f32, device);
+    const auto received = Tensor::empty({21840}, DType::f32, device);
+    const auto half = Tensor::full({40000}, 1.0, DType::bf16, device);
+    const auto halves = Tensor::zeros({group.size(), 40000}, DType::bf16, device);
     // Where MPI moves 16-bit floats, they are widened first.
     bool over_nodes = false;
     for (int r = 1; r < group.size(); ++r) over_nodes = over_nodes || !test::share_memory(0, r);
@@ -65,6 +69,14 @@ TEST(SteadyState, ReachesOperatorNewNever) {
     }
     EXPECT_EQ(most, 0.0) << "at best, on any of " << group.size() << " ranks";
   });
+}
+
+TEST(SteadyState, ReachesOperatorNewNever) {
+  expect_no_allocation([](int) { return Device{}; });
+}
+
+TEST(SteadyState, OfTensorsOnADeviceReachesOperatorNewNever) {
+  expect_no_allocation([](int rank) { return Device{DeviceType::sim, rank % 8}; });
 }
 
 }  // namespace

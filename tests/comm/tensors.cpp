@@ -1,8 +1,10 @@
 #include <comm/tensors.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <stdexcept>
+#include <string_view>
 
 #include <gtest/gtest.h>
 #include <lockstep/tensor/half.hpp>
@@ -61,6 +63,25 @@ Tensor on_host(const Tensor& t) {
 Tensor countable(const Tensor& t) { return t.dtype() == DType::boolean ? as_bytes(t) : t; }
 
 }  // namespace
+
+DeviceMemory asked_for_memory() {
+  const char* text = std::getenv("LOCKSTEP_TEST_DEVICE");
+  if (!text || std::string_view(text) != "sim") return {};
+  return {.make =
+              [](int rank, std::int64_t bytes) {
+                return Tensor::empty({bytes}, DType::u8, simulated_device(rank));
+              },
+          .read =
+              [](const Tensor& t, void* to) {
+                const auto bytes = as_bytes(t).to_vector<std::uint8_t>();
+                std::ranges::copy(bytes, static_cast<std::uint8_t*>(to));
+              },
+          .write =
+              [](const Tensor& t, const void* from) {
+                as_bytes(t).copy_from_host(
+                    std::span(static_cast<const std::uint8_t*>(from), t.bytes()));
+              }};
+}
 
 const char* name_of(Place place) {
   return place == Place::own ? "own memory" : place == Place::shared ? "shared" : "partly shared";

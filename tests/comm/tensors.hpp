@@ -33,7 +33,12 @@ struct DeviceMemory {
   std::function<void(const Tensor& t, void* to)> read;
   std::function<void(const Tensor& t, const void* from)> write;
 };
-inline DeviceMemory device_memory;
+/// LOCKSTEP_TEST_DEVICE=sim: a simulated device of each rank's own.
+[[nodiscard]] DeviceMemory asked_for_memory();
+inline DeviceMemory device_memory = asked_for_memory();
+
+/// A simulated device: among ranks that are threads each has another one.
+[[nodiscard]] inline Device simulated_device(int rank) { return {DeviceType::sim, rank % 8}; }
 
 /// Memory that tensors are cut from, with guard bytes between them: whoever writes outside a
 /// tensor's own bytes is found out.

@@ -16,6 +16,8 @@
 #include <lockstep/data/streamed_dataset.hpp>
 #include <lockstep/data/subset.hpp>
 #include <lockstep/data/synthetic_dataset.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/stream.hpp>
 #include <support/message_of.hpp>
 
 namespace lockstep {
@@ -337,6 +339,70 @@ TEST(NullPointers, AreSentencesInEveryPartOfLoading) {
     const auto message = test::message_of<Error>(calls[i]);
     EXPECT_NE(message.find(" is null"), std::string::npos) << i << ": " << message;
   }
+}
+
+/// What a device saw of two epochs, the second begun before the first is over; the host waits for
+/// nothing in between.
+List seen_by_device(std::int64_t buffers, Device device) {
+  constexpr std::int64_t n = 40, batch = 4, first_steps = 7;
+  const auto data = std::make_shared<const NumberDataset>(n);
+  Loader loader(data, in_order(n, batch), buffers, {}, device);
+  const Tensor seen = Tensor::zeros({n + first_steps * batch}, DType::i64, device);
+  std::int64_t at = 0;
+  const auto take = [&] {
+    const Batch& now = loader.next();
+    EXPECT_EQ(now.targets().device(), device);
+    EXPECT_EQ(now.inputs().device(), device);
+    seen.slice(at, at + now.size()).copy_from(now.indices());
+    at += now.size();
+  };
+  loader.start_epoch(0);
+  for (std::int64_t step = 0; step < first_steps; ++step) take();
+  loader.start_epoch(1);
+  while (loader.has_next()) take();
+  return seen.to_vector<std::int64_t>();
+}
+
+TEST(Loader, BatchesAreOnTheDeviceWithoutAWaitOfTheHost) {
+  const List host = seen_by_device(2, Device{});
+  ASSERT_EQ(host.back(), 39);
+  auto& runtime = SimulatedRuntime::instance();
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    runtime.set_seed(seed);
+    for (const std::int64_t buffers : {1, 2, 3})
+      ASSERT_EQ(seen_by_device(buffers, {DeviceType::sim, 2}), host) << "seed " << seed;
+  }
+}
+
+TEST(Loader, EachOfItsWaitsForADeviceIsNeeded) {
+  constexpr Device device{DeviceType::sim, 3};
+  const List host = seen_by_device(2, Device{});
+  auto& runtime = SimulatedRuntime::instance();
+  int found = 0;
+  for (std::int64_t lost = 5; lost <= 8; ++lost) {  // a copy's, or that of its reader
+    bool wrong = false;
+    for (std::uint64_t seed = 1; seed <= 40 && !wrong; ++seed) {
+      runtime.set_seed(seed);
+      runtime.inject(device.index, {.lost_wait_at = lost});
+      wrong = seen_by_device(1, device) != host;
+      runtime.let_go(device.index);
+    }
+    found += wrong ? 1 : 0;
+  }
+  EXPECT_EQ(found, 4);
+}
+
+TEST(Loader, InputsBesideTheFirstGoToTheDevice) {
+  constexpr Device device{DeviceType::sim, 0};
+  const auto numbers = std::make_shared<const NumberDataset>(6);
+  const auto data = std::make_shared<const StackedDataset>(
+      numbers, std::vector<std::shared_ptr<const Dataset>>{numbers});
+  Loader loader(data, in_order(6, 3), 2, {}, device);
+  loader.start_epoch(0);
+  static_cast<void>(loader.next());
+  const Batch& batch = loader.next();
+  EXPECT_EQ(batch.inputs(1).device(), device);
+  EXPECT_EQ(batch.inputs(1).to_vector<float>(), (std::vector<float>{3, 4, 5}));
 }
 
 }  // namespace

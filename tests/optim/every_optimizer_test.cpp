@@ -16,6 +16,7 @@
 #include <lockstep/optim/adamax.hpp>
 #include <lockstep/optim/adan.hpp>
 #include <lockstep/optim/asgd.hpp>
+#include <lockstep/optim/clip.hpp>
 #include <lockstep/optim/layer_wise.hpp>
 #include <lockstep/optim/lion.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
@@ -161,6 +162,46 @@ TEST_P(EveryOptimizer, MovesAnF32CopyOfAParameterOf16BitsAndRoundsIt) {
                 wide.variable.data().to(dtype).to(DType::f32).to_vector<float>());
       EXPECT_EQ(of_narrow->state_dict().at("w/master").to_vector<float>(), values(wide));
     }
+  }
+}
+
+/// Two parameters of `dtype` on one device after a few clipped steps, with the optimizer's state;
+/// what is not floating, the numbers of steps, is on the host.
+std::vector<double> trained_on(Device device, DType dtype, const OptimizerOptions& options) {
+  std::vector<nn::NamedParameter> parameters;
+  for (const std::int64_t n : {7, 33}) {
+    const Tensor data = Tensor::from(waves(n, 1), {n}).to(dtype).to(device);
+    parameters.push_back({"p" + std::to_string(n), Variable(data, true)});
+  }
+  const auto optimizer = optim::make_optimizer(options, parameters);
+  for (int step = 0; step < 4; ++step) {
+    for (const auto& p : parameters) {
+      const auto numbers = waves(p.variable.data().numel(), 2.0 + step);
+      p.variable.grad_buffer().copy_from(
+          Tensor::from(numbers, p.variable.shape()).to(dtype).to(device));
+      p.variable.mark_grad_present();
+    }
+    optimizer->step(optim::clip_factor(optim::grad_norm(parameters), 0.5));
+    if (step == 1) parameters[0].variable.data().fill(0.25);  // as somebody may
+  }
+  std::vector<double> all;
+  const auto add = [&](const Tensor& t) {
+    for (const double number : t.to(DType::f64).to_vector<double>()) all.push_back(number);
+  };
+  for (const auto& p : parameters) add(p.variable.data());
+  for (const auto& entry : optimizer->state_dict()) {
+    const bool counts = !is_floating(entry.tensor.dtype());
+    EXPECT_EQ(entry.tensor.device(), counts ? Device{} : device) << entry.name;
+    add(entry.tensor);
+  }
+  return all;
+}
+
+TEST_P(EveryOptimizer, HasTheHostsBitsOnADevice) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    EXPECT_EQ(trained_on({DeviceType::sim, 0}, dtype, GetParam().options),
+              trained_on(Device{}, dtype, GetParam().options))
+        << name_of(dtype);
   }
 }
 

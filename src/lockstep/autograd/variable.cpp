@@ -88,6 +88,12 @@ void Variable::set_dtype(DType dtype) const {
   zero_grad();
 }
 
+void Variable::set_device(Device device) const {
+  if (!is_leaf()) throw Error("only a leaf can be moved to a device, not an operation's result");
+  record_->data = record_->data.to(device);
+  if (record_->grad.defined()) record_->grad = record_->grad.to(device);
+}
+
 void Variable::set_value_buffer(const Tensor& buffer) const {
   if (!is_leaf()) throw Error("only a leaf's value can be given other memory");
   expect_fit("value", buffer, data());

@@ -100,6 +100,9 @@ class Variable {
   /// Converts the value of this leaf and drops its gradient. Throws Error for the result of an
   /// operation, and for a dtype that is not floating.
   void set_dtype(DType dtype) const;
+  /// Moves the value of this leaf, and its gradient, to a device. Tensors taken from data() before
+  /// keep the old memory. Throws Error for the result of an operation.
+  void set_device(Device device) const;
   /// Made from a tensor, not by an operation that was recorded.
   [[nodiscard]] bool is_leaf() const { return !value().producer && !record_->graph_freed; }
 

@@ -31,6 +31,15 @@ void expect_defined(const Call& call, const Argument& argument) {
       fmt::format("{}: {} is not a tensor (default-constructed)", call.name, argument.name));
 }
 
+Device common_device(const Operation& operation) {
+  const Tensor &input = operation.input, &output = operation.output;
+  if (!input.defined() || !output.defined()) return (input.defined() ? input : output).device();
+  if (input.device() == output.device()) return input.device();
+  throw ShapeError(
+      fmt::format("{} from {} to {}: both must lie on one device; move one of them there with to()",
+                  name_of(operation.kind), describe(input), describe(output)));
+}
+
 void expect_root(const Call& call, int root) {
   if (root >= 0 && root < call.size) return;
   throw ShapeError(fmt::format("{} with root {}: the group's ranks are 0 to {}", call.name, root,

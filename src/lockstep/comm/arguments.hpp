@@ -23,6 +23,8 @@ struct Argument {
 };
 
 void expect_defined(const Call& call, const Argument& argument);
+/// Where the call's tensors lie; the host if it has none. Throws unless that is one device.
+[[nodiscard]] Device common_device(const Operation& operation);
 void expect_root(const Call& call, int root);
 void expect_peer(const Call& call, int peer, int tag);
 void expect_reducible(const Call& call, ReduceOp op, const Tensor& t);

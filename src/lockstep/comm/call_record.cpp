@@ -13,6 +13,9 @@ using Kind = Operation::Kind;
 std::string name_and_number(const CallRecord& call, const std::string& details) {
   std::string text = fmt::format("{}{} #{}", name_of(call.kind), details, call.sequence);
   if (call.has_tensor) text += fmt::format(" of {}{}", name_of(call.dtype), to_string(call.shape));
+  if (call.device_type != DeviceType::host) {
+    text += " on " + to_string(Device{call.device_type, call.device_index});
+  }
   return text;
 }
 
@@ -45,6 +48,8 @@ CallRecord record_of(const Operation& operation) noexcept {
           .op = operation.op,
           .dtype = t.dtype(),
           .has_tensor = t.defined(),
+          .device_type = operation.device.type,
+          .device_index = static_cast<std::int16_t>(operation.device.index),
           .root = operation.root,
           .tag = operation.tag,
           .sequence = operation.sequence,
@@ -58,13 +63,19 @@ std::string differences(const CallRecord& a, const CallRecord& b) {
   if (a.root != b.root) names.push_back("root");
   if (a.dtype != b.dtype) names.push_back("dtype");
   if (!(a.shape == b.shape)) names.push_back("shape");
+  if (a.device_type != b.device_type) names.push_back("device");
   if (names.empty()) return "counts";
   return fmt::format("{}", fmt::join(names, " and "));
 }
 
 std::string called_something_else(int rank, const CallRecord& mine, const CallRecord& theirs) {
-  return fmt::format("rank {} called {}, another {}", rank, describe_fully(theirs),
-                     differences(mine, theirs));
+  const std::string text = fmt::format("rank {} called {}, another {}", rank,
+                                       describe_fully(theirs), differences(mine, theirs));
+  if (mine.device_type == theirs.device_type) return text;
+  const auto device_of = [](const CallRecord& call) {
+    return to_string(Device{call.device_type, call.device_index});
+  };
+  return fmt::format("{}: {} there, {} here", text, device_of(theirs), device_of(mine));
 }
 
 std::string describe(const CallRecord& call) { return name_and_number(call, ""); }

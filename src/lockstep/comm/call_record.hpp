@@ -12,6 +12,8 @@ struct CallRecord {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::f32;
   bool has_tensor = false;
+  DeviceType device_type = DeviceType::host;  ///< of its tensors
+  std::int16_t device_index = 0;
   std::int32_t root = 0;  ///< or the peer of a message
   std::int32_t tag = 0;
   std::uint64_t sequence = 0;

@@ -69,7 +69,7 @@ std::uint64_t fingerprint(const Operation& operation, bool shapes) noexcept {
   const std::uint64_t call = static_cast<std::uint64_t>(operation.kind) |
                              static_cast<std::uint64_t>(operation.op) << 8U |
                              static_cast<std::uint64_t>(t.dtype()) << 16U |
-                             static_cast<std::uint64_t>(t.device().type) << 24U |
+                             static_cast<std::uint64_t>(operation.device.type) << 24U |
                              static_cast<std::uint64_t>(!operation.input_counts.empty()) << 31U |
                              static_cast<std::uint64_t>(operation.root + 1) << 32U;
   std::uint64_t mixed = mix(call) ^ static_cast<std::uint64_t>(common_count(operation));

@@ -28,6 +28,7 @@ struct Operation {
   ReduceOp op = ReduceOp::sum;  ///< of reductions
   int root = 0;                 ///< of rooted collectives; of messages: the peer, or any_source
   int tag = 0;                  ///< of messages
+  Device device;                ///< that the caller's tensors lie on
   Tensor input;                 ///< what this rank brings; not defined where it brings nothing
   Tensor output;  ///< what it gets; the same memory as input for calls in place; not defined for a
                   ///< message of any length

@@ -47,6 +47,7 @@ Call call_on(const ProcessGroup& group, const char* name) {
 }  // namespace
 
 Work ProcessGroup::launch(Operation&& operation) {
+  operation.device = common_device(operation);
   Work work = start(std::move(operation));
   if (coalescing_thread_.load() == std::this_thread::get_id()) {
     coalescing_->works_.push_back(work);

@@ -37,6 +37,11 @@ inline constexpr int message_tags = 1 << 17;
 /// empty; any dtype, where no reduction is named. "Rows" are slices of the leading dimension, and
 /// `counts` of them, one a rank, are the same on every rank.
 ///
+/// Devices: the tensors of a call lie on one device, and those of a collective on the same kind of
+/// device on every rank. The mpi and the threads backend move what lies on a device through pinned
+/// memory of the host, with the host's bits: the call goes on once the current stream has come to
+/// it, wait() returns when the host is done and lets the current stream wait for the copy back.
+///
 /// Failure: a time-out or a failed peer poisons the group. Later calls throw CommError at once, and
 /// the buffers of unfinished operations stay alive for the life of the process, because MPI may
 /// still write to them. The library only throws; whoever owns main() decides what happens next.

@@ -31,8 +31,21 @@ std::int64_t Batch::capacity() const noexcept {
   return all_indices_.defined() ? all_indices_.numel() : 0;
 }
 
-void Batch::reset(std::span<const std::int64_t> indices) {
-  const auto n = static_cast<std::int64_t>(indices.size());
+Batch Batch::pinned(const Dataset& dataset, std::int64_t capacity, DeviceType type) {
+  Batch batch(dataset, capacity);
+  batch.pin(type);
+  return batch;
+}
+
+void Batch::pin(DeviceType type) {
+  all_inputs_ = all_inputs_.pin_memory(type);
+  all_targets_ = all_targets_.pin_memory(type);
+  all_indices_ = all_indices_.pin_memory(type);
+  for (Batch& other : others_) other.pin(type);
+  make_room(0);
+}
+
+void Batch::make_room(std::int64_t n) {
   if (n > capacity()) {
     throw ShapeError("a batch with room for " + std::to_string(capacity()) +
                      " samples cannot take " + std::to_string(n));
@@ -40,9 +53,29 @@ void Batch::reset(std::span<const std::int64_t> indices) {
   inputs_ = all_inputs_.slice(0, n);
   targets_ = all_targets_.slice(0, n);
   indices_ = all_indices_.slice(0, n);
-  indices_.copy_from_host(indices);
-  for (Batch& other : others_) other.reset(indices);
+  for (Batch& other : others_) other.make_room(n);
   size_ = n;
+}
+
+void Batch::reset(std::span<const std::int64_t> indices) {
+  make_room(static_cast<std::int64_t>(indices.size()));
+  indices_.copy_from_host(indices);
+  for (Batch& other : others_) other.indices_.copy_from_host(indices);
+}
+
+void Batch::copy_from(const Batch& other) {
+  make_room(other.size());
+  inputs_.copy_from(other.inputs_, true);
+  targets_.copy_from(other.targets_, true);
+  indices_.copy_from(other.indices_, true);
+  for (std::size_t k = 0; k < others_.size(); ++k) others_[k].copy_from(other.others_.at(k));
+}
+
+void Batch::record_stream(const Stream& stream) const {
+  all_inputs_.record_stream(stream);
+  all_targets_.record_stream(stream);
+  all_indices_.record_stream(stream);
+  for (const Batch& other : others_) other.record_stream(stream);
 }
 
 Batch Batch::slice(std::int64_t begin, std::int64_t end) const {

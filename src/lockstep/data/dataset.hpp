@@ -10,6 +10,7 @@
 namespace lockstep {
 
 class Dataset;
+class Stream;
 
 /// Room for up to `capacity` samples of a data set, allocated once and refilled again and again.
 /// Tensors taken from it are views: they show the next samples after the next refill.
@@ -17,6 +18,8 @@ class Batch {
  public:
   Batch() = default;
   Batch(const Dataset& dataset, std::int64_t capacity, Device device = {});
+  /// In pinned memory of the host, which devices of this type copy from while the host goes on.
+  [[nodiscard]] static Batch pinned(const Dataset& dataset, std::int64_t capacity, DeviceType type);
 
   /// Samples now in the batch; 0 is legal (a rank without data).
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
@@ -36,6 +39,12 @@ class Batch {
   /// Makes room for exactly these samples and notes their indices; inputs and targets are then the
   /// data set's to fill. Allocates nothing. Throws ShapeError if there are more than capacity().
   void reset(std::span<const std::int64_t> indices);
+  /// Takes over the samples of a batch of the same data set, from whatever device, behind this
+  /// thread's current stream. The host does not wait for pinned ones, which stay as they are until
+  /// the stream has come so far. Allocates nothing. Throws ShapeError as reset() does.
+  void copy_from(const Batch& other);
+  /// Says that a stream uses the batch's memory, see Tensor::record_stream.
+  void record_stream(const Stream& stream) const;
 
   /// Samples [begin, end) of this batch, as a view: valid as long as they are.
   [[nodiscard]] Batch slice(std::int64_t begin, std::int64_t end) const;
@@ -46,6 +55,9 @@ class Batch {
   [[nodiscard]] Batch to(DType dtype) const;
 
  private:
+  void make_room(std::int64_t samples);
+  void pin(DeviceType type);
+
   Tensor all_inputs_, all_targets_, all_indices_;
   Tensor inputs_, targets_, indices_;
   std::vector<Batch> others_;

@@ -5,13 +5,18 @@
 
 #include <lockstep/autograd/layer_scope.hpp>
 #include <lockstep/base/error.hpp>
+#include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/dtype_guard.hpp>
 #include <lockstep/nn/forward_hook.hpp>
 
 namespace lockstep::nn {
 namespace {
 
-Tensor in_default_dtype(Tensor t) { return t.dtype() == DType::f32 ? t.to(default_dtype()) : t; }
+/// As this thread's DTypeGuard and DeviceGuard say.
+Tensor as_guards_say(Tensor t) {
+  if (t.dtype() == DType::f32) t = t.to(default_dtype());
+  return t.device() == Device{} ? t.to(default_device()) : t;
+}
 
 }  // namespace
 
@@ -114,6 +119,11 @@ void Module::to(DType dtype) const {
   for (const Variable& parameter : parameters()) parameter.set_dtype(dtype);
 }
 
+void Module::to(Device device) const {
+  for (const Variable& parameter : parameters()) parameter.set_device(device);
+  for (const auto& [name, buffer] : named_buffers()) buffer.storage()->move_to(device);
+}
+
 void Module::zero_grad() const {
   for (const auto& p : parameters_) p.variable.zero_grad();
   for (const auto& [name, child] : children_) child->zero_grad();
@@ -147,7 +157,7 @@ void Module::expect_new_name(const std::string& name) const {
 Variable Module::register_parameter(std::string name, Tensor data, const Placement& placement) {
   expect_new_name(name);
   parameters_.push_back(
-      {std::move(name), Variable(in_default_dtype(std::move(data)), true), placement});
+      {std::move(name), Variable(as_guards_say(std::move(data)), true), placement});
   return parameters_.back().variable;
 }
 
@@ -162,7 +172,7 @@ Variable Module::register_parameter(std::string name, const Variable& shared) {
 
 Tensor Module::register_buffer(std::string name, Tensor data) {
   expect_new_name(name);
-  buffers_.emplace_back(std::move(name), in_default_dtype(std::move(data)));
+  buffers_.emplace_back(std::move(name), as_guards_say(std::move(data)));
   return buffers_.back().second;
 }
 

@@ -73,6 +73,9 @@ class Module {
   /// their gradients; buffers stay f32. Before an optimizer or DistributedDataParallel gets them.
   /// Throws ShapeError for another dtype: f64 models are made under a DTypeGuard.
   void to(DType dtype) const;
+  /// Moves all parameters with their gradients, and all buffers, of this and all sub-modules, to a
+  /// device. Before an optimizer or DistributedDataParallel gets them.
+  void to(Device device) const;
 
   /// Freezes all parameters, of this and all sub-modules, or trains them again.
   void set_requires_grad(bool on) const;

@@ -19,11 +19,7 @@ void expect_positive(const char* what, double value) {
 }  // namespace
 
 double grad_norm(const std::vector<nn::NamedParameter>& parameters) {
-  double squares = 0.0;
-  for (const auto& parameter : parameters) {
-    const Tensor gradient = parameter.variable.grad();
-    if (gradient.defined()) squares += sum_of_squares(widened(gradient));
-  }
+  const double squares = squares_of_gradients(parameters);
   if (!(squares < 1e-280 || squares > 1e280)) return std::sqrt(squares);
   double norm = 0.0;  // of doubles whose squares would overflow or vanish
   for (const auto& parameter : parameters) {
@@ -31,6 +27,20 @@ double grad_norm(const std::vector<nn::NamedParameter>& parameters) {
     if (gradient.defined()) norm = std::hypot(norm, euclidean_norm(widened(gradient)));
   }
   return norm;
+}
+
+double squares_of_gradients(const std::vector<nn::NamedParameter>& parameters) {
+  const auto count = static_cast<std::int64_t>(parameters.size());
+  const Device device = parameters.empty() ? Device{} : parameters[0].variable.data().device();
+  const Tensor sums = Tensor::zeros({count}, DType::f64, device);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Tensor gradient = parameters[static_cast<std::size_t>(i)].variable.grad();
+    if (gradient.defined()) sum_of_squares(widened(gradient), sums.slice(i, i + 1));
+  }
+  const Tensor here = sums.to(Device{});
+  double squares = 0.0;
+  for (std::int64_t i = 0; i < count; ++i) squares += static_cast<const double*>(here.data())[i];
+  return squares;
 }
 
 double clip_factor(double norm, double max_norm) {

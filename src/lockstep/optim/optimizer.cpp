@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -15,6 +14,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/elementwise/elementwise.hpp>
+#include <lockstep/tensor/kernels/optim/master.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -65,15 +65,6 @@ Tensor joined(const Tensor& t, const Tensor& next) {
   const std::size_t bytes = next.offset_bytes() + next.bytes() - t.offset_bytes();
   const auto elements = static_cast<std::int64_t>(bytes / size_of(t.dtype()));
   return Tensor::over(t.storage(), t.offset_bytes(), {elements}, t.dtype());
-}
-
-/// Where somebody has written to the parameter since the last step, such as load_state_dict or an
-/// average over ranks, `master` becomes its value; else it keeps the bits that were rounded off.
-void follow(const Tensor& parameter, const Tensor& master) {
-  const Tensor rounded = Tensor::empty_like(parameter);
-  convert(master, rounded);
-  if (std::memcmp(rounded.data(), parameter.data(), parameter.bytes()) == 0) return;
-  convert(parameter, master);
 }
 
 }  // namespace
@@ -149,7 +140,7 @@ void Optimizer::step(double gradient_factor) {
       continue;
     }
     const Variable& parameter = parameters_[run.first].variable;
-    follow(parameter.data(), run.parameter);
+    follow_parameter(parameter.data(), run.parameter);
     convert(parameter.grad(), run.gradient);
     update(run);
     convert(run.parameter, parameter.data());
@@ -190,7 +181,9 @@ void Optimizer::make_plan() {
     if (!gradient.defined()) continue;
     seen.has_gradient = true;
     seen.gradient = gradient.data();
-    const Tensor wide = masters_[i].defined() ? Tensor::empty(gradient.shape()) : gradient;
+    const Tensor wide = masters_[i].defined()
+                            ? Tensor::empty(gradient.shape(), DType::f32, gradient.device())
+                            : gradient;
     if (plan_.empty() || !extend(plan_.back().run, i, wide)) {
       plan_.push_back({run_of(i, wide), 0});
     }

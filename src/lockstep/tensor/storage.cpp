@@ -168,6 +168,23 @@ void Storage::record_stream(const Stream& stream) const {
   allocator().record_stream(block_, stream.queue(), stream.device().index);
 }
 
+void Storage::move_to(Device device) {
+  if (device == device_) return;
+  if (size_class_ == borrowed) {
+    throw Error("memory that belongs to somebody else cannot move to " + to_string(device) +
+                ": clone the tensor first");
+  }
+  const IntrusivePtr<Storage> there = allocate(bytes_, device);
+  device_copy(there->data_, device, data_, device_, bytes_);
+  std::swap(data_, there->data_);
+  std::swap(kernel_data_, there->kernel_data_);
+  std::swap(bytes_, there->bytes_);
+  std::swap(device_, there->device_);
+  std::swap(size_class_, there->size_class_);
+  std::swap(block_, there->block_);
+  std::swap(pinned_for_, there->pinned_for_);
+}
+
 CachingAllocator& Storage::allocator() const {
   return size_class_ == pinned ? CachingAllocator::pinned(pinned_for_)
                                : CachingAllocator::of(device_);

@@ -45,6 +45,9 @@ class Storage : public RefCounted<Storage> {
   /// `stream` uses it too: nobody else gets the memory before the stream has done what it has been
   /// given when the last owner lets go. Of device and pinned memory; nothing for any other.
   void record_stream(const Stream& stream) const;
+  /// Its bytes go to memory of another device, for all tensors that view it, behind the devices'
+  /// current streams. Not of borrowed memory: throws Error.
+  void move_to(Device device);
 
   /// Promises that what lies between one tensor in it and the next multiple of padding_bytes is
   /// nobody's: whoever treats neighbours alike may run over it.

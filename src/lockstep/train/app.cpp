@@ -16,6 +16,7 @@
 #include <lockstep/checkpoint/file/metadata.hpp>
 #include <lockstep/checkpoint/reader.hpp>
 #include <lockstep/comm/mpi/launcher.hpp>
+#include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/comm/objects.hpp>
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/deck/deck.hpp>
@@ -32,6 +33,7 @@
 #include <lockstep/train/report/standard_output.hpp>
 #include <lockstep/train/report/summary.hpp>
 #include <lockstep/train/run/assignment.hpp>
+#include <lockstep/train/run/device_choice.hpp>
 #include <lockstep/train/run/failures.hpp>
 #include <lockstep/train/run/init_from.hpp>
 #include <lockstep/train/run/memory_limit.hpp>
@@ -68,6 +70,7 @@ class Run {
     if (line_.trains()) std::signal(SIGPIPE, SIG_IGN);
     read_deck(make_task, make_parts);
     if (line_.doctor) return doctor();
+    choose_device();
     look_at_launch();
     if (line_.describe) return describe(*group_, *task_, plan_);
     if (line_.dry_run) return dry_run(group_, *task_, plan_, parts_, deck_);
@@ -114,6 +117,14 @@ class Run {
       deck_hash_ = std::move(read.hash);
     });
     console_.set_level(plan_.log.level);
+  }
+
+  /// From here on the group takes tensors of the device too.
+  void choose_device() {
+    const DeviceChoice chosen = train::choose_device(*group_, plan_.run);
+    plan_.device = chosen.device;
+    devices_in_words_ = chosen.in_words;
+    group_ = make_group(std::move(group_), plan_.device, plan_.group);
   }
 
   void look_at_launch() {
@@ -244,6 +255,7 @@ class Run {
     console_.say(fmt::format("{}; model of {} parameters; {} steps an epoch",
                              samples_in_words(task_->data()), trainer.model().parameter_count(),
                              trainer.steps_an_epoch()));
+    if (!devices_in_words_.empty()) console_.say(devices_in_words_);
     if (taken_)
       console_.say(fmt::format("weights of {}: {}", plan_.train.init_from, taken_->in_words()));
     if (!from) return;
@@ -324,6 +336,7 @@ class Run {
   fs::path& run_dir_;
   CommandLine line_;
   RunPlan plan_;
+  std::string devices_in_words_;
   std::unique_ptr<Task> task_;
   TrainingParts parts_;
   std::string deck_, deck_hash_;

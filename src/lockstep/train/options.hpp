@@ -15,6 +15,9 @@ struct RunOptions {
   std::int64_t threads = 0;         ///< math threads a rank; 0: the cores the rank owns
   double max_minutes = 0;           ///< since the process's start; 0: no limit
   double stop_before_limit_s = 60;  ///< before Slurm's time limit; 0: Slurm is not asked
+  std::string device = "auto";      ///< what ranks compute on: see choose_device
+  std::int64_t device_memory = 0;   ///< bytes that a rank takes of its device at most; 0: all
+  bool device_sharing = false;      ///< several ranks may compute on one device
 };
 void declare(DeckTable& table, RunOptions& options);
 

@@ -17,6 +17,18 @@ void declare(DeckTable& table, RunOptions& options) {
                     "stops, likewise; 0: Slurm is not asked",
              .min = 0.0,
              .max = 1e6});
+  table.key(
+      "device", options.device,
+      {.doc = "what a rank computes on: \"cpu\", \"cuda\", \"sim\" (a simulated GPU, to debug "
+              "with), each rank of a machine the next device of that kind, or \"cuda:1\"; "
+              "\"auto\": a GPU where every rank sees one, else \"cpu\""});
+  table.key("device_memory", options.device_memory,
+            {.doc = "most of its device's memory that a rank takes, what is kept for reuse "
+                    "included; 0: all there is",
+             .unit = "bytes",
+             .min = 0});
+  table.key("device_sharing", options.device_sharing,
+            {.doc = "let several ranks of a machine compute on one device, in turns"});
 }
 
 void declare(DeckTable& table, LogOptions& options) {

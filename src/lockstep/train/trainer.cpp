@@ -1,5 +1,7 @@
 #include <lockstep/train/trainer.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -11,6 +13,8 @@
 #include <lockstep/data/batches/epoch_order.hpp>
 #include <lockstep/data/batches/loader.hpp>
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/io/folder.hpp>
+#include <lockstep/nn/device_guard.hpp>
 #include <lockstep/nn/module.hpp>
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/make_optimizer.hpp>
@@ -18,6 +22,7 @@
 #include <lockstep/parallel/shard_sum.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/math/product_speed.hpp>
+#include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/parts/library_parts.hpp>
 #include <lockstep/train/report/metrics.hpp>
@@ -65,10 +70,13 @@ RunPlan as_carried_out(RunPlan plan, const Task& task, int ranks) {
 std::unique_ptr<DistributedDataParallel> make_model(const Task& task, const RunPlan& plan,
                                                     const std::shared_ptr<ProcessGroup>& group) {
   nn::manual_seed(plan.train.seed);
+  const nn::DeviceGuard on_device(plan.device);
+  const MemoryLabel label("model and gradients");
   return std::make_unique<DistributedDataParallel>(task.make_model(), group, plan.ddp);
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer_of(const RunPlan& plan, const nn::Module& model) {
+  const MemoryLabel label("optimizer state");
   auto optimizer = optim::make_optimizer(plan.optimizer, model.trained_parameters());
   optimizer->take_placements(model.state_dict());
   return optimizer;
@@ -80,6 +88,24 @@ TrainingParts all_parts(const RunPlan& plan, const std::shared_ptr<ParameterUpda
   parts.push_back(update);
   parts.insert(parts.end(), callers.begin(), callers.end());
   return parts;
+}
+
+/// What is there from the first step to the last. Throws InputError where run.device_memory is
+/// less.
+void expect_room_on_device(const RunPlan& plan, const nn::Module& model,
+                           const optim::Optimizer& optimizer) {
+  if (plan.device == Device{} || plan.run.device_memory == 0) return;
+  std::size_t bytes = model.state_dict().bytes() + optimizer.state_dict().bytes();
+  for (const auto& parameter : model.trained_parameters())
+    bytes += parameter.variable.data().bytes();
+  const auto needed = static_cast<std::int64_t>(bytes);
+  if (needed <= plan.run.device_memory) return;
+  throw InputError(fmt::format(
+      "run.device_memory = {} is less than the {} of the model's parameters, gradients and "
+      "optimizer "
+      "state, beside which batches and activations take memory too. Raise it, or use a smaller "
+      "model.",
+      format_bytes(plan.run.device_memory), format_bytes(needed)));
 }
 
 /// While alive, the model is the one that the parts have evaluated.
@@ -130,20 +156,21 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
           std::make_unique<TrainBatches>(
               batches_, group_->rank(),
               make_order(task.data(), plan.train.seed, task.loading().shuffle)),
-          task.loading().prefetch, task.data().augmentation)),
+          task.loading().prefetch, task.data().augmentation, plan.device)),
       ddp_(make_model(task, *plan_, group_)),
       optimizer_(make_optimizer_of(*plan_, ddp_->module())),
       update_(std::make_shared<ParameterUpdate>(*plan_)),
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
+      losses_(plan.device),
       training_{group_, task_, *plan_, batches_, *ddp_, ddp_->module(), *optimizer_, state_},
       stop_(std::make_unique<StopAgreement>(*group_)) {
   expect_names(parts);
   const Datasets& data = task.data();
   if (const auto& judging = judged_by(data))
-    judge_ = std::make_unique<Evaluator>(group_, task, judging, plan.eval.batch_size);
+    judge_ = std::make_unique<Evaluator>(group_, task, judging, plan.eval.batch_size, plan.device);
   if (data.validation && data.test)
-    test_ = std::make_unique<Evaluator>(group_, task, data.test, plan.eval.batch_size);
+    test_ = std::make_unique<Evaluator>(group_, task, data.test, plan.eval.batch_size, plan.device);
   if (!has_units_for(plan_->train.precision) && group_->rank() == 0) {
     log(LogLevel::warning,
         "this processor does not compute products of train.precision itself: operands are rounded "
@@ -174,6 +201,7 @@ void Trainer::check(const Task& task, const RunPlan& plan, int ranks, const Trai
   const auto schedule = optim::make_schedule(plan.schedule, plan.train.epochs, batches.steps());
   optim::apply_schedule(*schedule, optimizer->initial_lr(), 0, 0, *optimizer);
   expect_batches_normalise(task, plan, batches, *model);
+  expect_room_on_device(plan, *model, *optimizer);
 }
 
 Outcome Trainer::run(const RunFolder& folder, MetricsFile& metrics, Console& console,
@@ -221,7 +249,7 @@ StopReason Trainer::train_epoch(RunReport& report, RunStates& states) {
   ask_whether_to_stop();
   while (stop_->answer() == StopReason::none && loader_->has_next()) {
     state_.metrics.clear();
-    report.step(take_step());
+    report.step(take_step(false));
     states.after_step(!loader_->has_next());
   }
   return stop_->answer();

@@ -12,6 +12,7 @@
 #include <lockstep/data/batches/batch_plan.hpp>
 #include <lockstep/train/report/step_clock.hpp>
 #include <lockstep/train/run/stop_request.hpp>
+#include <lockstep/train/step_losses.hpp>
 #include <lockstep/train/task/outcome.hpp>
 #include <lockstep/train/training_part.hpp>
 
@@ -89,7 +90,7 @@ class Trainer {
   /// One optimizer step on the next batch; returns this rank's summed loss over its samples (with
   /// train.reduction "invariant", all ranks' on rank 0 and 0 elsewhere). What run() repeats: for
   /// benchmarks and tests. Call start_epoch first.
-  double step() { return take_step().loss_sum; }
+  double step() { return take_step(true).loss_sum; }
   /// The model trains, but for parts of it that the task or who holds model() has put into
   /// evaluation mode.
   void start_epoch(std::int64_t epoch, std::int64_t first_step = 0);
@@ -107,7 +108,11 @@ class Trainer {
  private:
   class InRun;
 
-  StepResult take_step();
+  /// With `reads_loss` the result has this step's loss, for which the host waits on a device.
+  StepResult take_step(bool reads_loss);
+  /// Into `step` and epoch_loss_, of all steps but the newest `left`. With train.reduction
+  /// "invariant" the losses of ranks are not what an epoch's is summed of.
+  void read_losses(StepResult& step, std::int64_t left);
   /// Gradients of a shard of this rank, in train.accumulate parts; loss and times are added to
   /// `step`.
   void backward(const Share& part, const Batch& samples, StepResult& step);
@@ -145,6 +150,8 @@ class Trainer {
   TrainingParts parts_;        ///< the library's, update_ the last of them, and the caller's
   std::size_t callers_parts_;  ///< how many are the caller's
   TrainState state_;
+  StepLosses losses_;
+  StepResult unseen_;      ///< has what was read of losses between two steps
   double epoch_loss_ = 0;  ///< this rank's summed loss of the unfinished epoch
   Training training_;
   StepClock clock_;

@@ -1,7 +1,7 @@
 #include <lockstep/train/trainer.hpp>
 
-#include <cmath>
 #include <optional>
+#include <utility>
 
 #include <lockstep/autograd/autocast.hpp>
 #include <lockstep/autograd/flop_counter.hpp>
@@ -14,6 +14,7 @@
 #include <lockstep/nn/random.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
@@ -59,11 +60,7 @@ void Trainer::backward(const Share& part, const Batch& samples, StepResult& step
       loss = rows.size() > 0 ? task_.loss(output, batch) : sum(output);
       step.times.flops += 3.0 * static_cast<double>(counter.flops());
     }
-    if (rows.size() > 0) {
-      const double mean = loss.data().item();
-      step.loss_sum += mean * static_cast<double>(rows.size());
-      if (!std::isfinite(mean)) step.not_finite = mean;
-    }
+    if (rows.size() > 0) losses_.add(loss.data(), rows.size());
     std::optional<DistributedDataParallel::NoSync> local;
     if (!last) local.emplace(*ddp_);
     const OwnTime own(*ddp_, step.times.backward, "backward");
@@ -72,14 +69,27 @@ void Trainer::backward(const Share& part, const Batch& samples, StepResult& step
   }
 }
 
-StepResult Trainer::take_step() {
+void Trainer::read_losses(StepResult& step, std::int64_t left) {
+  if (left == 0 && losses_.waiting() > 0) expect_right_indices(plan_->device);
+  while (losses_.waiting() > left) {
+    const StepLosses::Taken taken = losses_.take();
+    step.loss_sum = taken.sum;
+    step.loss_step = taken.step;
+    if (plan_->ddp.shards == 0) epoch_loss_ += taken.sum;
+    if (!taken.not_finite || step.not_finite) continue;
+    step.not_finite = taken.not_finite;
+    step.not_finite_step = taken.step;
+  }
+}
+
+StepResult Trainer::take_step(bool reads_loss) {
   const auto start = Clock::now();
   step_start_ = start;
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
   const Autocast autocast(plan_->train.precision);
   const double data_before = loader_->seconds_waited(), waited_before = ddp_->stats().wait_s,
                work_before = ddp_->stats().work_s, late_before = ddp_->stats().straggler_s;
-  StepResult step;
+  StepResult step = std::exchange(unseen_, {});
 
   const std::int64_t number = loader_->next_step();
   const Share share = batches_.share(number, group_->rank());
@@ -103,11 +113,16 @@ StepResult Trainer::take_step() {
   for (const auto& part : parts_) part->after_update(training_, step);
   if (step.ranks_met) ask_whether_to_stop();
 
-  if (const auto loss = ddp_->stats().loss_of_batch) {
-    const double mean = group_->rank() == 0 ? *loss / loss_scale : 0.0;
+  losses_.end_step(state_.step);
+  const auto loss_of_batch = ddp_->stats().loss_of_batch;
+  const bool is_wanted = reads_loss || loss_of_batch || plan_->device == Device{} ||
+                         state_.step % plan_->log.every_steps == 0 || !loader_->has_next();
+  read_losses(step, is_wanted ? 0 : 1);
+  if (loss_of_batch) {
+    const double mean = group_->rank() == 0 ? *loss_of_batch / loss_scale : 0.0;
     step.loss_sum = mean * static_cast<double>(share.batch_size);
+    epoch_loss_ += step.loss_sum;
   }
-  epoch_loss_ += step.loss_sum;
   step.times.communication += ddp_->stats().wait_s - waited_before;
   step.times.communication_work = ddp_->stats().work_s - work_before;
   step.times.communication_late = ddp_->stats().straggler_s - late_before;

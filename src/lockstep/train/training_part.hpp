@@ -49,7 +49,11 @@ struct StepResult {
   /// Over the samples of this rank; with train.reduction "invariant" all ranks' on rank 0, and 0
   /// elsewhere.
   double loss_sum = 0;
+  /// The step that loss_sum is of, from 1. On a device the host reads the loss of most steps after
+  /// the next one, so as not to wait: then the one before, or 0, for none.
+  std::int64_t loss_step = 0;
   std::optional<double> not_finite;  ///< a mean loss of this rank that is not finite
+  std::int64_t not_finite_step = 0;  ///< the step that it is of
   double grad_norm = -1;             ///< of the whole gradient before clipping; -1: not measured
   StepTimes times;                   ///< of this rank; times.samples are all ranks'
   /// Set by a part that has just communicated with all ranks: they may agree here whether to stop.

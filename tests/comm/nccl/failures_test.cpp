@@ -98,7 +98,7 @@ TEST(NcclDeadline, NamesTheRankThatDoesNotCome) {
     const auto t = gpus.tensor(0, of(6, 1.0F));
     const auto message =
         test::message_of<CommError>([&] { group.all_reduce(t, ReduceOp::sum).wait(); });
-    expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed after ");
+    expect_in(message, "all_reduce(sum) #1 of f32[6] on cuda:0 has not completed after ");
     expect_in(message, "rank 1 has not entered it");
     EXPECT_EQ(gpus.floats(t), of(6, 1.0F));
   });
@@ -118,7 +118,7 @@ TEST(NcclDeadline, EndsTheHostsReadOfAResultThatNeverComes) {
     EXPECT_EQ(gpus.floats(t), of(6, 1.0F));  // the read ends, though the sum is not there
     const auto message =
         test::message_of<CommError>([&] { static_cast<void>(group.all_reduce(t, ReduceOp::sum)); });
-    expect_in(message, "all_reduce(sum) #1 of f32[6] has not completed");
+    expect_in(message, "all_reduce(sum) #1 of f32[6] on cuda:0 has not completed");
     expect_in(message, "every rank has entered it, but not all go on");
     EXPECT_GE(gpus.calls("ncclCommAbort"), 1);
   });

@@ -55,12 +55,15 @@ Work GroupCore::start(Operation&& operation) {
   const bool is_message = operation.is_message();
   std::uint64_t& last = is_message ? message_sequence_ : sequence_;
   operation.sequence = last + 1;
+  DeviceStaging staging = stage(operation);
   const IntrusivePtr<InFlight> work = make(std::move(operation));
   ++last;  // what a backend has refused, no other rank may miss
   work->ticket_ = flight_.entered(work->operation());
   work->traced_.entered(work->operation());
   if (is_message) work->phase_ = InFlight::Phase::transfer;
-  enlist(*work);                // also before a failure: some parts may be on their way
+  work->staging_ = std::move(staging);
+  enlist(*work);  // also before a failure: some parts may be on their way
+  hold(*work);
   if (is_message) step(*work);  // launched before older operations get their turn
   progress(is_message ? work.get() : nullptr);
   return Work(IntrusivePtr<WorkRecord>(work.get()));
@@ -86,15 +89,44 @@ bool GroupCore::step(InFlight& work) {
   return motion != Motion::none;
 }
 
-Motion GroupCore::guarded_advance(InFlight& work) {
-  struct InStep {
-    bool& flag;
-    explicit InStep(bool& in_step) : flag(in_step) { flag = true; }
-    ~InStep() { flag = false; }
-  };
-  const InStep in_step(in_step_);
+DeviceStaging GroupCore::stage(Operation& operation) {
+  const Device device = operation.device;
+  if (device.type == DeviceType::host || reaches(device)) return {};
+  for (const auto& known : staging_devices_) {
+    if (known->device() == device) return {operation, *known};
+  }
+  staging_devices_.push_back(std::make_unique<StagingDevice>(device));
+  return {operation, *staging_devices_.back()};
+}
+
+void GroupCore::hold(InFlight& work) {
+  if (!work.staging_ && held_like(work) == 0) return;
+  work.phase_ = InFlight::Phase::held;
+  ++held_like(work);
+  if (!work.staging_) return;
+  guarded(work, [&] {
+    work.staging_.copy_out(work.operation_, rank_);
+    return Motion::none;
+  });
+}
+
+// In the order of the calls, which the other ranks rely on.
+bool GroupCore::let_go(InFlight& work) {
+  const bool is_message = work.operation_.is_message();
+  for (const InFlight* older = first_; older != &work; older = older->next_) {
+    const bool is_like = older->operation_.is_message() == is_message;
+    if (is_like && older->phase_ == InFlight::Phase::held) return false;
+  }
+  if (work.staging_ && !work.staging_.has_come()) return false;
+  --held_like(work);
+  work.phase_ = is_message ? InFlight::Phase::transfer : InFlight::Phase::rendezvous;
+  return true;
+}
+
+template <class F>
+Motion GroupCore::guarded(const InFlight& work, const F& f) {
   try {
-    return advance(work);
+    return f();
   } catch (const OperationFailure& failure) {
     end_by(work, failure);
   } catch (const std::exception& error) {
@@ -106,17 +138,45 @@ Motion GroupCore::guarded_advance(InFlight& work) {
   }
 }
 
+Motion GroupCore::guarded_advance(InFlight& work) {
+  struct InStep {
+    bool& flag;
+    explicit InStep(bool& in_step) : flag(in_step) { flag = true; }
+    ~InStep() { flag = false; }
+  };
+  const InStep in_step(in_step_);
+  return guarded(work, [&] { return advance(work); });
+}
+
 // Ranks agree on collectives in the order of the calls: another rank may post the older of two, and
 // then the younger, after this one has looked for the older and before it looks for the younger.
 Motion GroupCore::advance(InFlight& work) {
-  if (work.phase_ == InFlight::Phase::transfer) return work.transfer();
+  if (work.phase_ == InFlight::Phase::held && !let_go(work)) return Motion::none;
+  if (work.phase_ == InFlight::Phase::transfer) return transfer(work);
+  if (work.phase_ == InFlight::Phase::back) {
+    return work.staging_.is_back() ? Motion::over : Motion::none;
+  }
   const std::uint64_t sequence = work.operation_.sequence;
   if (!work.rendezvous(sequence == agreed_ + 1)) return Motion::none;
   agreed_ = sequence;
   flight_.agreed(work.ticket_);
   work.traced_.agreed();
   work.phase_ = InFlight::Phase::transfer;
-  return work.transfer() == Motion::over ? Motion::over : Motion::some;
+  return transfer(work) == Motion::over ? Motion::over : Motion::some;
+}
+
+Motion GroupCore::transfer(InFlight& work) {
+  Motion motion = work.transfer();
+  if (work.gives_up_ && motion != Motion::over) {
+    work.gives_up_ = false;
+    work.cancel_receive();
+    motion = Motion::some;
+  }
+  if (motion != Motion::over || !work.staging_) return motion;
+  if (!work.cancelled()) work.staging_.copy_back(work.operation_, rank_);
+  work.phase_ = InFlight::Phase::back;
+  if (!work.operation_.is_message()) retire_collectives();
+  return work.staging_.is_back() ? Motion::over : Motion::some;
 }
 
 Motion GroupCore::poll(InFlight& work, Until until) {
@@ -129,7 +189,7 @@ Motion GroupCore::poll(InFlight& work, Until until) {
   if (work.phase_ == InFlight::Phase::failed) expect_callable();  // throws why
   if (work.phase_ == InFlight::Phase::done) return Motion::over;
   try {
-    if (until == Until::ordered && work.order_stream()) return Motion::over;
+    if (until == Until::ordered && work.order()) return Motion::over;
   } catch (const OperationFailure& failure) {
     end_by(work, failure);
   }
@@ -148,7 +208,11 @@ void GroupCore::expire(const InFlight& work, double waited_s) {
 
 void GroupCore::cancel(InFlight& work) {
   const auto locked = lock();
-  if (work.in_flight()) work.cancel_receive();
+  if (work.phase_ == InFlight::Phase::held) {
+    work.gives_up_ = true;
+  } else if (work.in_flight()) {
+    work.cancel_receive();
+  }
 }
 
 bool GroupCore::drain_and_close() {
@@ -198,6 +262,13 @@ std::string GroupCore::awaited(const InFlight& work) const {
 }
 
 std::string GroupCore::who_is_missing(const InFlight& work) const {
+  if (work.phase_ == InFlight::Phase::held) {
+    return "this rank's device has not come to it: what was launched there before has not ended";
+  }
+  if (work.phase_ == InFlight::Phase::back) {
+    return fmt::format("every rank has met it, but the copy of its result to {} has not ended",
+                       to_string(work.staging_.device()));
+  }
   if (work.operation_.is_message()) return absent_peer(work.operation_);
   return work.phase_ == InFlight::Phase::transfer ? "" : missing_ranks(work);
 }
@@ -244,13 +315,17 @@ void GroupCore::delist(InFlight& work) noexcept {
     flight_.completed(work.ticket_);
     work.traced_.over(work.operation_);
   }
-  if (!work.operation_
-           .is_message()) {  // the others may use what collectives that are over here used
-    const InFlight* oldest = first_;
-    while (oldest && oldest->operation_.is_message()) oldest = oldest->next_;
-    retire(oldest ? oldest->operation_.sequence - 1 : sequence_);
-  }
+  if (work.phase_ == InFlight::Phase::done) work.staging_.end();
+  if (!work.operation_.is_message()) retire_collectives();
   work.drop_owner();
+}
+
+void GroupCore::retire_collectives() noexcept {
+  const InFlight* oldest = first_;
+  while (oldest && (oldest->operation_.is_message() || oldest->phase_ == InFlight::Phase::back)) {
+    oldest = oldest->next_;
+  }
+  retire(oldest ? oldest->operation_.sequence - 1 : sequence_);
 }
 
 void GroupCore::abandon_all() noexcept {

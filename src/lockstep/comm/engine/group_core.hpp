@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <lockstep/base/spin_lock.hpp>
 #include <lockstep/comm/engine/event_count.hpp>
@@ -73,6 +75,10 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
 
   /// What a backend is.
   [[nodiscard]] virtual IntrusivePtr<InFlight> make(Operation&& operation) = 0;
+  /// Whether it moves tensors of this device as they are. All others are staged in pinned memory.
+  [[nodiscard]] virtual bool reaches(Device device) const noexcept {
+    return device.type == DeviceType::host;
+  }
   /// Which ranks a collective waits for, and what they do instead: "rank 1 has not entered it
   /// (...)"; empty if that cannot be seen. Asked before the ranks agree.
   [[nodiscard]] virtual std::string missing_ranks(const InFlight& work) const = 0;
@@ -101,15 +107,30 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   /// Moves one operation on, and takes it off the list if it is over. True if it came further.
   bool step(InFlight& work);
   [[nodiscard]] Motion advance(InFlight& work);
+  [[nodiscard]] Motion transfer(InFlight& work);
+  /// f(), which moves the operation on. Whatever it throws ends the group: nobody can say how far
+  /// the operation has come, so it must not go on.
+  template <class F>
+  Motion guarded(const InFlight& work, const F& f);
   /// advance(), while nobody else moves the operation on: it may wait for other ranks, and whoever
-  /// waits moves all groups on, also where no lock keeps this one out. Whatever it throws ends the
-  /// group: nobody can say how far the operation has come, so it must not go on.
+  /// waits moves all groups on, also where no lock keeps this one out.
   [[nodiscard]] Motion guarded_advance(InFlight& work);
   [[noreturn]] void end_by(const InFlight& work, const OperationFailure& failure);
   [[noreturn]] void end_by_time_out(const InFlight& work, double waited_s);
   void enlist(InFlight& work) noexcept;
   void delist(InFlight& work) noexcept;
   void abandon_all() noexcept;
+  /// The backend is done with collectives older than the oldest that it still has.
+  void retire_collectives() noexcept;
+
+  [[nodiscard]] DeviceStaging stage(Operation& operation);
+  /// Holds it back where its device, or an older operation's of its kind, has not come so far.
+  void hold(InFlight& work);
+  /// Whether it is held no longer.
+  [[nodiscard]] bool let_go(InFlight& work);
+  [[nodiscard]] int& held_like(const InFlight& work) noexcept {
+    return held_[work.operation_.is_message() ? 1 : 0];
+  }
 
   int rank_ = 0;
   int size_ = 1;
@@ -125,7 +146,9 @@ class GroupCore : public RefCounted<GroupCore>, public EngineMember {
   std::string reason_;  // why the state is not open
   std::uint64_t sequence_ = 0;
   std::uint64_t message_sequence_ = 0;
-  std::uint64_t agreed_ = 0;   // collectives up to this one have had their rendezvous
+  std::uint64_t agreed_ = 0;  // collectives up to this one have had their rendezvous
+  int held_[2] = {};          // collectives, messages
+  std::vector<std::unique_ptr<StagingDevice>> staging_devices_;
   InFlight* first_ = nullptr;  // in flight, oldest first; each is owned by this list
   InFlight* last_ = nullptr;
 };

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/comm/engine/device_staging.hpp>
 #include <lockstep/comm/engine/traced_call.hpp>
 #include <lockstep/comm/operation.hpp>
 #include <lockstep/comm/work.hpp>
@@ -52,8 +53,9 @@ class OperationFailure : public std::runtime_error {
 
 /// One operation in flight. GroupCore moves it on in two phases, each a function of the backend: a
 /// collective's rendezvous, until every rank has posted the same call; then the transfer. A message
-/// has a transfer only. The core's list owns the record until the operation is over. Its waits poll
-/// the core.
+/// has a transfer only. A staged operation is held before, until its device has come to it, and
+/// with it those that follow; after the transfer its result goes back to the device. The core's
+/// list owns the record until the operation is over. Its waits poll the core.
 class InFlight : public WorkRecord {
  public:
   bool poll() final;
@@ -86,9 +88,14 @@ class InFlight : public WorkRecord {
 
  private:
   friend class GroupCore;
-  enum class Phase : std::uint8_t { rendezvous, transfer, done, failed };
+  enum class Phase : std::uint8_t { held, rendezvous, transfer, back, done, failed };
   struct BackOff;
   [[nodiscard]] bool in_flight() const noexcept { return phase_ < Phase::done; }
+  [[nodiscard]] bool order() {
+    if (!staging_) return order_stream();
+    if (phase_ == Phase::back) staging_.order_stream();
+    return phase_ == Phase::back;
+  }
   void wait_until(Until until);
   [[nodiscard]] bool spin(Until until);
   [[nodiscard]] bool poll_with(const BackOff& back_off, Until until,
@@ -96,7 +103,9 @@ class InFlight : public WorkRecord {
 
   IntrusivePtr<GroupCore> core_;
   Operation operation_;
+  DeviceStaging staging_;
   Phase phase_ = Phase::rendezvous;
+  bool gives_up_ = false;     // cancel() came while it was held
   std::uint64_t ticket_ = 0;  // of the flight recorder
   TracedCall traced_;
   InFlight* previous_ = nullptr;

@@ -53,6 +53,7 @@ class NcclCore final : public GroupCore {
   ~NcclCore() override = default;
 
   [[nodiscard]] IntrusivePtr<InFlight> make(Operation&& operation) override;
+  [[nodiscard]] bool reaches(Device /*device*/) const noexcept override { return true; }
   [[nodiscard]] std::string missing_ranks(const InFlight& work) const override;
   void spread_failure(const std::string& reason) noexcept override;
   /// Nothing is in flight any more, or never will be over.

@@ -74,6 +74,7 @@ class NcclGroup final : public ProcessGroup {
   Work go_by_host(const Operation& operation) {
     core_->await_stream(operation);  // which writes the input
     Operation on_host = operation;
+    on_host.device = Device{};
     if (operation.output.defined()) {
       on_host.output = Tensor::empty(operation.output.shape(), operation.output.dtype());
     }
@@ -134,7 +135,7 @@ std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<ProcessGroup> cont
 std::shared_ptr<ProcessGroup> make_group(std::shared_ptr<ProcessGroup> control, Device device,
                                          const GroupOptions& options) {
   expect_given("make_group", "the group of the host", control);
-  if (device.type == DeviceType::host) return control;
+  if (device.type != DeviceType::cuda) return control;
   return make_nccl_group(std::move(control), device, options);
 }
 

@@ -10,17 +10,6 @@
 namespace lockstep {
 namespace {
 
-/// Everything that a rank takes part in is the host's: nothing here could reach a device's memory.
-void expect_host(const Operation& operation) {
-  for (const Tensor* t : {&operation.input, &operation.output}) {
-    if (!t->defined() || t->device().type == DeviceType::host) continue;
-    throw ShapeError(
-        fmt::format("{}: {} cannot be reached by the threads backend, which takes host "
-                    "tensors only. Copy it to the host first",
-                    name_of(operation.kind), describe(*t)));
-  }
-}
-
 /// Ranks of one process read each other's tensors where they are, so that calls that differ must
 /// never meet.
 GroupOptions always_compared(GroupOptions options) {
@@ -45,7 +34,6 @@ IntrusivePtr<ThreadsCore> ThreadsCore::join(std::shared_ptr<SharedState> shared,
 void ThreadsCore::end() noexcept { finalize("its ranks have ended."); }
 
 IntrusivePtr<InFlight> ThreadsCore::make(Operation&& operation) {
-  expect_host(operation);
   return IntrusivePtr<InFlight>(
       ObjectPool<ThreadsInFlight>::instance().make(*this, std::move(operation)));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -14,6 +15,8 @@
 #include <lockstep/base/failure.hpp>
 #include <lockstep/base/rank.hpp>
 #include <lockstep/base/trace.hpp>
+#include <lockstep/tensor/runtime/caching_allocator.hpp>
+#include <lockstep/tensor/stream.hpp>
 
 namespace lockstep {
 
@@ -21,19 +24,67 @@ namespace lockstep {
 // taken - 1, so the thread may load steps below taken - 1 + ring.size().
 struct Loader::State {
   State(std::shared_ptr<const Dataset> data, std::unique_ptr<BatchSource> source,
-        std::int64_t buffers, BatchTransforms changes)
+        std::int64_t buffers, BatchTransforms changes, Device device)
       : dataset(std::move(data)),
         batches(std::move(source)),
         transforms(std::move(changes)),
         steps(batches->steps()) {
     for (std::int64_t i = 0; i < buffers; ++i) {
-      ring.emplace_back(*dataset, batches->largest_batch());
+      if (device.type == DeviceType::host) {
+        ring.emplace_back(*dataset, batches->largest_batch());
+      } else {
+        ring.push_back(Batch::pinned(*dataset, batches->largest_batch(), device.type));
+      }
     }
+    if (device.type != DeviceType::host)
+      copies = std::make_unique<Copies>(*dataset, ring, batches->largest_batch(), device);
   }
 
-  [[nodiscard]] Batch& slot(std::int64_t step) {
-    return ring[static_cast<std::size_t>(step) % ring.size()];
+  /// What is done with each batch of the ring, where the caller wants it on a device: a stream of
+  /// its own copies it from pinned memory, and waits for the caller's stream by events, as that
+  /// waits for it.
+  struct Copies {
+    Copies(const Dataset& dataset, const std::vector<Batch>& ring, std::int64_t capacity,
+           Device where)
+        : device(where), stream(Stream::from_pool(where)) {
+      const MemoryLabel label("batches");
+      for (std::size_t i = 0; i < ring.size(); ++i) {
+        there.emplace_back(dataset, capacity, device).record_stream(stream);
+        arrived.emplace_back(device);
+        used.emplace_back(device);
+      }
+      let_go();
+    }
+
+    /// The caller's work so far may use any of the batches.
+    void let_go() {
+      for (DeviceEvent& event : used) event.record(current_stream(device));
+    }
+    void let_go(std::size_t slot) { used[slot].record(current_stream(device)); }
+    /// By the loading thread, before it writes into a slot: its last copy is to be over.
+    void wait_for_copy(std::size_t slot) const { arrived[slot].synchronize(); }
+    /// By the loading thread.
+    void send(const Batch& batch, std::size_t slot) {
+      const StreamGuard guard(stream);
+      stream.wait(used[slot]);
+      there[slot].copy_from(batch);
+      arrived[slot].record(stream);
+    }
+    const Batch& take(std::size_t slot) {
+      current_stream(device).wait(arrived[slot]);
+      return there[slot];
+    }
+
+    Device device;
+    Stream stream;
+    std::vector<Batch> there;
+    std::deque<DeviceEvent> arrived, used;
+  };
+
+  [[nodiscard]] std::size_t slot_of(std::int64_t step) const {
+    return static_cast<std::size_t>(step) % ring.size();
   }
+  [[nodiscard]] Batch& slot(std::int64_t step) { return ring[slot_of(step)]; }
 
   // Whether the thread has something to do. Before an epoch's first next() the caller holds
   // nothing.
@@ -69,8 +120,10 @@ struct Loader::State {
     const TraceScope scope("loader", "load batch", nullptr, step);
     try {
       if (begins) batches->start_epoch(epoch);
+      if (copies) copies->wait_for_copy(slot_of(step));
       dataset->load(batches->indices(step), slot(step));
       for (const auto& transform : transforms) transform->apply(slot(step), epoch);
+      if (copies) copies->send(slot(step), slot_of(step));
       return nullptr;
     } catch (...) {
       return std::current_exception();
@@ -90,6 +143,7 @@ struct Loader::State {
   const BatchTransforms transforms;
   const std::int64_t steps;
   std::vector<Batch> ring;
+  std::unique_ptr<Copies> copies;  // null: batches stay on the host
   double waited = 0.0;
 
   std::mutex mutex;                     // guards what follows
@@ -108,7 +162,7 @@ struct Loader::State {
 };
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, std::unique_ptr<BatchSource> batches,
-               std::int64_t prefetch, BatchTransforms transforms) {
+               std::int64_t prefetch, BatchTransforms transforms, Device device) {
   if (prefetch < 1) {
     throw InputError(
         fmt::format("the loader was given {} buffers (data.prefetch); it needs at least 1, and 2 "
@@ -119,7 +173,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, std::unique_ptr<BatchSour
   state_ =
       std::make_unique<State>(expect_given("Loader", "the data set", std::move(dataset)),
                               expect_given("Loader", "the source of batches", std::move(batches)),
-                              prefetch, std::move(transforms));
+                              prefetch, std::move(transforms), device);
   state_->first = state_->loaded = state_->taken = state_->steps;
   state_->thread = std::thread([state = state_.get(), rank = thread_rank()] {
     const ThreadRank works_for(rank);
@@ -146,6 +200,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_step) {
     std::unique_lock lock(s.mutex);
     s.running = false;
     s.ready.wait(lock, [&] { return !s.busy; });
+    if (s.copies) s.copies->let_go();
     s.failure = nullptr;
     s.epoch = epoch;
     s.first = s.loaded = s.taken = first_step;
@@ -170,6 +225,7 @@ const Batch& Loader::next() {
   {
     std::unique_lock lock(s.mutex);
     const auto arrived = [&] { return s.loaded > step || s.failure; };
+    if (s.copies && step > s.first) s.copies->let_go(s.slot_of(step - 1));
     s.taken = step + 1;  // gives the batch of step - 1 back to the thread
     s.work.notify_one();
     if (!arrived()) {
@@ -183,7 +239,7 @@ const Batch& Loader::next() {
       s.throw_failure(step);
     }
   }
-  return s.slot(step);
+  return s.copies ? s.copies->take(s.slot_of(step)) : s.slot(step);
 }
 
 }  // namespace lockstep

@@ -21,9 +21,11 @@ namespace lockstep {
 class Loader {
  public:
   /// `prefetch` buffers, at least 1; with 1 nothing is loaded ahead. Throws InputError for fewer.
-  /// `transforms` are applied to every batch, in their order, by the thread that loads it.
+  /// `transforms` are applied to every batch, in their order, by the thread that loads it. Batches
+  /// are on `device`: loaded into pinned memory, and copied from there ahead of next() on a stream
+  /// of the loader's own, for which the calling thread's current stream waits, and not the host.
   Loader(std::shared_ptr<const Dataset> dataset, std::unique_ptr<BatchSource> batches,
-         std::int64_t prefetch = 2, BatchTransforms transforms = {});
+         std::int64_t prefetch = 2, BatchTransforms transforms = {}, Device device = {});
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

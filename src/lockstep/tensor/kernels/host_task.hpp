@@ -1,6 +1,6 @@
 #pragma once
 // How routines of the host run for tensors of a simulated device, too: what calls oneDNN or the
-// BLAS, and loops over addresses that no GPU would run. Private to the kernels' .cpp files.
+// BLAS, and loops over addresses that no GPU would run.
 #include <tuple>
 
 #include <lockstep/tensor/math_libraries.hpp>

@@ -82,7 +82,7 @@ class AveragingPart final : public TrainingPart {
         task.data().train,
         std::make_unique<TrainBatches>(
             batches, rank, make_order(task.data(), plan.train.seed, task.loading().shuffle)),
-        task.loading().prefetch, task.data().augmentation);
+        task.loading().prefetch, task.data().augmentation, plan.device);
     loader.start_epoch(training.state.epoch);
     nn::Module& model = training.model;
     const bool all_go_forward = model.forward_is_collective();

@@ -29,7 +29,7 @@ class FiniteLossPart final : public TrainingPart {
     if (!step.not_finite) return;
     throw NonFiniteLoss(fmt::format(
         "the loss is {} at step {} (epoch {}). {} The last checkpoint is from before.",
-        *step.not_finite, training.state.step, training.state.epoch + 1, remedy_for_not_finite));
+        *step.not_finite, step.not_finite_step, training.state.epoch + 1, remedy_for_not_finite));
   }
   void evaluated(const Training& training, const Evaluation& found) override {
     expect_finite(training, judging_set(training.task.data()), found.loss,

@@ -52,11 +52,11 @@ std::string table_of(const std::vector<nn::LayerDescription>& layers) {
                      fmt::format("{:.3f}", static_cast<double>(flops) / 1e6));
 }
 
-std::vector<nn::LayerDescription> layers_of(const Task& task, nn::Module& model) {
+std::vector<nn::LayerDescription> layers_of(const Task& task, nn::Module& model, Device device) {
   const Dataset& data = *task.data().train;
   if (data.others().empty())
     return nn::describe_layers(model, data.sample_shape(), data.input_dtype());
-  Batch zeros(data, 1);
+  Batch zeros(data, 1, device);
   zeros.reset(std::array<std::int64_t, 1>{});
   return nn::describe_layers(model, [&] { return task.forward(model, zeros); });
 }
@@ -65,12 +65,13 @@ std::vector<nn::LayerDescription> layers_of(const Task& task, nn::Module& model)
 
 std::string model_report(const Task& task, const RunPlan& plan) {
   Trainer::check(task, plan);
+  const Device device = plan.device;
   Trainer trainer(std::make_shared<FakeGroup>(1, 0), task, plan);
   std::string memory;
   const auto line = [&](const char* what, std::int64_t bytes) {
     memory += fmt::format("{:<34} {:10.2f} MiB\n", what, static_cast<double>(bytes) / (1 << 20));
   };
-  const std::int64_t before = memory_stats().in_use;
+  const std::int64_t before = memory_stats(device).in_use;
   trainer.start_epoch(0);
   for (std::int64_t step = 0; step < std::min<std::int64_t>(2, trainer.steps_an_epoch()); ++step)
     static_cast<void>(trainer.step());
@@ -80,8 +81,10 @@ std::string model_report(const Task& task, const RunPlan& plan) {
   line("gradients", trainer.model().parameter_count() * std::int64_t{4});
   line("optimizer state", slots);
   line(fmt::format("activations of {} samples", plan.train.batch_size).c_str(),
-       memory_stats().peak_in_use - before);
-  line("together, at the peak of a step", memory_stats().peak_in_use);
+       memory_stats(device).peak_in_use - before);
+  const std::string where = device == Device{} ? "" : fmt::format(" on {}", to_string(device));
+  line(fmt::format("together{}, at the peak of a step", where).c_str(),
+       memory_stats(device).peak_in_use);
   line("the process at its peak", peak_resident_bytes());
   if (plan.checkpoint.async) line("more, once a checkpoint is saved", parameters + slots);
 
@@ -89,8 +92,8 @@ std::string model_report(const Task& task, const RunPlan& plan) {
   return fmt::format(
       "one sample {}; MFLOP: forward, two a multiply-add, matrix products and convolutions only; "
       "a training step takes about three times as many\n\n{}\n{}",
-      to_string(task.data().train->sample_shape()), table_of(layers_of(task, trainer.model())),
-      memory);
+      to_string(task.data().train->sample_shape()),
+      table_of(layers_of(task, trainer.model(), device)), memory);
 }
 
 }  // namespace lockstep::train

@@ -6,7 +6,6 @@
 #include <lockstep/base/host.hpp>
 #include <lockstep/comm/mpi/launcher.hpp>
 #include <lockstep/comm/mpi_group.hpp>
-#include <lockstep/comm/nccl_group.hpp>
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/flight_report.hpp>
 #include <lockstep/train/run/failures.hpp>
@@ -34,9 +33,7 @@ ExitCode run_ranks_as_processes(const std::string& name, const GroupOptions& opt
     };
     std::filesystem::path run_dir;
     try {
-      const Device models{};  // tasks build them on the host
-      return body(make_group(make_mpi_group(MPI_COMM_WORLD, options), models, options), console,
-                  run_dir);
+      return body(make_mpi_group(MPI_COMM_WORLD, options), console, run_dir);
     } catch (...) {
       failure = current_failure();
       foreseen = is_foreseen();

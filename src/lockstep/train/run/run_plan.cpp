@@ -4,6 +4,7 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/deck.hpp>
+#include <lockstep/train/run/device_choice.hpp>
 #include <lockstep/train/task/task_options.hpp>
 
 namespace lockstep::train {
@@ -38,6 +39,7 @@ RunPlan read_run_plan(Deck& deck) {
         "checkpoint.local_dir = \"\" names no folder: /dev/shm is the default. To keep no copies "
         "set checkpoint.local_steps = 0.");
   }
+  expect_device_text(plan.run.device);
   plan.optimizer = optim::read_optimizer_options(deck);  // what its keys must be to each other
   return plan;
 }

@@ -4,6 +4,7 @@
 #include <lockstep/optim/optimizer_options.hpp>
 #include <lockstep/optim/schedule_kind.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
+#include <lockstep/tensor/device.hpp>
 #include <lockstep/train/options.hpp>
 
 namespace lockstep {
@@ -25,6 +26,7 @@ struct RunPlan {
   DdpOptions ddp;
   CheckpointOptions checkpoint;
   GroupOptions group;  ///< of all ranks: [comm] and [flight]
+  Device device;       ///< of this rank's model: what choose_device() made of run.device
 };
 
 /// Reads their tables from a deck. Throws InputError.

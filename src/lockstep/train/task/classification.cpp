@@ -65,6 +65,7 @@ Classification::Classification(Deck& deck, Sets sets) {
   loss_ = loss_options(
       data_.train ? with_counted_weights(options.loss, *data_.train, deck) : options.loss, deck,
       classes);
+  weight_there_ = loss_.class_weight;
   top_k_ = deck.read<EvalOptions>("eval").top_k;
   if (top_k_ >= classes) {
     throw InputError(fmt::format("{}: eval.top_k = {} of {} classes would always be 1. Use fewer.",
@@ -80,8 +81,11 @@ std::shared_ptr<nn::Module> Classification::make_model() const {
 
 Variable Classification::loss(const Variable& output, const Batch& batch) const {
   LossOptions options = loss_;
-  if (options.class_weight.defined())
-    options.class_weight = options.class_weight.to(output.data().dtype());
+  if (options.class_weight.defined()) {
+    if (weight_there_.device() != output.data().device())
+      weight_there_ = loss_.class_weight.to(output.data().device());
+    options.class_weight = weight_there_.to(output.data().dtype());
+  }
   // The softmax of log-probabilities is their exponential: cross_entropy takes them as they are.
   Variable loss = options.label_smoothing > 0.0 ? cross_entropy(output, batch.targets(), options)
                                                 : nll_loss(output, batch.targets(), options);

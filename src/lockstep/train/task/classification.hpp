@@ -39,6 +39,7 @@ class Classification : public Task {
   Loading loading_;
   Datasets data_;
   LossOptions loss_;
+  mutable Tensor weight_there_;  ///< loss_.class_weight, where the last output was
   std::int64_t top_k_ = 0;
 };
 

@@ -25,14 +25,14 @@ double combined(double a, double b, ReduceOp op) {
 }  // namespace
 
 Evaluator::Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
-                     std::shared_ptr<const Dataset> data, std::int64_t batch_size)
+                     std::shared_ptr<const Dataset> data, std::int64_t batch_size, Device device)
     : group_(expect_given("Evaluator", "the process group", std::move(group))),
       task_(task),
       data_(expect_given("Evaluator", "the data set", std::move(data))),
       batches_(data_->size(), batch_size, group_->size()),
       loader_(std::make_unique<Loader>(data_,
                                        std::make_unique<EvalBatches>(batches_, group_->rank()),
-                                       task.loading().prefetch)) {}
+                                       task.loading().prefetch, BatchTransforms{}, device)) {}
 
 Evaluator::~Evaluator() = default;
 

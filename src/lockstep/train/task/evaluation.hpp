@@ -22,9 +22,9 @@ class Task;
 /// task, the same bits for any number of ranks.
 class Evaluator {
  public:
-  /// `task` must live as long.
+  /// `task` must live as long. The models will be on `device`.
   Evaluator(std::shared_ptr<ProcessGroup> group, const Task& task,
-            std::shared_ptr<const Dataset> data, std::int64_t batch_size);
+            std::shared_ptr<const Dataset> data, std::int64_t batch_size, Device device = {});
   ~Evaluator();
 
   /// In evaluation mode; the mode of each module is put back. Collective.

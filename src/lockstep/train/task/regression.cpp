@@ -42,9 +42,11 @@ Tensor values_of(const Tensor& said, bool gaussian) {
   return gaussian ? GaussianNllLoss::means(Variable(said)).data() : said;
 }
 
-/// A copy of x [N, ...], `change`d by a scale; the kernels take f32.
-Tensor scaled(const Tensor& x, const ChannelScale& scale,
+/// A copy of x [N, ...], `change`d by a scale; the kernels take f32. The scale goes where x is.
+Tensor scaled(const Tensor& x, ChannelScale& scale,
               void (*change)(const Tensor&, const ChannelScale&)) {
+  scale.mean = scale.mean.to(x.device());
+  scale.std = scale.std.to(x.device());
   const Tensor copy = x.dtype() == DType::f32 ? x.clone() : x.to(DType::f32);
   change(copy, scale);
   return copy.to(x.dtype());

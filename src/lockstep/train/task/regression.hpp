@@ -59,7 +59,7 @@ class Regression : public Task {
     return loss_.kind.get_if<GaussianNllLoss>() != nullptr;
   }
 
-  std::optional<ChannelScale> target_scale_;  ///< none: targets are as they are
+  mutable std::optional<ChannelScale> target_scale_;  ///< none: targets are as they are
   mutable std::map<const Dataset*, Targets> targets_;
 };
 

@@ -22,14 +22,18 @@ void clamp_kernel(const Space& space, const Tensor& x, T limit) {
 }  // namespace
 
 double sum_of_squares(const Tensor& x) {
-  double sum = 0.0;
+  const Tensor sum = Tensor::empty({1}, DType::f64, x.device());
+  sum_of_squares(x, sum);
+  return sum.item();
+}
+
+void sum_of_squares(const Tensor& x, const Tensor& sum) {
   dispatch(current_stream(x.device()), [&]<class Space>(const Space& space) {
     dispatch_floating(x.dtype(), "sum_of_squares", [&]<class T>() {
       const Squares squares{flat_view<Space, const T>(x)};
-      sum = ordered_sum("lockstep::sum_of_squares", space, x, x.numel(), squares);
+      ordered_sum_into(sum, "lockstep::sum_of_squares", space, x.numel(), squares);
     });
   });
-  return sum;
 }
 
 double euclidean_norm(const Tensor& x) {

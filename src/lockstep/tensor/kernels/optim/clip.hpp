@@ -7,7 +7,10 @@ namespace lockstep {
 /// f32 or f64; 0 for an empty tensor.
 [[nodiscard]] double sum_of_squares(const Tensor& x);
 
-/// Its root, without the overflow and the loss that squares of very large and small doubles have.
+/// The same into `sum`, f64 [1] on x's device: the host does not wait.
+void sum_of_squares(const Tensor& x, const Tensor& sum);
+
+/// The root of sum_of_squares(x), without the overflow and the loss that squares of very large and small doubles have.
 [[nodiscard]] double euclidean_norm(const Tensor& x);
 
 /// x = min(max(x, -limit), limit); a NaN stays. f32 or f64.

@@ -1,0 +1,175 @@
+#include <lockstep/train/run/device_choice.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/comm/agreement.hpp>
+#include <lockstep/comm/node_layout.hpp>
+#include <lockstep/tensor/runtime/caching_allocator.hpp>
+#include <lockstep/tensor/runtime/device_runtime.hpp>
+#include <lockstep/tensor/stream.hpp>
+
+namespace lockstep::train {
+namespace {
+
+/// What run.device asks for.
+struct Wish {
+  std::optional<DeviceType> type;  ///< none: "auto"
+  std::optional<int> index;
+};
+
+std::optional<DeviceType> type_named(std::string_view name) {
+  if (name == "cpu") return DeviceType::host;
+  if (name == "cuda") return DeviceType::cuda;
+  if (name == "sim") return DeviceType::sim;
+  return std::nullopt;
+}
+
+std::optional<int> number_in(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_all = error == std::errc() && end == text.data() + text.size();
+  return is_all && number >= 0 ? std::optional(number) : std::nullopt;
+}
+
+std::optional<Wish> parsed(const std::string& text) {
+  if (text == "auto") return Wish{};
+  const auto colon = text.find(':');
+  Wish wish{.type = type_named(std::string_view(text).substr(0, colon))};
+  if (!wish.type) return std::nullopt;
+  if (colon == std::string::npos) return wish;
+  wish.index = number_in(std::string_view(text).substr(colon + 1));
+  if (!wish.index || wish.type == DeviceType::host) return std::nullopt;
+  return wish;
+}
+
+/// How many of its kind this process sees.
+int devices_of(DeviceType type) {
+  if (type == DeviceType::host || (type == DeviceType::cuda && !has_cuda_runtime())) return 0;
+  return std::min(runtime_of(type).device_count(), max_devices_of_a_type);
+}
+
+Device device_for(const RunOptions& options, DeviceType type, int index) {
+  const int count = devices_of(type);
+  if (type == DeviceType::cuda && !has_cuda_runtime()) {
+    throw InputError(fmt::format(
+        "run.device = \"{}\", but this build of Lockstep has no CUDA. Configure it with "
+        "LOCKSTEP_ENABLE_CUDA, or use \"auto\", \"cpu\" or \"sim\".",
+        options.device));
+  }
+  if (count == 0) {
+    throw InputError(fmt::format(
+        "run.device = \"{}\", but this process sees no GPU. Ask the scheduler for one, look at "
+        "CUDA_VISIBLE_DEVICES, or use \"auto\" or \"cpu\".",
+        options.device));
+  }
+  if (index >= count) {
+    throw InputError(fmt::format("run.device = \"{}\", but there {} {} of its kind here, {} to {}.",
+                                 options.device, count == 1 ? "is" : "are", count,
+                                 to_string({type, 0}), to_string({type, count - 1})));
+  }
+  return {type, index};
+}
+
+/// What no two devices of a machine have alike: for GPUs, that processes may number differently,
+/// the address on the bus.
+std::string identity_of(Device device) {
+  if (device.type == DeviceType::cuda) {
+    static_cast<void>(Stream(device));  // from here on this thread computes there
+    if (std::string address = runtime_of(device.type).current_pci_address(); !address.empty())
+      return address;
+  }
+  return to_string(device);
+}
+
+/// The ranks of each device that has several: "ranks 0, 1 of node7 on sim:0".
+std::vector<std::string> shared_devices(const NodeLayout& layout,
+                                        const std::vector<std::string>& device_of_rank) {
+  std::map<std::pair<int, std::string>, std::vector<int>> users;
+  for (std::size_t rank = 0; rank < device_of_rank.size(); ++rank) {
+    const int number = static_cast<int>(rank);
+    users[{layout.node_of(number), device_of_rank[rank]}].push_back(number);
+  }
+  std::vector<std::string> shared;
+  for (const auto& [device, ranks] : users) {
+    if (ranks.size() < 2) continue;
+    shared.push_back(fmt::format("ranks {} of {} on {}", fmt::join(ranks, ", "),
+                                 layout.host_of(ranks.front()), device.second));
+  }
+  return shared;
+}
+
+/// All ranks' or nobody's.
+DeviceType type_for(ProcessGroup& group, const Wish& wish) {
+  if (wish.type) return *wish.type;
+  const auto counts = agree(group, [] { return devices_of(DeviceType::cuda); });
+  return std::ranges::find(counts, 0) == counts.end() ? DeviceType::cuda : DeviceType::host;
+}
+
+std::string in_words(const std::vector<std::string>& devices,
+                     const std::vector<std::string>& shared) {
+  if (!shared.empty())
+    return fmt::format("ranks share devices (run.device_sharing): {}", fmt::join(shared, "; "));
+  constexpr std::size_t most = 8;
+  const auto named = std::min(devices.size(), most);
+  return fmt::format(
+      "{} {}{}", devices.size() == 1 ? "computes on" : "each rank computes on its own device:",
+      fmt::join(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(named), ", "),
+      named < devices.size() ? ", ..." : "");
+}
+
+}  // namespace
+
+void expect_device_text(const std::string& device) {
+  if (parsed(device)) return;
+  throw InputError(fmt::format(
+      "run.device = \"{}\" is no device. Use \"auto\", \"cpu\", \"cuda\" or \"sim\", or one device "
+      "of a kind, such as \"cuda:1\" or \"sim:0\".",
+      device));
+}
+
+DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
+  agree(group, [&] { expect_device_text(options.device); });
+  const Wish wish = parsed(options.device).value_or(Wish{});
+  const DeviceType type = type_for(group, wish);
+  if (type == DeviceType::host) {
+    agree(group, [&] {
+      if (options.device_memory == 0) return;
+      throw InputError(
+          "run.device_memory limits the memory of a device, but this run computes on the host. "
+          "Leave it out, or set run.device.");
+    });
+    return {};
+  }
+  const NodeLayout layout = node_layout(group);
+  const int local_rank = layout.local_rank(group.rank());
+  Device device;
+  const auto identities = agree(group, [&] {
+    const int count = devices_of(type);
+    device = device_for(options, type, wish.index.value_or(count > 0 ? local_rank % count : 0));
+    CachingAllocator::of(device).set_limit(static_cast<std::size_t>(options.device_memory));
+    return identity_of(device);
+  });
+  const auto shared = shared_devices(layout, identities);
+  if (!shared.empty() && !options.device_sharing) {
+    throw AgreedError(
+        fmt::format(
+            "several ranks would compute on one device: {}. Start at most one rank for each "
+            "device of a machine (run.device = \"{}\" without a number gives each rank its "
+            "own), or set run.device_sharing = true.",
+            fmt::join(shared, "; "), type == DeviceType::sim ? "sim" : "cuda"),
+        ExitCode::bad_input);
+  }
+  return {device, in_words(identities, shared)};
+}
+
+}  // namespace lockstep::train
