@@ -12,7 +12,8 @@ target_compile_features(lockstep_options INTERFACE cxx_std_20)
 # CMake 3.25 does not know that nvcc takes C++20 (CUDA_STANDARD), hence the flag. Philox and
 # std::numeric_limits are constexpr and run on the device too.
 target_compile_options(lockstep_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20> $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20> $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>
+  $<$<COMPILE_LANGUAGE:CUDA>:--diag-suppress=1835>)  # gnu::tls_model: for the host compiler, which heeds it
 
 # lockstep_kernel_sources(TARGET OUT file...): these include Kokkos; OUT is what the target compiles for them. With
 # LOCKSTEP_ENABLE_CUDA nvcc compiles them and the host compiler everything else, which thus costs no more than without

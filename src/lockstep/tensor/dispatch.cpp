@@ -34,13 +34,16 @@ void end_profiled(std::uint64_t id) { Kokkos::Tools::endParallelFor(id); }
 
 #ifdef KOKKOS_ENABLE_CUDA
 Kokkos::Cuda cuda_space(const Stream& stream) {
-  const Kokkos::Cuda first;
-  auto* const queue = reinterpret_cast<cudaStream_t>(stream.handle());
-  if (queue == first.cuda_stream()) return first;
   static std::mutex mutex;
-  static auto& made = *new std::map<cudaStream_t, Kokkos::Cuda>;
+  static auto& made = *new std::map<CUstream_st*, Kokkos::Cuda>;
   const std::lock_guard lock(mutex);
-  return made.try_emplace(queue, queue).first->second;
+  const Kokkos::Cuda& space = made.try_emplace(stream.handle(), stream.handle()).first->second;
+  if (space.cuda_device() != stream.device().index) {
+    throw Error("kernels run on cuda:" + std::to_string(space.cuda_device()) +
+                ", the first GPU that this process used, and not on " + to_string(stream.device()) +
+                ": move its tensors there with to()");
+  }
+  return space;
 }
 #endif
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <string>
 
-#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/base/error.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
 
 namespace lockstep {
@@ -27,19 +27,6 @@ struct AllStreams {
   }
 };
 
-RuntimeStream* make_first([[maybe_unused]] Device device) {
-#ifdef KOKKOS_ENABLE_CUDA
-  if (device.type == DeviceType::cuda) {
-    ensure_kokkos(device);
-    const Kokkos::Cuda space;
-    if (space.cuda_device() == device.index) {
-      return reinterpret_cast<RuntimeStream*>(space.cuda_stream());
-    }
-  }
-#endif
-  return runtime_of(device.type).make_stream(device.index);
-}
-
 }  // namespace
 
 RuntimeStream* Stream::first_queue(Device device) {
@@ -47,7 +34,7 @@ RuntimeStream* Stream::first_queue(Device device) {
   auto& all = AllStreams::instance();
   const std::lock_guard lock(all.mutex);
   auto& streams = all.of_devices[slot_of(device)];
-  if (!streams.first) streams.first = make_first(device);
+  if (!streams.first) streams.first = runtime_of(device.type).make_stream(device.index);
   return streams.first;
 }
 

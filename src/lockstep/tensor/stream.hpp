@@ -28,8 +28,8 @@ class Stream {
   void synchronize() const;
   /// What is enqueued from now on waits for what the event marks.
   void wait(const DeviceEvent& event) const;
-  /// The cudaStream_t that kernels are launched on: in builds with CUDA that of Kokkos, or of the
-  /// pool; in others, which have no kernels for a GPU, CUDA's default stream.
+  /// The cudaStream_t that kernels are launched on, never the null stream; null on the host, and in
+  /// a build without CUDA's kernels.
   [[nodiscard]] CUstream_st* handle() const noexcept {
     return reinterpret_cast<CUstream_st*>(queue_);
   }

@@ -1,6 +1,7 @@
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include <lockstep/base/failure.hpp>
@@ -18,15 +19,20 @@ std::string in_words(std::int64_t bytes) {
   return std::to_string(bytes) + " bytes";
 }
 
-struct ProcessAllocator {
-  std::once_flag made;
-  std::unique_ptr<CachingAllocator> allocator;
-
+/// Made when it is first asked for, unless that throws; never destroyed: tensors may outlive
+/// main().
+class ProcessAllocator {
+ public:
   CachingAllocator& get(DeviceType type, Device device) {
-    std::call_once(
-        made, [&] { allocator = std::make_unique<CachingAllocator>(runtime_of(type), device); });
-    return *allocator;
+    if (CachingAllocator* const made = made_.load(std::memory_order_acquire)) return *made;
+    const std::lock_guard lock(mutex_);
+    if (!made_) made_ = new CachingAllocator(runtime_of(type), device);
+    return *made_;
   }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<CachingAllocator*> made_ = nullptr;
 };
 
 }  // namespace
@@ -37,7 +43,6 @@ MemoryLabel::MemoryLabel(std::string_view label) noexcept
 MemoryLabel::~MemoryLabel() { current_label = before_; }
 
 CachingAllocator& CachingAllocator::of(Device device) {
-  // Never destroyed: tensors may outlive main().
   static auto& all = *new std::array<ProcessAllocator, device_slots>;
   return all[slot_of(device)].get(device.type, device);
 }

@@ -10,8 +10,8 @@
 
 #include <lockstep/tensor/device.hpp>
 #include <lockstep/tensor/runtime/device_runtime.hpp>
-#include <lockstep/tensor/runtime/memory_stats.hpp>
 #include <lockstep/tensor/runtime/size_class.hpp>
+#include <lockstep/tensor/storage.hpp>
 
 namespace lockstep {
 
