@@ -6,7 +6,11 @@
 
 #include <lockstep/autograd/backward.hpp>
 #include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/embedding.hpp>
+#include <lockstep/autograd/functional/embedding_bag.hpp>
+#include <lockstep/autograd/functional/loss.hpp>
 #include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/autograd/functional/shape.hpp>
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
@@ -106,6 +110,42 @@ TEST(EveryOperationOnADevice, HasTheHostsSecondDerivatives) {
     SCOPED_TRACE(operation.name);
     EXPECT_TRUE(second_derivatives(operation, sim) == second_derivatives(operation, {}));
   }
+}
+
+/// Every input but one on `device`, that one on `other`.
+void expect_refused(const Operation& operation, Device device, Device other) {
+  for (std::size_t i = 0; i < operation.inputs.size() && operation.inputs.size() > 1; ++i) {
+    SCOPED_TRACE(operation.name + std::string(", input ") + std::to_string(i));
+    Inputs inputs = make_inputs(operation, DType::f32, device);
+    inputs[i] = make_inputs(operation, DType::f32, other)[i];
+    try {
+      static_cast<void>(operation.apply(inputs).data().to(Device{}));
+      ADD_FAILURE() << "operands of two devices were taken";
+    } catch (const ShapeError& error) {
+      EXPECT_NE(std::string(error.what()).find("host"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("sim:0"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(EveryOperationOnADevice, RefusesATensorOfAnotherInASentenceWithBothNames) {
+  for (const Operation& operation : all_operations()) {
+    expect_refused(operation, sim, {});
+    expect_refused(operation, {}, sim);
+  }
+}
+
+TEST(Devices, IndicesAndTargetsOnAnotherDeviceAreRefused) {
+  const Variable x(Tensor::zeros({4, 3}, DType::f32, sim)), here(Tensor::zeros({4, 3}));
+  const Tensor index = Tensor::zeros({4, 1}, DType::i64), row = index.reshape({4});
+  EXPECT_THROW(static_cast<void>(cross_entropy(x, row)), ShapeError);
+  EXPECT_THROW(static_cast<void>(nll_loss(x, row)), ShapeError);
+  EXPECT_THROW(static_cast<void>(embedding(index, x)), ShapeError);
+  EXPECT_THROW(static_cast<void>(embedding_bag(index, x, {}, BagMode::sum)), ShapeError);
+  EXPECT_THROW(static_cast<void>(gather(x, 1, index)), ShapeError);
+  EXPECT_THROW(static_cast<void>(cross_entropy(here, row.to(sim))), ShapeError);
+  EXPECT_THROW(static_cast<void>(embedding(index.to(sim), here)), ShapeError);
+  EXPECT_THROW(static_cast<void>(gather(here, 1, index.to(sim))), ShapeError);
 }
 
 }  // namespace
