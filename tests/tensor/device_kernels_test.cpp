@@ -6,7 +6,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <lockstep/tensor/finite.hpp>
+#include <lockstep/tensor/kernels/data/augment.hpp>
 #include <lockstep/tensor/kernels/data/categorical.hpp>
+#include <lockstep/tensor/kernels/data/gather.hpp>
 #include <lockstep/tensor/kernels/data/index_check.hpp>
 #include <lockstep/tensor/kernels/elementwise/activation.hpp>
 #include <lockstep/tensor/kernels/elementwise/dropout.hpp>
@@ -14,6 +17,7 @@
 #include <lockstep/tensor/kernels/linalg/linear.hpp>
 #include <lockstep/tensor/kernels/linalg/matmul.hpp>
 #include <lockstep/tensor/kernels/linalg/orthonormalize.hpp>
+#include <lockstep/tensor/kernels/loss/accuracy.hpp>
 #include <lockstep/tensor/kernels/loss/loss.hpp>
 #include <lockstep/tensor/kernels/loss/regression_loss.hpp>
 #include <lockstep/tensor/kernels/norm/batch_norm.hpp>
@@ -155,6 +159,27 @@ TEST(DeviceKernels, Losses) {
   });
 }
 
+TEST(DeviceKernels, Data) {
+  expect_bits_of_host([](DeviceTensors& t) {
+    const Tensor rows = t.classes({5}, 6), batch = t.output({5, 3, 4, 4});
+    const ChannelScale scale{2, t.input({3}), t.input({3})};
+    gather_normalise(t.input({6, 3, 4, 4}), rows, scale, batch);
+    random_crop(batch, rows, 1, t.input({3}), {.seed = 3});
+    random_horizontal_flip(batch, rows, {.seed = 3});
+    denormalise(batch, scale);
+    gather_rows(t.input({6, 7}), rows, t.output({5, 7}));
+    const Tensor counts = t.output({2}, DType::f64);
+    const Tensor x = t.input({20, 4}), y = t.input({20, 4});
+    const auto correct = count_correct(x, t.classes({20}, 5), 2);  // of which 4 is no class
+    counts += static_cast<double>(correct);
+    counts += errors_of(x, y).squares;
+    EXPECT_GT(correct, 0);
+    EXPECT_TRUE(all_finite(x));
+    x /= 0.0;
+    EXPECT_FALSE(all_finite(x));
+  });
+}
+
 TEST(DeviceKernels, Embedding) {
   expect_bits_of_host([](DeviceTensors& t) {
     const Tensor index = t.classes({4, 9}, 11);
@@ -224,10 +249,8 @@ TEST(DeviceKernels, HostTasksUseThePrecisionOfTheirCaller) {
   });
 }
 
-TEST(DeviceKernels, HostTasksRefuseAGpuAndSeveralDevices) {
+TEST(DeviceKernels, HostTasksRefuseSeveralDevicesAndAGpu) {
   const Tensor x = Tensor::zeros({2, 2}), y = Tensor::zeros({2, 2});
-  const Tensor gpu = Tensor::over(Storage::borrow(x.data(), x.bytes(), {DeviceType::cuda, 0}), 0,
-                                  x.shape(), x.dtype());
   const auto message = [](const Tensor& a, const Tensor& b, const Tensor& out) -> std::string {
     try {
       matmul_forward(a, b, out);
@@ -239,6 +262,9 @@ TEST(DeviceKernels, HostTasksRefuseAGpuAndSeveralDevices) {
   EXPECT_EQ(message(x, x.to({DeviceType::sim, 0}), y),
             "matmul on host meets f32[2, 2] on sim:0: its tensors must be on one device; move this "
             "one there with to()");
+  if (!has_cuda_runtime()) return;  // then no tensor is on one
+  const Tensor gpu = Tensor::over(Storage::borrow(x.data(), x.bytes(), {DeviceType::cuda, 0}), 0,
+                                  x.shape(), x.dtype());
   EXPECT_EQ(message(gpu, gpu, gpu),
             "matmul has no kernel for a GPU, and got f32[2, 2] on cuda:0: move its tensors to the "
             "host with to()");

@@ -149,7 +149,8 @@ std::vector<GradientCheck> check_second_gradients(
     leaves.push_back(variable);
     std::vector<double> weight(static_cast<std::size_t>(variable.data().numel()));
     for (double& w : weight) w = 2.0 * random.uniform() - 1.0;
-    weights.emplace_back(Tensor::from(weight, variable.shape()).to(variable.data().dtype()));
+    const Tensor& value = variable.data();
+    weights.emplace_back(Tensor::from(weight, value.shape()).to(value.dtype()).to(value.device()));
   }
   const auto weighted_gradients = [&] {
     const EnableGradGuard records;

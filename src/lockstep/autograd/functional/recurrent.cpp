@@ -175,10 +175,13 @@ class RecurrentNode : public MultiOutputNode<RecurrentNode> {
   Tensor x_, weight_ih_;
 };
 
-void expect_shape(const char* what, const Tensor& t, const Shape& shape, DType dtype) {
-  if (t.shape() == shape && t.dtype() == dtype) return;
+/// Throws ShapeError unless t has this shape, and dtype and device of x.
+void expect_shape(const char* what, const Tensor& t, const Shape& shape, const Tensor& x) {
+  if (t.shape() == shape && t.dtype() == x.dtype() && t.device() == x.device()) return;
   throw ShapeError(std::string("a recurrent layer takes ") + what + " " +
-                   std::string(name_of(dtype)) + to_string(shape) + ", not " + describe(t));
+                   std::string(name_of(x.dtype())) + to_string(shape) +
+                   (t.device() == x.device() ? "" : " on " + to_string(x.device())) + ", not " +
+                   describe(t));
 }
 
 RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, bool reverse) {
@@ -195,10 +198,10 @@ RnnPlan plan_of(RnnMode mode, const Tensor& x, const RecurrentWeights& weights, 
                .hidden = hh.size(1),
                .reverse = reverse};
   const std::int64_t width = gates_of(mode) * plan.hidden;
-  expect_shape("weight_hh", hh, {width, plan.hidden}, x.dtype());
-  expect_shape("weight_ih", weights.weight_ih.data(), {width, x.size(2)}, x.dtype());
+  expect_shape("weight_hh", hh, {width, plan.hidden}, x);
+  expect_shape("weight_ih", weights.weight_ih.data(), {width, x.size(2)}, x);
   for (const Variable* bias : {&weights.bias_ih, &weights.bias_hh}) {
-    if (bias->defined()) expect_shape("a bias", bias->data(), {width}, x.dtype());
+    if (bias->defined()) expect_shape("a bias", bias->data(), {width}, x);
   }
   return plan;
 }
@@ -224,7 +227,7 @@ RecurrentOutput recurrent_layer(RnnMode mode, const Operand& x, const Operand& h
   const auto initial = [&](const char* what, const Variable& state) {
     const Shape shape{plan.batch, plan.hidden};
     if (!state.defined()) return Tensor::zeros(shape, sequence.dtype(), sequence.device());
-    expect_shape(what, state.data(), shape, sequence.dtype());
+    expect_shape(what, state.data(), shape, sequence);
     return state.data();
   };
   const auto bias = [](const Variable& b) { return b.defined() ? b.data() : Tensor(); };

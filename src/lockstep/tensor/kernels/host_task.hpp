@@ -1,7 +1,10 @@
 #pragma once
 // How routines of the host run for tensors of a simulated device, too: what calls oneDNN or the
-// BLAS, and loops over addresses that no GPU would run. Private to the kernels' .cpp files.
+// BLAS, and loops over addresses that no GPU would run.
+#include <cstdint>
+#include <initializer_list>
 #include <tuple>
+#include <type_traits>
 
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/tensor/precision.hpp>
@@ -39,6 +42,8 @@ namespace detail {
 
 template <class F, class... Tensors>
 [[gnu::noinline]] void hand_over_task(const char* name, const F& f, const Tensors&... tensors) {
+  static_assert(std::is_trivially_destructible_v<std::decay_t<F>>,
+                "a task holds no tensor, and owns nothing");
   const LaunchScope scope(current_stream(device_of_task(name, {&tensors...})));
   const auto late = [f, arrays = std::tuple(HostArray(tensors)...), precision = product_precision(),
                      threads = math_threads()] {

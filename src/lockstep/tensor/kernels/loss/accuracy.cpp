@@ -18,6 +18,7 @@ void count_correct_kernel(const Space& space, const Tensor& scores, const Tensor
       KOKKOS_LAMBDA(std::int64_t, const Lanes<Space>& lanes) {
         const std::int64_t correct = lanes.sum([&](std::int64_t n) {
           const std::int64_t t = wanted(n);
+          if (t < 0 || t >= classes) return std::int64_t{0};
           std::int64_t ahead = x(n, t) == x(n, t) ? 0 : k;
           for (std::int64_t c = 0; c < classes; ++c) {
             // Written so that NaN is ahead.

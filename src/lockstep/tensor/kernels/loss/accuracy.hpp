@@ -6,7 +6,8 @@
 namespace lockstep {
 
 /// How many rows of scores[N, C] (f32 or f64) have one of their `k` largest elements, the first
-/// among equals, at target[N] (i64). What is not a number counts as larger than any, and as wrong.
+/// among equals, at target[N] (i64). What is not a number counts as larger than any, and as wrong;
+/// so does a target that is no class.
 [[nodiscard]] std::int64_t count_correct(const Tensor& scores, const Tensor& target,
                                          std::int64_t k = 1);
 

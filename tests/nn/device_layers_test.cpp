@@ -1,0 +1,283 @@
+// Layers and models on a simulated device: outputs, gradients and buffers have the host's bits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/autograd/functional/arithmetic.hpp>
+#include <lockstep/autograd/functional/loss.hpp>
+#include <lockstep/autograd/functional/reduction.hpp>
+#include <lockstep/nn/categorical.hpp>
+#include <lockstep/nn/device_guard.hpp>
+#include <lockstep/nn/layers.hpp>
+#include <lockstep/nn/models/gpt.hpp>
+#include <lockstep/nn/models/gpt_sampler.hpp>
+#include <lockstep/nn/models/unet.hpp>
+#include <lockstep/nn/random.hpp>
+#include <lockstep/nn/sequential.hpp>
+#include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/tensor/state_dict.hpp>
+
+namespace lockstep::nn {
+namespace {
+
+/// Makes layers and inputs on one device, the same on each, and keeps what comes of them.
+class OneDevice {
+ public:
+  explicit OneDevice(Device where) : where_(where) { manual_seed(3); }
+
+  template <class Layer, class... Arguments>
+  std::shared_ptr<Layer> make(Arguments&&... arguments) {
+    return made([&] { return std::make_shared<Layer>(std::forward<Arguments>(arguments)...); });
+  }
+  /// What `factory` returns.
+  template <class Factory>
+  auto made(const Factory& factory) {
+    const DeviceGuard guard(where_);
+    auto layer = factory();
+    layers_.push_back(layer);
+    return layer;
+  }
+  Variable input(const Shape& shape) {
+    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+    const double start = 1.0 + static_cast<double>(inputs_.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(std::sin(start + 0.7 * static_cast<double>(i)));
+    inputs_.emplace_back(Tensor::from(values, shape).to(where_), true);
+    return inputs_.back();
+  }
+  [[nodiscard]] Tensor integers(const Shape& shape, std::int64_t below) const {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(shape.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<std::int64_t>(i * 7 + 3) % below;
+    return Tensor::from(values, shape).to(where_);
+  }
+  [[nodiscard]] Tensor flags(const std::vector<double>& values, const Shape& shape) const {
+    return Tensor::from(values, shape).to(DType::boolean).to(where_);
+  }
+  /// A layer of one input.
+  template <class Layer, class... Arguments>
+  Variable of(const Shape& shape, Arguments&&... arguments) {
+    return (*make<Layer>(std::forward<Arguments>(arguments)...))(input(shape));
+  }
+
+  /// The output's bits, after a backward those of gradients and of the layers' state.
+  std::string bits(const Variable& output) {
+    std::string all;
+    const auto add = [&](const Tensor& t) {
+      EXPECT_EQ(t.device(), where_);
+      const Tensor here = t.to(Device{});
+      all.append(static_cast<const char*>(here.data()), here.bytes());
+    };
+    add(output.data());
+    if (output.requires_grad()) sum(output * output).backward();
+    for (const Variable& x : inputs_) add(x.grad());
+    for (const auto& layer : layers_) {
+      for (const Variable& p : layer->parameters()) add(p.grad());
+      for (const auto& entry : layer->state_dict()) add(entry.tensor);
+    }
+    return all;
+  }
+
+ private:
+  Device where_;
+  std::vector<std::shared_ptr<Module>> layers_;
+  std::vector<Variable> inputs_;
+};
+
+struct Use {
+  const char* name;
+  Variable (*apply)(OneDevice& on);
+};
+
+void PrintTo(const Use& use, std::ostream* out) { *out << use.name; }
+
+// Channels that no block holds: the host keeps to the plain layout, too.
+const std::vector<Use> uses{
+    {"Linear",
+     [](OneDevice& on) {
+       return on.of<Linear>({4, 3}, 3, 5);
+     }},
+    {"PReLU",
+     [](OneDevice& on) {
+       return on.of<PReLU>({4, 3}, 3);
+     }},
+    {"GLU",
+     [](OneDevice& on) {
+       return on.of<GLU>({4, 6});
+     }},
+    {"LogSoftmax",
+     [](OneDevice& on) {
+       return on.of<LogSoftmax>({4, 6});
+     }},
+    {"Conv1d",
+     [](OneDevice& on) {
+       return on.of<Conv1d>({2, 3, 9}, 3, 5, 3);
+     }},
+    {"Conv2d",
+     [](OneDevice& on) {
+       return on.of<Conv2d>({2, 3, 9, 8}, 3, 5, 3);
+     }},
+    {"Conv3d",
+     [](OneDevice& on) {
+       return on.of<Conv3d>({2, 3, 5, 4, 4}, 3, 5, 2);
+     }},
+    {"ConvTranspose2d",
+     [](OneDevice& on) {
+       return on.of<ConvTranspose2d>({2, 3, 5, 4}, 3, 5, 3);
+     }},
+    {"BatchNorm1d",
+     [](OneDevice& on) {
+       return on.of<BatchNorm1d>({6, 3}, 3);
+     }},
+    {"BatchNorm3d",
+     [](OneDevice& on) {
+       return on.of<BatchNorm3d>({2, 3, 3, 4, 2}, 3);
+     }},
+    {"LayerNorm",
+     [](OneDevice& on) {
+       return on.of<LayerNorm>({4, 6}, 6);
+     }},
+    {"RMSNorm",
+     [](OneDevice& on) {
+       return on.of<RMSNorm>({4, 6}, 6);
+     }},
+    {"GroupNorm",
+     [](OneDevice& on) {
+       return on.of<GroupNorm>({2, 6, 5}, 3, 6);
+     }},
+    {"InstanceNorm2d",
+     [](OneDevice& on) {
+       return on.of<InstanceNorm2d>({2, 3, 4, 4}, 3, 1e-5, true);
+     }},
+    {"LocalResponseNorm",
+     [](OneDevice& on) {
+       return on.of<LocalResponseNorm>({2, 5, 4}, 3);
+     }},
+    {"Dropout",
+     [](OneDevice& on) {
+       return on.of<Dropout>({4, 60}, 0.4);
+     }},
+    {"Dropout2d",
+     [](OneDevice& on) {
+       return on.of<Dropout2d>({4, 9, 2, 2}, 0.4);
+     }},
+    {"MaxPool3d",
+     [](OneDevice& on) {
+       return on.of<MaxPool3d>({2, 3, 4, 4, 4}, Extents<3>(2));
+     }},
+    {"AvgPool1d",
+     [](OneDevice& on) {
+       return on.of<AvgPool1d>({2, 3, 8}, Extents<1>(2));
+     }},
+    {"AdaptiveMaxPool2d",
+     [](OneDevice& on) {
+       return on.of<AdaptiveMaxPool2d>({2, 3, 5, 7}, Extents<2>(3));
+     }},
+    {"Upsample",
+     [](OneDevice& on) {
+       return on.of<Upsample>({2, 3, 4, 4}, 2.0, Interpolation::bilinear);
+     }},
+    {"PixelShuffle",
+     [](OneDevice& on) {
+       return on.of<PixelShuffle>({2, 4, 3, 3}, 2);
+     }},
+    {"Embedding",
+     [](OneDevice& on) {
+       return on.make<Embedding>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
+     }},
+    {"EmbeddingBag",
+     [](OneDevice& on) {
+       return on.make<EmbeddingBag>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
+     }},
+    {"MultiheadAttention",
+     [](OneDevice& on) {
+       const Tensor hidden = on.flags({0, 0, 1, 0, 0, 0, 0, 1}, {2, 4});
+       const Variable x = on.input({2, 3, 6}), y = on.input({2, 4, 6});
+       return on.make<MultiheadAttention>(6, 2)->forward(x, y, y, hidden);
+     }},
+    {"TransformerEncoder",
+     [](OneDevice& on) {
+       return on.of<TransformerEncoder>({2, 3, 6}, 2, 6, 2, 8, 0.1);
+     }},
+    {"TransformerDecoder",
+     [](OneDevice& on) {
+       DecoderMasks masks;
+       masks.tgt_is_causal = true;
+       masks.memory_key_padding_mask = on.flags({0, 0, 1, 0, 0, 0, 0, 1}, {2, 4});
+       const Variable target = on.input({2, 3, 6}), memory = on.input({2, 4, 6});
+       return on.make<TransformerDecoder>(2, 6, 2, TransformerDecoderOptions{.dim_feedforward = 8})
+           ->forward(target, memory, masks);
+     }},
+    {"LSTM",
+     [](OneDevice& on) {
+       return on.of<LSTM>({5, 3, 4}, 4, 6, RecurrentOptions{.num_layers = 2, .dropout = 0.3});
+     }},
+    {"GRUBidirectional",
+     [](OneDevice& on) {
+       return on.of<GRU>({5, 3, 4}, 4, 6, RecurrentOptions{.bidirectional = true});
+     }},
+    {"UNet",
+     [](OneDevice& on) {
+       const auto model = on.made([] { return unet({1, 8, 8}, 2, {.channels = 3, .levels = 2}); });
+       return (*model)(on.input({1, 1, 8, 8}));
+     }},
+    {"Gpt",
+     [](OneDevice& on) {
+       const auto gpt = on.make<Gpt>(GptOptions{.vocabulary = 11,
+                                                .context = 6,
+                                                .width = 8,
+                                                .depth = 2,
+                                                .heads = 2,
+                                                .dropout = 0.1,
+                                                .recompute = true});
+       return gpt->loss(Variable(on.integers({2, 6}, 11)), on.integers({2, 6}, 11));
+     }},
+};
+
+class EveryLayer : public testing::TestWithParam<Use> {};
+
+TEST_P(EveryLayer, HasTheBitsOfTheHostOnADevice) {
+  OneDevice host{Device{}};
+  const std::string expected = host.bits(GetParam().apply(host));
+  for (const std::uint64_t seed : {1U, 2U}) {
+    SimulatedRuntime::instance().set_seed(seed);
+    OneDevice sim{{DeviceType::sim, 0}};
+    EXPECT_TRUE(sim.bits(GetParam().apply(sim)) == expected) << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer, testing::ValuesIn(uses),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(GptSampler, ChoosesOnADeviceWhatItChoosesOnTheHost) {
+  const auto text = [](Device where) {
+    OneDevice on(where);
+    const auto gpt = on.make<Gpt>(
+        GptOptions{.vocabulary = 11, .context = 6, .width = 8, .depth = 2, .heads = 2});
+    const std::vector<std::int64_t> begin{1, 2, 3};
+    GptSampler sampler(gpt, begin, {.seed = 4});
+    std::vector<std::int64_t> tokens;
+    for (int i = 0; i < 9; ++i) tokens.push_back(sampler.next());
+    return tokens;
+  };
+  EXPECT_EQ(text({DeviceType::sim, 0}), text({}));
+}
+
+TEST(Categorical, DrawsOnADeviceWhatItDrawsOnTheHost) {
+  const auto drawn = [](Device where) {
+    OneDevice on(where);
+    const auto categorical = Categorical::from_logits(on.input({20, 5}));
+    const Tensor sample = categorical.sample({.seed = 2});
+    EXPECT_EQ(sample.device(), where);
+    return std::pair(sample.to_vector<std::int64_t>(),
+                     categorical.log_prob(sample).data().to_vector<float>());
+  };
+  EXPECT_EQ(drawn({DeviceType::sim, 0}), drawn({}));
+}
+
+}  // namespace
+}  // namespace lockstep::nn
