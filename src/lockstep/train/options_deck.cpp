@@ -21,7 +21,7 @@ void declare(DeckTable& table, RunOptions& options) {
       "device", options.device,
       {.doc = "what a rank computes on: \"cpu\", \"cuda\", \"sim\" (a simulated GPU, to debug "
               "with), each rank of a machine the next device of that kind, or \"cuda:1\"; "
-              "\"auto\": a GPU where every rank sees one, else \"cpu\""});
+              "\"auto\": \"cpu\""});
   table.key("device_memory", options.device_memory,
             {.doc = "most of its device's memory that a rank takes, what is kept for reuse "
                     "included; 0: all there is",

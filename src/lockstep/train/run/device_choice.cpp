@@ -108,13 +108,6 @@ std::vector<std::string> shared_devices(const NodeLayout& layout,
   return shared;
 }
 
-/// All ranks' or nobody's.
-DeviceType type_for(ProcessGroup& group, const Wish& wish) {
-  if (wish.type) return *wish.type;
-  const auto counts = agree(group, [] { return devices_of(DeviceType::cuda); });
-  return std::ranges::find(counts, 0) == counts.end() ? DeviceType::cuda : DeviceType::host;
-}
-
 std::string in_words(const std::vector<std::string>& devices,
                      const std::vector<std::string>& shared) {
   if (!shared.empty())
@@ -140,7 +133,8 @@ void expect_device_text(const std::string& device) {
 DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
   agree(group, [&] { expect_device_text(options.device); });
   const Wish wish = parsed(options.device).value_or(Wish{});
-  const DeviceType type = type_for(group, wish);
+  // "auto" is the host as long as matrix products have no kernel for a GPU.
+  const DeviceType type = wish.type.value_or(DeviceType::host);
   if (type == DeviceType::host) {
     agree(group, [&] {
       if (options.device_memory == 0) return;

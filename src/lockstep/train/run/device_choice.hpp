@@ -21,9 +21,9 @@ struct DeviceChoice {
 };
 
 /// This rank's device, as [run] says: of a kind without a number, the one of its number among its
-/// machine's ranks. "auto" is cuda where every rank sees a GPU, else the host. Limits the device's
-/// memory to run.device_memory. Throws AgreedError with ExitCode::bad_input where there is no such
-/// device, or ranks would compute on one together without run.device_sharing. Collective.
+/// machine's ranks. "auto" is the host. Limits the device's memory to run.device_memory. Throws
+/// AgreedError with ExitCode::bad_input where there is no such device, or ranks would compute on
+/// one together without run.device_sharing. Collective.
 [[nodiscard]] DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options);
 
 }  // namespace lockstep::train
