@@ -318,5 +318,14 @@ TEST(FakeGroup, PlaysOneRankOfAnySize) {
   EXPECT_THROW(FakeGroup(0, 0), InputError);
 }
 
+TEST(FakeGroup, TakesTensorsOfADevice) {
+  FakeGroup group(4, 1);
+  const Device device{DeviceType::sim, 0};
+  const auto mine = Tensor::full({3}, 2.0, DType::f32, device);
+  const auto all = Tensor::zeros({4, 3}, DType::f32, device);
+  group.all_gather(mine, all).wait();
+  EXPECT_EQ(all.to_vector<float>(), Values(12, 2.0F));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -10,8 +10,8 @@ namespace lockstep {
 /// carries out, on a stream of the group's own, behind what the current stream has been given. Such
 /// tensors lie on `device`. Work::wait() makes the current stream wait, once every rank has made
 /// the same call; Work::synchronize() and barrier() block the host until the device is done. After
-/// a launch the process's engine watches the deadline, whether or not anybody waits: where a peer is
-/// gone, NCCL is made to give up, so that the call that reads the result ends; what it read is
+/// a launch the process's engine watches the deadline, whether or not anybody waits: where a peer
+/// is gone, NCCL is made to give up, so that the call that reads the result ends; what it read is
 /// worthless, and the next call throws. The collectives of all groups of a device are launched in
 /// one order, the same on every rank, unless their contract is off.
 ///

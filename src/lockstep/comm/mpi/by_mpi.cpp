@@ -41,9 +41,7 @@ bool needs_staging(const Operation& operation) {
 
 void ByMpi::stage(const Operation& operation) {
   const Tensor &input = operation.input, &output = operation.output;
-  const auto wire_dtype = [&](const Tensor& t) {
-    return is_half(t) ? DType::f32 : t.dtype();
-  };
+  const auto wire_dtype = [&](const Tensor& t) { return is_half(t) ? DType::f32 : t.dtype(); };
   staged_input_ = input.to(wire_dtype(input));
   if (output.defined()) staged_output_ = Tensor::empty(output.shape(), wire_dtype(output));
 }
