@@ -35,7 +35,7 @@ void for_each_here(const char* label, const Space& space, std::int64_t n, const 
     if (is_profiled) [[unlikely]] {
       id = begin_profiled(label);
     }
-    const F here = f;  // which nobody else writes to
+    const F here = f;  // NOLINT(performance-*): nobody else writes to it
     for (std::int64_t i = 0; i < n; ++i) here(i);
     if (is_profiled) [[unlikely]] {
       end_profiled(id);

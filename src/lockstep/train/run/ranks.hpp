@@ -16,8 +16,9 @@ namespace lockstep::train {
 
 class Console;
 
-/// What each rank of a program does, with a group for tensors of the host: returns its exit code, throws an Agreed error where all ranks
-/// do. It tells `run_dir` where the run folder is as soon as there is one.
+/// What each rank of a program does, with a group for tensors of the host: returns its exit code,
+/// throws an Agreed error where all ranks do. It tells `run_dir` where the run folder is as soon as
+/// there is one.
 using RankBody = std::function<ExitCode(std::shared_ptr<ProcessGroup> world, Console& console,
                                         std::filesystem::path& run_dir)>;
 
