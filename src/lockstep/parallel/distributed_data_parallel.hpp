@@ -141,8 +141,8 @@ class DistributedDataParallel final : public Joinable, private PassObserver {
   /// local, or summed over a subgroup (PostLocalSgdHook). `question` allocates nothing and does not
   /// communicate.
   void ask_along(std::function<bool()> question);
-  /// At the last sum; the same on all ranks. False where that was not over all of them, and where
-  /// no parameter is trained.
+  /// At the last sum, on a device at the one before it; the same on all ranks. False where that was
+  /// not over all of them, and where no parameter is trained.
   [[nodiscard]] bool any_said_yes() const noexcept;
 
   /// Forgets the gradients; their memory stays in the buckets. Between the shards of a step it
