@@ -184,7 +184,8 @@ TEST_P(Averaging, WhatIsKnownOfAllRanksComesFromSumsOverAllOfThemAndLocalOnesSen
         const Variable loss = mean_loss(ddp, make_batch(2, 0.5));
         ddp.zero_grad();
         ddp.backward(is_local ? loss + sum(model->unused) : loss, 1.0);
-        EXPECT_EQ(ddp.any_said_yes(), !is_local || of_all) << "step " << step;
+        const bool is_known = step > 0 || test::asked_for_device() == Device{};  // or a sum later
+        EXPECT_EQ(ddp.any_said_yes(), is_known && (!is_local || of_all)) << "step " << step;
         EXPECT_EQ(ddp.never_used().empty(), is_local && of_all) << "step " << step;
         const HookTraffic after = ddp.stats().traffic;
         EXPECT_GT(after.replaced, before.replaced);

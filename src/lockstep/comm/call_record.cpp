@@ -69,8 +69,8 @@ std::string differences(const CallRecord& a, const CallRecord& b) {
 }
 
 std::string called_something_else(int rank, const CallRecord& mine, const CallRecord& theirs) {
-  const std::string text = fmt::format("rank {} called {}, another {}", rank,
-                                       describe_fully(theirs), differences(mine, theirs));
+  std::string text = fmt::format("rank {} called {}, another {}", rank, describe_fully(theirs),
+                                 differences(mine, theirs));
   if (mine.device_type == theirs.device_type) return text;
   const auto device_of = [](const CallRecord& call) {
     return to_string(Device{call.device_type, call.device_index});

@@ -111,8 +111,8 @@ std::size_t slot_of(Device device) {
     throw ShapeError("there is no device " + to_string(device) + ": indices are below " +
                      std::to_string(max_devices_of_a_type));
   }
-  const int before = device.type == DeviceType::cuda ? 1 : 1 + max_devices_of_a_type;
-  return static_cast<std::size_t>(before + device.index);
+  const std::size_t before = device.type == DeviceType::cuda ? 1 : 1 + max_devices_of_a_type;
+  return before + static_cast<std::size_t>(device.index);
 }
 
 std::string_view name_of(DType dtype) noexcept {

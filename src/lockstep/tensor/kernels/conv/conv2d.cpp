@@ -63,10 +63,9 @@ const T* elements(const HostArray& t) {
 // or more with many groups or as a weight gradient of few channels; but its input gradient pads
 // few channels to whole vectors: 4.3 ms against 0.4 ms for conv 1 -> 10, 3.6 against 1.1 ms for
 // 3 -> 64.
-bool use_onednn(const Conv2dProblem& p) { return p.n > 0 && p.takes_all_windows(); }
 bool use_onednn_for_input_gradient(const Conv2dProblem& p) {
   constexpr std::int64_t vector_width = 16;
-  return use_onednn(p) &&
+  return detail::onednn::takes(p) &&
          (p.options.groups > 1 || p.c >= vector_width || p.x_blocked || p.y_blocked);
 }
 
@@ -123,7 +122,8 @@ void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                          *const b = elements<T>(bias);
           auto* const out = static_cast<T*>(y.data());
           if constexpr (std::is_same_v<T, float>) {
-            if (use_onednn(problem)) return detail::onednn::forward(problem, in, w, b, out);
+            if (detail::onednn::takes(problem))
+              return detail::onednn::forward(problem, in, w, b, out);
           }
           detail::im2col::forward(problem, in, w, b, out);
         },
@@ -163,7 +163,7 @@ void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dO
           const T *const g = elements<T>(grad_y), *const in = elements<T>(x);
           auto* const out = static_cast<T*>(grad_weight.data());
           if constexpr (std::is_same_v<T, float>) {
-            if (use_onednn(problem)) {
+            if (detail::onednn::takes(problem)) {
               return detail::onednn::backward_weight(problem, g, in, accumulate, out);
             }
           }

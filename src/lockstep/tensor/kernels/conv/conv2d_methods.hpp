@@ -48,6 +48,7 @@ void backward_weight(const Conv2dProblem& problem, const T* grad_y, const T* x, 
 /// reorders and their memory are kept by shape for each thread, so that a call in a steady loop
 /// allocates nothing.
 namespace onednn {
+inline bool takes(const Conv2dProblem& p) { return p.n > 0 && p.takes_all_windows(); }
 void forward(const Conv2dProblem& problem, const float* x, const float* weight, const float* bias,
              float* y);
 void backward_input(const Conv2dProblem& problem, const float* grad_y, const float* weight,

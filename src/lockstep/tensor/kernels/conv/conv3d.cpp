@@ -36,8 +36,6 @@ const T* begin_of(const HostArray& t) {
   return static_cast<const T*>(t.data());
 }
 
-bool use_onednn(const Conv2dProblem& p) { return p.n > 0 && p.takes_all_windows(); }
-
 template <class T, class Space>
 void bias_to_channels(const Space& space, const Tensor& bias, const Tensor& y) {
   const std::int64_t channels = y.size(1), rows = y.size(0) * channels;
@@ -66,7 +64,8 @@ void conv3d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                          *const b = begin_of<T>(bias);
           auto* const out = static_cast<T*>(y.data());
           if constexpr (std::is_same_v<T, float>) {
-            if (use_onednn(problem)) return detail::onednn::forward(problem, in, w, b, out);
+            if (detail::onednn::takes(problem))
+              return detail::onednn::forward(problem, in, w, b, out);
           }
           detail::im2col::forward(problem, in, w, b, out);
         },
@@ -85,7 +84,7 @@ void conv3d_backward_input(const Tensor& grad_y, const Tensor& weight, const Con
           const T *const g = begin_of<T>(grad_y), *const w = begin_of<T>(weight);
           auto* const out = static_cast<T*>(grad_x.data());
           if constexpr (std::is_same_v<T, float>) {
-            if (use_onednn(problem)) {
+            if (detail::onednn::takes(problem)) {
               return detail::onednn::backward_input(problem, g, w, accumulate, out);
             }
           }
@@ -106,7 +105,7 @@ void conv3d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv3dO
           const T *const g = begin_of<T>(grad_y), *const in = begin_of<T>(x);
           auto* const out = static_cast<T*>(grad_weight.data());
           if constexpr (std::is_same_v<T, float>) {
-            if (use_onednn(problem)) {
+            if (detail::onednn::takes(problem)) {
               return detail::onednn::backward_weight(problem, g, in, accumulate, out);
             }
           }

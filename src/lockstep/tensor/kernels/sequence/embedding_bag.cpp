@@ -95,7 +95,7 @@ void add_each(const BagArrays& bags, std::int64_t width, const To& to, const Fro
 }
 
 template <class T>
-void add_rows(const BagArrays& bags, const HostArray& weight, const HostArray& y) {
+void sum_bags(const BagArrays& bags, const HostArray& weight, const HostArray& y) {
   const std::int64_t width = weight.size(1);
   const T* const table = static_cast<const T*>(weight.data());
   T* const out = static_cast<T*>(y.data());
@@ -206,7 +206,7 @@ void embedding_bag_forward(const Bags& bags, const Tensor& weight, const Tensor&
   y.zero();
   dispatch_floating(weight.dtype(), "embedding_bag", [&]<class T>() {
     bags.mode == BagMode::max ? bag_task(bags, take_largest<T>, weight, y, chosen)
-                              : bag_task(bags, add_rows<T>, weight, y);
+                              : bag_task(bags, sum_bags<T>, weight, y);
   });
 }
 
