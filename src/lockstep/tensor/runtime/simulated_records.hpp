@@ -81,7 +81,7 @@ struct RuntimeEvent {
   std::uint64_t count = 0;                // of the stream's tasks, that end with the mark
   const RuntimeGraph* graph = nullptr;    // recorded in a capture
   int marks = 0;                          // queued
-  int questions = 0;
+  std::uint64_t questions = 0;            // answered with no, since it was recorded
   bool is_gone = false;
   std::chrono::steady_clock::time_point time{};
 
