@@ -75,6 +75,9 @@ int start_program(const std::vector<std::string>& command, const ProgramStart& s
   pthread_sigmask(SIG_SETMASK, &all, &mask);
   const int pid = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork): see become()
   if (pid == 0) become(arguments.data(), environment.data(), start.folder.c_str(), start, mask);
+  // Once more: ThreadSanitizer makes fork() of vfork(), and the new process may not have come so
+  // far.
+  if (pid > 0) setpgid(pid, pid);
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   return pid;
 }
