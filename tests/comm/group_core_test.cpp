@@ -75,13 +75,15 @@ TEST(GroupCore, GivesABackendADevicesTensorsAsItReachesThem) {
     const Tensor t = operation.input;
     current_stream(device).synchronize();
     t.fill(3.0);
-    core->start(std::move(operation)).wait();
+    Work work = core->start(std::move(operation));
+    work.wait();
     const bool is_copy = reach == DeviceReach::by_pinned_memory;
     EXPECT_EQ(core->given.device(), is_copy ? Device{} : device);
     EXPECT_EQ(core->given.data() == t.data(), !is_copy);
     EXPECT_EQ(core->queued > 0, reach == DeviceReach::by_device) << "what is before it has run";
     EXPECT_EQ(core->given.to_vector<float>().back(), 3.0F);
     EXPECT_EQ(t.to_vector<float>().back(), 3.0F);
+    work.synchronize();  // the core lets go of it
   }
 }
 
