@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <lockstep/data/batches/batch_plan.hpp>
+#include <lockstep/tensor/device.hpp>
 #include <lockstep/train/task/outcome.hpp>
 
 namespace lockstep {
