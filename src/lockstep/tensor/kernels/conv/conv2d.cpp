@@ -2,9 +2,8 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
-#include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
+#include <lockstep/tensor/kernels/conv/conv_task.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 
@@ -51,24 +50,6 @@ bool operator==(const Conv2dProblem& a, const Conv2dProblem& b) {
 
 namespace {
 
-using detail::Conv2dProblem;
-
-template <class T>
-const T* elements(const HostArray& t) {
-  return static_cast<const T*>(t.data());
-}
-
-// Chosen by shape, never by timing. Measured on one Zen 5 core in f32 (benchmarks/tensor,
-// conv2d_*): oneDNN runs at 1.2 to 2 times the speed of im2col from 16 channels on, and at 6 times
-// or more with many groups or as a weight gradient of few channels; but its input gradient pads
-// few channels to whole vectors: 4.3 ms against 0.4 ms for conv 1 -> 10, 3.6 against 1.1 ms for
-// 3 -> 64.
-bool use_onednn_for_input_gradient(const Conv2dProblem& p) {
-  constexpr std::int64_t vector_width = 16;
-  return detail::onednn::takes(p) &&
-         (p.options.groups > 1 || p.c >= vector_width || p.x_blocked || p.y_blocked);
-}
-
 template <class T, class Space>
 void bias_kernel(const Space& space, const Tensor& grad_y, bool accumulate,
                  const Tensor& grad_bias) {
@@ -112,65 +93,19 @@ void blocked_bias_kernel(const Space& space, const Tensor& grad_y, bool accumula
 
 void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     const Conv2dOptions& options, const Tensor& y) {
-  const auto problem = Conv2dProblem::of(x, weight, y, options);
-  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    host_task(
-        "conv2d",
-        [problem](const HostArray& x, const HostArray& weight, const HostArray& bias,
-                  const HostArray& y) {
-          const T *const in = elements<T>(x), *const w = elements<T>(weight),
-                         *const b = elements<T>(bias);
-          auto* const out = static_cast<T*>(y.data());
-          if constexpr (std::is_same_v<T, float>) {
-            if (detail::onednn::takes(problem))
-              return detail::onednn::forward(problem, in, w, b, out);
-          }
-          detail::im2col::forward(problem, in, w, b, out);
-        },
-        x, weight, bias, y);
-  });
+  detail::run_forward(detail::Conv2dProblem::of(x, weight, y, options), x, weight, bias, y);
 }
 
 void conv2d_backward_input(const Tensor& grad_y, const Tensor& weight, const Conv2dOptions& options,
                            bool accumulate, const Tensor& grad_x) {
-  const auto problem = Conv2dProblem::of(grad_x, weight, grad_y, options);
-  dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
-    host_task(
-        "conv2d",
-        [problem, accumulate](const HostArray& grad_y, const HostArray& weight,
-                              const HostArray& grad_x) {
-          const T *const g = elements<T>(grad_y), *const w = elements<T>(weight);
-          auto* const out = static_cast<T*>(grad_x.data());
-          if constexpr (std::is_same_v<T, float>) {
-            if (use_onednn_for_input_gradient(problem)) {
-              return detail::onednn::backward_input(problem, g, w, accumulate, out);
-            }
-          }
-          detail::im2col::backward_input(problem, g, w, accumulate, out);
-        },
-        grad_y, weight, grad_x);
-  });
+  detail::run_backward_input(detail::Conv2dProblem::of(grad_x, weight, grad_y, options), grad_y,
+                             weight, accumulate, grad_x);
 }
 
 void conv2d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv2dOptions& options,
                             bool accumulate, const Tensor& grad_weight) {
-  const auto problem = Conv2dProblem::of(x, grad_weight, grad_y, options);
-  dispatch_floating(grad_y.dtype(), "conv2d", [&]<class T>() {
-    host_task(
-        "conv2d",
-        [problem, accumulate](const HostArray& grad_y, const HostArray& x,
-                              const HostArray& grad_weight) {
-          const T *const g = elements<T>(grad_y), *const in = elements<T>(x);
-          auto* const out = static_cast<T*>(grad_weight.data());
-          if constexpr (std::is_same_v<T, float>) {
-            if (detail::onednn::takes(problem)) {
-              return detail::onednn::backward_weight(problem, g, in, accumulate, out);
-            }
-          }
-          detail::im2col::backward_weight(problem, g, in, accumulate, out);
-        },
-        grad_y, x, grad_weight);
-  });
+  detail::run_backward_weight(detail::Conv2dProblem::of(x, grad_weight, grad_y, options), grad_y, x,
+                              accumulate, grad_weight);
 }
 
 void conv2d_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {

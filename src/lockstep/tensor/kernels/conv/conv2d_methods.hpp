@@ -1,5 +1,6 @@
 #pragma once
-// The two ways of computing a convolution on the host; conv2d.cpp chooses by dtype and shape.
+// The two ways of computing a convolution on the host. By dtype and shape, conv_task.cpp chooses
+// one.
 #include <cstdint>
 
 #include <lockstep/tensor/kernels/conv/conv2d.hpp>
@@ -48,7 +49,6 @@ void backward_weight(const Conv2dProblem& problem, const T* grad_y, const T* x, 
 /// reorders and their memory are kept by shape for each thread, so that a call in a steady loop
 /// allocates nothing.
 namespace onednn {
-inline bool takes(const Conv2dProblem& p) { return p.n > 0 && p.takes_all_windows(); }
 void forward(const Conv2dProblem& problem, const float* x, const float* weight, const float* bias,
              float* y);
 void backward_input(const Conv2dProblem& problem, const float* grad_y, const float* weight,

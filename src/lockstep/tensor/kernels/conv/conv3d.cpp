@@ -2,9 +2,8 @@
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
+#include <lockstep/tensor/kernels/conv/conv_task.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep {
 namespace {
@@ -31,11 +30,6 @@ Conv2dProblem volumes(const Tensor& x, const Tensor& weight, const Tensor& y,
   return p;
 }
 
-template <class T>
-const T* begin_of(const HostArray& t) {
-  return static_cast<const T*>(t.data());
-}
-
 template <class T, class Space>
 void bias_to_channels(const Space& space, const Tensor& bias, const Tensor& y) {
   const std::int64_t channels = y.size(1), rows = y.size(0) * channels;
@@ -54,65 +48,19 @@ void bias_to_channels(const Space& space, const Tensor& bias, const Tensor& y) {
 
 void conv3d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     const Conv3dOptions& options, const Tensor& y) {
-  const auto problem = volumes(x, weight, y, options);
-  dispatch_floating(x.dtype(), "conv3d", [&]<class T>() {
-    host_task(
-        "conv3d",
-        [problem](const HostArray& x, const HostArray& weight, const HostArray& bias,
-                  const HostArray& y) {
-          const T *const in = begin_of<T>(x), *const w = begin_of<T>(weight),
-                         *const b = begin_of<T>(bias);
-          auto* const out = static_cast<T*>(y.data());
-          if constexpr (std::is_same_v<T, float>) {
-            if (detail::onednn::takes(problem))
-              return detail::onednn::forward(problem, in, w, b, out);
-          }
-          detail::im2col::forward(problem, in, w, b, out);
-        },
-        x, weight, bias, y);
-  });
+  detail::run_forward(volumes(x, weight, y, options), x, weight, bias, y);
 }
 
 void conv3d_backward_input(const Tensor& grad_y, const Tensor& weight, const Conv3dOptions& options,
                            bool accumulate, const Tensor& grad_x) {
-  const auto problem = volumes(grad_x, weight, grad_y, options);
-  dispatch_floating(grad_y.dtype(), "conv3d", [&]<class T>() {
-    host_task(
-        "conv3d",
-        [problem, accumulate](const HostArray& grad_y, const HostArray& weight,
-                              const HostArray& grad_x) {
-          const T *const g = begin_of<T>(grad_y), *const w = begin_of<T>(weight);
-          auto* const out = static_cast<T*>(grad_x.data());
-          if constexpr (std::is_same_v<T, float>) {
-            if (detail::onednn::takes(problem)) {
-              return detail::onednn::backward_input(problem, g, w, accumulate, out);
-            }
-          }
-          detail::im2col::backward_input(problem, g, w, accumulate, out);
-        },
-        grad_y, weight, grad_x);
-  });
+  detail::run_backward_input(volumes(grad_x, weight, grad_y, options), grad_y, weight, accumulate,
+                             grad_x);
 }
 
 void conv3d_backward_weight(const Tensor& grad_y, const Tensor& x, const Conv3dOptions& options,
                             bool accumulate, const Tensor& grad_weight) {
-  const auto problem = volumes(x, grad_weight, grad_y, options);
-  dispatch_floating(grad_y.dtype(), "conv3d", [&]<class T>() {
-    host_task(
-        "conv3d",
-        [problem, accumulate](const HostArray& grad_y, const HostArray& x,
-                              const HostArray& grad_weight) {
-          const T *const g = begin_of<T>(grad_y), *const in = begin_of<T>(x);
-          auto* const out = static_cast<T*>(grad_weight.data());
-          if constexpr (std::is_same_v<T, float>) {
-            if (detail::onednn::takes(problem)) {
-              return detail::onednn::backward_weight(problem, g, in, accumulate, out);
-            }
-          }
-          detail::im2col::backward_weight(problem, g, in, accumulate, out);
-        },
-        grad_y, x, grad_weight);
-  });
+  detail::run_backward_weight(volumes(x, grad_weight, grad_y, options), grad_y, x, accumulate,
+                              grad_weight);
 }
 
 void add_channel_bias(const Tensor& bias, const Tensor& y) {

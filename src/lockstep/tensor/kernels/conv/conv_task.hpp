@@ -1,0 +1,17 @@
+#pragma once
+#include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
+
+// Convolutions of images and of volumes as tasks of the host, by the method that dtype and shape
+// call for: at once for tensors of the host, late on a simulated device (host_task.hpp). `problem`
+// is that of the tensors. f32 or f64. Throws ShapeError as host_task() does.
+
+namespace lockstep::detail {
+
+void run_forward(const Conv2dProblem& problem, const Tensor& x, const Tensor& weight,
+                 const Tensor& bias, const Tensor& y);
+void run_backward_input(const Conv2dProblem& problem, const Tensor& grad_y, const Tensor& weight,
+                        bool accumulate, const Tensor& grad_x);
+void run_backward_weight(const Conv2dProblem& problem, const Tensor& grad_y, const Tensor& x,
+                         bool accumulate, const Tensor& grad_weight);
+
+}  // namespace lockstep::detail
