@@ -50,24 +50,24 @@ std::string manifest_of(const nn::Module& module, const std::string& settings) {
 }  // namespace
 
 void expect_same_model(ProcessGroup& group, const nn::Module& module, const std::string& settings) {
+  const auto refuse_devices = [](const AgreedFailure& failure) {
+    throw Agreed<Error>(
+        failure, fmt::format("DistributedDataParallel: {}{}.", failure.prefix(), failure.message));
+  };
+  agree(group, [&] { expect_one_device(module); }, {.refuse = refuse_devices});
   const std::string mine = manifest_of(module, settings);
   const std::string zeros = broadcast_object(group, mine, 0);
   const auto compare = [&] {
-    expect_one_device(module);
     if (mine == zeros) return;
     const auto [on_zero, here] = first_differing_lines(zeros, mine);
     throw Error(fmt::format("rank 0 has {}, where rank {} of {} has {}", on_zero, group.rank(),
                             group.size(), here));
   };
   const auto refuse = [](const AgreedFailure& failure) {
-    throw Agreed<Error>(
-        failure,
-        failure.message.starts_with("rank 0 has")
-            ? fmt::format(
-                  "DistributedDataParallel: the ranks built different models: {}. Build the "
-                  "same model with the same options on every rank.",
-                  failure.message)
-            : fmt::format("DistributedDataParallel: {}{}.", failure.prefix(), failure.message));
+    throw Agreed<Error>(failure, fmt::format("DistributedDataParallel: the ranks built different "
+                                             "models: {}. Build the same model with the same "
+                                             "options on every rank.",
+                                             failure.message));
   };
   agree(group, compare, {.refuse = refuse});
 }
