@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* tutorials[] = {"01_from_one_process_to_many"};
+constexpr const char* tutorials[] = {"01_from_one_process_to_many", "02_what_ddp_does"};
 
 struct Block {
   std::string kind, text;
