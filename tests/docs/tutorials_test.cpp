@@ -24,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* tutorials[] = {"01_from_one_process_to_many", "02_what_ddp_does"};
+constexpr const char* tutorials[] = {"01_from_one_process_to_many", "02_what_ddp_does",
+                                     "03_from_one_rank_to_many"};
 
 struct Block {
   std::string kind, text;
