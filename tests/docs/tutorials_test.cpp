@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* tutorials[] = {"01_from_one_process_to_many", "02_what_ddp_does",
-                                     "03_from_one_rank_to_many"};
+                                     "03_from_one_rank_to_many", "13_from_pytorch"};
 
 struct Block {
   std::string kind, text;
