@@ -24,9 +24,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* tutorials[] = {
-    "01_from_one_process_to_many", "02_what_ddp_does", "03_from_one_rank_to_many",
-    "04_surviving_failures",       "05_several_nodes", "13_from_pytorch"};
+constexpr const char* tutorials[] = {"01_from_one_process_to_many",
+                                     "02_what_ddp_does",
+                                     "03_from_one_rank_to_many",
+                                     "04_surviving_failures",
+                                     "05_several_nodes",
+                                     "06_gpt",
+                                     "13_from_pytorch"};
 
 struct Block {
   std::string kind, text;
