@@ -30,6 +30,11 @@ constexpr const char* tutorials[] = {"01_from_one_process_to_many",
                                      "04_surviving_failures",
                                      "05_several_nodes",
                                      "06_gpt",
+                                     "07_model_over_two_ranks",
+                                     "08_remote_calls",
+                                     "09_parameter_server",
+                                     "10_batched_calls",
+                                     "11_ddp_and_rpc",
                                      "13_from_pytorch"};
 
 struct Block {
