@@ -35,6 +35,7 @@ constexpr const char* tutorials[] = {"01_from_one_process_to_many",
                                      "09_parameter_server",
                                      "10_batched_calls",
                                      "11_ddp_and_rpc",
+                                     "12_inside_your_simulation",
                                      "13_from_pytorch"};
 
 struct Block {
