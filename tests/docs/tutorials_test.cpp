@@ -36,7 +36,8 @@ constexpr const char* tutorials[] = {"01_from_one_process_to_many",
                                      "10_batched_calls",
                                      "11_ddp_and_rpc",
                                      "12_inside_your_simulation",
-                                     "13_from_pytorch"};
+                                     "13_from_pytorch",
+                                     "14_on_gpus"};
 
 struct Block {
   std::string kind, text;
