@@ -31,6 +31,7 @@ output=$("$work/build/own_kernel" 2>&1) || fail "own_kernel ended with code $?: 
 
 # A project of one's own, as docs/tutorials/03_from_one_rank_to_many.md tells to make it.
 mkdir "$work/mine"
+# shellcheck disable=SC2016  # backticks of Markdown
 sed -n '/^```cmake$/,/^```$/{/^```/d;p}' ../../docs/tutorials/03_from_one_rank_to_many.md >"$work/mine/CMakeLists.txt"
 cp ../../docs/examples/many_ranks.cpp "$work/mine/mine.cpp"
 cmake -S "$work/mine" -B "$work/mine/build" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_BUILD_TYPE=Release \
