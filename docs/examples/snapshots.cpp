@@ -8,12 +8,14 @@ using namespace lockstep;
 
 volatile std::sig_atomic_t stop_requested = 0;
 
-// snapshots FOLDER [STEP]: trains for 3 epochs. The last rank is killed after step STEP.
+// snapshots FOLDER [STEP [SIGNAL]]: trains for 3 epochs, 96 steps. After step STEP the last rank
+// gets the signal, by default SIGKILL.
 int main(int argc, char** argv) {
   const MpiSession session(argc, argv);
   const std::shared_ptr<ProcessGroup> group = make_mpi_group(MPI_COMM_WORLD);
   const std::filesystem::path folder = argc > 1 ? argv[1] : "snapshots";
-  const std::int64_t killed_after = argc > 2 ? std::atoll(argv[2]) : 0;
+  const std::int64_t signal_after = argc > 2 ? std::atoll(argv[2]) : 0;
+  const int signal = argc > 3 ? std::atoi(argv[3]) : SIGKILL;
   const bool is_first = group->rank() == 0, is_last = group->rank() == group->size() - 1;
   std::signal(SIGTERM, [](int) { stop_requested = 1; });
   std::signal(SIGUSR1, [](int) { stop_requested = 1; });
@@ -68,7 +70,7 @@ int main(int argc, char** argv) {
         group->close();
         return 75;  // "start me again"
       }
-      if (at.step == killed_after && is_last) std::raise(SIGKILL);
+      if (at.step == signal_after && is_last) std::raise(signal);
     }
   }
   if (is_first) std::printf("complete after step %lld\n", static_cast<long long>(at.step));

@@ -180,6 +180,28 @@ TEST(Tutorials, AreAllLookedAt) {
   }
 }
 
+// Killed between two snapshots, at one, next to the ends of epochs (32, 64, 96) and of the run.
+TEST(Snapshots, ARunKilledAgainAndAgainEndsWithTheBitsOfAnUndisturbedOne) {
+  const ScratchFolder scratch;
+  const std::string calm = scratch.file("calm"), killed = scratch.file("killed");
+  const auto train = [](const std::string& folder, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{folder};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(app(2, "docs/examples/snapshots", arguments));
+  };
+  EXPECT_TRUE(train(calm, {}).says("complete after step 96"));
+  for (const char* step : {"5", "10", "25", "31", "32", "33", "58", "64", "90", "95"}) {
+    const Finished finished = train(killed, {step});
+    EXPECT_FALSE(finished.says("complete")) << step << finished.output;
+  }
+  EXPECT_FALSE(train(killed, {"93", "10"}).says("complete"));  // SIGUSR1, which stops it with 75
+  EXPECT_TRUE(train(killed, {}).says("resumed from step 94"));
+  const std::string last = "/step-00000096.h5";
+  const Finished compared =
+      run({built("apps/lockstep"), "checkpoint", "diff", calm + last, killed + last});
+  EXPECT_EQ(compared.exit_code, 0) << compared.output;
+}
+
 // What the comparison above takes for equal.
 TEST(Tutorials, OutputsMayDifferInRoundingOnly) {
   EXPECT_TRUE(lines_agree("epoch 1  loss 0.512", "epoch 1 loss 0.508"));
