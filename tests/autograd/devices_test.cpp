@@ -15,6 +15,7 @@
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <support/gpu_stand_in.hpp>
 
 #include "gradient_check.hpp"
 #include "operations/operations.hpp"
@@ -120,6 +121,52 @@ TEST(EveryOperationOnADevice, HasTheHostsSecondDerivatives) {
   for_each_operation([](const Operation& operation) {
     EXPECT_TRUE(second_derivatives(operation, sim) == second_derivatives(operation, {}));
   });
+}
+
+TEST(EveryOperationOnADevice, RunsOnAGpuOrIsOneOfThoseThatAreRefused) {
+  const GpuStandIn gpu;
+  std::vector<std::string> refused;
+  for_each_operation([&](const Operation& operation) {
+    std::vector<double> found;
+    try {
+      found = output_and_gradients(operation, DType::f64, sim);
+    } catch (const ShapeError& error) {
+      EXPECT_NE(std::string(error.what()).find(" has no kernel for a GPU, and got "),
+                std::string::npos)
+          << error.what();
+      refused.emplace_back(operation.name);
+      return;
+    }
+    const auto expected = output_and_gradients(operation, DType::f64, {});
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-12);
+  });
+  // As docs/coverage.md has them.
+  EXPECT_EQ(refused, (std::vector<std::string>{"embedding_bag_mean",
+                                               "embedding_bag_max",
+                                               "embedding_bag_weighted",
+                                               "pad_constant",
+                                               "pad_reflect",
+                                               "pad_circular",
+                                               "nearest",
+                                               "nearest_doubled",
+                                               "bilinear",
+                                               "trilinear",
+                                               "bicubic",
+                                               "area",
+                                               "pixel_shuffle",
+                                               "pixel_unshuffle",
+                                               "pools_of_sequences",
+                                               "pools_of_volumes",
+                                               "adaptive_pools",
+                                               "ctc_loss",
+                                               "recurrent_tanh",
+                                               "recurrent_gru",
+                                               "recurrent_gru_of_unequal_lengths",
+                                               "recurrent_lstm_of_unequal_lengths",
+                                               "recurrent_lstm",
+                                               "sort",
+                                               "topk"}));
 }
 
 /// Every input but one on `device`, that one on `other`.

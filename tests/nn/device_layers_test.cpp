@@ -1,6 +1,8 @@
 // Layers and models on a simulated device: outputs, gradients and buffers have the host's bits.
+// Where it stands in for a GPU, they are as near as the order of sums lets them be.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -20,6 +22,8 @@
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/state_dict.hpp>
+#include <support/gpu_stand_in.hpp>
+#include <support/message_of.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -64,13 +68,12 @@ class OneDevice {
     return (*make<Layer>(std::forward<Arguments>(arguments)...))(input(shape));
   }
 
-  /// The output's bits, after a backward those of gradients and of the layers' state.
-  std::string bits(const Variable& output) {
-    std::string all;
+  /// On the host: the output, after a backward gradients and the layers' state.
+  std::vector<Tensor> results(const Variable& output) {
+    std::vector<Tensor> all;
     const auto add = [&](const Tensor& t) {
       EXPECT_EQ(t.device(), where_);
-      const Tensor here = t.to(Device{});
-      all.append(static_cast<const char*>(here.data()), here.bytes());
+      all.push_back(t.to(Device{}));
     };
     add(output.data());
     if (output.requires_grad()) sum(output * output).backward();
@@ -79,6 +82,12 @@ class OneDevice {
       for (const Variable& p : layer->parameters()) add(p.grad());
       for (const auto& entry : layer->state_dict()) add(entry.tensor);
     }
+    return all;
+  }
+  std::string bits(const Variable& output) {
+    std::string all;
+    for (const Tensor& t : results(output))
+      all.append(static_cast<const char*>(t.data()), t.bytes());
     return all;
   }
 
@@ -91,6 +100,7 @@ class OneDevice {
 struct Use {
   const char* name;
   Variable (*apply)(OneDevice& on);
+  bool runs_on_gpus = true;
 };
 
 void PrintTo(const Use& use, std::ostream* out) { *out << use.name; }
@@ -168,23 +178,28 @@ const std::vector<Use> uses{
     {"MaxPool3d",
      [](OneDevice& on) {
        return on.of<MaxPool3d>({2, 3, 4, 4, 4}, Extents<3>(2));
-     }},
+     },
+     false},
     {"AvgPool1d",
      [](OneDevice& on) {
        return on.of<AvgPool1d>({2, 3, 8}, Extents<1>(2));
-     }},
+     },
+     false},
     {"AdaptiveMaxPool2d",
      [](OneDevice& on) {
        return on.of<AdaptiveMaxPool2d>({2, 3, 5, 7}, Extents<2>(3));
-     }},
+     },
+     false},
     {"Upsample",
      [](OneDevice& on) {
        return on.of<Upsample>({2, 3, 4, 4}, 2.0, Interpolation::bilinear);
-     }},
+     },
+     false},
     {"PixelShuffle",
      [](OneDevice& on) {
        return on.of<PixelShuffle>({2, 4, 3, 3}, 2);
-     }},
+     },
+     false},
     {"Embedding",
      [](OneDevice& on) {
        return on.make<Embedding>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
@@ -192,7 +207,8 @@ const std::vector<Use> uses{
     {"EmbeddingBag",
      [](OneDevice& on) {
        return on.make<EmbeddingBag>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
-     }},
+     },
+     false},
     {"MultiheadAttention",
      [](OneDevice& on) {
        const Tensor hidden = on.flags({0, 0, 1, 0, 0, 0, 0, 1}, {2, 4});
@@ -215,11 +231,13 @@ const std::vector<Use> uses{
     {"LSTM",
      [](OneDevice& on) {
        return on.of<LSTM>({5, 3, 4}, 4, 6, RecurrentOptions{.num_layers = 2, .dropout = 0.3});
-     }},
+     },
+     false},
     {"GRUBidirectional",
      [](OneDevice& on) {
        return on.of<GRU>({5, 3, 4}, 4, 6, RecurrentOptions{.bidirectional = true});
-     }},
+     },
+     false},
     {"UNet",
      [](OneDevice& on) {
        const auto model = on.made([] { return unet({1, 8, 8}, 2, {.channels = 3, .levels = 2}); });
@@ -238,6 +256,14 @@ const std::vector<Use> uses{
      }},
 };
 
+void expect_near(const Tensor& found, const Tensor& expected) {
+  const auto x = found.to(DType::f64).to_vector<double>();
+  const auto y = expected.to(DType::f64).to_vector<double>();
+  ASSERT_EQ(x.size(), y.size());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    ASSERT_NEAR(x[i], y[i], 1e-4 * std::max(1.0, std::abs(y[i])));
+}
+
 class EveryLayer : public testing::TestWithParam<Use> {};
 
 TEST_P(EveryLayer, HasTheBitsOfTheHostOnADevice) {
@@ -248,6 +274,23 @@ TEST_P(EveryLayer, HasTheBitsOfTheHostOnADevice) {
     OneDevice sim{{DeviceType::sim, 0}};
     EXPECT_TRUE(sim.bits(GetParam().apply(sim)) == expected) << seed;
   }
+}
+
+TEST_P(EveryLayer, RunsOnAGpuOrIsRefused) {
+  const test::GpuStandIn gpu;
+  OneDevice device{{DeviceType::sim, 0}};
+  if (!GetParam().runs_on_gpus) {
+    EXPECT_NE(test::message_of<ShapeError>([&] {
+                static_cast<void>(device.results(GetParam().apply(device)));
+              }).find(" has no kernel for a GPU, and got "),
+              std::string::npos);
+    return;
+  }
+  const auto found = device.results(GetParam().apply(device));
+  OneDevice host{Device{}};
+  const auto expected = host.results(GetParam().apply(host));
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], expected[i]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer, testing::ValuesIn(uses),
