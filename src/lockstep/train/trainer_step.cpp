@@ -15,6 +15,7 @@
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/tensor/kernels/data/index_check.hpp>
+#include <lockstep/tensor/layout_guard.hpp>
 #include <lockstep/train/parameter_update.hpp>
 #include <lockstep/train/run/run_plan.hpp>
 #include <lockstep/train/task/task.hpp>
@@ -87,6 +88,7 @@ StepResult Trainer::take_step(bool reads_loss) {
   step_start_ = start;
   const TraceScope scope("step", "step", nullptr, state_.step + 1);
   const Autocast autocast(plan_->train.precision);
+  const LayoutGuard layout(plan_->run.layout);
   const double data_before = loader_->seconds_waited(), waited_before = ddp_->stats().wait_s,
                work_before = ddp_->stats().work_s, late_before = ddp_->stats().straggler_s;
   StepResult step = std::exchange(unseen_, {});
