@@ -324,6 +324,7 @@ void SimulatedRuntime::destroy(RuntimeStream* stream) noexcept {
 void SimulatedRuntime::wait_for(RuntimeStream& stream, std::uint64_t count, Lock& lock) {
   if (stream.done >= count || on_worker) return;
   SimulatedWaiter waiter{.stream = &stream, .count = count};
+  ++states_[static_cast<std::size_t>(stream.device)]->counts.host_waits;
   waiters_.push_back(&waiter);
   wanted_.notify_one();
   done_.wait(lock, [&] { return waiter.is_done; });
@@ -436,6 +437,7 @@ void SimulatedRuntime::synchronize(RuntimeEvent* event) {
   if (forgets_wait(device, lock) || !event->stream) return;
   SimulatedWaiter waiter{.stream = event->stream, .count = event->count};
   if (!waiter.may_go()) {
+    ++device.counts.host_waits;
     waiters_.push_back(&waiter);
     wanted_.notify_one();
     done_.wait(lock, [&] { return waiter.is_done; });
