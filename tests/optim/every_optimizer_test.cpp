@@ -553,6 +553,23 @@ TEST_P(EveryOptimizer, AllocatesNothingInAStep) {
   EXPECT_EQ(memory_stats().system_allocations - memory_before, 0);
 }
 
+TEST_P(EveryOptimizer, AllocatesNothingWhereADeviceLeavesStepsOut) {
+  constexpr Device device{DeviceType::sim, 0};
+  const auto parameters = make_parameters(DType::f32, Lie::padded, device);
+  const auto optimizer = make(parameters);
+  train(*optimizer, parameters);
+  const optim::Optimizer::StepTensors tensors{Tensor::full({1}, 1.0, DType::f64, device),
+                                              Tensor::zeros({1}, DType::f32, device)};
+  const auto step = [&](int s) {
+    tensors.found_inf.fill(s % 2);
+    optimizer->step(tensors);
+  };
+  for (int s = 0; s < 20; ++s) step(s);
+  const auto before = test::allocation_count();
+  for (int s = 0; s < 20; ++s) step(s);
+  EXPECT_EQ(test::allocation_count() - before, 0);
+}
+
 TEST_P(EveryOptimizer, KeepsTheNamesAndOrderOfItsStateWithGroups) {
   const auto parameters = make_parameters(DType::f32, Lie::apart);
   auto options = GetParam().options;

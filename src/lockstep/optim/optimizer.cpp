@@ -182,10 +182,13 @@ bool Optimizer::plan_holds() const noexcept {
   if (seen_.empty()) return false;
   std::size_t begin = 0;
   for (const auto& [run, end] : plan_) {
+    const std::int64_t* step = nullptr;
     for (; begin < end; ++begin) {
       if (!is_as_seen(begin)) return false;
       const Seen& seen = seen_[begin];
-      if (seen.has_gradient && seen.step && *seen.step != run.step) return false;
+      if (!seen.has_gradient || !seen.step) continue;
+      if (step && *seen.step != *step) return false;
+      step = seen.step;
     }
   }
   for (; begin < seen_.size(); ++begin) {

@@ -56,7 +56,10 @@ void SimulatedRuntime::let_go(int device) {
   state.out_of_memory_at = state.error_at = state.hang_at = state.lost_wait_at = -1;
   state.error.clear();
   for (const auto& stream : streams_) {
-    if (stream->device == device) stream->hangs = false;
+    if (stream->device != device) continue;
+    stream->hangs = false;
+    for (SimulatedTask* task = stream->first; task; task = task->next)
+      task->fault = SimulatedTask::Fault::none;  // of launches that have not begun
   }
   wanted_.notify_all();
 }
