@@ -2,16 +2,21 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <data/hdf5_files.hpp>
+#include <lockstep/base/trace.hpp>
 #include <lockstep/comm/fake_group.hpp>
 #include <lockstep/comm/threads_group.hpp>
 #include <lockstep/data/tokens/token_file.hpp>
@@ -21,6 +26,7 @@
 #include <lockstep/tensor/math_libraries.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <lockstep/train/report/chrome_trace.hpp>
 #include <lockstep/train/report/console.hpp>
 #include <lockstep/train/report/metrics.hpp>
 #include <lockstep/train/run/failures.hpp>
@@ -51,7 +57,7 @@ std::string bits(const StateDict& state) {
 struct Result {
   std::string model, optimizer;
   std::vector<double> losses;
-  double loss = 0;
+  double loss = 0, updates = 0;
   NamedFigures metrics;
 };
 
@@ -60,6 +66,7 @@ void expect_same(const Result& here, const Result& there) {
   EXPECT_TRUE(here.model == there.model) << "the models differ";
   EXPECT_TRUE(here.optimizer == there.optimizer) << "the optimizers' states differ";
   EXPECT_EQ(here.loss, there.loss);
+  EXPECT_EQ(here.updates, there.updates);
   EXPECT_EQ(here.metrics, there.metrics);
 }
 
@@ -120,7 +127,11 @@ Result train(const std::shared_ptr<ProcessGroup>& group, const Task& task, const
   for (const auto& entry : trainer.model().state_dict())
     EXPECT_EQ(entry.tensor.device(), plan.device) << entry.name;
   result.model = bits(trainer.model().state_dict());
-  result.optimizer = bits(trainer.optimizer().state_dict());
+  const StateDict state = trainer.optimizer().state_dict();
+  result.optimizer = bits(state);
+  for (const auto& entry : state) {
+    if (entry.name.ends_with("/step")) result.updates = entry.tensor.item();
+  }
   result.loss = found.loss;
   result.metrics = found.metrics;
   return result;
@@ -169,6 +180,17 @@ TEST_P(OnDevice, TrainsToTheHostsBits) {
     // A device opens and closes what it keeps around each wait.
     CachingAllocator::of({DeviceType::sim, static_cast<int>(rank)}).flush();
   }
+}
+
+// The scale is halved until gradients are finite: where it begins, some steps are left out.
+TEST(Trainer, LeavesTheSameStepsOutOnADevice) {
+  const Case overflows{"mlp",
+                       {R"(train.precision="fp16")", "train.loss_scale=4194304", "train.epochs=4",
+                        "optimizer.clip_norm=0.1", R"(optimizer.kind="adamw")"}};
+  const Result host = train(overflows, DeviceType::host)[0];
+  EXPECT_GT(host.updates, 0);
+  EXPECT_LT(host.updates, 12);
+  expect_same(host, train(overflows, DeviceType::sim)[0]);
 }
 
 constexpr auto
@@ -255,7 +277,7 @@ struct WrongTarget : Classification {
 };
 
 /// One epoch of six steps, logged every fourth.
-Outcome run(Device where, const std::shared_ptr<Listener>& listener,
+Outcome run(Device where, const std::shared_ptr<TrainingPart>& part,
             std::vector<std::string> overrides = {}, std::int64_t wrong_step = 0) {
   set_math_threads(1);
   const test::ScratchFolder scratch;
@@ -273,7 +295,7 @@ Outcome run(Device where, const std::shared_ptr<Listener>& listener,
   WrongTarget task(deck);
   task.wrong_step = wrong_step;
   const auto group = std::make_shared<FakeGroup>(1, 0);
-  Trainer trainer(group, task, plan, {}, {listener});
+  Trainer trainer(group, task, plan, {}, {part});
   const RunFolder folder = RunFolder::open(*group, plan.run, false);
   MetricsFile metrics(folder.file("metrics.jsonl"));
   Console console(0);
@@ -291,6 +313,94 @@ TEST(Trainer, ReadsTheLossOfADeviceOneStepLateButForStepsThatAreLogged) {
   EXPECT_EQ(there->heard, (Heard{{1, 0}, {2, 1}, {3, 2}, {4, 4}, {5, 0}, {6, 6}}));
   for (const std::int64_t step : {1, 2, 4, 6})
     EXPECT_EQ(there->losses.at(step), here->losses.at(step)) << "step " << step;
+}
+
+/// Lets the device hang from the first kernel of its fourth step on, and go when that step's part
+/// of the host is over, or after a while.
+struct Hang final : TrainingPart {
+  [[nodiscard]] std::string name() const override { return "hang"; }
+  void before_step(const Training& training) override {
+    if (training.state.step != 3) return;
+    SimulatedRuntime::instance().inject(device.index, {.hang_at = 1});
+    rescue = std::thread([this] {
+      std::unique_lock lock(mutex);
+      if (over.wait_for(lock, std::chrono::seconds(20), [this] { return is_over; })) return;
+      host_was_held = true;
+      SimulatedRuntime::instance().let_go(device.index);
+    });
+  }
+  void after_step(const Training& training, const StepResult& /*step*/) override {
+    if (training.state.step != 4) return;
+    {
+      const std::lock_guard lock(mutex);
+      is_over = true;
+    }
+    over.notify_all();
+    rescue.join();
+    SimulatedRuntime::instance().let_go(device.index);
+    has_hung = true;
+  }
+
+  std::thread rescue;
+  std::mutex mutex;
+  std::condition_variable over;
+  bool is_over = false, host_was_held = false, has_hung = false;
+};
+
+class StepOnDevice : public testing::TestWithParam<Case> {};
+
+TEST_P(StepOnDevice, IsGivenToTheDeviceWithoutWaitingForIt) {
+  const auto hang = std::make_shared<Hang>();
+  std::vector<std::string> overrides = GetParam().overrides;
+  overrides.emplace_back("log.every_steps=100");
+  EXPECT_EQ(run(device, hang, overrides).steps, 6);
+  EXPECT_TRUE(hang->has_hung);
+  EXPECT_FALSE(hang->host_was_held);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Trainer, StepOnDevice,
+    testing::Values(
+        Case{"plain", {}}, Case{"clip_norm", {"optimizer.clip_norm=0.1"}},
+        Case{"clip_value", {"optimizer.clip_value=0.1"}},
+        Case{"fp16", {R"(train.precision="fp16")"}},
+        Case{"fp16_adamw_clipped",
+             {R"(train.precision="fp16")", "optimizer.clip_norm=0.1", R"(optimizer.kind="adamw")"}},
+        Case{"invariant", {R"(train.reduction="invariant")", "train.shards=2"}},
+        Case{"accumulate", {"train.accumulate=2"}}, Case{"averaged", {R"(averaging.kind="ema")"}},
+        Case{"lars", {R"(optimizer.kind="lars")"}},
+        Case{"lamb", {R"(optimizer.kind="lamb")", "optimizer.clip_norm=0.1"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Trainer, TracesADevicesPhasesWhenItWorkedOnThem) {
+  const TraceSession session(10000);
+  const auto hang = std::make_shared<Hang>();  // nothing of the fourth step begins in its time
+  EXPECT_EQ(run(device, hang, {"log.every_steps=100"}).steps, 6);
+  std::map<std::int64_t, std::map<std::string_view, TraceEvent>> of_device;
+  std::vector<TraceEvent> of_host;  // optimizer
+  for (const TraceTrack& track : session.tracks()) {
+    for (const TraceEvent& event : track.events) {
+      if (std::string_view(event.category) == device_category) {
+        EXPECT_STREQ(event.detail, "sim:0");
+        of_device[event.number][event.name] = event;
+      } else if (std::string_view(event.name) == "optimizer") {
+        of_host.push_back(event);
+      }
+    }
+  }
+  ASSERT_EQ(of_device.size(), 6U);
+  ASSERT_EQ(of_host.size(), 6U);
+  std::int64_t end = 0;
+  for (std::int64_t step = 1; step <= 6; ++step) {
+    ASSERT_EQ(of_device.at(step).size(), 3U) << "step " << step;
+    for (const char* phase : {"forward", "backward", "optimizer"}) {
+      const TraceEvent& event = of_device.at(step).at(phase);
+      EXPECT_GE(event.start_ns, end) << phase << " of step " << step;
+      EXPECT_GE(event.end_ns, event.start_ns);
+      end = event.end_ns;
+    }
+  }
+  EXPECT_GT(of_device.at(4).at("backward").start_ns, of_host[3].end_ns);
 }
 
 TEST(Trainer, NamesTheStepOfALossThatIsNotFiniteOnADeviceToo) {

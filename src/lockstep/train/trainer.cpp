@@ -178,7 +178,7 @@ Trainer::Trainer(std::shared_ptr<ProcessGroup> group, const Task& task, const Ru
       update_(std::make_shared<ParameterUpdate>(*plan_)),
       parts_(all_parts(*plan_, update_, parts)),
       callers_parts_(parts.size()),
-      losses_(plan.device),
+      figures_(plan.device),
       training_{group_, task_, *plan_, batches_, *ddp_, ddp_->module(), *optimizer_, state_},
       stop_(std::make_unique<StopAgreement>(*group_)) {
   expect_names(parts);
