@@ -100,7 +100,7 @@ if(LOCKSTEP_ENABLE_NCCL)
   add_library(lockstep_nccl INTERFACE)
   add_library(Lockstep::nccl ALIAS lockstep_nccl)
   target_include_directories(lockstep_nccl SYSTEM INTERFACE ${LOCKSTEP_NCCL_INCLUDE})
-  target_link_libraries(lockstep_nccl INTERFACE ${LOCKSTEP_NCCL_LIBRARY} CUDA::cudart CUDA::cublas)
+  target_link_libraries(lockstep_nccl INTERFACE ${LOCKSTEP_NCCL_LIBRARY} CUDA::cudart)
 endif()
 
 # --- host math ------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 // Runs on simulated devices: the same bits as on the host, and checkpoints that serve both.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include <apps/same_results.hpp>
 #include <apps/small_run.hpp>
 #include <nlohmann/json.hpp>
@@ -61,6 +63,30 @@ TEST(Device, TwoRanksEachOnADeviceLeaveTheHostsBits) {
   expect_same_outcome(host, sim);
   good(classify(1, mlp_run(threads, on_device("sim", {"--ranks-as-threads", "2"}))));
   expect_same_outcome(host, threads);
+}
+
+/// A run over nccl groups; how many all-reduces it came to on each rank.
+std::vector<int> over_nccl(int ranks, const std::vector<std::string>& arguments) {
+  const std::string said = good(run(app(ranks, "tests/apps/classify_over_nccl", arguments)));
+  std::vector<int> counts;
+  const std::regex line("ncclAllReduce: ([0-9]+), wrong uses: 0");
+  for (std::sregex_iterator it(said.begin(), said.end(), line), end; it != end; ++it)
+    counts.push_back(std::stoi((*it)[1]));
+  EXPECT_EQ(static_cast<int>(counts.size()), ranks) << said;
+  return counts;
+}
+
+TEST(Device, OverNcclRanksLeaveTheBitsOfTheHost) {
+  for (const int ranks : {1, 2, 4}) {
+    const ScratchFolder scratch;
+    const std::string host = scratch.file("host"), nccl = scratch.file("nccl"),
+                      late = scratch.file("late");
+    good(classify(ranks, mlp_run(host, on_device("cpu"))));
+    for (const int count : over_nccl(ranks, mlp_run(nccl, on_device("sim")))) EXPECT_GE(count, 40);
+    expect_same_outcome(host, nccl);
+    over_nccl(ranks, mlp_run(late, on_device("sim", {"--set", "comm.contract=\"late\""})));
+    expect_same_outcome(host, late);
+  }
 }
 
 TEST(Device, RanksShareOneWhereTheDeckAllowsIt) {
