@@ -1,5 +1,5 @@
 # lockstep_add_test(NAME layer.subject SOURCES file... [KERNELS file...] [PROGRAM name] [NP n...] [LINK target...]
-#                   [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...])
+#                   [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...] [GPU])
 #
 # One GoogleTest executable, NAME_test. Without NP: one CTest entry NAME, run directly (tests/support/main.cpp).
 # With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each under mpiexec with our MPI main
@@ -7,6 +7,8 @@
 # Entries without NP and KERNELS that name the same PROGRAM are one executable, PROGRAM_test, and each runs the tests of
 # its own sources: what many small ones include and instantiate is compiled once for twelve of them, and linked once.
 # KERNELS are sources that include Kokkos, as in lockstep_add_layer.
+# GPU: of its cases those that end in "cuda" (tests/support/test_devices.hpp) need a GPU. In a build with CUDA they are an
+# entry of their own, NAME.gpu with label gpu, which exists where ctest is run with LOCKSTEP_GPU=1 in its environment.
 # PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about speed, on however busy a machine)
 # and LABELS are set on every entry; a test that needs the launcher
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
@@ -42,7 +44,7 @@ target_link_libraries(lockstep_test_precompiled PRIVATE lockstep_test_code GTest
 target_precompile_headers(lockstep_test_precompiled PRIVATE <gtest/gtest.h>)
 
 function(lockstep_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;PROGRAM;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU" "NAME;PROGRAM;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
   if(NOT arg_NAME OR NOT arg_SOURCES)
     message(FATAL_ERROR "lockstep_add_test: NAME and SOURCES are required")
   endif()
@@ -108,6 +110,22 @@ function(lockstep_add_test)
     set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS};${threads}"
       ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}")
   endif()
+  if(arg_GPU AND LOCKSTEP_ENABLE_CUDA)
+    lockstep_add_gpu_cases(${arg_NAME} ${target})
+  endif()
+endfunction()
+
+# ctest reads the file that this writes each time that it runs.
+function(lockstep_add_gpu_cases name target)
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}.gpu.cmake)
+  file(GENERATE OUTPUT ${file} CONTENT
+"if(\"\$ENV{LOCKSTEP_GPU}\" STREQUAL \"1\")
+  add_test(${name}.gpu [[$<TARGET_FILE:${target}>]] [[--gtest_filter=*cuda]])
+  set_tests_properties(${name}.gpu PROPERTIES LABELS gpu TIMEOUT 300 RUN_SERIAL ON
+    ENVIRONMENT [[${LOCKSTEP_TEST_ENVIRONMENT}]])
+endif()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
 # What every test sees. Its ranks and threads are more than the cores: those of OpenMP that wait sleep. OpenBLAS starts

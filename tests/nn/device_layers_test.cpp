@@ -1,9 +1,10 @@
-// Layers and models on a simulated device: outputs, gradients and buffers have the host's bits.
+// Layers and models on a device: outputs, gradients and buffers have the host's bits on a simulated
+// one, and close numbers on a GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/state_dict.hpp>
+#include <support/test_devices.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -64,13 +66,12 @@ class OneDevice {
     return (*make<Layer>(std::forward<Arguments>(arguments)...))(input(shape));
   }
 
-  /// The output's bits, after a backward those of gradients and of the layers' state.
-  std::string bits(const Variable& output) {
-    std::string all;
+  /// The output, after a backward gradients and the layers' state.
+  std::vector<std::vector<double>> numbers(const Variable& output) {
+    std::vector<std::vector<double>> all;
     const auto add = [&](const Tensor& t) {
       EXPECT_EQ(t.device(), where_);
-      const Tensor here = t.to(Device{});
-      all.append(static_cast<const char*>(here.data()), here.bytes());
+      all.push_back(t.to(DType::f64).to_vector<double>());
     };
     add(output.data());
     if (output.requires_grad()) sum(output * output).backward();
@@ -238,20 +239,35 @@ const std::vector<Use> uses{
      }},
 };
 
-class EveryLayer : public testing::TestWithParam<Use> {};
+class EveryLayer : public testing::TestWithParam<std::tuple<Use, Device>> {};
 
-TEST_P(EveryLayer, HasTheBitsOfTheHostOnADevice) {
+TEST_P(EveryLayer, GivesOnADeviceWhatItGivesOnTheHost) {
+  const auto& [use, device] = GetParam();
   OneDevice host{Device{}};
-  const std::string expected = host.bits(GetParam().apply(host));
+  const auto expected = host.numbers(use.apply(host));
   for (const std::uint64_t seed : {1U, 2U}) {
     SimulatedRuntime::instance().set_seed(seed);
-    OneDevice sim{{DeviceType::sim, 0}};
-    EXPECT_TRUE(sim.bits(GetParam().apply(sim)) == expected) << seed;
+    std::vector<std::vector<double>> found;
+    const bool runs = test::runs_on(device, [&, &use = use, device = device] {
+      OneDevice there{device};
+      found = there.numbers(use.apply(there));
+    });
+    if (!runs) return;
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t t = 0; t < found.size(); ++t) {
+      SCOPED_TRACE("tensor " + std::to_string(t) + ", seed " + std::to_string(seed));
+      test::expect_like_host(device, found[t], expected[t], test::gpu_tolerance(DType::f32));
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer, testing::ValuesIn(uses),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer,
+                         testing::Combine(testing::ValuesIn(uses),
+                                          testing::ValuesIn(test::devices_to_test())),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  test::kind_of(std::get<1>(info.param));
+                         });
 
 TEST(GptSampler, ChoosesOnADeviceWhatItChoosesOnTheHost) {
   const auto text = [](Device where) {

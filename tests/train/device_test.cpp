@@ -1,12 +1,14 @@
-// Training on a simulated device: the host's bits.
+// Training on a device: the host's bits on a simulated one, a model as good on a GPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,7 @@
 #include <lockstep/train/task/language_model.hpp>
 #include <lockstep/train/trainer.hpp>
 #include <support/process.hpp>
+#include <support/test_devices.hpp>
 
 namespace lockstep::train {
 namespace {
@@ -118,40 +121,67 @@ Result train(const Case& one, Device where) {
   return result;
 }
 
-class OnDevice : public testing::TestWithParam<Case> {};
-
-TEST_P(OnDevice, TrainsToTheHostsBits) {
-  const Result host = train(GetParam(), Device{});
-  SimulatedRuntime::instance().set_seed(7);
-  expect_same(host, train(GetParam(), device));
+/// A GPU rounds otherwise, and training makes more of it.
+void expect_close(const Result& here, const Result& there) {
+  ASSERT_EQ(here.losses.size(), there.losses.size());
+  for (std::size_t i = 0; i < here.losses.size(); ++i)
+    EXPECT_NEAR(here.losses[i], there.losses[i], 0.02 * (1 + std::abs(here.losses[i])))
+        << "step " << i + 1;
+  EXPECT_NEAR(here.loss, there.loss, 0.05 * (1 + here.loss));
+  EXPECT_EQ(here.model.size(), there.model.size());
+  EXPECT_EQ(here.optimizer.size(), there.optimizer.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Trainer, OnDevice,
-    testing::Values(Case{"mlp", {}}, Case{"mlp_adam", {R"(optimizer.kind="adamw")"}},
-                    Case{"mlp_clipped", {"optimizer.clip_norm=0.1"}},
-                    Case{"mlp_clipped_values", {"optimizer.clip_value=0.01"}},
-                    Case{"mlp_accumulate", {"train.accumulate=3"}},
-                    Case{"mlp_bf16", {R"(train.precision="bf16")"}},
-                    Case{"mlp_fp16", {R"(train.precision="fp16")", "train.loss_scale=1024"}},
-                    Case{"mlp_invariant", {R"(train.reduction="invariant")", "train.shards=4"}},
-                    Case{"mlp_weighted_classes",
-                         {"loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.label_smoothing=0.1"}},
-                    Case{"mlp_averaged", {R"(averaging.kind="ema")", "averaging.decay=0.5"}},
-                    Case{"convnet", {R"(model.kind="convnet")"}},
-                    Case{"resnet",
-                         {R"(model.kind="resnet18")", "data.synthetic_samples=4", "train.epochs=1",
-                          "data.synthetic_test_samples=2", "train.batch_size=4"}},
-                    Case{"gpt",
-                         {R"(model={kind="gpt", depth=2, width=16, heads=2, residual_dropout=0.1})",
-                          R"(optimizer={kind="adamw", lr=0.01})"}},
-                    Case{"gpt_recomputed",
-                         {R"(model={kind="gpt", depth=2, width=16, heads=2, recompute=true})",
-                          R"(train={precision="bf16", batch_size=20, epochs=1})"}},
-                    Case{"transformer",
-                         {R"(model.kind="transformer")", "model.patch=[4, 4]", "model.width=16",
-                          "model.depth=2", "model.heads=2"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+const std::vector<Case> cases{
+    Case{"mlp", {}},
+    Case{"mlp_adam", {R"(optimizer.kind="adamw")"}},
+    Case{"mlp_clipped", {"optimizer.clip_norm=0.1"}},
+    Case{"mlp_clipped_values", {"optimizer.clip_value=0.01"}},
+    Case{"mlp_accumulate", {"train.accumulate=3"}},
+    Case{"mlp_bf16", {R"(train.precision="bf16")"}},
+    Case{"mlp_fp16", {R"(train.precision="fp16")", "train.loss_scale=1024"}},
+    Case{"mlp_invariant", {R"(train.reduction="invariant")", "train.shards=4"}},
+    Case{"mlp_weighted_classes",
+         {"loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.label_smoothing=0.1"}},
+    Case{"mlp_averaged", {R"(averaging.kind="ema")", "averaging.decay=0.5"}},
+    Case{"convnet", {R"(model.kind="convnet")"}},
+    Case{"resnet",
+         {R"(model.kind="resnet18")", "data.synthetic_samples=4", "train.epochs=1",
+          "data.synthetic_test_samples=2", "train.batch_size=4"}},
+    Case{"gpt",
+         {R"(model={kind="gpt", depth=2, width=16, heads=2, residual_dropout=0.1})",
+          R"(optimizer={kind="adamw", lr=0.01})"}},
+    Case{"gpt_recomputed",
+         {R"(model={kind="gpt", depth=2, width=16, heads=2, recompute=true})",
+          R"(train={precision="bf16", batch_size=20, epochs=1})"}},
+    Case{"transformer",
+         {R"(model.kind="transformer")", "model.patch=[4, 4]", "model.width=16", "model.depth=2",
+          "model.heads=2"}}};
+
+class OnDevice : public testing::TestWithParam<std::tuple<Case, Device>> {};
+
+TEST_P(OnDevice, TrainsAsOnTheHost) {
+  const auto& [one, where] = GetParam();
+  const Result host = train(one, Device{});
+  SimulatedRuntime::instance().set_seed(7);
+  Result found;
+  const bool runs =
+      test::runs_on(where, [&, &one = one, where = where] { found = train(one, where); });
+  if (!runs) return;
+  if (where.type == DeviceType::sim) {
+    expect_same(host, found);
+  } else {
+    expect_close(host, found);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Trainer, OnDevice,
+                         testing::Combine(testing::ValuesIn(cases),
+                                          testing::ValuesIn(test::devices_to_test())),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  test::kind_of(std::get<1>(info.param));
+                         });
 
 /// What the parts of a training are told of losses.
 struct Listener final : TrainingPart {
