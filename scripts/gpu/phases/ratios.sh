@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ratios.sh OUT: a line for each step that OUT/ours.log has measured, with PyTorch's where OUT/pytorch.log has it.
 set -euo pipefail
-cat "$1/ours.log" "$1/pytorch.log" /dev/null 2>/dev/null | awk '
+{ cat "$1/ours.log" "$1/pytorch.log" 2>/dev/null || true; } | awk '
   $1 == "speed" {
     step = $3 " " $4 " " $5
     if (!(step in unit)) order[++steps] = step
