@@ -1,23 +1,26 @@
 # shellcheck shell=bash
 # Sourced by the phases, which check.sh starts: how they run programs and say what came of it.
 set -euo pipefail
+export PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
 
 # What the table has of a phase is its last note.
 note() { printf '= %s\n' "$*"; }
 
 # Where CUDA's libraries are: the driver's as the machine says, those beside PyTorch, the toolkit's.
 cuda_library_path() {
-  local path=${LD_LIBRARY_PATH:-} toolkit=${CUDA_HOME:-/usr/local/cuda} found
-  found=$("$PYTHON" -c 'import glob, nvidia
-print(":".join(lib for path in nvidia.__path__ for lib in sorted(glob.glob(path + "/*/lib"))))' 2>/dev/null || true)
-  path+=:$found:$toolkit/lib64
+  local toolkit=${CUDA_HOME:-/usr/local/cuda}
+  local -a folders
+  mapfile -t folders < <("$PYTHON" -c 'import glob, nvidia
+for path in nvidia.__path__: print(*sorted(glob.glob(path + "/*/lib")), sep="\n")' 2>/dev/null || true)
+  folders+=("$toolkit/lib64")
   # A build with CUDA starts only with a driver. Where simulated devices will do, the toolkit's stub does.
   if [ "$DEVICE" = sim ] && [ -e "$toolkit/lib64/stubs/libcuda.so" ]; then
     mkdir -p "$SCRATCH/stub"
     ln -sf "$toolkit/lib64/stubs/libcuda.so" "$SCRATCH/stub/libcuda.so.1"
-    path+=:$SCRATCH/stub
+    folders+=("$SCRATCH/stub")
   fi
-  printf '%s' "$path"
+  printf '%s' "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}"
+  (IFS=:; printf '%s' "${folders[*]}")
 }
 LIBRARIES=$ROOT/lib:$(cuda_library_path)
 
@@ -34,8 +37,8 @@ ours() {
 ranks() {
   local n=$1 limit=$2 program=$3
   shift 3
-  UCX_TLS=self,sm,tcp UCX_NET_DEVICES=lo ours timeout --kill-after=2 "$limit" -- mpiexec -launcher fork -hosts localhost \
-    -n "$n" "$ROOT/bin/$program" "$@"
+  UCX_TLS=self,sm,tcp UCX_NET_DEVICES=lo ours timeout --kill-after=2 "$limit" -- mpiexec -launcher fork -iface lo \
+    -hosts localhost -n "$n" "$ROOT/bin/$program" "$@"
 }
 
 PASSED=0 FAILED=0 REFUSED=0

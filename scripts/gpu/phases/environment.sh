@@ -9,7 +9,7 @@ lscpu | grep -E '^(Model name|CPU\(s\))' || true
 if [ "$DEVICE" = cuda ]; then
   check 'nvidia-smi' nvidia-smi
   nvcc --version | tail -n 2 || true
-  timeout 8 "$PYTHON" -c 'import torch; print("torch", torch.__version__, torch.cuda.get_device_name(0))' || true
+  "$PYTHON" -c 'import importlib.metadata; print("torch", importlib.metadata.version("torch"))' || true
 fi
 echo "library path: $LIBRARIES"
 

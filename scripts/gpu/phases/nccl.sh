@@ -10,16 +10,16 @@ if [ -e "$ROOT/bin/comm.nccl_gpu_test" ] && [ "$DEVICE" = cuda ]; then
   # What NCCL does not promise: tests/comm/CMakeLists.txt.
   left_out='Messages.GoRoundInARing*:Chunks.Messages:Reductions.SixteenBit*:Reductions.MinAndMax*'
   left_out+=':Mismatch.OfASkippedCall:Mismatch.OfASplitOfTheGroup:OnDevices.*'
-  check 'nccl, one rank' ranks 1 15 comm.nccl_gpu_test --gtest_filter='NcclOnGpu.*:AllReduce*'
+  check 'nccl, one rank' ranks 1 12 comm.nccl_gpu_test --gtest_filter='NcclOnGpu.*:AllReduce*'
   tell_counts ''
-  check 'nccl, two ranks on one GPU' ranks 2 40 comm.nccl_gpu_test --gtest_filter="-$left_out"
+  check 'nccl, two ranks on one GPU' ranks 2 35 comm.nccl_gpu_test --gtest_filter="-$left_out"
   tell_counts ''
 else
   check 'groups over MPI, two ranks' ranks 2 30 comm.mpi_conformance_test --gtest_filter='AllReduce*:AllGather*'
   tell_counts ''
 fi
 for n in 1 2; do
-  check "DistributedDataParallel, ranks: $n" ranks $n 20 parallel.ddp_test \
+  check "DistributedDataParallel, ranks: $n" ranks $n 15 parallel.ddp_test \
     --gtest_filter='*/Ddp.*:-*ChannelBlocks*'
   tell_counts ''
 done

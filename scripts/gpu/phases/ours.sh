@@ -9,7 +9,7 @@ measure() {
   local model=$1 precision=$2 batch=$3 unit=$4 dir=$SCRATCH/$1_$2 code=0 value
   shift 4
   ours timeout --kill-after=2 40 -- "$@" --set "run.dir=\"$dir\"" --set "run.device=\"$DEVICE\"" \
-    --set "train.precision=\"$precision\"" --set "train.batch_size=$batch" --set run.max_minutes=0.2 \
+    --set "train.precision=\"$precision\"" --set "train.batch_size=$batch" --set run.max_minutes=0.15 \
     --set train.epochs=1000 --set log.every_steps=10 --set checkpoint.every_epochs=0 || code=$?
   [ "$code" -eq 0 ] || [ "$code" -eq 75 ] || return "$code"  # 75: its minutes are over
   value=$(grep '"kind":"step"' "$dir/metrics.jsonl" | sed -n "s|.*\"${unit%/s}_per_s\":\([0-9.e+]*\).*|\1|p" |
