@@ -58,7 +58,7 @@ check() {
 # cases PROGRAM FILTER: the cases of a GoogleTest program in several processes at once, then each that did not pass in one
 # of its own, as a fault of a GPU spoils what follows it in its process.
 cases() {
-  local program=$1 filter=$2 work shards code shard left
+  local program=$1 filter=$2 work shards shard left name
   work=$(mktemp -d "$SCRATCH/cases.XXXXXX")
   shards=$(($(nproc) < 8 ? $(nproc) : 8))
   printf '\n--- %s %s\n' "$program" "$filter"
@@ -77,9 +77,15 @@ cases() {
   sed -n 's/^\[       OK \] \([^ ,]*\).*/\1/p' "$work"/*.log | sort >"$work/passed"
   comm -23 "$work/all" "$work/passed" >"$work/left"
   PASSED=$((PASSED + $(wc -l <"$work/passed")))
-  for code in "$work"/*.code; do
-    # 1: cases failed, or a process got none. Anything else is a crash, perhaps when all had passed.
-    [ ! -e "$code" ] || [ "$(cat "$code")" = 1 ] || { echo "a process ended with code $(cat "$code"):"; tail -n 5 "${code%.code}.log"; }
+  for shard in "$work"/*.code; do
+    # 1: cases failed, or a process got none.
+    [ -e "$shard" ] && [ "$(cat "$shard")" != 1 ] || continue
+    echo "a process ended with code $(cat "$shard"):"
+    tail -n 5 "${shard%.code}.log"
+    if grep -q '^\[==========\] .* ran\.' "${shard%.code}.log"; then
+      echo 'FAILED: at its end, when every case had run'
+      FAILED=$((FAILED + 1))
+    fi
   done
   grep -h '^refused: ' "$work"/*.log | sort | uniq -c >"$work/refused" || true
   REFUSED=$((REFUSED + $(awk '{n += $1} END {print n + 0}' "$work/refused")))
