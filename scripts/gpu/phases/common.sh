@@ -79,7 +79,7 @@ cases() {
   PASSED=$((PASSED + $(wc -l <"$work/passed")))
   for shard in "$work"/*.code; do
     # 1: cases failed, or a process got none.
-    [ -e "$shard" ] && [ "$(cat "$shard")" != 1 ] || continue
+    if [ ! -e "$shard" ] || [ "$(cat "$shard")" = 1 ]; then continue; fi
     echo "a process ended with code $(cat "$shard"):"
     tail -n 5 "${shard%.code}.log"
     if grep -q '^\[==========\] .* ran\.' "${shard%.code}.log"; then
