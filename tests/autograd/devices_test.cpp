@@ -18,6 +18,7 @@
 #include <lockstep/tensor/kernels/conv/channel_blocks.hpp>
 #include <lockstep/tensor/runtime/caching_allocator.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
+#include <support/gpu_stand_in.hpp>
 #include <support/test_devices.hpp>
 
 #include "gradient_check.hpp"
@@ -169,6 +170,58 @@ TEST_P(SecondDerivatives, AreOnADeviceWhatTheyAreOnTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, SecondDerivatives, testing::ValuesIn(cases_in({DType::f64})),
                          name_of_case);
+
+TEST(EveryOperationOnADevice, RunsOnAGpuOrIsOneOfThoseThatAreRefused) {
+  const GpuStandIn gpu;
+  std::vector<std::string> refused;
+  for (const Operation& operation : all_operations()) {
+    SCOPED_TRACE(operation.name);
+    CachingAllocator::of(sim).flush();
+    Numbers found;
+    try {
+      found = output_and_gradients(operation, DType::f64, sim);
+    } catch (const ShapeError& error) {
+      EXPECT_NE(std::string(error.what()).find(" has no kernel for a GPU, and got "),
+                std::string::npos)
+          << error.what();
+      refused.emplace_back(operation.name);
+      continue;
+    }
+    const Numbers expected = output_and_gradients(operation, DType::f64, {});
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t t = 0; t < found.size(); ++t) {
+      ASSERT_EQ(found[t].size(), expected[t].size());
+      for (std::size_t i = 0; i < found[t].size(); ++i)
+        ASSERT_NEAR(found[t][i], expected[t][i], 1e-12);
+    }
+  }
+  // As docs/coverage.md has them.
+  EXPECT_EQ(refused, (std::vector<std::string>{"embedding_bag_mean",
+                                               "embedding_bag_max",
+                                               "embedding_bag_weighted",
+                                               "pad_constant",
+                                               "pad_reflect",
+                                               "pad_circular",
+                                               "nearest",
+                                               "nearest_doubled",
+                                               "bilinear",
+                                               "trilinear",
+                                               "bicubic",
+                                               "area",
+                                               "pixel_shuffle",
+                                               "pixel_unshuffle",
+                                               "pools_of_sequences",
+                                               "pools_of_volumes",
+                                               "adaptive_pools",
+                                               "ctc_loss",
+                                               "recurrent_tanh",
+                                               "recurrent_gru",
+                                               "recurrent_gru_of_unequal_lengths",
+                                               "recurrent_lstm_of_unequal_lengths",
+                                               "recurrent_lstm",
+                                               "sort",
+                                               "topk"}));
+}
 
 /// Every input but one on `device`, that one on `other`.
 void expect_refused(const Operation& operation, Device device, Device other) {

@@ -1,7 +1,8 @@
 // Layers and models on a device: outputs, gradients and buffers have the host's bits on a simulated
-// one, and close numbers on a GPU.
+// one, and on a GPU, or where it stands in for one, close numbers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -21,6 +22,8 @@
 #include <lockstep/nn/sequential.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/state_dict.hpp>
+#include <support/gpu_stand_in.hpp>
+#include <support/message_of.hpp>
 #include <support/test_devices.hpp>
 
 namespace lockstep::nn {
@@ -92,6 +95,7 @@ class OneDevice {
 struct Use {
   const char* name;
   Variable (*apply)(OneDevice& on);
+  bool runs_on_gpus = true;
 };
 
 void PrintTo(const Use& use, std::ostream* out) { *out << use.name; }
@@ -169,23 +173,28 @@ const std::vector<Use> uses{
     {"MaxPool3d",
      [](OneDevice& on) {
        return on.of<MaxPool3d>({2, 3, 4, 4, 4}, Extents<3>(2));
-     }},
+     },
+     false},
     {"AvgPool1d",
      [](OneDevice& on) {
        return on.of<AvgPool1d>({2, 3, 8}, Extents<1>(2));
-     }},
+     },
+     false},
     {"AdaptiveMaxPool2d",
      [](OneDevice& on) {
        return on.of<AdaptiveMaxPool2d>({2, 3, 5, 7}, Extents<2>(3));
-     }},
+     },
+     false},
     {"Upsample",
      [](OneDevice& on) {
        return on.of<Upsample>({2, 3, 4, 4}, 2.0, Interpolation::bilinear);
-     }},
+     },
+     false},
     {"PixelShuffle",
      [](OneDevice& on) {
        return on.of<PixelShuffle>({2, 4, 3, 3}, 2);
-     }},
+     },
+     false},
     {"Embedding",
      [](OneDevice& on) {
        return on.make<Embedding>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
@@ -193,7 +202,8 @@ const std::vector<Use> uses{
     {"EmbeddingBag",
      [](OneDevice& on) {
        return on.make<EmbeddingBag>(7, 3)->forward(Variable(on.integers({2, 5}, 7)));
-     }},
+     },
+     false},
     {"MultiheadAttention",
      [](OneDevice& on) {
        const Tensor hidden = on.flags({0, 0, 1, 0, 0, 0, 0, 1}, {2, 4});
@@ -216,11 +226,13 @@ const std::vector<Use> uses{
     {"LSTM",
      [](OneDevice& on) {
        return on.of<LSTM>({5, 3, 4}, 4, 6, RecurrentOptions{.num_layers = 2, .dropout = 0.3});
-     }},
+     },
+     false},
     {"GRUBidirectional",
      [](OneDevice& on) {
        return on.of<GRU>({5, 3, 4}, 4, 6, RecurrentOptions{.bidirectional = true});
-     }},
+     },
+     false},
     {"UNet",
      [](OneDevice& on) {
        const auto model = on.made([] { return unet({1, 8, 8}, 2, {.channels = 3, .levels = 2}); });
@@ -252,6 +264,7 @@ TEST_P(EveryLayer, GivesOnADeviceWhatItGivesOnTheHost) {
       OneDevice there{device};
       found = there.numbers(use.apply(there));
     });
+    EXPECT_EQ(runs, use.runs_on_gpus || device.type == DeviceType::sim);
     if (!runs) return;
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t t = 0; t < found.size(); ++t) {
@@ -268,6 +281,32 @@ INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer,
                            return std::string(std::get<0>(info.param).name) + "_" +
                                   test::kind_of(std::get<1>(info.param));
                          });
+
+class EveryLayerWithAStandIn : public testing::TestWithParam<Use> {};
+
+TEST_P(EveryLayerWithAStandIn, RunsOnAGpuOrIsRefused) {
+  const test::GpuStandIn gpu;
+  OneDevice device{{DeviceType::sim, 0}};
+  if (!GetParam().runs_on_gpus) {
+    EXPECT_NE(test::message_of<ShapeError>([&] {
+                static_cast<void>(device.numbers(GetParam().apply(device)));
+              }).find(" has no kernel for a GPU, and got "),
+              std::string::npos);
+    return;
+  }
+  const auto found = device.numbers(GetParam().apply(device));
+  OneDevice host{Device{}};
+  const auto expected = host.numbers(GetParam().apply(host));
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t t = 0; t < found.size(); ++t) {
+    ASSERT_EQ(found[t].size(), expected[t].size());
+    for (std::size_t i = 0; i < found[t].size(); ++i)
+      ASSERT_NEAR(found[t][i], expected[t][i], 1e-4 * std::max(1.0, std::abs(expected[t][i])));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nn, EveryLayerWithAStandIn, testing::ValuesIn(uses),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(GptSampler, ChoosesOnADeviceWhatItChoosesOnTheHost) {
   const auto text = [](Device where) {

@@ -258,27 +258,6 @@ TEST_P(DeviceKernels, HostTasksUseThePrecisionOfTheirCaller) {
   });
 }
 
-TEST(DeviceErrors, HostTasksRefuseSeveralDevicesAndAGpu) {
-  const Tensor x = Tensor::zeros({2, 2}), y = Tensor::zeros({2, 2});
-  const auto message = [](const Tensor& a, const Tensor& b, const Tensor& out) -> std::string {
-    try {
-      matmul_forward(a, b, out);
-    } catch (const ShapeError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(message(x, x.to({DeviceType::sim, 0}), y),
-            "matmul on host meets f32[2, 2] on sim:0: its tensors must be on one device; move this "
-            "one there with to()");
-  if (!has_cuda_runtime()) return;  // then no tensor is on one
-  const Tensor gpu = Tensor::over(Storage::borrow(x.data(), x.bytes(), {DeviceType::cuda, 0}), 0,
-                                  x.shape(), x.dtype());
-  EXPECT_EQ(message(gpu, gpu, gpu),
-            "matmul has no kernel for a GPU, and got f32[2, 2] on cuda:0: move its tensors to the "
-            "host with to()");
-}
-
 TEST_P(DeviceKernels, GradientClipping) {
   expect_like_host([](DeviceTensors& t) {
     const Tensor g = t.output({500});

@@ -37,7 +37,10 @@ class HostArray {
 };
 
 namespace detail {
-/// The device of those that are defined. Throws ShapeError if they are on several, or on a GPU.
+/// The device of those that are defined, one at least. Throws ShapeError, naming the operation, if
+/// they are on several.
+[[nodiscard]] Device common_device(const char* name, std::initializer_list<const Tensor*> tensors);
+/// The same, and throws for a GPU, or what stands in for one (MathStandIn).
 [[nodiscard]] Device device_of_task(const char* name, std::initializer_list<const Tensor*> tensors);
 
 template <class F, class... Tensors>

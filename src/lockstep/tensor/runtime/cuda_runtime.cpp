@@ -1,35 +1,14 @@
-// The only file of this layer that calls the CUDA runtime.
-#include <cuda_runtime_api.h>
+// The only file of this layer that calls the CUDA runtime, but for CudaDeviceScope.
+#include <lockstep/tensor/runtime/cuda_device_scope.hpp>
 
 #include <string>
-
-#include <lockstep/tensor/runtime/device_runtime.hpp>
 
 namespace lockstep {
 namespace {
 
-void expect(cudaError_t status, const char* call) {
-  if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());
-  throw DeviceError(std::string(call) + " failed: " + cudaGetErrorString(status));
-}
+using detail::CudaDeviceScope;
 
-/// While it lives, this thread's calls are for `device`.
-class CudaDeviceScope {
- public:
-  explicit CudaDeviceScope(int device) : here_(device) {
-    expect(cudaGetDevice(&before_), "cudaGetDevice");
-    if (before_ != here_) expect(cudaSetDevice(here_), "cudaSetDevice");
-  }
-  ~CudaDeviceScope() {
-    if (before_ != here_) static_cast<void>(cudaSetDevice(before_));
-  }
-  CudaDeviceScope(const CudaDeviceScope&) = delete;
-  CudaDeviceScope& operator=(const CudaDeviceScope&) = delete;
-
- private:
-  int before_ = 0, here_;
-};
+void expect(cudaError_t status, const char* call) { detail::expect_cuda(status, call); }
 
 cudaStream_t of(RuntimeStream* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 cudaEvent_t of(RuntimeEvent* event) { return reinterpret_cast<cudaEvent_t>(event); }

@@ -133,7 +133,7 @@ void expect_device_text(const std::string& device) {
 DeviceChoice choose_device(ProcessGroup& group, const RunOptions& options) {
   agree(group, [&] { expect_device_text(options.device); });
   const Wish wish = parsed(options.device).value_or(Wish{});
-  // "auto" is the host as long as matrix products have no kernel for a GPU.
+  // "auto" is the host as long as no GPU has run Lockstep.
   const DeviceType type = wish.type.value_or(DeviceType::host);
   if (type == DeviceType::host) {
     agree(group, [&] {

@@ -12,8 +12,7 @@ namespace lockstep {
 [[nodiscard]] Shape conv2d_shape(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                  const Conv2dOptions& options);
 
-/// y = cross-correlation of x with weight, plus bias if defined. f32 or f64, on the host or a
-/// simulated device.
+/// y = cross-correlation of x with weight, plus bias if defined. f32 or f64, on any device.
 void conv2d_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                     const Conv2dOptions& options, const Tensor& y);
 

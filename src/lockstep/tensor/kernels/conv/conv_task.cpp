@@ -1,12 +1,11 @@
 #include <lockstep/tensor/kernels/conv/conv_task.hpp>
 
 #include <lockstep/tensor/dispatch_dtype.hpp>
+#include <lockstep/tensor/kernels/conv/conv_device.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
 
 namespace lockstep::detail {
 namespace {
-
-const char* name_of(const Conv2dProblem& problem) { return problem.is_3d ? "conv3d" : "conv2d"; }
 
 template <class T>
 const T* elements(const HostArray& t) {
@@ -27,8 +26,15 @@ bool use_onednn_for_input_gradient(const Conv2dProblem& p) {
 
 }  // namespace
 
+const char* name_of(const Conv2dProblem& problem) noexcept {
+  return problem.is_3d ? "conv3d" : "conv2d";
+}
+
 void run_forward(const Conv2dProblem& problem, const Tensor& x, const Tensor& weight,
                  const Tensor& bias, const Tensor& y) {
+  if (auto* const gpu = math::device_math(x.device())) [[unlikely]] {
+    return forward_on_device(*gpu, problem, x, weight, bias, y);
+  }
   dispatch_floating(x.dtype(), name_of(problem), [&]<class T>() {
     host_task(
         name_of(problem),
@@ -48,6 +54,9 @@ void run_forward(const Conv2dProblem& problem, const Tensor& x, const Tensor& we
 
 void run_backward_input(const Conv2dProblem& problem, const Tensor& grad_y, const Tensor& weight,
                         bool accumulate, const Tensor& grad_x) {
+  if (auto* const gpu = math::device_math(grad_y.device())) [[unlikely]] {
+    return backward_input_on_device(*gpu, problem, grad_y, weight, accumulate, grad_x);
+  }
   dispatch_floating(grad_y.dtype(), name_of(problem), [&]<class T>() {
     host_task(
         name_of(problem),
@@ -68,6 +77,9 @@ void run_backward_input(const Conv2dProblem& problem, const Tensor& grad_y, cons
 
 void run_backward_weight(const Conv2dProblem& problem, const Tensor& grad_y, const Tensor& x,
                          bool accumulate, const Tensor& grad_weight) {
+  if (auto* const gpu = math::device_math(grad_y.device())) [[unlikely]] {
+    return backward_weight_on_device(*gpu, problem, grad_y, x, accumulate, grad_weight);
+  }
   dispatch_floating(grad_y.dtype(), name_of(problem), [&]<class T>() {
     host_task(
         name_of(problem),

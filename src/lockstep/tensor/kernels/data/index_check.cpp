@@ -11,10 +11,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t none = -1;
+constexpr std::int64_t none_wrong = -1;
 
 /// What was checked on one device, each kind once, and what was found: for every kind the number of
-/// the first wrong index, or none, and its value.
+/// the first wrong index, or none_wrong, and its value.
 struct DeviceChecks {
   static constexpr std::int64_t most = 256;
 
@@ -30,7 +30,7 @@ struct DeviceChecks {
 
   void forget(Device device) {
     if (!found.defined()) found = Tensor::empty({most, 2}, DType::i64, device);
-    found.fill(static_cast<double>(none));
+    found.fill(static_cast<double>(none_wrong));
     current_stream(device).synchronize();  // other streams write there, too
     kinds.clear();
     is_news = false;
@@ -52,7 +52,7 @@ struct DeviceChecks {
     const auto* const all = static_cast<const std::int64_t*>(here.data());
     is_news = false;
     for (std::size_t k = 0; k < kinds.size(); ++k) {
-      if (all[2 * k] == none) continue;
+      if (all[2 * k] == none_wrong) continue;
       const IndexCheck check = kinds[k];
       const std::int64_t i = all[2 * k], value = all[2 * k + 1];
       forget(device);
@@ -78,7 +78,7 @@ void check_kernel(const Space& space, const IndexCheck& check, const Tensor& ind
             -lanes.max(-n, [&](std::int64_t i) { return is_right(i) ? -n : -i; });
         lanes.each([&](std::int64_t i) { out(i) = is_right(i) ? in(i) : instead; });
         lanes.once([&] {
-          if (wrong == n || first(0) != none) return;
+          if (wrong == n || first(0) != none_wrong) return;
           first(0) = wrong;
           first(1) = in(wrong);
         });

@@ -4,8 +4,7 @@
 
 #include <lockstep/tensor/dispatch.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
-#include <lockstep/tensor/math/gemm.hpp>
+#include <lockstep/tensor/math/product.hpp>
 
 namespace lockstep {
 namespace {
@@ -18,29 +17,9 @@ Tensor as_matrix(const Tensor& x) {
   return x.reshape({rows, width});
 }
 
-template <class T>
-math::Matrix<T> matrix(const HostArray& x, bool transposed = false) {
-  return {static_cast<const T*>(x.data()), std::max<std::int64_t>(x.size(1), 1), transposed};
-}
-
-/// c (+)= a b.
-template <class T>
-void multiply(const math::Matrix<T>& a, const math::Matrix<T>& b, std::int64_t k, bool accumulate,
-              const HostArray& c) {
-  using Sum = SumOf<T>;
-  math::gemm(c.size(0), c.size(1), k, a, b, accumulate ? Sum{1} : Sum{0},
-             static_cast<Sum*>(c.data()), std::max<std::int64_t>(c.size(1), 1));
-}
-
-template <class T, class Space>
-void fill_rows_kernel(const Space& space, const Tensor& bias, const Tensor& y) {
-  const auto b = view<Space, const T, 1>(bias);
-  const auto out = view<Space, T, 2>(y);
-  for_each_row(
-      "lockstep::linear_bias", space, y.size(0), y.size(1),
-      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
-        lanes.each([&](std::int64_t c) { out(r, c) = b(c); });
-      });
+/// Of a tensor of two dimensions.
+math::Matrices matrix(const Tensor& x, bool transposed = false) {
+  return {x, std::max<std::int64_t>(x.size(1), 1), transposed};
 }
 
 // Columns are summed 256 side by side and 64 rows at a time: rows are read as they lie in memory,
@@ -92,52 +71,27 @@ Shape linear_shape(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
   const Tensor rows = as_matrix(x), out = as_matrix(y);
-  const bool rounded = is_half(x.dtype());
-  if (bias.defined() && !rounded) {
-    dispatch(current_stream(x.device()), [&](const auto& space) {
-      dispatch_floating(y.dtype(), "linear",
-                        [&]<class T>() { fill_rows_kernel<T>(space, bias, out); });
-    });
-  }
-  dispatch_operands(x.dtype(), "linear", [&]<class T>() {
-    host_task(
-        "linear",
-        [](const HostArray& x, const HostArray& weight, const HostArray& bias, const HostArray& y) {
-          const auto a = matrix<T>(x), b = matrix<T>(weight, true);
-          if constexpr (sizeof(T) == 2) {
-            math::gemm(y.size(0), y.size(1), x.size(1), a, b, 0.0F, static_cast<float*>(y.data()),
-                       std::max<std::int64_t>(y.size(1), 1),
-                       static_cast<const float*>(bias.data()));
-          } else {
-            multiply<T>(a, b, x.size(1), bias.defined(), y);
-          }
-        },
-        rows, weight, bias, out);
-  });
+  math::product("linear", {.m = out.size(0), .n = out.size(1), .k = rows.size(1)}, matrix(rows),
+                matrix(weight, true), matrix(out), bias);
 }
 
 void linear_backward_input(const Tensor& grad_y, const Tensor& weight, bool accumulate,
                            const Tensor& grad_x) {
-  dispatch_operands(grad_y.dtype(), "linear", [&]<class T>() {
-    host_task(
-        "linear",
-        [accumulate](const HostArray& grad_y, const HostArray& weight, const HostArray& grad_x) {
-          multiply<T>(matrix<T>(grad_y), matrix<T>(weight), weight.size(0), accumulate, grad_x);
-        },
-        as_matrix(grad_y), weight, as_matrix(grad_x));
-  });
+  const Tensor g = as_matrix(grad_y), to = as_matrix(grad_x);
+  math::product("linear",
+                {.m = to.size(0), .n = to.size(1), .k = weight.size(0), .accumulate = accumulate},
+                matrix(g), matrix(weight), matrix(to));
 }
 
 void linear_backward_weight(const Tensor& grad_y, const Tensor& x, bool accumulate,
                             const Tensor& grad_weight) {
-  dispatch_operands(x.dtype(), "linear", [&]<class T>() {
-    host_task(
-        "linear",
-        [accumulate](const HostArray& grad_y, const HostArray& x, const HostArray& grad_weight) {
-          multiply<T>(matrix<T>(grad_y, true), matrix<T>(x), x.size(0), accumulate, grad_weight);
-        },
-        as_matrix(grad_y), as_matrix(x), grad_weight);
-  });
+  const Tensor g = as_matrix(grad_y), rows = as_matrix(x);
+  math::product("linear",
+                {.m = grad_weight.size(0),
+                 .n = grad_weight.size(1),
+                 .k = rows.size(0),
+                 .accumulate = accumulate},
+                matrix(g, true), matrix(rows), matrix(grad_weight));
 }
 
 void linear_backward_bias(const Tensor& grad_y, bool accumulate, const Tensor& grad_bias) {

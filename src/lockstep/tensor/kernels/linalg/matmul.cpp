@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include <lockstep/tensor/dispatch.hpp>
-#include <lockstep/tensor/kernels/host_task.hpp>
 #include <lockstep/tensor/kernels/strided.hpp>
-#include <lockstep/tensor/math/gemm.hpp>
+#include <lockstep/tensor/math/product.hpp>
 
 namespace lockstep {
 namespace {
@@ -82,31 +80,18 @@ struct Products {
         repeats_b(b.batch.numel() != y.numel()) {}
 };
 
+/// The matrices, rows x columns each, of operand `i` (0, 1, 2: a, b, y) in one round of the loop.
+math::Matrices matrices(const Tensor& t, int i, const StridedLoop<3>& batch, const Run<3>& run,
+                        std::int64_t rows, std::int64_t columns, bool transposed = false) {
+  const std::int64_t elements = rows * columns;
+  return {t, std::max<std::int64_t>(columns, 1), transposed, run.offset[i] * elements,
+          batch.inner_stride(i) * elements};
+}
+
+/// f(run) for every round of the loop over the batch: its inner loop is one stack.
 template <class F>
-void for_each_product(const StridedLoop<3>& batch, const F& f) {
-  for (std::int64_t r = 0; r < batch.rounds(); ++r) {
-    const Run<3> run = batch.begin(r);
-    for (std::int64_t i = 0; i < batch.inner_extent(); ++i) {
-      f(run.offset[0] + i * batch.inner_stride(0), run.offset[1] + i * batch.inner_stride(1),
-        run.offset[2] + i * batch.inner_stride(2));
-    }
-  }
-}
-
-/// Matrix number `i` of a tensor of matrices of rows x columns, or its transpose.
-template <class T>
-math::Matrix<T> matrix(const HostArray& t, std::int64_t i, std::int64_t rows, std::int64_t columns,
-                       bool transposed = false) {
-  return {static_cast<const T*>(t.data()) + i * rows * columns, std::max<std::int64_t>(columns, 1),
-          transposed};
-}
-
-/// Matrix `i` of c, of rows x columns, (+)= a b with `k` terms.
-template <class T>
-void multiply(const math::Matrix<T>& a, const math::Matrix<T>& b, std::int64_t k, bool accumulate,
-              const HostArray& c, std::int64_t i, std::int64_t rows, std::int64_t columns) {
-  math::gemm(rows, columns, k, a, b, accumulate ? T{1} : T{0},
-             static_cast<T*>(c.data()) + i * rows * columns, std::max<std::int64_t>(columns, 1));
+void for_each_stack(const StridedLoop<3>& batch, const F& f) {
+  for (std::int64_t r = 0; r < batch.rounds(); ++r) f(batch.begin(r));
 }
 
 }  // namespace
@@ -126,16 +111,10 @@ Shape matmul_shape(const Tensor& a, const Tensor& b) {
 
 void matmul_forward(const Tensor& a, const Tensor& b, const Tensor& y) {
   const Products p(a, b);
-  dispatch_floating(y.dtype(), "matmul", [&]<class T>() {
-    host_task(
-        "matmul",
-        [p](const HostArray& a, const HostArray& b, const HostArray& y) {
-          for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
-            multiply<T>(matrix<T>(a, ia, p.n, p.k), matrix<T>(b, ib, p.k, p.m), p.k, false, y, iy,
-                        p.n, p.m);
-          });
-        },
-        a, b, y);
+  for_each_stack(p.batch, [&](const Run<3>& run) {
+    math::product("matmul", {p.n, p.m, p.k, p.batch.inner_extent()},
+                  matrices(a, 0, p.batch, run, p.n, p.k), matrices(b, 1, p.batch, run, p.k, p.m),
+                  matrices(y, 2, p.batch, run, p.n, p.m));
   });
 }
 
@@ -143,17 +122,11 @@ void matmul_backward_a(const Tensor& grad_y, const Tensor& b, bool accumulate,
                        const Tensor& grad_a) {
   const Products p(grad_a, b);
   if (p.repeats_a && !accumulate) grad_a.zero();
-  dispatch_floating(grad_y.dtype(), "matmul", [&]<class T>() {
-    host_task(
-        "matmul",
-        [p, add = accumulate || p.repeats_a](const HostArray& grad_y, const HostArray& b,
-                                             const HostArray& grad_a) {
-          for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
-            multiply<T>(matrix<T>(grad_y, iy, p.n, p.m), matrix<T>(b, ib, p.k, p.m, true), p.m, add,
-                        grad_a, ia, p.n, p.k);
-          });
-        },
-        grad_y, b, grad_a);
+  for_each_stack(p.batch, [&](const Run<3>& run) {
+    math::product("matmul", {p.n, p.k, p.m, p.batch.inner_extent(), accumulate || p.repeats_a},
+                  matrices(grad_y, 2, p.batch, run, p.n, p.m),
+                  matrices(b, 1, p.batch, run, p.k, p.m, true),
+                  matrices(grad_a, 0, p.batch, run, p.n, p.k));
   });
 }
 
@@ -161,17 +134,11 @@ void matmul_backward_b(const Tensor& grad_y, const Tensor& a, bool accumulate,
                        const Tensor& grad_b) {
   const Products p(a, grad_b);
   if (p.repeats_b && !accumulate) grad_b.zero();
-  dispatch_floating(grad_y.dtype(), "matmul", [&]<class T>() {
-    host_task(
-        "matmul",
-        [p, add = accumulate || p.repeats_b](const HostArray& grad_y, const HostArray& a,
-                                             const HostArray& grad_b) {
-          for_each_product(p.batch, [&](std::int64_t ia, std::int64_t ib, std::int64_t iy) {
-            multiply<T>(matrix<T>(a, ia, p.n, p.k, true), matrix<T>(grad_y, iy, p.n, p.m), p.n, add,
-                        grad_b, ib, p.k, p.m);
-          });
-        },
-        grad_y, a, grad_b);
+  for_each_stack(p.batch, [&](const Run<3>& run) {
+    math::product("matmul", {p.k, p.m, p.n, p.batch.inner_extent(), accumulate || p.repeats_b},
+                  matrices(a, 0, p.batch, run, p.n, p.k, true),
+                  matrices(grad_y, 2, p.batch, run, p.n, p.m),
+                  matrices(grad_b, 1, p.batch, run, p.k, p.m));
   });
 }
 

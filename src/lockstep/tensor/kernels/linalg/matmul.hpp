@@ -2,7 +2,7 @@
 #include <lockstep/tensor/tensor.hpp>
 
 // Products of the last two dimensions, leading ones broadcast; an operand of one dimension is a row
-// (a) or a column (b). f32 or f64, on the host or a simulated device. Transposed operands of the
+// (a) or a column (b). f32 or f64, on any device (math/product.hpp). Transposed operands of the
 // gradients are read as they lie in memory.
 
 namespace lockstep {

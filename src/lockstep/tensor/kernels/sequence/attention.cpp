@@ -13,6 +13,8 @@
 #include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
 #include <lockstep/tensor/kernels/for_each.hpp>
 #include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/kernels/sequence/attention_products.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
 #include <lockstep/tensor/math/gemm.hpp>
 #include <lockstep/tensor/precision.hpp>
 
@@ -322,6 +324,9 @@ Heads heads_in(const Tensor& x, std::int64_t heads, std::int64_t part, std::int6
 
 void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
                        const Heads& out, const Tensor& log_sum) {
+  if (math::device_math(q.tensor.device())) [[unlikely]] {
+    return detail::attention_forward_by_products(plan, q, k, v, out, log_sum);
+  }
   dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
     const Numbers numbers(plan);
     host_task(
@@ -340,6 +345,10 @@ void attention_backward(const AttentionPlan& plan, const Heads& grad_out, const 
                         const Heads& k, const Heads& v, const Tensor& log_sum,
                         const AttentionGrad& grad_q, const AttentionGrad& grad_k,
                         const AttentionGrad& grad_v) {
+  if (math::device_math(q.tensor.device())) [[unlikely]] {
+    return detail::attention_backward_by_products(plan, grad_out, q, k, v, log_sum, grad_q, grad_k,
+                                                  grad_v);
+  }
   dispatch_attention(q.tensor.dtype(), [&]<class T, class O>() {
     const Numbers numbers(plan);
     host_task(

@@ -30,7 +30,7 @@ struct AttentionPlan {
 
 /// out = softmax(scale q k^T + mask) v, for a query that sees no key 0. Keeps of the scores only
 /// log_sum[B,H,T], the logarithm of each row's sum of exponentials (+inf where nothing is seen).
-/// f32 or f64, on the host or a simulated device: throws ShapeError elsewhere.
+/// f32 or f64. A GPU computes it in parts (attention_products.hpp), with scores in memory.
 void attention_forward(const AttentionPlan& plan, const Heads& q, const Heads& k, const Heads& v,
                        const Heads& out, const Tensor& log_sum);
 

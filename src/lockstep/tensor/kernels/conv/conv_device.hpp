@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/tensor/kernels/conv/conv2d_methods.hpp>
+#include <lockstep/tensor/math/device_math.hpp>
+
+// Convolutions by the libraries of a GPU (math/device_math.hpp), in plain layout.
+
+namespace lockstep::detail {
+
+/// One pass of `samples` of the problem's samples, as libraries take it. Throws ShapeError if a
+/// number is not below 2^31, or if y leaves out windows of x: a library computes all of them.
+[[nodiscard]] math::Convolution convolution_of(const Conv2dProblem& problem,
+                                               math::ConvolutionPass pass, DType dtype,
+                                               std::int64_t samples);
+
+/// How many samples go into one call, so that x and y have fewer than 2^31 elements each: one at
+/// least.
+[[nodiscard]] std::int64_t samples_a_call(const Conv2dProblem& problem);
+
+// As run_forward and its like (conv_task.hpp). Operands of f32 are rounded to product_precision().
+
+void forward_on_device(math::DeviceMath& math, const Conv2dProblem& problem, const Tensor& x,
+                       const Tensor& weight, const Tensor& bias, const Tensor& y);
+void backward_input_on_device(math::DeviceMath& math, const Conv2dProblem& problem,
+                              const Tensor& grad_y, const Tensor& weight, bool accumulate,
+                              const Tensor& grad_x);
+void backward_weight_on_device(math::DeviceMath& math, const Conv2dProblem& problem,
+                               const Tensor& grad_y, const Tensor& x, bool accumulate,
+                               const Tensor& grad_weight);
+
+}  // namespace lockstep::detail

@@ -1,0 +1,236 @@
+// The formulas are those of attention.cpp.
+#include <lockstep/tensor/kernels/sequence/attention_products.hpp>
+
+#include <algorithm>
+#include <limits>
+
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/elementwise/math_functions.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/math/product.hpp>
+#include <lockstep/tensor/precision.hpp>
+
+namespace lockstep::detail {
+namespace {
+
+/// Samples [begin, begin + count) of the batch.
+struct Part {
+  std::int64_t begin, count;
+};
+
+/// Heads as operands of products.
+Heads rounded(const Heads& heads) {
+  Heads result = heads;
+  result.tensor = product_operand(heads.tensor);
+  return result;
+}
+
+/// q, k and v as operands. They may be parts of one tensor, which is rounded once.
+struct Operands {
+  Heads q, k, v;
+
+  Operands(const Heads& query, const Heads& key, const Heads& value)
+      : q(rounded(query)), k(key), v(value) {
+    k.tensor = same(key, query) ? q.tensor : product_operand(key.tensor);
+    v.tensor = same(value, query) ? q.tensor
+               : same(value, key) ? k.tensor
+                                  : product_operand(value.tensor);
+  }
+
+ private:
+  static bool same(const Heads& a, const Heads& b) {
+    return a.tensor.kernel_data() == b.tensor.kernel_data() && a.tensor.shape() == b.tensor.shape();
+  }
+};
+
+/// Rows of scores [count, heads, queries, keys] as heads.
+Heads scores_as_heads(const AttentionPlan& plan, const Tensor& scores) {
+  const std::int64_t head = plan.queries * plan.keys;
+  return {
+      .tensor = scores, .offset = 0, .batch = plan.heads * head, .head = head, .row = plan.keys};
+}
+
+/// The same heads, from this sample on.
+Heads from(const Heads& heads, std::int64_t sample) {
+  Heads result = heads;
+  result.offset += sample * heads.batch;
+  return result;
+}
+
+/// c[m,n] (+)= a[m,k] b[k,n] for every head of `count` samples. One call multiplies the heads of a
+/// sample, or a head of the samples, whichever are more: their distances may be any.
+void multiply(const AttentionPlan& plan, std::int64_t count, math::ProductSize size, const Heads& a,
+              bool a_transposed, const Heads& b, bool b_transposed, const Heads& c) {
+  const bool stacks_heads = plan.heads >= count;
+  size.count = stacks_heads ? plan.heads : count;
+  const auto stack = [&](const Heads& heads, bool transposed, std::int64_t i) {
+    return math::Matrices{heads.tensor, heads.row, transposed,
+                          heads.offset + i * (stacks_heads ? heads.batch : heads.head),
+                          stacks_heads ? heads.head : heads.batch};
+  };
+  const std::int64_t calls = stacks_heads ? count : plan.heads;
+  for (std::int64_t i = 0; i < calls; ++i) {
+    math::product("attention", size, stack(a, a_transposed, i), stack(b, b_transposed, i),
+                  stack(c, false, i));
+  }
+}
+
+/// What a row of scores is made of, without the plan's tensors.
+template <class T>
+struct Sight {
+  std::int64_t heads, queries, keys, begin;
+  T scale;
+  bool causal;
+  const bool *mask, *hidden;
+
+  Sight(const AttentionPlan& plan, std::int64_t begin_of_part)
+      : heads(plan.heads),
+        queries(plan.queries),
+        keys(plan.keys),
+        begin(begin_of_part),
+        scale(static_cast<T>(plan.scale)),
+        causal(plan.causal),
+        mask(static_cast<const bool*>(plan.mask.kernel_data())),
+        hidden(static_cast<const bool*>(plan.key_padding_mask.kernel_data())) {}
+
+  /// The score of row r, one of (sample, head, query), and key c; -inf where it is not seen.
+  KOKKOS_FUNCTION T score(T product, std::int64_t r, std::int64_t c) const {
+    const std::int64_t query = r % queries, sample = begin + r / (queries * heads);
+    const bool seen = (!causal || c <= query) && (mask == nullptr || mask[query * keys + c]) &&
+                      (hidden == nullptr || !hidden[sample * keys + c]);
+    return seen ? scale * product : -std::numeric_limits<T>::infinity();
+  }
+};
+
+/// Turns rows of q k^T into probabilities, and writes the logarithms of their sums.
+template <class T, class Space>
+void softmax_kernel(const Space& space, const Sight<T>& sight, const Tensor& scores,
+                    const Tensor& log_sum) {
+  const auto p = flat_view<Space, T>(scores);
+  const auto sums = flat_view<Space, T>(log_sum);
+  const std::int64_t keys = sight.keys, rows = log_sum.numel();
+  for_each_row(
+      "lockstep::attention_softmax", space, rows, keys,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        constexpr T infinity = std::numeric_limits<T>::infinity();
+        const std::int64_t begin = r * keys;
+        lanes.each([&](std::int64_t c) { p(begin + c) = sight.score(p(begin + c), r, c); });
+        T shift = lanes.max(-infinity, [&](std::int64_t c) { return p(begin + c); });
+        if (shift == -infinity) shift = T{0};
+        lanes.each([&](std::int64_t c) { p(begin + c) = math::exp(p(begin + c) - shift); });
+        const T sum = lanes.sum([&](std::int64_t c) { return p(begin + c); });
+        const T inverse = sum == T{0} ? T{1} : T{1} / sum;
+        lanes.each([&](std::int64_t c) { p(begin + c) *= inverse; });
+        lanes.once([&] { sums(r) = sum == T{0} ? infinity : shift + std::log(sum); });
+      });
+}
+
+/// Turns rows of q k^T into probabilities, and rows of dO v^T into the gradient of q k^T.
+template <class T, class Space>
+void gradient_kernel(const Space& space, const Sight<T>& sight, const Tensor& log_sum,
+                     const Tensor& scores, const Tensor& gradient) {
+  const auto p = flat_view<Space, T>(scores), ds = flat_view<Space, T>(gradient);
+  const auto sums = flat_view<Space, const T>(log_sum);
+  const std::int64_t keys = sight.keys, rows = log_sum.numel();
+  for_each_row(
+      "lockstep::attention_gradient", space, rows, keys,
+      KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+        const std::int64_t begin = r * keys;
+        const T log_sum_of_row = sums(r);
+        lanes.each([&](std::int64_t c) {
+          p(begin + c) = math::exp(sight.score(p(begin + c), r, c) - log_sum_of_row);
+        });
+        const T common = lanes.sum([&](std::int64_t c) { return p(begin + c) * ds(begin + c); });
+        lanes.each([&](std::int64_t c) {
+          ds(begin + c) = sight.scale * (p(begin + c) * (ds(begin + c) - common));
+        });
+      });
+}
+
+/// f(part) for parts of the batch whose scores are in memory together.
+template <class F>
+void for_each_part(const AttentionPlan& plan, const F& f) {
+  const std::int64_t together = samples_at_a_time(plan);
+  for (std::int64_t begin = 0; begin < plan.batch; begin += together) {
+    f(Part{begin, std::min(together, plan.batch - begin)});
+  }
+}
+
+Tensor scores_of(const AttentionPlan& plan, const Part& part, const Tensor& like) {
+  return Tensor::empty({part.count, plan.heads, plan.queries, plan.keys}, like.dtype(),
+                       like.device());
+}
+
+}  // namespace
+
+std::int64_t samples_at_a_time(const AttentionPlan& plan) {
+  constexpr std::int64_t elements = std::int64_t{1} << 26U;
+  const std::int64_t sample = std::max<std::int64_t>(plan.heads * plan.queries * plan.keys, 1);
+  return std::clamp<std::int64_t>(elements / sample, 1, std::max<std::int64_t>(plan.batch, 1));
+}
+
+void attention_forward_by_products(const AttentionPlan& plan, const Heads& q, const Heads& k,
+                                   const Heads& v, const Heads& out, const Tensor& log_sum) {
+  static_cast<void>(common_device("attention", {&q.tensor, &k.tensor, &v.tensor, &out.tensor,
+                                                &log_sum, &plan.mask, &plan.key_padding_mask}));
+  const Operands of(q, k, v);
+  for_each_part(plan, [&](const Part& part) {
+    const Tensor scores = scores_of(plan, part, log_sum);
+    const Heads of_scores = scores_as_heads(plan, scores);
+    multiply(plan, part.count, {.m = plan.queries, .n = plan.keys, .k = plan.width},
+             from(of.q, part.begin), false, from(of.k, part.begin), true, of_scores);
+    const Tensor sums = log_sum.slice(part.begin, part.begin + part.count);
+    dispatch(current_stream(scores.device()), [&](const auto& space) {
+      dispatch_floating(scores.dtype(), "attention", [&]<class T>() {
+        softmax_kernel<T>(space, Sight<T>(plan, part.begin), scores, sums);
+      });
+    });
+    multiply(plan, part.count, {.m = plan.queries, .n = plan.width, .k = plan.keys},
+             rounded(of_scores), false, from(of.v, part.begin), false, from(out, part.begin));
+  });
+}
+
+void attention_backward_by_products(const AttentionPlan& plan, const Heads& grad_out,
+                                    const Heads& q, const Heads& k, const Heads& v,
+                                    const Tensor& log_sum, const AttentionGrad& grad_q,
+                                    const AttentionGrad& grad_k, const AttentionGrad& grad_v) {
+  static_cast<void>(common_device(
+      "attention",
+      {&grad_out.tensor, &q.tensor, &k.tensor, &v.tensor, &log_sum, &grad_q.heads.tensor,
+       &grad_k.heads.tensor, &grad_v.heads.tensor, &plan.mask, &plan.key_padding_mask}));
+  const Operands of(q, k, v);
+  const Heads upstream = rounded(grad_out);
+  for_each_part(plan, [&](const Part& part) {
+    const auto here = [&](const Heads& heads) { return from(heads, part.begin); };
+    const Tensor scores = scores_of(plan, part, log_sum), gradient = scores_of(plan, part, log_sum);
+    const math::ProductSize inner{.m = plan.queries, .n = plan.keys, .k = plan.width};
+    multiply(plan, part.count, inner, here(of.q), false, here(of.k), true,
+             scores_as_heads(plan, scores));
+    multiply(plan, part.count, inner, here(upstream), false, here(of.v), true,
+             scores_as_heads(plan, gradient));
+    const Tensor sums = log_sum.slice(part.begin, part.begin + part.count);
+    dispatch(current_stream(scores.device()), [&](const auto& space) {
+      dispatch_floating(scores.dtype(), "attention", [&]<class T>() {
+        gradient_kernel<T>(space, Sight<T>(plan, part.begin), sums, scores, gradient);
+      });
+    });
+    const Heads p = rounded(scores_as_heads(plan, scores));
+    const Heads ds = rounded(scores_as_heads(plan, gradient));
+    const auto add = [&](const AttentionGrad& to, const Heads& rows, bool transposed,
+                         const Heads& by) {
+      if (!to.heads.tensor.defined()) return;
+      multiply(plan, part.count,
+               {.m = transposed ? plan.keys : plan.queries,
+                .n = plan.width,
+                .k = transposed ? plan.queries : plan.keys,
+                .accumulate = to.accumulate},
+               rows, transposed, by, false, here(to.heads));
+    };
+    add(grad_v, p, true, here(upstream));
+    add(grad_q, ds, false, here(of.k));
+    add(grad_k, ds, true, here(of.q));
+  });
+}
+
+}  // namespace lockstep::detail

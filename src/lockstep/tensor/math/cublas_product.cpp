@@ -1,0 +1,188 @@
+#include <lockstep/tensor/math/cublas_product.hpp>
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <string>
+
+#include <lockstep/tensor/runtime/cuda_device_scope.hpp>
+
+namespace lockstep::math {
+namespace {
+
+using lockstep::detail::CudaDeviceScope;
+
+/// What NVIDIA recommends for Hopper; heuristics leave out what takes more.
+constexpr std::uint64_t workspace_limit = std::uint64_t{32} << 20U;
+
+cudaDataType type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return CUDA_R_64F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f16:
+      return CUDA_R_16F;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+/// What is thrown where a call is not content: Error while the plan is made, DeviceError later.
+class Check {
+ public:
+  Check(const char* name, const ColumnMajorProduct& product, Device device, bool is_planned)
+      : name_(name), product_(product), device_(device), is_planned_(is_planned) {}
+  void operator()(cublasStatus_t status, const char* call) const {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    const std::string sentence =
+        std::string(name_) + ": " + describe(product_) + " on " + to_string(device_) + ": " + call +
+        " gave " + cublasLtGetStatusName(status) + " (" + cublasLtGetStatusString(status) + ")";
+    if (is_planned_) throw DeviceError(sentence);
+    throw Error(sentence);
+  }
+
+ private:
+  const char* name_;
+  const ColumnMajorProduct& product_;
+  Device device_;
+  bool is_planned_;
+};
+
+/// A device's, made once; never destroyed, as threads may multiply until the process ends. Its
+/// functions are thread-safe.
+cublasLtHandle_t handle_of(Device device, const Check& check) {
+  static std::mutex mutex;
+  static std::array<cublasLtHandle_t, max_devices_of_a_type> handles{};
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& handle = handles.at(static_cast<std::size_t>(device.index));
+  if (handle == nullptr) check(cublasLtCreate(&handle), "cublasLtCreate");
+  return handle;
+}
+
+class CublasPlan final : public ProductPlan {
+ public:
+  CublasPlan(const char* name, const ColumnMajorProduct& product, Device device)
+      : product_(product), device_(device), is_double_(product.sums == DType::f64) {
+    const CudaDeviceScope here(device.index);
+    const Check check(name, product_, device_, false);
+    handle_ = handle_of(device, check);
+    describe_operation(check);
+    const auto& p = product_;
+    describe_matrix(check, left_, p.left, p.operands, p.rows, p.terms);
+    describe_matrix(check, right_, p.right, p.operands, p.terms, p.columns);
+    describe_matrix(check, result_, p.result, p.sums, p.rows, p.columns);
+    choose(check);
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return bytes_; }
+
+  void run(const char* name, const ProductAddresses& at, void* workspace,
+           const Stream& stream) override {
+    const CudaDeviceScope here(device_.index);
+    const Check check(name, product_, device_, true);
+    if (product_.bias) {
+      set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
+    }
+    // Factors are of the type that sums are in, and read by the host.
+    const double factors[] = {1.0, product_.accumulate ? 1.0 : 0.0};
+    const float short_factors[] = {1.0F, product_.accumulate ? 1.0F : 0.0F};
+    const void* const alpha = is_double_ ? static_cast<const void*>(factors) : short_factors;
+    const void* const beta = is_double_ ? static_cast<const void*>(factors + 1) : short_factors + 1;
+    check(cublasLtMatmul(handle_, &operation_, alpha, at.left, &left_, at.right, &right_, beta,
+                         at.result, &result_, at.result, &result_, &algorithm_, workspace, bytes_,
+                         stream.handle()),
+          "cublasLtMatmul");
+  }
+
+ private:
+  template <class Value>
+  void set(const Check& check, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    check(cublasLtMatmulDescSetAttribute(&operation_, attribute, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute");
+  }
+
+  void describe_operation(const Check& check) {
+    // COMPUTE_32F is without TF32.
+    check(cublasLtMatmulDescInit(&operation_, is_double_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                 type_of(product_.sums)),
+          "cublasLtMatmulDescInit");
+    const auto operation = [](const ColumnMajorProduct::Matrix& m) {
+      return m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    };
+    set(check, CUBLASLT_MATMUL_DESC_TRANSA, operation(product_.left));
+    set(check, CUBLASLT_MATMUL_DESC_TRANSB, operation(product_.right));
+    if (!product_.bias) return;
+    set(check, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(check, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product_.sums));
+    // Heuristics look at the address' alignment only.
+    set(check, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+        reinterpret_cast<const void*>(static_cast<std::uintptr_t>(product_.bias_alignment)));
+  }
+
+  /// `rows` and `columns` as the product sees them.
+  void describe_matrix(const Check& check, cublasLtMatrixLayoutOpaque_t& layout,
+                       const ColumnMajorProduct::Matrix& matrix, DType dtype, std::int64_t rows,
+                       std::int64_t columns) const {
+    const auto stored_rows = static_cast<std::uint64_t>(matrix.transposed ? columns : rows);
+    const auto stored_columns = static_cast<std::uint64_t>(matrix.transposed ? rows : columns);
+    check(cublasLtMatrixLayoutInit(&layout, type_of(dtype), stored_rows, stored_columns,
+                                   matrix.stride),
+          "cublasLtMatrixLayoutInit");
+    if (product_.count == 1) return;
+    const auto count = static_cast<std::int32_t>(product_.count);
+    check(cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                           sizeof count),
+          "cublasLtMatrixLayoutSetAttribute");
+    check(cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                           &matrix.batch, sizeof matrix.batch),
+          "cublasLtMatrixLayoutSetAttribute");
+  }
+
+  void choose(const Check& check) {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value),
+            "cublasLtMatmulPreferenceSetAttribute");
+    };
+    const auto alignment = [](int bytes) { return static_cast<std::uint32_t>(bytes); };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_limit);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product_.left.alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product_.right.alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(product_.result.alignment));
+    // A bias has no preference of its own, and is read beside the result.
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+           alignment(product_.bias ? std::min(product_.result.alignment, product_.bias_alignment)
+                                   : product_.result.alignment));
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, &operation_, &left_, &right_, &result_, &result_, &preference, 1, &found, &count);
+    check(status == CUBLAS_STATUS_SUCCESS && count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status,
+          "cublasLtMatmulAlgoGetHeuristic");
+    check(found.state, "cublasLtMatmulAlgoGetHeuristic");
+    algorithm_ = found.algo;
+    bytes_ = found.workspaceSize;
+  }
+
+  ColumnMajorProduct product_;
+  Device device_;
+  bool is_double_;
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDescOpaque_t operation_{};
+  cublasLtMatrixLayoutOpaque_t left_{}, right_{}, result_{};
+  cublasLtMatmulAlgo_t algorithm_{};
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ProductPlan> cublas_plan(const char* name, const ColumnMajorProduct& product,
+                                         Device device) {
+  return std::make_unique<CublasPlan>(name, product, device);
+}
+
+}  // namespace lockstep::math

@@ -1,0 +1,13 @@
+#pragma once
+#include <memory>
+
+#include <lockstep/tensor/math/device_math.hpp>
+
+namespace lockstep::math {
+
+/// By cuBLASLt. Only in builds with CUDA.
+[[nodiscard]] std::unique_ptr<ProductPlan> cublas_plan(const char* name,
+                                                       const ColumnMajorProduct& product,
+                                                       Device device);
+
+}  // namespace lockstep::math

@@ -1,0 +1,250 @@
+// By cuDNN's calls for single convolutions, and not by its graphs: they add to a gradient, know
+// groups, volumes and f64, and say of each algorithm whether it gives the same bits every time.
+#include <lockstep/tensor/math/cudnn_convolution.hpp>
+
+#include <cudnn.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <lockstep/tensor/runtime/cuda_device_scope.hpp>
+
+namespace lockstep::math {
+namespace {
+
+using lockstep::detail::CudaDeviceScope;
+
+/// Algorithms that take more of the device are left out.
+constexpr std::size_t workspace_limit = std::size_t{1} << 30U;
+
+/// What is thrown where a call is not content: Error while the plan is made, DeviceError later.
+class Check {
+ public:
+  Check(const char* name, const Convolution& convolution, Device device, bool is_planned)
+      : name_(name), convolution_(convolution), device_(device), is_planned_(is_planned) {}
+  void operator()(cudnnStatus_t status, const char* call) const {
+    if (status == CUDNN_STATUS_SUCCESS) return;
+    std::array<char, 512> why{};
+    cudnnGetLastErrorString(why.data(), why.size());
+    fail(std::string(call) + " gave " + cudnnGetErrorString(status) +
+         (why[0] != '\0' ? std::string(" (") + why.data() + ")" : ""));
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    const std::string sentence = std::string(name_) + ": " + describe(convolution_) + " on " +
+                                 to_string(device_) + ": " + what;
+    if (is_planned_) throw DeviceError(sentence);
+    throw Error(sentence);
+  }
+
+ private:
+  const char* name_;
+  const Convolution& convolution_;
+  Device device_;
+  bool is_planned_;
+};
+
+/// A stream's. One thread at a time calls cuDNN with it. Never destroyed, as threads may compute
+/// until the process ends.
+struct Handle {
+  std::mutex mutex;
+  cudnnHandle_t handle = nullptr;
+};
+
+Handle& handle_of(const Stream& stream, const Check& check) {
+  static std::mutex mutex;
+  static auto& handles = *new std::map<std::pair<int, CUstream_st*>, Handle>;
+  const std::lock_guard lock(mutex);
+  Handle& found = handles[{stream.device().index, stream.handle()}];
+  if (found.handle == nullptr) {
+    cudnnHandle_t made = nullptr;
+    check(cudnnCreate(&made), "cudnnCreate");
+    check(cudnnSetStream(made, stream.handle()), "cudnnSetStream");
+    found.handle = made;
+  }
+  return found;
+}
+
+/// A descriptor of cuDNN's.
+template <class Type, cudnnStatus_t (*create)(Type*), cudnnStatus_t (*destroy)(Type)>
+class Descriptor {
+ public:
+  Descriptor() = default;
+  ~Descriptor() {
+    if (descriptor_ != nullptr) static_cast<void>(destroy(descriptor_));
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  Type make(const Check& check) {
+    check(create(&descriptor_), "the making of a descriptor by cuDNN");
+    return descriptor_;
+  }
+  [[nodiscard]] Type get() const { return descriptor_; }
+
+ private:
+  Type descriptor_ = nullptr;
+};
+using TensorDescriptor =
+    Descriptor<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor =
+    Descriptor<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor =
+    Descriptor<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor,
+               cudnnDestroyConvolutionDescriptor>;
+
+/// The first of cuDNN's suggestions, best first, that gives the same bits every time.
+template <class Suggestion>
+const Suggestion& chosen(const Check& check, std::span<const Suggestion> suggestions) {
+  for (const Suggestion& s : suggestions) {
+    if (s.status == CUDNN_STATUS_SUCCESS && s.determinism == CUDNN_DETERMINISTIC &&
+        s.memory <= workspace_limit) {
+      return s;
+    }
+  }
+  check.fail("cuDNN suggests no algorithm that gives the same bits every time and takes at most " +
+             std::to_string(workspace_limit >> 20U) + " MiB");
+}
+
+class CudnnPlan final : public ConvolutionPlan {
+ public:
+  CudnnPlan(const char* name, const Convolution& convolution, Device device)
+      : convolution_(convolution), device_(device) {
+    const CudaDeviceScope here(device.index);
+    const Check check(name, convolution_, device_, false);
+    describe_tensors(check);
+    describe_operation(check);
+    Handle& handle = handle_of(current_stream(device), check);
+    const std::lock_guard lock(handle.mutex);
+    choose(check, handle.handle);
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return bytes_; }
+
+  void run(const char* name, const ConvolutionAddresses& at, void* workspace,
+           const Stream& stream) override {
+    const CudaDeviceScope here(device_.index);
+    const Check check(name, convolution_, device_, true);
+    // Factors are double for f64, else float, and read by the host.
+    const double factors[] = {1.0, convolution_.accumulate ? 1.0 : 0.0};
+    const float short_factors[] = {1.0F, convolution_.accumulate ? 1.0F : 0.0F};
+    const bool is_double = convolution_.dtype == DType::f64;
+    const void* const alpha = is_double ? static_cast<const void*>(factors) : short_factors;
+    const void* const beta = is_double ? static_cast<const void*>(factors + 1) : short_factors + 1;
+    Handle& handle = handle_of(stream, check);
+    const std::lock_guard lock(handle.mutex);
+    switch (convolution_.pass) {
+      case ConvolutionPass::forward:
+        check(cudnnConvolutionForward(handle.handle, alpha, x_.get(), at.first, weight_.get(),
+                                      at.second, operation_.get(), forward_, workspace, bytes_,
+                                      beta, y_.get(), at.result),
+              "cudnnConvolutionForward");
+        break;
+      case ConvolutionPass::backward_input:
+        check(cudnnConvolutionBackwardData(handle.handle, alpha, weight_.get(), at.second, y_.get(),
+                                           at.first, operation_.get(), backward_input_, workspace,
+                                           bytes_, beta, x_.get(), at.result),
+              "cudnnConvolutionBackwardData");
+        break;
+      case ConvolutionPass::backward_weight:
+        check(cudnnConvolutionBackwardFilter(handle.handle, alpha, x_.get(), at.second, y_.get(),
+                                             at.first, operation_.get(), backward_weight_,
+                                             workspace, bytes_, beta, weight_.get(), at.result),
+              "cudnnConvolutionBackwardFilter");
+        break;
+    }
+  }
+
+ private:
+  [[nodiscard]] cudnnDataType_t type() const {
+    return convolution_.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  }
+
+  void describe_tensors(const Check& check) {
+    const Convolution& c = convolution_;
+    const int dims = c.dims + 2;
+    check(cudnnSetTensorNdDescriptor(x_.make(check), type(), dims, c.x.data(), c.x_strides.data()),
+          "cudnnSetTensorNdDescriptor");
+    check(cudnnSetTensorNdDescriptor(y_.make(check), type(), dims, c.y.data(), c.y_strides.data()),
+          "cudnnSetTensorNdDescriptor");
+    check(cudnnSetFilterNdDescriptor(weight_.make(check), type(), CUDNN_TENSOR_NCHW, dims,
+                                     c.weight.data()),
+          "cudnnSetFilterNdDescriptor");
+  }
+
+  void describe_operation(const Check& check) {
+    const Convolution& c = convolution_;
+    const cudnnConvolutionDescriptor_t operation = operation_.make(check);
+    check(cudnnSetConvolutionNdDescriptor(operation, c.dims, c.padding.data(), c.stride.data(),
+                                          c.dilation.data(), CUDNN_CROSS_CORRELATION, type()),
+          "cudnnSetConvolutionNdDescriptor");
+    check(cudnnSetConvolutionGroupCount(operation, c.groups), "cudnnSetConvolutionGroupCount");
+    // The default lets units for TF32 multiply f32: they would round what is not rounded yet.
+    check(cudnnSetConvolutionMathType(
+              operation, c.dtype == DType::f64 || c.rounded ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH),
+          "cudnnSetConvolutionMathType");
+  }
+
+  template <class Suggestion, std::size_t N>
+  auto take(const Check& check, const std::array<Suggestion, N>& found, int count) {
+    const Suggestion& best = chosen(check, std::span(found).first(static_cast<std::size_t>(count)));
+    bytes_ = best.memory;
+    return best.algo;
+  }
+
+  void choose(const Check& check, cudnnHandle_t handle) {
+    constexpr int most = 16;
+    int count = 0;
+    switch (convolution_.pass) {
+      case ConvolutionPass::forward: {
+        std::array<cudnnConvolutionFwdAlgoPerf_t, most> found{};
+        check(cudnnGetConvolutionForwardAlgorithm_v7(handle, x_.get(), weight_.get(),
+                                                     operation_.get(), y_.get(), most, &count,
+                                                     found.data()),
+              "cudnnGetConvolutionForwardAlgorithm_v7");
+        forward_ = take(check, found, count);
+        break;
+      }
+      case ConvolutionPass::backward_input: {
+        std::array<cudnnConvolutionBwdDataAlgoPerf_t, most> found{};
+        check(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, weight_.get(), y_.get(),
+                                                          operation_.get(), x_.get(), most, &count,
+                                                          found.data()),
+              "cudnnGetConvolutionBackwardDataAlgorithm_v7");
+        backward_input_ = take(check, found, count);
+        break;
+      }
+      case ConvolutionPass::backward_weight: {
+        std::array<cudnnConvolutionBwdFilterAlgoPerf_t, most> found{};
+        check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x_.get(), y_.get(),
+                                                            operation_.get(), weight_.get(), most,
+                                                            &count, found.data()),
+              "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
+        backward_weight_ = take(check, found, count);
+        break;
+      }
+    }
+  }
+
+  Convolution convolution_;
+  Device device_;
+  TensorDescriptor x_, y_;
+  FilterDescriptor weight_;
+  ConvolutionDescriptor operation_;
+  cudnnConvolutionFwdAlgo_t forward_{};
+  cudnnConvolutionBwdDataAlgo_t backward_input_{};
+  cudnnConvolutionBwdFilterAlgo_t backward_weight_{};
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionPlan> cudnn_plan(const char* name, const Convolution& convolution,
+                                            Device device) {
+  return std::make_unique<CudnnPlan>(name, convolution, device);
+}
+
+}  // namespace lockstep::math

@@ -1,0 +1,118 @@
+#include <lockstep/tensor/math/device_math.hpp>
+
+#include <atomic>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <lockstep/tensor/math/plan_cache.hpp>
+#include <lockstep/tensor/storage.hpp>
+
+namespace lockstep::math {
+namespace {
+
+std::atomic<DeviceMath*> stand_in = nullptr;
+
+template <class Number>
+std::string in_words(std::span<const Number> numbers, std::string_view separator) {
+  std::string text;
+  for (const Number number : numbers) {
+    if (!text.empty()) text += separator;
+    text += std::to_string(number);
+  }
+  return text;
+}
+
+/// "a[4, 5]", or "a[5, 4]^T" for one that is stored transposed.
+std::string matrix(std::string_view name, std::int64_t rows, std::int64_t columns,
+                   bool transposed) {
+  if (transposed) std::swap(rows, columns);
+  const std::int64_t extents[] = {rows, columns};
+  return std::string(name) + "[" + in_words<std::int64_t>(extents, ", ") + "]" +
+         (transposed ? "^T" : "");
+}
+
+/// The plan that this thread keeps for a problem, made at the first call.
+template <class Plan, class Problem>
+Plan& plan_for(DeviceMath& math, const char* name, const Problem& problem, Device device) {
+  struct Kept {
+    DeviceMath* math;
+    Device device;
+    Problem problem;
+    std::unique_ptr<Plan> plan;
+  };
+  thread_local lockstep::detail::PlanCache<Kept> plans;
+  return *plans
+              .find_or_make(
+                  [&](const Kept& kept) {
+                    return kept.math == &math && kept.device == device && kept.problem == problem;
+                  },
+                  [&] {
+                    return std::make_unique<Kept>(
+                        Kept{&math, device, problem, math.plan(name, problem, device)});
+                  })
+              .plan;
+}
+
+template <class Addresses>
+void run_plan(Plan<Addresses>& plan, const char* name, const Addresses& at, Device device) {
+  IntrusivePtr<Storage> workspace;
+  if (plan.workspace_bytes() > 0) workspace = Storage::allocate(plan.workspace_bytes(), device);
+  plan.run(name, at, workspace ? workspace->kernel_data() : nullptr, current_stream(device));
+}
+
+}  // namespace
+
+std::string describe(const ColumnMajorProduct& p) {
+  std::string text = matrix("c", p.columns, p.rows, false);
+  text += (p.accumulate ? " += " : " = ") + matrix("a", p.columns, p.terms, p.right.transposed) +
+          " " + matrix("b", p.terms, p.rows, p.left.transposed);
+  if (p.bias) text += " + bias";
+  text += " of " + std::string(name_of(p.operands));
+  if (p.sums != p.operands) text += ", sums in " + std::string(name_of(p.sums));
+  if (p.count != 1) text += ", " + std::to_string(p.count) + " times";
+  return text;
+}
+
+std::string describe(const Convolution& c) {
+  static constexpr std::string_view passes[] = {"forward", "backward_input", "backward_weight"};
+  const auto dims = static_cast<std::size_t>(c.dims);
+  const auto extents = [&](const std::array<int, 5>& of) {
+    return "[" + in_words<int>(std::span(of).first(dims + 2), ", ") + "]";
+  };
+  const auto option = [&](std::string_view name, const std::array<int, 3>& of) {
+    return ", " + std::string(name) + " " + in_words<int>(std::span(of).first(dims), " x ");
+  };
+  return std::string(passes[static_cast<std::size_t>(c.pass)]) + " of x" + extents(c.x) +
+         ", weight" + extents(c.weight) + " and y" + extents(c.y) + " of " +
+         std::string(name_of(c.dtype)) + option("stride", c.stride) + option("padding", c.padding) +
+         option("dilation", c.dilation) + ", " + std::to_string(c.groups) +
+         (c.groups == 1 ? " group" : " groups");
+}
+
+DeviceMath* device_math(Device device) noexcept {
+  switch (device.type) {
+    case DeviceType::host:
+      break;
+    case DeviceType::cuda:
+      return cuda_math();
+    case DeviceType::sim:
+      return stand_in.load(std::memory_order_acquire);
+  }
+  return nullptr;
+}
+
+MathStandIn::MathStandIn(DeviceMath& math) noexcept { stand_in = &math; }
+MathStandIn::~MathStandIn() { stand_in = nullptr; }
+
+void run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
+         const ProductAddresses& at, Device device) {
+  run_plan(plan_for<ProductPlan>(math, name, product, device), name, at, device);
+}
+
+void run(DeviceMath& math, const char* name, const Convolution& convolution,
+         const ConvolutionAddresses& at, Device device) {
+  run_plan(plan_for<ConvolutionPlan>(math, name, convolution, device), name, at, device);
+}
+
+}  // namespace lockstep::math

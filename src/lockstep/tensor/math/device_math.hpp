@@ -1,0 +1,136 @@
+#pragma once
+// What a GPU vendor's libraries compute for Lockstep: products and convolutions. Operations call
+// math::product (product.hpp) and the convolutions (kernels/conv/conv_task.hpp), which choose
+// between the host's libraries and these; they know no vendor.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <lockstep/tensor/device.hpp>
+#include <lockstep/tensor/dtype.hpp>
+#include <lockstep/tensor/stream.hpp>
+
+namespace lockstep::math {
+
+/// A stack of products in the terms of the BLAS, whose matrices are column-major:
+///   result[rows,columns] (+)= left[rows,terms] right[terms,columns] (+ bias[rows] to each column)
+struct ColumnMajorProduct {
+  struct Matrix {
+    bool transposed = false;  ///< the product sees the transpose of what is stored
+    std::int64_t stride = 0;  ///< elements between stored columns: the leading dimension
+    std::int64_t batch = 0;   ///< elements between one matrix of the stack and the next
+    int alignment = 0;        ///< bytes, a power of 2, of which every matrix' address is a multiple
+    friend bool operator==(const Matrix&, const Matrix&) = default;
+  };
+
+  DType operands = DType::f32, sums = DType::f32;  ///< the result and the bias are of the latter
+  std::int64_t rows = 0, columns = 0, terms = 0, count = 1;
+  Matrix left, right, result;
+  bool accumulate = false, bias = false;
+  int bias_alignment = 0;
+  friend bool operator==(const ColumnMajorProduct&, const ColumnMajorProduct&) = default;
+};
+
+/// Where the matrices of one product are; `bias` counts only if the product has one.
+struct ProductAddresses {
+  const void *left, *right;
+  void* result;
+  const void* bias;
+};
+
+enum class ConvolutionPass : std::uint8_t { forward, backward_input, backward_weight };
+
+/// One pass of a convolution over `dims` spatial dimensions, 2 or 3, in the int that libraries
+/// count by. Arrays hold [N,C,...], the weight's [O,C/groups,...], strides in elements.
+struct Convolution {
+  ConvolutionPass pass = ConvolutionPass::forward;
+  DType dtype = DType::f32;
+  /// The operands are f32, but their values are rounded to 16 bits: units for TF32 lose nothing.
+  bool rounded = false;
+  bool accumulate = false;
+  int dims = 2;
+  std::array<int, 5> x{}, weight{}, y{}, x_strides{}, y_strides{};
+  std::array<int, 3> stride{}, padding{}, dilation{};
+  int groups = 1;
+  friend bool operator==(const Convolution&, const Convolution&) = default;
+};
+
+/// The two that are read, in the order of the operation's name (x and weight; grad_y and weight;
+/// grad_y and x), and the one that is written.
+struct ConvolutionAddresses {
+  const void *first, *second;
+  void* result;
+};
+
+/// "c[4, 6] = a[4, 5] b[6, 5]^T of bf16, sums in f32, 3 times": row-major, as Lockstep sees it.
+[[nodiscard]] std::string describe(const ColumnMajorProduct& product);
+/// "backward_weight of x[8, 3, 32, 32], weight[16, 3, 3, 3] and y[8, 16, 30, 30] of f32, stride 1 x
+/// 1, padding 0 x 0, dilation 1 x 1, 1 group".
+[[nodiscard]] std::string describe(const Convolution& convolution);
+
+/// How one problem is computed on one device: made once, run again and again by one thread.
+template <class Addresses>
+class Plan {
+ public:
+  Plan() = default;
+  virtual ~Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  /// Of the device, that a run needs for itself.
+  [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
+  /// Enqueues it. The addresses are those that kernels use. `name` is the operation that asks, for
+  /// the sentence of DeviceError.
+  virtual void run(const char* name, const Addresses& at, void* workspace,
+                   const Stream& stream) = 0;
+};
+using ProductPlan = Plan<ProductAddresses>;
+using ConvolutionPlan = Plan<ConvolutionAddresses>;
+
+/// The libraries of one vendor. What is chosen, is chosen by the library's heuristics and never by
+/// timing, and gives the same bits every time. Throws Error, in a sentence that names the operation
+/// (`name`), the problem and the library's status, if they cannot compute it. Thread-safe.
+class DeviceMath {
+ public:
+  virtual ~DeviceMath() = default;
+  DeviceMath(const DeviceMath&) = delete;
+  DeviceMath& operator=(const DeviceMath&) = delete;
+
+  [[nodiscard]] virtual std::unique_ptr<ProductPlan> plan(const char* name,
+                                                          const ColumnMajorProduct& product,
+                                                          Device device) = 0;
+  [[nodiscard]] virtual std::unique_ptr<ConvolutionPlan> plan(const char* name,
+                                                              const Convolution& convolution,
+                                                              Device device) = 0;
+
+ protected:
+  DeviceMath() = default;
+};
+
+/// Of the device's vendor; null where the host's libraries compute: on the host, on simulated
+/// devices but in a MathStandIn's life, and in a build without CUDA.
+[[nodiscard]] DeviceMath* device_math(Device device) noexcept;
+
+/// While it lives, `math` serves simulated devices, and host_task refuses them as it does a GPU: so
+/// tests run all that a GPU runs but its vendor's libraries.
+class MathStandIn {
+ public:
+  explicit MathStandIn(DeviceMath& math) noexcept;
+  ~MathStandIn();
+  MathStandIn(const MathStandIn&) = delete;
+  MathStandIn& operator=(const MathStandIn&) = delete;
+};
+
+/// Enqueues it behind the device's current stream, by a plan that this thread keeps, with a
+/// workspace of the caching allocator.
+void run(DeviceMath& math, const char* name, const ColumnMajorProduct& product,
+         const ProductAddresses& at, Device device);
+void run(DeviceMath& math, const char* name, const Convolution& convolution,
+         const ConvolutionAddresses& at, Device device);
+
+/// cuBLASLt and cuDNN; null in a build without CUDA.
+[[nodiscard]] DeviceMath* cuda_math() noexcept;
+
+}  // namespace lockstep::math

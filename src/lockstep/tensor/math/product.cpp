@@ -1,0 +1,162 @@
+#include <lockstep/tensor/math/product.hpp>
+
+#include <algorithm>
+#include <string>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dispatch.hpp>
+#include <lockstep/tensor/kernels/for_each.hpp>
+#include <lockstep/tensor/kernels/host_task.hpp>
+#include <lockstep/tensor/math/gemm.hpp>
+
+namespace lockstep::math {
+namespace {
+
+/// What Matrices say, without their tensor.
+struct Place {
+  std::int64_t stride, offset, batch;
+  bool transposed;
+  explicit Place(const Matrices& m)
+      : stride(m.stride), offset(m.offset), batch(m.batch), transposed(m.transposed) {}
+};
+
+/// c = bias, or 0, in each row.
+template <class T, class Space>
+void fill_rows_kernel(const Space& space, const ProductSize& size, const Matrices& c,
+                      const Tensor& bias) {
+  const Place at(c);
+  const std::int64_t m = size.m, n = size.n;
+  const auto out = flat_view<Space, T>(c.tensor);
+  if (bias.defined()) {
+    const auto b = flat_view<Space, const T>(bias);
+    for_each_row(
+        "lockstep::fill_rows", space, size.count * m, n,
+        KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+          const std::int64_t begin = at.offset + r / m * at.batch + r % m * at.stride;
+          lanes.each([&](std::int64_t i) { out(begin + i) = b(i); });
+        });
+  } else {
+    for_each_row(
+        "lockstep::fill_rows", space, size.count * m, n,
+        KOKKOS_LAMBDA(std::int64_t r, const Lanes<Space>& lanes) {
+          const std::int64_t begin = at.offset + r / m * at.batch + r % m * at.stride;
+          lanes.each([&](std::int64_t i) { out(begin + i) = T{0}; });
+        });
+  }
+}
+
+void fill_rows(const char* name, const ProductSize& size, const Matrices& c, const Tensor& bias) {
+  dispatch(current_stream(c.tensor.device()), [&](const auto& space) {
+    dispatch_floating(c.tensor.dtype(), name,
+                      [&]<class T>() { fill_rows_kernel<T>(space, size, c, bias); });
+  });
+}
+
+template <class T>
+struct Stack {
+  T* data;
+  Place at;
+
+  Stack(const HostArray& array, const Place& place)
+      : data(static_cast<T*>(array.data()) + place.offset), at(place) {}
+  [[nodiscard]] math::Matrix<std::remove_const_t<T>> operator[](std::int64_t i) const {
+    return {data + i * at.batch, at.stride, at.transposed};
+  }
+};
+
+/// By the host's libraries. T is that of the operands.
+template <class T>
+void product_on_host(const char* name, ProductSize size, const Matrices& a, const Matrices& b,
+                     const Matrices& c, const Tensor& bias) {
+  using Sum = SumOf<T>;
+  if (bias.defined() && !std::is_same_v<T, BFloat16> && !std::is_same_v<T, Float16>) {
+    fill_rows(name, size, c, bias);
+    size.accumulate = true;
+  }
+  host_task(
+      name,
+      [size, at_a = Place(a), at_b = Place(b), at_c = Place(c)](
+          const HostArray& a, const HostArray& b, const HostArray& c, const HostArray& bias) {
+        const Stack<const T> left(a, at_a), right(b, at_b);
+        Sum* const result = static_cast<Sum*>(c.data()) + at_c.offset;
+        for (std::int64_t i = 0; i < size.count; ++i) {
+          const bool adds = size.accumulate || (i > 0 && at_c.batch == 0);
+          Sum* const to = result + i * at_c.batch;
+          if constexpr (sizeof(T) == 2) {
+            gemm(size.m, size.n, size.k, left[i], right[i], adds ? 1.0F : 0.0F, to, at_c.stride,
+                 static_cast<const float*>(bias.data()));
+          } else {
+            gemm(size.m, size.n, size.k, left[i], right[i], adds ? Sum{1} : Sum{0}, to,
+                 at_c.stride);
+          }
+        }
+      },
+      a.tensor, b.tensor, c.tensor, bias);
+}
+
+/// The same matrices of the tensor, from number `begin` on.
+Matrices from(const Matrices& m, const Tensor& tensor, std::int64_t begin) {
+  return {tensor, m.stride, m.transposed, m.offset + begin * m.batch, m.batch};
+}
+
+const std::byte* address(const Matrices& m) {
+  return static_cast<const std::byte*>(m.tensor.kernel_data()) +
+         m.offset * static_cast<std::int64_t>(size_of(m.tensor.dtype()));
+}
+
+void run_product(DeviceMath& math, const char* name, const ProductSize& size, const Matrices& a,
+                 const Matrices& b, const Matrices& c, const Tensor& bias) {
+  run(math, name, column_major(name, size, a, b, c, bias),
+      {address(b), address(a), const_cast<std::byte*>(address(c)), bias.kernel_data()},
+      c.tensor.device());
+}
+
+/// By the libraries of a GPU.
+void product_on_device(DeviceMath& math, const char* name, ProductSize size, const Matrices& a,
+                       const Matrices& b, const Matrices& c, Tensor bias) {
+  static_cast<void>(
+      lockstep::detail::common_device(name, {&a.tensor, &b.tensor, &c.tensor, &bias}));
+  if (size.m == 0 || size.n == 0 || size.count == 0) return;
+  // Epilogues are there for sums in f32 only.
+  const bool adds_bias_first = bias.defined() && (size.k == 0 || c.tensor.dtype() == DType::f64);
+  if (adds_bias_first || (size.k == 0 && !size.accumulate)) {
+    fill_rows(name, size, c, bias);
+    size.accumulate = true;
+    bias = {};
+  }
+  if (size.k == 0) return;
+  const Tensor left = product_operand(a.tensor), right = product_operand(b.tensor);
+  const bool into_one = c.batch == 0 && size.count > 1;
+  constexpr std::int64_t most = 65'535;  // of the blocks along a grid's third dimension
+  const std::int64_t together = into_one ? 1 : most;
+  for (std::int64_t begin = 0; begin < size.count; begin += together) {
+    ProductSize part = size;
+    part.count = std::min(size.count - begin, together);
+    part.accumulate = size.accumulate || (into_one && begin > 0);
+    run_product(math, name, part, from(a, left, begin), from(b, right, begin),
+                from(c, c.tensor, begin), bias);
+  }
+}
+
+}  // namespace
+
+void product(const char* name, const ProductSize& size, const Matrices& a, const Matrices& b,
+             const Matrices& c, const Tensor& bias) {
+  dispatch_operands(a.tensor.dtype(), name, [&]<class T>() {
+    constexpr DType sums = dtype_of<SumOf<T>>;
+    if (b.tensor.dtype() != a.tensor.dtype() || c.tensor.dtype() != sums ||
+        (bias.defined() && bias.dtype() != sums)) {
+      throw ShapeError(std::string(name) + " multiplies " + describe(a.tensor) + " by " +
+                       describe(b.tensor) + " into " + describe(c.tensor) +
+                       ": both operands are of one dtype, and the result and a bias are f64 for "
+                       "f64 and else f32");
+    }
+    if (DeviceMath* const gpu = device_math(a.tensor.device())) [[unlikely]] {
+      product_on_device(*gpu, name, size, a, b, c, bias);
+    } else {
+      product_on_host<T>(name, size, a, b, c, bias);
+    }
+  });
+}
+
+}  // namespace lockstep::math

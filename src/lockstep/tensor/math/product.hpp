@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+
+#include <lockstep/tensor/math/device_math.hpp>
+#include <lockstep/tensor/tensor.hpp>
+
+namespace lockstep::math {
+
+/// A stack of row-major matrices in the memory of a tensor, whatever its shape says.
+struct Matrices {
+  const Tensor& tensor;
+  std::int64_t stride;      ///< elements between the beginnings of stored rows
+  bool transposed = false;  ///< the product sees the transpose of what is stored
+  std::int64_t offset = 0;  ///< elements before the first matrix
+  std::int64_t batch = 0;   ///< elements between one and the next; 0: all are the same
+};
+
+struct ProductSize {
+  std::int64_t m, n, k;
+  std::int64_t count = 1;   ///< matrices in the stacks
+  bool accumulate = false;  ///< add to what is there
+};
+
+/// c[m,n] (+)= a[m,k] b[k,n] for each matrix of the stacks; those of a c that is one and the same
+/// are summed. With `bias[n]` that is added to each row of c; then nothing accumulates. The
+/// operands are f32 or f64, as c and the bias are, or both bf16 or both f16, with c and the bias in
+/// f32; operands of f32 are rounded to product_precision() first. Any extent may be 0. Sums are f32
+/// or f64, without TF32.
+/// The one door to products: on the host gemm(), by one thread and at once; on a simulated device
+/// the same, late (host_task.hpp); on a GPU the vendor's library, behind the current stream.
+/// `name`, a static string, begins what is thrown: ShapeError for dtypes or devices that do not
+/// fit, Error where the library cannot.
+void product(const char* name, const ProductSize& size, const Matrices& a, const Matrices& b,
+             const Matrices& c, const Tensor& bias = {});
+
+/// The product of column-major matrices that these are for a library that sums in `sums`: as
+/// row-major c is the transpose of column-major c, and (a b)^T = b^T a^T, left is b and right a.
+/// Throws ShapeError where an extent, a stride or the count is not below 2^31.
+[[nodiscard]] ColumnMajorProduct column_major(const char* name, const ProductSize& size,
+                                              const Matrices& a, const Matrices& b,
+                                              const Matrices& c, const Tensor& bias = {});
+
+}  // namespace lockstep::math

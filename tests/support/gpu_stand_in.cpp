@@ -1,0 +1,172 @@
+#include <support/gpu_stand_in.hpp>
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include <lockstep/tensor/dispatch_dtype.hpp>
+#include <lockstep/tensor/runtime/launch.hpp>
+
+namespace lockstep::test {
+namespace {
+
+std::atomic<int> plans_made = 0, plans_run = 0;
+
+using math::ColumnMajorProduct;
+using math::Convolution;
+using math::ConvolutionPass;
+
+/// Element (row, column) as the product sees it.
+template <class T>
+double element(const ColumnMajorProduct::Matrix& m, const void* data, std::int64_t number,
+               std::int64_t row, std::int64_t column) {
+  const auto* const matrix = static_cast<const T*>(data) + number * m.batch;
+  return static_cast<double>(m.transposed ? matrix[column + row * m.stride]
+                                          : matrix[row + column * m.stride]);
+}
+
+template <class T>
+void multiply(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
+  using Sum = SumOf<T>;
+  for (std::int64_t i = 0; i < p.count; ++i) {
+    for (std::int64_t column = 0; column < p.columns; ++column) {
+      for (std::int64_t row = 0; row < p.rows; ++row) {
+        Sum& to = static_cast<Sum*>(at.result)[i * p.result.batch + row + column * p.result.stride];
+        double sum = p.accumulate ? static_cast<double>(to) : 0.0;
+        for (std::int64_t t = 0; t < p.terms; ++t) {
+          sum +=
+              element<T>(p.left, at.left, i, row, t) * element<T>(p.right, at.right, i, t, column);
+        }
+        if (p.bias) sum += static_cast<double>(static_cast<const Sum*>(at.bias)[row]);
+        to = static_cast<Sum>(sum);
+      }
+    }
+  }
+}
+
+/// f(place in x, in the weight, in y) for each product that a convolution sums.
+template <class F>
+void for_each_term(const Convolution& c, const F& f) {
+  const auto dims = static_cast<std::size_t>(c.dims);
+  std::int64_t windows = 1, taps = 1;
+  for (std::size_t d = 0; d < dims; ++d) {
+    windows *= c.y[d + 2];
+    taps *= c.weight[d + 2];
+  }
+  const std::int64_t outputs = c.weight[0] / c.groups, inputs = c.weight[1];
+  for (std::int64_t window = 0; window < windows; ++window) {
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      std::int64_t in_x = 0, in_y = 0, window_left = window, tap_left = tap;
+      bool inside = true;
+      for (std::size_t d = dims; d-- > 0;) {
+        const std::int64_t at_y = window_left % c.y[d + 2], at_tap = tap_left % c.weight[d + 2];
+        window_left /= c.y[d + 2];
+        tap_left /= c.weight[d + 2];
+        const std::int64_t at_x = at_y * c.stride[d] - c.padding[d] + at_tap * c.dilation[d];
+        inside = inside && at_x >= 0 && at_x < c.x[d + 2];
+        in_x += at_x * c.x_strides[d + 2];
+        in_y += at_y * c.y_strides[d + 2];
+      }
+      if (!inside) continue;
+      for (std::int64_t n = 0; n < c.x[0]; ++n) {
+        for (std::int64_t o = 0; o < c.weight[0]; ++o) {
+          const std::int64_t x = in_x + n * c.x_strides[0] + o / outputs * inputs * c.x_strides[1];
+          const std::int64_t y = in_y + n * c.y_strides[0] + o * c.y_strides[1];
+          for (std::int64_t i = 0; i < inputs; ++i) {
+            f(x + i * c.x_strides[1], (o * inputs + i) * taps + tap, y);
+          }
+        }
+      }
+    }
+  }
+}
+
+std::int64_t numel(const Convolution& c, const std::array<int, 5>& extents) {
+  std::int64_t n = 1;
+  for (std::size_t d = 0; d < static_cast<std::size_t>(c.dims) + 2; ++d) n *= extents[d];
+  return n;
+}
+
+template <class T>
+void convolve(const Convolution& c, const math::ConvolutionAddresses& at) {
+  const auto *const first = static_cast<const T*>(at.first), *const second =
+                                                                 static_cast<const T*>(at.second);
+  auto* const result = static_cast<T*>(at.result);
+  const auto& extents = c.pass == ConvolutionPass::forward          ? c.y
+                        : c.pass == ConvolutionPass::backward_input ? c.x
+                                                                    : c.weight;
+  std::vector<double> sums(static_cast<std::size_t>(numel(c, extents)));
+  const auto add = [&](std::int64_t to, T a, T b) {
+    sums[static_cast<std::size_t>(to)] += static_cast<double>(a) * static_cast<double>(b);
+  };
+  for_each_term(c, [&](std::int64_t x, std::int64_t w, std::int64_t y) {
+    switch (c.pass) {
+      case ConvolutionPass::forward:
+        return add(y, first[x], second[w]);
+      case ConvolutionPass::backward_input:
+        return add(x, first[y], second[w]);
+      case ConvolutionPass::backward_weight:
+        return add(w, first[y], second[x]);
+    }
+  });
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    result[i] = static_cast<T>((c.accumulate ? static_cast<double>(result[i]) : 0.0) + sums[i]);
+  }
+}
+
+void compute(const ColumnMajorProduct& p, const math::ProductAddresses& at) {
+  dispatch_operands(p.operands, "stand-in", [&]<class T>() { multiply<T>(p, at); });
+}
+void compute(const Convolution& c, const math::ConvolutionAddresses& at) {
+  dispatch_floating(c.dtype, "stand-in", [&]<class T>() { convolve<T>(c, at); });
+}
+
+template <class Problem, class Addresses>
+class LatePlan final : public math::Plan<Addresses> {
+ public:
+  explicit LatePlan(const Problem& problem) : problem_(problem) { ++plans_made; }
+
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return 1000; }
+
+  void run(const char* /*name*/, const Addresses& at, void* workspace,
+           const Stream& stream) override {
+    ++plans_run;
+    const detail::LaunchScope scope(stream);
+    const auto late = [problem = problem_, at, workspace, bytes = workspace_bytes()] {
+      std::memset(workspace, 0x5A, bytes);
+      compute(problem, at);
+    };
+    detail::launch_late("stand_in", LateCall::of(late));
+  }
+
+ private:
+  Problem problem_;
+};
+
+class PlainLoops final : public math::DeviceMath {
+ public:
+  [[nodiscard]] std::unique_ptr<math::ProductPlan> plan(const char* /*name*/,
+                                                        const ColumnMajorProduct& product,
+                                                        Device /*device*/) override {
+    return std::make_unique<LatePlan<ColumnMajorProduct, math::ProductAddresses>>(product);
+  }
+  [[nodiscard]] std::unique_ptr<math::ConvolutionPlan> plan(const char* /*name*/,
+                                                            const Convolution& convolution,
+                                                            Device /*device*/) override {
+    return std::make_unique<LatePlan<Convolution, math::ConvolutionAddresses>>(convolution);
+  }
+
+  static PlainLoops& instance() {
+    static PlainLoops math;
+    return math;
+  }
+};
+
+}  // namespace
+
+GpuStandIn::GpuStandIn() : serves_(PlainLoops::instance()) {}
+
+int GpuStandIn::plans() { return plans_made; }
+int GpuStandIn::runs() { return plans_run; }
+
+}  // namespace lockstep::test
