@@ -79,6 +79,7 @@ if(LOCKSTEP_ENABLE_CUDA)
   endif()
   set(CMAKE_CUDA_ARCHITECTURES ${Kokkos_CUDA_ARCHITECTURES})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one in a process, whatever else brings it
   enable_language(CUDA)
   include(LockstepCudaMath)
   if(LOCKSTEP_CUDA_MATH_MISSING)

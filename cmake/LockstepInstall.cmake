@@ -27,6 +27,9 @@ set_target_properties(lockstep_library PROPERTIES
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
+if(BUILD_SHARED_LIBS)
+  return()  # layers that are shared themselves are for a build tree
+endif()
 install(TARGETS lockstep_library EXPORT lockstep_targets LIBRARY FILE_SET HEADERS)
 set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 install(EXPORT lockstep_targets DESTINATION ${folder} NAMESPACE Lockstep:: FILE LockstepTargets.cmake)

@@ -1,6 +1,7 @@
 # lockstep_add_layer(NAME [FOR_SIZE] HEADERS file... SOURCES file... [KERNELS file...] [PUBLIC target...] [PRIVATE target...])
 #
-# One library a layer of src/lockstep/: target lockstep_NAME, alias Lockstep::NAME.
+# One library a layer of src/lockstep/: target lockstep_NAME, alias Lockstep::NAME. Static ones, or with BUILD_SHARED_LIBS
+# shared: then what many programs have in common is there once (scripts/gpu/bundle.sh).
 #   HEADERS  public headers; installed, and each must compile on its own (VERIFY_INTERFACE_HEADER_SETS)
 #   KERNELS  the sources that include Kokkos (tensor/view.hpp), no others (project.kernels_are_what_includes_kokkos): nvcc
 #            compiles them with LOCKSTEP_ENABLE_CUDA
@@ -22,7 +23,8 @@ function(lockstep_add_layer name)
     set(arg_KERNELS)
   else()
     lockstep_kernel_sources(${target} kernels ${arg_KERNELS})
-    add_library(${target} STATIC ${arg_SOURCES} ${kernels})
+    add_library(${target} ${arg_SOURCES} ${kernels})
+    set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")  # precompiled headers know of none
   endif()
   add_library(Lockstep::${name} ALIAS ${target})
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${arg_HEADERS})

@@ -1,5 +1,5 @@
 # lockstep_add_test(NAME layer.subject SOURCES file... [KERNELS file...] [PROGRAM name] [NP n...] [LINK target...]
-#                   [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...])
+#                   [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT VAR=value...] [ARGS arg...] [GPU])
 #
 # One GoogleTest executable, NAME_test. Without NP: one CTest entry NAME, run directly (tests/support/main.cpp).
 # With NP 1 2 4: one CTest entry a size, NAME.np1, NAME.np2 ..., each under mpiexec with our MPI main
@@ -7,6 +7,8 @@
 # Entries without NP and KERNELS that name the same PROGRAM are one executable, PROGRAM_test, and each runs the tests of
 # its own sources: what many small ones include and instantiate is compiled once for twelve of them, and linked once.
 # KERNELS are sources that include Kokkos, as in lockstep_add_layer.
+# GPU: of its cases those that end in "cuda" (tests/support/test_devices.hpp) need a GPU. In a build with CUDA they are an
+# entry of their own, NAME.gpu. With NP all cases need one. See lockstep_add_gpu_test.
 # PROCESSORS, TIMEOUT (default 300: it ends a hang, and is no claim about speed, on however busy a machine)
 # and LABELS are set on every entry; a test that needs the launcher
 # depends on the plain-MPI smoke test (fixture mpi), so that a broken launcher is told from a broken library.
@@ -42,7 +44,7 @@ target_link_libraries(lockstep_test_precompiled PRIVATE lockstep_test_code GTest
 target_precompile_headers(lockstep_test_precompiled PRIVATE <gtest/gtest.h>)
 
 function(lockstep_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;PROGRAM;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "GPU" "NAME;PROGRAM;TIMEOUT" "SOURCES;KERNELS;NP;LINK;LABELS;ENVIRONMENT;ARGS")
   if(NOT arg_NAME OR NOT arg_SOURCES)
     message(FATAL_ERROR "lockstep_add_test: NAME and SOURCES are required")
   endif()
@@ -89,6 +91,12 @@ function(lockstep_add_test)
     list(GET few_ranks 0 np_of_threads)
     foreach(np IN LISTS arg_NP)
       set(test ${arg_NAME}.np${np})
+      set(command ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG} ${np}
+        $<TARGET_FILE:${target}> ${arg_ARGS})
+      if(arg_GPU)
+        lockstep_add_gpu_test(${test} ${np} ${command})
+        continue()
+      endif()
       set(labels ${arg_LABELS})
       if(np STREQUAL np_of_threads)
         list(APPEND labels ${threads})
@@ -96,8 +104,7 @@ function(lockstep_add_test)
       if((np GREATER 3 AND NOT np_of_threads STREQUAL "none") OR (np EQUAL 2 AND 3 IN_LIST arg_NP))
         list(REMOVE_ITEM labels quick)
       endif()
-      add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS}
-        ${MPIEXEC_NUMPROC_FLAG} ${np} $<TARGET_FILE:${target}> ${arg_ARGS})
+      add_test(NAME ${test} COMMAND ${command})
       set_tests_properties(${test} PROPERTIES PROCESSORS ${np} TIMEOUT ${arg_TIMEOUT}
         LABELS "${labels}" ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}"
         FIXTURES_REQUIRED mpi)
@@ -108,6 +115,25 @@ function(lockstep_add_test)
     set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS};${threads}"
       ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT};${arg_ENVIRONMENT}")
   endif()
+  if(arg_GPU AND NOT arg_NP AND LOCKSTEP_ENABLE_CUDA)
+    lockstep_add_gpu_test(${arg_NAME}.gpu 1 $<TARGET_FILE:${target}> --gtest_filter=*cuda)
+  endif()
+endfunction()
+
+# lockstep_add_gpu_test(NAME PROCESSORS command...): an entry with label gpu that exists where ctest is run with
+# LOCKSTEP_GPU=1 in its environment: ctest reads the file that this writes each time that it runs.
+function(lockstep_add_gpu_test name processors)
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}.cmake)
+  list(TRANSFORM ARGN REPLACE "(.+)" "[[\\1]]" OUTPUT_VARIABLE command)
+  list(JOIN command " " command)
+  file(GENERATE OUTPUT ${file} CONTENT
+"if(\"\$ENV{LOCKSTEP_GPU}\" STREQUAL \"1\")
+  add_test(${name} ${command})
+  set_tests_properties(${name} PROPERTIES LABELS gpu TIMEOUT 300 PROCESSORS ${processors} RUN_SERIAL ON
+    ENVIRONMENT [[${LOCKSTEP_TEST_ENVIRONMENT}]])
+endif()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
 # What every test sees. Its ranks and threads are more than the cores: those of OpenMP that wait sleep. OpenBLAS starts

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <support/golden_cases.hpp>
+#include <support/test_devices.hpp>
 
 #include "golden_breadth/checks.hpp"
 
@@ -23,9 +24,14 @@ TEST(GoldenBreadth, EveryCaseAgreesAndNothingOfTheFileIsLeftUnread) {
   check_golden_cases<Case>(file, all_breadth_checks(), {"optim"});
 }
 
-TEST(GoldenBreadth, EveryCaseHasTheBitsOfTheHostOnADevice) {
-  expect_bits_of_host_on_a_device(GoldenFile("breadth.h5"), all_breadth_checks());
+class GoldenBreadthOnDevice : public testing::TestWithParam<Device> {};
+
+TEST_P(GoldenBreadthOnDevice, EveryCaseAgrees) {
+  expect_cases_on(GetParam(), GoldenFile("breadth.h5"), all_breadth_checks());
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, GoldenBreadthOnDevice, testing::ValuesIn(devices_to_test()),
+                         name_of_device_case);
 
 }  // namespace
 }  // namespace lockstep::test

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <support/golden_cases.hpp>
+#include <support/test_devices.hpp>
 
 #include "golden_ops/case.hpp"
 
@@ -24,9 +25,14 @@ TEST(GoldenOps, EveryCaseAgreesAndNothingOfTheFileIsLeftUnread) {
   check_golden_cases<Case>(GoldenFile("ops.h5"), all_checks());
 }
 
-TEST(GoldenOps, EveryCaseHasTheBitsOfTheHostOnADevice) {
-  expect_bits_of_host_on_a_device(GoldenFile("ops.h5"), all_checks());
+class GoldenOpsOnDevice : public testing::TestWithParam<Device> {};
+
+TEST_P(GoldenOpsOnDevice, EveryCaseAgrees) {
+  expect_cases_on(GetParam(), GoldenFile("ops.h5"), all_checks());
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, GoldenOpsOnDevice, testing::ValuesIn(devices_to_test()),
+                         name_of_device_case);
 
 }  // namespace
 }  // namespace lockstep::test

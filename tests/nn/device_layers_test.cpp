@@ -1,11 +1,11 @@
-// Layers and models on a simulated device: outputs, gradients and buffers have the host's bits.
-// Where it stands in for a GPU, they are as near as the order of sums lets them be.
+// Layers and models on a device: outputs, gradients and buffers have the host's bits on a simulated
+// one, and on a GPU, or where it stands in for one, close numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,6 +25,7 @@
 #include <lockstep/tensor/state_dict.hpp>
 #include <support/gpu_stand_in.hpp>
 #include <support/message_of.hpp>
+#include <support/test_devices.hpp>
 
 namespace lockstep::nn {
 namespace {
@@ -69,12 +70,12 @@ class OneDevice {
     return (*make<Layer>(std::forward<Arguments>(arguments)...))(input(shape));
   }
 
-  /// On the host: the output, after a backward gradients and the layers' state.
-  std::vector<Tensor> results(const Variable& output) {
-    std::vector<Tensor> all;
+  /// The output, after a backward gradients and the layers' state.
+  std::vector<std::vector<double>> numbers(const Variable& output) {
+    std::vector<std::vector<double>> all;
     const auto add = [&](const Tensor& t) {
       EXPECT_EQ(t.device(), where_);
-      all.push_back(t.to(Device{}));
+      all.push_back(t.to(DType::f64).to_vector<double>());
     };
     add(output.data());
     if (output.requires_grad()) sum(output * output).backward();
@@ -83,12 +84,6 @@ class OneDevice {
       for (const Variable& p : layer->parameters()) add(p.grad());
       for (const auto& entry : layer->state_dict()) add(entry.tensor);
     }
-    return all;
-  }
-  std::string bits(const Variable& output) {
-    std::string all;
-    for (const Tensor& t : results(output))
-      all.append(static_cast<const char*>(t.data()), t.bytes());
     return all;
   }
 
@@ -275,45 +270,62 @@ const std::vector<Use> uses{
      }},
 };
 
-void expect_near(const Tensor& found, const Tensor& expected) {
-  const auto x = found.to(DType::f64).to_vector<double>();
-  const auto y = expected.to(DType::f64).to_vector<double>();
-  ASSERT_EQ(x.size(), y.size());
-  for (std::size_t i = 0; i < x.size(); ++i)
-    ASSERT_NEAR(x[i], y[i], 1e-4 * std::max(1.0, std::abs(y[i])));
-}
+class EveryLayer : public testing::TestWithParam<std::tuple<Use, Device>> {};
 
-class EveryLayer : public testing::TestWithParam<Use> {};
-
-TEST_P(EveryLayer, HasTheBitsOfTheHostOnADevice) {
+TEST_P(EveryLayer, GivesOnADeviceWhatItGivesOnTheHost) {
   const LayoutGuard as_on_a_device(ImageLayout::plain);
+  const auto& [use, device] = GetParam();
   OneDevice host{Device{}};
-  const std::string expected = host.bits(GetParam().apply(host));
+  const auto expected = host.numbers(use.apply(host));
   for (const std::uint64_t seed : {1U, 2U}) {
     SimulatedRuntime::instance().set_seed(seed);
-    OneDevice sim{{DeviceType::sim, 0}};
-    EXPECT_TRUE(sim.bits(GetParam().apply(sim)) == expected) << seed;
+    std::vector<std::vector<double>> found;
+    const bool runs = test::runs_on(device, [&, &use = use, device = device] {
+      OneDevice there{device};
+      found = there.numbers(use.apply(there));
+    });
+    EXPECT_EQ(runs, use.runs_on_gpus || device.type == DeviceType::sim);
+    if (!runs) return;
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t t = 0; t < found.size(); ++t) {
+      SCOPED_TRACE("tensor " + std::to_string(t) + ", seed " + std::to_string(seed));
+      test::expect_like_host(device, found[t], expected[t], test::gpu_tolerance(DType::f32));
+    }
   }
 }
 
-TEST_P(EveryLayer, RunsOnAGpuOrIsRefused) {
+INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer,
+                         testing::Combine(testing::ValuesIn(uses),
+                                          testing::ValuesIn(test::devices_to_test())),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  test::kind_of(std::get<1>(info.param));
+                         });
+
+class EveryLayerWithAStandIn : public testing::TestWithParam<Use> {};
+
+TEST_P(EveryLayerWithAStandIn, RunsOnAGpuOrIsRefused) {
   const test::GpuStandIn gpu;
   OneDevice device{{DeviceType::sim, 0}};
   if (!GetParam().runs_on_gpus) {
     EXPECT_NE(test::message_of<ShapeError>([&] {
-                static_cast<void>(device.results(GetParam().apply(device)));
+                static_cast<void>(device.numbers(GetParam().apply(device)));
               }).find(" has no kernel for a GPU, and got "),
               std::string::npos);
     return;
   }
-  const auto found = device.results(GetParam().apply(device));
+  const auto found = device.numbers(GetParam().apply(device));
   OneDevice host{Device{}};
-  const auto expected = host.results(GetParam().apply(host));
+  const auto expected = host.numbers(GetParam().apply(host));
   ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], expected[i]);
+  for (std::size_t t = 0; t < found.size(); ++t) {
+    ASSERT_EQ(found[t].size(), expected[t].size());
+    for (std::size_t i = 0; i < found[t].size(); ++i)
+      ASSERT_NEAR(found[t][i], expected[t][i], 1e-4 * std::max(1.0, std::abs(expected[t][i])));
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer, testing::ValuesIn(uses),
+INSTANTIATE_TEST_SUITE_P(Nn, EveryLayerWithAStandIn, testing::ValuesIn(uses),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(GptSampler, ChoosesOnADeviceWhatItChoosesOnTheHost) {

@@ -3,10 +3,12 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 
 #include <gtest/gtest.h>
 #include <support/allocation_counter.hpp>
 #include <support/message_of.hpp>
+#include <support/test_devices.hpp>
 
 #include <lockstep/base/error.hpp>
 #include <lockstep/deck/any_key.hpp>
@@ -199,13 +201,24 @@ std::vector<double> trained_on(Device device, DType dtype, const OptimizerOption
   return all;
 }
 
-TEST_P(EveryOptimizer, HasTheHostsBitsOnADevice) {
+class OptimizerOnDevice : public testing::TestWithParam<std::tuple<Case, Device>> {};
+
+TEST_P(OptimizerOnDevice, StepsAsOnTheHost) {
+  const auto& [one, device] = GetParam();
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    EXPECT_EQ(trained_on({DeviceType::sim, 0}, dtype, GetParam().options),
-              trained_on(Device{}, dtype, GetParam().options))
-        << name_of(dtype);
+    SCOPED_TRACE(name_of(dtype));
+    test::expect_like_host(device, trained_on(device, dtype, one.options),
+                           trained_on(Device{}, dtype, one.options), test::gpu_tolerance(dtype));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerOnDevice,
+                         testing::Combine(testing::ValuesIn(every_optimizer()),
+                                          testing::ValuesIn(test::devices_to_test())),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_" +
+                                  test::kind_of(std::get<1>(info.param));
+                         });
 
 TEST_P(EveryOptimizer, GoesOnFromWhatWasWrittenIntoAParameterOf16Bits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {

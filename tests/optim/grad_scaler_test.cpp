@@ -9,6 +9,7 @@
 #include <lockstep/optim/sgd.hpp>
 #include <string>
 #include <support/golden_file.hpp>
+#include <support/test_devices.hpp>
 
 namespace lockstep::optim {
 namespace {
@@ -64,7 +65,7 @@ TEST(GradScaler, EveryGoldenCaseToTheBitOfTheScale) {
   EXPECT_GE(cases.size(), 6U);
   for (const std::string& name : cases) {
     replay(file, name, Device{});
-    replay(file, name, {DeviceType::sim, 0});
+    for (const Device device : test::devices_to_test()) replay(file, name, device);
   }
 }
 

@@ -7,10 +7,12 @@
 namespace lockstep::test {
 
 /// Where models and batches lie. LOCKSTEP_TEST_DEVICE=sim: on a simulated device, of all ranks that
-/// are threads the same.
+/// are threads the same; =cuda: on the first GPU, of all ranks.
 inline Device asked_for_device() {
   const char* text = std::getenv("LOCKSTEP_TEST_DEVICE");
-  return text && std::string_view(text) == "sim" ? Device{DeviceType::sim, 0} : Device{};
+  const std::string_view kind = text ? text : "";
+  if (kind == "sim") return {DeviceType::sim, 0};
+  return kind == "cuda" ? Device{DeviceType::cuda, 0} : Device{};
 }
 
 }  // namespace lockstep::test

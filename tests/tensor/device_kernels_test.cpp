@@ -1,7 +1,7 @@
-// Kernels of every folder on the host and on a simulated device: the same bits.
+// Kernels of every folder on the host and on a device: the same bits on a simulated one, close
+// numbers on a GPU.
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -32,6 +32,7 @@
 #include <lockstep/tensor/precision.hpp>
 #include <lockstep/tensor/runtime/simulated_runtime.hpp>
 #include <lockstep/tensor/tensor.hpp>
+#include <support/test_devices.hpp>
 
 namespace lockstep {
 namespace {
@@ -60,14 +61,11 @@ class DeviceTensors {
     outputs_.push_back(Tensor::zeros(shape, dtype, device_));
     return outputs_.back();
   }
-  [[nodiscard]] std::vector<std::byte> bits_of_outputs() const {
-    std::vector<std::byte> bits;
-    for (const Tensor& t : outputs_) {
-      const Tensor here = t.to(Device{});
-      const auto* const data = static_cast<const std::byte*>(here.data());
-      bits.insert(bits.end(), data, data + here.bytes());
-    }
-    return bits;
+  /// Of each output.
+  [[nodiscard]] std::vector<std::vector<double>> numbers() const {
+    std::vector<std::vector<double>> all;
+    for (const Tensor& t : outputs_) all.push_back(t.to(DType::f64).to_vector<double>());
+    return all;
   }
 
  private:
@@ -78,21 +76,32 @@ class DeviceTensors {
 
 using DeviceKernel = void (*)(DeviceTensors& t);
 
-void expect_bits_of_host(DeviceKernel kernel) {
-  DeviceTensors host{Device{}};
-  kernel(host);
-  const auto expected = host.bits_of_outputs();
-  ASSERT_FALSE(expected.empty());
-  for (std::uint64_t seed = 0; seed < 2; ++seed) {
-    SimulatedRuntime::instance().set_seed(seed);
-    DeviceTensors sim{Device{DeviceType::sim, 0}};
-    kernel(sim);
-    EXPECT_EQ(sim.bits_of_outputs(), expected);
+class DeviceKernels : public testing::TestWithParam<Device> {
+ protected:
+  static void expect_like_host(DeviceKernel kernel) {
+    DeviceTensors host{Device{}};
+    kernel(host);
+    const auto expected = host.numbers();
+    ASSERT_FALSE(expected.empty());
+    for (std::uint64_t seed = 0; seed < 2; ++seed) {
+      SimulatedRuntime::instance().set_seed(seed);
+      DeviceTensors device{GetParam()};
+      if (!test::runs_on(GetParam(), [&] { kernel(device); })) return;
+      const auto found = device.numbers();
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t t = 0; t < found.size(); ++t) {
+        SCOPED_TRACE("output " + std::to_string(t));
+        test::expect_like_host(GetParam(), found[t], expected[t], test::gpu_tolerance(DType::f32));
+      }
+    }
   }
-}
+};
 
-TEST(DeviceKernels, Activations) {
-  expect_bits_of_host([](DeviceTensors& t) {
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceKernels, testing::ValuesIn(test::devices_to_test()),
+                         test::name_of_device_case);
+
+TEST_P(DeviceKernels, Activations) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({33, 65}), g = t.input({33, 65});
     const Tensor y = t.output({33, 65}), z = t.output({33, 65}), e = t.output({33, 65});
     relu_forward(x, y);
@@ -104,16 +113,16 @@ TEST(DeviceKernels, Activations) {
   });
 }
 
-TEST(DeviceKernels, Dropout) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, Dropout) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor scale = t.output({8, 100}), y = t.output({8, 100});
     dropout_scale(0.3, {.seed = 5, .step = 2}, scale);
     apply_scale(t.input({8, 100}), scale, false, y);
   });
 }
 
-TEST(DeviceKernels, SoftmaxAndCumsum) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, SoftmaxAndCumsum) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({20, 70}), g = t.input({20, 70});
     const Tensor y = t.output({20, 70}), z = t.output({20, 70}), s = t.output({20, 70});
     softmax_forward(x, 1, y);
@@ -123,8 +132,8 @@ TEST(DeviceKernels, SoftmaxAndCumsum) {
   });
 }
 
-TEST(DeviceKernels, Norms) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, Norms) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({12, 80}), w = t.input({80}), b = t.input({80}), g = t.input({12, 80});
     const Tensor y = t.output({12, 80}), mean = t.output({12}), inverse_std = t.output({12});
     layer_norm_forward(x, w, b, 1e-5, y, mean, inverse_std);
@@ -144,8 +153,8 @@ TEST(DeviceKernels, Norms) {
   });
 }
 
-TEST(DeviceKernels, Losses) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, Losses) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({16, 10}), target = t.classes({16}, 10);
     const Tensor losses = t.output({16}), stats = t.output({2, 16});
     const Tensor loss = t.output({}), divisor = t.output({});
@@ -159,8 +168,8 @@ TEST(DeviceKernels, Losses) {
   });
 }
 
-TEST(DeviceKernels, Data) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, Data) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor rows = t.classes({5}, 6), batch = t.output({5, 3, 4, 4});
     const ChannelScale scale{2, t.input({3}), t.input({3})};
     gather_normalise(t.input({6, 3, 4, 4}), rows, scale, batch);
@@ -180,8 +189,8 @@ TEST(DeviceKernels, Data) {
   });
 }
 
-TEST(DeviceKernels, Embedding) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, Embedding) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor index = t.classes({4, 9}, 11);
     EXPECT_EQ(embedding_shape(index, t.input({11, 6}), -1), (Shape{4, 9, 6}));
     embedding_forward(index, t.input({11, 6}), t.output({4, 9, 6}));
@@ -189,8 +198,8 @@ TEST(DeviceKernels, Embedding) {
   });
 }
 
-TEST(DeviceKernels, Pools) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, Pools) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({2, 3, 8, 8}), g = t.input({2, 3, 4, 4});
     const Tensor indices = t.output({2, 3, 4, 4}, DType::i32);
     max_pool2d_forward(x, {2, 2}, t.output({2, 3, 4, 4}), indices);
@@ -200,7 +209,7 @@ TEST(DeviceKernels, Pools) {
   });
 }
 
-TEST(DeviceKernels, WrongIndicesAreToldWhenTheHostWaits) {
+TEST(DeviceErrors, WrongIndicesAreToldWhenTheHostWaits) {
   const auto message = [](Device device, const Tensor& index, const Tensor& table) -> std::string {
     try {
       const Tensor right = right_rows(index.to(device), table);
@@ -225,8 +234,8 @@ TEST(DeviceKernels, WrongIndicesAreToldWhenTheHostWaits) {
   expect_right_indices(sim);
 }
 
-TEST(DeviceKernels, SortOrthonormalizeAndDraw) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, SortOrthonormalizeAndDraw) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor x = t.input({6, 40}), rows = t.output({6, 40});
     topk_along(x, 1, true, t.output({6, 5}), t.output({6, 5}, DType::i64));
     rows.copy_from(x);
@@ -242,15 +251,15 @@ TEST(DeviceKernels, SortOrthonormalizeAndDraw) {
   });
 }
 
-TEST(DeviceKernels, HostTasksUseThePrecisionOfTheirCaller) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, HostTasksUseThePrecisionOfTheirCaller) {
+  expect_like_host([](DeviceTensors& t) {
     const PrecisionGuard bf16(Precision::bf16);
     linear_forward(t.input({9, 33}), t.input({7, 33}), t.input({7}), t.output({9, 7}));
   });
 }
 
-TEST(DeviceKernels, GradientClipping) {
-  expect_bits_of_host([](DeviceTensors& t) {
+TEST_P(DeviceKernels, GradientClipping) {
+  expect_like_host([](DeviceTensors& t) {
     const Tensor g = t.output({500});
     g.copy_from(t.input({500}));
     clamp(g, 0.2);

@@ -63,8 +63,9 @@ class Case {
 /// How to check a case of each operation (the group's attribute `op`), by subject.
 using Checks = std::map<std::string, void (*)(Case&)>;
 
-/// Every case that there is a check of has the host's bits on a simulated device, too.
-void expect_bits_of_host_on_a_device(const GoldenFile& file, const Checks& checks);
+/// Every case that there is a check of passes it on a device, too, on a simulated one with the
+/// host's bits.
+void expect_cases_on(Device device, const GoldenFile& file, const Checks& checks);
 
 [[nodiscard]] Checks activation_checks();
 [[nodiscard]] Checks arithmetic_checks();

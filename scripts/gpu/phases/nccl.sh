@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Two ranks on one device: the claims on process groups and on DistributedDataParallel, with tensors of the device. NCCL
+# does not support two ranks on one GPU: that they have different NCCL_HOSTIDs (the test sets them), and from 2.30 on the
+# variable below, makes it try.
+# shellcheck source-path=SCRIPTDIR
+. "$ROOT/scripts/gpu/phases/common.sh"
+export NCCL_MULTI_RANK_GPU_ENABLE=1 LOCKSTEP_TEST_DEVICE=$DEVICE
+
+if [ -e "$ROOT/bin/comm.nccl_gpu_test" ] && [ "$DEVICE" = cuda ]; then
+  # What NCCL does not promise: tests/comm/CMakeLists.txt.
+  left_out='Messages.GoRoundInARing*:Chunks.Messages:Reductions.SixteenBit*:Reductions.MinAndMax*'
+  left_out+=':Mismatch.OfASkippedCall:Mismatch.OfASplitOfTheGroup:OnDevices.*'
+  check 'nccl, one rank' ranks 1 12 comm.nccl_gpu_test --gtest_filter='NcclOnGpu.*:AllReduce*'
+  tell_counts ''
+  check 'nccl, two ranks on one GPU' ranks 2 35 comm.nccl_gpu_test --gtest_filter="-$left_out"
+  tell_counts ''
+else
+  check 'groups over MPI, two ranks' ranks 2 30 comm.mpi_conformance_test --gtest_filter='AllReduce*:AllGather*'
+  tell_counts ''
+fi
+for n in 1 2; do
+  check "DistributedDataParallel, ranks: $n" ranks $n 15 parallel.ddp_test \
+    --gtest_filter='*/Ddp.*:-*ChannelBlocks*'
+  tell_counts ''
+done
+finish

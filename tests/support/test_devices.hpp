@@ -1,0 +1,80 @@
+#pragma once
+// Devices that tests compare with the host. What a test instantiates over devices_to_test() has
+// cases whose names end in "sim", and where this process sees a GPU, others that end in "cuda".
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/base/error.hpp>
+#include <lockstep/tensor/dtype.hpp>
+#include <lockstep/tensor/runtime/device_runtime.hpp>
+
+namespace lockstep::test {
+
+/// A simulated device, and the first GPU where this process sees one.
+inline std::vector<Device> devices_to_test() {
+  std::vector<Device> devices{{DeviceType::sim, 0}};
+  if (has_cuda_runtime() && runtime_of(DeviceType::cuda).device_count() > 0) {
+    devices.push_back({DeviceType::cuda, 0});
+  }
+  return devices;
+}
+
+/// "host", "sim" or "cuda".
+inline std::string kind_of(Device device) {
+  const std::string name = to_string(device);
+  return name.substr(0, name.find(':'));
+}
+
+/// For INSTANTIATE_TEST_SUITE_P over devices alone.
+inline std::string name_of_device_case(const testing::TestParamInfo<Device>& info) {
+  return kind_of(info.param);
+}
+
+/// By how much a GPU's numbers may differ from the host's, of the largest of them.
+inline double gpu_tolerance(DType dtype) {
+  return dtype == DType::f64 ? 1e-11 : dtype == DType::f32 ? 5e-5 : 2e-2;
+}
+
+/// Expects of a simulated device the host's bits, since it runs the host's kernels. A GPU sums in
+/// another order and has exponential functions of its own: of it, what is within `tolerance` of the
+/// largest number.
+inline void expect_like_host(Device device, const std::vector<double>& found,
+                             const std::vector<double>& expected, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  double largest = 0;
+  for (const double value : expected) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  const double bound = device.type == DeviceType::cuda ? tolerance * largest : 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const bool is_same =
+        found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i]));
+    ASSERT_TRUE(is_same || std::abs(found[i] - expected[i]) <= bound)
+        << to_string(device) << ", element " << i << ": " << found[i] << ", on the host "
+        << expected[i] << "; they may differ by " << bound;
+  }
+}
+
+/// Calls f. False where a GPU has no kernel for something in it and refused in a sentence, which is
+/// printed: whoever runs the tests on a GPU counts those.
+template <class F>
+bool runs_on(Device device, const F& f) {
+  try {
+    f();
+    return true;
+  } catch (const ShapeError& error) {
+    const std::string_view message = error.what();
+    const bool refuses = message.find("no kernel for a GPU") != std::string_view::npos;
+    if (device.type != DeviceType::cuda || !refuses) throw;
+    std::printf("refused: %s\n", error.what());
+    return false;
+  }
+}
+
+}  // namespace lockstep::test
