@@ -238,9 +238,9 @@ const std::vector<Case> cases{
 /// On GPUs those of one rank: there may be one GPU only.
 std::vector<std::pair<Case, DeviceType>> cases_on_devices() {
   std::vector<std::pair<Case, DeviceType>> all;
-  for (const Device device : test::devices_to_test()) {
+  for (const Device at : test::devices_to_test()) {
     for (const Case& one : cases) {
-      if (device.type == DeviceType::sim || one.ranks == 1) all.emplace_back(one, device.type);
+      if (at.type == DeviceType::sim || one.ranks == 1) all.emplace_back(one, at.type);
     }
   }
   return all;
