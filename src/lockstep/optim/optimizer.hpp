@@ -176,10 +176,10 @@ class Optimizer {
   std::vector<Placement> placements_;       ///< [parameter]
   std::vector<Planned> plan_;
   std::vector<Seen> seen_;  ///< in the order of order_
-  /// Of a step that may have been left out on the device.
+  /// Of the newest step by StepTensors, which may have been left out on the device.
   struct Unsettled {
     explicit Unsettled(Device device) : arrived(device) {}
-    Tensor found_inf;  ///< pinned; undefined: there is none
+    Tensor found_inf;  ///< pinned; 0 once its counts are taken back
     DeviceEvent arrived;
   };
   std::unique_ptr<Unsettled> unsettled_;
